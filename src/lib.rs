@@ -1,4 +1,5 @@
 //! fsynctop: traces the durability system calls of a database server. `docs/architecture.md` is the map.
 
 pub mod histogram;
+pub mod probe;
 pub mod snapshot;

@@ -1,0 +1,22 @@
+// The bucket of a latency: the same arithmetic as src/histogram.rs, held together by a test at every boundary.
+#pragma once
+
+// 0 is the bucket under 2^8 ns, HISTOGRAM_BUCKETS + 1 the one from 2^40 ns on.
+static __always_inline u32 bucket_of(u64 ns)
+{
+	u64 rest = ns;
+	u32 exponent = 0;
+
+	if (ns < (1ULL << FIRST_EXPONENT))
+		return 0;
+	if (ns >> LAST_EXPONENT)
+		return HISTOGRAM_BUCKETS + 1;
+	// The instruction set has no count of leading zeros. Six comparisons find the highest bit of 40.
+	if (rest >> 32) { rest >>= 32; exponent += 32; }
+	if (rest >> 16) { rest >>= 16; exponent += 16; }
+	if (rest >> 8) { rest >>= 8; exponent += 8; }
+	if (rest >> 4) { rest >>= 4; exponent += 4; }
+	if (rest >> 2) { rest >>= 2; exponent += 2; }
+	if (rest >> 1) exponent += 1;
+	return (exponent - FIRST_EXPONENT) * 16 + (u32)((ns >> (exponent - 4)) & 15) + 1;
+}

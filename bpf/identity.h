@@ -1,0 +1,110 @@
+// From a descriptor to the file: the kernel's own structures are read at the moment of the call, because a
+// descriptor number says nothing about what it stood for a moment ago.
+// Two ways to read: typed pointers (plain loads; 5.11 and, past the descriptor table, 6.2), else a helper call
+// for each field.
+#pragma once
+
+extern int LINUX_KERNEL_VERSION __kconfig;
+extern void *bpf_rdonly_cast(const void *pointer, u32 btf_id) __ksym __weak;
+
+const volatile bool typed_task; // bpf_get_current_task_btf exists and is trusted (5.11)
+#define typed_cast bpf_ksym_exists(bpf_rdonly_cast) // 6.2
+
+static __always_inline struct task_struct *current_task(void)
+{
+	if (typed_task)
+		return bpf_get_current_task_btf();
+	return (struct task_struct *)bpf_get_current_task();
+}
+
+// A field of the current task or of what its typed pointers lead to.
+#define TASK_READ(source, field) \
+	(typed_task ? (source)->field : BPF_CORE_READ(source, field))
+
+static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
+{
+	struct fdtable *table;
+	struct file **slot, *file = 0;
+
+	if (typed_task) {
+		table = task->files->fdt;
+		if (fd >= table->max_fds)
+			return 0;
+		slot = table->fd + fd;
+	} else {
+		table = BPF_CORE_READ(task, files, fdt);
+		if (fd >= BPF_CORE_READ(table, max_fds))
+			return 0;
+		slot = BPF_CORE_READ(table, fd) + fd;
+	}
+	if (typed_cast) {
+		struct hlist_head *head = bpf_rdonly_cast(slot, bpf_core_type_id_kernel(struct hlist_head));
+		return (struct file *)head->first;
+	}
+	bpf_probe_read_kernel(&file, sizeof(file), slot);
+	return file;
+}
+
+// overlayfs gives each of its inodes generation 0 and hands numbers out again at once; the generation of the file
+// below tells one life from the next.
+static __noinline u32 overlay_generation(struct file *file)
+{
+	void *private = BPF_CORE_READ(file, private_data);
+	struct file *real = private;
+
+	// Before 6.13 the private data is the real file itself. The version stands in for the module's BTF, which
+	// is not there yet if overlayfs is loaded after the programs.
+	if (bpf_core_type_exists(struct ovl_file))
+		real = BPF_CORE_READ((struct ovl_file *)private, realfile);
+	else if (LINUX_KERNEL_VERSION >= (6 << 16 | 13 << 8))
+		bpf_probe_read_kernel(&real, sizeof(real), private);
+	return BPF_CORE_READ(real, f_inode, i_generation);
+}
+
+// btrfs numbers inodes per subvolume; the subvolume's own device number (what stat shows) tells them apart.
+static __noinline u32 btrfs_device(struct inode *inode, u32 device)
+{
+	if (bpf_core_field_exists(struct btrfs_inode, vfs_inode) && bpf_core_field_exists(struct btrfs_root, anon_dev)) {
+		struct btrfs_inode *own = (void *)inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
+		u32 subvolume = BPF_CORE_READ(own, root, anon_dev);
+		if (subvolume)
+			return subvolume;
+	}
+	return device;
+}
+
+// Fills device, inode, generation and flags.
+static __always_inline void identify_file(struct identity *id, struct file *file)
+{
+	struct inode *inode;
+	struct super_block *sb;
+	unsigned long magic;
+	u16 mode;
+
+	if (typed_cast) {
+		struct file *typed = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
+		inode = typed->f_inode;
+		sb = inode->i_sb;
+		magic = sb->s_magic;
+		id->device = sb->s_dev;
+		id->object = inode->i_ino;
+		id->generation = inode->i_generation;
+		mode = inode->i_mode;
+	} else {
+		inode = BPF_CORE_READ(file, f_inode);
+		sb = BPF_CORE_READ(inode, i_sb);
+		magic = BPF_CORE_READ(sb, s_magic);
+		id->device = BPF_CORE_READ(sb, s_dev);
+		id->object = BPF_CORE_READ(inode, i_ino);
+		id->generation = BPF_CORE_READ(inode, i_generation);
+		mode = BPF_CORE_READ(inode, i_mode);
+	}
+	if (magic == BTRFS_SUPER_MAGIC)
+		id->device = btrfs_device(inode, id->device);
+	if (!id->generation) {
+		if (magic == OVERLAYFS_SUPER_MAGIC && (mode & S_IFMT) == S_IFREG)
+			id->generation = overlay_generation(file);
+		if (!id->generation)
+			id->flags |= IDENTITY_WEAK;
+	}
+}

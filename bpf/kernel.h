@@ -1,0 +1,157 @@
+// The few kernel types the programs read, written by hand: libbpf moves each field to where the running kernel
+// has it (CO-RE), so no generated header is needed. Also the handful of UAPI constants, so that building needs no
+// kernel headers.
+#pragma once
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_QUEUE = 22,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+#define BPF_NOEXIST 1
+#define BPF_F_NO_PREALLOC 1
+#define BPF_F_MMAPABLE (1 << 10)
+#define BPF_LOCAL_STORAGE_GET_F_CREATE 1
+
+#define S_IFMT 0170000
+#define S_IFREG 0100000
+#define OVERLAYFS_SUPER_MAGIC 0x794c7630
+#define BTRFS_SUPER_MAGIC 0x9123683E
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct super_block {
+	u32 s_dev;
+	unsigned long s_magic;
+};
+
+struct inode {
+	u16 i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	u32 i_generation;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+	struct inode *d_inode;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct mount {
+	struct vfsmount mnt;
+	int mnt_id;
+};
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
+struct file {
+	struct path f_path;
+	struct inode *f_inode;
+	void *private_data;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct task_struct {
+	int pid;
+	int tgid;
+	struct task_struct *group_leader;
+	u64 start_boottime;
+	char comm[16];
+	struct files_struct *files;
+	struct signal_struct *signal;
+};
+
+struct pt_regs {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long di;
+#elif defined(__TARGET_ARCH_arm64)
+	u64 regs[31];
+#endif
+};
+
+// overlayfs since 6.13: the private data of an open file.
+struct ovl_file {
+	struct file *realfile;
+};
+
+struct btrfs_root {
+	u32 anon_dev;
+};
+
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode vfs_inode;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+// Only a type that begins with a pointer, to read one through bpf_rdonly_cast.
+struct hlist_node;
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+#pragma clang attribute pop
+

@@ -1,0 +1,162 @@
+// The contract between the programs and user space: every struct and constant that both sides share.
+// src/probe/record.rs repeats it in Rust; a test compares the two through the object's BTF.
+// Rows and histograms lie in arrays that user space maps into its memory: reading them costs the kernel nothing.
+#pragma once
+
+// Latency buckets: 16 steps per power of two from 2^8 to 2^40 ns. 512 of 8 bytes are one page; the bucket under
+// and the one over all others stand in the row.
+#define FIRST_EXPONENT 8
+#define LAST_EXPONENT 40
+#define HISTOGRAM_BUCKETS 512
+
+enum op {
+	OP_FSYNC = 0,
+	OP_FDATASYNC = 1,
+	OP_SYNC_FILE_RANGE = 2,
+	OP_MSYNC = 3,
+	OP_SYNCFS = 4,
+	OP_SYNC = 5,
+	OPS = 6,
+};
+
+// What a row is about.
+enum kind {
+	KIND_FREE = 0,
+	KIND_FILE = 1,
+	KIND_FILESYSTEM = 2,     // syncfs: device
+	KIND_NO_FILE = 3,        // sync, msync
+	KIND_BAD_DESCRIPTOR = 4, // the descriptor was not open
+	KIND_THREAD = 5,         // inode: the thread's id, generation: its start
+	KIND_NEIGHBOUR = 6,      // device and the leader's name
+};
+
+// The filesystem keeps no generation: the identity could be a reused inode number.
+#define IDENTITY_WEAK 1
+
+// Key of a row.
+struct identity {
+	u64 owner;  // of the thread group's leader, its start since boot in ns; neighbours: its name, first eight bytes
+	u64 object; // inode number; threads: the thread's id; neighbours: the other eight bytes of the name
+	u32 tgid;   // in the initial PID namespace; 0 for neighbours
+	u32 device; // of the superblock; on btrfs the subvolume's own, as stat shows it
+	u32 generation; // of the inode; threads: their start
+	u8 op;
+	u8 kind;
+	u16 flags;
+};
+
+// Slots of the arrays. Below FIRST_NEIGHBOUR_SLOT they are never handed out.
+#define NEIGHBOUR_OVERFLOW_SLOT 7 // slots 0 to OPS - 1: traced syncs that found no row, by operation
+#define FIRST_SHARED_SLOT 8       // histograms that the cold files of one role share
+#define FIRST_NEIGHBOUR_SLOT 64
+#define FIRST_FILE_SLOT 256
+#define NO_SLOT 0xffffffff
+#define SELF_SLOT 0xfffffffe
+
+// What a row's `state` says.
+#define ROW_READY 1 // its key is published
+#define ROW_NAMED 2 // the event with its name was accepted
+
+// One (server, file, operation), thread or neighbour. Values only grow while the row lives.
+struct row {
+	struct identity id;
+	u64 started;   // syncs that entered
+	u64 sum_ns;    // of those that finished
+	u64 max_ns;
+	u64 under;     // finished in less than 2^8 ns
+	u64 over;      // in 2^40 ns or more
+	u64 elsewhere; // finished, but in another row's histogram, or sent as an event
+	u64 errors;    // finished with an error
+	u32 state;
+	u32 sequence;         // how many lives this slot has had: a sync that outlives its row is noticed
+	u32 shared_histogram; // for a row without a histogram of its own; 0: send an event instead
+	s32 fd;               // the descriptor of the first sync
+	u64 reserved[3];
+};
+
+struct histogram {
+	u64 bucket[HISTOGRAM_BUCKETS];
+};
+
+// A thread's sync in flight.
+struct call {
+	u64 start_ns; // CLOCK_MONOTONIC; 0: none
+	u32 slot;
+	u32 sequence;
+	u32 thread_slot; // this thread's own row, kept from call to call; 0: none
+	u32 thread_sequence;
+	u32 op;
+	s32 fd;
+	struct identity id; // only where slot is NO_SLOT
+};
+
+// What the task iterator writes for each sync in flight.
+struct in_flight {
+	u64 start_ns;
+	u32 tgid;
+	u32 tid;
+	u32 slot;
+	u32 sequence;
+	u32 op;
+	s32 fd;
+	u8 comm[16];
+	struct identity id;
+};
+
+struct error_key {
+	u32 slot;
+	u32 sequence;
+	s32 error; // errno, positive
+	u32 reserved;
+};
+
+enum event_type {
+	EVENT_FILE = 1,
+	EVENT_SYNC = 2,
+};
+
+#define NAME_COMPONENTS 32
+#define NAME_BYTES 1024
+#define NAME_COMPONENT_BYTES 256
+
+// The first sync of a file: its name at that moment.
+struct file_event {
+	u32 type;
+	u32 slot; // NO_SLOT: the map was full
+	struct identity id;
+	u32 sequence;
+	s32 fd;
+	s32 mount_id;
+	u32 mode;
+	u32 tid;
+	u32 length; // bytes of `name`; components from the file upwards, each ended by a NUL
+	u32 complete; // 1: the components reach up to the mount's root
+	u32 reserved;
+	u8 name[NAME_BYTES + NAME_COMPONENT_BYTES];
+};
+
+// One sync that no row or no histogram could take.
+struct sync_event {
+	u32 type;
+	u32 slot; // NO_SLOT: count it for `id`; else the row counts it and only its latency is news
+	struct identity id;
+	u32 sequence;
+	s32 result;
+	u64 latency_ns;
+};
+
+// What went wrong, and how often. Only grows.
+struct counters {
+	u64 exits_without_entry; // the call began before the probes, or its entry was skipped
+	u64 entries_without_exit; // a second entry of a thread whose first never ended
+	u64 no_call_state;       // no memory for the thread's state: not counted
+	u64 no_row;              // counted in an overflow row: no row free, and the ring full
+	u64 retired_row;         // counted in an overflow row: the sync outlived its row
+	u64 names_dropped;       // the ring was full
+	u64 latencies_dropped;   // the ring was full
+	u64 errors_dropped;      // the map of errors was full
+	u64 processes_dropped;   // the map of followed processes was full
+	u64 neighbours_folded;   // counted in the neighbours' overflow row
+	u64 self_test[OPS];      // fsynctop's own calls, seen at entry and at exit
+	struct identity self_file[OPS]; // the file of the last of them
+};

@@ -1,0 +1,310 @@
+// Entry and exit of the sync calls: which file, how long, how it ended. Everything is summed up here; user space
+// reads totals, and hears of single calls only where no row could take them.
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "record.h"
+#include "histogram.h"
+#include "target.h"
+#include "identity.h"
+#include "rows.h"
+#include "inflight.h"
+#include "events.h"
+#include "follow.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+const volatile bool keep_threads; // rows by thread are asked for
+
+// Nothing points to these records from a map, so their layout would be missing in the object's types, from which
+// the Rust side is made.
+struct in_flight *in_flight_layout;
+struct file_event *file_event_layout;
+struct sync_event *sync_event_layout;
+
+// This thread's own row. Only this thread writes it, so plain additions do.
+static __always_inline void find_thread_row(struct call *call, struct task_struct *task, struct identity *of, u32 op)
+{
+	struct row *row = call->thread_slot ? row_at(call->thread_slot) : 0;
+	struct identity id = {};
+
+	if (row && row->sequence == call->thread_sequence && row->id.op == op)
+		return;
+	call->thread_slot = 0;
+	id.kind = KIND_THREAD;
+	id.op = op;
+	id.owner = of->owner;
+	id.tgid = of->tgid;
+	id.object = TASK_READ(task, pid);
+	id.generation = TASK_READ(task, start_boottime) / 1000;
+	u32 slot = slot_of(&id, -1);
+	row = row_at(slot);
+	if (!row) {
+		count(no_row);
+		return;
+	}
+	call->thread_slot = slot;
+	call->thread_sequence = row->sequence;
+}
+
+static __always_inline void enter(u32 op, u32 kind, s32 fd)
+{
+	struct task_struct *task = current_task();
+	struct task_struct *leader = TASK_READ(task, group_leader);
+	u32 tgid = TASK_READ(leader, tgid);
+	struct identity id = {};
+	struct call *call;
+	struct file *file = 0;
+	struct row *row;
+	u64 low, high;
+	u32 slot;
+	bool target;
+
+	if (typed_task) {
+		low = *(u64 *)&leader->comm[0];
+		high = *(u64 *)&leader->comm[8];
+	} else {
+		u64 comm[2] = {};
+		bpf_probe_read_kernel(comm, sizeof(comm), &leader->comm);
+		low = comm[0];
+		high = comm[1];
+	}
+	call = open_call(task);
+	if (!call) {
+		count(no_call_state);
+		return;
+	}
+	if (call->start_ns)
+		count(entries_without_exit);
+	call->op = op;
+	call->fd = fd;
+	id.kind = kind;
+	if (kind == KIND_FILE || kind == KIND_FILESYSTEM) {
+		file = file_of(task, fd);
+		if (file)
+			identify_file(&id, file);
+		else
+			id.kind = KIND_BAD_DESCRIPTOR;
+		if (kind == KIND_FILESYSTEM) {
+			id.object = 0;
+			id.generation = 0;
+			id.flags = 0;
+		}
+	}
+	if (tgid == self_tgid) {
+		call->slot = SELF_SLOT;
+		call->id = id;
+		call->start_ns = 1;
+		return;
+	}
+	target = is_target(tgid, low, high);
+	if (target) {
+		id.op = op;
+		id.tgid = tgid;
+		id.owner = TASK_READ(leader, start_boottime);
+		if (keep_threads)
+			find_thread_row(call, task, &id, op);
+	} else {
+		id.kind = KIND_NEIGHBOUR;
+		id.owner = low;
+		id.object = high;
+		id.generation = 0;
+		id.flags = 0;
+		call->thread_slot = 0;
+	}
+	slot = slot_of(&id, fd);
+	if (slot == NO_SLOT && !target) {
+		count(neighbours_folded);
+		slot = NEIGHBOUR_OVERFLOW_SLOT;
+	}
+	call->slot = slot;
+	row = row_at(slot);
+	if (row) {
+		call->sequence = row->sequence;
+		add(&row->started, 1);
+		if (file && target && !(row->state & ROW_NAMED) && send_name(&id, file, task, fd, slot, row->sequence))
+			row->state |= ROW_NAMED;
+	} else {
+		call->id = id;
+		if (file)
+			send_name(&id, file, task, fd, slot, 0);
+	}
+	call->start_ns = bpf_ktime_get_ns();
+}
+
+static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 result)
+{
+	u32 bucket = bucket_of(latency);
+	struct histogram *histogram;
+
+	add(&row->sum_ns, latency);
+	raise(&row->max_ns, latency);
+	if (result < 0) {
+		add(&row->errors, 1);
+		count_error(slot, row->sequence, -result);
+	}
+	if (bucket == 0) {
+		add(&row->under, 1);
+		return;
+	}
+	bucket--;
+	if (bucket >= HISTOGRAM_BUCKETS) {
+		add(&row->over, 1);
+		return;
+	}
+	if (slot >= histogram_slots) {
+		u32 shared = row->shared_histogram;
+		add(&row->elsewhere, 1);
+		if (!shared) {
+			send_latency(slot, row, latency, result);
+			return;
+		}
+		slot = shared;
+	}
+	histogram = bpf_map_lookup_elem(&histograms, &slot);
+	if (histogram)
+		add(&histogram->bucket[bucket], 1);
+}
+
+static __always_inline void finish_thread(struct call *call, u64 latency, s64 result)
+{
+	struct row *row = row_at(call->thread_slot);
+	u32 bucket = bucket_of(latency), slot = call->thread_slot;
+	struct histogram *histogram;
+
+	if (!row || row->sequence != call->thread_sequence)
+		return;
+	row->started++;
+	row->sum_ns += latency;
+	if (row->max_ns < latency)
+		row->max_ns = latency;
+	if (result < 0) {
+		row->errors++;
+		count_error(slot, row->sequence, -result);
+	}
+	if (bucket == 0) {
+		row->under++;
+	} else if (bucket > HISTOGRAM_BUCKETS) {
+		row->over++;
+	} else if (slot >= histogram_slots) {
+		row->elsewhere++;
+	} else {
+		histogram = bpf_map_lookup_elem(&histograms, &slot);
+		bucket--;
+		if (histogram && bucket < HISTOGRAM_BUCKETS)
+			histogram->bucket[bucket]++;
+	}
+}
+
+static __always_inline void leave(u32 op, s64 result)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct call *call = find_call();
+	struct row *row;
+	u64 latency;
+	u32 slot;
+
+	if (!call || !call->start_ns) {
+		count(exits_without_entry);
+		return;
+	}
+	latency = now - call->start_ns;
+	call->start_ns = 0;
+	slot = call->slot;
+	if (slot == SELF_SLOT) {
+		counters.self_file[op] = call->id;
+		count(self_test[op]);
+		return;
+	}
+	if (keep_threads && call->thread_slot)
+		finish_thread(call, latency, result);
+	row = row_at(slot);
+	if (row && row->sequence == call->sequence) {
+		finish(row, slot, latency, result);
+		return;
+	}
+	// No row was free, or it went to another file meanwhile.
+	if (row)
+		count(retired_row);
+	else if (send_sync(&call->id, latency, result))
+		return;
+	else
+		count(no_row);
+	slot = op;
+	row = row_at(slot);
+	if (row) {
+		add(&row->started, 1);
+		finish(row, slot, latency, result);
+	}
+}
+
+struct enter_context {
+	u64 common;
+	s32 number;
+	u32 pad;
+	u64 args[6];
+};
+
+struct exit_context {
+	u64 common;
+	s32 number;
+	u32 pad;
+	s64 result;
+};
+
+#if defined(__TARGET_ARCH_x86)
+#define WRAPPER(name) "__x64_sys_" #name
+#define FIRST_ARGUMENT(regs) ((s32)(regs)->di)
+#elif defined(__TARGET_ARCH_arm64)
+#define WRAPPER(name) "__arm64_sys_" #name
+#define FIRST_ARGUMENT(regs) ((s32)(regs)->regs[0])
+#endif
+
+// Four programs for an operation; the two of the mode that is attached are loaded.
+#define PROBES(name, op, kind)                                                  \
+	SEC("tracepoint/syscalls/sys_enter_" #name)                             \
+	int enter_##name(struct enter_context *context)                         \
+	{                                                                       \
+		enter(op, kind, (s32)context->args[0]);                         \
+		return 0;                                                       \
+	}                                                                       \
+	SEC("tracepoint/syscalls/sys_exit_" #name)                              \
+	int exit_##name(struct exit_context *context)                           \
+	{                                                                       \
+		leave(op, context->result);                                     \
+		return 0;                                                       \
+	}                                                                       \
+	SEC("fentry/" WRAPPER(name))                                            \
+	int fentry_##name(u64 *context)                                         \
+	{                                                                       \
+		struct pt_regs *regs = (void *)context[0];                      \
+		enter(op, kind, FIRST_ARGUMENT(regs));                          \
+		return 0;                                                       \
+	}                                                                       \
+	SEC("fexit/" WRAPPER(name))                                             \
+	int fexit_##name(u64 *context)                                          \
+	{                                                                       \
+		leave(op, (s64)context[1]);                                     \
+		return 0;                                                       \
+	}
+
+PROBES(fsync, OP_FSYNC, KIND_FILE)
+PROBES(fdatasync, OP_FDATASYNC, KIND_FILE)
+PROBES(sync_file_range, OP_SYNC_FILE_RANGE, KIND_FILE)
+PROBES(msync, OP_MSYNC, KIND_NO_FILE)
+PROBES(syncfs, OP_SYNCFS, KIND_FILESYSTEM)
+
+// sync takes no argument: its wrapper has no registers to read, and on x86 fentry cannot attach to it.
+SEC("tracepoint/syscalls/sys_enter_sync")
+int enter_sync(struct enter_context *context)
+{
+	enter(OP_SYNC, KIND_NO_FILE, -1);
+	return 0;
+}
+
+SEC("tracepoint/syscalls/sys_exit_sync")
+int exit_sync(struct exit_context *context)
+{
+	leave(OP_SYNC, context->result);
+	return 0;
+}

@@ -1,0 +1,39 @@
+// Which processes are traced: decided from the thread group's leader, never from the thread that syncs, because
+// in MySQL 8 and later no syncing thread carries the server's name.
+#pragma once
+
+#define COMM_PATTERNS 8
+
+// What makes a process a target. Fixed before load, so that the verifier prunes what is not asked for.
+const volatile bool target_all;
+const volatile bool target_by_map;       // --pid, and the descendants of a command
+const volatile u32 target_comms;         // how many of the following are in use
+const volatile u64 target_comm_low[COMM_PATTERNS];
+const volatile u64 target_comm_high[COMM_PATTERNS];
+const volatile u64 target_comm_low_mask[COMM_PATTERNS]; // up to and with the ending NUL: what follows is not cleared
+const volatile u64 target_comm_high_mask[COMM_PATTERNS]; // by kernels before 5.15 (strscpy_pad)
+const volatile u64 target_cgroup;        // id; 0: none
+const volatile u32 target_cgroup_level;  // its depth below the root of cgroup2
+const volatile u32 self_tgid;
+
+// Thread groups that are traced by number: --pid, and what `-- COMMAND` forks.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32);
+	__type(value, u8);
+} traced SEC(".maps");
+
+static __always_inline bool is_target(u32 tgid, u64 comm_low, u64 comm_high)
+{
+	if (target_all)
+		return true;
+	for (u32 i = 0; i < COMM_PATTERNS; i++)
+		if (i < target_comms && !((comm_low ^ target_comm_low[i]) & target_comm_low_mask[i]) &&
+		    !((comm_high ^ target_comm_high[i]) & target_comm_high_mask[i]))
+			return true;
+	if (target_by_map && bpf_map_lookup_elem(&traced, &tgid))
+		return true;
+	// 5.7 and later
+	return target_cgroup && bpf_get_current_ancestor_cgroup_id(target_cgroup_level) == target_cgroup;
+}

@@ -1,0 +1,247 @@
+//! Loads and attaches: tries the mode that serves best here, proves that it counts, falls back to the other.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
+
+use super::config::ProbeConfig;
+use super::features::Features;
+use super::self_test;
+use super::skeleton::{SyncSkel, SyncSkelBuilder};
+use super::slots::FreeSlots;
+use crate::snapshot::{AttachMode, Op};
+
+/// Nothing could be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// Each mode that was tried, what failed, and the error number if there was one.
+    #[error("no probe could be attached: {}", Failures(.0))]
+    NoMode(Vec<Failure>),
+    #[error(transparent)]
+    Libbpf(#[from] libbpf_rs::Error),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// Why a mode does not serve.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub mode: AttachMode,
+    pub reason: String,
+    pub errno: Option<i32>,
+}
+
+struct Failures<'a>(&'a [Failure]);
+
+impl fmt::Display for Failures<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, failure) in self.0.iter().enumerate() {
+            let gap = if i > 0 { "; " } else { "" };
+            write!(f, "{gap}{}: {}", failure.mode.name(), failure.reason)?;
+        }
+        Ok(())
+    }
+}
+
+/// A program that is attached.
+pub struct AttachedProgram {
+    pub name: String,
+    pub is_exit: bool,
+    pub fd: OwnedFd,
+    /// Instructions after the verifier.
+    pub instructions: usize,
+}
+
+/// The loaded object with its links.
+pub struct Attached {
+    pub mode: AttachMode,
+    /// The other modes, and why not.
+    pub not_chosen: Vec<(AttachMode, String)>,
+    pub features: Features,
+    pub programs: Vec<AttachedProgram>,
+    pub ops: Vec<Op>,
+    pub by_thread: bool,
+    pub(super) slots: FreeSlots,
+    pub(super) links: Vec<Link>,
+    pub(super) task_iterator: Option<Link>,
+    pub(super) skel: Box<SyncSkel<'static>>,
+}
+
+/// Attaches the programs of the best mode that passes its self-test.
+pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
+    let features = Features::probe();
+    let modes = match config.mode {
+        Some(mode) => vec![mode],
+        None => preference(config.preemptible),
+    };
+    let mut failures: Vec<Failure> = Vec::new();
+    for mode in modes {
+        let attempt = try_mode(mode, config, features).and_then(|attached| {
+            match self_test::run(&attached, &config.ops) {
+                Ok(()) => Ok(attached),
+                Err(reason) => Err(Failure { mode, reason: format!("self-test: {reason}"), errno: None }),
+            }
+        });
+        match attempt {
+            Ok(mut attached) => {
+                attached.not_chosen =
+                    failures.into_iter().map(|failure| (failure.mode, failure.reason)).collect();
+                if attached.not_chosen.is_empty() && config.mode.is_none() {
+                    attached.not_chosen = vec![other(mode)];
+                }
+                return Ok(attached);
+            }
+            Err(failure) => failures.push(failure),
+        }
+    }
+    Err(AttachError::NoMode(failures))
+}
+
+/// fentry costs only the calls it watches. On a kernel that preempts inside it, programs are skipped; those of
+/// syscall tracepoints run with preemption off and lose none there.
+fn preference(preemptible: bool) -> Vec<AttachMode> {
+    let mut modes = vec![AttachMode::Fentry, AttachMode::Tracepoint];
+    if preemptible {
+        modes.reverse();
+    }
+    modes
+}
+
+fn other(chosen: AttachMode) -> (AttachMode, String) {
+    match chosen {
+        AttachMode::Fentry => (
+            AttachMode::Tracepoint,
+            "not tried: fentry works, and costs only the calls that it watches".into(),
+        ),
+        AttachMode::Tracepoint => (
+            AttachMode::Fentry,
+            "not tried: this kernel may preempt, and then skips fentry programs; tracepoints lose none"
+                .into(),
+        ),
+    }
+}
+
+fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Result<Attached, Failure> {
+    let failed = |step: String, error: libbpf_rs::Error| {
+        let errno = errno_of(error.kind());
+        Failure { mode, reason: format!("{step}: {error}"), errno }
+    };
+    // The object lives as long as the process; a failed attempt leaves these few bytes behind.
+    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = SyncSkelBuilder::default().open(storage).map_err(|e| failed("open".into(), e))?;
+
+    let targets = &config.targets;
+    let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has .rodata");
+    rodata.typed_task = features.typed_task;
+    rodata.task_storage = features.task_storage;
+    rodata.keep_threads = config.by_thread;
+    rodata.histogram_slots = config.capacity.histogram_slots();
+    rodata.self_tgid = std::process::id();
+    rodata.target_all = targets.all;
+    rodata.target_by_map = !targets.pids.is_empty() || targets.follow_forks;
+    rodata.target_comms = targets.comms.len() as u32;
+    for (i, pattern) in targets.comms.iter().enumerate().take(rodata.target_comm_low.len()) {
+        rodata.target_comm_low[i] = pattern.value[0];
+        rodata.target_comm_high[i] = pattern.value[1];
+        rodata.target_comm_low_mask[i] = pattern.mask[0];
+        rodata.target_comm_high_mask[i] = pattern.mask[1];
+    }
+    (rodata.target_cgroup, rodata.target_cgroup_level) = targets.cgroup.unwrap_or_default();
+
+    let capacity = config.capacity;
+    let size = |step: libbpf_rs::Result<()>| step.map_err(|e| failed("size a map".into(), e));
+    size(open.maps.rows.set_max_entries(capacity.slots()))?;
+    size(open.maps.slots.set_max_entries(capacity.slots()))?;
+    size(open.maps.histograms.set_max_entries(capacity.histogram_slots()))?;
+    size(open.maps.free_hot.set_max_entries(capacity.histogram_slots()))?;
+    size(open.maps.free_cold.set_max_entries(capacity.slots()))?;
+    size(open.maps.free_neighbour.set_max_entries(super::record::FIRST_FILE_SLOT))?;
+    if !features.task_storage {
+        size(open.maps.calls.set_autocreate(false))?;
+    }
+
+    for mut program in open.open_object_mut().progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        let wanted = match name.as_str() {
+            "list_in_flight" => features.task_storage,
+            "follow_fork" | "follow_exit" => targets.follow_forks,
+            _ => config.ops.iter().any(|&op| is_program_of(&name, mode, op)),
+        };
+        program.set_autoload(wanted);
+    }
+    let mut skel: Box<SyncSkel<'static>> = Box::new(open.load().map_err(|e| failed("load".into(), e))?);
+
+    // All that the programs look up is in place before the first of them runs.
+    let mut slots = FreeSlots::new(capacity);
+    slots.begin(&skel.maps).map_err(|e| failed("hand out rows".into(), e))?;
+    for pid in &targets.pids {
+        let added = skel.maps.traced.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY);
+        added.map_err(|e| failed("name the processes".into(), e))?;
+    }
+
+    let mut links = Vec::new();
+    let mut programs = Vec::new();
+    let mut task_iterator = None;
+    // Exits first: a call that is under way then ends without an entry, which is known, instead of leaving a start
+    // behind that a later exit would take for its own.
+    for exits in [true, false] {
+        for program in skel.object_mut().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let is_exit = name.starts_with("exit_") || name.starts_with("fexit_");
+            if is_exit != exits || !program.autoload() {
+                continue;
+            }
+            let link = program.attach().map_err(|e| failed(format!("attach {name}"), e))?;
+            if name == "list_in_flight" {
+                task_iterator = Some(link);
+                continue;
+            }
+            links.push(link);
+            let fd = program.as_fd().try_clone_to_owned().map_err(|e| Failure {
+                mode,
+                reason: format!("{name}: {e}"),
+                errno: e.raw_os_error(),
+            })?;
+            if !name.starts_with("follow_") {
+                programs.push(AttachedProgram { instructions: program.insn_cnt(), name, is_exit, fd });
+            }
+        }
+    }
+    Ok(Attached {
+        mode,
+        not_chosen: Vec::new(),
+        features,
+        programs,
+        ops: config.ops.clone(),
+        by_thread: config.by_thread,
+        slots,
+        links,
+        task_iterator,
+        skel,
+    })
+}
+
+/// The programs of an operation in a mode, by name.
+fn is_program_of(name: &str, mode: AttachMode, op: Op) -> bool {
+    let prefixes = match mode {
+        AttachMode::Fentry => ["fentry_", "fexit_"],
+        AttachMode::Tracepoint => ["enter_", "exit_"],
+    };
+    prefixes.iter().any(|prefix| name.strip_prefix(prefix) == Some(op.name()))
+}
+
+/// libbpf-rs keeps no error numbers; these are the ones that lead to a cause.
+fn errno_of(kind: ErrorKind) -> Option<i32> {
+    Some(match kind {
+        ErrorKind::NotFound => libc::ENOENT,
+        ErrorKind::PermissionDenied => libc::EPERM,
+        ErrorKind::InvalidInput => libc::EINVAL,
+        ErrorKind::OutOfMemory => libc::ENOMEM,
+        ErrorKind::TooBig => libc::E2BIG,
+        ErrorKind::Unsupported => libc::EOPNOTSUPP,
+        _ => return None,
+    })
+}

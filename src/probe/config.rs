@@ -1,0 +1,119 @@
+//! What to trace and how much room to give it.
+
+use super::record::FIRST_FILE_SLOT;
+use crate::snapshot::{AttachMode, Op};
+
+/// The leader's name, at most 15 bytes, as the kernel compares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommPattern {
+    pub value: [u64; 2],
+    /// Up to and with the ending NUL: kernels before 5.15 do not clear what follows.
+    pub mask: [u64; 2],
+}
+
+impl CommPattern {
+    pub fn new(comm: &[u8]) -> CommPattern {
+        let mut value = [0u8; 16];
+        let mut mask = [0u8; 16];
+        let length = comm.len().min(15);
+        value[..length].copy_from_slice(&comm[..length]);
+        mask[..=length].fill(0xff);
+        let words = |bytes: [u8; 16]| {
+            let (low, high) = bytes.split_at(8);
+            [low, high].map(|half| u64::from_ne_bytes(half.try_into().expect("eight bytes")))
+        };
+        CommPattern { value: words(value), mask: words(mask) }
+    }
+
+    pub fn matches(&self, comm: [u64; 2]) -> bool {
+        (0..2).all(|i| (comm[i] ^ self.value[i]) & self.mask[i] == 0)
+    }
+}
+
+/// Which thread groups are traced: any of these.
+#[derive(Clone, Debug, Default)]
+pub struct Targets {
+    pub all: bool,
+    pub comms: Vec<CommPattern>,
+    pub pids: Vec<u32>,
+    /// Id and depth below the root of the cgroup2 hierarchy.
+    pub cgroup: Option<(u64, u32)>,
+    /// Processes that the traced ones fork are traced too.
+    pub follow_forks: bool,
+}
+
+/// The room for rows, fixed before loading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// (server, file, operation) rows.
+    pub files: u32,
+    /// How many of them have a histogram of their own.
+    pub histograms: u32,
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Capacity { files: 65_536, histograms: 4_096 }
+    }
+}
+
+impl Capacity {
+    pub fn histogram_slots(&self) -> u32 {
+        FIRST_FILE_SLOT + self.histograms.min(self.files)
+    }
+
+    pub fn slots(&self) -> u32 {
+        FIRST_FILE_SLOT + self.files
+    }
+
+    /// The kernel memory that the maps take, in bytes: rows, histograms, hash, ring and the rest.
+    pub fn map_bytes(&self) -> u64 {
+        let slots = u64::from(self.slots());
+        // A preallocated hash element has a header of 48 bytes beside key and value, and a bucket head of 16.
+        let hash = |entries: u64, bytes: u64| entries * (48 + bytes) + entries.next_power_of_two() * 16;
+        slots * 128
+            + u64::from(self.histogram_slots()) * 4096
+            + hash(slots, 40)
+            + slots * 4
+            + (1 << 20)
+            + hash(16_384, 72)
+            + hash(2_048, 24)
+            + hash(8_192, 16)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct ProbeConfig {
+    pub targets: Targets,
+    pub ops: Vec<Op>,
+    /// None: the one that serves best here.
+    pub mode: Option<AttachMode>,
+    /// The kernel may preempt (preempt=full or lazy): tried in another order, because it then skips programs.
+    pub preemptible: bool,
+    pub by_thread: bool,
+    pub capacity: Capacity,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(bytes: &[u8; 16]) -> [u64; 2] {
+        [0, 8].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap()))
+    }
+
+    #[test]
+    fn a_name_is_compared_up_to_its_end_and_no_further() {
+        let mysqld = CommPattern::new(b"mysqld");
+        assert!(mysqld.matches(words(b"mysqld\0\0\0\0\0\0\0\0\0\0")));
+        assert!(mysqld.matches(words(b"mysqld\0left over")));
+        assert!(!mysqld.matches(words(b"mysqld_safe\0\0\0\0\0")));
+        assert!(!mysqld.matches(words(b"mysql\0\0\0\0\0\0\0\0\0\0\0")));
+        let mariadbd = CommPattern::new(b"mariadbd");
+        assert!(mariadbd.matches(words(b"mariadbd\0garbage")));
+        assert!(!mariadbd.matches(words(b"mariadbd-safe\0\0\0")));
+        let longest = CommPattern::new(b"fifteen bytes!!");
+        assert!(longest.matches(words(b"fifteen bytes!!\0")));
+        assert!(!longest.matches(words(b"fifteen bytes!?\0")));
+    }
+}

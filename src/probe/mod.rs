@@ -1,0 +1,209 @@
+//! The only place that touches the kernel side: loads and attaches the programs of `bpf/`, and reads what they
+//! sum up. Everything it hands out is plain data; decisions are made elsewhere.
+
+mod array;
+mod attach;
+mod config;
+mod counters;
+mod events;
+mod features;
+mod in_flight;
+mod self_test;
+mod slots;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+
+pub use attach::{AttachError, Attached};
+pub use config::{Capacity, CommPattern, ProbeConfig, Targets};
+pub use counters::Counters;
+pub use events::{Event, FileEvent, SyncEvent};
+pub use features::Features;
+pub use in_flight::RunningCall;
+pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
+
+use array::MappedArray;
+
+/// The kernel's contract (`bpf/record.h`): the numbers of its enums, which the object's types do not carry.
+pub mod record {
+    pub const KIND_FREE: u8 = 0;
+    pub const KIND_FILE: u8 = 1;
+    pub const KIND_FILESYSTEM: u8 = 2;
+    pub const KIND_NO_FILE: u8 = 3;
+    pub const KIND_BAD_DESCRIPTOR: u8 = 4;
+    pub const KIND_THREAD: u8 = 5;
+    pub const KIND_NEIGHBOUR: u8 = 6;
+    pub const IDENTITY_WEAK: u16 = 1;
+    pub const NEIGHBOUR_OVERFLOW_SLOT: u32 = 7;
+    pub const FIRST_SHARED_SLOT: u32 = 8;
+    pub const FIRST_NEIGHBOUR_SLOT: u32 = 64;
+    pub const FIRST_FILE_SLOT: u32 = 256;
+    pub const NO_SLOT: u32 = u32::MAX;
+    pub const ROW_READY: u32 = 1;
+    pub const ROW_NAMED: u32 = 2;
+    pub const HISTOGRAM_BUCKETS: usize = 512;
+}
+
+#[allow(clippy::all, unsafe_op_in_unsafe_fn, missing_docs)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/sync.skel.rs"));
+}
+// The generated module is named in the generated file; its types come to light here.
+
+/// A sync that failed, by row and errno.
+pub type ErrorCounts = HashMap<(u32, u32), Vec<(i32, u64)>>;
+
+/// The attached programs and their maps. Dropping it detaches them.
+pub struct Probe {
+    // The ring refers to a map of the skeleton: it is dropped first.
+    ring: RingBuffer<'static>,
+    inbox: Rc<RefCell<Vec<Event>>>,
+    rows: MappedArray,
+    histograms: MappedArray,
+    attached: Attached,
+    capacity: Capacity,
+}
+
+impl Probe {
+    /// Loads and attaches as `config` says, and proves by calls of its own that they are counted.
+    pub fn attach(config: &ProbeConfig) -> Result<Probe, AttachError> {
+        let attached = attach::attach(config)?;
+        let maps = &attached.skel.maps;
+        let inbox = Rc::new(RefCell::new(Vec::new()));
+        let mut builder = RingBufferBuilder::new();
+        let receiver = inbox.clone();
+        builder.add(&maps.events, move |bytes| {
+            if let Some(event) = events::decode(bytes) {
+                receiver.borrow_mut().push(event);
+            }
+            0
+        })?;
+        let ring = builder.build()?;
+        let rows = MappedArray::new(&maps.rows, size_of::<Row>(), 4096, usize::MAX)?;
+        let histograms = MappedArray::new(&maps.histograms, size_of::<RawHistogram>(), 64, 16)?;
+        let probe = Probe { ring, inbox, rows, histograms, capacity: config.capacity, attached };
+        Ok(probe)
+    }
+
+    /// How the programs are attached, and why not otherwise.
+    pub fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    pub fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// Waits for events until some came or the time is over; takes them with [`Probe::take_events`].
+    pub fn wait(&self, timeout: Duration) -> std::io::Result<()> {
+        match self.ring.poll(timeout) {
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => Ok(()),
+            other => other.map_err(std::io::Error::other),
+        }
+    }
+
+    /// All events that the programs have sent up to now.
+    pub fn take_events(&self) -> Vec<Event> {
+        // Whatever is left unread stays in the ring; an error here is an error of the callback, which returns none.
+        let _ = self.ring.consume();
+        self.inbox.take()
+    }
+
+    /// The slots that may hold a row: the reserved ones and those handed out so far.
+    pub fn slots_in_use(&self) -> impl Iterator<Item = u32> + use<> {
+        self.attached.slots.issued()
+    }
+
+    /// A row as it stands.
+    pub fn row(&mut self, slot: u32) -> std::io::Result<Row> {
+        self.rows.read(slot)
+    }
+
+    /// A slot's histogram, as (bucket, count) of the buckets that hold something; the two outermost buckets stand
+    /// in the row.
+    pub fn histogram(&mut self, slot: u32) -> std::io::Result<RawHistogram> {
+        self.histograms.read(slot)
+    }
+
+    pub fn has_histogram(&self, slot: u32) -> bool {
+        slot < self.capacity.histogram_slots()
+    }
+
+    /// Lets a row without a histogram of its own share one, so that its latencies need no events.
+    pub fn share_histogram(&mut self, slot: u32, shared: u32) -> std::io::Result<()> {
+        let at = std::mem::offset_of!(Row, shared_histogram);
+        self.rows.write_u32(slot, at, shared)
+    }
+
+    /// Failed syncs, by (slot, sequence).
+    pub fn errors(&self) -> libbpf_rs::Result<ErrorCounts> {
+        let map = &self.attached.skel.maps.errors;
+        let mut counts = ErrorCounts::new();
+        for key in map.keys() {
+            let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
+            let word = |at: usize| u32::from_ne_bytes(key[at..at + 4].try_into().expect("four bytes"));
+            let n = u64::from_ne_bytes(value[..8].try_into().expect("eight bytes"));
+            counts.entry((word(0), word(4))).or_default().push((word(8) as i32, n));
+        }
+        Ok(counts)
+    }
+
+    /// The syncs in flight that began under the programs' eyes.
+    pub fn in_flight(&self) -> libbpf_rs::Result<Vec<RunningCall>> {
+        in_flight::read(&self.attached)
+    }
+
+    /// Everything that went wrong so far.
+    pub fn counters(&self) -> Counters {
+        counters::read(&self.attached)
+    }
+
+    /// Takes a row out of use, step one: new syncs of its identity begin another row. Those in flight still end
+    /// in this one, so its last figures are read some time later, and then [`Probe::free`] gives the slot back.
+    pub fn unlink(&self, id: &Identity) -> libbpf_rs::Result<()> {
+        let key = events::as_bytes(id);
+        match self.attached.skel.maps.slots.delete(key) {
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Step two: clears the slot, and hands it out again.
+    pub fn free(&mut self, slot: u32) -> std::io::Result<()> {
+        let row = self.rows.read::<Row>(slot)?;
+        if row.errors > 0 {
+            let maps = &self.attached.skel.maps;
+            let stale =
+                |key: &[u8]| key[..4] == slot.to_ne_bytes() && key[4..8] == row.sequence.to_ne_bytes();
+            let keys: Vec<_> = maps.errors.keys().filter(|key| stale(key)).collect();
+            for key in keys {
+                let _ = maps.errors.delete(&key);
+            }
+        }
+        let cleared = Row { sequence: row.sequence.wrapping_add(1), ..Row::default() };
+        self.rows.write(slot, &cleared)?;
+        if self.has_histogram(slot) {
+            self.histograms.write(slot, &RawHistogram::default())?;
+        }
+        self.attached.slots.give_back(&self.attached.skel.maps, slot).map_err(std::io::Error::other)
+    }
+
+    /// Hands out more slots where few are left; `in_use` is how many rows are in use.
+    pub fn refill(&mut self, cold_in_use: usize) -> libbpf_rs::Result<()> {
+        self.attached.slots.refill(&self.attached.skel.maps, cold_in_use)
+    }
+
+    /// Adds a process to those that are traced by number.
+    pub fn trace_process(&self, pid: u32) -> libbpf_rs::Result<()> {
+        self.attached.skel.maps.traced.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
+    }
+
+    /// Ends counting; what was counted can still be read.
+    pub fn detach(&mut self) {
+        self.attached.links.clear();
+    }
+}
