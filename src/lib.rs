@@ -2,4 +2,5 @@
 
 pub mod histogram;
 pub mod probe;
+pub mod sampler;
 pub mod snapshot;
