@@ -167,8 +167,11 @@ pub enum Target {
     BadDescriptor,
     /// Syncs that found no row (the map was full): counted, but their files are not known.
     Unattributed,
-    /// The sum of a role's files that are gone and were folded together to keep the memory bounded.
+    /// The sum of a role's files that are gone or long idle, folded together to keep the memory bounded.
     Gone(Role),
+    /// No file: the latencies that a role's cold files share. Their counts stand in rows of their own, so this one
+    /// counts nothing.
+    Shared(Role),
 }
 
 /// The greatest latency.
@@ -463,6 +466,8 @@ impl Measurement {
             |row| &row.stats,
             |row, stats| NeighbourRow { stats, ..row.clone() },
         );
+        let roles = roles_of(&files);
+        let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
         let mut in_flight = later.in_flight.clone();
         in_flight.sort_by_key(|sync| std::cmp::Reverse(sync.age));
         Measurement {
@@ -472,7 +477,7 @@ impl Measurement {
             setup: later.setup.clone(),
             lost: later.lost.since(&earlier.lost),
             servers: later.servers.clone(),
-            roles: roles_of(&files),
+            roles,
             files,
             threads,
             in_flight,
@@ -513,11 +518,11 @@ fn difference<Row, Key: Ord>(
         .iter()
         .filter_map(|row| {
             let new = match before.get(&key(row)) {
-                Some(old) if stats(old).count == stats(row).count => return None,
+                Some(old) if stats(old) == stats(row) => return None,
                 Some(old) => stats(row).since(stats(old)),
                 None => stats(row).clone(),
             };
-            (new.count > 0).then(|| with(row, new))
+            (new.count > 0 || !new.histogram.is_empty()).then(|| with(row, new))
         })
         .collect()
 }

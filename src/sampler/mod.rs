@@ -1,1 +1,359 @@
+//! Turns what the kernel side sums up into [`Snapshot`]s: reads the rows that changed, keeps the books, learns the
+//! names, retires rows that stand idle when room gets short.
+
 pub mod ledger;
+mod names;
+mod devices;
+mod running;
+mod servers;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::files::Rules;
+use crate::histogram::Histogram;
+use crate::probe::record::{FIRST_FILE_SLOT, FIRST_NEIGHBOUR_SLOT, NO_SLOT};
+use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig};
+use crate::snapshot::{
+    FileInfo, FileRow, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats, Target, ThreadRow,
+};
+
+use ledger::{Ledger, Reading, Subject};
+use names::Names;
+
+pub use crate::probe::AttachError;
+
+/// Accounts of files that have no row any more and are still kept apart.
+const ROWLESS_FILES: usize = 4_096;
+/// Rows are retired when fewer than this share of them is free.
+const FREE_SHARE: usize = 4;
+
+/// Reads the kernel side and makes snapshots. Lives on one thread.
+pub struct Sampler {
+    probe: Probe,
+    ledger: Ledger,
+    names: Names,
+    servers: servers::Servers,
+    devices: devices::Devices,
+    running: running::Running,
+    setup: Arc<Setup>,
+    last_reclaim: Instant,
+}
+
+impl Sampler {
+    /// Attaches, and begins to count.
+    pub fn start(config: &ProbeConfig, rules: Rules, kernel: String) -> Result<Sampler, AttachError> {
+        let probe = Probe::attach(config)?;
+        let attached = probe.attached();
+        let setup = Setup {
+            mode: attached.mode,
+            not_chosen: attached.not_chosen.clone(),
+            kernel,
+            ops: attached.ops.clone(),
+            by_thread: attached.by_thread,
+        };
+        Ok(Sampler {
+            probe,
+            ledger: Ledger::default(),
+            names: Names::new(rules),
+            servers: servers::Servers::default(),
+            devices: devices::Devices::default(),
+            running: running::Running::default(),
+            setup: Arc::new(setup),
+            last_reclaim: Instant::now(),
+        })
+    }
+
+    pub fn setup(&self) -> &Arc<Setup> {
+        &self.setup
+    }
+
+    pub fn attached(&self) -> &Attached {
+        self.probe.attached()
+    }
+
+    /// A process that is to be described and whose syncs in flight are to be found, whether or not it ever syncs.
+    pub fn expect_server(&mut self, server: ServerId) {
+        if self.servers.meet(server) {
+            self.running.look_for_earlier(server);
+        }
+    }
+
+    /// The servers met so far, those that ended included.
+    pub fn servers(&self) -> Vec<Arc<Server>> {
+        self.servers.list()
+    }
+
+    /// Waits for at most this long, taking in what cannot wait: names of new files, and rows when they run short.
+    pub fn wait(&mut self, timeout: Duration) -> std::io::Result<()> {
+        self.probe.wait(timeout)?;
+        self.take_events();
+        if self.last_reclaim.elapsed() >= Duration::from_millis(20) && self.short_of_rows() {
+            self.read_rows()?;
+            self.reclaim()?;
+        }
+        Ok(())
+    }
+
+    /// Everything counted up to now.
+    pub fn snapshot(&mut self) -> std::io::Result<Snapshot> {
+        self.take_events();
+        self.read_rows()?;
+        // A row that was read may have sent its name, or a latency, just before.
+        self.take_events();
+        self.names.collect();
+        self.servers.refresh(&mut self.names);
+        let taken = Instant::now();
+        let taken_wall = SystemTime::now();
+        self.reclaim()?;
+        let (files, threads, neighbours) = self.rows();
+        let expected = self.ledger.running();
+        let in_flight =
+            self.running.list(&self.probe, &self.ledger, &self.names, expected).map_err(std::io::Error::other)?;
+        let lost = self.lost(&files);
+        Ok(Snapshot {
+            taken,
+            taken_wall,
+            setup: self.setup.clone(),
+            lost,
+            servers: self.servers.list(),
+            files,
+            threads,
+            in_flight,
+            neighbours,
+        })
+    }
+
+    /// Waits for descriptions and names that are on their way, but no longer than `patience`.
+    pub fn settle(&mut self, patience: Duration) {
+        let end = Instant::now() + patience;
+        self.take_events();
+        self.servers.settle(&mut self.names, patience);
+        self.names.settle(end.saturating_duration_since(Instant::now()));
+    }
+
+    /// Ends counting, waits a moment for the last names, and takes the last snapshot.
+    pub fn finish(&mut self) -> std::io::Result<Snapshot> {
+        let taken = (Instant::now(), SystemTime::now());
+        let last = self.snapshot()?;
+        self.probe.detach();
+        self.settle(Duration::from_secs(1));
+        let mut snapshot = self.snapshot()?;
+        // The time that it took to learn the names is no part of the measurement.
+        (snapshot.taken, snapshot.taken_wall) = taken;
+        snapshot.in_flight = last.in_flight;
+        Ok(snapshot)
+    }
+
+    /// Adds a process to those that are traced by number.
+    pub fn trace_process(&self, pid: u32) -> std::io::Result<()> {
+        self.probe.trace_process(pid).map_err(std::io::Error::other)
+    }
+
+    fn take_events(&mut self) {
+        for event in self.probe.take_events() {
+            match event {
+                Event::File(event) => {
+                    if let Some(Subject::File { server, target: Target::File(file), .. }) = Subject::of(&event.id)
+                    {
+                        self.expect_server(server);
+                        self.names.learn((server, file), &event);
+                    }
+                }
+                Event::Sync(event) if event.slot == NO_SLOT => {
+                    self.ledger.count_event(&event.id, event.latency_ns, event.result);
+                }
+                Event::Sync(event) => self.ledger.enter_latency(&event.id, event.latency_ns),
+            }
+        }
+    }
+
+    /// Reads the rows that changed. A row's histogram and errors are read only then.
+    fn read_rows(&mut self) -> std::io::Result<()> {
+        self.ledger.begin_tick();
+        let mut changed = Vec::new();
+        let mut failures = 0;
+        for slot in self.probe.slots_in_use() {
+            let row = self.probe.row(slot)?;
+            failures += row.errors;
+            if self.ledger.look(slot, &row) == Reading::Changed {
+                changed.push((slot, row));
+            }
+        }
+        let errors = if changed.is_empty() || failures == 0 {
+            Default::default()
+        } else {
+            self.probe.errors().map_err(std::io::Error::other)?
+        };
+        for (slot, row) in changed {
+            let raw = if self.probe.has_histogram(slot) { Some(self.probe.histogram(slot)?) } else { None };
+            let errno_counts = errors.get(&(slot, row.sequence)).map(Vec::as_slice);
+            self.ledger.enter(slot, &row, ledger::stats_of(&row, raw.as_ref(), errno_counts));
+            self.attend(slot, &row);
+        }
+        for slot in self.ledger.shared_slots() {
+            let raw = self.probe.histogram(slot)?;
+            self.ledger.enter_shared(slot, &raw);
+        }
+        Ok(())
+    }
+
+    /// What a changed row asks for beside counting: a server to describe, a name, a shared histogram.
+    fn attend(&mut self, slot: u32, row: &crate::probe::Row) {
+        let Some(Subject::File { server, target, op }) = Subject::of(&row.id) else { return };
+        if slot < FIRST_FILE_SLOT {
+            return;
+        }
+        self.expect_server(server);
+        let mut role = Role::Other;
+        if let Target::File(file) = target {
+            let key = (server, file);
+            if self.names.is_known(&key) {
+                self.names.look_again(key);
+            } else {
+                self.names.learn_by_descriptor(key, row.fd);
+            }
+            role = self.names.role_of(&key);
+        }
+        if !self.probe.has_histogram(slot)
+            && row.shared_histogram == 0
+            && let Some(shared) = self.ledger.shared_slot(server, role, op)
+        {
+            // A row that cannot be written is a row that goes on sending events.
+            let _ = self.probe.share_histogram(slot, shared);
+        }
+    }
+
+    fn short_of_rows(&self) -> bool {
+        let total = self.probe.capacity().files as usize;
+        let used = self.ledger.rows_in_use(FIRST_FILE_SLOT, u32::MAX);
+        total - used.min(total) < total / FREE_SHARE
+    }
+
+    /// Makes room: frees rows that were taken out of use, and takes out those that stand idle when few are free.
+    fn reclaim(&mut self) -> std::io::Result<()> {
+        self.last_reclaim = Instant::now();
+        for slot in self.ledger.freeable() {
+            self.ledger.freed(slot);
+            self.probe.free(slot)?;
+        }
+        let hot_end = self.probe.capacity().histogram_slots();
+        let neighbours = (FIRST_NEIGHBOUR_SLOT, FIRST_FILE_SLOT);
+        for (from, to) in [neighbours, (FIRST_FILE_SLOT, hot_end), (hot_end, self.probe.capacity().slots())] {
+            let total = (to - from) as usize;
+            let used = self.ledger.rows_in_use(from, to);
+            let free = total - used.min(total);
+            if free >= total / FREE_SHARE || total == 0 {
+                continue;
+            }
+            for (slot, id) in self.ledger.retirable(from, to, total / 2, 1) {
+                self.probe.unlink(&id).map_err(std::io::Error::other)?;
+                self.ledger.unlinked(slot);
+            }
+        }
+        let cold_in_use = self.ledger.rows_in_use(hot_end, u32::MAX);
+        self.probe.refill(cold_in_use).map_err(std::io::Error::other)?;
+        let names = &self.names;
+        let role = |subject: &Subject| match subject {
+            Subject::File { server, target: Target::File(file), .. } => names.role_of(&(*server, *file)),
+            _ => Role::Other,
+        };
+        for subject in self.ledger.fold(ROWLESS_FILES, role) {
+            if let Subject::File { server, target: Target::File(file), .. } = subject {
+                self.names.forget(&(server, file));
+            }
+        }
+        Ok(())
+    }
+
+    fn rows(&mut self) -> (Vec<FileRow>, Vec<ThreadRow>, Vec<NeighbourRow>) {
+        let (mut files, mut threads, mut neighbours) = (Vec::new(), Vec::new(), Vec::new());
+        for account in self.ledger.accounts() {
+            let stats = account.stats.clone();
+            match &account.subject {
+                Subject::File { server, target, op } => {
+                    let info = match target {
+                        Target::File(file) => self.names.info(&(*server, *file)).clone(),
+                        Target::Filesystem(device) => Arc::new(FileInfo {
+                            device: Some(self.devices.name(*device)),
+                            ..nameless(Role::Other)
+                        }),
+                        Target::Gone(role) => Arc::new(FileInfo { open: false, ..nameless(*role) }),
+                        _ => Arc::new(nameless(Role::Other)),
+                    };
+                    files.push(FileRow { server: *server, target: *target, op: *op, info, stats });
+                }
+                Subject::Thread { server, tid, start: _, op } => {
+                    let name = self.servers.thread_name(server.pid, *tid);
+                    threads.push(ThreadRow { server: *server, tid: *tid, name, op: *op, stats });
+                }
+                Subject::Neighbour { device, comm } => neighbours.push(NeighbourRow {
+                    device_number: *device,
+                    device: self.devices.name(*device),
+                    comm: comm.clone(),
+                    stats,
+                }),
+            }
+        }
+        for (server, role, op, histogram) in self.ledger.shared() {
+            files.push(shared_row(server, role, op, histogram));
+        }
+        files.sort_by_key(|row| (row.server, row.target, row.op));
+        threads.sort_by_key(|row| (row.server, row.tid, row.op));
+        neighbours.sort_by(|a, b| (a.device_number, &a.comm).cmp(&(b.device_number, &b.comm)));
+        (files, threads, neighbours)
+    }
+
+    fn lost(&self, files: &[FileRow]) -> Lost {
+        let counters = self.probe.counters();
+        let of = |wanted: fn(&FileRow) -> bool| files.iter().filter(move |row| wanted(row));
+        let unattributed = of(|row| row.target == Target::Unattributed).map(|row| row.stats.count).sum();
+        let nameless = of(|row| matches!(row.target, Target::File(_)) && row.info.path.is_none()).count();
+        Lost {
+            preempted: preempted(&counters),
+            files: unattributed,
+            events: counters.latencies_dropped,
+            names: nameless as u64,
+            errors: counters.errors_dropped,
+            threads: counters.no_call_state,
+            processes: counters.processes_dropped,
+        }
+    }
+}
+
+/// Calls of which the kernel skipped a program. An exit without an entry is one if the entry was skipped; if none
+/// was, the call began before the probes did.
+fn preempted(counters: &Counters) -> u64 {
+    let entries = counters.exits_without_entry.min(counters.entries_skipped);
+    let exits = counters.entries_without_exit.max(counters.exits_skipped);
+    entries + exits
+}
+
+fn nameless(role: Role) -> FileInfo {
+    FileInfo { path: None, role, device: None, mount: None, filesystem: None, open: true }
+}
+
+/// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the files'
+/// own rows.
+fn shared_row(
+    server: ServerId,
+    role: Role,
+    op: Op,
+    histogram: &Arc<Histogram>,
+) -> FileRow {
+    let stats = Stats { histogram: histogram.clone(), ..Stats::default() };
+    FileRow { server, target: Target::Shared(role), op, info: Arc::new(nameless(role)), stats }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_began_before_the_probes_is_not_lost() {
+        let before = Counters { exits_without_entry: 3, ..Counters::default() };
+        assert_eq!(preempted(&before), 0);
+        let skipped = Counters { entries_skipped: 2, exits_skipped: 5, ..before };
+        assert_eq!(preempted(&skipped), 7);
+    }
+}

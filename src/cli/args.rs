@@ -1,0 +1,269 @@
+//! What can be asked for on the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::once::{By, Output, Sort};
+use crate::snapshot::{AttachMode, Op};
+
+/// Traces the sync calls of MySQL and MariaDB servers: which files, how often, how long, what failed, what is stuck.
+///
+/// Attaches to the servers that run, changes nothing in them, and detaches when it ends. Needs root, or the
+/// capabilities that `fsynctop check` names.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub action: Option<Action>,
+    #[command(flatten)]
+    pub once: Once,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  fsynctop --once                          ten seconds of all servers on this host, by role
+  fsynctop --once -d 1m --by file          a minute, by file
+  fsynctop --once -i 1 -n 60 --output csv  sixty seconds, one line per role and second
+  fsynctop --once --pid 4711 --histogram   one server, with its latencies drawn
+  fsynctop --once -- ./load.sh             a command and all it starts, from its first call to its last
+  fsynctop stuck                           syncs that hang right now, without any tracing
+  fsynctop check                           would tracing work here, and if not, why
+
+Exit status: 0 done, 1 failed, 2 bad usage, 3 nothing to trace; with a command, the command's own.";
+
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Say what works on this host: kernel, rights, probes, memory, servers and their files
+    Check(Check),
+    /// List the threads that are inside a sync call right now; needs no BPF and works where nothing else does
+    Stuck(Stuck),
+    /// The child's side of `-- COMMAND`: waits until it is traced
+    #[command(hide = true)]
+    ExecWhenTold { pipe: PathBuf, command: Vec<OsString> },
+}
+
+/// Which processes.
+#[derive(Args, Clone, Debug, Default)]
+#[group(id = "targets", multiple = true)]
+pub struct TargetArgs {
+    /// Trace these processes [default: every mysqld and mariadbd]
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// Trace the processes whose main thread has this name
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub comm: Vec<String>,
+    /// Trace the processes of this cgroup (version 2) and of those below it
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Trace every process on the host
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// How to trace.
+#[derive(Args, Clone, Debug)]
+pub struct TraceArgs {
+    #[command(flatten)]
+    pub targets: TargetArgs,
+    /// Calls to trace
+    #[arg(long, value_delimiter = ',', value_name = "CALL,…", default_values_t = [OpArg::Fsync, OpArg::Fdatasync])]
+    pub ops: Vec<OpArg>,
+    /// How to attach: auto tries, tests and falls back
+    #[arg(long, value_enum, default_value_t = AttachArg::Auto, value_name = "MODE")]
+    pub attach: AttachArg,
+    /// Rules of your own for the roles of files, looked at before the built-in ones (docs/roles.md)
+    #[arg(long, value_name = "FILE")]
+    pub roles: Option<PathBuf>,
+    /// Files that are kept apart at a time; more are counted in their role
+    #[arg(long, default_value_t = 65_536, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=4_000_000))]
+    pub max_files: u32,
+    /// Files that have a latency histogram of their own at a time; others share their role's
+    #[arg(long, default_value_t = 4_096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_histograms: u32,
+}
+
+#[derive(Args, Debug)]
+pub struct Once {
+    /// Measure once (or in a series) and print, instead of the live view
+    #[arg(long)]
+    pub once: bool,
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    /// How long to measure: 10, 90s, 5m; with -i, the whole series [default: 10s]
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Print every so often
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub interval: Option<Duration>,
+    /// How many intervals [default: until Ctrl-C]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "interval", conflicts_with = "duration")]
+    pub count: Option<u64>,
+    /// Wait for a server if none runs yet; it is traced from its first sync
+    #[arg(long)]
+    pub wait: bool,
+    /// What a row of the table stands for
+    #[arg(long, value_enum, default_value_t)]
+    pub by: By,
+    /// The column to sort by
+    #[arg(long, value_enum)]
+    pub sort: Option<Sort>,
+    /// Draw the latencies of each role and call
+    #[arg(long)]
+    pub histogram: bool,
+    #[arg(long, value_enum, default_value_t)]
+    pub output: Output,
+    /// Write there instead of to the terminal; replaced only when the measurement is complete, appended in a series
+    #[arg(long, value_name = "FILE")]
+    pub output_file: Option<PathBuf>,
+    /// Colours [NO_COLOR is honoured]
+    #[arg(long, value_enum, default_value_t = ColorArg::Auto, value_name = "WHEN")]
+    pub color: ColorArg,
+    /// Draw with ASCII only
+    #[arg(long)]
+    pub no_unicode: bool,
+    /// A sync in flight for this long is shown as stuck
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub stuck_after: Duration,
+    /// Trace this command and all that it starts, until it ends; with --pid, --comm, --cgroup or --all, trace those
+    /// for as long as it runs
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["duration", "count"])]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct Check {
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    /// The verdicts as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[arg(long, value_enum, default_value_t = ColorArg::Auto, value_name = "WHEN")]
+    pub color: ColorArg,
+}
+
+#[derive(Args, Debug)]
+pub struct Stuck {
+    #[command(flatten)]
+    pub targets: TargetArgs,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// How long to watch: a call that stands still all the while is at least that old
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "200ms")]
+    pub watch: Duration,
+    /// Rules of your own for the roles of files
+    #[arg(long, value_name = "FILE")]
+    pub roles: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t = ColorArg::Auto, value_name = "WHEN")]
+    pub color: ColorArg,
+    #[arg(long)]
+    pub no_unicode: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorArg {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AttachArg {
+    Auto,
+    /// Costs only the calls that are traced
+    Fentry,
+    /// Costs every system call a little; works where fentry does not
+    Tracepoint,
+}
+
+impl AttachArg {
+    pub fn mode(self) -> Option<AttachMode> {
+        match self {
+            AttachArg::Auto => None,
+            AttachArg::Fentry => Some(AttachMode::Fentry),
+            AttachArg::Tracepoint => Some(AttachMode::Tracepoint),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum OpArg {
+    Fsync,
+    Fdatasync,
+    SyncFileRange,
+    Msync,
+    Syncfs,
+    Sync,
+}
+
+impl OpArg {
+    pub fn op(self) -> Op {
+        match self {
+            OpArg::Fsync => Op::Fsync,
+            OpArg::Fdatasync => Op::Fdatasync,
+            OpArg::SyncFileRange => Op::SyncFileRange,
+            OpArg::Msync => Op::Msync,
+            OpArg::Syncfs => Op::Syncfs,
+            OpArg::Sync => Op::Sync,
+        }
+    }
+}
+
+impl std::fmt::Display for OpArg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.op().name())
+    }
+}
+
+/// "10" (seconds), "0.5", "90s", "5m", "1m 30s".
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
+        Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string())?,
+    };
+    if parsed < Duration::from_millis(1) {
+        return Err("at least a millisecond".into());
+    }
+    Ok(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_seconds_or_carry_their_unit() {
+        assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
+        assert!(duration("0").is_err());
+        assert!(duration("-1").is_err());
+        assert!(duration("soon").is_err());
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for bad in [
+            &["fsynctop", "--once", "-n", "3"][..],
+            &["fsynctop", "--once", "-i", "1", "-n", "0"],
+            &["fsynctop", "--once", "-d", "5", "--", "true"],
+            &["fsynctop", "--ops", "write"],
+        ] {
+            assert!(Arguments::try_parse_from(bad).is_err(), "{bad:?}");
+        }
+        let good = ["fsynctop", "--once", "--pid", "1,2", "--", "sleep", "--version"];
+        let parsed = Arguments::try_parse_from(good).unwrap();
+        assert_eq!(parsed.once.trace.targets.pid, [1, 2]);
+        assert_eq!(parsed.once.command, ["sleep", "--version"]);
+    }
+}

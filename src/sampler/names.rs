@@ -1,0 +1,293 @@
+//! What the files are called and what they are to the server. A name comes three times: at once from the kernel's
+//! own record, checked and completed by a worker through /proc, and again when a file that is still synced was
+//! renamed. The worker may block on a file system that hangs; the sampler never waits for it but at the very end.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+use crate::files::resolve::{self, Existence, Resolved};
+use crate::files::{Candidate, Rules, Settings};
+use crate::probe::FileEvent;
+use crate::snapshot::{FileId, FileInfo, Role, ServerId};
+
+/// Requests that may wait for the worker; more are made again later.
+const QUEUE: usize = 4_096;
+/// A file that is still synced is looked at again after this time: it may have been renamed.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+pub type FileKey = (ServerId, FileId);
+
+struct Named {
+    info: Arc<FileInfo>,
+    fd: i32,
+    mount_id: i32,
+    components: Arc<Vec<Vec<u8>>>,
+    is_directory: bool,
+    /// The worker has confirmed the path.
+    verified: bool,
+    looked: Instant,
+}
+
+struct Request {
+    key: FileKey,
+    fd: i32,
+    mount_id: i32,
+    components: Arc<Vec<Vec<u8>>>,
+    /// Where it was found before.
+    known: Option<PathBuf>,
+    /// The name leaves the role open: the first bytes are wanted.
+    first_bytes: bool,
+}
+
+struct Answer {
+    key: FileKey,
+    mount_id: i32,
+    resolved: Option<Resolved>,
+    first_bytes: Option<Vec<u8>>,
+    unlinked: bool,
+}
+
+/// The registry of names.
+pub struct Names {
+    rules: Rules,
+    named: HashMap<FileKey, Named>,
+    /// (device, mount point, filesystem) of the mounts that were seen, by server and mount.
+    mounts: HashMap<(ServerId, i32), (String, Option<PathBuf>, Option<String>)>,
+    settings: HashMap<ServerId, Arc<Settings>>,
+    none: Arc<Settings>,
+    requests: SyncSender<Request>,
+    answers: Receiver<Answer>,
+    pending: usize,
+    unknown: Arc<FileInfo>,
+}
+
+impl Names {
+    pub fn new(rules: Rules) -> Names {
+        let (requests, inbox) = sync_channel(QUEUE);
+        let (outbox, answers) = channel();
+        // Not joined: it may be blocked in a file system for ever. It ends with the process, or with its channel.
+        std::thread::Builder::new()
+            .name("names".into())
+            .spawn(move || work(&inbox, &outbox))
+            .expect("a thread can be started");
+        let unknown =
+            FileInfo { path: None, role: Role::Other, device: None, mount: None, filesystem: None, open: true };
+        Names {
+            rules,
+            named: HashMap::new(),
+            mounts: HashMap::new(),
+            settings: HashMap::new(),
+            none: Arc::new(Settings::default()),
+            requests,
+            answers,
+            pending: 0,
+            unknown: Arc::new(unknown),
+        }
+    }
+
+    /// The name that a file had when it was first synced. The role follows at once from name and settings.
+    pub fn learn(&mut self, key: FileKey, event: &FileEvent) {
+        let is_directory = event.mode & libc::S_IFMT == libc::S_IFDIR;
+        let mount = self.mounts.get(&(key.0, event.mount_id)).cloned();
+        let start = mount.as_ref().and_then(|mount| mount.1.clone()).unwrap_or_else(|| PathBuf::from("/"));
+        let path = event.components.iter().rev().fold(start, |path, name| path.join(OsStr::from_bytes(name)));
+        let (role, decided) = self.role(key.0, &path, is_directory, None);
+        let (device, mount_point, filesystem) =
+            mount.map_or((None, None, None), |(device, point, kind)| (Some(device), point, kind));
+        let info = FileInfo { path: Some(path), role, device, mount: mount_point, filesystem, open: true };
+        let named = Named {
+            info: Arc::new(info),
+            fd: event.fd,
+            mount_id: event.mount_id,
+            components: Arc::new(event.components.clone()),
+            is_directory,
+            verified: false,
+            looked: Instant::now(),
+        };
+        self.named.insert(key, named);
+        self.ask(key, !decided);
+    }
+
+    /// A file whose name was never sent is looked up by the descriptor of its row.
+    pub fn learn_by_descriptor(&mut self, key: FileKey, fd: i32) {
+        let named = Named {
+            info: self.unknown.clone(),
+            fd,
+            mount_id: -1,
+            components: Arc::default(),
+            is_directory: false,
+            verified: false,
+            looked: Instant::now(),
+        };
+        self.named.entry(key).or_insert(named);
+        self.ask(key, true);
+    }
+
+    pub fn is_known(&self, key: &FileKey) -> bool {
+        self.named.contains_key(key)
+    }
+
+    pub fn info(&self, key: &FileKey) -> &Arc<FileInfo> {
+        self.named.get(key).map_or(&self.unknown, |named| &named.info)
+    }
+
+    pub fn role_of(&self, key: &FileKey) -> Role {
+        self.info(key).role
+    }
+
+    /// The role of a path that belongs to no row.
+    pub fn role_by_path(&self, server: ServerId, path: &Path) -> Role {
+        self.role(server, path, false, None).0
+    }
+
+    pub fn forget(&mut self, key: &FileKey) {
+        self.named.remove(key);
+    }
+
+    /// A file that was synced just now is asked for again if that is due.
+    pub fn look_again(&mut self, key: FileKey) {
+        let Some(named) = self.named.get_mut(&key) else { return };
+        if !named.verified || named.looked.elapsed() >= LOOK_AGAIN {
+            let undecided = named.info.role == Role::Other && !named.is_directory;
+            self.ask(key, undecided);
+        }
+    }
+
+    /// The server has gone: nothing of it is open any more.
+    pub fn server_ended(&mut self, server: ServerId) {
+        for (_, named) in self.named.iter_mut().filter(|(key, named)| key.0 == server && named.info.open) {
+            named.info = Arc::new(FileInfo { open: false, ..(*named.info).clone() });
+        }
+    }
+
+    /// The server's settings are known: they come before names.
+    pub fn set_settings(&mut self, server: ServerId, settings: Settings) {
+        self.settings.insert(server, Arc::new(settings));
+        let keys: Vec<_> = self.named.keys().filter(|key| key.0 == server).copied().collect();
+        for key in keys {
+            let named = &self.named[&key];
+            let Some(path) = named.info.path.clone() else { continue };
+            let (role, decided) = self.role(server, &path, named.is_directory, None);
+            if decided && role != named.info.role {
+                let info = Arc::new(FileInfo { role, ..(*named.info).clone() });
+                self.named.get_mut(&key).expect("just seen").info = info;
+            }
+        }
+    }
+
+    /// Takes what the worker found out.
+    pub fn collect(&mut self) {
+        while let Ok(answer) = self.answers.try_recv() {
+            self.take(answer);
+        }
+    }
+
+    /// Waits for the worker, so that the last files have their names, but not for ever.
+    pub fn settle(&mut self, patience: Duration) {
+        let end = Instant::now() + patience;
+        while self.pending > 0 {
+            match self.answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(answer) => self.take(answer),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn take(&mut self, answer: Answer) {
+        self.pending = self.pending.saturating_sub(1);
+        let Answer { key, mount_id, resolved, first_bytes, unlinked } = answer;
+        let Some(named) = self.named.get(&key) else { return };
+        let mut info = (*named.info).clone();
+        let mut is_directory = named.is_directory;
+        let verified = resolved.is_some();
+        if let Some(found) = resolved {
+            self.mounts.insert(
+                (key.0, mount_id),
+                (found.device.clone(), found.mount.clone(), found.filesystem.clone()),
+            );
+            is_directory = found.is_directory.unwrap_or(is_directory);
+            info.open = !found.deleted;
+            info.path = Some(found.path);
+            info.device = Some(found.device);
+            info.mount = found.mount;
+            info.filesystem = found.filesystem;
+        }
+        if unlinked {
+            info.open = false;
+        }
+        if let Some(path) = &info.path {
+            let (role, decided) = self.role(key.0, path, is_directory, first_bytes.as_deref());
+            // Content that was read once is not read again: what it decided stands until a name says otherwise.
+            if decided || info.role == Role::Other {
+                info.role = role;
+            }
+        }
+        let named = self.named.get_mut(&key).expect("looked up above");
+        named.verified |= verified;
+        named.is_directory = is_directory;
+        named.looked = Instant::now();
+        if *named.info != info {
+            named.info = Arc::new(info);
+        }
+    }
+
+    /// The role, and whether a rule decided it.
+    fn role(&self, server: ServerId, path: &Path, is_directory: bool, first: Option<&[u8]>) -> (Role, bool) {
+        let settings = self.settings.get(&server).unwrap_or(&self.none);
+        let first_bytes = || first.map(<[u8]>::to_vec);
+        let role = self.rules.classify(&Candidate { path, is_directory, settings, first_bytes: &first_bytes });
+        (role, role != Role::Other)
+    }
+
+    fn ask(&mut self, key: FileKey, first_bytes: bool) {
+        let Some(named) = self.named.get_mut(&key) else { return };
+        named.looked = Instant::now();
+        let request = Request {
+            key,
+            fd: named.fd,
+            mount_id: named.mount_id,
+            components: named.components.clone(),
+            known: named.info.path.clone().filter(|_| named.verified),
+            first_bytes,
+        };
+        match self.requests.try_send(request) {
+            Ok(()) => self.pending += 1,
+            // Asked again when the file is synced again.
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        }
+    }
+}
+
+fn work(requests: &Receiver<Request>, answers: &Sender<Answer>) {
+    let proc_root = Path::new("/proc");
+    for request in requests {
+        let (server, file) = request.key;
+        let mut unlinked = false;
+        let resolved = resolve::resolve(proc_root, server.pid, request.fd, file).or_else(|| {
+            // Closed: a path that was confirmed before stays, and only its end is noticed.
+            match &request.known {
+                Some(path) => {
+                    unlinked = resolve::still_exists(proc_root, server.pid, path, file) == Existence::Unlinked;
+                    None
+                }
+                None if request.mount_id < 0 => None,
+                None => {
+                    resolve::from_dentry(proc_root, server.pid, request.mount_id, &request.components, file)
+                }
+            }
+        });
+        let first_bytes = request
+            .first_bytes
+            .then_some(())
+            .and_then(|()| resolve::first_bytes(proc_root, server.pid, &resolved.as_ref()?.path, file));
+        let answer = Answer { key: request.key, mount_id: request.mount_id, resolved, first_bytes, unlinked };
+        if answers.send(answer).is_err() {
+            return;
+        }
+    }
+}

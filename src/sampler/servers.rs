@@ -1,0 +1,150 @@
+//! The servers that were met: described once each by a thread of their own, because reading a process's command
+//! line can block on its memory lock; watched until they end.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use super::names::Names;
+use crate::files::Settings;
+use crate::snapshot::{Server, ServerId};
+use crate::target::describe::describe;
+use crate::target::processes::{self, same_server};
+
+const PROC: &str = "/proc";
+/// A server that was just started says more about itself a moment later.
+const DESCRIBE_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+
+struct Met {
+    server: Arc<Server>,
+    met: Instant,
+    descriptions: usize,
+    /// A description is on its way.
+    pending: bool,
+}
+
+pub struct Servers {
+    met: Vec<Met>,
+    described: Receiver<(ServerId, Server, Settings)>,
+    outbox: Sender<(ServerId, Server, Settings)>,
+    thread_names: HashMap<(u32, u32), String>,
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        let (outbox, described) = channel();
+        Servers { met: Vec::new(), described, outbox, thread_names: HashMap::new() }
+    }
+}
+
+impl Servers {
+    /// Notes a server; true if it is new. One that /proc showed first is known by a start time cut to a clock tick:
+    /// the kernel's own replaces it.
+    pub fn meet(&mut self, id: ServerId) -> bool {
+        if id.pid == 0 {
+            return false;
+        }
+        if let Some(met) = self.met.iter_mut().find(|met| same_server(met.server.id, id)) {
+            if id.start_ns > met.server.id.start_ns {
+                Arc::make_mut(&mut met.server).id = id;
+            }
+            return false;
+        }
+        let server = Server {
+            id,
+            comm: processes::find(Path::new(PROC), id.pid).map(|group| group.comm).unwrap_or_default(),
+            version: None,
+            datadir: None,
+            socket: None,
+            ports: Vec::new(),
+            container: None,
+            device: None,
+            filesystem: None,
+            notes: Vec::new(),
+            alive: true,
+        };
+        self.met.push(Met {
+            server: Arc::new(server),
+            met: Instant::now(),
+            descriptions: 0,
+            pending: false,
+        });
+        self.describe(self.met.len() - 1);
+        true
+    }
+
+    fn describe(&mut self, at: usize) {
+        let (outbox, id) = (self.outbox.clone(), self.met[at].server.id);
+        let task = move || {
+            let (server, settings) = describe(Path::new(PROC), id);
+            // The sampler may have ended meanwhile.
+            let _ = outbox.send((id, server, settings));
+        };
+        // Without a thread the server stays as it is.
+        self.met[at].pending = std::thread::Builder::new().name("describe".into()).spawn(task).is_ok();
+        self.met[at].descriptions += 1;
+    }
+
+    /// Takes descriptions that have come, and notices servers that ended.
+    pub fn refresh(&mut self, names: &mut Names) {
+        while let Ok(description) = self.described.try_recv() {
+            self.take(description, names);
+        }
+        for at in 0..self.met.len() {
+            let Met { server, met, descriptions, pending } = &self.met[at];
+            if !server.alive {
+                continue;
+            }
+            if !processes::is_alive(Path::new(PROC), server.id) {
+                let id = server.id;
+                Arc::make_mut(&mut self.met[at].server).alive = false;
+                names.server_ended(id);
+                self.thread_names.retain(|key, _| key.0 != id.pid);
+            } else if !pending
+                && DESCRIBE_AGAIN.get(descriptions - 1).is_some_and(|&after| met.elapsed() >= after)
+            {
+                self.describe(at);
+            }
+        }
+    }
+
+    /// Waits for the descriptions that are on their way, but not for ever.
+    pub fn settle(&mut self, names: &mut Names, patience: Duration) {
+        let end = Instant::now() + patience;
+        while self.met.iter().any(|met| met.pending) {
+            match self.described.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(description) => self.take(description, names),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn take(&mut self, (id, server, settings): (ServerId, Server, Settings), names: &mut Names) {
+        let Some(met) = self.met.iter_mut().find(|met| same_server(met.server.id, id)) else { return };
+        met.pending = false;
+        let known = met.server.clone();
+        // Of a process that has gone meanwhile, what was known before stays.
+        if !server.comm.is_empty() && server.alive {
+            met.server = Arc::new(Server { id: known.id, alive: known.alive, ..server });
+            names.set_settings(known.id, settings);
+        }
+    }
+
+    pub fn list(&self) -> Vec<Arc<Server>> {
+        self.met.iter().map(|met| met.server.clone()).collect()
+    }
+
+    /// What a thread calls itself; the last name it had if it has ended.
+    pub fn thread_name(&mut self, pid: u32, tid: u32) -> String {
+        if tid == 0 {
+            return "(ended threads)".into();
+        }
+        if let Ok(name) = std::fs::read(format!("{PROC}/{pid}/task/{tid}/comm")) {
+            let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
+            self.thread_names.insert((pid, tid), name);
+        }
+        self.thread_names.get(&(pid, tid)).cloned().unwrap_or_default()
+    }
+}
