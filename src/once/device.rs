@@ -25,46 +25,40 @@ pub(super) struct Device {
 
 /// The devices on which these servers synced files (or have their data directory), with their neighbours.
 pub(super) fn devices(m: &Measurement, servers: &[ServerId]) -> Vec<Device> {
-    let mut numbers: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+    let mut numbers: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for row in m.files.iter().filter(|row| servers.contains(&row.server)) {
         if let Some(name) = &row.info.device {
-            numbers.entry(name.clone()).or_default().extend(number(row));
+            numbers.entry(name).or_default().extend(number(row));
         }
     }
     for server in m.servers.iter().filter(|server| servers.contains(&server.id)) {
-        numbers.extend(
-            server
-                .device
-                .iter()
-                .filter(|d| !numbers.contains_key(*d))
-                .map(|d| (d.clone(), [].into()))
-                .collect::<Vec<_>>(),
-        );
-    }
-    let of = |(name, numbers): (String, BTreeSet<u32>)| {
-        let here = |device: &str, number: Option<u32>| {
-            device == name || number.is_some_and(|n| numbers.contains(&n))
-        };
-        let mut neighbours: Vec<Neighbour> = Vec::new();
-        for row in m.neighbours.iter().filter(|row| here(&row.device, Some(row.device_number))) {
-            neighbours.push(Neighbour { comm: row.comm.clone(), pid: None, stats: row.stats.clone() });
+        if let Some(name) = &server.device {
+            numbers.entry(name).or_default();
         }
+    }
+    // By its name; by its number where the two sides came to different names for one device.
+    let is_on = |name: &str, device: &str, number: Option<u32>| match numbers.contains_key(device) {
+        true => device == name,
+        false => number.is_some_and(|number| numbers[name].contains(&number)),
+    };
+    let neighbours_on = |&name: &&str| {
+        let untraced = m.neighbours.iter().filter(|row| is_on(name, &row.device, Some(row.device_number)));
+        let mut neighbours: Vec<Neighbour> = untraced
+            .map(|row| Neighbour { comm: row.comm.clone(), pid: None, stats: row.stats.clone() })
+            .collect();
         for server in m.servers.iter().filter(|server| !servers.contains(&server.id)) {
+            let its = m.files.iter().filter(|row| row.server == server.id);
             let mut stats = Stats::default();
-            let its = |row: &&FileRow| row.server == server.id;
-            for row in m.files.iter().filter(its) {
-                if row.info.device.as_deref().is_some_and(|device| here(device, number(row))) {
-                    stats.merge(&row.stats);
-                }
-            }
+            its.filter(|row| row.info.device.as_ref().is_some_and(|device| is_on(name, device, number(row))))
+                .for_each(|row| stats.merge(&row.stats));
             if stats.count > 0 {
                 neighbours.push(Neighbour { comm: server.comm.clone(), pid: Some(server.id.pid), stats });
             }
         }
         neighbours.sort_by(|a, b| b.stats.count.cmp(&a.stats.count).then_with(|| a.comm.cmp(&b.comm)));
-        Device { name, neighbours }
+        Device { name: name.to_owned(), neighbours }
     };
-    numbers.into_iter().map(of).collect()
+    numbers.keys().map(neighbours_on).collect()
 }
 
 fn number(row: &FileRow) -> Option<u32> {
@@ -101,6 +95,18 @@ mod tests {
         let found = devices(&m, &[MYSQL]);
         assert_eq!(found[0].neighbours[0].pid, Some(MARIADB.pid));
         assert!(devices(&m, &[MYSQL, MARIADB])[0].neighbours.is_empty());
+    }
+
+    #[test]
+    fn a_device_under_two_names_is_matched_by_its_number_and_counted_once() {
+        let mut m = fixture::busy();
+        m.neighbours = vec![fixture::neighbour("/dev/vda", "dd", &[(9, 1_000)])];
+        m.neighbours[0].device = "253:0".into();
+        assert_eq!(devices(&m, &[MYSQL])[0].neighbours.len(), 1);
+        m.neighbours[0].device = "/dev/vda".into();
+        std::sync::Arc::make_mut(&mut m.files[0].info).device = Some("another name".into());
+        let found: Vec<usize> = devices(&m, &[MYSQL]).iter().map(|device| device.neighbours.len()).collect();
+        assert_eq!(found, [1, 0]);
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::text::{count, duration, duration_in_words, errno, rate};
 /// Neighbours named one by one; the rest is a sum.
 const NEIGHBOURS_SHOWN: usize = 3;
 
+/// From this width on, several errors of one row are named in it.
+const ROOM_FOR_ERRNOS: usize = 100;
+
 /// The whole text of one measurement.
 pub(super) fn table(m: &Measurement, options: &Options) -> String {
     let mut out = String::new();
@@ -99,7 +102,7 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
         .map(|row| {
             let mut cells = subject(row, m, style);
             cells.push(row.op.name().to_owned().into());
-            cells.extend(figures(&row.stats, header::in_flight(row, m), m));
+            cells.extend(figures(&row.stats, header::in_flight(row, m), m, style));
             cells
         })
         .collect();
@@ -108,7 +111,7 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
     let subjects = subject_columns(options.by);
     let mut cells = vec![Cell::default(); subjects.len() + 1];
     cells[0].text = "total".into();
-    cells.extend(figures(&total, header::mean_in_flight(total.in_flight_mean(m.duration)), m));
+    cells.extend(figures(&total, header::mean_in_flight(total.in_flight_mean(m.duration)), m, style));
     lines.push(cells);
 
     let columns: Vec<Column> = subjects.into_iter().chain(figure_columns()).collect();
@@ -172,7 +175,7 @@ fn subject(row: &Row, m: &Measurement, style: &Style) -> Vec<Cell> {
     }
 }
 
-fn figures(stats: &Stats, in_flight: String, m: &Measurement) -> Vec<Cell> {
+fn figures(stats: &Stats, in_flight: String, m: &Measurement, style: &Style) -> Vec<Cell> {
     let optional = |ns: Option<u64>| ns.map_or_else(|| "–".to_owned(), duration);
     vec![
         count(stats.count).into(),
@@ -182,7 +185,7 @@ fn figures(stats: &Stats, in_flight: String, m: &Measurement) -> Vec<Cell> {
         optional(rows::p99(stats)).into(),
         if stats.count == 0 { "–".to_owned().into() } else { maximum(stats.max).into() },
         in_flight.into(),
-        errors(stats),
+        errors(stats, style),
     ]
 }
 
@@ -195,10 +198,14 @@ fn maximum(max: Max) -> String {
     }
 }
 
-/// `0`, `2 EIO`, `1 EIO 4 ENOSPC`: the name of the error stands beside the red number.
-fn errors(stats: &Stats) -> Cell {
+/// `0`, `2 EIO`, `1 EIO 4 ENOSPC`: the name of the error stands beside the red number. Where
+/// there is little room, several errors are one sum; the sentences below the table name them.
+fn errors(stats: &Stats, style: &Style) -> Cell {
     if stats.error_count() == 0 {
         return "0".to_owned().into();
+    }
+    if stats.errors.len() > 1 && style.width.is_some_and(|columns| columns < ROOM_FOR_ERRNOS) {
+        return Cell { text: count(stats.error_count()), paint: Paint::Error, ..Cell::default() };
     }
     let named: Vec<String> =
         stats.errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number))).collect();

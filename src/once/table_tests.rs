@@ -143,6 +143,17 @@ fn colour_only_marks_what_the_text_says_and_never_alone() {
 }
 
 #[test]
+fn errors_are_named_where_there_is_room() {
+    let mut failed = fixture::stats(&[(9, 1_000)]);
+    let narrow = Style { width: Some(80), ..Style::default() };
+    failed.errors = [(libc::EIO, 1)].into();
+    assert_eq!(super::errors(&failed, &narrow).text, "1 EIO");
+    failed.errors.insert(libc::ENOSPC, 1_200);
+    assert_eq!(super::errors(&failed, &narrow).text, "1,201");
+    assert_eq!(super::errors(&failed, &Style::default()).text, "1 EIO 1,200 ENOSPC");
+}
+
+#[test]
 fn rows_beyond_the_limit_are_counted_below() {
     let limited = Options { limit: Some(2), ..options(By::File, None) };
     let text = rendered(&fixture::busy(), &limited);
@@ -166,7 +177,10 @@ fn a_maximum_that_is_only_an_edge_says_so() {
 fn below_a_hundred_syncs_there_is_no_p99() {
     let m = fixture::busy();
     let cells = |stats: &Stats| {
-        super::figures(stats, String::new(), &m).into_iter().map(|c| c.text).collect::<Vec<_>>()
+        super::figures(stats, String::new(), &m, &Style::default())
+            .into_iter()
+            .map(|c| c.text)
+            .collect::<Vec<_>>()
     };
     assert_eq!(cells(&fixture::stats(&[(99, 250_000)]))[4], "–");
     assert_eq!(cells(&fixture::stats(&[(100, 250_000)]))[4], "250µs");
