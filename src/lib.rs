@@ -3,4 +3,6 @@
 pub mod histogram;
 pub mod probe;
 pub mod sampler;
+pub mod once;
 pub mod snapshot;
+pub mod text;

@@ -1,0 +1,235 @@
+//! Measurements for the tests of rendering: figures as servers were seen to produce them, names as an attacker would
+//! choose them. And expected texts kept in files.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::histogram::{Histogram, bucket_of};
+use crate::snapshot::*;
+
+pub const MYSQL: ServerId = ServerId { pid: 31_960, start_ns: 8_123_450_000_000 };
+pub const MARIADB: ServerId = ServerId { pid: 40_112, start_ns: 9_000_000_000_000 };
+pub const DEVICE: u32 = 253 << 20;
+
+/// Compares with a file of the repository; with FSYNCTOP_UPDATE_EXPECTED set, writes it instead.
+pub fn assert_expected(file: &str, actual: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file);
+    if std::env::var_os("FSYNCTOP_UPDATE_EXPECTED").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, actual).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        actual == expected,
+        "{file} differs; if the new text is right, set FSYNCTOP_UPDATE_EXPECTED=1 and look at the diff. Now:\n{actual}"
+    );
+}
+
+/// Syncs given as (how many, each so many ns).
+pub fn stats(latencies: &[(u64, u64)]) -> Stats {
+    let mut histogram = Histogram::default();
+    latencies.iter().for_each(|&(n, ns)| histogram.add(bucket_of(ns), n));
+    Stats {
+        count: latencies.iter().map(|(n, _)| n).sum(),
+        sum_ns: latencies.iter().map(|(n, ns)| n * ns).sum(),
+        max: Max { ns: latencies.iter().map(|&(_, ns)| ns).max().unwrap_or(0), exact: true },
+        histogram: Arc::new(histogram),
+        errors: BTreeMap::new(),
+    }
+}
+
+/// So many syncs spread over a plausible curve through these quantiles, in microseconds.
+pub fn spread(count: u64, [min, p50, p99, max]: [f64; 4]) -> Stats {
+    let knots = [(0.0, min), (0.5, p50), (0.99, p99), (1.0, max)];
+    let at = |q: f64| {
+        let (low, high) = knots.windows(2).map(|w| (w[0], w[1])).find(|(_, high)| q <= high.0).unwrap();
+        let share = (q - low.0) / (high.0 - low.0);
+        ((low.1.ln() * (1.0 - share) + high.1.ln() * share).exp() * 1e3).round() as u64
+    };
+    let last = count.saturating_sub(1).max(1) as f64;
+    stats(&(0..count).map(|n| (1, at(n as f64 / last))).collect::<Vec<_>>())
+}
+
+pub fn file(inode: u64) -> Target {
+    Target::File(FileId { device: DEVICE, inode, generation: 1_234_567, weak: false })
+}
+
+pub fn row(server: ServerId, inode: u64, path: &str, role: Role, op: Op, stats: Stats) -> FileRow {
+    let info = FileInfo {
+        path: Some(path.into()),
+        role,
+        device: Some("/dev/vda".into()),
+        mount: Some("/".into()),
+        filesystem: Some("ext4".into()),
+        open: true,
+    };
+    FileRow { server, target: file(inode), op, info: Arc::new(info), stats }
+}
+
+pub fn neighbour(device: &str, comm: &str, latencies: &[(u64, u64)]) -> NeighbourRow {
+    let device_number = if device == "/dev/vda" { DEVICE } else { 8 << 20 | 16 };
+    NeighbourRow { device_number, device: device.into(), comm: comm.into(), stats: stats(latencies) }
+}
+
+pub fn server(id: ServerId, comm: &str, version: &str, port: u16) -> Server {
+    Server {
+        id,
+        comm: comm.into(),
+        version: Some(version.into()),
+        datadir: Some("/var/lib/mysql".into()),
+        socket: None,
+        ports: vec![port],
+        container: None,
+        device: Some("/dev/vda".into()),
+        filesystem: Some("ext4".into()),
+        notes: Vec::new(),
+        alive: true,
+    }
+}
+
+pub fn thread(server: ServerId, tid: u32, name: &str, count: u64, sum_ns: u64) -> ThreadRow {
+    let max = Max { ns: 3_100_000, exact: true };
+    ThreadRow {
+        server,
+        tid,
+        name: name.into(),
+        op: Op::Fdatasync,
+        stats: Stats { count, sum_ns, max, ..Stats::default() },
+    }
+}
+
+pub fn in_flight(role: Role, path: &str, age: Duration) -> InFlight {
+    InFlight {
+        server: MYSQL,
+        tid: 31_999,
+        thread: "ib_log_flush".into(),
+        op: Op::Fdatasync,
+        role,
+        path: Some(path.into()),
+        age,
+        age_is_minimum: false,
+    }
+}
+
+/// Nothing happened, and nothing was lost.
+pub fn quiet() -> Measurement {
+    let start = SystemTime::UNIX_EPOCH + Duration::from_millis(1_779_962_581_250);
+    let duration = Duration::from_millis(1_368);
+    Measurement {
+        start,
+        end: start + duration,
+        duration,
+        setup: Arc::new(Setup {
+            mode: AttachMode::Fentry,
+            not_chosen: Vec::new(),
+            kernel: "6.12.0-1-amd64".into(),
+            ops: vec![Op::Fsync, Op::Fdatasync],
+            by_thread: true,
+        }),
+        lost: Lost::default(),
+        servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))],
+        roles: Vec::new(),
+        files: Vec::new(),
+        threads: Vec::new(),
+        in_flight: Vec::new(),
+        neighbours: Vec::new(),
+    }
+}
+
+/// A MySQL under 16 connections x 1000 autocommit inserts.
+pub fn busy() -> Measurement {
+    let (redo, binlog) = ([87.0, 200.0, 675.0, 1_700.0], [110.0, 253.0, 698.0, 3_100.0]);
+    let of = |inode, path: &str, role, op, stats| {
+        row(MYSQL, inode, &format!("/var/lib/mysql/{path}"), role, op, stats)
+    };
+    let files = vec![
+        of(41, "#innodb_redo/#ib_redo5", Role::Redo, Op::Fdatasync, spread(2_100, redo)),
+        of(42, "#innodb_redo/#ib_redo6", Role::Redo, Op::Fdatasync, spread(1_137, redo)),
+        of(50, "binlog.000003", Role::Binlog, Op::Fdatasync, spread(2_980, binlog)),
+        of(
+            60,
+            "#ib_16384_0.dblwr",
+            Role::Doublewrite,
+            Op::Fdatasync,
+            spread(14, [120.0, 230.0, 900.0, 1_300.0]),
+        ),
+        of(
+            70,
+            "shop/products.ibd",
+            Role::Tablespace,
+            Op::Fdatasync,
+            spread(13, [200.0, 450.0, 900.0, 1_400.0]),
+        ),
+        of(40, "#innodb_redo", Role::Directory, Op::Fsync, spread(4, [90.0, 150.0, 300.0, 400.0])),
+    ];
+    let threads = vec![
+        thread(MYSQL, 31_999, "ib_log_flush", 1_744, 600_000_000),
+        thread(MYSQL, 32_004, "connection", 2_250, 520_000_000),
+        thread(MYSQL, 32_005, "connection", 2_250, 519_000_000),
+        thread(MYSQL, 31_980, "ib_pg_flush_co", 4, 2_000_000),
+    ];
+    with_files(quiet(), files, threads)
+}
+
+pub fn with_files(m: Measurement, files: Vec<FileRow>, threads: Vec<ThreadRow>) -> Measurement {
+    Measurement { roles: roles_of(&files), files, threads, ..m }
+}
+
+/// The MySQL of [`busy`] and a MariaDB with its default sync_binlog=0, on one device.
+pub fn two_servers() -> Measurement {
+    let mut m = busy();
+    m.servers.push(Arc::new(server(MARIADB, "mariadbd", "MariaDB 11.8.3", 3307)));
+    let path = "/srv/mariadb/ib_logfile0";
+    m.files.push(row(MARIADB, 90, path, Role::Redo, Op::Fdatasync, spread(410, [60.0, 87.0, 210.0, 500.0])));
+    let (files, threads) = (m.files.clone(), m.threads.clone());
+    with_files(m, files, threads)
+}
+
+/// Every name is chosen to break the terminal, the JSON, the CSV or the reader.
+pub fn hostile() -> Measurement {
+    let mut m = busy();
+    let raw = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+    let mut files = vec![
+        row(MYSQL, 1, "", Role::Tablespace, Op::Fsync, stats(&[(120, 250_000)])),
+        row(MYSQL, 2, "/d/gpj.\u{202e}dbi.\u{9b}31m", Role::Other, Op::Fsync, stats(&[(1, 900_000)])),
+        row(MYSQL, 3, "=HYPERLINK(\"x\"),\\n", Role::Other, Op::Fsync, stats(&[(1, 800_000)])),
+        row(MYSQL, 4, "/gone", Role::Redo, Op::Fdatasync, stats(&[(1, 700_000)])),
+    ];
+    let edit = |row: &mut FileRow, edit: &dyn Fn(&mut FileInfo)| edit(Arc::make_mut(&mut row.info));
+    edit(&mut files[0], &|info| info.path = Some(raw(b"/d/a\nb\x1b]0;owned\x07\xff\xc3.ibd")));
+    edit(&mut files[1], &|info| info.device = Some("host:/\u{1b}[2J".into()));
+    edit(&mut files[3], &|info| info.open = false);
+    for (target, stats) in [
+        (Target::BadDescriptor, Stats { errors: [(libc::EBADF, 2)].into(), ..stats(&[(2, 300)]) }),
+        (Target::Unattributed, stats(&[(3, 200_000)])),
+        (Target::Gone(Role::Other), stats(&[(9, 100_000)])),
+    ] {
+        let mut row = row(MYSQL, 0, "", Role::Other, Op::Fsync, stats);
+        row.target = target;
+        edit(&mut row, &|info| {
+            (info.path, info.device, info.mount, info.filesystem, info.open) = (None, None, None, None, false)
+        });
+        files.push(row);
+    }
+    files[0].stats.errors = [(libc::EIO, 1), (libc::ENOSPC, 2)].into();
+    m = with_files(
+        m,
+        files,
+        vec![thread(MYSQL, 7, "=cmd|'/C calc'!", 1, 1_000), thread(MYSQL, 8, "\r\u{1b}c", 1, 1_000)],
+    );
+    let mut evil = server(MYSQL, "my\nsqld\u{1b}[5m", "MySQL 9.7.4", 3306);
+    evil.datadir = Some(raw(b"/d\xfe\n"));
+    evil.container = Some("web\u{1b}]8;;x\u{7}\u{2066}".into());
+    evil.notes = vec!["A note\u{1b}[0m.".into()];
+    m.servers = vec![Arc::new(evil)];
+    let mut stuck = in_flight(Role::Tablespace, "", Duration::from_secs(12));
+    stuck.path = Some(raw(b"/d/a\nb\xff"));
+    stuck.thread = "x\u{1b}[1m\n".into();
+    m.in_flight = vec![stuck];
+    m.neighbours = vec![neighbour("/dev/vda", "xtra\n\u{1b}[31m", &[(56, 20_000_000)])];
+    m
+}

@@ -1,0 +1,130 @@
+//! The line that says whose figures these are, and the syncs that are stuck, which stand above every table.
+
+use super::Options;
+use super::rows::Row;
+use super::style::{Paint, Style};
+use crate::snapshot::{InFlight, Measurement, Server, ServerId};
+use crate::text::{count, duration_in_words, interval};
+
+/// Stuck syncs listed one by one; the rest is a count.
+const STUCK_SHOWN: usize = 10;
+
+/// `mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · fentry · 1.37 s`; what is not known
+/// is left out.
+pub(super) fn of_server(m: &Measurement, id: ServerId, options: &Options) -> Vec<String> {
+    let style = &options.style;
+    let mut parts = Vec::new();
+    match m.servers.iter().find(|server| server.id == id) {
+        Some(server) => describe(server, style, &mut parts),
+        None => parts.push(format!("pid {}", id.pid)),
+    }
+    lines(m, parts, options)
+}
+
+/// For a table of several servers.
+pub(super) fn of_all(m: &Measurement, options: &Options) -> Vec<String> {
+    lines(m, vec![format!("{} servers", m.servers.len())], options)
+}
+
+fn lines(m: &Measurement, mut parts: Vec<String>, options: &Options) -> Vec<String> {
+    parts.push(m.setup.mode.name().into());
+    parts.push(interval(m.duration));
+    if options.interval.is_some() {
+        parts.push(format!("until {}", rfc3339(m.end)));
+    }
+    options.style.wrap_at(&parts.join(" · "), " · ", 2)
+}
+
+/// The server as its header begins: its name, escaped, and pid.
+pub(super) fn name(m: &Measurement, id: ServerId, style: &Style) -> String {
+    match m.servers.iter().find(|server| server.id == id) {
+        Some(server) => format!("{} {}", style.name(server.comm.as_bytes()), id.pid),
+        None => format!("pid {}", id.pid),
+    }
+}
+
+fn describe(server: &Server, style: &Style, parts: &mut Vec<String>) {
+    let path = |path: &std::path::Path| style.name(path.as_os_str().as_encoded_bytes());
+    let escaped = |text: &String| style.name(text.as_bytes());
+    parts.push(format!("{} {}", escaped(&server.comm), server.id.pid));
+    if !server.alive {
+        parts.push("exited".into());
+    }
+    parts.extend(server.version.as_ref().map(escaped));
+    parts.extend(server.container.as_ref().map(|name| format!("container {}", escaped(name))));
+    let ports: Vec<String> = server.ports.iter().map(u16::to_string).collect();
+    match (ports.as_slice(), &server.socket) {
+        ([], Some(socket)) => parts.push(format!("socket {}", path(socket))),
+        ([], None) => {}
+        ([port], _) => parts.push(format!("port {port}")),
+        (ports, _) => parts.push(format!("ports {}", ports.join(", "))),
+    }
+    parts.extend(server.datadir.as_deref().map(path));
+    match (server.filesystem.as_ref().map(escaped), server.device.as_ref().map(escaped)) {
+        (Some(filesystem), Some(device)) => parts.push(format!("{filesystem} on {device}")),
+        (Some(only), None) => parts.push(only),
+        (None, Some(device)) => parts.push(format!("on {device}")),
+        (None, None) => {}
+    }
+}
+
+/// RFC 3339 in UTC. A recording may hold any time: what that format cannot express becomes its nearest.
+pub(super) fn rfc3339(time: std::time::SystemTime) -> String {
+    use std::time::{Duration, SystemTime};
+    let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    humantime::format_rfc3339_micros(time.clamp(SystemTime::UNIX_EPOCH, last)).to_string()
+}
+
+/// The syncs of these servers that hang, the oldest first.
+pub(super) fn stuck<'a>(m: &'a Measurement, servers: &[ServerId], options: &Options) -> Vec<&'a InFlight> {
+    let hangs = |sync: &&InFlight| servers.contains(&sync.server) && sync.age >= options.stuck_after;
+    m.in_flight.iter().filter(hangs).collect()
+}
+
+/// A line for each: `STUCK for 12 s: redo fdatasync, thread ib_log_flush 31999, /var/lib/mysql/…`.
+pub(super) fn stuck_lines(m: &Measurement, servers: &[ServerId], options: &Options) -> Vec<String> {
+    let style = &options.style;
+    let stuck = stuck(m, servers, options);
+    let mut lines = Vec::new();
+    for sync in stuck.iter().take(STUCK_SHOWN) {
+        let whose = if servers.len() > 1 { name(m, sync.server, style) + ", " } else { String::new() };
+        lines.push(format!("STUCK {}: {whose}{}", age(sync), describe_sync(sync, style)));
+    }
+    if stuck.len() > STUCK_SHOWN {
+        lines.push(format!("STUCK {} more syncs", count((stuck.len() - STUCK_SHOWN) as u64)));
+    }
+    let wrapped = lines.iter().flat_map(|line| style.wrap(line, 6));
+    wrapped.map(|line| style.paint(Paint::Stuck, &line)).collect()
+}
+
+/// `for 12 s`, `for at least 2m05s`.
+pub(super) fn age(sync: &InFlight) -> String {
+    let age = duration_in_words(u64::try_from(sync.age.as_nanos()).unwrap_or(u64::MAX));
+    if sync.age_is_minimum { format!("for at least {age}") } else { format!("for {age}") }
+}
+
+/// `redo fdatasync, thread ib_log_flush 31999, /var/lib/mysql/#innodb_redo/#ib_redo5`.
+pub(super) fn describe_sync(sync: &InFlight, style: &Style) -> String {
+    let thread = style.name(sync.thread.as_bytes());
+    let mut text = format!("{} {}, thread {thread} {}", sync.role.name(), sync.op.name(), sync.tid);
+    if let Some(path) = &sync.path {
+        text += ", ";
+        text += &style.name(path.as_os_str().as_encoded_bytes());
+    }
+    text
+}
+
+/// The mean number in flight of a row; for a log that the server serialises, how busy it is. A sync that began
+/// before the interval counts with its whole latency, so the quotient can exceed what is possible: a log is never
+/// more than 100 % busy.
+pub(super) fn in_flight(row: &Row, m: &Measurement) -> String {
+    let mean = row.stats.in_flight_mean(m.duration);
+    match row.role() {
+        Some(role) if role.is_serial() => format!("{:>3.0} % busy", (mean * 100.0).min(100.0)),
+        _ => mean_in_flight(mean),
+    }
+}
+
+pub(super) fn mean_in_flight(mean: f64) -> String {
+    format!(" {mean:.2}")
+}

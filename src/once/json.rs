@@ -1,0 +1,212 @@
+//! One measurement as a JSON object on one line.
+
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::header::rfc3339;
+use super::json_schema as schema;
+use super::rows::{device_number, max_ns};
+use crate::snapshot::{FileRow, Measurement, Server, Stats, Target};
+use crate::text::{errno, is_deceptive};
+
+/// Writes the object and a newline.
+pub(super) fn write(m: &Measurement, out: &mut impl Write) -> io::Result<()> {
+    let mut json = serde_json::Serializer::with_formatter(&mut *out, Visible);
+    of(m).serialize(&mut json)?;
+    out.write_all(b"\n")
+}
+
+/// A measurement in the shape of schema 1.
+pub(super) fn of(m: &Measurement) -> schema::Measurement {
+    let figures = |stats: &Stats| figures(stats, m.duration);
+    schema::Measurement {
+        schema: 1,
+        start: rfc3339(m.start),
+        end: rfc3339(m.end),
+        duration_seconds: length(m.duration),
+        attach: m.setup.mode,
+        kernel: m.setup.kernel.clone(),
+        lost: m.lost,
+        servers: m.servers.iter().map(|server| self::server(server)).collect(),
+        roles: m
+            .roles
+            .iter()
+            .map(|row| schema::RoleRow {
+                pid: row.server.pid,
+                role: row.role,
+                op: row.op,
+                figures: figures(&row.stats),
+            })
+            .collect(),
+        files: m.files.iter().map(|row| file(row, figures(&row.stats))).collect(),
+        threads: m.setup.by_thread.then(|| {
+            let row = |row: &crate::snapshot::ThreadRow| schema::ThreadRow {
+                pid: row.server.pid,
+                tid: row.tid,
+                thread: row.name.clone(),
+                op: row.op,
+                figures: figures(&row.stats),
+            };
+            m.threads.iter().map(row).collect()
+        }),
+        in_flight: m
+            .in_flight
+            .iter()
+            .map(|sync| {
+                let (path, path_bytes) = split(sync.path.as_deref());
+                schema::InFlight {
+                    pid: sync.server.pid,
+                    tid: sync.tid,
+                    thread: sync.thread.clone(),
+                    op: sync.op,
+                    role: sync.role,
+                    path,
+                    path_bytes,
+                    age_seconds: length(sync.age),
+                    age_is_minimum: sync.age_is_minimum,
+                }
+            })
+            .collect(),
+        neighbours: m
+            .neighbours
+            .iter()
+            .map(|row| schema::Neighbour {
+                device: row.device.clone(),
+                device_number: device_number(row.device_number),
+                comm: row.comm.clone(),
+                figures: figures(&row.stats),
+            })
+            .collect(),
+    }
+}
+
+fn server(server: &Server) -> schema::Server {
+    let (name, version) = match server.version.as_deref().map(|version| version.split_once(' ')) {
+        Some(Some((name, version))) => (Some(name.to_owned()), Some(version.to_owned())),
+        Some(None) => (server.version.clone(), None),
+        None => (None, None),
+    };
+    let (datadir, datadir_bytes) = split(server.datadir.as_deref());
+    schema::Server {
+        pid: server.id.pid,
+        start_since_boot_seconds: seconds(server.id.start_ns),
+        comm: server.comm.clone(),
+        server: name,
+        version,
+        datadir: datadir.map(|datadir| schema::Datadir { datadir, datadir_bytes }),
+        container: server.container.clone(),
+        ports: server.ports.clone(),
+        socket: split(server.socket.as_deref()).0,
+        device: server.device.clone(),
+        filesystem: server.filesystem.clone(),
+        notes: server.notes.clone(),
+        alive: server.alive,
+    }
+}
+
+fn file(row: &FileRow, figures: schema::Figures) -> schema::FileRow {
+    let (path, path_bytes) = split(row.info.path.as_deref());
+    let (mount, mount_bytes) = split(row.info.mount.as_deref());
+    let (target, id, number) = match row.target {
+        Target::File(id) => ("file", Some(id), Some(id.device)),
+        Target::Filesystem(number) => ("filesystem", None, Some(number)),
+        Target::NoFile => ("none", None, None),
+        Target::BadDescriptor => ("bad_descriptor", None, None),
+        Target::Unattributed => ("unattributed", None, None),
+        Target::Gone(_) => ("gone", None, None),
+    };
+    schema::FileRow {
+        pid: row.server.pid,
+        role: row.info.role,
+        op: row.op,
+        target,
+        path,
+        path_bytes,
+        device: row.info.device.clone(),
+        device_number: number.map(device_number),
+        mount,
+        mount_bytes,
+        filesystem: row.info.filesystem.clone(),
+        inode: id.map(|id| id.inode),
+        generation: id.map(|id| id.generation),
+        identity_weak: id.map(|id| id.weak),
+        open: row.info.open,
+        figures,
+    }
+}
+
+fn figures(stats: &Stats, over: Duration) -> schema::Figures {
+    let quantile = |q: f64| stats.quantile_ns(q).map(seconds);
+    let any = stats.count > 0;
+    schema::Figures {
+        count: stats.count,
+        errors: stats.errors.iter().map(|(&number, &n)| (errno(number), n)).collect(),
+        total_seconds: seconds(stats.sum_ns),
+        in_flight_mean: stats.in_flight_mean(over),
+        latency_seconds: schema::Latency {
+            min: stats.min_ns().map(seconds),
+            mean: stats.mean_ns().map(|_| stats.sum_ns as f64 / stats.count as f64 / 1e9),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            max: max_ns(stats).map(seconds),
+            max_exact: any.then_some(stats.max.exact),
+        },
+    }
+}
+
+pub(super) fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// As [`seconds`]; `Duration::as_secs_f64` makes 1.3679999999999999 of 1.368.
+pub(super) fn length(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e9
+}
+
+/// A path as a string, and its bytes in hexadecimal where it is not UTF-8: then each invalid byte stands in the string
+/// as `\xff`, and the bytes tell what it was.
+fn split(path: Option<&Path>) -> (Option<String>, Option<String>) {
+    let Some(path) = path else { return (None, None) };
+    if let Some(text) = path.to_str() {
+        return (Some(text.to_owned()), None);
+    }
+    let bytes = path.as_os_str().as_bytes();
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    (Some(text), Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+}
+
+/// Compact JSON that is safe on a terminal: characters that control it or deceive its reader are written as JSON's
+/// own `\u009b`, which means the same to every parser.
+struct Visible;
+
+impl serde_json::ser::Formatter for Visible {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some(at) = rest.find(is_deceptive) {
+            let (before, from) = rest.split_at(at);
+            out.write_all(before.as_bytes())?;
+            let mut chars = from.chars();
+            if let Some(c) = chars.next() {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    write!(out, "\\u{unit:04x}")?;
+                }
+            }
+            rest = chars.as_str();
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
+
+#[cfg(test)]
+#[path = "json_tests.rs"]
+mod tests;

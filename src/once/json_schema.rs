@@ -1,0 +1,154 @@
+//! The JSON of one measurement, schema 1, as docs/json.md describes it. Fields are added, never renamed; a field
+//! that changes its meaning makes a new schema.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::snapshot::{AttachMode, Lost, Op, Role};
+
+#[derive(Serialize)]
+pub(super) struct Measurement {
+    pub schema: u32,
+    /// RFC 3339, UTC.
+    pub start: String,
+    pub end: String,
+    pub duration_seconds: f64,
+    pub attach: AttachMode,
+    pub kernel: String,
+    pub lost: Lost,
+    pub servers: Vec<Server>,
+    pub roles: Vec<RoleRow>,
+    pub files: Vec<FileRow>,
+    /// Only where rows by thread were kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<Vec<ThreadRow>>,
+    pub in_flight: Vec<InFlight>,
+    pub neighbours: Vec<Neighbour>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Server {
+    pub pid: u32,
+    /// With the pid, what identifies the server: a reused pid has another start.
+    pub start_since_boot_seconds: f64,
+    pub comm: String,
+    /// "MySQL", "MariaDB"; null for what is no known server.
+    pub server: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    #[serde(flatten)]
+    pub datadir: Option<Datadir>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    pub ports: Vec<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filesystem: Option<String>,
+    pub notes: Vec<String>,
+    pub alive: bool,
+}
+
+#[derive(Serialize)]
+pub(super) struct Datadir {
+    pub datadir: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datadir_bytes: Option<String>,
+}
+
+/// What every row of syncs has.
+#[derive(Serialize)]
+pub(super) struct Figures {
+    pub count: u64,
+    /// By the name of the errno.
+    pub errors: BTreeMap<String, u64>,
+    pub total_seconds: f64,
+    pub in_flight_mean: f64,
+    pub latency_seconds: Latency,
+}
+
+/// Null where there was no sync, or no histogram is kept.
+#[derive(Serialize)]
+pub(super) struct Latency {
+    pub min: Option<f64>,
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    pub p90: Option<f64>,
+    pub p99: Option<f64>,
+    pub p999: Option<f64>,
+    pub max: Option<f64>,
+    /// False: max is the upper edge of the highest bucket in use, and null if that has none. Null where there was no sync.
+    pub max_exact: Option<bool>,
+}
+
+#[derive(Serialize)]
+pub(super) struct RoleRow {
+    pub pid: u32,
+    pub role: Role,
+    pub op: Op,
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+#[derive(Serialize)]
+pub(super) struct FileRow {
+    pub pid: u32,
+    pub role: Role,
+    pub op: Op,
+    /// "file", "filesystem", "none", "bad_descriptor", "unattributed", "gone".
+    pub target: &'static str,
+    pub path: Option<String>,
+    /// The path's bytes in hexadecimal, where they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<String>,
+    pub device: Option<String>,
+    /// The kernel's number of the superblock's device, "253:0".
+    pub device_number: Option<String>,
+    pub mount: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mount_bytes: Option<String>,
+    pub filesystem: Option<String>,
+    pub inode: Option<u64>,
+    pub generation: Option<u32>,
+    /// The filesystem keeps no generation: a reused inode number could be taken for the old file.
+    pub identity_weak: Option<bool>,
+    pub open: bool,
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+#[derive(Serialize)]
+pub(super) struct ThreadRow {
+    pub pid: u32,
+    pub tid: u32,
+    pub thread: String,
+    pub op: Op,
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+#[derive(Serialize)]
+pub(super) struct InFlight {
+    pub pid: u32,
+    pub tid: u32,
+    pub thread: String,
+    pub op: Op,
+    pub role: Role,
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<String>,
+    pub age_seconds: f64,
+    pub age_is_minimum: bool,
+}
+
+#[derive(Serialize)]
+pub(super) struct Neighbour {
+    pub device: String,
+    pub device_number: String,
+    pub comm: String,
+    #[serde(flatten)]
+    pub figures: Figures,
+}

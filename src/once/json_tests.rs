@@ -1,0 +1,125 @@
+//! The JSON against its documentation, and with names that are no text.
+
+use serde_json::Value;
+
+use super::super::fixture;
+use super::*;
+use crate::snapshot::Role;
+
+fn written(m: &Measurement) -> String {
+    let mut out = Vec::new();
+    write(m, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn parsed(m: &Measurement) -> Value {
+    serde_json::from_str(&written(m)).unwrap()
+}
+
+/// The measurement that docs/json.md shows: a row of each kind.
+fn documented() -> Measurement {
+    let mut m = fixture::busy();
+    m.files.retain(|row| matches!(row.info.role, Role::Redo | Role::Tablespace));
+    m.files.remove(0);
+    m.files[1].stats.errors = [(libc::EIO, 1)].into();
+    m.threads.truncate(1);
+    m.in_flight = vec![fixture::in_flight(
+        Role::Redo,
+        "/var/lib/mysql/#innodb_redo/#ib_redo6",
+        Duration::from_micros(12_400),
+    )];
+    m.neighbours = vec![fixture::neighbour("/dev/vda", "xtrabackup", &[(56, 20_000_000)])];
+    let (files, threads) = (m.files.clone(), m.threads.clone());
+    fixture::with_files(m, files, threads)
+}
+
+#[test]
+fn the_example_in_the_documentation_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/json.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once("```json\n").unwrap();
+    let (_, after) = rest.split_once("\n```").unwrap();
+    let example = serde_json::to_string_pretty(&of(&documented())).unwrap();
+    fixture::assert_expected("docs/json.md", &format!("{before}```json\n{example}\n```{after}"));
+}
+
+#[test]
+fn an_interval_is_one_line_in_schema_1() {
+    let text = written(&fixture::busy());
+    assert_eq!(text.lines().count(), 1);
+    assert!(text.ends_with("}\n"));
+    let json = parsed(&fixture::busy());
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["start"], "2026-05-28T10:03:01.250000Z");
+    assert_eq!(json["duration_seconds"], 1.368);
+    assert_eq!(json["attach"], "fentry");
+    assert_eq!(json["kernel"], "6.12.0-1-amd64");
+    assert_eq!(json["lost"]["preempted"], 0);
+    assert_eq!(json["servers"][0]["server"], "MySQL");
+    assert_eq!(json["servers"][0]["version"], "9.7.4");
+    let redo = &json["roles"][0];
+    assert_eq!(
+        (&redo["pid"], &redo["role"], &redo["op"]),
+        (&31_960.into(), &"redo".into(), &"fdatasync".into())
+    );
+    assert_eq!(redo["count"], 3_237);
+    assert_eq!(redo["latency_seconds"]["max"], 0.0017);
+    assert_eq!(redo["latency_seconds"]["max_exact"], true);
+}
+
+#[test]
+fn figures_that_do_not_exist_are_null() {
+    let mut m = fixture::busy();
+    m.threads[0].stats.max.exact = false;
+    let json = parsed(&m);
+    let latency = &json["threads"][0]["latency_seconds"];
+    for name in ["min", "p50", "p90", "p99", "p999"] {
+        assert_eq!(latency[name], Value::Null, "{name}: threads keep no histogram");
+    }
+    assert_eq!(latency["max"], 0.0031);
+    assert_eq!(latency["max_exact"], false);
+    let empty = serde_json::to_value(figures(&Stats::default(), Duration::from_secs(1))).unwrap();
+    for (name, value) in empty["latency_seconds"].as_object().unwrap() {
+        assert_eq!(value, &Value::Null, "{name}");
+    }
+}
+
+#[test]
+fn rows_by_thread_are_there_only_when_kept() {
+    let mut m = fixture::busy();
+    assert_eq!(parsed(&m)["threads"].as_array().unwrap().len(), 4);
+    std::sync::Arc::make_mut(&mut m.setup).by_thread = false;
+    assert_eq!(parsed(&m).get("threads"), None);
+}
+
+#[test]
+fn a_path_that_is_no_utf_8_keeps_its_bytes() {
+    let json = parsed(&fixture::hostile());
+    let file = &json["files"][0];
+    assert_eq!(file["path"], "/d/a\nb\u{1b}]0;owned\u{7}\\xff\\xc3.ibd");
+    assert_eq!(file["path_bytes"], "2f642f610a621b5d303b6f776e656407ffc32e696264");
+    assert_eq!(file["errors"]["EIO"], 1);
+    assert_eq!(json["files"][1]["path"], "/d/gpj.\u{202e}dbi.\u{9b}31m");
+    assert_eq!(json["files"][1].get("path_bytes"), None);
+    assert_eq!(json["servers"][0]["datadir_bytes"], "2f64fe0a");
+    assert_eq!(json["in_flight"][0]["path_bytes"], "2f642f610a62ff");
+    assert_eq!(json["files"][4]["target"], "bad_descriptor");
+    assert_eq!(json["files"][4]["path"], Value::Null);
+}
+
+#[test]
+fn the_line_itself_is_safe_on_a_terminal() {
+    let text = written(&fixture::hostile());
+    assert!(text.chars().all(|c| c == '\n' || !is_deceptive(c)), "{text}");
+    assert!(text.contains("\\u202e") && text.contains("\\u009b"));
+}
+
+#[test]
+fn a_time_that_rfc_3339_cannot_express_becomes_its_nearest() {
+    let mut m = fixture::quiet();
+    m.start = std::time::SystemTime::UNIX_EPOCH - Duration::from_secs(9);
+    m.end = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(999_999_999_999);
+    let json = parsed(&m);
+    assert_eq!(json["start"], "1970-01-01T00:00:00.000000Z");
+    assert_eq!(json["end"], "9999-12-31T23:59:59.000000Z");
+}

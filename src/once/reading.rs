@@ -1,0 +1,180 @@
+//! What the figures say, in plain sentences. Each is a function of the measurement alone, and says nothing that a
+//! figure does not carry.
+
+use super::style::Paint;
+use super::{Options, device, header};
+use crate::snapshot::{Measurement, Role, ServerId, Stats};
+use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
+
+mod logs;
+mod trouble;
+
+/// From this share of the time on a log is called saturated: a queue in front of it grows steeply.
+const SATURATED: f64 = 0.8;
+/// A neighbour that syncs this often, or a tenth as often as the server, is worth a sentence.
+const NEIGHBOUR_PER_SECOND: f64 = 10.0;
+/// A tail is worth a sentence where p99 is so many times the median, and long enough for a commit to feel it.
+const TAIL_RATIO: u64 = 5;
+const TAIL_NS: u64 = 1_000_000;
+const SLOW_NS: u64 = 1_000_000_000;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sentence {
+    pub text: String,
+    pub paint: Paint,
+}
+
+impl Sentence {
+    fn plain(text: String) -> Self {
+        Sentence { text, paint: Paint::Plain }
+    }
+}
+
+/// One server's interval with what every sentence needs.
+struct Scene<'a> {
+    m: &'a Measurement,
+    server: ServerId,
+    options: &'a Options,
+}
+
+impl Scene<'_> {
+    /// The syncs of one role, all operations together.
+    fn role(&self, role: Role) -> Stats {
+        let mut sum = Stats::default();
+        let its = |row: &&crate::snapshot::RoleRow| row.server == self.server && row.role == role;
+        self.m.roles.iter().filter(its).for_each(|row| sum.merge(&row.stats));
+        sum
+    }
+
+    fn total(&self) -> Stats {
+        let mut sum = Stats::default();
+        self.m.roles.iter().filter(|row| row.server == self.server).for_each(|row| sum.merge(&row.stats));
+        sum
+    }
+
+    fn notes(&self) -> &[String] {
+        self.m.servers.iter().find(|server| server.id == self.server).map_or(&[], |server| &server.notes)
+    }
+
+    fn is_mariadb(&self) -> bool {
+        let version = |server: &&std::sync::Arc<crate::snapshot::Server>| server.id == self.server;
+        let server = self.m.servers.iter().find(version);
+        server.and_then(|server| server.version.as_deref()).is_some_and(|v| v.starts_with("MariaDB"))
+    }
+}
+
+/// What one server's figures say, the most urgent first.
+pub(super) fn of_server(m: &Measurement, server: ServerId, options: &Options) -> Vec<Sentence> {
+    let scene = Scene { m, server, options };
+    let total = scene.total();
+    let mut sentences: Vec<Sentence> = Vec::new();
+    sentences.extend(trouble::stuck(&scene));
+    sentences.extend(trouble::failures(&scene));
+    if total.count == 0 {
+        sentences.push(Sentence::plain(nothing_synced(&scene)));
+    }
+    let plain = [logs::busy(&scene), logs::ratio(&scene)].into_iter().flatten();
+    sentences.extend(plain.map(Sentence::plain));
+    sentences.extend(scene.notes().iter().map(|note| Sentence::plain(escape_sentence(note))));
+    let plain = [most_of_the_time(&scene, &total), outlier(&scene), neighbour(&scene, &total)];
+    sentences.extend(plain.into_iter().flatten().map(Sentence::plain));
+    sentences
+}
+
+/// The last word: what is certain about all of it.
+pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
+    trouble::confidence(m, options)
+}
+
+fn nothing_synced(scene: &Scene) -> String {
+    let over = crate::text::interval(scene.m.duration);
+    if !header::stuck(scene.m, &[scene.server], scene.options).is_empty() {
+        return format!("No sync finished in {over}.");
+    }
+    let ops: Vec<&str> = scene.m.setup.ops.iter().map(|op| op.name()).collect();
+    format!(
+        "No sync in {over} ({} watched): either nothing was committed, or the server does not sync at commit \
+         (innodb_flush_log_at_trx_commit and sync_binlog other than 1, innodb_flush_method=O_DSYNC).",
+        ops.join(", ")
+    )
+}
+
+/// Which role takes most of the time, unless it is one of the two logs, whose busy shares say so already.
+fn most_of_the_time(scene: &Scene, total: &Stats) -> Option<String> {
+    let (role, sum_ns) = Role::ALL
+        .into_iter()
+        .map(|role| (role, scene.role(role).sum_ns))
+        .max_by_key(|&(_, sum_ns)| sum_ns)?;
+    if role.is_serial() || sum_ns == 0 {
+        return None;
+    }
+    let share = sum_ns as f64 / total.sum_ns as f64;
+    let most = if share > 0.5 { "Most" } else { "The largest share" };
+    Some(format!("{most} of the time in syncs goes to {} ({}).", called(role), percent(share)))
+}
+
+/// The worst tail: a sync of a second or more, else a p99 far above the median.
+fn outlier(scene: &Scene) -> Option<String> {
+    let rows = || scene.m.roles.iter().filter(|row| row.server == scene.server);
+    let slowest = rows().max_by_key(|row| row.stats.max.ns)?;
+    if slowest.stats.max.ns >= SLOW_NS {
+        let took = super::rows::max_in_words(slowest.stats.max);
+        let (role, op) = (slowest.role.name(), slowest.op.name());
+        return Some(format!("The slowest sync ({role} {op}) took {took}."));
+    }
+    let tail = |row: &crate::snapshot::RoleRow| {
+        let (p99, p50) = (super::rows::p99(&row.stats)?, row.stats.quantile_ns(0.5)?);
+        (p99 >= TAIL_NS && p99 >= TAIL_RATIO * p50).then_some((p99, p50, row.role, row.op))
+    };
+    let (p99, p50, role, op) = rows().filter_map(tail).max_by_key(|&(p99, ..)| p99)?;
+    Some(format!(
+        "1 in 100 {} {} syncs took {} or more, {} times the median ({}).",
+        role.name(),
+        op.name(),
+        duration_in_words(p99),
+        count((p99 as f64 / p50.max(1) as f64).round() as u64),
+        duration_in_words(p50),
+    ))
+}
+
+/// The busiest process beside the server on one of its devices.
+fn neighbour(scene: &Scene, total: &Stats) -> Option<String> {
+    let seconds = scene.m.duration.as_secs_f64();
+    let often = |n: &device::Neighbour| {
+        let count = n.stats.count;
+        count as f64 >= NEIGHBOUR_PER_SECOND * seconds || count as f64 >= seconds && count * 10 >= total.count
+    };
+    let devices = device::devices(scene.m, &[scene.server]);
+    let candidates = devices.iter().flat_map(|device| device.neighbours.iter().map(move |n| (device, n)));
+    let (device, n) = candidates.filter(|(_, n)| often(n)).max_by_key(|(_, n)| n.stats.count)?;
+    let style = &scene.options.style;
+    let name = style.name(n.comm.as_bytes());
+    let pid = n.pid.map(|pid| format!(" {pid}")).unwrap_or_default();
+    Some(format!(
+        "{name}{pid} also syncs {} times a second on {}: syncs on one device wait for each other.",
+        rate(n.stats.count, scene.m.duration),
+        style.name(device.name.as_bytes()),
+    ))
+}
+
+/// A role as a sentence calls it.
+fn called(role: Role) -> String {
+    match role {
+        Role::Redo => "the redo log".into(),
+        Role::Binlog => "the binary log".into(),
+        Role::BinlogIndex => "the binary log's index".into(),
+        Role::RelayLog => "the relay log".into(),
+        Role::Doublewrite => "the doublewrite files".into(),
+        Role::Undo => "the undo tablespaces".into(),
+        Role::SystemTablespace => "the system tablespace".into(),
+        Role::Tablespace => "the tablespaces".into(),
+        Role::Dictionary => "the data dictionary".into(),
+        Role::Directory => "directories".into(),
+        Role::Other => "other files".into(),
+        role => format!("{} files", role.name().replace('_', " ")),
+    }
+}
+
+#[cfg(test)]
+#[path = "reading_tests.rs"]
+mod tests;

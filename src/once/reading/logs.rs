@@ -1,0 +1,85 @@
+//! Sentences on the two logs that every commit waits for.
+
+use super::{SATURATED, Scene, called};
+use crate::snapshot::Role;
+use crate::text::{count, percent};
+
+/// From so many redo syncs per binary-log sync on, commits do not each sync the binary log: with sync_binlog=1
+/// servers were seen between 1.0 and 1.4.
+const RATIO_OF_UNSYNCED_BINLOG: f64 = 10.0;
+
+/// How busy the redo log and the binary log are. They overlap for certain where their shares exceed the whole.
+pub(super) fn busy(scene: &Scene) -> Option<String> {
+    let logs: Vec<(Role, f64)> = [Role::Redo, Role::Binlog]
+        .into_iter()
+        .filter(|&role| !hangs(scene, role))
+        .map(|role| (role, scene.role(role).in_flight_mean(scene.m.duration)))
+        .filter(|&(_, busy)| busy > 0.0)
+        // A sync that began before the interval counts whole: a log is never more than 100 % busy.
+        .map(|(role, busy)| (role, busy.min(1.0)))
+        .collect();
+    let limit = percent(SATURATED);
+    let (saturated, free): (Vec<_>, Vec<_>) = logs.iter().partition(|(_, busy)| *busy >= SATURATED);
+    let say = |&(role, busy): &(Role, f64)| format!("{} is {} busy", called(role), percent(busy));
+    Some(match (saturated.as_slice(), free.as_slice()) {
+        ([], []) => return None,
+        ([], [one]) => format!("{}: not saturated ({limit}).", capital(&say(one))),
+        ([], [(_, redo), (_, binlog)]) if redo + binlog > 1.0 => {
+            format!("The redo log and the binary log overlap; neither is saturated ({limit}).")
+        }
+        ([], _) => format!("Neither the redo log nor the binary log is saturated ({limit})."),
+        ([one], []) => format!("{}: saturated ({limit}), commits queue for it.", capital(&say(one))),
+        ([one], [other, ..]) => {
+            format!("{}: saturated ({limit}), commits queue for it; {}.", capital(&say(one)), say(other))
+        }
+        ([redo, binlog, ..], _) => {
+            format!("{} and {}: both are saturated ({limit}).", capital(&say(redo)), say(binlog))
+        }
+    })
+}
+
+/// Redo syncs per binary-log sync; where there is no denominator, why.
+pub(super) fn ratio(scene: &Scene) -> Option<String> {
+    let (redo, binlog) = (scene.role(Role::Redo).count, scene.role(Role::Binlog).count);
+    let why_no_binlog = if scene.is_mariadb() {
+        "the binary log is off, or sync_binlog is not 1 (MariaDB's default is 0)"
+    } else {
+        "the binary log is off, or sync_binlog is not 1 (MariaDB's default is 0, MySQL's 1)"
+    };
+    Some(match (redo, binlog) {
+        (0, 0) => return None,
+        (_, 0) if hangs(scene, Role::Binlog) => return None,
+        (0, _) if hangs(scene, Role::Redo) => return None,
+        (_, 0) => format!("Redo syncs per binary-log sync: no ratio: no binary-log sync: {why_no_binlog}."),
+        (0, _) => format!(
+            "{} and no redo sync: innodb_flush_log_at_trx_commit is not 1, or redo writes are durable without a \
+             sync (O_DSYNC).",
+            match binlog {
+                1 => "1 binary-log sync".to_owned(),
+                n => format!("{} binary-log syncs", count(n)),
+            }
+        ),
+        (redo, binlog) => {
+            let ratio = redo as f64 / binlog as f64;
+            if ratio < RATIO_OF_UNSYNCED_BINLOG {
+                format!("{ratio:.2} redo syncs per binary-log sync.")
+            } else {
+                let ratio = count(ratio.round() as u64);
+                format!(
+                    "{ratio} redo syncs per binary-log sync: commits do not each sync the binary log (sync_binlog)."
+                )
+            }
+        }
+    })
+}
+
+/// A sync of this role hangs: its figures say nothing of how busy it is.
+fn hangs(scene: &Scene, role: Role) -> bool {
+    let stuck = crate::once::header::stuck(scene.m, &[scene.server], scene.options);
+    stuck.iter().any(|sync| sync.role == role)
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}

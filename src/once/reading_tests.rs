@@ -1,0 +1,286 @@
+//! Each sentence, one by one, and what a whole reading says of a healthy server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::fixture::{self, MYSQL, neighbour, row, stats};
+use super::*;
+use crate::snapshot::{FileRow, Op};
+
+/// A measurement of one second with these files of the server.
+fn second(files: Vec<FileRow>) -> Measurement {
+    let m = Measurement { duration: Duration::from_secs(1), ..fixture::quiet() };
+    fixture::with_files(m, files, Vec::new())
+}
+
+fn redo(latencies: &[(u64, u64)]) -> FileRow {
+    row(MYSQL, 1, "/var/lib/mysql/#innodb_redo/#ib_redo5", Role::Redo, Op::Fdatasync, stats(latencies))
+}
+
+fn binlog(latencies: &[(u64, u64)]) -> FileRow {
+    row(MYSQL, 2, "/var/lib/mysql/binlog.000003", Role::Binlog, Op::Fdatasync, stats(latencies))
+}
+
+fn tablespace(latencies: &[(u64, u64)]) -> FileRow {
+    row(MYSQL, 3, "/var/lib/mysql/shop/products.ibd", Role::Tablespace, Op::Fdatasync, stats(latencies))
+}
+
+fn said(m: &Measurement) -> Vec<String> {
+    of_server(m, MYSQL, &Options::default()).into_iter().map(|sentence| sentence.text).collect()
+}
+
+fn certain(m: &Measurement) -> Vec<String> {
+    confidence(m, &Options::default()).into_iter().map(|sentence| sentence.text).collect()
+}
+
+#[track_caller]
+fn assert_says(m: &Measurement, sentence: &str) {
+    let said = said(m);
+    assert!(said.iter().any(|text| text == sentence), "not said: {sentence}\nbut: {said:#?}");
+}
+
+#[track_caller]
+fn assert_silent_on(m: &Measurement, word: &str) {
+    let said = said(m);
+    assert!(!said.iter().any(|text| text.contains(word)), "{said:#?}");
+}
+
+#[test]
+fn a_healthy_server_under_load_needs_three_sentences() {
+    let m = fixture::busy();
+    assert_eq!(
+        said(&m),
+        [
+            "The redo log and the binary log overlap; neither is saturated (80 %).",
+            "1.09 redo syncs per binary-log sync."
+        ]
+    );
+    assert_eq!(certain(&m), ["Nothing failed, nothing is stuck, nothing was missed."]);
+}
+
+#[test]
+fn logs_overlap_only_where_their_shares_exceed_the_whole() {
+    let idle = second(vec![redo(&[(1_000, 300_000)]), binlog(&[(1_000, 300_000)])]);
+    assert_says(&idle, "Neither the redo log nor the binary log is saturated (80 %).");
+    let overlapping = second(vec![redo(&[(1_000, 500_000)]), binlog(&[(1_000, 600_000)])]);
+    assert_says(&overlapping, "The redo log and the binary log overlap; neither is saturated (80 %).");
+}
+
+#[test]
+fn from_80_percent_on_a_log_is_saturated() {
+    let alone = second(vec![redo(&[(1_000, 500_000)])]);
+    assert_says(&alone, "The redo log is 50 % busy: not saturated (80 %).");
+    let saturated = second(vec![redo(&[(1_000, 800_000)])]);
+    assert_says(&saturated, "The redo log is 80 % busy: saturated (80 %), commits queue for it.");
+    let one = second(vec![redo(&[(1_000, 200_000)]), binlog(&[(1_000, 910_000)])]);
+    assert_says(
+        &one,
+        "The binary log is 91 % busy: saturated (80 %), commits queue for it; the redo log is 20 % busy.",
+    );
+    let both = second(vec![redo(&[(1_000, 1_300_000)]), binlog(&[(1_000, 910_000)])]);
+    assert_says(
+        &both,
+        "The redo log is 100 % busy and the binary log is 91 % busy: both are saturated (80 %).",
+    );
+}
+
+#[test]
+fn a_ratio_without_a_denominator_says_why() {
+    assert_says(
+        &second(vec![redo(&[(5, 1_000)])]),
+        "Redo syncs per binary-log sync: no ratio: no binary-log sync: the binary log is off, or sync_binlog is not \
+         1 (MariaDB's default is 0, MySQL's 1).",
+    );
+    let mut mariadb = second(vec![redo(&[(5, 1_000)])]);
+    Arc::make_mut(&mut mariadb.servers[0]).version = Some("MariaDB 10.11.14".into());
+    assert_says(
+        &mariadb,
+        "Redo syncs per binary-log sync: no ratio: no binary-log sync: the binary log is off, or sync_binlog is not \
+         1 (MariaDB's default is 0).",
+    );
+    assert_silent_on(&second(vec![tablespace(&[(5, 1_000)])]), "ratio");
+}
+
+#[test]
+fn a_ratio_far_from_one_says_what_it_means() {
+    assert_says(
+        &second(vec![redo(&[(134, 1_000)]), binlog(&[(100, 1_000)])]),
+        "1.34 redo syncs per binary-log sync.",
+    );
+    assert_says(
+        &second(vec![redo(&[(3_000, 1_000)]), binlog(&[(1, 1_000)])]),
+        "3,000 redo syncs per binary-log sync: commits do not each sync the binary log (sync_binlog).",
+    );
+    assert_says(
+        &second(vec![binlog(&[(1_241, 1_000)])]),
+        "1,241 binary-log syncs and no redo sync: innodb_flush_log_at_trx_commit is not 1, or redo writes are \
+         durable without a sync (O_DSYNC).",
+    );
+}
+
+#[test]
+fn notes_of_the_server_are_passed_on_without_control_characters() {
+    let mut m = second(vec![redo(&[(5, 1_000)])]);
+    Arc::make_mut(&mut m.servers[0]).notes =
+        vec!["innodb_flush_method=O_DSYNC: redo writes to /a\\nb need no sync.".into(), "a\u{1b}[2J".into()];
+    assert_says(&m, "innodb_flush_method=O_DSYNC: redo writes to /a\\nb need no sync.");
+    assert_says(&m, "a\\x1b[2J");
+}
+
+#[test]
+fn where_most_of_the_time_goes_is_said_unless_it_is_a_log() {
+    let m = second(vec![redo(&[(10, 100_000)]), tablespace(&[(10, 900_000)])]);
+    assert_says(&m, "Most of the time in syncs goes to the tablespaces (90 %).");
+    let undo = row(MYSQL, 4, "/undo_001", Role::Undo, Op::Fsync, stats(&[(10, 350_000)]));
+    let m = second(vec![redo(&[(10, 300_000)]), tablespace(&[(10, 400_000)]), undo]);
+    assert_says(&m, "The largest share of the time in syncs goes to the tablespaces (38 %).");
+    assert_silent_on(&second(vec![redo(&[(10, 900_000)]), tablespace(&[(10, 100_000)])]), "time in syncs");
+}
+
+#[test]
+fn a_tail_is_said_where_a_commit_can_feel_it() {
+    let m = second(vec![binlog(&[(970, 250_000), (30, 12_000_000)])]);
+    assert_says(&m, "1 in 100 binlog fdatasync syncs took 12 ms or more, 47 times the median (250 µs).");
+    assert_silent_on(&second(vec![binlog(&[(970, 10_000), (30, 900_000)])]), "1 in 100");
+    assert_silent_on(&second(vec![binlog(&[(970, 3_000_000), (30, 9_000_000)])]), "1 in 100");
+    assert_silent_on(&second(vec![binlog(&[(97, 250_000), (2, 12_000_000)])]), "1 in 100");
+    assert_says(
+        &second(vec![binlog(&[(9, 3_100_000_000)])]),
+        "The slowest sync (binlog fdatasync) took 3.1 s.",
+    );
+    let mut edge = second(vec![binlog(&[(9, 3_100_000_000)])]);
+    edge.roles[0].stats.max.exact = false;
+    assert_says(&edge, "The slowest sync (binlog fdatasync) took up to 3.1 s.");
+}
+
+#[test]
+fn failures_name_the_file_the_errno_and_what_it_means() {
+    let mut files = vec![redo(&[(5, 1_000)]), tablespace(&[(5, 1_000)])];
+    files[0].stats.errors = [(libc::EIO, 1)].into();
+    files[1].stats.errors = [(libc::ENOSPC, 1_200)].into();
+    let m = second(files);
+    assert_says(
+        &m,
+        "1,201 syncs failed: 1 EIO on /var/lib/mysql/#innodb_redo/#ib_redo5 (redo fdatasync); 1,200 ENOSPC on \
+         /var/lib/mysql/shop/products.ibd (tablespace fdatasync).",
+    );
+    assert!(
+        said(&m)[1].starts_with("EIO: the page cache can no longer be trusted"),
+        "EIO first: {:#?}",
+        said(&m)
+    );
+    assert_says(&m, "ENOSPC: the filesystem had no room for what was to be written.");
+    assert_eq!(certain(&m), ["Nothing is stuck, nothing was missed."]);
+    assert!(of_server(&m, MYSQL, &Options::default())[0].paint == Paint::Error);
+}
+
+#[test]
+fn many_failed_files_are_counted_beyond_the_third() {
+    let mut files: Vec<FileRow> = (0..5).map(|_| tablespace(&[(1, 1_000)])).collect();
+    files.iter_mut().for_each(|row| row.stats.errors = [(libc::EDQUOT, 1)].into());
+    let m = second(files);
+    assert!(said(&m)[0].starts_with("5 syncs failed: 1 EDQUOT on "));
+    assert!(said(&m)[0].ends_with("; and 2 more files."), "{}", said(&m)[0]);
+}
+
+#[test]
+fn stuck_syncs_come_first_and_their_log_is_not_called_free() {
+    let mut m = second(vec![redo(&[(5, 1_000)]), binlog(&[(5, 1_000)])]);
+    m.in_flight = vec![
+        fixture::in_flight(Role::Redo, "/a\n", Duration::from_secs(125)),
+        fixture::in_flight(Role::Tablespace, "/b", Duration::from_secs(2)),
+        fixture::in_flight(Role::Binlog, "/c", Duration::from_micros(300)),
+    ];
+    let first = of_server(&m, MYSQL, &Options::default()).swap_remove(0);
+    assert_eq!(
+        first.text,
+        "2 syncs are stuck, the oldest for 2m05s: redo fdatasync, thread ib_log_flush 31999, /a\\n. Every commit \
+         waits for this log."
+    );
+    assert_eq!(first.paint, Paint::Stuck);
+    assert_silent_on(&m, "redo log is");
+    assert_says(&m, "The binary log is 0 % busy: not saturated (80 %).");
+    assert_eq!(certain(&m), ["Nothing failed, nothing was missed."]);
+    m.in_flight.truncate(1);
+    m.in_flight[0].role = Role::Tablespace;
+    m.in_flight[0].age_is_minimum = true;
+    assert_says(
+        &m,
+        "One sync is stuck for at least 2m05s: tablespace fdatasync, thread ib_log_flush 31999, /a\\n.",
+    );
+}
+
+#[test]
+fn a_neighbour_that_syncs_a_lot_is_named() {
+    let mut m = second(vec![redo(&[(5_000, 1_000)])]);
+    m.neighbours =
+        vec![neighbour("/dev/vda", "xtra\n", &[(41, 1_000)]), neighbour("/dev/sdb", "dd", &[(900, 1_000)])];
+    assert_says(
+        &m,
+        "xtra\\n also syncs 41 times a second on /dev/vda: syncs on one device wait for each other.",
+    );
+    m.neighbours = vec![neighbour("/dev/vda", "cron", &[(3, 1_000)])];
+    assert_silent_on(&m, "cron");
+    let mut slow = second(vec![redo(&[(20, 1_000)])]);
+    slow.neighbours = vec![neighbour("/dev/vda", "cron", &[(3, 1_000)])];
+    assert_says(
+        &slow,
+        "cron also syncs 3.0 times a second on /dev/vda: syncs on one device wait for each other.",
+    );
+}
+
+#[test]
+fn nothing_synced_is_said_with_what_could_be_the_reason() {
+    let m = fixture::quiet();
+    let text = &said(&m)[0];
+    assert!(text.starts_with("No sync in 1.37 s (fsync, fdatasync watched): "), "{text}");
+    assert_eq!(said(&m).len(), 1, "and no ratio of nothing");
+    let mut hung = fixture::quiet();
+    hung.in_flight = vec![fixture::in_flight(Role::Redo, "/x", Duration::from_secs(9))];
+    assert_says(&hung, "No sync finished in 1.37 s.");
+}
+
+#[test]
+fn what_was_missed_is_counted() {
+    let mut m = fixture::busy();
+    m.lost.preempted = 3;
+    m.lost.threads = 1;
+    assert_eq!(
+        certain(&m),
+        [
+            "Nothing failed, nothing is stuck.",
+            "Syncs missed: 3 because the kernel skipped a probe that it had preempted, 1 because there was no memory for \
+         a thread's state. 6,248 counted + 4 lost = 6,252."
+        ]
+    );
+}
+
+#[test]
+fn each_other_loss_has_its_own_words() {
+    let with = |lost| certain(&Measurement { lost, ..fixture::busy() });
+    use crate::snapshot::Lost;
+    let none = Lost::default();
+    assert_eq!(
+        with(Lost { files: 1_500, ..none })[1],
+        "1,500 syncs are in the totals, but in no file's row: the map of the files was full."
+    );
+    assert_eq!(
+        with(Lost { events: 2, ..none })[1],
+        "2 syncs are counted without their latency bucket, which the quantiles lack: a ring was full."
+    );
+    assert_eq!(
+        with(Lost { names: 2, ..none })[1],
+        "2 file names did not arrive, because a ring was full; the files are counted."
+    );
+    assert_eq!(
+        with(Lost { errors: 2, ..none }),
+        [
+            "Nothing is stuck.",
+            "2 failed syncs are counted without their errno: the map of the errors was full."
+        ]
+    );
+    assert_eq!(
+        with(Lost { processes: 2, ..none })[1],
+        "2 processes of the command were not followed, so their syncs are missing: a map was full."
+    );
+}

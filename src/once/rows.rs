@@ -1,0 +1,237 @@
+//! The rows of a measurement for one grouping, in one order: what the table and the CSV both show.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::{By, Options, Sort};
+use crate::histogram::LAST_EXPONENT;
+use crate::snapshot::{FileRow, Max, Measurement, Op, Role, ServerId, Stats, Target, ThreadRow};
+use crate::text::{duration_in_words, escape};
+
+/// What a row stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Subject<'a> {
+    Role(Role),
+    File(&'a FileRow),
+    Thread(&'a ThreadRow),
+    Server,
+}
+
+/// The syncs of one subject with one operation.
+#[derive(Clone, Debug)]
+pub(super) struct Row<'a> {
+    pub server: ServerId,
+    pub subject: Subject<'a>,
+    pub op: Op,
+    pub stats: Stats,
+}
+
+impl Row<'_> {
+    pub fn role(&self) -> Option<Role> {
+        match self.subject {
+            Subject::Role(role) => Some(role),
+            Subject::File(row) => Some(row.info.role),
+            Subject::Thread(_) | Subject::Server => None,
+        }
+    }
+
+    /// What orders rows by name; ends with what tells two rows of one name apart.
+    fn name_key(&self) -> (Vec<u8>, u32) {
+        match self.subject {
+            Subject::Role(role) => (vec![role as u8], 0),
+            Subject::File(row) => (raw_path(row), 0),
+            Subject::Thread(row) => (row.name.clone().into_bytes(), row.tid),
+            Subject::Server => (Vec::new(), 0),
+        }
+    }
+}
+
+fn raw_path(row: &FileRow) -> Vec<u8> {
+    row.info.path.as_ref().map(|path| path.as_os_str().as_encoded_bytes().to_vec()).unwrap_or_default()
+}
+
+/// The rows of these servers, sorted as the options say.
+pub(super) fn rows<'a>(m: &'a Measurement, servers: &[ServerId], options: &Options) -> Vec<Row<'a>> {
+    let mine = |server: &ServerId| servers.contains(server);
+    let mut rows: Vec<Row> = match options.by {
+        By::Role => {
+            let of = |row: &crate::snapshot::RoleRow| Row {
+                server: row.server,
+                subject: Subject::Role(row.role),
+                op: row.op,
+                stats: row.stats.clone(),
+            };
+            m.roles.iter().filter(|row| mine(&row.server)).map(of).collect()
+        }
+        By::File => {
+            let of = |row: &'a FileRow| Row {
+                server: row.server,
+                subject: Subject::File(row),
+                op: row.op,
+                stats: row.stats.clone(),
+            };
+            m.files.iter().filter(|row| mine(&row.server)).map(of).collect()
+        }
+        By::Thread => {
+            let of = |row: &'a ThreadRow| Row {
+                server: row.server,
+                subject: Subject::Thread(row),
+                op: row.op,
+                stats: row.stats.clone(),
+            };
+            m.threads.iter().filter(|row| mine(&row.server)).map(of).collect()
+        }
+        By::Server => {
+            let mut sums: BTreeMap<(ServerId, Op), Stats> = BTreeMap::new();
+            for row in m.roles.iter().filter(|row| mine(&row.server)) {
+                sums.entry((row.server, row.op)).or_default().merge(&row.stats);
+            }
+            let of = |((server, op), stats)| Row { server, subject: Subject::Server, op, stats };
+            sums.into_iter().map(of).collect()
+        }
+    };
+    sort(&mut rows, options);
+    rows
+}
+
+fn sort(rows: &mut [Row], options: &Options) {
+    let by = options.sort.unwrap_or(match options.by {
+        By::Role | By::Server => Sort::Name,
+        By::File | By::Thread => Sort::Time,
+    });
+    // First by name, so that rows equal in the chosen column keep one order from interval to interval.
+    rows.sort_by_cached_key(|row| (row.server, row.name_key(), row.op));
+    let descending =
+        |rows: &mut [Row], figure: fn(&Stats) -> u64| rows.sort_by_key(|row| Reverse(figure(&row.stats)));
+    match by {
+        Sort::Name => {}
+        Sort::Role => rows.sort_by_key(Row::role),
+        Sort::Op => rows.sort_by_key(|row| row.op),
+        Sort::Syncs | Sort::Rate => descending(rows, |stats| stats.count),
+        Sort::Mean => descending(rows, |stats| stats.mean_ns().unwrap_or(0)),
+        Sort::P50 => rows.sort_by_cached_key(|row| Reverse(row.stats.quantile_ns(0.5))),
+        // What the table shows: below a hundred syncs there is no p99, and such rows come last.
+        Sort::P99 => rows.sort_by_cached_key(|row| Reverse(p99(&row.stats))),
+        Sort::Max => descending(rows, |stats| stats.max.ns),
+        Sort::Time => descending(rows, |stats| stats.sum_ns),
+        Sort::Errors => descending(rows, Stats::error_count),
+    }
+}
+
+/// The 99th percentile where there are enough syncs to speak of one: of fewer than a hundred it is the maximum.
+pub(super) fn p99(stats: &Stats) -> Option<u64> {
+    if stats.count < 100 { None } else { stats.quantile_ns(0.99) }
+}
+
+/// The greatest latency in a sentence. The bucket over all others has no upper edge.
+pub(super) fn max_in_words(max: Max) -> String {
+    match max {
+        Max { ns: u64::MAX, .. } => format!("{} or more", duration_in_words(1 << LAST_EXPONENT)),
+        Max { ns, exact: true } => duration_in_words(ns),
+        Max { ns, exact: false } => format!("up to {}", duration_in_words(ns)),
+    }
+}
+
+/// The greatest latency as a figure; None where it fell into the bucket that has no upper edge.
+pub(super) fn max_ns(stats: &Stats) -> Option<u64> {
+    (stats.count > 0 && stats.max.ns < u64::MAX).then_some(stats.max.ns)
+}
+
+/// What to call a file that has no path of its own; None for one that has. The words in brackets are ours.
+pub(super) fn nameless(row: &FileRow) -> Option<String> {
+    let device = || row.info.device.as_deref().map(|device| escape(device.as_bytes()));
+    Some(match row.target {
+        Target::File(_) if row.info.path.is_some() => return None,
+        Target::File(id) => match device() {
+            Some(device) => format!("(inode {} on {device})", id.inode),
+            None => format!("(inode {} on {})", id.inode, device_number(id.device)),
+        },
+        Target::Filesystem(number) => {
+            format!("(whole filesystem {})", device().unwrap_or_else(|| device_number(number)))
+        }
+        Target::NoFile => "(no file)".into(),
+        Target::BadDescriptor => "(bad descriptor)".into(),
+        Target::Unattributed => "(unattributed: map full)".into(),
+        Target::Gone(_) => "(files gone)".into(),
+    })
+}
+
+/// The kernel's device number as `major:minor`.
+pub(super) fn device_number(number: u32) -> String {
+    format!("{}:{}", number >> 20, number & 0xf_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    fn order(by: By, sort: Option<Sort>) -> Vec<String> {
+        let m = fixture::busy();
+        let options = Options { by, sort, ..Options::default() };
+        let name = |row: &Row| match row.subject {
+            Subject::Role(role) => role.name().to_owned(),
+            Subject::File(row) => row.info.path.as_ref().map_or_else(
+                || nameless(row).unwrap(),
+                |path| path.file_name().unwrap().to_string_lossy().into_owned(),
+            ),
+            Subject::Thread(row) => row.name.clone(),
+            Subject::Server => "server".into(),
+        };
+        rows(&m, &[fixture::MYSQL], &options).iter().map(name).collect()
+    }
+
+    #[test]
+    fn roles_keep_their_own_order_and_files_come_by_time() {
+        assert_eq!(order(By::Role, None), ["redo", "binlog", "doublewrite", "tablespace", "directory"]);
+        assert_eq!(order(By::File, None)[..3], ["binlog.000003", "#ib_redo5", "#ib_redo6"]);
+        assert_eq!(order(By::Server, None), ["server", "server"], "fsync and fdatasync");
+    }
+
+    #[test]
+    fn every_column_sorts() {
+        assert_eq!(order(By::Role, Some(Sort::Syncs))[0], "redo");
+        assert_eq!(order(By::Role, Some(Sort::Rate))[0], "redo");
+        assert_eq!(order(By::Role, Some(Sort::Time))[0], "binlog");
+        assert_eq!(order(By::Role, Some(Sort::Max))[0], "binlog");
+        assert_eq!(order(By::Role, Some(Sort::Mean))[0], "tablespace");
+        assert_eq!(order(By::Role, Some(Sort::P50))[0], "tablespace");
+        assert_eq!(order(By::Role, Some(Sort::P99))[..2], ["binlog", "redo"]);
+        assert_eq!(order(By::Role, Some(Sort::Op))[0], "directory", "fsync comes before fdatasync");
+        assert_eq!(order(By::Role, Some(Sort::Name)), order(By::Role, Some(Sort::Role)));
+        assert_eq!(order(By::File, Some(Sort::Name))[..2], ["#ib_16384_0.dblwr", "#innodb_redo"]);
+        assert_eq!(order(By::File, Some(Sort::Role))[..2], ["#ib_redo5", "#ib_redo6"]);
+        assert_eq!(order(By::Role, Some(Sort::Errors))[0], "redo", "none failed: roles in their order");
+    }
+
+    #[test]
+    fn a_maximum_without_an_upper_edge_is_no_figure() {
+        let mut stats = fixture::stats(&[(1, 1 << 41)]);
+        assert_eq!(max_ns(&stats), Some(1 << 41));
+        assert_eq!(max_in_words(stats.max), "36m39s");
+        stats.max = Max { ns: u64::MAX, exact: false };
+        assert_eq!(max_ns(&stats), None);
+        assert_eq!(max_in_words(stats.max), "18m20s or more");
+        assert_eq!(max_in_words(Max { ns: 3_100_000_000, exact: false }), "up to 3.1 s");
+    }
+
+    #[test]
+    fn what_has_no_path_has_a_readable_name() {
+        let row = |target, device: Option<&str>| {
+            let mut row = fixture::busy().files[0].clone();
+            let mut info = (*row.info).clone();
+            (info.path, info.device) = (None, device.map(Into::into));
+            (row.target, row.info) = (target, info.into());
+            nameless(&row).unwrap()
+        };
+        assert_eq!(row(fixture::file(77), Some("/dev/vda")), "(inode 77 on /dev/vda)");
+        assert_eq!(row(fixture::file(77), None), "(inode 77 on 253:0)");
+        assert_eq!(row(Target::Filesystem(8 << 20 | 1), Some("/dev/sda1")), "(whole filesystem /dev/sda1)");
+        assert_eq!(row(Target::Filesystem(8 << 20 | 1), None), "(whole filesystem 8:1)");
+        assert_eq!(row(Target::Filesystem(0), Some("fuse\n\x1b]0;")), "(whole filesystem fuse\\n\\x1b]0;)");
+        assert_eq!(row(Target::NoFile, None), "(no file)");
+        assert_eq!(row(Target::BadDescriptor, None), "(bad descriptor)");
+        assert_eq!(row(Target::Unattributed, None), "(unattributed: map full)");
+        assert_eq!(row(Target::Gone(Role::Redo), None), "(files gone)");
+    }
+}

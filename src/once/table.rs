@@ -1,0 +1,252 @@
+//! The table of one measurement: whose figures, what is stuck, the rows, the neighbours, the reading.
+
+use std::fmt::Write as _;
+
+use super::grid::{Align, Cell, Column, layout};
+use super::rows::{self, Row, Subject, nameless, p99, rows};
+use super::style::{Paint, Style};
+use super::{By, Options, device, header, histogram, reading};
+use crate::histogram::LAST_EXPONENT;
+use crate::snapshot::{Max, Measurement, Server, ServerId, Stats};
+use crate::text::{count, duration, duration_in_words, errno, rate};
+
+/// Neighbours named one by one; the rest is a sum.
+const NEIGHBOURS_SHOWN: usize = 3;
+
+/// From this width on, several errors of one row are named in it.
+const ROOM_FOR_ERRNOS: usize = 100;
+
+/// The whole text of one measurement.
+pub(super) fn table(m: &Measurement, options: &Options) -> String {
+    let mut out = String::new();
+    if options.interval.is_some_and(|interval| interval > 0) {
+        out.push('\n');
+    }
+    let servers = servers(m);
+    if servers.is_empty() {
+        let _ = writeln!(out, "no server traced · {}", m.setup.mode.name());
+    } else if options.by == By::Server && servers.len() > 1 {
+        section(&mut out, m, &servers, header::of_all(m, options), options);
+    } else {
+        for &server in &servers {
+            section(&mut out, m, &[server], header::of_server(m, server, options), options);
+        }
+    }
+    sentences(&mut out, reading::confidence(m, options), options);
+    out
+}
+
+/// All servers, also one that only its rows still know.
+fn servers(m: &Measurement) -> Vec<ServerId> {
+    let mut servers: Vec<ServerId> =
+        m.servers.iter().map(|server: &std::sync::Arc<Server>| server.id).collect();
+    let unknown = m.roles.iter().map(|row| row.server).chain(m.in_flight.iter().map(|sync| sync.server));
+    for id in unknown {
+        if !servers.contains(&id) {
+            servers.push(id);
+        }
+    }
+    servers
+}
+
+fn section(out: &mut String, m: &Measurement, servers: &[ServerId], header: Vec<String>, options: &Options) {
+    for line in header {
+        let _ = writeln!(out, "{}", options.style.paint(Paint::Heading, &line));
+    }
+    out.push('\n');
+    let stuck = header::stuck_lines(m, servers, options);
+    if !stuck.is_empty() {
+        let _ = writeln!(out, "{}\n", stuck.join("\n"));
+    }
+    let rows = rows(m, servers, options);
+    if options.by == By::Thread && !m.setup.by_thread {
+        out.push_str("no rows by thread: they were not kept\n");
+    } else {
+        grid(out, m, servers, &rows, options);
+    }
+    for line in neighbour_lines(m, servers, &options.style) {
+        let _ = writeln!(out, "{line}");
+    }
+    out.push('\n');
+    if options.histogram {
+        histogram::draw(out, m, servers, &options.style);
+    }
+    for &server in servers {
+        let mut text = reading::of_server(m, server, options);
+        if servers.len() > 1 {
+            let name = header::name(m, server, &options.style);
+            text.iter_mut().for_each(|sentence| sentence.text.insert_str(0, &format!("{name}: ")));
+        }
+        sentences(out, text, options);
+    }
+    // Between two servers a blank line; the last sentence of all follows its server's own directly.
+    if servers.last() != self::servers(m).last() {
+        out.push('\n');
+    }
+}
+
+fn sentences(out: &mut String, sentences: Vec<reading::Sentence>, options: &Options) {
+    for sentence in sentences {
+        for line in options.style.wrap(&sentence.text, 2) {
+            let _ = writeln!(out, "{}", options.style.paint(sentence.paint, &line));
+        }
+    }
+}
+
+fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], options: &Options) {
+    let style = &options.style;
+    let shown = options.limit.unwrap_or(usize::MAX);
+    let mut lines: Vec<Vec<Cell>> = rows
+        .iter()
+        .take(shown)
+        .map(|row| {
+            let mut cells = subject(row, m, style);
+            cells.push(row.op.name().to_owned().into());
+            cells.extend(figures(&row.stats, header::in_flight(row, m), m, style));
+            cells
+        })
+        .collect();
+    let mut total = Stats::default();
+    m.roles.iter().filter(|row| servers.contains(&row.server)).for_each(|row| total.merge(&row.stats));
+    let subjects = subject_columns(options.by);
+    let mut cells = vec![Cell::default(); subjects.len() + 1];
+    cells[0].text = "total".into();
+    cells.extend(figures(&total, header::mean_in_flight(total.in_flight_mean(m.duration)), m, style));
+    lines.push(cells);
+
+    let columns: Vec<Column> = subjects.into_iter().chain(figure_columns()).collect();
+    out.push_str(&layout(&columns, &lines, style));
+    if let Some(left_out) = rows.get(shown..).filter(|rest| !rest.is_empty()) {
+        let syncs: u64 = left_out.iter().map(|row| row.stats.count).sum();
+        let (n, syncs) = (count(left_out.len() as u64), count(syncs));
+        let _ = writeln!(out, "{n} more rows with {syncs} syncs are left out here; the total counts them");
+    }
+}
+
+fn left(title: &'static str, drop_at: Option<u8>) -> Column {
+    Column { title, align: Align::Left, roomy: 0, drop_at, flexible: false }
+}
+
+fn right(title: &'static str, drop_at: Option<u8>) -> Column {
+    Column { title, align: Align::Right, roomy: 6, drop_at, flexible: false }
+}
+
+fn subject_columns(by: By) -> Vec<Column> {
+    match by {
+        By::Role => vec![left("ROLE", None)],
+        By::File => vec![Column { flexible: true, ..left("FILE", None) }, left("ROLE", Some(6))],
+        By::Thread => vec![left("THREAD", None), right("TID", None)],
+        By::Server => vec![left("SERVER", None)],
+    }
+}
+
+/// What a narrow terminal loses first is what the others imply: the median and the mean before the rate, the share of
+/// the time before the operation. Count, p99, maximum and errors always stay.
+fn figure_columns() -> [Column; 9] {
+    [
+        left("OP", Some(5)),
+        right("SYNCS", None),
+        right("/s", Some(3)),
+        right("MEAN", Some(2)),
+        right("P50", Some(1)),
+        right("P99", None),
+        right("MAX", None),
+        Column { roomy: "100 % busy".len(), ..left("IN FLIGHT", Some(4)) },
+        right("ERRORS", None),
+    ]
+}
+
+fn subject(row: &Row, m: &Measurement, style: &Style) -> Vec<Cell> {
+    match row.subject {
+        Subject::Role(role) => vec![role.name().to_owned().into()],
+        Subject::Thread(thread) => {
+            vec![style.name(thread.name.as_bytes()).into(), thread.tid.to_string().into()]
+        }
+        Subject::Server => vec![header::name(m, row.server, style).into()],
+        Subject::File(file) => {
+            let text = match &file.info.path {
+                Some(path) if nameless(file).is_none() => style.name(path.as_os_str().as_encoded_bytes()),
+                _ => nameless(file).unwrap_or_default(),
+            };
+            let is_file = matches!(file.target, crate::snapshot::Target::File(_));
+            let suffix = if is_file && !file.info.open { " (gone)".into() } else { String::new() };
+            vec![Cell { text, suffix, paint: Paint::Plain }, file.info.role.name().to_owned().into()]
+        }
+    }
+}
+
+fn figures(stats: &Stats, in_flight: String, m: &Measurement, style: &Style) -> Vec<Cell> {
+    let optional = |ns: Option<u64>| ns.map_or_else(|| "–".to_owned(), duration);
+    vec![
+        count(stats.count).into(),
+        rate(stats.count, m.duration).into(),
+        optional(stats.mean_ns()).into(),
+        optional(stats.quantile_ns(0.5)).into(),
+        optional(rows::p99(stats)).into(),
+        if stats.count == 0 { "–".to_owned().into() } else { maximum(stats.max).into() },
+        in_flight.into(),
+        errors(stats, style),
+    ]
+}
+
+/// The greatest latency; `≤` where only its bucket is known, whose upper edge this is.
+fn maximum(max: Max) -> String {
+    match max {
+        Max { ns: u64::MAX, .. } => format!("≥{}", duration(1 << LAST_EXPONENT)),
+        Max { ns, exact: true } => duration(ns),
+        Max { ns, exact: false } => format!("≤{}", duration(ns)),
+    }
+}
+
+/// `0`, `2 EIO`, `1 EIO 4 ENOSPC`: the name of the error stands beside the red number. Where
+/// there is little room, several errors are one sum; the sentences below the table name them.
+fn errors(stats: &Stats, style: &Style) -> Cell {
+    if stats.error_count() == 0 {
+        return "0".to_owned().into();
+    }
+    if stats.errors.len() > 1 && style.width.is_some_and(|columns| columns < ROOM_FOR_ERRNOS) {
+        return Cell { text: count(stats.error_count()), paint: Paint::Error, ..Cell::default() };
+    }
+    let named: Vec<String> =
+        stats.errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number))).collect();
+    Cell { text: named.join(" "), paint: Paint::Error, ..Cell::default() }
+}
+
+/// `also on /dev/vda: xtrabackup 41 syncs/s, p99 90 ms`: a line for each device, one for all where nobody else synced.
+fn neighbour_lines(m: &Measurement, servers: &[ServerId], style: &Style) -> Vec<String> {
+    let devices = device::devices(m, servers);
+    if devices.is_empty() {
+        return Vec::new();
+    }
+    let (busy, quiet): (Vec<_>, Vec<_>) = devices.iter().partition(|device| !device.neighbours.is_empty());
+    let mut lines = Vec::new();
+    for device in busy {
+        let mut parts: Vec<String> =
+            device.neighbours.iter().take(NEIGHBOURS_SHOWN).map(|n| neighbour(n, m, style)).collect();
+        if let Some(rest) = device.neighbours.get(NEIGHBOURS_SHOWN..).filter(|rest| !rest.is_empty()) {
+            let syncs = rest.iter().map(|n| n.stats.count).sum();
+            parts.push(format!("{} others {} syncs/s", rest.len(), rate(syncs, m.duration)));
+        }
+        lines.push(format!("also on {}: {}", style.name(device.name.as_bytes()), parts.join("; ")));
+    }
+    if !quiet.is_empty() {
+        let names: Vec<String> = quiet.iter().map(|device| style.name(device.name.as_bytes())).collect();
+        lines.push(format!("also on {}: no other process synced", names.join(", ")));
+    }
+    lines.iter().flat_map(|line| style.wrap(line, 2)).collect()
+}
+
+fn neighbour(neighbour: &device::Neighbour, m: &Measurement, style: &Style) -> String {
+    let name = style.name(neighbour.comm.as_bytes());
+    let pid = neighbour.pid.map(|pid| format!(" {pid} (traced)")).unwrap_or_default();
+    let stats = &neighbour.stats;
+    let worst = match p99(stats) {
+        Some(ns) => format!("p99 {}", duration_in_words(ns)),
+        None => format!("max {}", rows::max_in_words(stats.max)),
+    };
+    format!("{name}{pid} {} syncs/s, {worst}", rate(stats.count, m.duration))
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -1,0 +1,246 @@
+//! The table as people see it, in expected texts, and what must hold for every one of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::{By, Options, Output, Sort, Style, fixture, render};
+use crate::snapshot::{Max, Measurement, Role, Stats};
+use crate::text::{is_deceptive, width};
+
+fn options(by: By, columns: Option<usize>) -> Options {
+    Options { by, style: Style { color: false, unicode: true, width: columns }, ..Options::default() }
+}
+
+fn rendered(m: &Measurement, options: &Options) -> String {
+    let mut out = Vec::new();
+    render(m, options, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn incident() -> Measurement {
+    let mut m = fixture::busy();
+    let path = "/var/lib/mysql/#innodb_redo/#ib_redo5";
+    m.in_flight = vec![fixture::in_flight(Role::Redo, path, Duration::from_secs(12))];
+    m.in_flight[0].age_is_minimum = true;
+    m.in_flight.push(fixture::in_flight(
+        Role::Binlog,
+        "/var/lib/mysql/binlog.000003",
+        Duration::from_micros(200),
+    ));
+    m.files[4].stats.errors = [(libc::EIO, 2)].into();
+    m.files[2].stats.max.exact = false;
+    m.lost.preempted = 3;
+    m.neighbours = vec![
+        fixture::neighbour("/dev/vda", "xtrabackup", &[(400, 90_000_000)]),
+        fixture::neighbour("/dev/vda", "rsyslogd", &[(3, 900_000)]),
+    ];
+    let (files, threads) = (m.files.clone(), m.threads.clone());
+    fixture::with_files(m, files, threads)
+}
+
+#[test]
+fn tables_look_as_expected_at_every_width() {
+    let ascii = |columns| Options {
+        style: Style { color: false, unicode: false, width: Some(columns) },
+        ..options(By::Role, None)
+    };
+    let (busy, incident, two, hostile) =
+        (fixture::busy(), incident(), fixture::two_servers(), fixture::hostile());
+    for (file, m, options) in [
+        ("role_pipe", &busy, options(By::Role, None)),
+        ("role_60", &busy, options(By::Role, Some(60))),
+        ("role_80", &busy, options(By::Role, Some(80))),
+        ("role_80_ascii", &busy, ascii(80)),
+        ("role_120", &busy, options(By::Role, Some(120))),
+        ("incident_80", &incident, options(By::Role, Some(80))),
+        ("incident_120", &incident, options(By::Role, Some(120))),
+        ("incident_120_ascii", &incident, ascii(120)),
+        ("file_80", &incident, options(By::File, Some(80))),
+        ("file_120", &incident, options(By::File, Some(120))),
+        ("thread_80", &busy, options(By::Thread, Some(80))),
+        ("two_servers_120", &two, options(By::Role, Some(120))),
+        ("server_120", &two, options(By::Server, Some(120))),
+        ("hostile_120", &hostile, options(By::File, Some(120))),
+        ("hostile_80_ascii", &hostile, Options { by: By::File, ..ascii(80) }),
+        ("quiet", &fixture::quiet(), options(By::Role, Some(80))),
+    ] {
+        fixture::assert_expected(&format!("src/once/expected/{file}.txt"), &rendered(m, &options));
+    }
+}
+
+#[test]
+fn the_table_of_a_pipe_is_one_line_per_row_with_every_column() {
+    let text = rendered(&fixture::busy(), &options(By::Role, None));
+    let heading =
+        "ROLE         OP          SYNCS      /s    MEAN     P50     P99     MAX  IN FLIGHT   ERRORS\n";
+    assert!(text.contains(heading), "{text}");
+    assert!(text.contains("redo         fdatasync   3,237   2,366"), "{text}");
+    assert!(text.starts_with(
+        "mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · fentry · 1.37 s\n\n"
+    ));
+    assert!(text.ends_with("Nothing failed, nothing is stuck, nothing was missed.\n"), "{text}");
+}
+
+#[test]
+fn no_hostile_name_reaches_the_terminal() {
+    let m = fixture::hostile();
+    for by in [By::Role, By::File, By::Thread, By::Server] {
+        for unicode in [true, false] {
+            let style = Style { color: false, unicode, width: None };
+            let text = rendered(&m, &Options { by, style, histogram: true, ..Options::default() });
+            assert!(text.chars().all(|c| c == '\n' || !is_deceptive(c)), "{by:?}: {text}");
+            assert!(unicode || text.is_ascii(), "{text}");
+            assert_eq!(text.matches("owned").count() > 0, by == By::File || text.contains("EIO"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn tables_of_roles_fit_sixty_columns_and_more() {
+    for columns in 60..130 {
+        let style = Style { color: false, unicode: true, width: Some(columns) };
+        let options = Options { style, histogram: true, ..Options::default() };
+        for m in [fixture::busy(), fixture::two_servers()] {
+            for line in rendered(&m, &options).lines() {
+                assert!(width(line) <= columns, "{columns}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn stuck_syncs_stand_above_the_table() {
+    let text = rendered(&incident(), &options(By::Role, None));
+    let (stuck, table) =
+        (text.find("STUCK for at least 12 s: redo fdatasync").unwrap(), text.find("ROLE").unwrap());
+    assert!(stuck < table);
+    assert_eq!(text.matches("STUCK").count(), 1, "200 µs is not stuck");
+    let patient = Options { stuck_after: Duration::from_secs(60), ..options(By::Role, None) };
+    assert!(!rendered(&incident(), &patient).contains("STUCK"));
+}
+
+#[test]
+fn many_stuck_syncs_are_counted_beyond_the_tenth() {
+    let mut m = fixture::quiet();
+    m.in_flight = vec![fixture::in_flight(Role::Tablespace, "/x.ibd", Duration::from_secs(3)); 14];
+    let text = rendered(&m, &options(By::Role, None));
+    assert_eq!(text.matches("STUCK for 3.0 s").count(), 10);
+    assert!(text.contains("STUCK 4 more syncs\n"));
+}
+
+#[test]
+fn colour_only_marks_what_the_text_says_and_never_alone() {
+    let plain = rendered(&incident(), &options(By::Role, None));
+    let style = Style { color: true, unicode: true, width: None };
+    let painted = rendered(&incident(), &Options { style, ..options(By::Role, None) });
+    assert!(painted.contains("\u{1b}[31m2 EIO\u{1b}[0m"), "{painted}");
+    assert!(painted.contains("\u{1b}[1m\u{1b}[31mSTUCK"), "{painted}");
+    let mut stripped = painted;
+    for code in ["\u{1b}[31m", "\u{1b}[1m", "\u{1b}[0m"] {
+        stripped = stripped.replace(code, "");
+    }
+    assert_eq!(stripped, plain);
+}
+
+#[test]
+fn errors_are_named_where_there_is_room() {
+    let mut failed = fixture::stats(&[(9, 1_000)]);
+    let narrow = Style { width: Some(80), ..Style::default() };
+    failed.errors = [(libc::EIO, 1)].into();
+    assert_eq!(super::errors(&failed, &narrow).text, "1 EIO");
+    failed.errors.insert(libc::ENOSPC, 1_200);
+    assert_eq!(super::errors(&failed, &narrow).text, "1,201");
+    assert_eq!(super::errors(&failed, &Style::default()).text, "1 EIO 1,200 ENOSPC");
+}
+
+#[test]
+fn rows_beyond_the_limit_are_counted_below() {
+    let limited = Options { limit: Some(2), ..options(By::File, None) };
+    let text = rendered(&fixture::busy(), &limited);
+    assert!(
+        text.contains("4 more rows with 1,168 syncs are left out here; the total counts them\n"),
+        "{text}"
+    );
+    assert!(text.contains("binlog.000003") && text.contains("#ib_redo5") && !text.contains("#ib_redo6"));
+    let enough = Options { limit: Some(6), ..options(By::File, None) };
+    assert!(!rendered(&fixture::busy(), &enough).contains("left out"));
+}
+
+#[test]
+fn a_maximum_that_is_only_an_edge_says_so() {
+    assert_eq!(super::maximum(Max { ns: 3_100_000, exact: true }), "3.1ms");
+    assert_eq!(super::maximum(Max { ns: 3_100_000, exact: false }), "≤3.1ms");
+    assert_eq!(super::maximum(Max { ns: u64::MAX, exact: false }), "≥18m20s");
+}
+
+#[test]
+fn below_a_hundred_syncs_there_is_no_p99() {
+    let m = fixture::busy();
+    let cells = |stats: &Stats| {
+        super::figures(stats, String::new(), &m, &Style::default())
+            .into_iter()
+            .map(|c| c.text)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(cells(&fixture::stats(&[(99, 250_000)]))[4], "–");
+    assert_eq!(cells(&fixture::stats(&[(100, 250_000)]))[4], "250µs");
+    assert_eq!(cells(&Stats::default())[..6], ["0", "0", "–", "–", "–", "–"]);
+}
+
+#[test]
+fn a_log_is_never_more_than_100_percent_busy() {
+    let mut m = fixture::quiet();
+    let slow = fixture::stats(&[(1, 30_000_000_000)]);
+    m.files =
+        vec![fixture::row(fixture::MYSQL, 1, "/ib_logfile0", Role::Redo, crate::snapshot::Op::Fsync, slow)];
+    m.roles = crate::snapshot::roles_of(&m.files);
+    assert!(rendered(&m, &options(By::Role, None)).contains("100 % busy"));
+}
+
+#[test]
+fn what_is_not_known_of_a_server_is_left_out() {
+    let mut m = fixture::quiet();
+    let server = Arc::make_mut(&mut m.servers[0]);
+    (server.version, server.datadir, server.device, server.filesystem) = (None, None, None, None);
+    (server.ports, server.socket, server.alive) = (vec![], Some("/run/mysqld/mysqld.sock".into()), false);
+    let text = rendered(&m, &options(By::Role, None));
+    assert_eq!(
+        text.lines().next(),
+        Some("mysqld 31960 · exited · socket /run/mysqld/mysqld.sock · fentry · 1.37 s")
+    );
+    assert!(!text.contains("also on"));
+}
+
+#[test]
+fn a_series_says_when_each_interval_ended_and_sets_them_apart() {
+    let second = rendered(&fixture::busy(), &Options { interval: Some(1), ..options(By::Role, None) });
+    assert!(second.starts_with("\nmysqld 31960"), "{second}");
+    assert!(
+        second.lines().nth(1).unwrap().ends_with(" · 1.37 s · until 2026-05-28T10:03:02.618000Z"),
+        "{second}"
+    );
+}
+
+#[test]
+fn without_rows_by_thread_or_without_a_server_the_table_says_so() {
+    let mut m = fixture::busy();
+    Arc::make_mut(&mut m.setup).by_thread = false;
+    assert!(rendered(&m, &options(By::Thread, None)).contains("no rows by thread"));
+    let mut nobody = fixture::quiet();
+    nobody.servers.clear();
+    assert!(rendered(&nobody, &options(By::Role, None)).starts_with("no server traced"));
+}
+
+#[test]
+fn every_output_renders_every_measurement() {
+    for m in [fixture::quiet(), fixture::busy(), fixture::two_servers(), fixture::hostile(), incident()] {
+        for output in [Output::Table, Output::Json, Output::Csv] {
+            for by in [By::Role, By::File, By::Thread, By::Server] {
+                for sort in [None, Some(Sort::Errors), Some(Sort::P99)] {
+                    let text = rendered(&m, &Options { output, sort, ..options(by, Some(80)) });
+                    assert!(text.ends_with('\n'), "{output:?} {by:?}");
+                }
+            }
+        }
+    }
+}
