@@ -1,0 +1,135 @@
+//! /proc/PID/mountinfo as raw bytes: a mount point may hold any byte, escaped by the kernel as `\ooo`.
+//! Its device numbers are the superblock's own, also on btrfs and overlayfs where `stat` differs.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    pub id: i32,
+    /// (major << 20) | minor, as [`crate::snapshot::FileId::device`].
+    pub device: u32,
+    /// Which directory of the filesystem is mounted.
+    pub root: PathBuf,
+    /// As seen from the root of the process whose mountinfo this is.
+    pub mount_point: PathBuf,
+    pub filesystem: String,
+    /// "/dev/vda1", "tmpfs", "server:/export".
+    pub source: OsString,
+}
+
+/// All mounts of a mountinfo file; lines that are none are skipped.
+pub fn parse(contents: &[u8]) -> Vec<Mount> {
+    contents.split(|&b| b == b'\n').filter_map(parse_line).collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&b| b == b' ');
+    let id = number(fields.next()?)?;
+    let _parent = fields.next()?;
+    let device = parse_device(std::str::from_utf8(fields.next()?).ok()?)?;
+    let root = PathBuf::from(unescape(fields.next()?));
+    let mount_point = PathBuf::from(unescape(fields.next()?));
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let filesystem = String::from_utf8_lossy(fields.next()?).into_owned();
+    let source = unescape(fields.next()?);
+    Some(Mount { id, device, root, mount_point, filesystem, source })
+}
+
+fn number(field: &[u8]) -> Option<i32> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// "254:1" as (major << 20) | minor.
+pub fn parse_device(text: &str) -> Option<u32> {
+    let (major, minor) = text.split_once(':')?;
+    let (major, minor): (u32, u32) = (major.parse().ok()?, minor.trim_end().parse().ok()?);
+    (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
+}
+
+/// (major << 20) | minor as "254:1".
+pub fn format_device(device: u32) -> String {
+    format!("{}:{}", device >> 20, device & 0xf_ffff)
+}
+
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let octal = (first == b'\\')
+            .then(|| after.get(..3))
+            .flatten()
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match octal {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+/// The mounts of a process, as far as its own root reaches them. Empty if it has gone.
+pub fn of_process(proc_root: &Path, pid: u32) -> Vec<Mount> {
+    parse(&std::fs::read(proc_root.join(pid.to_string()).join("mountinfo")).unwrap_or_default())
+}
+
+/// The mount a path lies on: the one with the longest mount point, the last of those mounted over each other.
+pub fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts
+        .iter()
+        .filter(|mount| path.starts_with(&mount.mount_point))
+        .max_by_key(|mount| mount.mount_point.components().count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    const SAMPLE: &[u8] = b"\
+27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
+31 27 0:42 /@data /srv/my\\040data\\134x rw shared:2 master:9 - btrfs /dev/vdb1 rw,space_cache
+33 27 0:43 / /srv/\xff rw - tmpfs none rw
+nonsense
+34 27 0:44 / /srv/\xff rw - overlay overlay rw,lowerdir=/a - b
+";
+
+    #[test]
+    fn mounts_are_read_with_escapes_raw_bytes_and_optional_fields() {
+        let mounts = parse(SAMPLE);
+        assert_eq!(mounts.len(), 4);
+        assert_eq!((mounts[0].id, mounts[0].device), (27, 254 << 20));
+        assert_eq!(mounts[1].mount_point, Path::new("/srv/my data\\x"));
+        assert_eq!(mounts[1].root, Path::new("/@data"));
+        assert_eq!((mounts[1].device, mounts[1].source.as_bytes()), (42, &b"/dev/vdb1"[..]));
+        assert_eq!(mounts[2].mount_point.as_os_str().as_bytes(), b"/srv/\xff");
+        assert_eq!(mounts[3].filesystem, "overlay");
+    }
+
+    #[test]
+    fn the_longest_and_then_the_last_mount_covers_a_path() {
+        let mounts = parse(SAMPLE);
+        let covering = |bytes: &[u8]| {
+            super::covering(&mounts, Path::new(std::ffi::OsStr::from_bytes(bytes))).map(|mount| mount.id)
+        };
+        assert_eq!(covering(b"/srv/\xff/file"), Some(34));
+        assert_eq!(covering(b"/srv/\xff\xff/file"), Some(27));
+        assert_eq!(covering(b"relative"), None);
+    }
+
+    #[test]
+    fn device_numbers_go_both_ways() {
+        assert_eq!(parse_device("259:3\n"), Some(259 << 20 | 3));
+        assert_eq!(format_device(259 << 20 | 3), "259:3");
+        assert_eq!(parse_device("259"), None);
+        assert_eq!(parse_device("4096:0"), None);
+    }
+}

@@ -1,0 +1,287 @@
+//! The syntax of MySQL's and MariaDB's option files and command lines (mysys/my_default), without any I/O.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// One meaningful line of an option file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line {
+    Group(Vec<u8>),
+    Option { name: Vec<u8>, value: Option<Vec<u8>> },
+    Include(Vec<u8>),
+    IncludeDirectory(Vec<u8>),
+}
+
+/// The lines of an option file; comments and what is no option are left out.
+pub fn parse(contents: &[u8]) -> Vec<Line> {
+    contents.split(|&b| b == b'\n').filter_map(parse_line).collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<Line> {
+    let line = line.trim_ascii();
+    match line.first()? {
+        b'#' | b';' => None,
+        b'!' => {
+            // "!includedir" begins with "!include": the longer one first.
+            let argument = |keyword: &[u8]| {
+                let rest = line.strip_prefix(keyword)?;
+                rest.first()?.is_ascii_whitespace().then(|| rest.trim_ascii().to_vec())
+            };
+            argument(b"!includedir")
+                .map(Line::IncludeDirectory)
+                .or_else(|| argument(b"!include").map(Line::Include))
+        }
+        b'[' => {
+            let end = line.iter().position(|&b| b == b']')?;
+            Some(Line::Group(line[1..end].trim_ascii().to_vec()))
+        }
+        _ => {
+            let line = without_comment(line);
+            let (name, value) = match line.iter().position(|&b| b == b'=') {
+                Some(at) => (&line[..at], Some(unquote(line[at + 1..].trim_ascii()))),
+                None => (line, None),
+            };
+            Some(Line::Option { name: name.trim_ascii().to_vec(), value })
+        }
+    }
+}
+
+/// Cuts a comment off the end of a line: a '#' outside quotes.
+fn without_comment(line: &[u8]) -> &[u8] {
+    let mut quote = None;
+    let mut escaped = false;
+    for (at, &byte) in line.iter().enumerate() {
+        match byte {
+            b'\'' | b'"' if !escaped => match quote {
+                None => quote = Some(byte),
+                Some(open) if open == byte => quote = None,
+                Some(_) => {}
+            },
+            b'#' if quote.is_none() => return &line[..at],
+            _ => {}
+        }
+        escaped = quote.is_some() && byte == b'\\' && !escaped;
+    }
+    line
+}
+
+/// Takes quotes off and resolves the escapes that option files know.
+fn unquote(value: &[u8]) -> Vec<u8> {
+    let value = match value {
+        [open @ (b'"' | b'\''), inner @ .., close] if open == close => inner,
+        other => other,
+    };
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.iter();
+    while let Some(&byte) = rest.next() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        match rest.next() {
+            Some(b'n') => bytes.push(b'\n'),
+            Some(b't') => bytes.push(b'\t'),
+            Some(b'r') => bytes.push(b'\r'),
+            Some(b'b') => bytes.push(8),
+            Some(b's') => bytes.push(b' '),
+            Some(b'\\') => bytes.push(b'\\'),
+            Some(b'"') => bytes.push(b'"'),
+            Some(b'\'') => bytes.push(b'\''),
+            Some(&other) => bytes.extend([b'\\', other]),
+            None => bytes.push(b'\\'),
+        }
+    }
+    bytes
+}
+
+/// An option's name in one spelling: underscores, without "loose-". None if it is not text.
+fn canonical_name(name: &[u8]) -> Option<String> {
+    let name = std::str::from_utf8(name).ok()?.replace('-', "_");
+    Some(name.strip_prefix("loose_").map_or(name.clone(), str::to_owned))
+}
+
+/// Records one option; a later one replaces an earlier one. An option without a value is empty;
+/// `skip-X` and `disable-X` also set X to OFF, `enable-X` to ON.
+pub fn set(values: &mut BTreeMap<String, OsString>, name: &[u8], value: Option<&[u8]>) {
+    let Some(name) = canonical_name(name) else { return };
+    if name.is_empty() {
+        return;
+    }
+    let value = OsString::from_vec(value.unwrap_or_default().to_vec());
+    let is_off = matches!(value.as_bytes().to_ascii_uppercase().as_slice(), b"0" | b"OFF" | b"FALSE");
+    if let Some(of) = name.strip_prefix("skip_").or_else(|| name.strip_prefix("disable_")) {
+        values.insert(of.to_owned(), if is_off { "ON" } else { "OFF" }.into());
+    } else if let Some(of) = name.strip_prefix("enable_") {
+        values.insert(of.to_owned(), if is_off { "OFF" } else { "ON" }.into());
+    }
+    values.insert(name, value);
+}
+
+/// A command-line argument as an option: `--name`, `--name=value`.
+pub fn split_argument(argument: &OsStr) -> Option<(&[u8], Option<&[u8]>)> {
+    let option = argument.as_bytes().strip_prefix(b"--")?;
+    match option.iter().position(|&b| b == b'=') {
+        Some(at) => Some((&option[..at], Some(&option[at + 1..]))),
+        None if option.is_empty() => None,
+        None => Some((option, None)),
+    }
+}
+
+/// Options of a command line, in order. The few short options that servers are started with are spelt out, and the
+/// argument after one of [`TAKES_ARGUMENT`] is its value.
+pub fn arguments(command_line: &[OsString]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    let mut options = Vec::new();
+    let mut rest = command_line.iter().skip(1);
+    while let Some(argument) = rest.next() {
+        if let Some((name, value)) = split_argument(argument) {
+            let takes = value.is_none()
+                && canonical_name(name).is_some_and(|name| TAKES_ARGUMENT.contains(&name.as_str()));
+            let value = match value {
+                Some(value) => Some(value.to_vec()),
+                None if takes => rest.next().map(|next| next.as_bytes().to_vec()),
+                None => None,
+            };
+            options.push((name.to_vec(), value));
+        } else if let [b'-', letter, value @ ..] = argument.as_bytes() {
+            let name: &[u8] = match letter {
+                b'h' => b"datadir",
+                b'P' => b"port",
+                b'b' => b"basedir",
+                b't' => b"tmpdir",
+                b'u' => b"user",
+                _ => continue,
+            };
+            let value = match value {
+                [] => rest.next().map(|next| next.as_bytes().to_vec()),
+                value => Some(value.to_vec()),
+            };
+            options.push((name.to_vec(), value));
+        }
+    }
+    options
+}
+
+/// Options with a required argument, which may stand in the next word; those that matter here. `log-bin` is not one:
+/// its argument is optional and so must follow a '='.
+const TAKES_ARGUMENT: &[&str] = &[
+    "datadir",
+    "socket",
+    "port",
+    "tmpdir",
+    "innodb_log_group_home_dir",
+    "innodb_data_home_dir",
+    "innodb_data_file_path",
+    "innodb_undo_directory",
+    "innodb_tmpdir",
+    "innodb_doublewrite_dir",
+    "innodb_flush_method",
+    "log_bin_index",
+    "relay_log",
+    "relay_log_index",
+    "sync_binlog",
+];
+
+/// The variables of mysqld-auto.cnf (SET PERSIST), any of its versions: objects by name that carry a "Value".
+pub fn persisted(json: &[u8]) -> Vec<(String, String)> {
+    fn collect(object: &serde_json::Map<String, serde_json::Value>, found: &mut Vec<(String, String)>) {
+        for (name, value) in object {
+            let Some(inner) = value.as_object() else { continue };
+            match inner.get("Value") {
+                Some(serde_json::Value::String(value)) => found.push((name.clone(), value.clone())),
+                Some(other) if !other.is_object() => found.push((name.clone(), other.to_string())),
+                _ => collect(inner, found),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    if let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(json) {
+        collect(&object, &mut found);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option(name: &str, value: Option<&str>) -> Line {
+        Line::Option { name: name.into(), value: value.map(Into::into) }
+    }
+
+    #[test]
+    fn option_files_are_read_as_the_server_reads_them() {
+        let text = br#"
+# a comment
+; another
+[mysqld]   trailing
+datadir = /var/lib/mysql  # where
+log-bin
+socket="/run/a b#c.sock"   # quotes keep the hash
+tmpdir=C:\\x\ty\sz
+!include /etc/extra.cnf
+!includedir  /etc/mysql/conf.d/
+!includes
+empty=
+"#;
+        assert_eq!(
+            parse(text),
+            [
+                Line::Group(b"mysqld".to_vec()),
+                option("datadir", Some("/var/lib/mysql")),
+                option("log-bin", None),
+                option("socket", Some("/run/a b#c.sock")),
+                option("tmpdir", Some("C:\\x\ty z")),
+                Line::Include(b"/etc/extra.cnf".to_vec()),
+                Line::IncludeDirectory(b"/etc/mysql/conf.d/".to_vec()),
+                option("empty", Some("")),
+            ]
+        );
+    }
+
+    #[test]
+    fn spellings_of_a_name_are_one_and_the_last_value_wins() {
+        let mut values = BTreeMap::new();
+        set(&mut values, b"sync-binlog", Some(b"0"));
+        set(&mut values, b"loose_sync_binlog", Some(b"1"));
+        set(&mut values, b"log-bin", Some(b"foo"));
+        set(&mut values, b"skip-log-bin", None);
+        set(&mut values, b"enable-innodb-doublewrite", None);
+        set(&mut values, b"bad\xff", Some(b"1"));
+        assert_eq!(values["sync_binlog"], "1");
+        assert_eq!(values["log_bin"], "OFF");
+        assert_eq!(values["innodb_doublewrite"], "ON");
+        assert_eq!(values.len(), 5);
+    }
+
+    #[test]
+    fn arguments_may_stand_in_the_next_word_and_optional_ones_may_not() {
+        let line: Vec<OsString> =
+            ["mysqld", "--datadir", "/d", "--log-bin", "--relay_log=/r/x=y", "-P3307", "-h", "/h", "word", "--"]
+                .map(Into::into)
+                .to_vec();
+        let expected: Vec<(Vec<u8>, Option<Vec<u8>>)> = vec![
+            (b"datadir".into(), Some(b"/d".into())),
+            (b"log-bin".into(), None),
+            (b"relay_log".into(), Some(b"/r/x=y".into())),
+            (b"port".into(), Some(b"3307".into())),
+            (b"datadir".into(), Some(b"/h".into())),
+        ];
+        assert_eq!(arguments(&line), expected);
+    }
+
+    #[test]
+    fn persisted_variables_are_found_in_both_versions_of_the_file() {
+        let first = br#"{"Version":1,"mysql_server":{"sync_binlog":{"Value":"0","Metadata":{"Timestamp":1}},
+            "mysql_server_static_options":{"innodb_flush_method":{"Value":"O_DSYNC","Metadata":{}}}}}"#;
+        let second = br#"{"Version":2,"mysql_dynamic_parse_early_variables":{"sync_binlog":{"Value":"0"}},
+            "mysql_static_variables":{"innodb_flush_method":{"Value":"O_DSYNC"}}}"#;
+        for json in [&first[..], second] {
+            let mut found = persisted(json);
+            found.sort();
+            let expected = [("innodb_flush_method", "O_DSYNC"), ("sync_binlog", "0")];
+            assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
+        assert!(persisted(b"{\"Version\":").is_empty());
+    }
+}

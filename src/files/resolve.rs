@@ -1,0 +1,276 @@
+//! From a kernel identity to a path: through a descriptor that still holds the file, or through the name that the
+//! kernel side sent. A link that does not verify against the identity is not used.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::files::mountinfo::{self, Mount};
+use crate::files::rooted::{self, Root, strip_root};
+use crate::files::rules::FIRST_BYTES;
+use crate::snapshot::FileId;
+
+/// How many of a process's descriptors [`find_open_descriptor`] looks at.
+pub const DESCRIPTOR_LIMIT: usize = 65_536;
+/// How many ancestors of a process are asked for a mount that its own root does not reach.
+const ANCESTOR_LIMIT: usize = 16;
+/// As include/uapi/asm-generic/fcntl.h has them; O_SYNC contains O_DSYNC.
+const O_DSYNC: u32 = 0o10000;
+const DELETED: &[u8] = b" (deleted)";
+
+/// Where a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Inside the server's own root; any bytes. Outside of it only where the file lies outside (a chroot that was
+    /// entered with open descriptors).
+    pub path: PathBuf,
+    /// It has no name any more; the path is its last one.
+    pub deleted: bool,
+    /// None: not known, because the file is neither open nor found at its path.
+    pub is_directory: Option<bool>,
+    /// "/dev/vda1", or "8:1" where no device node is known.
+    pub device: String,
+    /// Inside the server's own root, as far as that reaches it.
+    pub mount: Option<PathBuf>,
+    pub filesystem: Option<String>,
+}
+
+/// What /proc/PID/fdinfo/FD says; any of it may be missing on older kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DescriptorInfo {
+    pub flags: Option<u32>,
+    pub mount_id: Option<i32>,
+    /// The kernel's own number; since Linux 5.14.
+    pub inode: Option<u64>,
+}
+
+impl DescriptorInfo {
+    pub fn parse(text: &str) -> DescriptorInfo {
+        let field = |name: &str| text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()));
+        DescriptorInfo {
+            flags: field("flags:").and_then(|octal| u32::from_str_radix(octal, 8).ok()),
+            mount_id: field("mnt_id:").and_then(|id| id.parse().ok()),
+            inode: field("ino:").and_then(|inode| inode.parse().ok()),
+        }
+    }
+
+    fn read(proc_root: &Path, pid: u32, fd: i32) -> Option<DescriptorInfo> {
+        let path = proc_root.join(format!("{pid}/fdinfo/{fd}"));
+        let mut text = String::new();
+        // Epoll and inotify descriptors list everything that they watch; what is wanted stands in front.
+        std::fs::File::open(path).ok()?.take(512).read_to_string(&mut text).ok()?;
+        Some(DescriptorInfo::parse(&text))
+    }
+}
+
+/// The open file flags (O_RDWR, O_DSYNC, …) of a descriptor.
+pub fn flags(proc_root: &Path, pid: u32, fd: i32) -> Option<u32> {
+    DescriptorInfo::read(proc_root, pid, fd)?.flags
+}
+
+/// With these flags each write is durable when it returns: O_DSYNC, or O_SYNC, which contains it.
+pub fn writes_are_durable(flags: u32) -> bool {
+    flags & O_DSYNC != 0
+}
+
+/// The file behind a descriptor, if that still holds this identity.
+pub fn resolve(proc_root: &Path, pid: u32, fd: i32, id: FileId) -> Option<Resolved> {
+    let link = proc_root.join(format!("{pid}/fd/{fd}"));
+    let info = DescriptorInfo::read(proc_root, pid, fd)?;
+    let attributes = rooted::attributes_of(&link).ok();
+    if info.inode.or(attributes.map(|file| file.inode))? != id.inode {
+        return None;
+    }
+    let mount = info.mount_id.and_then(|mount_id| mount_of(proc_root, pid, mount_id));
+    let device = match &mount {
+        Some(mount) => mount.device,
+        // Of a mount that nobody lists; the same as the superblock's but on btrfs and overlayfs.
+        None => attributes?.device,
+    };
+    if device != id.device {
+        return None;
+    }
+    let target = std::fs::read_link(&link).ok()?;
+    // The descriptor may have been reused between the check and the link.
+    if DescriptorInfo::read(proc_root, pid, fd)? != info {
+        return None;
+    }
+    let (path, deleted) = match target.as_os_str().as_bytes().strip_suffix(DELETED) {
+        Some(name) if is_deleted(proc_root, pid, &target, attributes.map(|file| file.links), id) => {
+            (PathBuf::from(OsStr::from_bytes(name)), true)
+        }
+        _ => (target, false),
+    };
+    let path = inside(proc_root, pid, &path);
+    Some(located(proc_root, pid, path, deleted, attributes.map(|file| file.is_directory), mount, id))
+}
+
+/// The file by the name it had when it was synced: `components` from the file itself up to, but without, the root of
+/// the mount, as the kernel walks them (leaf first). For descriptors closed in the meantime and processes that have
+/// gone; of a process that has gone, the path is as this program's own root shows it.
+pub fn from_dentry(
+    proc_root: &Path,
+    pid: u32,
+    mount_id: i32,
+    components: &[Vec<u8>],
+    id: FileId,
+) -> Option<Resolved> {
+    let mount = mount_of(proc_root, pid, mount_id).filter(|mount| mount.device == id.device);
+    if components.is_empty() && mount.is_none() {
+        return None;
+    }
+    let start = mount.as_ref().map_or(Path::new("/"), |mount| &mount.mount_point);
+    let path = components.iter().rev().fold(start.to_owned(), |path, name| {
+        let name = OsStr::from_bytes(name);
+        // A component is one name; an absolute one would throw away what stands before it.
+        if name.as_bytes().contains(&b'/') { path } else { path.join(name) }
+    });
+    let found = look_at(proc_root, pid, &path).ok().filter(|found| found.inode == id.inode);
+    Some(located(proc_root, pid, path, false, found.map(|file| file.is_directory), mount, id))
+}
+
+fn located(
+    proc_root: &Path,
+    pid: u32,
+    path: PathBuf,
+    deleted: bool,
+    is_directory: Option<bool>,
+    mount: Option<Mount>,
+    id: FileId,
+) -> Resolved {
+    let device = match &mount {
+        Some(mount) => device_name(std::slice::from_ref(mount), id.device),
+        None => device_name(&mountinfo::of_process(proc_root, pid), id.device),
+    };
+    let (mount, filesystem) = mount.map(|mount| (mount.mount_point, mount.filesystem)).unzip();
+    Resolved { path, deleted, is_directory, device, mount, filesystem }
+}
+
+/// Whether the " (deleted)" that a link ends in was added by the kernel: no name is left, or the name that is
+/// written there does not lead to the file.
+fn is_deleted(proc_root: &Path, pid: u32, target: &Path, links: Option<u32>, id: FileId) -> bool {
+    links == Some(0)
+        || !look_at(proc_root, pid, &inside(proc_root, pid, target)).is_ok_and(|found| found.inode == id.inode)
+}
+
+/// A path as our own root shows it, as the process's root shows it. The links of a process in a chroot begin with
+/// the chroot's directory; those of one in another mount namespace begin at its own root already.
+fn inside(proc_root: &Path, pid: u32, path: &Path) -> PathBuf {
+    let root = std::fs::read_link(proc_root.join(format!("{pid}/root")));
+    root.ok().and_then(|root| strip_root(path, &root)).unwrap_or_else(|| path.to_owned())
+}
+
+/// A mount by its number, its mount point as the process sees it. A process's mountinfo lists only what its root
+/// reaches: one in a chroot that is no mount point lists nothing. Numbers are unique on the host, so others help.
+fn mount_of(proc_root: &Path, pid: u32, mount_id: i32) -> Option<Mount> {
+    let find = |pid| mountinfo::of_process(proc_root, pid).into_iter().find(|mount| mount.id == mount_id);
+    if let Some(mount) = find(pid) {
+        return Some(mount);
+    }
+    let ancestors = std::iter::successors(parent(proc_root, pid), |&pid| parent(proc_root, pid));
+    let others = std::iter::once(std::process::id()).chain(ancestors.take(ANCESTOR_LIMIT)).chain([1]);
+    let mut mount = others.into_iter().find_map(find)?;
+    mount.mount_point = inside(proc_root, pid, &mount.mount_point);
+    Some(mount)
+}
+
+fn parent(proc_root: &Path, pid: u32) -> Option<u32> {
+    let process = procfs::process::Process::new_with_root(proc_root.join(pid.to_string())).ok()?;
+    u32::try_from(process.stat().ok()?.ppid).ok().filter(|&parent| parent != 0)
+}
+
+struct Found {
+    inode: u64,
+    links: u32,
+    is_directory: bool,
+}
+
+/// What stands at a path of the process's root now; the last component is not followed if it is a symlink.
+fn look_at(proc_root: &Path, pid: u32, path: &Path) -> std::io::Result<Found> {
+    let file = Root::of_process(proc_root, pid)?.open(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+    let attributes = rooted::attributes(&file)?;
+    let inode = rooted::kernel_inode(&file)?;
+    Ok(Found { inode, links: attributes.links, is_directory: attributes.is_directory })
+}
+
+/// Whether a file is still where it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existence {
+    /// The same inode number stands at the path. (A number that was handed out again *for the same path* counts as
+    /// the same: the row then retires later, never too early.)
+    Same,
+    /// Nothing, or another file, stands there: the file was unlinked, or renamed.
+    Unlinked,
+    /// Cannot be told: the process has gone, or the path cannot be looked at.
+    Unknown,
+}
+
+/// Looks at the path again. It can wait where the path's filesystem is stuck: not for a hot path.
+pub fn still_exists(proc_root: &Path, pid: u32, path: &Path, id: FileId) -> Existence {
+    match look_at(proc_root, pid, path) {
+        Ok(found) if found.inode == id.inode && found.links > 0 => Existence::Same,
+        Ok(_) => Existence::Unlinked,
+        Err(error) => {
+            let missing = matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::NOTDIR));
+            // The process itself may be what is missing.
+            let alive = missing && proc_root.join(format!("{pid}/root")).read_link().is_ok();
+            if alive { Existence::Unlinked } else { Existence::Unknown }
+        }
+    }
+}
+
+/// The lowest of a process's descriptors that holds the file. It looks at [`DESCRIPTOR_LIMIT`] at most, at several
+/// microseconds each: only for syncs that were in flight before tracing began.
+pub fn find_open_descriptor(proc_root: &Path, pid: u32, id: FileId) -> Option<i32> {
+    descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT).find(|&fd| {
+        let Some(info) = DescriptorInfo::read(proc_root, pid, fd) else { return false };
+        match info.inode {
+            Some(inode) if inode != id.inode => false,
+            _ => resolve(proc_root, pid, fd, id).is_some(),
+        }
+    })
+}
+
+/// The open descriptors of a process, in the kernel's (ascending) order. None if it has gone or is another user's.
+pub fn descriptors(proc_root: &Path, pid: u32) -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir(proc_root.join(format!("{pid}/fd"))).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// What a device is called: by the mount it is the source of, by the kernel's own name for it, else "8:1".
+pub fn device_name(mounts: &[Mount], device: u32) -> String {
+    let source = mounts.iter().filter(|mount| mount.device == device).find_map(|mount| {
+        let source = mount.source.as_bytes();
+        // "/dev/root" is what some boots call whatever the root filesystem is on.
+        (source.starts_with(b"/dev/") && source != b"/dev/root")
+            .then(|| String::from_utf8_lossy(source).into_owned())
+    });
+    let number = mountinfo::format_device(device);
+    let named = || {
+        let uevent = std::fs::read(format!("/sys/dev/block/{number}/uevent")).ok()?;
+        let name = uevent.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"DEVNAME="))?;
+        Some(format!("/dev/{}", String::from_utf8_lossy(name)))
+    };
+    source.or_else(named).unwrap_or(number)
+}
+
+/// The first bytes of a file, for rules that look at the content. None where the path does not lead to that file.
+/// It reads from the file: not where its filesystem may be stuck.
+pub fn first_bytes(proc_root: &Path, pid: u32, path: &Path, id: FileId) -> Option<Vec<u8>> {
+    let root = Root::of_process(proc_root, pid).ok()?;
+    let file = root.open(path, OFlags::RDONLY | OFlags::NOFOLLOW).ok()?;
+    if !rooted::attributes(&file).ok()?.is_regular || rooted::kernel_inode(&file).ok()? != id.inode {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::from(file).take(FIRST_BYTES as u64).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+#[path = "resolve_tests.rs"]
+mod tests;

@@ -1,0 +1,240 @@
+//! The rules of the roles as data: `rules.toml` in the binary, the user's own file in front of it.
+
+use std::path::{Path, PathBuf};
+
+use regex::bytes::{Regex, RegexBuilder};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::snapshot::Role;
+
+const BUILTIN: &str = include_str!("rules.toml");
+
+/// How many of a file's first bytes a rule can look at.
+pub const FIRST_BYTES: usize = 4096;
+
+/// The rules in their order: the first that holds decides.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    pub(super) rules: Vec<Rule>,
+}
+
+/// Why a rules file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    #[error("cannot read the rules file {path}: {source}", path = path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{path}:{line}: {message}", path = path.display())]
+    Invalid { path: PathBuf, line: usize, message: String },
+}
+
+/// All conditions of a rule must hold.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub role: Role,
+    pub name: Option<Regex>,
+    pub path: Option<Regex>,
+    pub directory: bool,
+    pub setting: Option<Setting>,
+    pub content: Vec<Content>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub name: String,
+    pub names: SettingNames,
+    pub rest: Option<Regex>,
+}
+
+/// What the value of a setting is to the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SettingNames {
+    /// The file itself.
+    File,
+    /// What its path begins with; `rest` matches what follows. An extension of the value is ignored, as servers do.
+    Base,
+    /// The directory in which it stands directly.
+    Directory,
+    /// A directory above it.
+    Tree,
+    /// One file of a list such as innodb_data_file_path.
+    FileList,
+}
+
+/// Bytes at an offset.
+#[derive(Clone, Debug)]
+pub(super) struct Content {
+    pub offset: usize,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RulesFile {
+    #[serde(default)]
+    rule: Vec<Spanned<RuleText>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleText {
+    role: Role,
+    name: Option<Spanned<String>>,
+    path: Option<Spanned<String>>,
+    #[serde(default)]
+    directory: bool,
+    setting: Option<String>,
+    setting_names: Option<SettingNames>,
+    rest: Option<Spanned<String>>,
+    #[serde(default)]
+    content: Vec<Spanned<ContentText>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ContentText {
+    #[serde(default)]
+    offset: usize,
+    /// Exactly one of the two.
+    text: Option<String>,
+    hex: Option<String>,
+}
+
+/// A message and the byte of the file it is about.
+type Complaint = (usize, String);
+
+impl Rules {
+    /// The rules that come with the program.
+    pub fn builtin() -> Rules {
+        Rules { rules: parse(BUILTIN).expect("rules.toml is part of the program and tested with it") }
+    }
+
+    /// The user's rules in front of the program's own.
+    pub fn with_user_file(path: &Path) -> Result<Rules, RulesError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| RulesError::Unreadable { path: path.to_owned(), source })?;
+        let mut rules = parse(&text).map_err(|(at, message)| RulesError::Invalid {
+            path: path.to_owned(),
+            line: 1 + text.as_bytes()[..at.min(text.len())].iter().filter(|&&b| b == b'\n').count(),
+            message,
+        })?;
+        rules.extend(Rules::builtin().rules);
+        Ok(Rules { rules })
+    }
+}
+
+fn parse(text: &str) -> Result<Vec<Rule>, Complaint> {
+    let file: RulesFile = toml::from_str(text)
+        .map_err(|error| (error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+    file.rule.into_iter().map(compile).collect()
+}
+
+fn compile(rule: Spanned<RuleText>) -> Result<Rule, Complaint> {
+    let at = rule.span().start;
+    let text = rule.into_inner();
+    let content = text.content.into_iter().map(compile_content).collect::<Result<Vec<_>, _>>()?;
+    let rest = text.rest.map(pattern).transpose()?;
+    let setting = match (text.setting, text.setting_names) {
+        (Some(name), Some(names)) => {
+            if (names == SettingNames::Base) != rest.is_some() {
+                let message = "`rest` belongs to `setting_names = \"base\"` and to no other";
+                return Err((at, message.to_owned()));
+            }
+            Some(Setting { name: name.replace('-', "_"), names, rest })
+        }
+        (None, None) if rest.is_none() => None,
+        _ => {
+            let message = "`setting` needs `setting_names` (file, base, directory, tree or file_list), \
+                           and `setting_names` and `rest` need `setting`";
+            return Err((at, message.to_owned()));
+        }
+    };
+    let rule = Rule {
+        role: text.role,
+        name: text.name.map(pattern).transpose()?,
+        path: text.path.map(pattern).transpose()?,
+        directory: text.directory,
+        setting,
+        content,
+    };
+    if rule.name.is_none() && rule.path.is_none() && rule.setting.is_none() && rule.content.is_empty() {
+        let message = "a rule needs at least one of `name`, `path`, `setting` and `content`";
+        return Err((at, message.to_owned()));
+    }
+    Ok(rule)
+}
+
+/// A pattern over raw bytes that must match the whole of them.
+fn pattern(text: Spanned<String>) -> Result<Regex, Complaint> {
+    let at = text.span().start;
+    RegexBuilder::new(&format!("^(?:{})$", text.as_ref()))
+        .unicode(false)
+        .dot_matches_new_line(true)
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|error| (at, format!("the pattern {:?} cannot be used: {error}", text.as_ref())))
+}
+
+fn compile_content(content: Spanned<ContentText>) -> Result<Content, Complaint> {
+    let at = content.span().start;
+    let complain = |message: &str| (at, message.to_owned());
+    let content = content.into_inner();
+    let bytes = match (content.text, content.hex) {
+        (Some(text), None) => text.into_bytes(),
+        (None, Some(hex)) => {
+            unhex(&hex).ok_or_else(|| complain("`hex` is pairs of hexadecimal digits: \"fe 62 69 6e\""))?
+        }
+        _ => return Err(complain("`content` needs either `text` or `hex`")),
+    };
+    if bytes.is_empty() || content.offset.saturating_add(bytes.len()) > FIRST_BYTES {
+        return Err(complain("`content` lies within the first 4096 bytes of the file and is not empty"));
+    }
+    Ok(Content { offset: content.offset, bytes })
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u32> = text.chars().filter(|c| *c != ' ').map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    let pairs = digits.chunks(2);
+    pairs.map(|pair| (pair.len() == 2).then(|| (pair[0] << 4 | pair[1]) as u8)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(text: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mine.toml");
+        std::fs::write(&path, text).unwrap();
+        let message = Rules::with_user_file(&path).unwrap_err().to_string();
+        message.strip_prefix(path.to_str().unwrap()).unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_mistake_in_the_users_file_is_named_with_its_line() {
+        for (text, start) in [
+            ("\n\n[[rule]]\nrole = \"redoo\"\nname = 'x'\n", ":4: unknown variant `redoo`"),
+            ("[[rule]]\nrole = \"redo\"\nname = '('\n", ":3: the pattern \"(\" cannot be used"),
+            ("[[rule]]\nrole = \"redo\"\nnane = 'x'\n", ":3: unknown field `nane`"),
+            ("[[rule]]\nrole = \"redo\"\nname = 'x'\n\n[[rule]]\nrole = \"redo\"\n", ":5: a rule needs at least"),
+            ("[[rule]]\nrole = \"redo\"\nsetting = \"x\"\n", ":1: `setting` needs"),
+            ("[[rule]]\nrole = \"redo\"\nrest = 'x'\nname = 'x'\n", ":1: `setting` needs"),
+            ("[[rule]]\nrole = \"redo\"\nsetting=\"x\"\nsetting_names = \"base\"\n", ":1: `rest` belongs"),
+            ("[[rule]]\nrole = \"redo\"\ncontent = [\n{ hex = \"f\" }]\n", ":4: `hex` is pairs"),
+            ("[[rule]]\nrole = \"redo\"\ncontent = [{ offset = 4095, text = \"ab\" }]\n", ":3: `content` lies"),
+            ("[[rule]]\nrole = \"redo\"\ncontent = [{ offset = 1 }]\n", ":3: `content` needs"),
+            ("role = 1\n", ":1: unknown field `role`"),
+            ("[[rule]\n", ":1: "),
+        ] {
+            let message = complaint(text);
+            assert!(message.starts_with(start), "{message:?} should start with {start:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let message = Rules::with_user_file(Path::new("/no/such/rules.toml")).unwrap_err().to_string();
+        assert!(message.starts_with("cannot read the rules file /no/such/rules.toml: "), "{message}");
+    }
+}
