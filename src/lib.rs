@@ -8,3 +8,6 @@ pub mod once;
 pub mod snapshot;
 pub mod text;
 pub mod target;
+pub mod host;
+pub mod snapshot;
+pub mod stuck;

@@ -1,0 +1,54 @@
+//! The kernel's own type information, without which no program can be fitted to this kernel.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+
+use super::roots::Roots;
+use super::verdict::Verdict;
+
+pub const NAME: &str = "BTF";
+/// In the byte order of the machine (include/uapi/linux/btf.h).
+const MAGIC: u16 = 0xeb9f;
+
+pub fn check(roots: &Roots) -> Verdict {
+    let path = roots.sys.join("kernel/btf/vmlinux");
+    let mut magic = [0; 2];
+    match File::open(&path).and_then(|mut file| file.read_exact(&mut magic)) {
+        Ok(()) if u16::from_ne_bytes(magic) == MAGIC => Verdict::ok(NAME, "/sys/kernel/btf/vmlinux"),
+        Ok(()) => Verdict::fail(NAME, "/sys/kernel/btf/vmlinux holds something else").cured_by(OTHER_KERNEL),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Verdict::fail(NAME, "/sys/kernel/btf/vmlinux is not there: the kernel has no type information")
+                .cured_by(OTHER_KERNEL)
+        }
+        Err(error) => Verdict::fail(NAME, format!("/sys/kernel/btf/vmlinux is not readable: {error}"))
+            .cured_by("mount sysfs on /sys, and let this process read /sys/kernel/btf"),
+    }
+}
+
+const OTHER_KERNEL: &str = "run a kernel that was built with CONFIG_DEBUG_INFO_BTF=y (Debian 11, Ubuntu 20.10, RHEL 8.2 and \
+     later have it)";
+
+#[cfg(test)]
+mod tests {
+    use super::super::roots::fixture;
+    use super::super::verdict::Status;
+    use super::*;
+
+    #[test]
+    fn btf_is_there_when_its_magic_number_is() {
+        let (keep, roots) = fixture(&[("sys/kernel/btf/vmlinux", "")]);
+        let file = keep.path().join("sys/kernel/btf/vmlinux");
+        std::fs::write(&file, MAGIC.to_ne_bytes()).unwrap();
+        assert_eq!(check(&roots).status, Status::Ok);
+        std::fs::write(&file, "no BTF").unwrap();
+        assert_eq!(check(&roots).status, Status::Fail);
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(check(&roots).status, Status::Fail);
+    }
+
+    #[test]
+    fn without_it_the_cure_names_the_kernel_option() {
+        let (_keep, roots) = fixture(&[]);
+        assert!(check(&roots).cure.unwrap().contains("CONFIG_DEBUG_INFO_BTF"));
+    }
+}

@@ -1,0 +1,196 @@
+//! The privileges of this process: root, or the few capabilities that tracing needs.
+
+use std::fs;
+use std::path::Path;
+
+use super::kernel;
+use super::roots::Roots;
+use super::verdict::Verdict;
+
+pub const NAME: &str = "capabilities";
+/// Of /proc/self/ns/user in the initial user namespace (PROC_USER_INIT_INO, include/linux/proc_ns.h).
+const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
+
+/// Capabilities by their bits (include/uapi/linux/capability.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    DacOverride = 1,
+    DacReadSearch = 2,
+    SysPtrace = 19,
+    SysAdmin = 21,
+    SysResource = 24,
+    Syslog = 34,
+    Perfmon = 38,
+    Bpf = 39,
+}
+
+impl Capability {
+    fn name(self) -> &'static str {
+        match self {
+            Capability::DacOverride => "CAP_DAC_OVERRIDE",
+            Capability::DacReadSearch => "CAP_DAC_READ_SEARCH",
+            Capability::SysPtrace => "CAP_SYS_PTRACE",
+            Capability::SysAdmin => "CAP_SYS_ADMIN",
+            Capability::SysResource => "CAP_SYS_RESOURCE",
+            Capability::Syslog => "CAP_SYSLOG",
+            Capability::Perfmon => "CAP_PERFMON",
+            Capability::Bpf => "CAP_BPF",
+        }
+    }
+}
+
+/// An effective set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effective(u64);
+
+impl Effective {
+    /// From /proc/self/status.
+    pub fn parse(status: &str) -> Option<Effective> {
+        let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+        u64::from_str_radix(set.trim(), 16).ok().map(Effective)
+    }
+
+    pub fn of_this_process(roots: &Roots) -> Option<Effective> {
+        Effective::parse(&roots.read_proc("self/status").ok()?)
+    }
+
+    /// Whether it is in the set, or one that the kernel takes for it is.
+    pub fn allows(self, capability: Capability) -> bool {
+        let has = |wanted: Capability| self.0 & (1 << wanted as u32) != 0;
+        has(capability)
+            || match capability {
+                // bpf_capable() and perfmon_capable()
+                Capability::Bpf | Capability::Perfmon => has(Capability::SysAdmin),
+                Capability::DacReadSearch => has(Capability::DacOverride),
+                _ => false,
+            }
+    }
+}
+
+/// What each is needed for, and what is missing without it.
+const WANTED: [(Capability, &str); 5] = [
+    (Capability::Bpf, "to load BPF programs"),
+    (Capability::Perfmon, "to attach them"),
+    (Capability::DacReadSearch, "to read tracefs, for the tracepoint mode"),
+    (Capability::SysPtrace, "to find the file names of other users' processes"),
+    (Capability::Syslog, "to read the kernel's symbols"),
+];
+
+pub fn check(roots: &Roots) -> Verdict {
+    let Some(effective) = Effective::of_this_process(roots) else {
+        return Verdict::warn(NAME, "unknown: /proc/self/status is not readable");
+    };
+    let namespace = fs::read_link(roots.proc.join("self/ns/user"));
+    if namespace.is_ok_and(|link| link != Path::new(INITIAL_USER_NAMESPACE)) {
+        return Verdict::fail(NAME, "this is a user namespace: root here is not root to the kernel")
+            .cured_by("run it outside of the rootless container or `unshare -U`");
+    }
+    if kernel::version(roots).is_some_and(|version| version < (5, 8)) {
+        return before_5_8(effective);
+    }
+    let missing: Vec<_> = WANTED.iter().filter(|(capability, _)| !effective.allows(*capability)).collect();
+    if missing.is_empty() {
+        return Verdict::ok(NAME, "all that are needed");
+    }
+    let names: Vec<String> =
+        missing.iter().map(|(capability, why)| format!("{} ({why})", capability.name())).collect();
+    let detail = format!("missing: {}", names.join(", "));
+    let essential = [Capability::Bpf, Capability::Perfmon];
+    let verdict = if missing.iter().any(|(capability, _)| essential.contains(capability)) {
+        Verdict::fail(NAME, detail)
+    } else {
+        Verdict::warn(NAME, detail)
+    };
+    verdict.cured_by(cure(&program()))
+}
+
+/// CAP_BPF and CAP_PERFMON came with 5.8.
+fn before_5_8(effective: Effective) -> Verdict {
+    if effective.allows(Capability::SysAdmin) {
+        Verdict::ok(NAME, "CAP_SYS_ADMIN, which is what BPF needs before Linux 5.8")
+    } else {
+        Verdict::fail(NAME, "missing: CAP_SYS_ADMIN, which is what BPF needs before Linux 5.8")
+            .cured_by("run it as root")
+    }
+}
+
+/// The lines to type.
+fn cure(program: &str) -> String {
+    let names = WANTED.map(|(capability, _)| capability.name());
+    format!(
+        "run it as root, or `setcap {}=ep {program}`, or in a systemd unit `AmbientCapabilities={}`",
+        names.join(",").to_lowercase(),
+        names.join(" ")
+    )
+}
+
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_else(|_| "/usr/local/bin/fsynctop".into());
+    path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::roots::fixture;
+    use super::super::verdict::Status;
+    use super::*;
+
+    fn verdict(set: u64, release: &str) -> Verdict {
+        let status = format!("Name:\tx\nCapPrm:\t0\nCapEff:\t{set:016x}\n");
+        let (_keep, roots) =
+            fixture(&[("proc/self/status", &status), ("proc/sys/kernel/osrelease", release)]);
+        check(&roots)
+    }
+
+    fn set(capabilities: &[Capability]) -> u64 {
+        capabilities.iter().map(|&capability| 1 << capability as u32).sum()
+    }
+
+    #[test]
+    fn root_has_all() {
+        assert_eq!(verdict(0x1ff_ffff_ffff, "6.1.0").status, Status::Ok);
+        assert_eq!(verdict(0x1ff_ffff_ffff, "5.4.0").status, Status::Ok);
+    }
+
+    #[test]
+    fn no_privilege_fails_and_the_cure_can_be_typed() {
+        let verdict = verdict(0, "6.1.0");
+        assert_eq!(verdict.status, Status::Fail);
+        assert!(verdict.detail.starts_with("missing: CAP_BPF (to load BPF programs), CAP_PERFMON"));
+        let cure = verdict.cure.unwrap();
+        let setcap = "setcap cap_bpf,cap_perfmon,cap_dac_read_search,cap_sys_ptrace,cap_syslog=ep /";
+        assert!(cure.contains(setcap), "{cure}");
+        assert!(cure.contains("AmbientCapabilities=CAP_BPF CAP_PERFMON CAP_DAC_READ_SEARCH"), "{cure}");
+    }
+
+    #[test]
+    fn the_two_essential_ones_alone_are_a_warning() {
+        let verdict = verdict(set(&[Capability::Bpf, Capability::Perfmon]), "6.1.0");
+        assert_eq!(verdict.status, Status::Warn);
+        assert!(verdict.detail.contains("CAP_SYS_PTRACE") && !verdict.detail.contains("CAP_BPF"));
+    }
+
+    #[test]
+    fn one_capability_can_stand_for_another() {
+        use Capability::*;
+        assert_eq!(verdict(set(&[SysAdmin, DacOverride, SysPtrace, Syslog]), "6.1.0").status, Status::Ok);
+    }
+
+    #[test]
+    fn before_5_8_only_cap_sys_admin_will_do() {
+        use Capability::*;
+        assert_eq!(
+            verdict(set(&[Bpf, Perfmon, DacReadSearch, SysPtrace, Syslog]), "5.7.0").status,
+            Status::Fail
+        );
+        assert_eq!(verdict(set(&[SysAdmin]), "5.7.0").status, Status::Ok);
+    }
+
+    #[test]
+    fn root_of_a_user_namespace_is_not_root() {
+        let (keep, roots) = fixture(&[("proc/self/status", "CapEff:\t000001ffffffffff\n")]);
+        fs::create_dir(keep.path().join("proc/self/ns")).unwrap();
+        std::os::unix::fs::symlink("user:[4026532200]", keep.path().join("proc/self/ns/user")).unwrap();
+        assert_eq!(check(&roots).status, Status::Fail);
+    }
+}

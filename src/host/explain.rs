@@ -1,0 +1,130 @@
+//! From the error of a program that would not load or attach to its cause and cure.
+
+use std::io;
+
+use super::verdict::{Status, Verdict};
+use super::{btf, capabilities, ftrace, lockdown, memlock, memory, pid_namespace, tracefs};
+
+/// The kernel's own, for what it cannot do on this architecture; not in any libc.
+const ENOTSUPP: i32 = 524;
+
+/// The checks that can be behind an error, the likeliest first, and what the error means by itself.
+fn suspects(errno: i32) -> (&'static [&'static str], &'static str) {
+    match errno {
+        libc::EPERM => (
+            &[capabilities::NAME, lockdown::NAME, memlock::NAME, tracefs::NAME],
+            "the kernel refused it although nothing that can be checked forbids it: a security module (see the \
+             audit log), seccomp in a container, or a kernel that allows no such program",
+        ),
+        libc::EACCES => (
+            &[capabilities::NAME, tracefs::NAME, lockdown::NAME],
+            "either a file may not be read, or the kernel's verifier rejected the program; its log has the reason",
+        ),
+        libc::ENOENT => {
+            (&[tracefs::NAME, lockdown::NAME, btf::NAME], "this kernel has no such tracepoint or function")
+        }
+        libc::ESRCH => (&[btf::NAME], "this kernel has no such function, or not in its type information"),
+        libc::EINVAL => (
+            &[btf::NAME, lockdown::NAME],
+            "this kernel is too old for the program, or its verifier rejected it; its log has the reason",
+        ),
+        libc::ENOMEM | libc::E2BIG | libc::ENOSPC => {
+            (&[memory::NAME, memlock::NAME], "the kernel had no memory or no room for it: track fewer files")
+        }
+        libc::EOPNOTSUPP | ENOTSUPP => (
+            &[ftrace::NAME],
+            "this kernel cannot attach fentry programs (arm64 before 6.4): the tracepoint mode serves instead",
+        ),
+        libc::EBUSY => (&[], "another tool holds the same hook in a way that cannot be shared"),
+        _ => (&[], "the kernel gives no reason that is known here"),
+    }
+}
+
+/// What to tell the user: the error, the checks that explain it with their cures, or what the error means where
+/// every check is well. `verdicts` are those of [`super::checks`].
+pub fn explain_load_error(error: &io::Error, verdicts: &[Verdict]) -> String {
+    // libbpf's errors carry the number; one that was made up elsewhere speaks for itself
+    let Some(errno) = error.raw_os_error() else { return error.to_string() };
+    let (suspects, by_itself) = suspects(errno.abs());
+    let failed_for = |name: &&str| verdicts.iter().find(|verdict| verdict.name == *name);
+    let mut causes: Vec<&Verdict> =
+        suspects.iter().filter_map(failed_for).filter(|verdict| verdict.status != Status::Ok).collect();
+    // what forbids everything comes before what only may
+    causes.sort_by_key(|verdict| std::cmp::Reverse(verdict.status));
+    if causes.is_empty() {
+        let anything = verdicts.iter().filter(|v| v.status == Status::Fail && v.name != pid_namespace::NAME);
+        causes.extend(anything);
+    }
+    let what = io::Error::from_raw_os_error(errno.abs());
+    let what =
+        if errno.abs() == ENOTSUPP { "not supported (os error 524)".to_owned() } else { what.to_string() };
+    if causes.is_empty() {
+        return format!("{what}: {by_itself}");
+    }
+    let causes: Vec<String> = causes
+        .iter()
+        .map(|verdict| match &verdict.cure {
+            Some(cure) => format!("{}: {}. To do: {cure}", verdict.name, verdict.detail),
+            None => format!("{}: {}", verdict.name, verdict.detail),
+        })
+        .collect();
+    format!("{what}: {}", causes.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explain(errno: i32, verdicts: &[Verdict]) -> String {
+        explain_load_error(&io::Error::from_raw_os_error(errno), verdicts)
+    }
+
+    fn healthy() -> Vec<Verdict> {
+        [capabilities::NAME, lockdown::NAME, tracefs::NAME, btf::NAME]
+            .map(|name| Verdict::ok(name, "fine"))
+            .to_vec()
+    }
+
+    #[test]
+    fn a_refusal_is_explained_by_the_check_that_failed() {
+        let missing = Verdict::fail(capabilities::NAME, "missing: CAP_BPF").cured_by("run it as root");
+        let text = explain(libc::EPERM, &[missing, Verdict::ok(lockdown::NAME, "none")]);
+        assert!(text.contains("capabilities: missing: CAP_BPF. To do: run it as root"), "{text}");
+        assert!(!text.contains("lockdown"), "{text}");
+    }
+
+    #[test]
+    fn lockdown_outranks_a_warning_and_explains_a_missing_tracepoint() {
+        let unmounted = Verdict::warn(tracefs::NAME, "not mounted").cured_by("mount it");
+        let locked = Verdict::fail(lockdown::NAME, "confidentiality");
+        let text = explain(libc::ENOENT, &[unmounted, locked]);
+        let (first, second) = (text.find("confidentiality").unwrap(), text.find("mount it").unwrap());
+        assert!(first < second, "{text}");
+    }
+
+    #[test]
+    fn on_a_healthy_host_the_error_itself_is_explained() {
+        assert!(explain(libc::EPERM, &healthy()).contains("security module"));
+        assert!(explain(libc::ENOENT, &healthy()).contains("no such tracepoint"));
+        assert!(explain(libc::EINVAL, &healthy()).contains("too old"));
+        assert!(explain(libc::ENOMEM, &healthy()).contains("fewer files"));
+        assert!(explain(524, &healthy()).contains("arm64"));
+        assert!(explain(libc::ETXTBSY, &healthy()).contains("no reason that is known"));
+    }
+
+    #[test]
+    fn a_negative_number_as_libbpf_returns_it_is_understood() {
+        assert_eq!(explain(-libc::EPERM, &healthy()), explain(libc::EPERM, &healthy()));
+    }
+
+    #[test]
+    fn an_unexpected_error_still_names_what_failed() {
+        let no_btf = Verdict::fail(btf::NAME, "no type information").cured_by("another kernel");
+        assert!(explain(libc::EPERM, &[no_btf]).contains("BTF: no type information. To do: another kernel"));
+    }
+
+    #[test]
+    fn an_error_without_a_number_speaks_for_itself() {
+        assert_eq!(explain_load_error(&io::Error::other("no skeleton"), &healthy()), "no skeleton");
+    }
+}

@@ -1,0 +1,65 @@
+//! What this host supports: the verdicts of `fsynctop check` that need no BPF program, and what they say about a
+//! program that would not load.
+
+mod btf;
+mod capabilities;
+mod explain;
+mod ftrace;
+mod kernel;
+mod lockdown;
+mod memlock;
+mod memory;
+mod pid_namespace;
+mod preemption;
+mod private_mount;
+mod render;
+mod roots;
+pub mod tracefs;
+mod verdict;
+
+pub use explain::explain_load_error;
+pub use render::{json, table};
+pub use roots::Roots;
+pub use verdict::{Status, Verdict};
+
+/// All checks in the order of display. `maps_bytes`: the memory that the maps will take.
+pub fn checks(maps_bytes: u64) -> Vec<Verdict> {
+    checks_in(&Roots::default(), maps_bytes)
+}
+
+fn checks_in(roots: &Roots, maps_bytes: u64) -> Vec<Verdict> {
+    vec![
+        kernel::check(roots),
+        preemption::check(roots),
+        btf::check(roots),
+        capabilities::check(roots),
+        lockdown::check(roots),
+        tracefs::check(roots),
+        ftrace::check(roots),
+        pid_namespace::check(roots),
+        memlock::check(roots, maps_bytes),
+        memory::check(roots, maps_bytes),
+    ]
+}
+
+/// The release of the running kernel, as `uname -r` has it.
+pub fn kernel_release() -> Option<String> {
+    kernel::release(&Roots::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_check_gives_its_verdict_on_this_host_and_none_twice() {
+        let verdicts = checks(1 << 20);
+        println!("{}", table(&verdicts, false));
+        let mut names: Vec<_> = verdicts.iter().map(|verdict| verdict.name).collect();
+        assert_eq!(names.len(), 10);
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 10);
+        assert!(verdicts.iter().all(|verdict| !verdict.detail.is_empty()));
+    }
+}

@@ -1,0 +1,15 @@
+//! Syncs in flight, found through /proc alone: no BPF, no tracefs, on a host where nothing else works. Serves
+//! `fsynctop stuck`, and the tracer when it attaches, for the syncs that hung before tracing began.
+
+mod clock;
+mod deadline;
+mod render;
+mod scan;
+mod syscalls;
+mod thread_files;
+mod waits;
+
+pub use render::{RoleOf, json, table};
+pub use scan::{AgeFrom, Looks, Processes, Scan, Standing, StuckSync, scan};
+pub use thread_files::{Mount, mounts};
+pub use waits::{Wait, waits_for};

@@ -1,0 +1,320 @@
+//! Finds the threads that are inside a sync call right now, and for how long at least, by looking twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::syscalls::{self, SyncCall};
+use super::thread_files::{
+    Mount, Progress, Stat, find_mount, parse_last_ran, parse_stack, parse_stat, value_of,
+};
+use super::{clock, deadline};
+use crate::snapshot::{InFlight, Op, Role, ServerId};
+
+/// How to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Looks {
+    /// At least one. After one look alone, an age is known only where the kernel has /proc/TID/sched.
+    pub count: u32,
+    pub apart: Duration,
+    /// For a single process, and for reading the clocks; a process that takes longer is skipped and counted.
+    pub deadline: Duration,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Looks { count: 2, apart: Duration::from_millis(200), deadline: Duration::from_millis(500) }
+    }
+}
+
+impl Looks {
+    /// A single look, for the moment at which tracing begins.
+    pub fn once() -> Self {
+        Looks { count: 1, ..Looks::default() }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// Threads that were in a sync at the last look, the longest known first.
+    pub syncs: Vec<StuckSync>,
+    /// Threads that were in a sync at the first look and not at the last: nothing is wrong with them.
+    pub finished: usize,
+    /// Threads whose system call could not be read, for lack of privileges or of kernel support.
+    pub unreadable: usize,
+    /// Processes that blocked the reader and were skipped.
+    pub blocked: usize,
+    /// Time between the first and the last look.
+    pub watched: Duration,
+}
+
+/// What the looks at one thread have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The same call in all looks: the thread has not run in between.
+    Unmoved,
+    /// In a call of the same kind and arguments in all looks, but it ran in between: one slow call, or several.
+    Moving,
+    /// There was only one look.
+    SeenOnce,
+}
+
+/// Where an age comes from. Each is a lower bound: /proc does not tell when a call began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgeFrom {
+    /// The thread has been blocked for so long: the time since it last ran.
+    Blocked,
+    /// The thread has not run since the first look.
+    Watched,
+}
+
+/// A thread inside a sync call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StuckSync {
+    pub pid: u32,
+    pub tid: u32,
+    /// The thread's own name, which it chooses itself; escape it before it reaches a terminal.
+    pub thread: String,
+    /// The name of the thread group's leader; escape it too.
+    pub comm: String,
+    pub op: Op,
+    pub fd: Option<i32>,
+    /// Where the descriptor's link points now, inside the process's own root; " (deleted)" at the end is the
+    /// kernel's.
+    pub path: Option<PathBuf>,
+    pub mount: Option<Mount>,
+    /// As the scheduler has it: D cannot be interrupted, S can.
+    pub state: char,
+    /// The kernel's functions, innermost first; empty when they may not be read (CAP_SYS_ADMIN).
+    pub stack: Vec<String>,
+    /// The innermost of them that is no scheduler's; known with fewer privileges than the stack.
+    pub wait_channel: Option<String>,
+    pub standing: Standing,
+    /// At least so old; None when only one look was taken and the kernel does not tell.
+    pub age: Option<(Duration, AgeFrom)>,
+}
+
+impl StuckSync {
+    /// As every view shows a sync in flight. An age that is not known is zero, and a minimum like all others.
+    pub fn in_flight(&self, server: ServerId, role: Role) -> InFlight {
+        InFlight {
+            server,
+            tid: self.tid,
+            thread: self.thread.clone(),
+            op: self.op,
+            role,
+            path: self.path.clone(),
+            age: self.age.map_or(Duration::ZERO, |(age, _)| age),
+            age_is_minimum: true,
+        }
+    }
+}
+
+/// Which processes to look at.
+#[derive(Clone, Debug)]
+pub enum Processes {
+    All,
+    These(Vec<u32>),
+}
+
+/// Looks at all threads of these processes, then again at those that were in a sync. Takes no longer than the
+/// looks and a few deadlines, whatever the processes are stuck in. Fails only if `proc_root` cannot be listed.
+pub fn scan(proc_root: &Path, processes: &Processes, looks: &Looks) -> io::Result<Scan> {
+    scan_with(proc_root, processes, looks, &|cpus| clock::read(proc_root, cpus, looks.deadline))
+}
+
+type Clocks<'a> = &'a dyn Fn(&BTreeSet<u32>) -> BTreeMap<u32, Duration>;
+
+fn scan_with(
+    proc_root: &Path,
+    processes: &Processes,
+    looks: &Looks,
+    read_clocks: Clocks,
+) -> io::Result<Scan> {
+    let pids = match processes {
+        Processes::All => numbers_in(proc_root)?,
+        Processes::These(pids) => pids.clone(),
+    };
+    let root = proc_root.to_path_buf();
+    let (seen, mut blocked) = deadline::for_each(pids, looks.deadline, move |&pid, emit| {
+        for tid in numbers_in(&root.join(format!("{pid}/task"))).unwrap_or_default() {
+            emit(look(&root, pid, tid));
+        }
+    });
+    let first_look = Instant::now();
+    let unreadable = seen.iter().filter(|look| matches!(look, Look::Unreadable)).count();
+    let mut candidates: Vec<Candidate> = seen
+        .into_iter()
+        .filter_map(|look| match look {
+            Look::InSync(seen) => Some(Candidate { seen, standing: Standing::SeenOnce }),
+            Look::Unreadable => None,
+        })
+        .collect();
+    let in_sync_at_first = candidates.len();
+
+    for _ in 1..looks.count {
+        thread::sleep(looks.apart);
+        let root = proc_root.to_path_buf();
+        let (still, hung) = deadline::for_each(by_process(candidates), looks.deadline, move |group, emit| {
+            group.iter().for_each(|candidate| emit(candidate.look_again(&root)));
+        });
+        candidates = still;
+        blocked += hung;
+    }
+    // the clocks come before what is measured by them, else a thread that has run since would seem blocked
+    let watched = first_look.elapsed();
+    let clocks = read_clocks(&candidates.iter().map(|candidate| candidate.seen.stat.cpu).collect());
+    let root = proc_root.to_path_buf();
+    let (mut syncs, hung) = deadline::for_each(by_process(candidates), looks.deadline, move |group, emit| {
+        group.iter().for_each(|candidate| emit(candidate.describe(&root, &clocks, watched)));
+    });
+    syncs.sort_by_key(|sync| (std::cmp::Reverse(sync.age.map(|(age, _)| age)), sync.tid));
+    let finished = in_sync_at_first - syncs.len();
+    Ok(Scan { syncs, finished, unreadable, blocked: blocked + hung, watched })
+}
+
+enum Look {
+    InSync(Seen),
+    Unreadable,
+}
+
+/// A thread in a sync at one look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    pid: u32,
+    tid: u32,
+    stat: Stat,
+    call: SyncCall,
+    progress: Option<Progress>,
+}
+
+/// One look at a thread; None when it is in no sync, or gone.
+fn look(proc_root: &Path, pid: u32, tid: u32) -> Option<Look> {
+    let thread = proc_root.join(format!("{pid}/task/{tid}"));
+    let line = match fs::read(thread.join("syscall")) {
+        Ok(line) => line,
+        // a thread that has gone is no loss; one that is there and keeps its call from us is
+        Err(_) => return thread.join("stat").exists().then_some(Look::Unreadable),
+    };
+    let call = syscalls::parse(std::str::from_utf8(&line).ok()?)?;
+    let stat = parse_stat(&fs::read(thread.join("stat")).ok()?)?;
+    let progress = Progress::parse(
+        fs::read(thread.join("schedstat")).ok().as_deref(),
+        fs::read(thread.join("status")).ok().as_deref(),
+    );
+    Some(Look::InSync(Seen { pid, tid, stat, call, progress }))
+}
+
+#[derive(Clone, Debug)]
+struct Candidate {
+    seen: Seen,
+    standing: Standing,
+}
+
+impl Candidate {
+    /// None when the thread is no longer in that call: it finished, and perhaps began another.
+    fn look_again(&self, proc_root: &Path) -> Option<Candidate> {
+        let before = &self.seen;
+        let Some(Look::InSync(now)) = look(proc_root, before.pid, before.tid) else { return None };
+        if (now.stat.start_ticks, now.call) != (before.stat.start_ticks, before.call) {
+            return None;
+        }
+        let unmoved = now.progress.is_some() && now.progress == before.progress;
+        let standing = match self.standing {
+            Standing::Moving => Standing::Moving,
+            _ if unmoved => Standing::Unmoved,
+            _ => Standing::Moving,
+        };
+        Some(Candidate { seen: now, standing })
+    }
+
+    /// Everything else that there is to know; None when the call ended meanwhile, so that what was read may not
+    /// belong to it.
+    fn describe(
+        &self,
+        proc_root: &Path,
+        clocks: &BTreeMap<u32, Duration>,
+        watched: Duration,
+    ) -> Option<StuckSync> {
+        let Seen { pid, tid, stat, call, .. } = self.seen;
+        let process = proc_root.join(pid.to_string());
+        let thread = process.join(format!("task/{tid}"));
+        let fd = call.fd();
+        let path = fd.and_then(|fd| fs::read_link(process.join(format!("fd/{fd}"))).ok());
+        let mount = fd.and_then(|fd| mount_of(&process, fd));
+        let stack = fs::read(thread.join("stack")).map(|content| parse_stack(&content)).unwrap_or_default();
+        let last_ran = fs::read(thread.join("sched")).ok().and_then(|content| parse_last_ran(&content));
+        let sync = StuckSync {
+            pid,
+            tid,
+            thread: name(&thread.join("comm")),
+            comm: name(&process.join("comm")),
+            op: call.op,
+            fd,
+            path,
+            mount,
+            state: stat.state,
+            stack,
+            wait_channel: wait_channel(&thread),
+            standing: self.standing,
+            age: None,
+        };
+        let now = self.look_again(proc_root)?;
+        let standing = if self.standing == Standing::SeenOnce { self.standing } else { now.standing };
+        // if it ran meanwhile, `last_ran` may be of an earlier call
+        let unmoved_since = now.seen == self.seen && self.seen.progress.is_some();
+        let blocked = clocks
+            .get(&stat.cpu)
+            .filter(|_| unmoved_since)
+            .and_then(|clock| clock.checked_sub(last_ran?))
+            .map(|age| (age, AgeFrom::Blocked));
+        let unmoved = (standing == Standing::Unmoved).then_some((watched, AgeFrom::Watched));
+        let age = blocked.into_iter().chain(unmoved).max_by_key(|(age, _)| *age);
+        Some(StuckSync { standing, age, ..sync })
+    }
+}
+
+/// The kernel's own number of the descriptor's mount, looked up in the process's own list of mounts.
+fn mount_of(process: &Path, fd: i32) -> Option<Mount> {
+    let fdinfo = fs::read(process.join(format!("fdinfo/{fd}"))).ok()?;
+    let id = value_of(&fdinfo, b"mnt_id")?.parse().ok()?;
+    find_mount(&fs::read(process.join("mountinfo")).ok()?, id)
+}
+
+fn name(comm: &Path) -> String {
+    let content = fs::read(comm).unwrap_or_default();
+    let line = content.strip_suffix(b"\n").unwrap_or(&content);
+    String::from_utf8_lossy(line).into_owned()
+}
+
+fn wait_channel(thread: &Path) -> Option<String> {
+    let content = fs::read_to_string(thread.join("wchan")).ok()?;
+    Some(content.trim()).filter(|symbol| !symbol.is_empty() && *symbol != "0").map(str::to_owned)
+}
+
+/// The entries of a directory of /proc that are numbers, ascending.
+fn numbers_in(directory: &Path) -> io::Result<Vec<u32>> {
+    let mut numbers: Vec<u32> = fs::read_dir(directory)?
+        .filter_map(|entry| std::str::from_utf8(entry.ok()?.file_name().as_bytes()).ok()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// One group for each process, so that a process that blocks costs one deadline.
+fn by_process(candidates: Vec<Candidate>) -> Vec<Vec<Candidate>> {
+    let mut groups: BTreeMap<u32, Vec<Candidate>> = BTreeMap::new();
+    for candidate in candidates {
+        groups.entry(candidate.seen.pid).or_default().push(candidate);
+    }
+    groups.into_values().collect()
+}
+
+#[cfg(test)]
+#[path = "scan_tests.rs"]
+mod tests;

@@ -1,0 +1,144 @@
+//! What /proc/TID/syscall says: which system call a thread that is not running is in, and with which arguments.
+//!
+//! The file holds "running", "-1 SP PC" (blocked outside of a system call) or "NR A0 A1 A2 A3 A4 A5 SP PC". A
+//! process of the other word size uses another numbering, and the line does not say so: on x86-64 call 162 is
+//! `sync`, but `nanosleep` to a 32-bit process. The stack pointer tells them apart: only a 32-bit process has its
+//! stack below 4 GiB (and x32, which marks its numbers with bit 30).
+
+use crate::snapshot::Op;
+
+/// A sync call that a thread is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncCall {
+    pub op: Op,
+    pub arguments: [u64; 6],
+}
+
+impl SyncCall {
+    /// The descriptor that is synced; `sync` and `msync` have none.
+    pub fn fd(&self) -> Option<i32> {
+        match self.op {
+            Op::Fsync | Op::Fdatasync | Op::SyncFileRange | Op::Syncfs => Some(self.arguments[0] as i32),
+            Op::Msync | Op::Sync => None,
+        }
+    }
+}
+
+const X32_BIT: u64 = 1 << 30;
+
+/// The sync call in a line of /proc/TID/syscall; None for everything else.
+pub fn parse(line: &str) -> Option<SyncCall> {
+    let mut words = line.split_ascii_whitespace();
+    // "running" and "-1" end here
+    let number: u64 = words.next()?.parse().ok()?;
+    let mut arguments = [0; 6];
+    for argument in &mut arguments {
+        *argument = hexadecimal(words.next()?)?;
+    }
+    let stack_pointer = hexadecimal(words.next()?)?;
+    let op = if cfg!(target_arch = "x86_64") && number & X32_BIT != 0 {
+        op_of(number & !X32_BIT)
+    } else if stack_pointer >> 32 == 0 {
+        compat_op_of(number)
+    } else {
+        op_of(number)
+    }?;
+    Some(SyncCall { op, arguments })
+}
+
+fn hexadecimal(word: &str) -> Option<u64> {
+    u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+}
+
+/// By the numbers of the architecture that this is built for.
+fn op_of(number: u64) -> Option<Op> {
+    Some(match i64::try_from(number).ok()? {
+        libc::SYS_fsync => Op::Fsync,
+        libc::SYS_fdatasync => Op::Fdatasync,
+        libc::SYS_sync_file_range => Op::SyncFileRange,
+        libc::SYS_msync => Op::Msync,
+        libc::SYS_syncfs => Op::Syncfs,
+        libc::SYS_sync => Op::Sync,
+        _ => return None,
+    })
+}
+
+/// By the numbers of a 32-bit process: those of i386 and 32-bit Arm differ only in the two newest calls
+/// (arch/x86/entry/syscalls/syscall_32.tbl, arch/arm64/tools/syscall_32.tbl).
+fn compat_op_of(number: u64) -> Option<Op> {
+    let arm = cfg!(target_arch = "aarch64");
+    Some(match number {
+        36 => Op::Sync,
+        118 => Op::Fsync,
+        144 => Op::Msync,
+        148 => Op::Fdatasync,
+        314 if !arm => Op::SyncFileRange,
+        341 if arm => Op::SyncFileRange,
+        344 if !arm => Op::Syncfs,
+        373 if arm => Op::Syncfs,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(number: i64, first: u64) -> String {
+        format!("{number} {first:#x} 0x0 0x0 0x7f338e5154f8 0x0 0x0 0x7ffc537eaa98 0x7f338e605ce0\n")
+    }
+
+    #[test]
+    fn each_sync_call_is_known_by_its_number() {
+        for (number, op) in [
+            (libc::SYS_fsync, Op::Fsync),
+            (libc::SYS_fdatasync, Op::Fdatasync),
+            (libc::SYS_sync_file_range, Op::SyncFileRange),
+            (libc::SYS_msync, Op::Msync),
+            (libc::SYS_syncfs, Op::Syncfs),
+            (libc::SYS_sync, Op::Sync),
+        ] {
+            let call = parse(&line(number, 7)).unwrap();
+            assert_eq!(call.op, op);
+            assert_eq!(call.fd(), (!matches!(op, Op::Msync | Op::Sync)).then_some(7));
+        }
+        assert_eq!(parse(&line(libc::SYS_read, 7)), None);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_line_as_the_kernel_wrote_it() {
+        let text = "75 0x3 0x0 0x0 0x7f338e5154f8 0x0 0x0 0x7ffc537eaa98 0x7f338e605ce0\n";
+        let call = parse(text).unwrap();
+        assert_eq!((call.op, call.fd()), (Op::Fdatasync, Some(3)));
+    }
+
+    #[test]
+    fn a_thread_outside_of_a_call_or_running_is_in_none() {
+        for text in ["running\n", "-1 0x7ffc537eaa98 0x7f338e605ce0\n", "", "\n", "75", "75 0x3 0x0", "x y z"]
+        {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_negative_descriptor_stays_negative() {
+        assert_eq!(parse(&line(libc::SYS_fsync, 0xffff_ffff)).unwrap().fd(), Some(-1));
+    }
+
+    #[test]
+    fn a_32_bit_process_is_read_by_its_own_numbers() {
+        let compat = |n: u64| parse(&format!("{n} 0x5 0x0 0x0 0x0 0x0 0x0 0xffd3a1c0 0xf7f4b559"));
+        assert_eq!(compat(118).unwrap().op, Op::Fsync);
+        assert_eq!(compat(148).unwrap().op, Op::Fdatasync);
+        assert_eq!(compat(162), None, "nanosleep, which is sync on x86-64");
+        assert_eq!(compat(74), None);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn an_x32_process_is_read_by_the_native_numbers() {
+        let text = format!("{} 0x5 0x0 0x0 0x0 0x0 0x0 0xffd3a1c0 0xf7f4b559", X32_BIT | 74);
+        assert_eq!(parse(&text).unwrap().op, Op::Fsync);
+    }
+}

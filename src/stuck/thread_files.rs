@@ -1,0 +1,199 @@
+//! Parsing of the files under /proc/PID that a look at a thread reads. All of them can be read while the process
+//! is stuck: none takes its memory map's lock.
+//!
+//! Never read here: cmdline, environ, maps, smaps, map_files (they take `mmap_lock`, which a thread that hangs in
+//! a page fault holds). Never done here: `stat` or `open` through /proc/PID/fd/N, which would go to the very
+//! filesystem that hangs; `readlink` does not.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Of /proc/TID/stat, what a look needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// 'D', 'S', ...
+    pub state: char,
+    /// In clock ticks since boot; together with the tid it identifies a thread.
+    pub start_ticks: u64,
+    /// The CPU it last ran on.
+    pub cpu: u32,
+}
+
+/// The thread's name may hold anything, parentheses and invalid UTF-8 too, so fields count from the last ')'.
+pub fn parse_stat(content: &[u8]) -> Option<Stat> {
+    let end_of_name = content.iter().rposition(|&b| b == b')')?;
+    let rest = std::str::from_utf8(&content[end_of_name + 1..]).ok()?;
+    // field 3, the state, is the first here
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        start_ticks: fields.get(22 - 3)?.parse().ok()?,
+        cpu: fields.get(39 - 3)?.parse().ok()?,
+    })
+}
+
+/// How much a thread has run: equal at two looks means that it has not run in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// From schedstat, in nanoseconds of CPU time.
+    pub ran_ns: Option<u64>,
+    /// From status: voluntary and involuntary context switches together.
+    pub switches: Option<u64>,
+}
+
+impl Progress {
+    /// None when the kernel tells neither.
+    pub fn parse(schedstat: Option<&[u8]>, status: Option<&[u8]>) -> Option<Progress> {
+        let ran_ns = schedstat.and_then(|content| {
+            std::str::from_utf8(content).ok()?.split_ascii_whitespace().next()?.parse().ok()
+        });
+        let switches = status.and_then(|content| {
+            let counter = |name| value_of(content, name)?.parse::<u64>().ok();
+            Some(counter(b"voluntary_ctxt_switches")? + counter(b"nonvoluntary_ctxt_switches")?)
+        });
+        (ran_ns.is_some() || switches.is_some()).then_some(Progress { ran_ns, switches })
+    }
+}
+
+/// The value of "name: value", as in status, fdinfo and sched.
+pub fn value_of<'a>(content: &'a [u8], name: &[u8]) -> Option<&'a str> {
+    let line = content.split(|&b| b == b'\n').find_map(|line| {
+        let rest = line.strip_prefix(name)?.trim_ascii_start();
+        rest.strip_prefix(b":")
+    })?;
+    std::str::from_utf8(line).ok().map(str::trim)
+}
+
+/// When the thread last ran, from /proc/TID/sched: on the clock of the CPU that it ran on, which differs from CPU
+/// to CPU (see [`super::clock`]).
+pub fn parse_last_ran(sched: &[u8]) -> Option<Duration> {
+    let (milliseconds, fraction) = value_of(sched, b"se.exec_start")?.split_once('.')?;
+    let (milliseconds, nanoseconds) = (milliseconds.parse::<u64>().ok()?, fraction.parse::<u64>().ok()?);
+    // six digits; 0 is what the kernel leaves there before a thread's first run
+    let at = Duration::from_millis(milliseconds) + Duration::from_nanos(nanoseconds);
+    (fraction.len() == 6 && !at.is_zero()).then_some(at)
+}
+
+/// The functions of /proc/TID/stack, innermost first, without addresses and offsets.
+pub fn parse_stack(content: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(content)
+        .lines()
+        .filter_map(|line| {
+            let symbol = line.split_once("] ").map_or(line, |(_address, symbol)| symbol);
+            let name = symbol.split(['+', ' ']).next()?.trim();
+            (!name.is_empty()).then(|| name.to_owned())
+        })
+        .collect()
+}
+
+/// A mount as /proc/PID/mountinfo describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Major and minor, of the superblock.
+    pub device: (u32, u32),
+    /// As the process sees it.
+    pub point: PathBuf,
+    pub filesystem: String,
+    /// "/dev/vda1", "server:/export", "tmpfs".
+    pub source: PathBuf,
+}
+
+/// The mount with this id, as `mnt_id` in fdinfo names it.
+pub fn find_mount(mountinfo: &[u8], id: u64) -> Option<Mount> {
+    mounts(mountinfo).find(|(found, _)| *found == id).map(|(_, mount)| mount)
+}
+
+/// All mounts with their ids; lines that make no sense are left out.
+pub fn mounts(mountinfo: &[u8]) -> impl Iterator<Item = (u64, Mount)> + '_ {
+    mountinfo.split(|&b| b == b'\n').filter_map(|line| {
+        let mut fields = line.split(|&b| b == b' ');
+        let id = number(fields.next()?)?;
+        let device = fields.nth(1)?;
+        let colon = device.iter().position(|&b| b == b':')?;
+        let point = unescape(fields.nth(1)?);
+        // options and a varying number of tags up to a lone "-"
+        fields.find(|field| *field == b"-")?;
+        let filesystem = String::from_utf8_lossy(fields.next()?).into_owned();
+        let source = unescape(fields.next()?);
+        let device = (number(&device[..colon])? as u32, number(&device[colon + 1..])? as u32);
+        Some((id, Mount { device, point, filesystem, source }))
+    })
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// mountinfo writes space, tab, newline and backslash as three octal digits.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|digits| digits.iter().all(|b| (b'0'..=b'7').contains(b)));
+        match (first, octal) {
+            (b'\\', Some(digits)) => {
+                plain.push(digits.iter().fold(0u8, |value, b| value.wrapping_mul(8).wrapping_add(b - b'0')));
+                rest = &after[3..];
+            }
+            _ => {
+                plain.push(first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_may_call_itself_anything() {
+        let content = b"28495 (a) D 1 (\xff)) D 28493 28493 28493 0 -1 4194304 866 0 0 0 0 1 0 0 20 0 1 0 102325 \
+            14184448 2032 18446744073709551615 4321280 7148169 140721709297824 0 0 0 0 16781318 0 1 0 0 17 3 0 0";
+        assert_eq!(parse_stat(content), Some(Stat { state: 'D', start_ticks: 102_325, cpu: 3 }));
+        assert_eq!(parse_stat(b"1 (short) S 1 2"), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn progress_is_known_when_either_file_is() {
+        let status = b"Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t1\n".as_slice();
+        let both = Progress::parse(Some(b"15195766 334506 13\n"), Some(status));
+        assert_eq!(both, Some(Progress { ran_ns: Some(15_195_766), switches: Some(13) }));
+        assert_eq!(Progress::parse(None, Some(status)).unwrap().switches, Some(13));
+        assert_eq!(Progress::parse(None, Some(b"Name:\tx\n")), None);
+    }
+
+    #[test]
+    fn the_last_run_is_in_milliseconds_with_six_digits() {
+        let sched = b"python3 (28495, #threads: 1)\n-----\nse.exec_start      :       1024163.630799\n\
+            se.vruntime      :             7.361534\n";
+        assert_eq!(parse_last_ran(sched), Some(Duration::from_nanos(1_024_163_630_799)));
+        assert_eq!(parse_last_ran(b"se.exec_start : 0.000000\n"), None);
+        assert_eq!(parse_last_ran(b"nothing"), None);
+    }
+
+    #[test]
+    fn a_stack_is_its_symbols() {
+        let stack =
+            b"[<0>] jbd2_log_wait_commit+0x1a/0x90 [jbd2]\n[<ffffffff8123>] ext4_sync_file+0xa0/0x2d0\n\
+            [<0>] 0xffffffffffffffff\n";
+        assert_eq!(parse_stack(stack), ["jbd2_log_wait_commit", "ext4_sync_file", "0xffffffffffffffff"]);
+        assert!(parse_stack(b"").is_empty());
+    }
+
+    #[test]
+    fn a_mount_is_found_by_its_id() {
+        let text = b"23 1 254:0 / / rw - ext4 /dev/root rw\n\
+            45 27 7:1 /sub /mnt/a\\040b rw,relatime shared:1 master:2 - ext4 /dev/loop1 rw,x\nnonsense\n";
+        let mount = find_mount(text, 45).unwrap();
+        assert_eq!(mount.device, (7, 1));
+        assert_eq!(mount.point, PathBuf::from("/mnt/a b"));
+        assert_eq!((mount.filesystem.as_str(), mount.source.to_str()), ("ext4", Some("/dev/loop1")));
+        assert_eq!(find_mount(text, 4), None);
+    }
+}
