@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::once::{By, Output, Sort};
+use crate::once::{By, Output, Sort, Style};
 use crate::snapshot::{AttachMode, Op};
 
 /// Traces the sync calls of MySQL and MariaDB servers: which files, how often, how long, what failed, what is stuck.
@@ -61,6 +61,12 @@ pub struct TargetArgs {
     /// Trace every process on the host
     #[arg(long)]
     pub all: bool,
+}
+
+impl TargetArgs {
+    pub fn is_given(&self) -> bool {
+        self.all || self.cgroup.is_some() || !self.pid.is_empty() || !self.comm.is_empty()
+    }
 }
 
 /// How to trace.
@@ -168,6 +174,16 @@ pub enum ColorArg {
     Auto,
     Always,
     Never,
+}
+
+impl ColorArg {
+    pub fn apply(self, style: &mut Style) {
+        match self {
+            ColorArg::Auto => {}
+            ColorArg::Always => style.color = true,
+            ColorArg::Never => style.color = false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

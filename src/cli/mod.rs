@@ -25,6 +25,7 @@ pub struct Exit {
 pub fn run(arguments: args::Arguments) -> anyhow::Result<ExitCode> {
     match arguments.action {
         None => once::run(&arguments.once),
+
         Some(args::Action::Check(ref check)) => check::run(check),
         Some(args::Action::Stuck(ref stuck)) => stuck::run(stuck),
         Some(args::Action::ExecWhenTold { ref pipe, ref command }) => command::exec_when_told(pipe, command),

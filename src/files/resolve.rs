@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -154,7 +155,8 @@ fn located(
 /// written there does not lead to the file.
 fn is_deleted(proc_root: &Path, pid: u32, target: &Path, links: Option<u32>, id: FileId) -> bool {
     links == Some(0)
-        || !look_at(proc_root, pid, &inside(proc_root, pid, target)).is_ok_and(|found| found.inode == id.inode)
+        || !look_at(proc_root, pid, &inside(proc_root, pid, target))
+            .is_ok_and(|found| found.inode == id.inode)
 }
 
 /// A path as our own root shows it, as the process's root shows it. The links of a process in a chroot begin with
@@ -176,6 +178,13 @@ fn mount_of(proc_root: &Path, pid: u32, mount_id: i32) -> Option<Mount> {
     let mut mount = others.into_iter().find_map(find)?;
     mount.mount_point = inside(proc_root, pid, &mount.mount_point);
     Some(mount)
+}
+
+/// The mount that a path of the process's root lies on.
+pub fn mount_of_path(proc_root: &Path, pid: u32, path: &Path) -> Option<Mount> {
+    let file = Root::of_process(proc_root, pid).ok()?.open(path, OFlags::PATH).ok()?;
+    let info = DescriptorInfo::read(Path::new("/proc"), std::process::id(), file.as_raw_fd())?;
+    mount_of(proc_root, pid, info.mount_id?)
 }
 
 fn parent(proc_root: &Path, pid: u32) -> Option<u32> {

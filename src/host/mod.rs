@@ -42,6 +42,12 @@ fn checks_in(roots: &Roots, maps_bytes: u64) -> Vec<Verdict> {
     ]
 }
 
+/// Whether this kernel may preempt a program and then skip the same program's other runs on that processor. One
+/// that does not tell may.
+pub fn may_skip_programs() -> bool {
+    preemption::find(&Roots::default()).0.skips_programs()
+}
+
 /// The release of the running kernel, as `uname -r` has it.
 pub fn kernel_release() -> Option<String> {
     kernel::release(&Roots::default())

@@ -49,6 +49,13 @@ pub fn with_tracefs<R>(attach: impl FnOnce() -> R) -> io::Result<R> {
     }
 }
 
+/// The same, but where tracefs cannot be had `attach` runs all the same: fentry does without.
+pub fn with_tracefs_if_possible<R>(attach: impl FnOnce() -> R) -> R {
+    let mut attach = Some(attach);
+    let mut run = || attach.take().map(|attach| attach());
+    with_tracefs(&mut run).ok().flatten().unwrap_or_else(|| run().expect("it has not run yet"))
+}
+
 pub fn check(roots: &Roots) -> Verdict {
     check_with(roots, || with_tracefs(|| fs::read(libbpf_path().join(ONE_TRACEPOINT)))?.map(drop))
 }

@@ -117,7 +117,8 @@ fn file(row: &FileRow, figures: schema::Figures) -> schema::FileRow {
         Target::NoFile => ("none", None, None),
         Target::BadDescriptor => ("bad_descriptor", None, None),
         Target::Unattributed => ("unattributed", None, None),
-        Target::Gone(_) => ("gone", None, None),
+        // A shared row counts nothing, and a measurement leaves those out.
+        Target::Gone(_) | Target::Shared(_) => ("gone", None, None),
     };
     schema::FileRow {
         pid: row.server.pid,

@@ -153,6 +153,7 @@ pub(super) fn nameless(row: &FileRow) -> Option<String> {
         Target::BadDescriptor => "(bad descriptor)".into(),
         Target::Unattributed => "(unattributed: map full)".into(),
         Target::Gone(_) => "(files gone)".into(),
+        Target::Shared(_) => "(shared)".into(),
     })
 }
 

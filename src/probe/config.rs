@@ -3,6 +3,9 @@
 use super::record::FIRST_FILE_SLOT;
 use crate::snapshot::{AttachMode, Op};
 
+/// Names that the programs compare at most (COMM_PATTERNS in bpf/target.h).
+pub const MOST_COMMS: usize = 8;
+
 /// The leader's name, at most 15 bytes, as the kernel compares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommPattern {

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
-pub use attach::{AttachError, Attached};
-pub use config::{Capacity, CommPattern, ProbeConfig, Targets};
+pub use attach::{AttachError, Attached, AttachedProgram, Failure};
+pub use config::{Capacity, CommPattern, MOST_COMMS, ProbeConfig, Targets};
 pub use counters::Counters;
 pub use events::{Event, FileEvent, SyncEvent};
 pub use features::Features;

@@ -12,10 +12,22 @@ use crate::snapshot::{FileId, Max, Op, Role, ServerId, Stats, Target};
 /// What an account is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
-    File { server: ServerId, target: Target, op: Op },
+    File {
+        server: ServerId,
+        target: Target,
+        op: Op,
+    },
     /// `start`: of the thread, as the kernel side keeps it, so that a reused id is another thread.
-    Thread { server: ServerId, tid: u32, start: u32, op: Op },
-    Neighbour { device: u32, comm: String },
+    Thread {
+        server: ServerId,
+        tid: u32,
+        start: u32,
+        op: Op,
+    },
+    Neighbour {
+        device: u32,
+        comm: String,
+    },
 }
 
 impl Subject {
@@ -152,7 +164,8 @@ impl Ledger {
 
     /// Looks at a row: is there anything to read? The rest of the reading costs a page.
     pub fn look(&mut self, slot: u32, row: &Row) -> Reading {
-        let used = row.state & record::ROW_READY != 0 || (slot < record::FIRST_SHARED_SLOT && row.started > 0);
+        let used =
+            row.state & record::ROW_READY != 0 || (slot < record::FIRST_SHARED_SLOT && row.started > 0);
         if !used {
             return Reading::Unused;
         }
@@ -306,7 +319,9 @@ impl Ledger {
     pub fn freeable(&self) -> Vec<u32> {
         let quiet = |live: &Live| {
             let account = &self.accounts[live.account];
-            live.unlinked.is_some_and(|at| at < self.tick) && account.changed < self.tick && live.running() == 0
+            live.unlinked.is_some_and(|at| at < self.tick)
+                && account.changed < self.tick
+                && live.running() == 0
         };
         self.live.iter().filter(|(_, live)| quiet(live)).map(|(&slot, _)| slot).collect()
     }
@@ -327,7 +342,10 @@ impl Ledger {
             .iter()
             .filter(|(subject, at)| {
                 self.accounts[**at].slots.is_empty()
-                    && matches!(subject, Subject::File { target: Target::File(_), .. } | Subject::Thread { .. })
+                    && matches!(
+                        subject,
+                        Subject::File { target: Target::File(_), .. } | Subject::Thread { .. }
+                    )
             })
             .map(|(_, &at)| (self.accounts[at].changed, at))
             .collect();

@@ -1,21 +1,22 @@
 //! Turns what the kernel side sums up into [`Snapshot`]s: reads the rows that changed, keeps the books, learns the
 //! names, retires rows that stand idle when room gets short.
 
+mod devices;
 pub mod ledger;
 mod names;
-mod devices;
 mod running;
 mod servers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::files::Rules;
+use crate::files::rules::Rules;
 use crate::histogram::Histogram;
 use crate::probe::record::{FIRST_FILE_SLOT, FIRST_NEIGHBOUR_SLOT, NO_SLOT};
 use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig};
 use crate::snapshot::{
-    FileInfo, FileRow, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats, Target, ThreadRow,
+    FileInfo, FileRow, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats, Target,
+    ThreadRow,
 };
 
 use ledger::{Ledger, Reading, Subject};
@@ -45,6 +46,7 @@ impl Sampler {
     pub fn start(config: &ProbeConfig, rules: Rules, kernel: String) -> Result<Sampler, AttachError> {
         let probe = Probe::attach(config)?;
         let attached = probe.attached();
+        let rules = Arc::new(rules);
         let setup = Setup {
             mode: attached.mode,
             not_chosen: attached.not_chosen.clone(),
@@ -55,8 +57,8 @@ impl Sampler {
         Ok(Sampler {
             probe,
             ledger: Ledger::default(),
-            names: Names::new(rules),
-            servers: servers::Servers::default(),
+            names: Names::new(rules.clone()),
+            servers: servers::Servers::new(rules),
             devices: devices::Devices::default(),
             running: running::Running::default(),
             setup: Arc::new(setup),
@@ -108,8 +110,10 @@ impl Sampler {
         self.reclaim()?;
         let (files, threads, neighbours) = self.rows();
         let expected = self.ledger.running();
-        let in_flight =
-            self.running.list(&self.probe, &self.ledger, &self.names, expected).map_err(std::io::Error::other)?;
+        let in_flight = self
+            .running
+            .list(&self.probe, &self.ledger, &self.names, expected)
+            .map_err(std::io::Error::other)?;
         let lost = self.lost(&files);
         Ok(Snapshot {
             taken,
@@ -154,7 +158,8 @@ impl Sampler {
         for event in self.probe.take_events() {
             match event {
                 Event::File(event) => {
-                    if let Some(Subject::File { server, target: Target::File(file), .. }) = Subject::of(&event.id)
+                    if let Some(Subject::File { server, target: Target::File(file), .. }) =
+                        Subject::of(&event.id)
                     {
                         self.expect_server(server);
                         self.names.learn((server, file), &event);
@@ -335,12 +340,7 @@ fn nameless(role: Role) -> FileInfo {
 
 /// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the files'
 /// own rows.
-fn shared_row(
-    server: ServerId,
-    role: Role,
-    op: Op,
-    histogram: &Arc<Histogram>,
-) -> FileRow {
+fn shared_row(server: ServerId, role: Role, op: Op, histogram: &Arc<Histogram>) -> FileRow {
     let stats = Stats { histogram: histogram.clone(), ..Stats::default() };
     FileRow { server, target: Target::Shared(role), op, info: Arc::new(nameless(role)), stats }
 }

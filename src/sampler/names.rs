@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
+use crate::files::classify::Candidate;
 use crate::files::resolve::{self, Existence, Resolved};
-use crate::files::{Candidate, Rules, Settings};
+use crate::files::rules::Rules;
+use crate::files::settings::Settings;
 use crate::probe::FileEvent;
 use crate::snapshot::{FileId, FileInfo, Role, ServerId};
 
@@ -54,7 +56,7 @@ struct Answer {
 
 /// The registry of names.
 pub struct Names {
-    rules: Rules,
+    rules: Arc<Rules>,
     named: HashMap<FileKey, Named>,
     /// (device, mount point, filesystem) of the mounts that were seen, by server and mount.
     mounts: HashMap<(ServerId, i32), (String, Option<PathBuf>, Option<String>)>,
@@ -67,7 +69,7 @@ pub struct Names {
 }
 
 impl Names {
-    pub fn new(rules: Rules) -> Names {
+    pub fn new(rules: Arc<Rules>) -> Names {
         let (requests, inbox) = sync_channel(QUEUE);
         let (outbox, answers) = channel();
         // Not joined: it may be blocked in a file system for ever. It ends with the process, or with its channel.
@@ -75,8 +77,14 @@ impl Names {
             .name("names".into())
             .spawn(move || work(&inbox, &outbox))
             .expect("a thread can be started");
-        let unknown =
-            FileInfo { path: None, role: Role::Other, device: None, mount: None, filesystem: None, open: true };
+        let unknown = FileInfo {
+            path: None,
+            role: Role::Other,
+            device: None,
+            mount: None,
+            filesystem: None,
+            open: true,
+        };
         Names {
             rules,
             named: HashMap::new(),
@@ -240,7 +248,8 @@ impl Names {
     fn role(&self, server: ServerId, path: &Path, is_directory: bool, first: Option<&[u8]>) -> (Role, bool) {
         let settings = self.settings.get(&server).unwrap_or(&self.none);
         let first_bytes = || first.map(<[u8]>::to_vec);
-        let role = self.rules.classify(&Candidate { path, is_directory, settings, first_bytes: &first_bytes });
+        let role =
+            self.rules.classify(&Candidate { path, is_directory, settings, first_bytes: &first_bytes });
         (role, role != Role::Other)
     }
 
@@ -272,7 +281,8 @@ fn work(requests: &Receiver<Request>, answers: &Sender<Answer>) {
             // Closed: a path that was confirmed before stays, and only its end is noticed.
             match &request.known {
                 Some(path) => {
-                    unlinked = resolve::still_exists(proc_root, server.pid, path, file) == Existence::Unlinked;
+                    unlinked =
+                        resolve::still_exists(proc_root, server.pid, path, file) == Existence::Unlinked;
                     None
                 }
                 None if request.mount_id < 0 => None,

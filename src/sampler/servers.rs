@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::names::Names;
-use crate::files::Settings;
+use crate::files::rules::Rules;
+use crate::files::settings::Settings;
 use crate::snapshot::{Server, ServerId};
 use crate::target::describe::describe;
 use crate::target::processes::{self, same_server};
@@ -30,16 +31,16 @@ pub struct Servers {
     described: Receiver<(ServerId, Server, Settings)>,
     outbox: Sender<(ServerId, Server, Settings)>,
     thread_names: HashMap<(u32, u32), String>,
-}
-
-impl Default for Servers {
-    fn default() -> Self {
-        let (outbox, described) = channel();
-        Servers { met: Vec::new(), described, outbox, thread_names: HashMap::new() }
-    }
+    rules: Arc<Rules>,
 }
 
 impl Servers {
+    /// `rules`: to know a server's redo log among its open files.
+    pub fn new(rules: Arc<Rules>) -> Servers {
+        let (outbox, described) = channel();
+        Servers { met: Vec::new(), described, outbox, thread_names: HashMap::new(), rules }
+    }
+
     /// Notes a server; true if it is new. One that /proc showed first is known by a start time cut to a clock tick:
     /// the kernel's own replaces it.
     pub fn meet(&mut self, id: ServerId) -> bool {
@@ -65,20 +66,15 @@ impl Servers {
             notes: Vec::new(),
             alive: true,
         };
-        self.met.push(Met {
-            server: Arc::new(server),
-            met: Instant::now(),
-            descriptions: 0,
-            pending: false,
-        });
+        self.met.push(Met { server: Arc::new(server), met: Instant::now(), descriptions: 0, pending: false });
         self.describe(self.met.len() - 1);
         true
     }
 
     fn describe(&mut self, at: usize) {
-        let (outbox, id) = (self.outbox.clone(), self.met[at].server.id);
+        let (outbox, id, rules) = (self.outbox.clone(), self.met[at].server.id, self.rules.clone());
         let task = move || {
-            let (server, settings) = describe(Path::new(PROC), id);
+            let (server, settings) = describe(Path::new(PROC), id, &rules);
             // The sampler may have ended meanwhile.
             let _ = outbox.send((id, server, settings));
         };

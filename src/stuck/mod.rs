@@ -5,7 +5,7 @@ mod clock;
 mod deadline;
 mod render;
 mod scan;
-mod syscalls;
+pub mod syscalls;
 mod thread_files;
 mod waits;
 

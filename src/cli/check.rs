@@ -1,0 +1,169 @@
+//! `fsynctop check`: would tracing work here, and if not, why. Tries each way of attaching for real.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use super::FAILED;
+use super::args::Check;
+use super::session::{self, Selection};
+use crate::files::classify::Candidate;
+use crate::files::resolve;
+use crate::files::rules::Rules;
+use crate::host::{self, Verdict, tracefs};
+use crate::once::Style;
+use crate::probe::{AttachError, Features, Probe, ProbeConfig};
+use crate::snapshot::{AttachMode, Role, Server};
+use crate::target::describe::describe;
+use crate::text::escape;
+
+/// How many of a server's descriptors are looked at.
+const DESCRIPTORS: usize = 4_096;
+
+pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
+    let rules = session::rules(arguments.trace.roles.as_deref())?;
+    let selection = Selection::of(&arguments.trace.targets)?;
+    let config = session::probe_config(&arguments.trace, &selection, false)?;
+
+    let mut verdicts = host::checks(config.capacity.map_bytes());
+    let attached = probes(&config, &mut verdicts);
+    verdicts.push(task_storage());
+    verdicts.push(budget(&config));
+    verdicts.extend(servers(&selection, &rules));
+
+    let text = if arguments.json {
+        format!("{}\n", host::json(&verdicts))
+    } else {
+        let mut style = Style::for_stdout();
+        arguments.color.apply(&mut style);
+        let mut text = host::table(&verdicts, style.color);
+        text.push_str(match &attached {
+            Some(_) => "\nTracing works here.\n",
+            None => "\nTracing does not work here; `fsynctop stuck` needs none of this.\n",
+        });
+        text
+    };
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    Ok(if attached.is_some() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// A verdict for each way of attaching, and one for the way that would be taken. A way that does not work is no
+/// failure as long as another does.
+fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<AttachMode> {
+    let mut tried = Vec::new();
+    for (mode, name) in [(AttachMode::Fentry, "fentry"), (AttachMode::Tracepoint, "tracepoints")] {
+        let config = ProbeConfig { mode: Some(mode), ..config.clone() };
+        let outcome = tracefs::with_tracefs_if_possible(|| Probe::attach(&config));
+        tried.push((mode, name, outcome));
+    }
+    let works = tried.iter().any(|(_, _, outcome)| outcome.is_ok());
+    let mut found = Vec::new();
+    for (mode, name, outcome) in tried {
+        found.push(match outcome {
+            Ok(probe) => {
+                let programs = &probe.attached().programs;
+                let sizes: Vec<_> =
+                    programs.iter().map(|p| format!("{} {} instructions", p.name, p.instructions)).collect();
+                Verdict::ok(name, format!("attached, self-test passed ({})", sizes.join(", ")))
+            }
+            Err(error) => {
+                let reason = reason(&error, mode, verdicts);
+                if works { Verdict::warn(name, reason) } else { Verdict::fail(name, reason) }
+            }
+        });
+    }
+    verdicts.extend(found);
+    let chosen = tracefs::with_tracefs_if_possible(|| Probe::attach(config)).ok();
+    let mode = chosen.as_ref().map(|probe| probe.attached().mode);
+    if let Some(probe) = &chosen {
+        let attached = probe.attached();
+        let why: Vec<_> =
+            attached.not_chosen.iter().map(|(mode, why)| format!("{}: {why}", mode.name())).collect();
+        let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
+        verdicts.push(Verdict::ok("attach", format!("{}{why}", attached.mode.name())));
+    }
+    mode
+}
+
+fn reason(error: &AttachError, mode: AttachMode, verdicts: &[Verdict]) -> String {
+    let AttachError::NoMode(failures) = error else { return error.to_string() };
+    let Some(failure) = failures.iter().find(|failure| failure.mode == mode) else {
+        return error.to_string();
+    };
+    match failure.errno {
+        Some(errno) => {
+            let step = failure.reason.split(':').next().unwrap_or_default();
+            let error = std::io::Error::from_raw_os_error(errno);
+            format!("{step}: {}", host::explain_load_error(&error, verdicts))
+        }
+        None => failure.reason.clone(),
+    }
+}
+
+fn task_storage() -> Verdict {
+    let features = Features::probe();
+    if features.task_storage {
+        Verdict::ok("task storage", "the start of a call is kept in the thread itself")
+    } else {
+        Verdict::warn(
+            "task storage",
+            "not to be had: a hash keeps the start of each call (Linux 5.13 has it)",
+        )
+    }
+}
+
+fn budget(config: &ProbeConfig) -> Verdict {
+    let capacity = config.capacity;
+    let megabytes = capacity.map_bytes().div_ceil(1 << 20);
+    let detail = format!(
+        "maps take {megabytes} MB of kernel memory for {} files, {} of them with histograms of their own; \
+         the process itself at most 20 MB",
+        capacity.files, capacity.histograms
+    );
+    Verdict::ok("budget", detail)
+}
+
+fn servers(selection: &Selection, rules: &Rules) -> Vec<Verdict> {
+    let found = selection.processes();
+    if found.is_empty() {
+        let detail = format!("none: there is no {}", selection.describe().trim_start_matches("a "));
+        return vec![Verdict::warn("server", detail).cured_by("start one, or trace with --wait")];
+    }
+    let proc_root = Path::new("/proc");
+    found
+        .iter()
+        .map(|process| {
+            let (server, settings) = describe(proc_root, process.id(), rules);
+            let mut roles: BTreeMap<Role, usize> = BTreeMap::new();
+            for fd in resolve::descriptors(proc_root, process.pid).take(DESCRIPTORS) {
+                let Ok(path) = std::fs::read_link(format!("/proc/{}/fd/{fd}", process.pid)) else { continue };
+                if !path.is_absolute() {
+                    continue;
+                }
+                let candidate = Candidate {
+                    path: &path,
+                    is_directory: false,
+                    settings: &settings,
+                    first_bytes: &|| None,
+                };
+                *roles.entry(rules.classify(&candidate)).or_default() += 1;
+            }
+            let files: Vec<_> = roles.iter().map(|(role, n)| format!("{n} {}", role.name())).collect();
+            Verdict::ok("server", format!("{}; open files: {}", name(&server), files.join(", ")))
+        })
+        .collect()
+}
+
+fn name(server: &Server) -> String {
+    let mut parts = vec![format!("{} {}", escape(server.comm.as_bytes()), server.id.pid)];
+    parts.extend(server.version.clone());
+    parts.extend(server.datadir.as_ref().map(|path| escape(path.as_os_str().as_encoded_bytes())));
+    parts.extend(server.container.as_ref().map(|name| format!("container {}", escape(name.as_bytes()))));
+    if let (Some(filesystem), Some(device)) = (&server.filesystem, &server.device) {
+        parts.push(format!("{filesystem} on {}", escape(device.as_bytes())));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,276 @@
+//! `fsynctop --once`: attaches, measures for a while or for as long as a command runs, prints.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::args::Once;
+use super::command::{Traced, passed_on};
+use super::session::{self, Selection};
+use super::{Exit, FAILED, NOTHING_TO_TRACE};
+use crate::once::{By, Options, Output, Style, render};
+use crate::sampler::Sampler;
+use crate::snapshot::{Measurement, Snapshot};
+
+const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+/// How often processes that have not synced yet are looked for.
+const LOOK_FOR_SERVERS: Duration = Duration::from_secs(1);
+/// How long a wait for events lasts at most: then the command, the servers and Ctrl-C are looked at.
+const SLICE: Duration = Duration::from_millis(100);
+/// How long a first table waits for what is known of the servers.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
+    }
+    let rules = session::rules(arguments.trace.roles.as_deref())?;
+    let mut sink = Sink::open(arguments)?;
+
+    let mut command = match &arguments.command[..] {
+        [] => None,
+        command => Some(Traced::start(command)?),
+    };
+    let own = arguments.trace.targets.is_given();
+    let selection = match &command {
+        Some(command) if !own => Selection::command(command.pid()),
+        _ => Selection::of(&arguments.trace.targets)?,
+    };
+    if command.is_none() && !arguments.wait && selection.processes().is_empty() {
+        let message = format!(
+            "nothing to trace: there is no {}. With --wait it is traced from its first sync; \
+             --pid, --comm, --cgroup and --all select other processes.",
+            selection.describe().trim_start_matches("a ")
+        );
+        return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
+    }
+    let config = session::probe_config(&arguments.trace, &selection, arguments.by == By::Thread)?;
+    let mut sampler = session::start(&config, rules)?;
+    let mut run = Run { sampler: &mut sampler, selection, stop: &stop, looked: None };
+    if command.is_none() || own {
+        run.look_for_servers();
+    }
+    let first = run.sampler.snapshot()?;
+    if arguments.wait && command.is_none() && !run.wait_for_server()? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(command) = &mut command {
+        command.go()?;
+    }
+
+    let status = match arguments.interval {
+        Some(interval) => run.series(arguments, interval, first, command.as_mut(), &mut sink)?,
+        None => {
+            let status = match &mut command {
+                Some(command) => Some(run.until_ended(command)?),
+                None => {
+                    let end = Instant::now() + arguments.duration.unwrap_or(DEFAULT_DURATION);
+                    run.until(end)?;
+                    None
+                }
+            };
+            let last = run.sampler.finish()?;
+            sink.write(&Measurement::between(&first, &last))?;
+            status
+        }
+    };
+    Ok(ExitCode::from(status.map_or(0, passed_on)))
+}
+
+struct Run<'a> {
+    sampler: &'a mut Sampler,
+    selection: Selection,
+    stop: &'a AtomicBool,
+    looked: Option<Instant>,
+}
+
+impl Run<'_> {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Servers that sync nothing are shown too, and those that hung before tracing began are found by this.
+    fn look_for_servers(&mut self) {
+        if self.selection.is_everything()
+            || self.looked.is_some_and(|looked| looked.elapsed() < LOOK_FOR_SERVERS)
+        {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        for process in self.selection.processes() {
+            self.sampler.expect_server(process.id());
+        }
+    }
+
+    fn slice(&mut self, end: Option<Instant>) -> anyhow::Result<()> {
+        let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()).min(SLICE));
+        self.sampler.wait(left).context("reading events")?;
+        self.look_for_servers();
+        Ok(())
+    }
+
+    /// True when there is a server, false when the user gave up.
+    fn wait_for_server(&mut self) -> anyhow::Result<bool> {
+        if !self.sampler.servers().is_empty() {
+            return Ok(true);
+        }
+        eprintln!("fsynctop: waiting for {} (Ctrl-C ends)", self.selection.describe());
+        while self.sampler.servers().is_empty() {
+            if self.stopped() {
+                return Ok(false);
+            }
+            self.slice(None)?;
+        }
+        Ok(true)
+    }
+
+    /// Traces until a time, Ctrl-C, or the end of the last of the processes that were named.
+    fn until(&mut self, end: Instant) -> anyhow::Result<()> {
+        while !self.stopped() && Instant::now() < end {
+            self.slice(Some(end))?;
+        }
+        Ok(())
+    }
+
+    fn until_ended(&mut self, command: &mut Traced) -> anyhow::Result<ExitStatus> {
+        loop {
+            if let Some(status) = command.ended()? {
+                return Ok(status);
+            }
+            // Ctrl-C reaches the command as well: what it does with it decides.
+            let soon = Instant::now() + Duration::from_millis(20);
+            self.slice(Some(soon))?;
+        }
+    }
+
+    fn series(
+        &mut self,
+        arguments: &Once,
+        interval: Duration,
+        first: Snapshot,
+        mut command: Option<&mut Traced>,
+        sink: &mut Sink,
+    ) -> anyhow::Result<Option<ExitStatus>> {
+        let begin = Instant::now();
+        let last_end = arguments.duration.map(|duration| begin + duration);
+        let mut earlier = first;
+        let mut number: u32 = 0;
+        loop {
+            number += 1;
+            let mut end = begin + interval * number;
+            if let Some(last) = last_end {
+                end = end.min(last);
+            }
+            let mut status = None;
+            while !self.stopped() && Instant::now() < end && status.is_none() {
+                self.slice(Some(end))?;
+                if let Some(command) = command.as_deref_mut() {
+                    status = command.ended()?;
+                }
+            }
+            let is_last = self.stopped()
+                || status.is_some()
+                || arguments.count.is_some_and(|count| u64::from(number) >= count)
+                || last_end.is_some_and(|last| end >= last);
+            let later = if is_last {
+                self.sampler.finish()?
+            } else {
+                if number == 1 {
+                    self.sampler.settle(PATIENCE);
+                }
+                self.sampler.snapshot()?
+            };
+            sink.write(&Measurement::between(&earlier, &later))?;
+            if is_last {
+                return match (status, command) {
+                    (None, Some(command)) => Ok(Some(command.wait()?)),
+                    (status, _) => Ok(status),
+                };
+            }
+            earlier = later;
+        }
+    }
+}
+
+/// Where measurements go.
+struct Sink {
+    options: Options,
+    file: Option<(File, PathBuf)>,
+    series: bool,
+    written: usize,
+}
+
+impl Sink {
+    /// A file is opened at once: that it cannot be written is known before anything is measured.
+    fn open(arguments: &Once) -> anyhow::Result<Sink> {
+        let mut style = match arguments.output_file {
+            Some(_) => Style::default(),
+            None => Style::for_stdout(),
+        };
+        arguments.color.apply(&mut style);
+        if arguments.no_unicode {
+            style.unicode = false;
+        }
+        let series = arguments.interval.is_some();
+        let file = match &arguments.output_file {
+            None => None,
+            Some(path) => {
+                let mut open = File::options();
+                open.create(true).append(series).write(true);
+                let file = open.open(path).with_context(|| format!("cannot write {}", path.display()))?;
+                Some((file, path.clone()))
+            }
+        };
+        let height = terminal_size::terminal_size_of(std::io::stdout()).map(|(_, height)| height.0);
+        let limit = match (arguments.by, height) {
+            (By::File | By::Thread, Some(height)) if file.is_none() && arguments.output == Output::Table => {
+                Some(usize::from(height).saturating_sub(10).max(5))
+            }
+            _ => None,
+        };
+        let options = Options {
+            by: arguments.by,
+            sort: arguments.sort,
+            output: arguments.output,
+            histogram: arguments.histogram,
+            style,
+            limit,
+            stuck_after: arguments.stuck_after,
+            interval: None,
+        };
+        Ok(Sink { options, file, series, written: 0 })
+    }
+
+    /// What cannot be written to the file is printed instead: it cannot be measured again.
+    fn write(&mut self, measurement: &Measurement) -> anyhow::Result<()> {
+        self.options.interval = self.series.then_some(self.written);
+        self.written += 1;
+        let mut text = Vec::new();
+        render(measurement, &self.options, &mut text).context("cannot render")?;
+        if let Some((file, path)) = &mut self.file {
+            let truncate = if self.series { Ok(()) } else { file.set_len(0) };
+            let Err(error) = truncate.and_then(|()| file.write_all(&text)) else { return Ok(()) };
+            let path = path.display().to_string();
+            print(&text)?;
+            let message = format!("cannot write {path}: {error}; the measurement is printed instead");
+            return Err(Exit { status: FAILED, message }.into());
+        }
+        print(&text)
+    }
+}
+
+fn print(text: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        // The reader has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        other => other.context("cannot write to standard output"),
+    }
+}

@@ -1,0 +1,144 @@
+//! From arguments to what is traced, and to a sampler that traces it.
+
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::args::{TargetArgs, TraceArgs};
+use super::{Exit, FAILED};
+use crate::files::rules::Rules;
+use crate::host;
+use crate::probe::{Capacity, CommPattern, ProbeConfig, Targets};
+use crate::sampler::{AttachError, Sampler};
+use crate::target::filter::TargetFilter;
+use crate::target::processes::{self, ThreadGroup};
+
+const PROC: &str = "/proc";
+
+/// What selects the processes: any of these.
+pub struct Selection(Vec<TargetFilter>);
+
+impl Selection {
+    /// By default the servers.
+    pub fn of(arguments: &TargetArgs) -> anyhow::Result<Selection> {
+        let proc_root = Path::new(PROC);
+        let mut filters = Vec::new();
+        if !arguments.pid.is_empty() {
+            filters.push(TargetFilter::pids(proc_root, &arguments.pid)?);
+        }
+        if !arguments.comm.is_empty() {
+            filters.push(TargetFilter::comms(&arguments.comm)?);
+        }
+        if let Some(cgroup) = &arguments.cgroup {
+            filters.push(TargetFilter::cgroups(proc_root, std::slice::from_ref(cgroup))?);
+        }
+        if arguments.all {
+            filters.push(TargetFilter::All);
+        }
+        if filters.is_empty() {
+            filters.push(TargetFilter::default());
+        }
+        Ok(Selection(filters))
+    }
+
+    /// A process that does not run its command yet, and all that it will start.
+    pub fn command(pid: u32) -> Selection {
+        Selection(vec![TargetFilter::Tree(pid)])
+    }
+
+    pub fn describe(&self) -> String {
+        self.0.iter().map(TargetFilter::describe).collect::<Vec<_>>().join(" or ")
+    }
+
+    pub fn is_everything(&self) -> bool {
+        self.0.contains(&TargetFilter::All)
+    }
+
+    /// The processes that are selected now.
+    pub fn processes(&self) -> Vec<ThreadGroup> {
+        let mut found: Vec<_> =
+            self.0.iter().flat_map(|filter| processes::list(Path::new(PROC), filter)).collect();
+        found.sort_by_key(|process| process.pid);
+        found.dedup_by_key(|process| process.pid);
+        let me = std::process::id();
+        found.retain(|process| process.pid != me);
+        found
+    }
+
+    fn targets(&self) -> anyhow::Result<Targets> {
+        let mut targets = Targets::default();
+        for filter in &self.0 {
+            match filter {
+                TargetFilter::Comms(comms) => {
+                    targets.comms.extend(comms.iter().map(|comm| CommPattern::new(comm.bytes())));
+                }
+                TargetFilter::Pids(pids) => targets.pids.extend(pids),
+                TargetFilter::Cgroups(cgroups) => {
+                    targets.cgroup = cgroups.first().map(|cgroup| (cgroup.id, cgroup.level));
+                }
+                TargetFilter::Tree(pid) => {
+                    targets.pids.push(*pid);
+                    targets.follow_forks = true;
+                }
+                TargetFilter::All => targets.all = true,
+            }
+        }
+        let most = crate::probe::MOST_COMMS;
+        anyhow::ensure!(targets.comms.len() <= most, "at most {most} names can be given with --comm");
+        Ok(targets)
+    }
+}
+
+/// The rules of the roles, with the user's own in front.
+pub fn rules(file: Option<&Path>) -> anyhow::Result<Rules> {
+    Ok(match file {
+        Some(file) => Rules::with_user_file(file)?,
+        None => Rules::builtin(),
+    })
+}
+
+/// How the probes are to be attached.
+pub fn probe_config(
+    arguments: &TraceArgs,
+    selection: &Selection,
+    by_thread: bool,
+) -> anyhow::Result<ProbeConfig> {
+    let mut ops: Vec<_> = arguments.ops.iter().map(|op| op.op()).collect();
+    ops.sort();
+    ops.dedup();
+    Ok(ProbeConfig {
+        targets: selection.targets()?,
+        ops,
+        mode: arguments.attach.mode(),
+        preemptible: host::may_skip_programs(),
+        by_thread,
+        capacity: Capacity { files: arguments.max_files, histograms: arguments.max_histograms },
+    })
+}
+
+/// Attaches and begins to count, or says what is in the way and what to do about it.
+pub fn start(config: &ProbeConfig, rules: Rules) -> anyhow::Result<Sampler> {
+    let kernel = host::kernel_release().unwrap_or_else(|| "unknown".into());
+    let attach = || Sampler::start(config, rules, kernel);
+    match host::tracefs::with_tracefs_if_possible(attach) {
+        Ok(sampler) => Ok(sampler),
+        Err(AttachError::NoMode(failures)) => {
+            let verdicts = host::checks(config.capacity.map_bytes());
+            let mut message = "cannot trace: no way of attaching works here".to_owned();
+            for failure in &failures {
+                let reason = match failure.errno {
+                    Some(errno) => {
+                        let error = std::io::Error::from_raw_os_error(errno);
+                        let step = failure.reason.split(':').next().unwrap_or_default();
+                        format!("{step}: {}", host::explain_load_error(&error, &verdicts))
+                    }
+                    None => failure.reason.clone(),
+                };
+                message.push_str(&format!("\n  {}: {reason}", failure.mode.name()));
+            }
+            message.push_str("\n`fsynctop check` lists what works; `fsynctop stuck` needs no tracing.");
+            Err(Exit { status: FAILED, message }.into())
+        }
+        Err(other) => Err(other).context("cannot trace"),
+    }
+}

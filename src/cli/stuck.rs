@@ -1,0 +1,37 @@
+//! `fsynctop stuck`: the threads that are inside a sync call right now.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use super::args::Stuck;
+use super::session::{self, Selection};
+use crate::files::classify::Candidate;
+use crate::files::settings::Settings;
+use crate::stuck::{self, Looks, Processes};
+
+pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
+    let rules = session::rules(arguments.roles.as_deref())?;
+    let processes = if arguments.targets.is_given() {
+        let selection = Selection::of(&arguments.targets)?;
+        Processes::These(selection.processes().iter().map(|process| process.pid).collect())
+    } else {
+        Processes::All
+    };
+    let looks = Looks { apart: arguments.watch, ..Looks::default() };
+    let scan = stuck::scan(Path::new("/proc"), &processes, &looks).context("cannot list /proc")?;
+    // By name alone: reading the settings of a server that hangs could hang as well.
+    let settings = Settings::default();
+    let role_of = |_pid: u32, path: &Path| {
+        rules.classify(&Candidate { path, is_directory: false, settings: &settings, first_bytes: &|| None })
+    };
+    let text = if arguments.json {
+        format!("{}\n", stuck::json(&scan, &role_of))
+    } else {
+        stuck::table(&scan, &role_of)
+    };
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
