@@ -8,7 +8,7 @@ mod rules;
 mod tree;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -40,8 +40,17 @@ struct Options {
     control: Option<String>,
 }
 
-fn main() -> Result<()> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match try_main(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("faultfs: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_main(options: &Options) -> Result<()> {
     let directory = options.directory.canonicalize();
     let directory = directory.with_context(|| format!("cannot mount on {}", options.directory.display()))?;
     let gate = Arc::new(Gate::new());

@@ -3,6 +3,7 @@
 mod report;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -50,14 +51,23 @@ struct Options {
     json: bool,
 }
 
-fn main() -> Result<()> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match try_main(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("insert-load: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_main(options: &Options) -> Result<()> {
     let connect_options = connect_options(&options.socket, &options.user);
     if !options.run {
-        prepare(&connect_options, &options)?;
+        prepare(&connect_options, options)?;
     }
     if !options.prepare {
-        let report = run(&connect_options, &options)?;
+        let report = run(&connect_options, options)?;
         if options.json {
             println!("{}", serde_json::to_string(&report).context("cannot print the result")?);
         } else {

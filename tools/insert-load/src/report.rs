@@ -14,9 +14,8 @@ pub struct CommitLatency {
 
 impl CommitLatency {
     pub fn new() -> Self {
-        CommitLatency(
-            Histogram::new_with_bounds(1_000, 3_600_000_000_000, 3).expect("the bounds are in order"),
-        )
+        let histogram = Histogram::new_with_bounds(1_000, 3_600_000_000_000, 3);
+        CommitLatency { histogram: histogram.expect("the bounds are in order"), max: Duration::ZERO }
     }
 
     pub fn record(&mut self, latency: Duration) {

@@ -9,6 +9,7 @@ use std::ffi::CString;
 use std::io::{BufRead, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -100,14 +101,23 @@ struct FileRow {
     ops: ByOp,
 }
 
-fn main() -> Result<()> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match try_main(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("syncgen: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_main(options: &Options) -> Result<()> {
     if let Some(comm) = &options.comm {
         let name = CString::new(comm.as_str()).context("--comm holds a NUL byte")?;
         set_name(&name).context("cannot set the name of the process")?;
     }
-    let plan = Arc::new(plan(&options)?);
-    let report = run(&plan, &options)?;
+    let plan = Arc::new(plan(options)?);
+    let report = run(&plan, options)?;
     println!("{}", serde_json::to_string(&report).context("cannot print the counts")?);
     if options.hold {
         std::io::stdout().flush().context("cannot print the counts")?;
