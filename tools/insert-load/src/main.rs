@@ -2,6 +2,7 @@
 
 mod report;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Barrier};
@@ -68,11 +69,12 @@ fn try_main(options: &Options) -> Result<()> {
     }
     if !options.prepare {
         let report = run(&connect_options, options)?;
-        if options.json {
-            println!("{}", serde_json::to_string(&report).context("cannot print the result")?);
+        let text = if options.json {
+            serde_json::to_string(&report).context("cannot encode the result")? + "\n"
         } else {
-            print!("{report}");
-        }
+            report.to_string()
+        };
+        std::io::stdout().write_all(text.as_bytes()).context("cannot print the result")?;
     }
     Ok(())
 }

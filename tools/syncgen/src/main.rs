@@ -118,9 +118,9 @@ fn try_main(options: &Options) -> Result<()> {
     }
     let plan = Arc::new(plan(options)?);
     let report = run(&plan, options)?;
-    println!("{}", serde_json::to_string(&report).context("cannot print the counts")?);
+    let text = serde_json::to_string(&report).context("cannot encode the counts")?;
+    writeln!(std::io::stdout(), "{text}").context("cannot print the counts")?;
     if options.hold {
-        std::io::stdout().flush().context("cannot print the counts")?;
         std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())
             .context("cannot read standard input")?;
     }
@@ -176,8 +176,8 @@ fn run(plan: &Arc<Plan>, options: &Options) -> Result<Report> {
         workers.push(worker.context("cannot start a thread")?);
     }
     if options.wait {
-        println!("ready {}", std::process::id());
-        std::io::stdout().flush().context("cannot say that everything is ready")?;
+        writeln!(std::io::stdout(), "ready {}", std::process::id())
+            .context("cannot say that everything is ready")?;
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line).context("cannot read standard input")?;
         ensure!(read > 0, "standard input ended before a line came to start with");
