@@ -1,0 +1,63 @@
+# The entry for people: `make` lists what there is. Building itself is cargo's.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
+
+SERVER ?= mariadb
+PREFIX ?= /usr/local
+TRACEFS := /sys/kernel/tracing
+# Tests that attach to the kernel need root; cargo itself does not.
+HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.PHONY: help deps build lint test tracefs demo dist install clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@echo "fsynctop: which files a database server syncs, how often and how long"
+	@echo
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
+
+deps: ## install what building and testing need and this machine lacks (apt)
+	@tools/dependencies
+
+build: deps ## the toolkit, optimised: target/release/fsynctop
+	cargo build --release --locked
+
+lint: deps ## formatting and clippy; warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Everything is built first: the tests run the programs under tools/ as well.
+test: lint tracefs ## every test there is, those that need root and a kernel included
+	cargo build --workspace --locked
+	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast
+
+tracefs:
+	@[ -e $(TRACEFS)/events ] || $(SUDO) mount -t tracefs tracefs $(TRACEFS) || \
+	  echo "tracefs cannot be mounted on $(TRACEFS): what needs tracepoints will say so" >&2
+
+demo: deps ## trace a throw-away server under load; SERVER=mysql for a real MySQL, else MariaDB
+	@echo "Building"
+	@cargo build --release --locked --quiet --package fsynctop --package insert-load
+	@tools/demo $(SERVER)
+
+dist: deps ## one static binary for any distribution of this architecture, in dist/
+	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST)
+	@mkdir -p dist
+	@install -m 755 target/$(HOST)/release/fsynctop dist/fsynctop-$(firstword $(subst -, ,$(HOST)))
+	@cd dist; binary=fsynctop-$(firstword $(subst -, ,$(HOST))); \
+	  strip $$binary; \
+	  file $$binary | grep -qE 'static-pie linked|statically linked' || { file $$binary; echo "$$binary is not static" >&2; exit 1; }; \
+	  if ldd $$binary 2>&1 | grep -q '=>'; then ldd $$binary; echo "$$binary needs libraries" >&2; exit 1; fi; \
+	  sha256sum $$binary >$$binary.sha256; \
+	  echo "dist/$$binary: $$(stat -c %s $$binary | numfmt --to=iec --suffix=B), static, sha256 $$(cut -d' ' -f1 $$binary.sha256)"
+
+install: ## copy the built binary to PREFIX/bin (/usr/local); DESTDIR is respected
+	@[ -x target/release/fsynctop ] || { echo "nothing is built yet: run 'make build' first" >&2; exit 1; }
+	install -D -m 755 target/release/fsynctop $(DESTDIR)$(PREFIX)/bin/fsynctop
+
+clean: ## remove everything that was built
+	rm -rf dist
+	cargo clean
