@@ -24,7 +24,8 @@ impl Rules {
     /// The role by the first rule that holds; a directory or another file if none does.
     pub fn classify(&self, candidate: &Candidate<'_>) -> Role {
         let first_bytes = OnceCell::new();
-        let content = || -> &[u8] { first_bytes.get_or_init(|| (candidate.first_bytes)().unwrap_or_default()) };
+        let content =
+            || -> &[u8] { first_bytes.get_or_init(|| (candidate.first_bytes)().unwrap_or_default()) };
         let by_rule = self.rules.iter().find(|rule| rule.holds(candidate, &content)).map(|rule| rule.role);
         by_rule.unwrap_or(if candidate.is_directory { Role::Directory } else { Role::Other })
     }
@@ -36,7 +37,10 @@ impl Rule {
         let name = candidate.path.file_name().unwrap_or_default().as_bytes();
         self.directory == candidate.is_directory
             && self.name.as_ref().is_none_or(|pattern| pattern.is_match(name))
-            && self.path.as_ref().is_none_or(|pattern| pattern.is_match(candidate.path.as_os_str().as_bytes()))
+            && self
+                .path
+                .as_ref()
+                .is_none_or(|pattern| pattern.is_match(candidate.path.as_os_str().as_bytes()))
             && self.setting.as_ref().is_none_or(|setting| setting.names(candidate.path, candidate.settings))
             && self.content.iter().all(|expected| expected.is_in(content()))
     }
@@ -53,7 +57,9 @@ impl Setting {
         match self.names {
             SettingNames::FileList => settings.file_list(&self.name).iter().any(|file| file == path),
             SettingNames::File => settings.paths(&self.name).iter().any(|file| file == path),
-            SettingNames::Directory => settings.paths(&self.name).iter().any(|dir| path.parent() == Some(dir)),
+            SettingNames::Directory => {
+                settings.paths(&self.name).iter().any(|dir| path.parent() == Some(dir))
+            }
             SettingNames::Tree => {
                 settings.paths(&self.name).iter().any(|dir| path != dir && path.starts_with(dir))
             }
@@ -77,9 +83,7 @@ impl Setting {
 fn base_names(base: &Path) -> impl Iterator<Item = &OsStr> {
     let name = base.file_name().unwrap_or_default();
     let stem = name.as_bytes().iter().skip(1).position(|&b| b == b'.').map(|at| &name.as_bytes()[..=at]);
-    std::iter::once(name)
-        .chain(stem.map(|stem| OsStr::from_bytes(stem)))
-        .filter(|name| !name.is_empty())
+    std::iter::once(name).chain(stem.map(OsStr::from_bytes)).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

@@ -10,7 +10,12 @@ const DATADIR: &str = "/var/lib/mysql";
 fn role_of(path: &[u8], settings: &Settings, first_bytes: Option<&[u8]>) -> Role {
     let path = Path::new(DATADIR).join(OsStr::from_bytes(path));
     let first_bytes = || first_bytes.map(<[u8]>::to_vec);
-    Rules::builtin().classify(&Candidate { path: &path, is_directory: false, settings, first_bytes: &first_bytes })
+    Rules::builtin().classify(&Candidate {
+        path: &path,
+        is_directory: false,
+        settings,
+        first_bytes: &first_bytes,
+    })
 }
 
 fn check(settings: &[(&str, &str)], table: &[(&str, Role)]) {
@@ -80,6 +85,7 @@ fn default_names_of_every_server_have_their_roles() {
             ("ddl_recovery-backup.log", Dictionary),
             ("ibtmp1", Temporary),
             ("#innodb_temp/temp_10.ibt", Temporary),
+            ("/tmp/#762099", Temporary),
             ("#clone/#view_status", Clone),
             ("#ib_archive/page_group_1/page_0", Clone),
             ("shop/products.ibd.#clone", Clone),
@@ -187,6 +193,7 @@ fn names_that_only_look_like_one_have_no_role_of_it() {
         &[
             ("shop/mysql.ibd", Tablespace),
             ("#ib_redo", Other),
+            ("#sql", Other),
             ("#ib_redo1_tmp2", Other),
             ("x#ib_redo1", Other),
             ("#ib_redo1\n", Other),
@@ -266,7 +273,11 @@ fn a_file_is_read_once_and_only_when_its_name_says_nothing() {
     };
     assert_eq!(classify("/d/binlog.000001", false), Role::Binlog);
     assert_eq!(classify("/d/#innodb_redo", true), Role::Directory);
-    assert_eq!(classify("/d/binlog.000001", true), Role::Directory, "a directory is no log, whatever its name");
+    assert_eq!(
+        classify("/d/binlog.000001", true),
+        Role::Directory,
+        "a directory is no log, whatever its name"
+    );
     assert_eq!(reads.get(), 0);
     assert_eq!(classify("/d/unknown", false), Role::Other);
     assert_eq!(reads.get(), 1);

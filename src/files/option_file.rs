@@ -256,10 +256,20 @@ empty=
 
     #[test]
     fn arguments_may_stand_in_the_next_word_and_optional_ones_may_not() {
-        let line: Vec<OsString> =
-            ["mysqld", "--datadir", "/d", "--log-bin", "--relay_log=/r/x=y", "-P3307", "-h", "/h", "word", "--"]
-                .map(Into::into)
-                .to_vec();
+        let line: Vec<OsString> = [
+            "mysqld",
+            "--datadir",
+            "/d",
+            "--log-bin",
+            "--relay_log=/r/x=y",
+            "-P3307",
+            "-h",
+            "/h",
+            "word",
+            "--",
+        ]
+        .map(Into::into)
+        .to_vec();
         let expected: Vec<(Vec<u8>, Option<Vec<u8>>)> = vec![
             (b"datadir".into(), Some(b"/d".into())),
             (b"log-bin".into(), None),

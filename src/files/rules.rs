@@ -194,7 +194,8 @@ fn compile_content(content: Spanned<ContentText>) -> Result<Content, Complaint> 
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u32> = text.chars().filter(|c| *c != ' ').map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    let digits: Vec<u32> =
+        text.chars().filter(|c| *c != ' ').map(|c| c.to_digit(16)).collect::<Option<_>>()?;
     let pairs = digits.chunks(2);
     pairs.map(|pair| (pair.len() == 2).then(|| (pair[0] << 4 | pair[1]) as u8)).collect()
 }
@@ -217,18 +218,32 @@ mod tests {
             ("\n\n[[rule]]\nrole = \"redoo\"\nname = 'x'\n", ":4: unknown variant `redoo`"),
             ("[[rule]]\nrole = \"redo\"\nname = '('\n", ":3: the pattern \"(\" cannot be used"),
             ("[[rule]]\nrole = \"redo\"\nnane = 'x'\n", ":3: unknown field `nane`"),
-            ("[[rule]]\nrole = \"redo\"\nname = 'x'\n\n[[rule]]\nrole = \"redo\"\n", ":5: a rule needs at least"),
+            (
+                "[[rule]]\nrole = \"redo\"\nname = 'x'\n\n[[rule]]\nrole = \"redo\"\n",
+                ":5: a rule needs at least",
+            ),
             ("[[rule]]\nrole = \"redo\"\nsetting = \"x\"\n", ":1: `setting` needs"),
             ("[[rule]]\nrole = \"redo\"\nrest = 'x'\nname = 'x'\n", ":1: `setting` needs"),
             ("[[rule]]\nrole = \"redo\"\nsetting=\"x\"\nsetting_names = \"base\"\n", ":1: `rest` belongs"),
             ("[[rule]]\nrole = \"redo\"\ncontent = [\n{ hex = \"f\" }]\n", ":4: `hex` is pairs"),
-            ("[[rule]]\nrole = \"redo\"\ncontent = [{ offset = 4095, text = \"ab\" }]\n", ":3: `content` lies"),
+            (
+                "[[rule]]\nrole = \"redo\"\ncontent = [{ offset = 4095, text = \"ab\" }]\n",
+                ":3: `content` lies",
+            ),
             ("[[rule]]\nrole = \"redo\"\ncontent = [{ offset = 1 }]\n", ":3: `content` needs"),
             ("role = 1\n", ":1: unknown field `role`"),
             ("[[rule]\n", ":1: "),
         ] {
             let message = complaint(text);
             assert!(message.starts_with(start), "{message:?} should start with {start:?}");
+        }
+    }
+
+    #[test]
+    fn the_documentation_explains_every_role() {
+        let documentation = include_str!("../../docs/roles.md");
+        for role in Role::ALL {
+            assert!(documentation.contains(&format!("\n| `{}` |", role.name())), "{}", role.name());
         }
     }
 

@@ -6,6 +6,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use crate::files::option_file::{self, Line};
 use crate::files::rooted::Root;
 use crate::target::version::{Flavour, Version};
@@ -105,7 +107,8 @@ impl Settings {
     /// From a command line and the files below `root`.
     pub fn read(process: &Process, version: Option<&Version>, root: Option<&Root>) -> Settings {
         let arguments = option_file::arguments(&process.command_line);
-        let mut reader = Reader { root, groups: groups(version, &arguments, process), values: BTreeMap::new() };
+        let mut reader =
+            Reader { root, groups: groups(version, &arguments, process), values: BTreeMap::new() };
         let start_directory = process.variable("PWD").or(process.working_directory.as_deref());
         for file in option_files(version, &arguments, process) {
             reader.file(&start_directory.map_or(file.clone(), |start| start.join(&file)), INCLUDE_DEPTH);
@@ -117,7 +120,7 @@ impl Settings {
         let mut settings = Settings { values, ..Settings::default() };
         settings.base = match settings.get("datadir").filter(|value| !value.is_empty()) {
             Some(datadir) => Some(normalize(&start_directory.unwrap_or(Path::new("/")).join(datadir))),
-            None => process.working_directory.clone().filter(|cwd| cwd != Path::new("/")),
+            None => process.working_directory.clone().filter(|cwd| is_data_directory(root, cwd)),
         };
         if let Some(root) = root {
             settings.read_persisted(root);
@@ -193,7 +196,8 @@ impl Settings {
         }
     }
 
-    /// The data directory, as the server was told or, where it was not, as it works in.
+    /// The data directory, as the server was told or, where it was not, as it works in. None: not told, and the
+    /// server has only just begun; ask again later.
     pub fn datadir(&self) -> Option<&Path> {
         self.base.as_deref()
     }
@@ -280,6 +284,12 @@ impl Settings {
     }
 }
 
+/// A server that has only just begun still works in the directory that it was started in.
+fn is_data_directory(root: Option<&Root>, directory: &Path) -> bool {
+    let holds = |name: &str| root.is_some_and(|root| root.open(&directory.join(name), OFlags::PATH).is_ok());
+    ["ibdata1", "mysql.ibd", "aria_log_control", "mysql/user.frm"].iter().any(|name| holds(name))
+}
+
 /// Without "." and, as far as the text tells, "..".
 fn normalize(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
@@ -312,7 +322,8 @@ fn option_files(version: Option<&Version>, arguments: &Arguments, process: &Proc
     if let Some(only) = argument(arguments, "defaults-file") {
         return vec![path(only)];
     }
-    let mut files: Vec<PathBuf> = ["/etc/my.cnf", "/etc/mysql/my.cnf", "/usr/etc/my.cnf"].map(PathBuf::from).to_vec();
+    let mut files: Vec<PathBuf> =
+        ["/etc/my.cnf", "/etc/mysql/my.cnf", "/usr/etc/my.cnf"].map(PathBuf::from).to_vec();
     let mariadb = version.is_none_or(|version| version.flavour == Flavour::MariaDb);
     let home = mariadb.then(|| process.variable("MARIADB_HOME")).flatten();
     files.extend(home.or_else(|| process.variable("MYSQL_HOME")).map(|home| home.join("my.cnf")));

@@ -13,6 +13,8 @@ impl Fixture {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, contents).unwrap();
         }
+        std::fs::create_dir_all(dir.path().join("var/lib/mysql")).unwrap();
+        std::fs::write(dir.path().join("var/lib/mysql/ibdata1"), "").unwrap();
         Fixture(dir)
     }
 
@@ -41,7 +43,10 @@ const LAYERED: &[(&str, &str)] = &[
         "[server]\nport=2\n!includedir /etc/mysql/conf.d/\n!include /etc/one.cnf\n[mysqld]\nlog-error=e\n",
     ),
     ("etc/mysql/conf.d/b.cnf", "[mysqld-9.7]\nsync-binlog=7\n[mysqld-8.0]\nsync-binlog=8\n"),
-    ("etc/mysql/conf.d/a.cnf", "[mariadb]\nsync_binlog=5\n[mariadbd-10.11]\nport=6\n[mysqld]\nsync_binlog=0\n"),
+    (
+        "etc/mysql/conf.d/a.cnf",
+        "[mariadb]\nsync_binlog=5\n[mariadbd-10.11]\nport=6\n[mysqld]\nsync_binlog=0\n",
+    ),
     ("etc/mysql/conf.d/ignored.txt", "[mysqld]\nport=77\n"),
     ("etc/one.cnf", "[mysqld]\nloose-innodb_flush_method=O_DSYNC\n!include /etc/one.cnf\n"),
     ("home/db/.my.cnf", "[mysqld]\nbinlog_format=ROW\n"),
@@ -78,7 +83,8 @@ fn the_command_line_wins_over_option_files_and_chooses_them() {
 
 #[test]
 fn a_group_suffix_adds_groups() {
-    let fixture = Fixture::new(&[("etc/my.cnf", "[mysqld]\nport=1\n[mysqld@two]\nport=2\n[mysqld@three]\nport=3\n")]);
+    let fixture =
+        Fixture::new(&[("etc/my.cnf", "[mysqld]\nport=1\n[mysqld@two]\nport=2\n[mysqld@three]\nport=3\n")]);
     let settings = fixture.read(Some(&mysql()), &["mysqld", "--defaults-group-suffix=@two"]);
     assert_eq!(settings.port(), Some(2));
 }
@@ -102,7 +108,8 @@ fn relative_values_are_relative_to_the_data_directory() {
 
 #[test]
 fn symlinked_directories_are_known_by_both_names() {
-    let fixture = Fixture::new(&[("mnt/big/keep", ""), ("etc/alternatives/my.cnf", "[mysqld]\nlog_bin=/logs/foo\n")]);
+    let fixture =
+        Fixture::new(&[("mnt/big/keep", ""), ("etc/alternatives/my.cnf", "[mysqld]\nlog_bin=/logs/foo\n")]);
     symlink("/mnt/big", fixture.0.path().join("logs")).unwrap();
     symlink("/etc/alternatives/my.cnf", fixture.0.path().join("etc/my.cnf")).unwrap();
     let settings = fixture.read(None, &["mysqld"]);
@@ -121,15 +128,35 @@ fn persisted_variables_win_unless_they_are_switched_off() {
 }
 
 #[test]
+fn the_working_directory_counts_once_it_holds_data() {
+    let fixture = Fixture::new(&[]);
+    assert_eq!(fixture.read(None, &["mysqld"]).datadir(), Some(Path::new("/var/lib/mysql")));
+    std::fs::remove_file(fixture.0.path().join("var/lib/mysql/ibdata1")).unwrap();
+    assert_eq!(fixture.read(None, &["mysqld"]).datadir(), None);
+}
+
+#[test]
 fn values_have_types() {
     let settings = Settings::from_pairs(
         Path::new("/d"),
-        [("a", "4G"), ("b", "12"), ("c", "x"), ("d", "on"), ("e", "0"), ("f", ""), ("log_bin", "ON"), ("g", "99999999T")],
+        [
+            ("a", "4G"),
+            ("b", "12"),
+            ("c", "x"),
+            ("d", "on"),
+            ("e", "0"),
+            ("f", ""),
+            ("log_bin", "ON"),
+            ("g", "99999999T"),
+        ],
     );
     assert_eq!(settings.number("a"), Some(4 << 30));
     assert_eq!(settings.number("b"), Some(12));
     assert_eq!((settings.number("c"), settings.number("g"), settings.number("none")), (None, None, None));
-    assert_eq!((settings.flag("d"), settings.flag("e"), settings.flag("f")), (Some(true), Some(false), Some(true)));
+    assert_eq!(
+        (settings.flag("d"), settings.flag("e"), settings.flag("f")),
+        (Some(true), Some(false), Some(true))
+    );
     assert_eq!(settings.flag("c"), None);
     assert_eq!(settings.log_bin(), None, "a switch names no file");
 }

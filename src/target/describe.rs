@@ -1,0 +1,186 @@
+//! What a server is, without a connection to it: everything comes from /proc and the files of its own root.
+//! It reads the process's memory map and its file systems, so it can wait where those are stuck, and it takes some
+//! milliseconds the first time: once per server, on a thread of its own, never on a hot path.
+
+use std::collections::BTreeSet;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+use crate::files::classify::Candidate;
+use crate::files::resolve;
+use crate::files::rules::Rules;
+use crate::files::settings::Settings;
+use crate::snapshot::{Role, Server, ServerId};
+use crate::target::{container, listening, processes, version};
+
+/// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
+const DESCRIPTOR_LIMIT: usize = 4096;
+/// How much of a memory map is searched.
+const MAPS_LINE_LIMIT: usize = 100_000;
+
+/// A server and what it was told. A part that cannot be read is left out; of one that has gone, only the identity is
+/// left. A server that has only just begun has no data directory and listens nowhere yet: describe it again later.
+pub fn describe(proc_root: &Path, id: ServerId, rules: &Rules) -> (Server, Settings) {
+    let pid = id.pid;
+    let mut server = Server {
+        id,
+        comm: String::new(),
+        version: None,
+        datadir: None,
+        socket: None,
+        ports: Vec::new(),
+        container: None,
+        device: None,
+        filesystem: None,
+        notes: Vec::new(),
+        alive: processes::is_alive(proc_root, id),
+    };
+    if !server.alive {
+        return (server, Settings::default());
+    }
+    server.comm = processes::find(proc_root, pid).map(|group| group.comm).unwrap_or_default();
+    let version = version::of_process(proc_root, pid);
+    let settings = Settings::of_server(proc_root, pid, version.as_ref());
+    server.version = version.map(|version| version.to_string());
+    server.datadir = settings.datadir().map(Path::to_owned);
+    server.container = std::fs::read(proc_root.join(format!("{pid}/cgroup")))
+        .ok()
+        .and_then(|text| container::of_cgroups(&text));
+    let mount = server.datadir.as_deref().and_then(|datadir| resolve::mount_of_path(proc_root, pid, datadir));
+    if let Some(mount) = mount {
+        server.device = Some(resolve::device_name(std::slice::from_ref(&mount), mount.device));
+        server.filesystem = Some(mount.filesystem);
+    }
+    let open = OpenDescriptors::read(proc_root, pid, rules, &settings);
+    server.ports = listening::tcp_ports(proc_root, pid, &open.sockets);
+    server.socket = socket_path(listening::unix_paths(proc_root, pid, &open.sockets), &settings);
+    server.notes = notes(&open, is_mapped(proc_root, pid, b"libeatmydata"), &settings);
+    // The pid may have been reused while all this was read.
+    server.alive = processes::is_alive(proc_root, id);
+    (server, settings)
+}
+
+/// What a server's descriptors tell.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct OpenDescriptors {
+    sockets: BTreeSet<u64>,
+    /// Open files of the redo log, and how many of them are opened so that each write is durable.
+    redo: usize,
+    redo_durable: usize,
+}
+
+impl OpenDescriptors {
+    fn read(proc_root: &Path, pid: u32, rules: &Rules, settings: &Settings) -> OpenDescriptors {
+        let mut open = OpenDescriptors::default();
+        for fd in resolve::descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT) {
+            let Ok(link) = std::fs::read_link(proc_root.join(format!("{pid}/fd/{fd}"))) else { continue };
+            if let Some(socket) = listening::socket_of_link(&link) {
+                open.sockets.insert(socket);
+            } else if link.is_absolute() && is_redo(&link, rules, settings) {
+                let Some(flags) = resolve::flags(proc_root, pid, fd) else { continue };
+                open.redo += 1;
+                open.redo_durable += usize::from(resolve::writes_are_durable(flags));
+            }
+        }
+        open
+    }
+}
+
+fn is_redo(link: &Path, rules: &Rules, settings: &Settings) -> bool {
+    let candidate = Candidate { path: link, is_directory: false, settings, first_bytes: &|| None };
+    rules.classify(&candidate) == Role::Redo
+}
+
+/// The socket that clients use: one that it really listens on before one that it was told.
+fn socket_path(listening: Vec<PathBuf>, settings: &Settings) -> Option<PathBuf> {
+    let is_x_protocol = |path: &PathBuf| path.file_name().is_some_and(|name| name == "mysqlx.sock");
+    let real = listening.into_iter().find(|path| !is_x_protocol(path));
+    let absolute = real.map(|path| settings.datadir().map_or(path.clone(), |datadir| datadir.join(path)));
+    absolute.or_else(|| settings.socket())
+}
+
+fn notes(open: &OpenDescriptors, eatmydata: bool, settings: &Settings) -> Vec<String> {
+    let mut notes = Vec::new();
+    if open.redo > 0 && open.redo == open.redo_durable {
+        notes.push(
+            "The redo log is written through O_DSYNC descriptors: its durability is in the writes, so it shows no \
+             syncs."
+                .to_owned(),
+        );
+    }
+    if eatmydata {
+        notes.push(
+            "libeatmydata is loaded: the server's syncs do nothing, and none reaches the kernel.".to_owned(),
+        );
+    }
+    let nosync = settings.innodb_flush_method().is_some_and(|method| method.eq_ignore_ascii_case("nosync"));
+    if nosync || settings.flag("debug_no_sync") == Some(true) {
+        let setting = if nosync { "innodb_flush_method=nosync" } else { "debug_no_sync" };
+        notes.push(format!("{setting} is set: the server leaves syncs out, and a crash can lose data."));
+    }
+    notes
+}
+
+/// Whether a library of that name is in a process's memory map.
+fn is_mapped(proc_root: &Path, pid: u32, library: &[u8]) -> bool {
+    let Ok(maps) = std::fs::File::open(proc_root.join(format!("{pid}/maps"))) else { return false };
+    let mut lines = std::io::BufReader::new(maps).split(b'\n').map_while(Result::ok).take(MAPS_LINE_LIMIT);
+    lines.any(|line| {
+        let name = line.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        line.contains(&b'/') && name.starts_with(library)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_no_server_is_described_as_far_as_it_goes() {
+        let id = processes::find(Path::new("/proc"), std::process::id()).unwrap().id();
+        let (server, _) = describe(Path::new("/proc"), id, &Rules::builtin());
+        assert!(server.alive && !server.comm.is_empty());
+        assert_eq!((server.datadir, server.notes), (None, vec![]));
+        let gone = ServerId { start_ns: id.start_ns + 1_000_000_000, ..id };
+        let (server, settings) = describe(Path::new("/proc"), gone, &Rules::builtin());
+        assert_eq!((server.alive, server.comm.as_str(), settings), (false, "", Settings::default()));
+    }
+
+    #[test]
+    fn a_listening_port_and_socket_are_found_by_their_descriptors() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db.sock");
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let id = processes::find(Path::new("/proc"), std::process::id()).unwrap().id();
+        let (server, _) = describe(Path::new("/proc"), id, &Rules::builtin());
+        assert!(server.ports.contains(&tcp.local_addr().unwrap().port()), "{server:?}");
+        // Other tests of this process may listen, too.
+        let open = OpenDescriptors::read(Path::new("/proc"), id.pid, &Rules::builtin(), &Settings::default());
+        assert!(listening::unix_paths(Path::new("/proc"), id.pid, &open.sockets).contains(&path));
+    }
+
+    #[test]
+    fn the_redo_log_is_noted_only_if_all_of_it_is_durable_by_its_descriptors() {
+        let none = Settings::default();
+        let open = |redo, redo_durable| OpenDescriptors { redo, redo_durable, ..OpenDescriptors::default() };
+        assert!(notes(&open(0, 0), false, &none).is_empty());
+        assert!(notes(&open(2, 1), false, &none).is_empty());
+        assert!(notes(&open(2, 2), false, &none)[0].starts_with("The redo log is written through O_DSYNC"));
+        assert!(notes(&open(0, 0), true, &none)[0].starts_with("libeatmydata is loaded: "));
+        let configured = Settings::from_pairs(Path::new("/d"), [("innodb_flush_method", "O_DSYNC")]);
+        assert!(notes(&open(1, 0), false, &configured).is_empty(), "the configuration alone proves nothing");
+        let nosync = Settings::from_pairs(Path::new("/d"), [("innodb_flush_method", "nosync")]);
+        assert_eq!(notes(&open(1, 0), false, &nosync).len(), 1);
+    }
+
+    #[test]
+    fn the_socket_of_clients_is_not_the_one_of_the_x_protocol() {
+        let settings = Settings::from_pairs(Path::new("/d"), [("socket", "/told.sock")]);
+        let path =
+            |paths: &[&str]| socket_path(paths.iter().map(PathBuf::from).collect(), &settings).unwrap();
+        assert_eq!(path(&["/run/mysqlx.sock", "/run/mysqld.sock"]), Path::new("/run/mysqld.sock"));
+        assert_eq!(path(&["rel.sock"]), Path::new("/d/rel.sock"));
+        assert_eq!(path(&[]), Path::new("/told.sock"));
+    }
+}

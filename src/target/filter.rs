@@ -1,0 +1,224 @@
+//! What is traced: checked before anything is loaded, so that a mistake is told and not traced as "nothing".
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::files::mountinfo::{self, Mount};
+use crate::files::rooted;
+
+/// The kernel keeps so much of a name (TASK_COMM_LEN without its NUL).
+pub const COMM_LENGTH: usize = 15;
+
+/// The name of a thread group's leader, as the kernel keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comm(Vec<u8>);
+
+/// A control group of the unified hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// As bpf_get_current_cgroup_id and bpf_get_current_ancestor_cgroup_id give it.
+    pub id: u64,
+    /// Of its ancestors the root is level 0.
+    pub level: u32,
+    pub directory: PathBuf,
+}
+
+/// Which thread groups are traced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetFilter {
+    /// Those whose leader has one of these names.
+    Comms(Vec<Comm>),
+    Pids(Vec<u32>),
+    /// Those in one of these control groups or below.
+    Cgroups(Vec<Cgroup>),
+    /// A process and all its descendants.
+    Tree(u32),
+    All,
+}
+
+/// Why a filter cannot be meant.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FilterError {
+    #[error("a process name cannot be empty")]
+    EmptyComm,
+    #[error(
+        "the process name {name:?} is too long: the kernel keeps {COMM_LENGTH} bytes, so ask for {kept:?}"
+    )]
+    LongComm { name: String, kept: String },
+    #[error("the process name {0:?} contains a NUL byte, which no name can")]
+    NulInComm(String),
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+    #[error("{pid} is a thread of the process {leader}: trace that one")]
+    NotALeader { pid: u32, leader: u32 },
+    #[error(
+        "the unified cgroup hierarchy (cgroup2) is not mounted here; \
+         mount it (mount -t cgroup2 none /sys/fs/cgroup/unified) or select by --pid or --comm"
+    )]
+    NoCgroup2,
+    #[error("there is no control group {path} under {mount}", path = path.display(), mount = mount.display())]
+    NoCgroup { path: PathBuf, mount: PathBuf },
+}
+
+impl Comm {
+    pub fn new(name: &str) -> Result<Comm, FilterError> {
+        if name.is_empty() {
+            return Err(FilterError::EmptyComm);
+        }
+        if name.contains('\0') {
+            return Err(FilterError::NulInComm(name.to_owned()));
+        }
+        if name.len() > COMM_LENGTH {
+            let kept = String::from_utf8_lossy(&name.as_bytes()[..COMM_LENGTH]).into_owned();
+            return Err(FilterError::LongComm { name: name.to_owned(), kept });
+        }
+        Ok(Comm(name.as_bytes().to_vec()))
+    }
+
+    /// One to fifteen bytes, without a NUL.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Default for TargetFilter {
+    /// The servers: `mysqld` and `mariadbd`.
+    fn default() -> Self {
+        TargetFilter::Comms(["mysqld", "mariadbd"].map(|name| Comm(name.into())).to_vec())
+    }
+}
+
+impl TargetFilter {
+    pub fn comms(names: &[String]) -> Result<TargetFilter, FilterError> {
+        Ok(TargetFilter::Comms(names.iter().map(|name| Comm::new(name)).collect::<Result<_, _>>()?))
+    }
+
+    /// All of them must be alive, and leaders: a thread's number would match nothing.
+    pub fn pids(proc_root: &Path, pids: &[u32]) -> Result<TargetFilter, FilterError> {
+        for &pid in pids {
+            // /proc/TID can be opened for any thread, though only leaders are listed.
+            let status = std::fs::read_to_string(proc_root.join(format!("{pid}/status")))
+                .map_err(|_| FilterError::NoProcess(pid))?;
+            let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+            match leader {
+                Some(leader) if leader == pid => {}
+                Some(leader) => return Err(FilterError::NotALeader { pid, leader }),
+                None => return Err(FilterError::NoProcess(pid)),
+            }
+        }
+        Ok(TargetFilter::Pids(pids.to_vec()))
+    }
+
+    /// Each a path of the file system, or as /proc/PID/cgroup shows it.
+    pub fn cgroups(proc_root: &Path, paths: &[PathBuf]) -> Result<TargetFilter, FilterError> {
+        let mounts = mountinfo::of_process(proc_root, std::process::id());
+        let mount =
+            mounts.iter().find(|mount| mount.filesystem == "cgroup2").ok_or(FilterError::NoCgroup2)?;
+        Ok(TargetFilter::Cgroups(paths.iter().map(|path| cgroup(mount, path)).collect::<Result<_, _>>()?))
+    }
+
+    /// What was looked for, for messages: "a process called mysqld or mariadbd".
+    pub fn describe(&self) -> String {
+        fn list(items: impl Iterator<Item = String>) -> String {
+            items.collect::<Vec<_>>().join(" or ")
+        }
+        match self {
+            TargetFilter::Comms(comms) => {
+                let names = comms.iter().map(|comm| comm.0.escape_ascii().to_string());
+                format!("a process called {}", list(names))
+            }
+            TargetFilter::Pids(pids) => format!("process {}", list(pids.iter().map(u32::to_string))),
+            TargetFilter::Cgroups(cgroups) => {
+                let paths = cgroups
+                    .iter()
+                    .map(|cgroup| cgroup.directory.as_os_str().as_bytes().escape_ascii().to_string());
+                format!("a process in the control group {}", list(paths))
+            }
+            TargetFilter::Tree(pid) => format!("process {pid} or a descendant of it"),
+            TargetFilter::All => "any process".to_owned(),
+        }
+    }
+}
+
+fn cgroup(mount: &Mount, path: &Path) -> Result<Cgroup, FilterError> {
+    let none = || FilterError::NoCgroup { path: path.to_owned(), mount: mount.mount_point.clone() };
+    let below = path.strip_prefix(&mount.mount_point).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
+    let directory = mount.mount_point.join(below).canonicalize().map_err(|_| none())?;
+    let below = directory.strip_prefix(&mount.mount_point).map_err(|_| none())?;
+    let attributes = rooted::attributes_of(&directory).map_err(|_| none())?;
+    if !attributes.is_directory || attributes.device != mount.device {
+        return Err(none());
+    }
+    // Of a mount inside a cgroup namespace, the levels above it count, too; "/" is where the hierarchy begins.
+    let above =
+        mount.root.components().filter(|part| matches!(part, std::path::Component::Normal(_))).count();
+    let level = (above + below.components().count()) as u32;
+    Ok(Cgroup { id: attributes.inode, level, directory })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_process_can_have_are_refused_with_the_cure() {
+        let message = |name: &str| Comm::new(name).unwrap_err().to_string();
+        assert_eq!(message(""), "a process name cannot be empty");
+        assert!(message("a\0b").contains("NUL"));
+        assert_eq!(
+            message("my-long-database-server"),
+            "the process name \"my-long-database-server\" is too long: the kernel keeps 15 bytes, so ask for \
+             \"my-long-databas\""
+        );
+        assert_eq!(Comm::new("fifteen-bytes-x").unwrap().bytes(), b"fifteen-bytes-x");
+        assert!(TargetFilter::comms(&["mysqld".into(), String::new()]).is_err());
+    }
+
+    #[test]
+    fn the_default_is_both_servers() {
+        assert_eq!(
+            TargetFilter::default(),
+            TargetFilter::comms(&["mysqld".into(), "mariadbd".into()]).unwrap()
+        );
+        assert_eq!(TargetFilter::default().describe(), "a process called mysqld or mariadbd");
+    }
+
+    #[test]
+    fn pids_must_be_leaders_and_alive() {
+        let pids = |pid| TargetFilter::pids(Path::new("/proc"), &[pid]);
+        assert_eq!(pids(std::process::id()).unwrap(), TargetFilter::Pids(vec![std::process::id()]));
+        assert_eq!(pids(0x7fff_fff0), Err(FilterError::NoProcess(0x7fff_fff0)));
+        let tid = rustix::fs::readlinkat(rustix::fs::CWD, "/proc/thread-self", Vec::new()).unwrap();
+        let tid: u32 = tid.to_str().unwrap().rsplit('/').next().unwrap().parse().unwrap();
+        assert_eq!(pids(tid), Err(FilterError::NotALeader { pid: tid, leader: std::process::id() }));
+    }
+
+    #[test]
+    fn a_control_group_is_found_by_either_spelling_and_not_outside_the_hierarchy() {
+        let dir = tempfile::tempdir().unwrap();
+        let mount_point = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(mount_point.join("system.slice/mysql.service")).unwrap();
+        std::fs::write(mount_point.join("file"), "").unwrap();
+        std::os::unix::fs::symlink("/usr", mount_point.join("out")).unwrap();
+        let attributes = rooted::attributes_of(&mount_point.join("system.slice/mysql.service")).unwrap();
+        let mount = Mount {
+            id: 1,
+            device: attributes.device,
+            root: "/".into(),
+            mount_point: mount_point.clone(),
+            filesystem: "cgroup2".into(),
+            source: "cgroup2".into(),
+        };
+        let absolute = mount_point.join("system.slice/mysql.service");
+        for path in
+            [&absolute, Path::new("/system.slice/mysql.service"), Path::new("system.slice/mysql.service/")]
+        {
+            let found = cgroup(&mount, path).unwrap();
+            assert_eq!((found.id, found.level, &found.directory), (attributes.inode, 2, &absolute));
+        }
+        assert_eq!(cgroup(&mount, Path::new("/")).unwrap().level, 0);
+        for path in ["nothing", "file", "..", "out", "../../usr"] {
+            assert!(cgroup(&mount, Path::new(path)).is_err(), "{path}");
+        }
+    }
+}

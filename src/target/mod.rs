@@ -1,0 +1,9 @@
+//! Which processes are traced ([`filter`], [`processes`]), and what is known of them without a connection
+//! ([`describe`]).
+
+pub mod container;
+pub mod describe;
+pub mod filter;
+pub mod listening;
+pub mod processes;
+pub mod version;

@@ -1,0 +1,190 @@
+//! The thread groups that a filter selects, out of /proc; and whether one is still the one that the kernel side saw.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::snapshot::ServerId;
+use crate::target::filter::TargetFilter;
+
+/// A kernel thread (include/linux/sched.h: PF_KTHREAD): it makes no system calls.
+const PF_KTHREAD: u32 = 0x0020_0000;
+/// How deep control groups are followed.
+const CGROUP_DEPTH: u32 = 64;
+
+/// A thread group as /proc shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadGroup {
+    pub pid: u32,
+    /// Of the leader; bytes that are no text are replaced.
+    pub comm: String,
+    /// Since boot, in clock ticks: see [`same_start`].
+    pub start_ticks: u64,
+}
+
+impl ThreadGroup {
+    /// An identity for what only user space has seen: the start is cut to a clock tick (10 ms), so compare it to one
+    /// of the kernel side by [`same_server`], not by `==`.
+    pub fn id(&self) -> ServerId {
+        ServerId { pid: self.pid, start_ns: self.start_ticks.saturating_mul(ns_per_tick()) }
+    }
+}
+
+/// All thread groups that the filter selects, ascending by pid.
+pub fn list(proc_root: &Path, filter: &TargetFilter) -> Vec<ThreadGroup> {
+    let describe = |pid| Some(read(proc_root, pid)?.0);
+    match filter {
+        TargetFilter::Pids(pids) => {
+            pids.iter().copied().collect::<BTreeSet<_>>().into_iter().filter_map(describe).collect()
+        }
+        TargetFilter::Comms(comms) => all_pids(proc_root)
+            .filter(|pid| {
+                let comm = std::fs::read(proc_root.join(format!("{pid}/comm"))).unwrap_or_default();
+                let comm = comm.strip_suffix(b"\n").unwrap_or(&comm);
+                comms.iter().any(|wanted| wanted.bytes() == comm)
+            })
+            .filter_map(describe)
+            .collect(),
+        TargetFilter::Cgroups(cgroups) => {
+            let mut pids = BTreeSet::new();
+            for cgroup in cgroups {
+                collect_members(&cgroup.directory, CGROUP_DEPTH, &mut pids);
+            }
+            pids.into_iter().filter_map(describe).collect()
+        }
+        TargetFilter::Tree(root) => {
+            let all: BTreeMap<u32, (ThreadGroup, procfs::process::Stat)> =
+                all_pids(proc_root).filter_map(|pid| Some((pid, read(proc_root, pid)?))).collect();
+            let descends = |&pid: &u32| {
+                let parent = |pid: &u32| u32::try_from(all.get(pid)?.1.ppid).ok();
+                // A chain cannot be longer than there are processes, but one that changes under the walk might loop.
+                std::iter::successors(Some(pid), parent).take(all.len()).any(|ancestor| ancestor == *root)
+            };
+            all.keys().filter(|pid| descends(pid)).map(|pid| all[pid].0.clone()).collect()
+        }
+        TargetFilter::All => all_pids(proc_root)
+            .filter_map(|pid| read(proc_root, pid))
+            .filter(|(_, stat)| stat.flags & PF_KTHREAD == 0)
+            .map(|(group, _)| group)
+            .collect(),
+    }
+}
+
+/// One thread group. None: it has gone.
+pub fn find(proc_root: &Path, pid: u32) -> Option<ThreadGroup> {
+    Some(read(proc_root, pid)?.0)
+}
+
+/// Whether the process of that number is still the server.
+pub fn is_alive(proc_root: &Path, id: ServerId) -> bool {
+    let still = read(proc_root, id.pid).filter(|(group, _)| same_start(id.start_ns, group.start_ticks));
+    // A zombie waits for its parent; it does nothing more.
+    still.is_some_and(|(_, stat)| !matches!(stat.state, 'Z' | 'X') || stat.num_threads > 1)
+}
+
+/// Whether a start time of the kernel (`start_boottime`, nanoseconds) and one of /proc/PID/stat (field 22, clock
+/// ticks) are the same: the kernel divides, fs/proc/array.c.
+pub fn same_start(start_ns: u64, ticks: u64) -> bool {
+    start_ns / ns_per_tick() == ticks
+}
+
+/// Two identities of one process, either of which may be cut to a clock tick.
+pub fn same_server(a: ServerId, b: ServerId) -> bool {
+    a.pid == b.pid && a.start_ns / ns_per_tick() == b.start_ns / ns_per_tick()
+}
+
+fn ns_per_tick() -> u64 {
+    1_000_000_000 / procfs::ticks_per_second().clamp(1, 1_000_000_000)
+}
+
+fn read(proc_root: &Path, pid: u32) -> Option<(ThreadGroup, procfs::process::Stat)> {
+    let process = procfs::process::Process::new_with_root(proc_root.join(pid.to_string())).ok()?;
+    let stat = process.stat().ok()?;
+    Some((ThreadGroup { pid, comm: stat.comm.clone(), start_ticks: stat.starttime }, stat))
+}
+
+fn all_pids(proc_root: &Path) -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir(proc_root).into_iter().flatten();
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.collect::<BTreeSet<u32>>().into_iter()
+}
+
+/// The kernel lists the members in our own PID namespace's numbers; 0 is one that has none there.
+fn collect_members(directory: &Path, depth: u32, pids: &mut BTreeSet<u32>) {
+    let members = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+    pids.extend(members.lines().filter_map(|line| line.parse::<u32>().ok()).filter(|&pid| pid != 0));
+    if depth == 0 {
+        return;
+    }
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect_members(&entry.path(), depth - 1, pids);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::filter::{Cgroup, Comm};
+
+    fn pids(filter: &TargetFilter) -> Vec<u32> {
+        list(Path::new("/proc"), filter).iter().map(|group| group.pid).collect()
+    }
+
+    #[test]
+    fn this_process_is_found_by_each_filter() {
+        let me = std::process::id();
+        let comm = std::fs::read_to_string("/proc/self/comm").unwrap();
+        assert_eq!(pids(&TargetFilter::Pids(vec![me, me])), [me]);
+        assert!(pids(&TargetFilter::Comms(vec![Comm::new(comm.trim_end()).unwrap()])).contains(&me));
+        assert!(!pids(&TargetFilter::Comms(vec![Comm::new("no-such-name").unwrap()])).contains(&me));
+        assert!(pids(&TargetFilter::All).contains(&me));
+        let all = list(Path::new("/proc"), &TargetFilter::All);
+        assert!(all.iter().all(|group| group.comm != "kthreadd"), "kernel threads make no system calls");
+    }
+
+    #[test]
+    fn descendants_are_found_and_siblings_are_not() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let me = std::process::id();
+        let tree = pids(&TargetFilter::Tree(me));
+        assert!(tree.contains(&me) && tree.contains(&child.id()));
+        assert_eq!(pids(&TargetFilter::Tree(child.id())), [child.id()]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn members_of_a_control_group_include_those_below_it() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        std::fs::write(dir.path().join("cgroup.procs"), "0\n").unwrap();
+        std::fs::write(dir.path().join("a/b/cgroup.procs"), format!("{}\n", std::process::id())).unwrap();
+        let cgroup = Cgroup { id: 1, level: 1, directory: dir.path().into() };
+        assert_eq!(pids(&TargetFilter::Cgroups(vec![cgroup])), [std::process::id()]);
+    }
+
+    #[test]
+    fn a_reused_pid_is_another_server() {
+        let me = find(Path::new("/proc"), std::process::id()).unwrap();
+        let alive = |start_ns| is_alive(Path::new("/proc"), ServerId { start_ns, ..me.id() });
+        let start_ns = me.id().start_ns;
+        assert!(alive(start_ns) && alive(start_ns + 9_999_999));
+        assert!(!alive(start_ns + 10_000_000) && !alive(start_ns - 1));
+        assert!(same_start(start_ns + 1, me.start_ticks));
+        assert!(same_server(me.id(), ServerId { start_ns: start_ns + 5, ..me.id() }));
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let id = find(Path::new("/proc"), child.id()).unwrap().id();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while is_alive(Path::new("/proc"), id) {
+            assert!(std::time::Instant::now() < deadline, "the child should have ended");
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!is_alive(Path::new("/proc"), id));
+    }
+}
