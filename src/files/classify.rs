@@ -83,7 +83,7 @@ impl Setting {
 fn base_names(base: &Path) -> impl Iterator<Item = &OsStr> {
     let name = base.file_name().unwrap_or_default();
     let stem = name.as_bytes().iter().skip(1).position(|&b| b == b'.').map(|at| &name.as_bytes()[..=at]);
-    std::iter::once(name).chain(stem.map(|stem| OsStr::from_bytes(stem))).filter(|name| !name.is_empty())
+    std::iter::once(name).chain(stem.map(OsStr::from_bytes)).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

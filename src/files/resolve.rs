@@ -31,7 +31,7 @@ pub struct Resolved {
     pub path: PathBuf,
     /// It has no name any more; the path is its last one.
     pub deleted: bool,
-    /// None: not known, because the file is neither open nor found at its path.
+    /// None: not known, because no descriptor holds the file any more.
     pub is_directory: Option<bool>,
     /// "/dev/vda1", or "8:1" where no device node is known.
     pub device: String,
@@ -78,7 +78,8 @@ pub fn writes_are_durable(flags: u32) -> bool {
     flags & O_DSYNC != 0
 }
 
-/// The file behind a descriptor, if that still holds this identity.
+/// The file behind a descriptor, if that still holds this identity. It does not wait for the file's filesystem, but
+/// for two: NFS with a dead server, and any filesystem if a file's name ends in " (deleted)" but it has names left.
 pub fn resolve(proc_root: &Path, pid: u32, fd: i32, id: FileId) -> Option<Resolved> {
     let link = proc_root.join(format!("{pid}/fd/{fd}"));
     let info = DescriptorInfo::read(proc_root, pid, fd)?;
@@ -112,7 +113,8 @@ pub fn resolve(proc_root: &Path, pid: u32, fd: i32, id: FileId) -> Option<Resolv
 
 /// The file by the name it had when it was synced: `components` from the file itself up to, but without, the root of
 /// the mount, as the kernel walks them (leaf first). For descriptors closed in the meantime and processes that have
-/// gone; of a process that has gone, the path is as this program's own root shows it.
+/// gone; of a process that has gone, the path is as this program's own root shows it. Nothing is looked up at that path,
+/// so a stuck filesystem does not matter.
 pub fn from_dentry(
     proc_root: &Path,
     pid: u32,
@@ -130,8 +132,7 @@ pub fn from_dentry(
         // A component is one name; an absolute one would throw away what stands before it.
         if name.as_bytes().contains(&b'/') { path } else { path.join(name) }
     });
-    let found = look_at(proc_root, pid, &path).ok().filter(|found| found.inode == id.inode);
-    Some(located(proc_root, pid, path, false, found.map(|file| file.is_directory), mount, id))
+    Some(located(proc_root, pid, path, false, None, mount, id))
 }
 
 fn located(
@@ -195,15 +196,12 @@ fn parent(proc_root: &Path, pid: u32) -> Option<u32> {
 struct Found {
     inode: u64,
     links: u32,
-    is_directory: bool,
 }
 
 /// What stands at a path of the process's root now; the last component is not followed if it is a symlink.
 fn look_at(proc_root: &Path, pid: u32, path: &Path) -> std::io::Result<Found> {
     let file = Root::of_process(proc_root, pid)?.open(path, OFlags::PATH | OFlags::NOFOLLOW)?;
-    let attributes = rooted::attributes(&file)?;
-    let inode = rooted::kernel_inode(&file)?;
-    Ok(Found { inode, links: attributes.links, is_directory: attributes.is_directory })
+    Ok(Found { inode: rooted::kernel_inode(&file)?, links: rooted::attributes(&file)?.links })
 }
 
 /// Whether a file is still where it was.

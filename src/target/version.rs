@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_version_is_the_one_whose_series_the_option_groups_have() {
-        let mysql = b"\09.7.4.0\0mysqld-9.7\0MariaDB 10.5.1\0MySQL 8.0.3\0MySQL 9.7.4\0";
+        let mysql = b"\x009.7.4.0\0mysqld-9.7\0MariaDB 10.5.1\0MySQL 8.0.3\0MySQL 9.7.4\0";
         assert_eq!(found(mysql).unwrap(), "MySQL 9.7.4");
         let mariadb = b"5.7.31\0mysqld-10.11\0mariadb-10.11\0MySQL 5.7.9\0MariaDB 10.11.19\0";
         assert_eq!(found(mariadb).unwrap(), "MariaDB 10.11.19");
@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn servers_without_a_creator_are_known_by_their_plain_version() {
-        assert_eq!(found(b"\05.5.1\0mysqld-5.6\0\05.6.51\0").unwrap(), "MySQL 5.6.51");
-        assert_eq!(found(b"mysqld-10.0\0\010.0.38-MariaDB\0\010.0.1\0").unwrap(), "MariaDB 10.0.38");
+        assert_eq!(found(b"\x005.5.1\0mysqld-5.6\0\x005.6.51\0").unwrap(), "MySQL 5.6.51");
+        assert_eq!(found(b"mysqld-10.0\0\x0010.0.38-MariaDB\0\x0010.0.1\0").unwrap(), "MariaDB 10.0.38");
     }
 
     #[test]

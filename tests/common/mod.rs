@@ -1,0 +1,47 @@
+//! What the tests that need root share.
+
+#![allow(dead_code)] // each test program uses a part of it
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use fsynctop::snapshot::FileId;
+
+/// A process that ends with the test, however that ends.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// True if the test can run; says loudly if it cannot.
+pub fn can_run(test: &str, needs: &[&str]) -> bool {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    let missing: Vec<_> = needs.iter().filter(|path| !Path::new(path).exists()).collect();
+    if !root {
+        eprintln!("SKIPPED {test}: it needs root");
+    } else if !missing.is_empty() {
+        eprintln!("SKIPPED {test}: it needs {missing:?}");
+    }
+    root && missing.is_empty()
+}
+
+/// The identity of a file on a filesystem whose `stat` shows the kernel's own numbers (ext4, XFS, tmpfs).
+pub fn id_of(path: &Path) -> FileId {
+    let stat = std::fs::metadata(path).unwrap();
+    let (major, minor) = (rustix::fs::major(stat.dev()), rustix::fs::minor(stat.dev()));
+    FileId { device: major << 20 | minor, inode: stat.ino(), generation: 1, weak: false }
+}
+
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
