@@ -186,17 +186,6 @@ mod tests {
     }
 
     #[test]
-    fn reopened_files_share_one_descriptor_number() {
-        let (plan, directory) = plan(Mode::Reopen, 2);
-        // Other tests of this process may take the number in between; then it says so instead of miscounting.
-        match plan.run(0) {
-            Ok(outcome) => assert_eq!(calls(&outcome), [[3, 3], [3, 3]]),
-            Err(error) => assert!(error.to_string().starts_with("descriptor "), "{error}"),
-        }
-        std::fs::remove_dir_all(directory).expect("it is ours");
-    }
-
-    #[test]
     fn short_lived_files_leave_nothing_and_bad_descriptors_all_fail() {
         let (plan, directory) = plan(Mode::UnlinkAfter, 0);
         let outcome = plan.run(0).expect("a temporary directory can be synced");
