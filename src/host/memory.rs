@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::mountinfo::mounts;
 use super::roots::Roots;
 use super::verdict::Verdict;
-use crate::stuck::mounts;
 
 pub const NAME: &str = "memory limit";
 /// What the process itself may take beside its maps.

@@ -9,6 +9,7 @@ mod kernel;
 mod lockdown;
 mod memlock;
 mod memory;
+pub mod mountinfo;
 mod pid_namespace;
 mod preemption;
 mod private_mount;

@@ -6,10 +6,10 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use super::mountinfo::mounts;
 use super::private_mount::with_mounted;
 use super::roots::Roots;
 use super::verdict::Verdict;
-use crate::stuck::mounts;
 
 pub const NAME: &str = "tracefs";
 const OWN: &str = "/sys/kernel/tracing";

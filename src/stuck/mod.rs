@@ -11,5 +11,4 @@ mod waits;
 
 pub use render::{RoleOf, json, table};
 pub use scan::{AgeFrom, Looks, Processes, Scan, Standing, StuckSync, scan};
-pub use thread_files::{Mount, mounts};
 pub use waits::{Wait, waits_for};

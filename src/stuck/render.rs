@@ -20,7 +20,11 @@ const COLUMNS: [&str; 7] = ["AGE", "PID", "TID", "THREAD", "OP", "ROLE", "FILE"]
 pub fn table(scan: &Scan, role_of: RoleOf) -> String {
     let mut text = String::new();
     if scan.syncs.is_empty() {
-        text.push_str("No thread is inside a sync call right now.\n");
+        text.push_str("No thread is inside a sync call right now");
+        let _ = match scan.finished {
+            0 => writeln!(text, "."),
+            n => writeln!(text, ": {n} finished within {}.", duration(scan.watched)),
+        };
     } else {
         let rows: Vec<[String; 7]> = scan.syncs.iter().map(|sync| row(sync, role_of)).collect();
         let widths: [usize; 7] = std::array::from_fn(|column| {
@@ -116,12 +120,16 @@ fn summary(scan: &Scan) -> String {
     if scan.finished > 0 {
         parts.push(format!("{} finished meanwhile", scan.finished));
     }
-    let from: &str = if scan.syncs.iter().any(|sync| matches!(sync.age, Some((_, AgeFrom::Blocked)))) {
-        "the time since the thread last ran"
-    } else {
-        "the time since the first look"
+    let mut text = format!("{}.\n", parts.join(", "));
+    let known = |from| scan.syncs.iter().any(|sync| sync.age.is_some_and(|(_, known)| known == from));
+    let from = match (known(AgeFrom::Blocked), known(AgeFrom::Watched)) {
+        (true, false) => "the time since the thread last ran",
+        (false, true) => "the time since the first look",
+        (true, true) => "the time since the thread last ran, or since the first look",
+        (false, false) => return text,
     };
-    format!("{}.\nAges are minimums ({from}): /proc does not tell when a call began.\n", parts.join(", "))
+    let _ = writeln!(text, "Ages are minimums ({from}): /proc does not tell when a call began.");
+    text
 }
 
 fn of_syncs(n: usize, one: &str, many: &str) -> String {
@@ -132,7 +140,7 @@ fn push_what_is_missing(text: &mut String, scan: &Scan) {
     if scan.unreadable > 0 {
         let _ = writeln!(
             text,
-            "{} not readable: run as root or with CAP_SYS_PTRACE to see every process.",
+            "{} not readable: that takes root (CAP_SYS_PTRACE), and a security module may forbid even that.",
             of_threads(scan.unreadable)
         );
     }
@@ -236,8 +244,8 @@ fn invisible(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::thread_files::Mount;
     use super::*;
+    use crate::host::mountinfo::Mount;
     use crate::snapshot::Op;
 
     fn sync() -> StuckSync {
@@ -294,6 +302,8 @@ Ages are minimums (the time since the thread last ran): /proc does not tell when
         let text = table(&hidden, &redo);
         assert!(text.contains("2 threads are not readable"), "{text}");
         assert!(text.contains("1 process did not answer"), "{text}");
+        let busy = table(&Scan { finished: 3, ..scan(vec![]) }, &redo);
+        assert_eq!(busy, "No thread is inside a sync call right now: 3 finished within 200 ms.\n");
     }
 
     #[test]

@@ -9,10 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::syscalls::{self, SyncCall};
-use super::thread_files::{
-    Mount, Progress, Stat, find_mount, parse_last_ran, parse_stack, parse_stat, value_of,
-};
+use super::thread_files::{Progress, Stat, parse_last_ran, parse_stack, parse_stat, value_of};
 use super::{clock, deadline};
+use crate::host::mountinfo::{Mount, find_mount};
 use crate::snapshot::{InFlight, Op, Role, ServerId};
 
 /// How to look.
