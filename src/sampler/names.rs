@@ -54,12 +54,19 @@ struct Answer {
     unlinked: bool,
 }
 
+#[derive(Clone)]
+struct Mounted {
+    device: String,
+    point: Option<PathBuf>,
+    filesystem: Option<String>,
+}
+
 /// The registry of names.
 pub struct Names {
     rules: Arc<Rules>,
     named: HashMap<FileKey, Named>,
-    /// (device, mount point, filesystem) of the mounts that were seen, by server and mount.
-    mounts: HashMap<(ServerId, i32), (String, Option<PathBuf>, Option<String>)>,
+    /// The mounts that were seen, by server and the kernel's number.
+    mounts: HashMap<(ServerId, i32), Mounted>,
     settings: HashMap<ServerId, Arc<Settings>>,
     none: Arc<Settings>,
     requests: SyncSender<Request>,
@@ -102,11 +109,12 @@ impl Names {
     pub fn learn(&mut self, key: FileKey, event: &FileEvent) {
         let is_directory = event.mode & libc::S_IFMT == libc::S_IFDIR;
         let mount = self.mounts.get(&(key.0, event.mount_id)).cloned();
-        let start = mount.as_ref().and_then(|mount| mount.1.clone()).unwrap_or_else(|| PathBuf::from("/"));
+        let start =
+            mount.as_ref().and_then(|mount| mount.point.clone()).unwrap_or_else(|| PathBuf::from("/"));
         let path = event.components.iter().rev().fold(start, |path, name| path.join(OsStr::from_bytes(name)));
         let (role, decided) = self.role(key.0, &path, is_directory, None);
         let (device, mount_point, filesystem) =
-            mount.map_or((None, None, None), |(device, point, kind)| (Some(device), point, kind));
+            mount.map_or((None, None, None), |mount| (Some(mount.device), mount.point, mount.filesystem));
         let info = FileInfo { path: Some(path), role, device, mount: mount_point, filesystem, open: true };
         let named = Named {
             info: Arc::new(info),
@@ -214,10 +222,12 @@ impl Names {
         let mut is_directory = named.is_directory;
         let verified = resolved.is_some();
         if let Some(found) = resolved {
-            self.mounts.insert(
-                (key.0, mount_id),
-                (found.device.clone(), found.mount.clone(), found.filesystem.clone()),
-            );
+            let mounted = Mounted {
+                device: found.device.clone(),
+                point: found.mount.clone(),
+                filesystem: found.filesystem.clone(),
+            };
+            self.mounts.insert((key.0, mount_id), mounted);
             is_directory = found.is_directory.unwrap_or(is_directory);
             info.open = !found.deleted;
             info.path = Some(found.path);
