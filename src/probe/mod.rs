@@ -204,6 +204,7 @@ impl Probe {
 
     /// Ends counting; what was counted can still be read.
     pub fn detach(&mut self) {
-        self.attached.links.clear();
+        // Entries first: what is in flight then still ends.
+        while self.attached.links.pop().is_some() {}
     }
 }
