@@ -148,7 +148,9 @@ struct sync_event {
 // What went wrong, and how often. Only grows.
 struct counters {
 	u64 exits_without_entry; // the call began before the probes, or its entry was skipped
-	u64 entries_without_exit; // a second entry of a thread whose first never ended
+	u64 entries_without_exit; // a second entry of a thread whose first never ended: its exit was skipped
+	u64 neighbour_exits_without_entry; // the same of processes that are not traced
+	u64 neighbour_entries_without_exit;
 	u64 no_call_state;       // no memory for the thread's state: not counted
 	u64 no_row;              // counted in an overflow row: no row free, and the ring full
 	u64 retired_row;         // counted in an overflow row: the sync outlived its row

@@ -47,6 +47,20 @@ static __always_inline void find_thread_row(struct call *call, struct task_struc
 	call->thread_sequence = row->sequence;
 }
 
+static __always_inline void read_comm(struct task_struct *task, u64 *low, u64 *high)
+{
+	u64 comm[2] = {};
+
+	if (typed_task) {
+		*low = *(u64 *)&task->comm[0];
+		*high = *(u64 *)&task->comm[8];
+		return;
+	}
+	bpf_probe_read_kernel(comm, sizeof(comm), &task->comm);
+	*low = comm[0];
+	*high = comm[1];
+}
+
 static __always_inline void enter(u32 op, u32 kind, s32 fd)
 {
 	struct task_struct *task = current_task();
@@ -58,24 +72,15 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	struct row *row;
 	u64 low, high;
 	u32 slot;
-	bool target;
+	bool target, lost_exit;
 
-	if (typed_task) {
-		low = *(u64 *)&leader->comm[0];
-		high = *(u64 *)&leader->comm[8];
-	} else {
-		u64 comm[2] = {};
-		bpf_probe_read_kernel(comm, sizeof(comm), &leader->comm);
-		low = comm[0];
-		high = comm[1];
-	}
+	read_comm(leader, &low, &high);
 	call = open_call(task);
 	if (!call) {
 		count(no_call_state);
 		return;
 	}
-	if (call->start_ns)
-		count(entries_without_exit);
+	lost_exit = call->start_ns;
 	call->op = op;
 	call->fd = fd;
 	id.kind = kind;
@@ -98,6 +103,10 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 		return;
 	}
 	target = is_target(tgid, low, high);
+	if (lost_exit && target)
+		count(entries_without_exit);
+	else if (lost_exit)
+		count(neighbour_entries_without_exit);
 	if (target) {
 		id.op = op;
 		id.tgid = tgid;
@@ -196,6 +205,20 @@ static __always_inline void finish_thread(struct call *call, u64 latency, s64 re
 	}
 }
 
+// An exit that nothing is known of: the call began before the probes, or its entry was skipped. Not inlined: rare.
+static __noinline void count_lone_exit(void)
+{
+	struct task_struct *task = current_task();
+	struct task_struct *leader = TASK_READ(task, group_leader);
+	u64 low, high;
+
+	read_comm(leader, &low, &high);
+	if (is_target(TASK_READ(leader, tgid), low, high))
+		count(exits_without_entry);
+	else
+		count(neighbour_exits_without_entry);
+}
+
 static __always_inline void leave(u32 op, s64 result)
 {
 	u64 now = bpf_ktime_get_ns();
@@ -205,7 +228,7 @@ static __always_inline void leave(u32 op, s64 result)
 	u32 slot;
 
 	if (!call || !call->start_ns) {
-		count(exits_without_entry);
+		count_lone_exit();
 		return;
 	}
 	latency = now - call->start_ns;

@@ -9,6 +9,7 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
 
 use super::config::ProbeConfig;
 use super::features::Features;
+use super::program_info;
 use super::self_test;
 use super::skeleton::{SyncSkel, SyncSkelBuilder};
 use super::slots::FreeSlots;
@@ -206,7 +207,8 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
                 errno: e.raw_os_error(),
             })?;
             if !name.starts_with("follow_") {
-                programs.push(AttachedProgram { instructions: program.insn_cnt(), name, is_exit, fd });
+                let instructions = program_info::read(fd.as_fd()).instructions;
+                programs.push(AttachedProgram { instructions, name, is_exit, fd });
             }
         }
     }

@@ -8,6 +8,7 @@ mod counters;
 mod events;
 mod features;
 mod in_flight;
+mod program_info;
 mod self_test;
 mod slots;
 

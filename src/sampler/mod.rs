@@ -326,12 +326,13 @@ impl Sampler {
     }
 }
 
-/// Calls of which the kernel skipped a program. An exit without an entry is one if the entry was skipped; if none
-/// was, the call began before the probes did.
+/// Traced calls of which the kernel skipped a program. An exit without an entry is one if an entry was skipped; if
+/// none was, the call began before the probes did. A skipped exit shows when its thread enters again; until then it
+/// is not known whose it was, and it is counted here.
 fn preempted(counters: &Counters) -> u64 {
     let entries = counters.exits_without_entry.min(counters.entries_skipped);
-    let exits = counters.entries_without_exit.max(counters.exits_skipped);
-    entries + exits
+    let attributed = counters.entries_without_exit + counters.neighbour_entries_without_exit;
+    entries + counters.entries_without_exit + counters.exits_skipped.saturating_sub(attributed)
 }
 
 fn nameless(role: Role) -> FileInfo {
@@ -355,5 +356,8 @@ mod tests {
         assert_eq!(preempted(&before), 0);
         let skipped = Counters { entries_skipped: 2, exits_skipped: 5, ..before };
         assert_eq!(preempted(&skipped), 7);
+        // Two of the exits turned out to be a neighbour's, one was traced, two are still open.
+        let shown = Counters { entries_without_exit: 1, neighbour_entries_without_exit: 2, ..skipped };
+        assert_eq!(preempted(&shown), 5);
     }
 }
