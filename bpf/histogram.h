@@ -2,10 +2,11 @@
 #pragma once
 
 // 0 is the bucket under 2^8 ns, HISTOGRAM_BUCKETS + 1 the one from 2^40 ns on.
-static __always_inline u32 bucket_of(u64 ns)
+// 64 bits throughout: a narrower result is widened into another register, and verifiers before 6.2 then lose what
+// was checked of it.
+static __always_inline u64 bucket_of(u64 ns)
 {
-	u64 rest = ns;
-	u32 exponent = 0;
+	u64 rest = ns, exponent = 0;
 
 	if (ns < (1ULL << FIRST_EXPONENT))
 		return 0;
@@ -18,5 +19,5 @@ static __always_inline u32 bucket_of(u64 ns)
 	if (rest >> 4) { rest >>= 4; exponent += 4; }
 	if (rest >> 2) { rest >>= 2; exponent += 2; }
 	if (rest >> 1) exponent += 1;
-	return (exponent - FIRST_EXPONENT) * 16 + (u32)((ns >> (exponent - 4)) & 15) + 1;
+	return (exponent - FIRST_EXPONENT) * 16 + ((ns >> (exponent - 4)) & 15) + 1;
 }

@@ -131,19 +131,19 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	if (row) {
 		call->sequence = row->sequence;
 		add(&row->started, 1);
-		if (file && target && !(row->state & ROW_NAMED) && send_name(&id, file, task, fd, slot, row->sequence))
+		if (file && target && !(row->state & ROW_NAMED) && send_name(&id, file, fd, slot, row->sequence))
 			row->state |= ROW_NAMED;
 	} else {
 		call->id = id;
 		if (file)
-			send_name(&id, file, task, fd, slot, 0);
+			send_name(&id, file, fd, slot, 0);
 	}
 	call->start_ns = bpf_ktime_get_ns();
 }
 
 static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 result)
 {
-	u32 bucket = bucket_of(latency);
+	u64 bucket = bucket_of(latency);
 	struct histogram *histogram;
 
 	add(&row->sum_ns, latency);
@@ -156,8 +156,7 @@ static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 r
 		add(&row->under, 1);
 		return;
 	}
-	bucket--;
-	if (bucket >= HISTOGRAM_BUCKETS) {
+	if (bucket > HISTOGRAM_BUCKETS) {
 		add(&row->over, 1);
 		return;
 	}
@@ -172,13 +171,14 @@ static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 r
 	}
 	histogram = bpf_map_lookup_elem(&histograms, &slot);
 	if (histogram)
-		add(&histogram->bucket[bucket], 1);
+		add(bucket_at(histogram, bucket), 1);
 }
 
 static __always_inline void finish_thread(struct call *call, u64 latency, s64 result)
 {
 	struct row *row = row_at(call->thread_slot);
-	u32 bucket = bucket_of(latency), slot = call->thread_slot;
+	u64 bucket = bucket_of(latency);
+	u32 slot = call->thread_slot;
 	struct histogram *histogram;
 
 	if (!row || row->sequence != call->thread_sequence)
@@ -199,9 +199,8 @@ static __always_inline void finish_thread(struct call *call, u64 latency, s64 re
 		row->elsewhere++;
 	} else {
 		histogram = bpf_map_lookup_elem(&histograms, &slot);
-		bucket--;
-		if (histogram && bucket < HISTOGRAM_BUCKETS)
-			histogram->bucket[bucket]++;
+		if (histogram)
+			++*bucket_at(histogram, bucket);
 	}
 }
 
@@ -217,6 +216,23 @@ static __noinline void count_lone_exit(void)
 		count(exits_without_entry);
 	else
 		count(neighbour_exits_without_entry);
+}
+
+// A sync that has no row of its own: none was free when it began, or its row went to another file meanwhile. True
+// if user space counts it; else it goes into the overflow row of its operation.
+static __noinline bool count_elsewhere(struct call *call, u32 op, u64 latency, s64 result, bool no_row)
+{
+	struct row *row = row_at(op);
+
+	if (no_row && send_sync(&call->id, latency, result))
+		return true;
+	if (no_row)
+		count(no_row);
+	else
+		count(retired_row);
+	if (row)
+		add(&row->started, 1);
+	return false;
 }
 
 static __always_inline void leave(u32 op, s64 result)
@@ -242,23 +258,15 @@ static __always_inline void leave(u32 op, s64 result)
 	if (keep_threads && call->thread_slot)
 		finish_thread(call, latency, result);
 	row = row_at(slot);
-	if (row && row->sequence == call->sequence) {
-		finish(row, slot, latency, result);
-		return;
+	if (!row || row->sequence != call->sequence) {
+		if (count_elsewhere(call, op, latency, result, !row))
+			return;
+		slot = op;
+		row = row_at(slot);
+		if (!row)
+			return;
 	}
-	// No row was free, or it went to another file meanwhile.
-	if (row)
-		count(retired_row);
-	else if (send_sync(&call->id, latency, result))
-		return;
-	else
-		count(no_row);
-	slot = op;
-	row = row_at(slot);
-	if (row) {
-		add(&row->started, 1);
-		finish(row, slot, latency, result);
-	}
+	finish(row, slot, latency, result);
 }
 
 struct enter_context {

@@ -287,6 +287,8 @@ pub struct FileInfo {
     pub filesystem: Option<String>,
     /// False once the file is unlinked or its server gone.
     pub open: bool,
+    /// It had no name left, or another file had taken it, when it was last looked at.
+    pub unlinked: bool,
 }
 
 /// One file (or what stands for it) and one operation.

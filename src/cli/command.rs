@@ -12,6 +12,7 @@ use anyhow::Context;
 /// A child that waits to be told before it becomes the command, and then is that.
 pub struct Traced {
     child: Child,
+    told: bool,
     go: PipeWriter,
     /// The child opens the pipe through our descriptor, so it stays open for as long as the child may.
     _wait: PipeReader,
@@ -30,7 +31,7 @@ impl Traced {
             .args(command)
             .spawn()
             .context("cannot start a process")?;
-        Ok(Traced { child, go, _wait: wait })
+        Ok(Traced { child, told: false, go, _wait: wait })
     }
 
     pub fn pid(&self) -> u32 {
@@ -39,6 +40,7 @@ impl Traced {
 
     /// Lets it become the command.
     pub fn go(&mut self) -> anyhow::Result<()> {
+        self.told = true;
         self.go.write_all(b"!").context("the command's process ended before it began")
     }
 
@@ -50,6 +52,17 @@ impl Traced {
     /// Waits for its end.
     pub fn wait(&mut self) -> anyhow::Result<ExitStatus> {
         self.child.wait().context("waiting for the command")
+    }
+}
+
+/// If tracing failed, the command never ran; the process that waits to become it goes without a word.
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if !self.told {
+            // It may have ended already.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 }
 

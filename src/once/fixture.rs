@@ -66,6 +66,7 @@ pub fn row(server: ServerId, inode: u64, path: &str, role: Role, op: Op, stats: 
         mount: Some("/".into()),
         filesystem: Some("ext4".into()),
         open: true,
+        unlinked: false,
     };
     FileRow { server, target: file(inode), op, info: Arc::new(info), stats }
 }
@@ -202,7 +203,7 @@ pub fn hostile() -> Measurement {
     let edit = |row: &mut FileRow, edit: &dyn Fn(&mut FileInfo)| edit(Arc::make_mut(&mut row.info));
     edit(&mut files[0], &|info| info.path = Some(raw(b"/d/a\nb\x1b]0;owned\x07\xff\xc3.ibd")));
     edit(&mut files[1], &|info| info.device = Some("host:/\u{1b}[2J".into()));
-    edit(&mut files[3], &|info| info.open = false);
+    edit(&mut files[3], &|info| (info.open, info.unlinked) = (false, true));
     for (target, stats) in [
         (Target::BadDescriptor, Stats { errors: [(libc::EBADF, 2)].into(), ..stats(&[(2, 300)]) }),
         (Target::Unattributed, stats(&[(3, 200_000)])),

@@ -169,7 +169,7 @@ fn subject(row: &Row, m: &Measurement, style: &Style) -> Vec<Cell> {
                 _ => nameless(file).unwrap_or_default(),
             };
             let is_file = matches!(file.target, crate::snapshot::Target::File(_));
-            let suffix = if is_file && !file.info.open { " (gone)".into() } else { String::new() };
+            let suffix = if is_file && file.info.unlinked { " (gone)".into() } else { String::new() };
             vec![Cell { text, suffix, paint: Paint::Plain }, file.info.role.name().to_owned().into()]
         }
     }

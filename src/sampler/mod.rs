@@ -283,7 +283,9 @@ impl Sampler {
                             device: Some(self.devices.name(*device)),
                             ..nameless(Role::Other)
                         }),
-                        Target::Gone(role) => Arc::new(FileInfo { open: false, ..nameless(*role) }),
+                        Target::Gone(role) => {
+                            Arc::new(FileInfo { open: false, unlinked: true, ..nameless(*role) })
+                        }
                         _ => Arc::new(nameless(Role::Other)),
                     };
                     files.push(FileRow { server: *server, target: *target, op: *op, info, stats });
@@ -336,7 +338,7 @@ fn preempted(counters: &Counters) -> u64 {
 }
 
 fn nameless(role: Role) -> FileInfo {
-    FileInfo { path: None, role, device: None, mount: None, filesystem: None, open: true }
+    FileInfo { path: None, role, device: None, mount: None, filesystem: None, open: true, unlinked: false }
 }
 
 /// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the files'

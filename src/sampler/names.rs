@@ -91,6 +91,7 @@ impl Names {
             mount: None,
             filesystem: None,
             open: true,
+            unlinked: false,
         };
         Names {
             rules,
@@ -115,7 +116,15 @@ impl Names {
         let (role, decided) = self.role(key.0, &path, is_directory, None);
         let (device, mount_point, filesystem) =
             mount.map_or((None, None, None), |mount| (Some(mount.device), mount.point, mount.filesystem));
-        let info = FileInfo { path: Some(path), role, device, mount: mount_point, filesystem, open: true };
+        let info = FileInfo {
+            path: Some(path),
+            role,
+            device,
+            mount: mount_point,
+            filesystem,
+            open: true,
+            unlinked: false,
+        };
         let named = Named {
             info: Arc::new(info),
             fd: event.fd,
@@ -229,15 +238,14 @@ impl Names {
             };
             self.mounts.insert((key.0, mount_id), mounted);
             is_directory = found.is_directory.unwrap_or(is_directory);
-            info.open = !found.deleted;
+            info.unlinked = found.deleted;
             info.path = Some(found.path);
             info.device = Some(found.device);
             info.mount = found.mount;
             info.filesystem = found.filesystem;
         }
-        if unlinked {
-            info.open = false;
-        }
+        info.unlinked |= unlinked;
+        info.open &= !info.unlinked;
         if let Some(path) = &info.path {
             let (role, decided) = self.role(key.0, path, is_directory, first_bytes.as_deref());
             // Content that was read once is not read again: what it decided stands until a name says otherwise.
