@@ -147,7 +147,8 @@ pub struct Server {
 /// Which file, to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
-    /// The superblock's device number, (major << 20) | minor: on btrfs and overlayfs not what `stat` returns.
+    /// The superblock's device number, (major << 20) | minor: on overlayfs not what `stat` returns; on btrfs the
+    /// subvolume's own, which is what `stat` returns.
     pub device: u32,
     pub inode: u64,
     pub generation: u32,
