@@ -37,7 +37,8 @@ static __noinline bool send_name(struct identity *id, struct file *file, struct 
 	dentry = BPF_CORE_READ(file, f_path.dentry);
 	for (int i = 0; i < NAME_COMPONENTS; i++) {
 		parent = BPF_CORE_READ(dentry, d_parent);
-		if (dentry == root || dentry == parent) {
+		// A file in memory (memfd) is its own parent, and has a name all the same.
+		if (dentry == root || (dentry == parent && i)) {
 			event->complete = 1;
 			break;
 		}
