@@ -116,12 +116,12 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	if (row) {
 		call->sequence = row->sequence;
 		add(&row->started, 1);
-		if (file && target && !(row->state & ROW_NAMED) && send_name(&id, file, task, fd, slot, row->sequence))
+		if (file && target && !(row->state & ROW_NAMED) && send_name(&id, file, fd, slot, row->sequence))
 			row->state |= ROW_NAMED;
 	} else {
 		call->id = id;
 		if (file)
-			send_name(&id, file, task, fd, slot, 0);
+			send_name(&id, file, fd, slot, 0);
 	}
 	call->start_ns = bpf_ktime_get_ns();
 }
