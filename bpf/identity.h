@@ -73,8 +73,8 @@ static __noinline u32 btrfs_device(struct inode *inode, u32 device)
 	return device;
 }
 
-// Fills device, inode, generation and flags.
-static __always_inline void identify_file(struct identity *id, struct file *file)
+// Fills device, inode, generation and flags. Only the device, the filesystem's own, if no single file is asked for.
+static __always_inline void identify_file(struct identity *id, struct file *file, bool single)
 {
 	struct inode *inode;
 	struct super_block *sb;
@@ -98,6 +98,11 @@ static __always_inline void identify_file(struct identity *id, struct file *file
 		id->object = BPF_CORE_READ(inode, i_ino);
 		id->generation = BPF_CORE_READ(inode, i_generation);
 		mode = BPF_CORE_READ(inode, i_mode);
+	}
+	if (!single) {
+		id->object = 0;
+		id->generation = 0;
+		return;
 	}
 	if (magic == BTRFS_SUPER_MAGIC)
 		id->device = btrfs_device(inode, id->device);

@@ -119,7 +119,7 @@ enum event_type {
 #define NAME_BYTES 1024
 #define NAME_COMPONENT_BYTES 256
 
-// The first sync of a file: its name at that moment.
+// The first sync of a file: its name at that moment. It ends with its name's last byte.
 struct file_event {
 	u32 type;
 	u32 slot; // NO_SLOT: the map was full

@@ -83,18 +83,15 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	lost_exit = call->start_ns;
 	call->op = op;
 	call->fd = fd;
+	target = is_target(tgid, low, high);
 	id.kind = kind;
 	if (kind == KIND_FILE || kind == KIND_FILESYSTEM) {
 		file = file_of(task, fd);
+		// Neighbours are told apart by filesystem only.
 		if (file)
-			identify_file(&id, file);
+			identify_file(&id, file, kind == KIND_FILE && (target || tgid == self_tgid));
 		else
 			id.kind = KIND_BAD_DESCRIPTOR;
-		if (kind == KIND_FILESYSTEM) {
-			id.object = 0;
-			id.generation = 0;
-			id.flags = 0;
-		}
 	}
 	if (tgid == self_tgid) {
 		call->slot = SELF_SLOT;
@@ -102,7 +99,6 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 		call->start_ns = 1;
 		return;
 	}
-	target = is_target(tgid, low, high);
 	if (lost_exit && target)
 		count(entries_without_exit);
 	else if (lost_exit)
@@ -117,8 +113,6 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 		id.kind = KIND_NEIGHBOUR;
 		id.owner = low;
 		id.object = high;
-		id.generation = 0;
-		id.flags = 0;
 		call->thread_slot = 0;
 	}
 	slot = slot_of(&id, fd);

@@ -2,6 +2,7 @@
 //! of them ([`Measurement`]). Both are plain data, immutable once made.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -147,7 +148,8 @@ pub struct Server {
 /// Which file, to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
-    /// The superblock's device number, (major << 20) | minor: on btrfs and overlayfs not what `stat` returns.
+    /// The superblock's device number, (major << 20) | minor: on overlayfs not what `stat` returns; on btrfs the
+    /// subvolume's own, which is what `stat` returns.
     pub device: u32,
     pub inode: u64,
     pub generation: u32,
@@ -305,7 +307,10 @@ pub struct FileRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadRow {
     pub server: ServerId,
+    /// 0: all threads that ended long ago.
     pub tid: u32,
+    /// Tells threads apart that had this id one after the other.
+    pub start: u32,
     pub name: String,
     pub op: Op,
     pub stats: Stats,
@@ -451,19 +456,22 @@ impl Measurement {
             &earlier.files,
             &later.files,
             |row| (row.server, row.target, row.op),
+            |row| (row.server, Target::Gone(row.info.role), row.op),
             |row| &row.stats,
             |row, stats| FileRow { stats, ..row.clone() },
         );
         let threads = difference(
             &earlier.threads,
             &later.threads,
-            |row| (row.server, row.tid, row.op),
+            |row| (row.server, row.tid, row.start, row.op),
+            |row| (row.server, 0, 0, row.op),
             |row| &row.stats,
             |row, stats| ThreadRow { stats, ..row.clone() },
         );
         let neighbours = difference(
             &earlier.neighbours,
             &later.neighbours,
+            |row| (row.device_number, row.comm.clone()),
             |row| (row.device_number, row.comm.clone()),
             |row| &row.stats,
             |row, stats| NeighbourRow { stats, ..row.clone() },
@@ -507,22 +515,37 @@ pub fn roles_of(files: &[FileRow]) -> Vec<RoleRow> {
 }
 
 /// The rows of `later` in which something happened since `earlier`. Rows are matched by their identity: both
-/// orders may differ, and rows that only `earlier` has are gone.
+/// orders may differ. Rows that only `earlier` has were folded into their heir: what they held then is not new there.
 fn difference<Row, Key: Ord>(
     earlier: &[Row],
     later: &[Row],
     key: impl Fn(&Row) -> Key,
+    heir: impl Fn(&Row) -> Key,
     stats: impl Fn(&Row) -> &Stats,
     with: impl Fn(&Row, Stats) -> Row,
 ) -> Vec<Row> {
-    let before: BTreeMap<Key, &Row> = earlier.iter().map(|row| (key(row), row)).collect();
-    later
-        .iter()
-        .filter_map(|row| {
-            let new = match before.get(&key(row)) {
-                Some(old) if stats(old) == stats(row) => return None,
-                Some(old) => stats(row).since(stats(old)),
-                None => stats(row).clone(),
+    let mut before: BTreeMap<Key, &Row> = earlier.iter().map(|row| (key(row), row)).collect();
+    // One that holds less than before was folded, and came back.
+    let same = |old: &Row, new: &Row| stats(old).count <= stats(new).count;
+    let mut old = |row| match before.entry(key(row)) {
+        Entry::Occupied(old) if same(old.get(), row) => Some(old.remove()),
+        _ => None,
+    };
+    let kept: Vec<_> = later.iter().map(|row| (row, old(row))).collect();
+    let mut inherited: BTreeMap<Key, Stats> = BTreeMap::new();
+    for gone in before.into_values() {
+        inherited.entry(heir(gone)).or_default().merge(stats(gone));
+    }
+    kept.into_iter()
+        .filter_map(|(row, old)| {
+            let new = match (old.map(&stats), inherited.remove(&key(row))) {
+                (Some(old), None) if old == stats(row) => return None,
+                (Some(old), None) => stats(row).since(old),
+                (None, None) => stats(row).clone(),
+                (old, Some(mut inherited)) => {
+                    old.into_iter().for_each(|old| inherited.merge(old));
+                    stats(row).since(&inherited)
+                }
             };
             (new.count > 0 || !new.histogram.is_empty()).then(|| with(row, new))
         })
@@ -557,6 +580,29 @@ mod tests {
         assert_eq!(below.count, 1);
         assert_eq!(below.sum_ns, 6_000);
         assert_eq!(early.since(&early).max, Max::default());
+    }
+
+    /// (identity, heir, stats)
+    type Row = (u32, u32, Stats);
+
+    fn since(earlier: &[Row], later: &[Row]) -> Vec<(u32, u64, u64)> {
+        let with = |row: &Row, stats| (row.0, row.1, stats);
+        let rows = difference(earlier, later, |row| row.0, |row| row.1, |row| &row.2, with);
+        rows.into_iter().map(|(id, _, stats)| (id, stats.count, stats.histogram.count())).collect()
+    }
+
+    #[test]
+    fn what_was_folded_into_another_row_is_not_new_there() {
+        let row = |id, latencies: &[u64]| (id, 0, stats(latencies));
+        let earlier = [row(0, &[9_000]), row(1, &[1_000; 3]), row(2, &[2_000; 4]), row(3, &[3_000])];
+        // 1 and 2 were folded, 2 after two more syncs.
+        let all: Vec<u64> = [&[9_000][..], &[1_000; 3], &[2_000; 6]].concat();
+        assert_eq!(since(&earlier, &[row(0, &all), row(3, &[3_000; 2])]), [(0, 2, 2), (3, 1, 1)]);
+        // Those that were first seen in between are new, and one that comes back begins anew.
+        assert_eq!(since(&earlier[1..2], &[row(0, &[1_000; 5]), row(9, &[7])]), [(0, 2, 2), (9, 1, 1)]);
+        let back = [row(0, &[&[9_000][..], &[1_000; 3]].concat()), row(1, &[5_000])];
+        assert_eq!(since(&earlier[..2], &back), [(1, 1, 1)]);
+        assert_eq!(since(&earlier, &earlier), []);
     }
 
     #[test]

@@ -89,9 +89,9 @@ pub fn resolve(proc_root: &Path, pid: u32, fd: i32, id: FileId) -> Option<Resolv
     }
     let mount = info.mount_id.and_then(|mount_id| mount_of(proc_root, pid, mount_id));
     let device = match &mount {
-        Some(mount) => mount.device,
-        // Of a mount that nobody lists; the same as the superblock's but on btrfs and overlayfs.
-        None => attributes?.device,
+        Some(mount) if !keeps_subvolumes(mount) => mount.device,
+        // The subvolume's own. Of a mount that nobody lists: the same as the superblock's but on overlayfs.
+        _ => attributes?.device,
     };
     if device != id.device {
         return None;
@@ -122,7 +122,9 @@ pub fn from_dentry(
     components: &[Vec<u8>],
     id: FileId,
 ) -> Option<Resolved> {
-    let mount = mount_of(proc_root, pid, mount_id).filter(|mount| mount.device == id.device);
+    // Which subvolume a file of btrfs was in cannot be told once it is closed; the mount's number then suffices.
+    let mount = mount_of(proc_root, pid, mount_id)
+        .filter(|mount| mount.device == id.device || keeps_subvolumes(mount));
     if components.is_empty() && mount.is_none() {
         return None;
     }
@@ -135,6 +137,11 @@ pub fn from_dentry(
     Some(located(proc_root, pid, path, false, None, mount, id))
 }
 
+/// btrfs shows a device number of its own for each subvolume, as `stat` and the kernel side do; no mount lists it.
+fn keeps_subvolumes(mount: &Mount) -> bool {
+    mount.filesystem == "btrfs"
+}
+
 fn located(
     proc_root: &Path,
     pid: u32,
@@ -145,7 +152,7 @@ fn located(
     id: FileId,
 ) -> Resolved {
     let device = match &mount {
-        Some(mount) => device_name(std::slice::from_ref(mount), id.device),
+        Some(mount) => device_name(std::slice::from_ref(mount), mount.device),
         None => device_name(&mountinfo::of_process(proc_root, pid), id.device),
     };
     let (mount, filesystem) = mount.map(|mount| (mount.mount_point, mount.filesystem)).unzip();

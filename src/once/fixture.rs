@@ -97,6 +97,7 @@ pub fn thread(server: ServerId, tid: u32, name: &str, count: u64, sum_ns: u64) -
     ThreadRow {
         server,
         tid,
+        start: 0,
         name: name.into(),
         op: Op::Fdatasync,
         stats: Stats { count, sum_ns, max, ..Stats::default() },

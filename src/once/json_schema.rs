@@ -105,7 +105,7 @@ pub(super) struct FileRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_bytes: Option<String>,
     pub device: Option<String>,
-    /// The kernel's number of the superblock's device, "253:0".
+    /// The kernel's number of the superblock's device, "253:0"; on btrfs the subvolume's own.
     pub device_number: Option<String>,
     pub mount: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -41,13 +41,32 @@ pub struct SyncEvent {
     pub latency_ns: u64,
 }
 
+/// A file event up to its name, which ends where the record does.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct FileHeader {
+    kind: u32,
+    slot: u32,
+    id: types::identity,
+    sequence: u32,
+    fd: i32,
+    mount_id: i32,
+    mode: u32,
+    tid: u32,
+    length: u32,
+    complete: u32,
+    reserved: u32,
+}
+const _: () = assert!(size_of::<FileHeader>() == std::mem::offset_of!(types::file_event, name));
+
 /// None for a record that this side does not know.
 pub fn decode(bytes: &[u8]) -> Option<Event> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     match kind {
         EVENT_FILE => {
-            let raw: types::file_event = view(bytes)?;
-            let names = raw.name.get(..raw.length as usize)?;
+            let (raw, names) = bytes.split_at_checked(std::mem::offset_of!(types::file_event, name))?;
+            let raw: FileHeader = view(raw)?;
+            let names = names.get(..raw.length as usize)?;
             let components =
                 names.split(|&b| b == 0).filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect();
             Some(Event::File(Box::new(FileEvent {
@@ -94,8 +113,8 @@ pub fn as_bytes(id: &types::identity) -> &[u8] {
 /// # Safety
 /// Any bits are a value of the type.
 pub unsafe trait Record: Copy {}
-// SAFETY: integers and arrays of them.
-unsafe impl Record for types::file_event {}
+// SAFETY: integers.
+unsafe impl Record for FileHeader {}
 // SAFETY: integers.
 unsafe impl Record for types::sync_event {}
 // SAFETY: integers and arrays of them.
@@ -129,10 +148,12 @@ mod tests {
         let bytes = unsafe {
             std::slice::from_raw_parts(std::ptr::from_ref(&raw).cast::<u8>(), size_of::<types::file_event>())
         };
+        let bytes = &bytes[..std::mem::offset_of!(types::file_event, name) + names.len()];
         let Some(Event::File(event)) = decode(bytes) else { panic!("not a file event") };
         assert_eq!(event.components, [&b"a\nb.ibd"[..], b"shop", b"data"]);
         assert!(event.complete);
         assert_eq!(event.slot, 300);
+        assert!(decode(&bytes[..bytes.len() - 1]).is_none(), "cut off");
     }
 
     #[test]

@@ -15,7 +15,6 @@ impl Devices {
     pub fn name(&mut self, device: u32) -> String {
         let look_up = || {
             let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id());
-            // btrfs shows a number of its own for each subvolume, which no mount lists: the number then stands.
             resolve::device_name(&mounts, device)
         };
         self.names.entry(device).or_insert_with(look_up).clone()

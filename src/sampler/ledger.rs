@@ -2,6 +2,7 @@
 //! events. Rows come and go (a slot serves one file after another); accounts only grow. Pure: it is told what was
 //! read, and says which rows may be retired.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -85,6 +86,8 @@ pub struct Account {
     slots: Vec<u32>,
     /// The tick in which it last changed.
     pub changed: u64,
+    /// The role in the last snapshot: there its syncs stay when it is folded.
+    pub shown_as: Cell<Option<Role>>,
 }
 
 /// A row in use.
@@ -252,6 +255,7 @@ impl Ledger {
             stats: Stats::default(),
             slots: Vec::new(),
             changed: self.tick,
+            shown_as: Cell::default(),
         };
         let at = match self.vacant.pop() {
             Some(at) => {
@@ -361,9 +365,11 @@ impl Ledger {
             self.by_subject.remove(&subject);
             let stats = std::mem::take(&mut self.accounts[at].stats);
             self.vacant.push(at);
+            let shown_as = self.accounts[at].shown_as.get();
             let heir = match subject {
                 Subject::File { server, op, .. } => {
-                    Subject::File { server, target: Target::Gone(role(&subject)), op }
+                    let role = shown_as.unwrap_or_else(|| role(&subject));
+                    Subject::File { server, target: Target::Gone(role), op }
                 }
                 Subject::Thread { server, op, .. } => Subject::Thread { server, tid: 0, start: 0, op },
                 Subject::Neighbour { .. } => unreachable!("neighbours keep their rows"),
@@ -551,6 +557,22 @@ mod tests {
         assert_eq!(total, 1_000);
         let errors: u64 = ledger.accounts().map(|account| account.stats.error_count()).sum();
         assert_eq!(errors, 1);
+    }
+
+    #[test]
+    fn a_file_is_folded_into_the_role_that_it_was_shown_in() {
+        let mut ledger = Ledger::default();
+        for inode in 0..2 {
+            ledger.count_event(&id(inode, 1), 5_000, 0);
+        }
+        let shown = Subject::of(&id(1, 1)).unwrap();
+        ledger.accounts().find(|account| account.subject == shown).unwrap().shown_as.set(Some(Role::Undo));
+        assert_eq!(ledger.fold(0, |_| Role::Tablespace).len(), 2);
+        let count_of = |role| {
+            let of = |account: &&Account| matches!(account.subject, Subject::File { target: Target::Gone(gone), .. } if gone == role);
+            ledger.accounts().find(of).map(|account| account.stats.count)
+        };
+        assert_eq!([count_of(Role::Undo), count_of(Role::Tablespace)], [Some(1); 2]);
     }
 
     #[test]

@@ -90,9 +90,12 @@ impl Sampler {
     pub fn wait(&mut self, timeout: Duration) -> std::io::Result<()> {
         self.probe.wait(timeout)?;
         self.take_events();
-        if self.last_reclaim.elapsed() >= Duration::from_millis(20) && self.short_of_rows() {
-            self.read_rows()?;
-            self.reclaim()?;
+        if self.last_reclaim.elapsed() >= Duration::from_millis(20) {
+            self.last_reclaim = Instant::now();
+            if self.short_of_rows() {
+                self.read_rows()?;
+                self.reclaim()?;
+            }
         }
         Ok(())
     }
@@ -288,11 +291,19 @@ impl Sampler {
                         }
                         _ => Arc::new(nameless(Role::Other)),
                     };
+                    account.shown_as.set(Some(info.role));
                     files.push(FileRow { server: *server, target: *target, op: *op, info, stats });
                 }
-                Subject::Thread { server, tid, start: _, op } => {
+                Subject::Thread { server, tid, start, op } => {
                     let name = self.servers.thread_name(server.pid, *tid);
-                    threads.push(ThreadRow { server: *server, tid: *tid, name, op: *op, stats });
+                    threads.push(ThreadRow {
+                        server: *server,
+                        tid: *tid,
+                        start: *start,
+                        name,
+                        op: *op,
+                        stats,
+                    });
                 }
                 Subject::Neighbour { device, comm } => neighbours.push(NeighbourRow {
                     device_number: *device,
@@ -306,7 +317,7 @@ impl Sampler {
             files.push(shared_row(server, role, op, histogram));
         }
         files.sort_by_key(|row| (row.server, row.target, row.op));
-        threads.sort_by_key(|row| (row.server, row.tid, row.op));
+        threads.sort_by_key(|row| (row.server, row.tid, row.start, row.op));
         neighbours.sort_by(|a, b| (a.device_number, &a.comm).cmp(&(b.device_number, &b.comm)));
         (files, threads, neighbours)
     }
