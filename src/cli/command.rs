@@ -9,6 +9,8 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use anyhow::Context;
 
+use super::FAILED;
+
 /// A child that waits to be told before it becomes the command, and then is that.
 pub struct Traced {
     child: Child,
@@ -57,7 +59,10 @@ impl Traced {
 pub fn exec_when_told(pipe: &Path, command: &[OsString]) -> anyhow::Result<ExitCode> {
     let mut told = [0];
     let mut pipe = std::fs::File::open(pipe).context("the tracer has gone")?;
-    pipe.read_exact(&mut told).context("the tracer has gone")?;
+    if pipe.read_exact(&mut told).is_err() {
+        // It ended without tracing, and has said why.
+        return Ok(ExitCode::from(FAILED));
+    }
     drop(pipe);
     let (program, arguments) = command.split_first().context("no command")?;
     let error = Command::new(program).args(arguments).exec();

@@ -1,7 +1,7 @@
 //! `fsynctop --once`: attaches, measures for a while or for as long as a command runs, prints.
 
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use anyhow::Context;
 use super::args::Once;
 use super::command::{Traced, passed_on};
 use super::session::{self, Selection};
-use super::{Exit, FAILED, NOTHING_TO_TRACE};
+use super::{Exit, FAILED, NOTHING_TO_TRACE, print};
 use crate::once::{By, Options, Output, Style, render};
 use crate::sampler::Sampler;
 use crate::snapshot::{Measurement, Snapshot};
@@ -32,6 +32,7 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
         signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
     }
     let rules = session::rules(arguments.trace.roles.as_deref())?;
+    session::require_host_pids()?;
     let mut sink = Sink::open(arguments)?;
 
     let mut command = match &arguments.command[..] {
@@ -52,7 +53,7 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     }
     let config = session::probe_config(&arguments.trace, &selection, arguments.by == By::Thread)?;
-    let mut sampler = session::start(&config, rules)?;
+    let mut sampler = session::start(&arguments.trace, &config, rules)?;
     let mut run = Run { sampler: &mut sampler, selection, stop: &stop, looked: None };
     if command.is_none() || own {
         run.look_for_servers();
@@ -263,14 +264,5 @@ impl Sink {
             return Err(Exit { status: FAILED, message }.into());
         }
         print(&text)
-    }
-}
-
-fn print(text: &[u8]) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        // The reader has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        other => other.context("cannot write to standard output"),
     }
 }
