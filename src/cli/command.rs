@@ -48,11 +48,6 @@ impl Traced {
     pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.child.try_wait().context("waiting for the command")
     }
-
-    /// Waits for its end.
-    pub fn wait(&mut self) -> anyhow::Result<ExitStatus> {
-        self.child.wait().context("waiting for the command")
-    }
 }
 
 /// The child's side: waits for a byte, then becomes the command.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test program uses a part of it
 
+pub mod faults;
+
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Child;
