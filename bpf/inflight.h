@@ -59,7 +59,8 @@ static __always_inline struct call *find_call(void)
 	return bpf_map_lookup_elem(&calls_by_thread, &thread);
 }
 
-// Writes every sync in flight that is kept in task storage.
+// Writes the call of every thread that has made one since the programs are there: the one in flight, or, with a
+// start of 0, that there is none now.
 SEC("iter/task")
 int list_in_flight(struct bpf_iter__task *context)
 {
@@ -70,7 +71,7 @@ int list_in_flight(struct bpf_iter__task *context)
 	if (!task || !task_storage)
 		return 0;
 	call = bpf_task_storage_get(&calls, task, 0, 0);
-	if (!call || !call->start_ns || call->slot == SELF_SLOT)
+	if (!call || call->slot == SELF_SLOT)
 		return 0;
 	record.start_ns = call->start_ns;
 	record.tgid = task->tgid;

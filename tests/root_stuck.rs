@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fsynctop::once::Style;
 use fsynctop::snapshot::{Op, Role};
 use fsynctop::stuck::{self, Looks, Processes, Scan, Standing, waits_for};
 
@@ -133,7 +134,7 @@ fn root_a_sync_that_hangs_is_found_with_its_file_and_a_minimum_age() {
     // the whole host, at a single look, as the tracer does it when it attaches
     let whole_host = scan_in_time(Processes::All, Looks::once());
     assert!(whole_host.syncs.iter().any(|sync| sync.tid == tid));
-    let text = stuck::table(&scan, &|_, _| Role::Redo);
+    let text = stuck::table(&scan, &|_, _| Role::Redo, &Style::default());
     assert!(text.contains("ib_logfile0") && text.contains("its data pages to be written"), "{text}");
     println!("{text}");
 

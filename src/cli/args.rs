@@ -14,7 +14,13 @@ use crate::snapshot::{AttachMode, Op};
 /// Attaches to the servers that run, changes nothing in them, and detaches when it ends. Needs root, or the
 /// capabilities that `fsynctop check` names.
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+#[command(
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_value_name = "ACTION",
+    subcommand_help_heading = "Actions",
+    after_help = EXAMPLES
+)]
 pub struct Arguments {
     #[command(subcommand)]
     pub action: Option<Action>,
@@ -48,6 +54,7 @@ pub enum Action {
 /// Which processes.
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "targets", multiple = true)]
+#[command(next_help_heading = "Which processes")]
 pub struct TargetArgs {
     /// Trace these processes [default: every mysqld and mariadbd]
     #[arg(long, value_name = "PID", value_delimiter = ',')]
@@ -69,42 +76,47 @@ impl TargetArgs {
     }
 }
 
+/// Where the options of [`TraceArgs`] stand in the help.
+const TRACING: &str = "How to trace";
+
 /// How to trace.
 #[derive(Args, Clone, Debug)]
 pub struct TraceArgs {
     #[command(flatten)]
     pub targets: TargetArgs,
     /// Calls to trace
-    #[arg(long, value_delimiter = ',', value_name = "CALL,…", default_values_t = [OpArg::Fsync, OpArg::Fdatasync])]
+    #[arg(long, value_delimiter = ',', value_name = "CALL,…", default_value = "fsync,fdatasync", help_heading = TRACING)]
     pub ops: Vec<OpArg>,
     /// How to attach: auto tries, tests and falls back
-    #[arg(long, value_enum, default_value_t = AttachArg::Auto, value_name = "MODE")]
+    #[arg(long, value_enum, default_value_t = AttachArg::Auto, value_name = "MODE", help_heading = TRACING)]
     pub attach: AttachArg,
+    /// Also print what libbpf and the kernel's verifier said while attaching
+    #[arg(short, long, help_heading = TRACING)]
+    pub verbose: bool,
     /// Rules of your own for the roles of files, looked at before the built-in ones (docs/roles.md)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TRACING)]
     pub roles: Option<PathBuf>,
     /// Files that are kept apart at a time; more are counted in their role
-    #[arg(long, default_value_t = 65_536, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=4_000_000))]
+    #[arg(long, default_value_t = 65_536, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=4_000_000), help_heading = TRACING)]
     pub max_files: u32,
     /// Files that have a latency histogram of their own at a time; others share their role's
-    #[arg(long, default_value_t = 4_096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 4_096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = TRACING)]
     pub max_histograms: u32,
 }
 
 #[derive(Args, Debug)]
+#[command(next_help_heading = "What to measure and print")]
 pub struct Once {
-    /// Measure once (or in a series) and print, instead of the live view
+    /// Measure for a while, or in a series, and print; this is also what happens without it
     #[arg(long)]
     pub once: bool,
-    #[command(flatten)]
-    pub trace: TraceArgs,
     /// How long to measure: 10, 90s, 5m; with -i, the whole series [default: 10s]
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// Print every so often
+    /// Measure a series, and print each interval of this length
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
     pub interval: Option<Duration>,
-    /// How many intervals [default: until Ctrl-C]
+    /// How many intervals [default: until Ctrl-C, which prints the last one]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "interval", conflicts_with = "duration")]
     pub count: Option<u64>,
     /// Wait for a server if none runs yet; it is traced from its first sync
@@ -119,6 +131,7 @@ pub struct Once {
     /// Draw the latencies of each role and call
     #[arg(long)]
     pub histogram: bool,
+    /// A table for people; for programs JSON, one object on one line for each interval (docs/json.md), or CSV
     #[arg(long, value_enum, default_value_t)]
     pub output: Output,
     /// Write there instead of to the terminal; replaced only when the measurement is complete, appended in a series
@@ -135,8 +148,10 @@ pub struct Once {
     pub stuck_after: Duration,
     /// Trace this command and all that it starts, until it ends; with --pid, --comm, --cgroup or --all, trace those
     /// for as long as it runs
-    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["duration", "count"])]
+    #[arg(last = true, help_heading = None, value_name = "COMMAND", conflicts_with_all = ["duration", "count"])]
     pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub trace: TraceArgs,
 }
 
 #[derive(Args, Debug)]
@@ -146,6 +161,7 @@ pub struct Check {
     /// The verdicts as JSON
     #[arg(long)]
     pub json: bool,
+    /// Colours [NO_COLOR is honoured]
     #[arg(long, value_enum, default_value_t = ColorArg::Auto, value_name = "WHEN")]
     pub color: ColorArg,
 }
@@ -163,8 +179,10 @@ pub struct Stuck {
     /// Rules of your own for the roles of files
     #[arg(long, value_name = "FILE")]
     pub roles: Option<PathBuf>,
+    /// Colours [NO_COLOR is honoured]
     #[arg(long, value_enum, default_value_t = ColorArg::Auto, value_name = "WHEN")]
     pub color: ColorArg,
+    /// ASCII only
     #[arg(long)]
     pub no_unicode: bool,
 }

@@ -1,27 +1,30 @@
 //! `fsynctop check`: would tracing work here, and if not, why. Tries each way of attaching for real.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::Context;
-
-use super::FAILED;
 use super::args::Check;
 use super::session::{self, Selection};
+use super::{FAILED, print};
 use crate::files::classify::Candidate;
 use crate::files::resolve;
 use crate::files::rules::Rules;
-use crate::host::{self, Verdict, tracefs};
+use crate::host::{self, Status, Verdict, tracefs};
 use crate::once::Style;
 use crate::probe::{AttachError, Features, Probe, ProbeConfig};
 use crate::snapshot::{AttachMode, Role, Server};
+use crate::stuck::deadline;
 use crate::target::describe::describe;
+use crate::target::processes::ThreadGroup;
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at.
 const DESCRIPTORS: usize = 4_096;
+/// How long a server may take to be described: one that hangs must not make this hang.
+const DEADLINE: Duration = Duration::from_secs(2);
 
 pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     let rules = session::rules(arguments.trace.roles.as_deref())?;
@@ -30,9 +33,11 @@ pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
 
     let mut verdicts = host::checks(config.capacity.map_bytes());
     let attached = probes(&config, &mut verdicts);
+    let works = attached.is_some() && host::pid_namespace().status != Status::Fail;
+    session::print_libbpf_log(&arguments.trace);
     verdicts.push(task_storage());
     verdicts.push(budget(&config));
-    verdicts.extend(servers(&selection, &rules));
+    verdicts.extend(servers(&selection, rules));
 
     let text = if arguments.json {
         format!("{}\n", host::json(&verdicts))
@@ -40,14 +45,14 @@ pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
         let mut style = Style::for_stdout();
         arguments.color.apply(&mut style);
         let mut text = host::table(&verdicts, style.color);
-        text.push_str(match &attached {
-            Some(_) => "\nTracing works here.\n",
-            None => "\nTracing does not work here; `fsynctop stuck` needs none of this.\n",
+        text.push_str(match works {
+            true => "\nTracing works here.\n",
+            false => "\nTracing does not work here; `fsynctop stuck` needs none of this.\n",
         });
         text
     };
-    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
-    Ok(if attached.is_some() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    print(text.as_bytes())?;
+    Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
 /// A verdict for each way of attaching, and one for the way that would be taken. A way that does not work is no
@@ -126,35 +131,54 @@ fn budget(config: &ProbeConfig) -> Verdict {
     Verdict::ok("budget", detail)
 }
 
-fn servers(selection: &Selection, rules: &Rules) -> Vec<Verdict> {
+/// A verdict for each server. What is known of one without its memory and its files is told even if those hang.
+fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
     let found = selection.processes();
     if found.is_empty() {
         let detail = format!("none: there is no {}", selection.describe().trim_start_matches("a "));
         return vec![Verdict::warn("server", detail).cured_by("start one, or trace with --wait")];
     }
-    let proc_root = Path::new("/proc");
+    let rules = Arc::new(rules);
+    let work = {
+        let rules = rules.clone();
+        move |process: &ThreadGroup, emit: &mut dyn FnMut(Option<(u32, Verdict)>)| {
+            emit(Some((process.pid, described(process, &rules))));
+        }
+    };
+    let (described, _) = deadline::for_each(found.clone(), DEADLINE, work);
+    let described: BTreeMap<u32, Verdict> = described.into_iter().collect();
     found
         .iter()
-        .map(|process| {
-            let (server, settings) = describe(proc_root, process.id(), rules);
-            let mut roles: BTreeMap<Role, usize> = BTreeMap::new();
-            for fd in resolve::descriptors(proc_root, process.pid).take(DESCRIPTORS) {
-                let Ok(path) = std::fs::read_link(format!("/proc/{}/fd/{fd}", process.pid)) else { continue };
-                if !path.is_absolute() {
-                    continue;
-                }
-                let candidate = Candidate {
-                    path: &path,
-                    is_directory: false,
-                    settings: &settings,
-                    first_bytes: &|| None,
-                };
-                *roles.entry(rules.classify(&candidate)).or_default() += 1;
-            }
-            let files: Vec<_> = roles.iter().map(|(role, n)| format!("{n} {}", role.name())).collect();
-            Verdict::ok("server", format!("{}; open files: {}", name(&server), files.join(", ")))
-        })
+        .map(|process| described.get(&process.pid).cloned().unwrap_or_else(|| hung(process)))
         .collect()
+}
+
+fn described(process: &ThreadGroup, rules: &Rules) -> Verdict {
+    let proc_root = Path::new("/proc");
+    let (server, settings) = describe(proc_root, process.id(), rules);
+    let mut roles: BTreeMap<Role, usize> = BTreeMap::new();
+    for fd in resolve::descriptors(proc_root, process.pid).take(DESCRIPTORS) {
+        let Ok(path) = std::fs::read_link(format!("/proc/{}/fd/{fd}", process.pid)) else { continue };
+        if !path.is_absolute() {
+            continue;
+        }
+        let candidate =
+            Candidate { path: &path, is_directory: false, settings: &settings, first_bytes: &|| None };
+        *roles.entry(rules.classify(&candidate)).or_default() += 1;
+    }
+    let files: Vec<_> = roles.iter().map(|(role, n)| format!("{n} {}", role.name())).collect();
+    let files = if files.is_empty() { "none that can be seen".to_owned() } else { files.join(", ") };
+    Verdict::ok("server", format!("{}; open files: {files}", name(&server)))
+}
+
+fn hung(process: &ThreadGroup) -> Verdict {
+    let name = escape(process.comm.as_bytes());
+    let detail = format!(
+        "{name} {}: its memory or its files did not answer within {} s",
+        process.pid,
+        DEADLINE.as_secs()
+    );
+    Verdict::warn("server", detail).cured_by("`fsynctop stuck` shows which of its syncs hang, and in what")
 }
 
 fn name(server: &Server) -> String {

@@ -9,6 +9,8 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use anyhow::Context;
 
+use super::FAILED;
+
 /// A child that waits to be told before it becomes the command, and then is that.
 pub struct Traced {
     child: Child,
@@ -48,11 +50,6 @@ impl Traced {
     pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.child.try_wait().context("waiting for the command")
     }
-
-    /// Waits for its end.
-    pub fn wait(&mut self) -> anyhow::Result<ExitStatus> {
-        self.child.wait().context("waiting for the command")
-    }
 }
 
 /// If tracing failed, the command never ran; the process that waits to become it goes without a word.
@@ -70,7 +67,10 @@ impl Drop for Traced {
 pub fn exec_when_told(pipe: &Path, command: &[OsString]) -> anyhow::Result<ExitCode> {
     let mut told = [0];
     let mut pipe = std::fs::File::open(pipe).context("the tracer has gone")?;
-    pipe.read_exact(&mut told).context("the tracer has gone")?;
+    if pipe.read_exact(&mut told).is_err() {
+        // It ended without tracing, and has said why.
+        return Ok(ExitCode::from(FAILED));
+    }
     drop(pipe);
     let (program, arguments) = command.split_first().context("no command")?;
     let error = Command::new(program).args(arguments).exec();

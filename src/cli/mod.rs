@@ -7,7 +7,10 @@ pub mod once;
 pub mod session;
 pub mod stuck;
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+
+use anyhow::Context;
 
 /// Exit statuses beside 0, done. 2, bad usage, is clap's.
 pub const FAILED: u8 = 1;
@@ -25,9 +28,17 @@ pub struct Exit {
 pub fn run(arguments: args::Arguments) -> anyhow::Result<ExitCode> {
     match arguments.action {
         None => once::run(&arguments.once),
-
         Some(args::Action::Check(ref check)) => check::run(check),
         Some(args::Action::Stuck(ref stuck)) => stuck::run(stuck),
         Some(args::Action::ExecWhenTold { ref pipe, ref command }) => command::exec_when_told(pipe, command),
+    }
+}
+
+/// To standard output. A reader who has seen enough (`| head`) ends the program quietly.
+fn print(text: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        other => other.context("cannot write to standard output"),
     }
 }

@@ -1,11 +1,11 @@
 //! `fsynctop --once`: attaches, measures for a while or for as long as a command runs, prints.
 
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -13,7 +13,7 @@ use anyhow::Context;
 use super::args::Once;
 use super::command::{Traced, passed_on};
 use super::session::{self, Selection};
-use super::{Exit, FAILED, NOTHING_TO_TRACE};
+use super::{Exit, FAILED, NOTHING_TO_TRACE, print};
 use crate::once::{By, Options, Output, Style, render};
 use crate::sampler::Sampler;
 use crate::snapshot::{Measurement, Snapshot};
@@ -23,15 +23,19 @@ const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 const LOOK_FOR_SERVERS: Duration = Duration::from_secs(1);
 /// How long a wait for events lasts at most: then the command, the servers and Ctrl-C are looked at.
 const SLICE: Duration = Duration::from_millis(100);
+/// How long a command may go on after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(2);
 /// How long a first table waits for what is known of the servers.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Arc::new(AtomicUsize::new(0));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
+        signal_hook::flag::register_usize(signal, stop.clone(), signal as usize)
+            .context("cannot handle signals")?;
     }
     let rules = session::rules(arguments.trace.roles.as_deref())?;
+    session::require_host_pids()?;
     let mut sink = Sink::open(arguments)?;
 
     let mut command = match &arguments.command[..] {
@@ -52,7 +56,7 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     }
     let config = session::probe_config(&arguments.trace, &selection, arguments.by == By::Thread)?;
-    let mut sampler = session::start(&config, rules)?;
+    let mut sampler = session::start(&arguments.trace, &config, rules)?;
     let mut run = Run { sampler: &mut sampler, selection, stop: &stop, looked: None };
     if command.is_none() || own {
         run.look_for_servers();
@@ -69,7 +73,7 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
         Some(interval) => run.series(arguments, interval, first, command.as_mut(), &mut sink)?,
         None => {
             let status = match &mut command {
-                Some(command) => Some(run.until_ended(command)?),
+                Some(command) => run.until_ended(command)?,
                 None => {
                     let end = Instant::now() + arguments.duration.unwrap_or(DEFAULT_DURATION);
                     run.until(end)?;
@@ -81,19 +85,25 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
             status
         }
     };
-    Ok(ExitCode::from(status.map_or(0, passed_on)))
+    Ok(ExitCode::from(match (status, &command) {
+        (Some(status), _) => passed_on(status),
+        // It outlived Ctrl-C, so it has no status yet.
+        (None, Some(_)) => 128 + stop.load(Ordering::Relaxed) as u8,
+        (None, None) => 0,
+    }))
 }
 
 struct Run<'a> {
     sampler: &'a mut Sampler,
     selection: Selection,
-    stop: &'a AtomicBool,
+    /// The signal that asked for the end, or 0.
+    stop: &'a AtomicUsize,
     looked: Option<Instant>,
 }
 
 impl Run<'_> {
     fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) != 0
     }
 
     /// Servers that sync nothing are shown too, and those that hung before tracing began are found by this.
@@ -131,7 +141,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Traces until a time, Ctrl-C, or the end of the last of the processes that were named.
+    /// Traces until a time or Ctrl-C.
     fn until(&mut self, end: Instant) -> anyhow::Result<()> {
         while !self.stopped() && Instant::now() < end {
             self.slice(Some(end))?;
@@ -139,12 +149,21 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn until_ended(&mut self, command: &mut Traced) -> anyhow::Result<ExitStatus> {
+    /// Traces until the command ends. Ctrl-C reaches the command as well, which has a moment to end by it; one that
+    /// hangs does not make this hang (None).
+    fn until_ended(&mut self, command: &mut Traced) -> anyhow::Result<Option<ExitStatus>> {
+        let mut stopped = None;
         loop {
             if let Some(status) = command.ended()? {
-                return Ok(status);
+                return Ok(Some(status));
             }
-            // Ctrl-C reaches the command as well: what it does with it decides.
+            if self.stopped() && stopped.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+                eprintln!(
+                    "fsynctop: the command still runs (process {}); it is traced no longer",
+                    command.pid()
+                );
+                return Ok(None);
+            }
             let soon = Instant::now() + Duration::from_millis(20);
             self.slice(Some(soon))?;
         }
@@ -175,6 +194,12 @@ impl Run<'_> {
                     status = command.ended()?;
                 }
             }
+            if self.stopped()
+                && status.is_none()
+                && let Some(command) = command.as_deref_mut()
+            {
+                status = self.until_ended(command)?;
+            }
             let is_last = self.stopped()
                 || status.is_some()
                 || arguments.count.is_some_and(|count| u64::from(number) >= count)
@@ -189,10 +214,7 @@ impl Run<'_> {
             };
             sink.write(&Measurement::between(&earlier, &later))?;
             if is_last {
-                return match (status, command) {
-                    (None, Some(command)) => Ok(Some(command.wait()?)),
-                    (status, _) => Ok(status),
-                };
+                return Ok(status);
             }
             earlier = later;
         }
@@ -263,14 +285,5 @@ impl Sink {
             return Err(Exit { status: FAILED, message }.into());
         }
         print(&text)
-    }
-}
-
-fn print(text: &[u8]) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        // The reader has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        other => other.context("cannot write to standard output"),
     }
 }

@@ -7,8 +7,8 @@ use anyhow::Context;
 use super::args::{TargetArgs, TraceArgs};
 use super::{Exit, FAILED};
 use crate::files::rules::Rules;
-use crate::host;
-use crate::probe::{Capacity, CommPattern, ProbeConfig, Targets};
+use crate::host::{self, Status};
+use crate::probe::{Capacity, CommPattern, ProbeConfig, Targets, take_libbpf_log};
 use crate::sampler::{AttachError, Sampler};
 use crate::target::filter::TargetFilter;
 use crate::target::processes::{self, ThreadGroup};
@@ -97,6 +97,25 @@ pub fn rules(file: Option<&Path>) -> anyhow::Result<Rules> {
     })
 }
 
+/// Tracing needs the host's own process numbers: in another PID namespace every filter would select the wrong ones.
+pub fn require_host_pids() -> anyhow::Result<()> {
+    let verdict = host::pid_namespace();
+    if verdict.status != Status::Fail {
+        return Ok(());
+    }
+    let cure = verdict.cure.map(|cure| format!(" To do: {cure}.")).unwrap_or_default();
+    let message = format!("cannot trace: this PID namespace is {}.{cure}", verdict.detail);
+    Err(Exit { status: FAILED, message }.into())
+}
+
+/// What libbpf and the kernel said while attaching, if that was asked for.
+pub fn print_libbpf_log(arguments: &TraceArgs) {
+    let log = take_libbpf_log();
+    if arguments.verbose {
+        log.lines().for_each(|line| eprintln!("fsynctop: {line}"));
+    }
+}
+
 /// How the probes are to be attached.
 pub fn probe_config(
     arguments: &TraceArgs,
@@ -117,14 +136,17 @@ pub fn probe_config(
 }
 
 /// Attaches and begins to count, or says what is in the way and what to do about it.
-pub fn start(config: &ProbeConfig, rules: Rules) -> anyhow::Result<Sampler> {
+pub fn start(arguments: &TraceArgs, config: &ProbeConfig, rules: Rules) -> anyhow::Result<Sampler> {
     let kernel = host::kernel_release().unwrap_or_else(|| "unknown".into());
     let attach = || Sampler::start(config, rules, kernel);
-    match host::tracefs::with_tracefs_if_possible(attach) {
+    let attached = host::tracefs::with_tracefs_if_possible(attach);
+    print_libbpf_log(arguments);
+    match attached {
         Ok(sampler) => Ok(sampler),
         Err(AttachError::NoMode(failures)) => {
             let verdicts = host::checks(config.capacity.map_bytes());
             let mut message = "cannot trace: no way of attaching works here".to_owned();
+            let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
             for failure in &failures {
                 let reason = match failure.errno {
                     Some(errno) => {
@@ -134,9 +156,15 @@ pub fn start(config: &ProbeConfig, rules: Rules) -> anyhow::Result<Sampler> {
                     }
                     None => failure.reason.clone(),
                 };
-                message.push_str(&format!("\n  {}: {reason}", failure.mode.name()));
+                match reasons.iter_mut().find(|(same, _)| *same == reason) {
+                    Some((_, modes)) => modes.push(failure.mode.name()),
+                    None => reasons.push((reason, vec![failure.mode.name()])),
+                }
             }
-            message.push_str("\n`fsynctop check` lists what works; `fsynctop stuck` needs no tracing.");
+            for (reason, modes) in reasons {
+                message.push_str(&format!("\n  {}: {reason}", modes.join(" and ")));
+            }
+            message.push_str("\n`fsynctop check` lists what works, -v shows what libbpf said; `fsynctop stuck` needs no tracing.");
             Err(Exit { status: FAILED, message }.into())
         }
         Err(other) => Err(other).context("cannot trace"),

@@ -1,15 +1,16 @@
 //! `fsynctop stuck`: the threads that are inside a sync call right now.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 
 use super::args::Stuck;
+use super::print;
 use super::session::{self, Selection};
 use crate::files::classify::Candidate;
 use crate::files::settings::Settings;
+use crate::once::Style;
 use crate::stuck::{self, Looks, Processes};
 
 pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
@@ -30,8 +31,11 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
     let text = if arguments.json {
         format!("{}\n", stuck::json(&scan, &role_of))
     } else {
-        stuck::table(&scan, &role_of)
+        let mut style = Style::for_stdout();
+        arguments.color.apply(&mut style);
+        style.unicode &= !arguments.no_unicode;
+        stuck::table(&scan, &role_of, &style)
     };
-    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

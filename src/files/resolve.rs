@@ -273,10 +273,12 @@ pub fn device_name(mounts: &[Mount], device: u32) -> String {
 }
 
 /// The first bytes of a file, for rules that look at the content. None where the path does not lead to that file.
-/// It reads from the file: not where its filesystem may be stuck.
+/// It reads from the file, without changing its access time: not where its filesystem may be stuck.
 pub fn first_bytes(proc_root: &Path, pid: u32, path: &Path, id: FileId) -> Option<Vec<u8>> {
     let root = Root::of_process(proc_root, pid).ok()?;
-    let file = root.open(path, OFlags::RDONLY | OFlags::NOFOLLOW).ok()?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+    // Only the owner of a file or CAP_FOWNER may leave its access time alone.
+    let file = root.open(path, flags | OFlags::NOATIME).or_else(|_| root.open(path, flags)).ok()?;
     if !rooted::attributes(&file).ok()?.is_regular || rooted::kernel_inode(&file).ok()? != id.inode {
         return None;
     }

@@ -49,6 +49,11 @@ pub fn may_skip_programs() -> bool {
     preemption::find(&Roots::default()).0.skips_programs()
 }
 
+/// Whether this process sees the same process numbers as the kernel's programs.
+pub fn pid_namespace() -> Verdict {
+    pid_namespace::check(&Roots::default())
+}
+
 /// The release of the running kernel, as `uname -r` has it.
 pub fn kernel_release() -> Option<String> {
     kernel::release(&Roots::default())

@@ -5,13 +5,13 @@ use super::style::{Paint, Style};
 use crate::text::{shorten_middle, shorten_path, width};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Align {
+pub(crate) enum Align {
     Left,
     Right,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Column {
+pub(crate) struct Column {
     pub title: &'static str,
     pub align: Align,
     /// Where there is room, at least so wide: figures of several runs stay in place.
@@ -23,7 +23,7 @@ pub(super) struct Column {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cell {
+pub(crate) struct Cell {
     pub text: String,
     /// Stays when the text is shortened.
     pub suffix: String,
@@ -41,7 +41,7 @@ const GAP: usize = 2;
 const FLEXIBLE_AT_LEAST: usize = 24;
 
 /// Lays out a table; every line ends with a newline and has no blanks at its end.
-pub(super) fn layout(columns: &[Column], rows: &[Vec<Cell>], style: &Style) -> String {
+pub(crate) fn layout(columns: &[Column], rows: &[Vec<Cell>], style: &Style) -> String {
     let natural: Vec<usize> = columns
         .iter()
         .enumerate()

@@ -12,7 +12,7 @@ mod csv;
 mod device;
 #[cfg(test)]
 mod fixture;
-mod grid;
+pub(crate) mod grid;
 mod header;
 mod histogram;
 mod json;
@@ -22,6 +22,7 @@ mod rows;
 mod style;
 mod table;
 
+pub(crate) use style::Paint;
 pub use style::Style;
 
 /// What a row of the table stands for.
@@ -30,7 +31,7 @@ pub enum By {
     #[default]
     Role,
     File,
-    /// Only where the measurement kept rows by thread.
+    /// Each thread that syncs
     Thread,
     Server,
 }

@@ -24,7 +24,7 @@ impl Default for Style {
 
 /// How a text is emphasised. Colour never says anything that the text does not say as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Paint {
+pub(crate) enum Paint {
     #[default]
     Plain,
     Heading,
@@ -61,15 +61,15 @@ impl Style {
     }
 
     /// A name that a traced process chose, escaped for this terminal.
-    pub(super) fn name(&self, bytes: &[u8]) -> String {
+    pub(crate) fn name(&self, bytes: &[u8]) -> String {
         if self.unicode { escape(bytes) } else { escape_to_ascii(bytes) }
     }
 
-    pub(super) fn ellipsis(&self) -> &'static str {
+    pub(crate) fn ellipsis(&self) -> &'static str {
         if self.unicode { "…" } else { "..." }
     }
 
-    pub(super) fn paint(&self, paint: Paint, text: &str) -> String {
+    pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
         let red = AnsiColor::Red.on_default();
         let style = match paint {
             _ if !self.color || text.is_empty() => return text.to_owned(),
@@ -83,17 +83,17 @@ impl Style {
 
     /// The finished output as this terminal can show it. Each character of our own beyond ASCII has a stand-in that
     /// is as wide, so that columns stay aligned; names are ASCII already, see [`Style::name`].
-    pub(super) fn finish(&self, text: String) -> String {
+    pub(crate) fn finish(&self, text: String) -> String {
         if self.unicode { text } else { text.chars().map(to_ascii).collect() }
     }
 
     /// Breaks a text between words so that no line is wider than the terminal; later lines are indented.
-    pub(super) fn wrap(&self, text: &str, indent: usize) -> Vec<String> {
+    pub(crate) fn wrap(&self, text: &str, indent: usize) -> Vec<String> {
         self.wrap_at(text, " ", indent)
     }
 
     /// As [`Style::wrap`], but breaks only at this separator, which does not end or begin a line.
-    pub(super) fn wrap_at(&self, text: &str, separator: &str, indent: usize) -> Vec<String> {
+    pub(crate) fn wrap_at(&self, text: &str, separator: &str, indent: usize) -> Vec<String> {
         let Some(columns) = self.width else { return vec![text.to_owned()] };
         let mut lines: Vec<String> = Vec::new();
         for word in text.split(separator) {

@@ -9,6 +9,7 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
 
 use super::config::ProbeConfig;
 use super::features::Features;
+use super::libbpf_log;
 use super::program_info;
 use super::self_test;
 use super::skeleton::{SyncSkel, SyncSkelBuilder};
@@ -73,6 +74,7 @@ pub struct Attached {
 
 /// Attaches the programs of the best mode that passes its self-test.
 pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
+    libbpf_log::capture();
     let features = Features::probe();
     let modes = match config.mode {
         Some(mode) => vec![mode],

@@ -1,5 +1,6 @@
 //! The syncs that have begun and not ended, out of the threads' own storage.
 
+use std::collections::HashSet;
 use std::io::Read;
 
 use libbpf_rs::{Iter, MapCore, MapFlags};
@@ -8,6 +9,7 @@ use super::attach::Attached;
 use super::events::view;
 use super::skeleton::types;
 
+/// A sync in flight.
 #[derive(Clone, Debug)]
 pub struct RunningCall {
     /// CLOCK_MONOTONIC.
@@ -24,27 +26,42 @@ pub struct RunningCall {
     pub thread: Vec<u8>,
 }
 
-pub fn read(attached: &Attached) -> libbpf_rs::Result<Vec<RunningCall>> {
-    let mut calls = Vec::new();
+/// What the threads' own storages hold.
+#[derive(Clone, Debug, Default)]
+pub struct Calls {
+    pub running: Vec<RunningCall>,
+    /// Threads that have begun a sync since the programs are there: whatever they did before has ended.
+    pub seen: HashSet<u32>,
+}
+
+impl Calls {
+    fn add(&mut self, call: RunningCall) {
+        self.seen.insert(call.tid);
+        // 0: none now. 1: a call of our own.
+        if call.start_ns > 1 {
+            self.running.push(call);
+        }
+    }
+}
+
+pub fn read(attached: &Attached) -> libbpf_rs::Result<Calls> {
+    let mut calls = Calls::default();
     if let Some(link) = &attached.task_iterator {
         let mut bytes = Vec::new();
         Iter::new(link)?.read_to_end(&mut bytes)?;
-        calls.extend(bytes.chunks_exact(size_of::<types::in_flight>()).filter_map(view).map(
-            |raw: types::in_flight| {
-                let name = raw.comm.split(|&b| b == 0).next().unwrap_or_default();
-                RunningCall {
-                    start_ns: raw.start_ns,
-                    tgid: raw.tgid,
-                    tid: raw.tid,
-                    slot: raw.slot,
-                    sequence: raw.sequence,
-                    op: raw.op as u8,
-                    fd: raw.fd,
-                    id: raw.id,
-                    thread: name.to_vec(),
-                }
-            },
-        ));
+        for raw in bytes.chunks_exact(size_of::<types::in_flight>()).filter_map(view::<types::in_flight>) {
+            calls.add(RunningCall {
+                start_ns: raw.start_ns,
+                tgid: raw.tgid,
+                tid: raw.tid,
+                slot: raw.slot,
+                sequence: raw.sequence,
+                op: raw.op as u8,
+                fd: raw.fd,
+                id: raw.id,
+                thread: raw.comm.split(|&b| b == 0).next().unwrap_or_default().to_vec(),
+            });
+        }
     }
     let refused = attached.skel.maps.bss_data.as_deref().is_some_and(|bss| {
         // SAFETY: one byte that the programs set to 1 once.
@@ -55,19 +72,17 @@ pub fn read(attached: &Attached) -> libbpf_rs::Result<Vec<RunningCall>> {
         for key in map.keys() {
             let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
             let Some(call) = view::<types::call>(&value) else { continue };
-            if call.start_ns > 1 {
-                calls.push(RunningCall {
-                    start_ns: call.start_ns,
-                    tgid: 0,
-                    tid: u32::from_ne_bytes(key[..4].try_into().expect("four bytes")),
-                    slot: call.slot,
-                    sequence: call.sequence,
-                    op: call.op as u8,
-                    fd: call.fd,
-                    id: call.id,
-                    thread: Vec::new(),
-                });
-            }
+            calls.add(RunningCall {
+                start_ns: call.start_ns,
+                tgid: 0,
+                tid: u32::from_ne_bytes(key[..4].try_into().expect("four bytes")),
+                slot: call.slot,
+                sequence: call.sequence,
+                op: call.op as u8,
+                fd: call.fd,
+                id: call.id,
+                thread: Vec::new(),
+            });
         }
     }
     Ok(calls)

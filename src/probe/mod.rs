@@ -8,6 +8,7 @@ mod counters;
 mod events;
 mod features;
 mod in_flight;
+mod libbpf_log;
 mod program_info;
 mod self_test;
 mod slots;
@@ -24,7 +25,8 @@ pub use config::{Capacity, CommPattern, MOST_COMMS, ProbeConfig, Targets};
 pub use counters::Counters;
 pub use events::{Event, FileEvent, SyncEvent};
 pub use features::Features;
-pub use in_flight::RunningCall;
+pub use in_flight::{Calls, RunningCall};
+pub use libbpf_log::take_libbpf_log;
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
 
 use array::MappedArray;
@@ -153,8 +155,8 @@ impl Probe {
         Ok(counts)
     }
 
-    /// The syncs in flight that began under the programs' eyes.
-    pub fn in_flight(&self) -> libbpf_rs::Result<Vec<RunningCall>> {
+    /// The syncs in flight that began under the programs' eyes, and which threads have begun any.
+    pub fn in_flight(&self) -> libbpf_rs::Result<Calls> {
         in_flight::read(&self.attached)
     }
 

@@ -148,7 +148,13 @@ impl Sampler {
         let mut snapshot = self.snapshot()?;
         // The time that it took to learn the names is no part of the measurement.
         (snapshot.taken, snapshot.taken_wall) = taken;
-        snapshot.in_flight = last.in_flight;
+        // So is what ended meanwhile; only the names that were learnt are taken.
+        let learnt = std::mem::replace(&mut snapshot.in_flight, last.in_flight);
+        for sync in &mut snapshot.in_flight {
+            if let Some(same) = learnt.iter().find(|other| (other.tid, other.op) == (sync.tid, sync.op)) {
+                (sync.role, sync.path) = (same.role, same.path.clone());
+            }
+        }
         Ok(snapshot)
     }
 

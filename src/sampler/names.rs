@@ -1,6 +1,7 @@
 //! What the files are called and what they are to the server. A name comes three times: at once from the kernel's
 //! own record, checked and completed by a worker through /proc, and again when a file that is still synced was
-//! renamed. The worker may block on a file system that hangs; the sampler never waits for it but at the very end.
+//! renamed. A worker may block on a file system that hangs: the sampler never waits for one but at the very end, and
+//! another takes its place.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -8,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::files::classify::Candidate;
@@ -21,6 +23,11 @@ use crate::snapshot::{FileId, FileInfo, Role, ServerId};
 const QUEUE: usize = 4_096;
 /// A file that is still synced is looked at again after this time: it may have been renamed.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Without an answer for so long, the workers are taken to hang, and there is one more.
+const WORKER_HANGS: Duration = Duration::from_millis(500);
+/// Workers at most: each that hangs keeps its thread.
+const MOST_WORKERS: usize = 8;
 
 pub type FileKey = (ServerId, FileId);
 
@@ -70,8 +77,14 @@ pub struct Names {
     settings: HashMap<ServerId, Arc<Settings>>,
     none: Arc<Settings>,
     requests: SyncSender<Request>,
+    /// The workers' end of the requests, and of the answers: for those that are started later.
+    inbox: Arc<Mutex<Receiver<Request>>>,
+    outbox: Sender<Answer>,
     answers: Receiver<Answer>,
+    workers: usize,
     pending: usize,
+    /// When a worker was last known not to hang.
+    heard: Instant,
     unknown: Arc<FileInfo>,
 }
 
@@ -79,11 +92,6 @@ impl Names {
     pub fn new(rules: Arc<Rules>) -> Names {
         let (requests, inbox) = sync_channel(QUEUE);
         let (outbox, answers) = channel();
-        // Not joined: it may be blocked in a file system for ever. It ends with the process, or with its channel.
-        std::thread::Builder::new()
-            .name("names".into())
-            .spawn(move || work(&inbox, &outbox))
-            .expect("a thread can be started");
         let unknown = FileInfo {
             path: None,
             role: Role::Other,
@@ -93,17 +101,32 @@ impl Names {
             open: true,
             unlinked: false,
         };
-        Names {
+        let mut names = Names {
             rules,
             named: HashMap::new(),
             mounts: HashMap::new(),
             settings: HashMap::new(),
             none: Arc::new(Settings::default()),
             requests,
+            inbox: Arc::new(Mutex::new(inbox)),
+            outbox,
             answers,
+            workers: 0,
             pending: 0,
+            heard: Instant::now(),
             unknown: Arc::new(unknown),
-        }
+        };
+        names.add_worker();
+        names
+    }
+
+    /// Not joined: it may be blocked in a file system for ever. It ends with the process, or with its channel. Without
+    /// a thread, files keep the names that the kernel side sent.
+    fn add_worker(&mut self) {
+        let (inbox, outbox) = (self.inbox.clone(), self.outbox.clone());
+        let worker = std::thread::Builder::new().name("names".into()).spawn(move || work(&inbox, &outbox));
+        self.workers += usize::from(worker.is_ok());
+        self.heard = Instant::now();
     }
 
     /// The name that a file had when it was first synced. The role follows at once from name and settings.
@@ -210,21 +233,31 @@ impl Names {
         while let Ok(answer) = self.answers.try_recv() {
             self.take(answer);
         }
+        self.replace_hung_worker();
+    }
+
+    fn replace_hung_worker(&mut self) {
+        if self.pending > 0 && self.heard.elapsed() >= WORKER_HANGS && self.workers < MOST_WORKERS {
+            self.add_worker();
+        }
     }
 
     /// Waits for the worker, so that the last files have their names, but not for ever.
     pub fn settle(&mut self, patience: Duration) {
         let end = Instant::now() + patience;
         while self.pending > 0 {
-            match self.answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.answers.recv_timeout(left.min(WORKER_HANGS)) {
                 Ok(answer) => self.take(answer),
-                Err(_) => return,
+                Err(_) if left.is_zero() => return,
+                Err(_) => self.replace_hung_worker(),
             }
         }
     }
 
     fn take(&mut self, answer: Answer) {
         self.pending = self.pending.saturating_sub(1);
+        self.heard = Instant::now();
         let Answer { key, mount_id, resolved, first_bytes, unlinked } = answer;
         let Some(named) = self.named.get(&key) else { return };
         let mut info = (*named.info).clone();
@@ -283,16 +316,23 @@ impl Names {
             first_bytes,
         };
         match self.requests.try_send(request) {
-            Ok(()) => self.pending += 1,
+            Ok(()) => {
+                if self.pending == 0 {
+                    self.heard = Instant::now();
+                }
+                self.pending += 1;
+            }
             // Asked again when the file is synced again.
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
     }
 }
 
-fn work(requests: &Receiver<Request>, answers: &Sender<Answer>) {
+fn work(requests: &Mutex<Receiver<Request>>, answers: &Sender<Answer>) {
     let proc_root = Path::new("/proc");
-    for request in requests {
+    // The lock is held while waiting for a request, never while working on one.
+    let next = || requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    while let Ok(request) = next() {
         let (server, file) = request.key;
         let mut unlinked = false;
         let resolved = resolve::resolve(proc_root, server.pid, request.fd, file).or_else(|| {
@@ -312,10 +352,50 @@ fn work(requests: &Receiver<Request>, answers: &Sender<Answer>) {
         let first_bytes = request
             .first_bytes
             .then_some(())
-            .and_then(|()| resolve::first_bytes(proc_root, server.pid, &resolved.as_ref()?.path, file));
+            .and(resolved.as_ref())
+            .filter(|found| !found.filesystem.as_deref().is_some_and(may_never_answer))
+            .and_then(|found| resolve::first_bytes(proc_root, server.pid, &found.path, file));
         let answer = Answer { key: request.key, mount_id: request.mount_id, resolved, first_bytes, unlinked };
         if answers.send(answer).is_err() {
             return;
         }
+    }
+}
+
+/// A filesystem behind which stands another process or machine. Who waits for one that has gone cannot even be killed:
+/// content is not read from these, the name must do.
+fn may_never_answer(filesystem: &str) -> bool {
+    filesystem.starts_with("fuse")
+        || filesystem.starts_with("nfs")
+        || matches!(filesystem, "9p" | "afs" | "ceph" | "cifs" | "smb3" | "virtiofs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_other_machines_and_processes_are_not_opened() {
+        for filesystem in ["fuse", "fuse.glusterfs", "fuseblk", "nfs4", "cifs", "virtiofs"] {
+            assert!(may_never_answer(filesystem), "{filesystem}");
+        }
+        for filesystem in ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs"] {
+            assert!(!may_never_answer(filesystem), "{filesystem}");
+        }
+    }
+
+    #[test]
+    fn a_worker_that_hangs_is_replaced_up_to_a_limit() {
+        let mut names = Names::new(Arc::new(Rules::builtin()));
+        names.pending = 1; // a request that is never answered
+        let began = Instant::now();
+        names.settle(WORKER_HANGS * 3);
+        assert!(names.workers >= 2, "{}", names.workers);
+        assert!(began.elapsed() < Duration::from_secs(30));
+        for _ in 0..MOST_WORKERS {
+            names.heard = Instant::now() - WORKER_HANGS;
+            names.collect();
+        }
+        assert_eq!(names.workers, MOST_WORKERS);
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::ledger::{Ledger, Subject};
 use super::names::Names;
-use crate::probe::{Probe, RunningCall, record};
+use crate::probe::{Calls, Probe, RunningCall, record};
 use crate::snapshot::{InFlight, Op, Role, ServerId, Target};
 use crate::stuck::{Looks, Processes, StuckSync, scan};
 
@@ -55,11 +55,15 @@ impl Running {
         names: &Names,
         expected: u64,
     ) -> libbpf_rs::Result<Vec<InFlight>> {
-        let calls = if expected > 0 { probe.in_flight()? } else { Vec::new() };
+        self.refresh(probe);
+        let walk = expected > 0 || !self.earlier.is_empty();
+        let calls = if walk { probe.in_flight()? } else { Calls::default() };
         let now_ns = monotonic_ns();
-        let known: Vec<_> = calls.iter().filter_map(|call| in_flight(call, ledger, names, now_ns)).collect();
-        self.refresh(&calls, probe);
-        let mut all = known;
+        let mut all: Vec<_> =
+            calls.running.iter().filter_map(|call| in_flight(call, ledger, names, now_ns)).collect();
+        // A thread that was still in a call, before its storage was looked at: a later call than the one that was
+        // found has left its mark there, even if it has ended again.
+        self.earlier.retain(|earlier| !calls.seen.contains(&earlier.sync.tid));
         all.extend(self.earlier.iter().map(|earlier| {
             let role = earlier.role(names);
             let mut sync = earlier.sync.in_flight(earlier.server, role);
@@ -69,21 +73,19 @@ impl Running {
         Ok(all)
     }
 
-    /// Takes new scans, and drops those that have ended or are known to the programs.
-    fn refresh(&mut self, calls: &[RunningCall], probe: &Probe) {
+    /// Takes new scans, and drops the syncs that have ended.
+    fn refresh(&mut self, probe: &Probe) {
         while let Ok((server, syncs)) = self.scans.try_recv() {
             let ops = &probe.attached().ops;
             let syncs = syncs.into_iter().filter(|sync| ops.contains(&sync.op));
             self.earlier.extend(syncs.map(|sync| Earlier { server, sync, seen: Instant::now() }));
         }
-        self.earlier.retain(|earlier| {
-            !calls.iter().any(|call| call.tid == earlier.sync.tid) && earlier.is_still_running()
-        });
+        self.earlier.retain(Earlier::is_still_running);
     }
 }
 
 impl Earlier {
-    /// The thread is still in a call of the same kind. (It may be another one only if the programs missed its entry.)
+    /// The thread is in a call of the same kind, this one or a later one.
     fn is_still_running(&self) -> bool {
         let path = format!("/proc/{}/task/{}/syscall", self.sync.pid, self.sync.tid);
         std::fs::read_to_string(path)

@@ -9,78 +9,87 @@ use serde_json::{Value, json};
 
 use super::scan::{AgeFrom, Scan, Standing, StuckSync};
 use super::waits::waits_for;
+use crate::once::grid::{Align, Cell, Column, layout};
+use crate::once::{Paint, Style};
 use crate::snapshot::Role;
+use crate::text::duration_in_words;
 
 /// Which role a path has in the process with this pid.
 pub type RoleOf<'a> = &'a dyn Fn(u32, &Path) -> Role;
 
-const COLUMNS: [&str; 7] = ["AGE", "PID", "TID", "THREAD", "OP", "ROLE", "FILE"];
-
 /// The table, or a sentence where there is nothing to show; each thread's kernel stack below its line.
-pub fn table(scan: &Scan, role_of: RoleOf) -> String {
+pub fn table(scan: &Scan, role_of: RoleOf, style: &Style) -> String {
     let mut text = String::new();
     if scan.syncs.is_empty() {
-        text.push_str("No thread is inside a sync call right now");
-        let _ = match scan.finished {
-            0 => writeln!(text, "."),
-            n => writeln!(text, ": {n} finished within {}.", duration(scan.watched)),
+        let finished = match scan.finished {
+            0 => String::new(),
+            n => format!(": {n} finished within {}", duration(scan.watched)),
         };
+        push_sentence(&mut text, &format!("No thread is inside a sync call right now{finished}."), style);
     } else {
-        let rows: Vec<[String; 7]> = scan.syncs.iter().map(|sync| row(sync, role_of)).collect();
-        let widths: [usize; 7] = std::array::from_fn(|column| {
-            let cells = rows.iter().map(|row| row[column].chars().count());
-            cells.chain([COLUMNS[column].len()]).max().unwrap_or(0)
-        });
-        push_line(&mut text, &COLUMNS.map(str::to_owned), &widths);
-        for (sync, row) in scan.syncs.iter().zip(&rows) {
-            push_line(&mut text, row, &widths);
-            push_below(&mut text, sync);
+        let rows: Vec<Vec<Cell>> = scan.syncs.iter().map(|sync| row(sync, role_of, style)).collect();
+        let grid = layout(&columns(), &rows, style);
+        let (heading, lines) = grid.split_once('\n').unwrap_or_default();
+        text.push_str(heading);
+        text.push('\n');
+        for (sync, line) in scan.syncs.iter().zip(lines.lines()) {
+            text.push_str(line);
+            text.push('\n');
+            push_below(&mut text, sync, style);
         }
         text.push('\n');
-        text.push_str(&summary(scan));
+        push_summary(&mut text, scan, style);
     }
-    push_what_is_missing(&mut text, scan);
-    text
+    push_what_is_missing(&mut text, scan, style);
+    style.finish(text)
 }
 
-fn row(sync: &StuckSync, role_of: RoleOf) -> [String; 7] {
-    let role = sync.path.as_deref().map_or("-", |path| role_of(sync.pid, path).name());
-    let file = match (&sync.path, sync.fd) {
-        (Some(path), _) => escape(path.as_os_str().as_bytes()),
-        (None, Some(fd)) => format!("descriptor {fd}"),
-        (None, None) => "-".to_owned(),
-    };
+/// A narrow terminal loses first what the lines below say as well.
+fn columns() -> [Column; 7] {
+    let right = |title, drop_at| Column { title, align: Align::Right, roomy: 0, drop_at, flexible: false };
+    let left = |title, drop_at| Column { align: Align::Left, ..right(title, drop_at) };
     [
-        sync.age.map_or_else(|| "?".to_owned(), |(age, _)| format!("≥ {}", duration(age))),
-        sync.pid.to_string(),
-        sync.tid.to_string(),
-        escape(sync.thread.as_bytes()),
-        sync.op.name().to_owned(),
-        role.to_owned(),
-        file,
+        right("AGE", None),
+        right("PID", Some(1)),
+        right("TID", Some(2)),
+        left("THREAD", Some(3)),
+        left("OP", Some(4)),
+        left("ROLE", None),
+        Column { flexible: true, ..left("FILE", None) },
     ]
 }
 
-fn push_line(text: &mut String, cells: &[String; 7], widths: &[usize; 7]) {
-    let padded: Vec<String> = cells
-        .iter()
-        .zip(widths)
-        .enumerate()
-        // ages and numbers stand to the right
-        .map(|(at, (cell, &width))| {
-            let space = " ".repeat(width - cell.chars().count());
-            if at < 3 { format!("{space}{cell}") } else { format!("{cell}{space}") }
-        })
-        .collect();
-    text.push_str(padded.join("  ").trim_end());
-    text.push('\n');
+fn row(sync: &StuckSync, role_of: RoleOf, style: &Style) -> Vec<Cell> {
+    let role = sync.path.as_deref().map_or("-", |path| role_of(sync.pid, path).name());
+    let file = match (&sync.path, sync.fd) {
+        (Some(path), _) => style.name(path.as_os_str().as_bytes()),
+        (None, Some(fd)) => format!("(descriptor {fd})"),
+        (None, None) => "-".to_owned(),
+    };
+    let cells = [
+        sync.age.map_or_else(|| "?".to_owned(), |(age, _)| format!("≥ {}", duration(age))),
+        sync.pid.to_string(),
+        sync.tid.to_string(),
+        style.name(sync.thread.as_bytes()),
+        sync.op.name().to_owned(),
+        role.to_owned(),
+        file,
+    ];
+    let paint = if sync.standing == Standing::Unmoved { Paint::Stuck } else { Paint::Plain };
+    let mut cells: Vec<Cell> = cells.into_iter().map(Cell::from).collect();
+    cells[0].paint = paint;
+    cells
 }
 
-fn push_below(text: &mut String, sync: &StuckSync) {
-    let mut facts = vec![format!("process {}", escape(sync.comm.as_bytes()))];
+fn push_below(text: &mut String, sync: &StuckSync, style: &Style) {
+    let (comm, thread) = (style.name(sync.comm.as_bytes()), style.name(sync.thread.as_bytes()));
+    let mut facts = vec![format!("process {comm} {}", sync.pid)];
+    if sync.tid != sync.pid {
+        facts.push(format!("thread {thread} {}", sync.tid));
+    }
     if let Some(mount) = &sync.mount {
-        let source = escape(mount.source.as_os_str().as_bytes());
-        facts.push(format!("{} on {source}", escape(mount.filesystem.as_bytes())));
+        let source = style.name(mount.source.as_os_str().as_bytes());
+        facts.push(format!("{} on {source}", style.name(mount.filesystem.as_bytes())));
     }
     facts.push(match waits_for(&sync.stack, sync.wait_channel.as_deref()) {
         Some(wait) => format!("waits for {} ({})", wait.what, wait.frame),
@@ -95,14 +104,22 @@ fn push_below(text: &mut String, sync: &StuckSync) {
         Standing::SeenOnce => None,
     };
     facts.extend(standing.map(str::to_owned));
-    // String's formatter cannot fail
-    let _ = writeln!(text, "    {}", facts.join(" · "));
+    for line in style.wrap_at(&format!("    {}", facts.join(" · ")), " · ", 6) {
+        // String's formatter cannot fail
+        let _ = writeln!(text, "{line}");
+    }
     for frame in &sync.stack {
-        let _ = writeln!(text, "      {}", escape(frame.as_bytes()));
+        let _ = writeln!(text, "        {}", style.name(frame.as_bytes()));
     }
 }
 
-fn summary(scan: &Scan) -> String {
+fn push_sentence(text: &mut String, sentence: &str, style: &Style) {
+    for line in style.wrap(sentence, 2) {
+        let _ = writeln!(text, "{line}");
+    }
+}
+
+fn push_summary(text: &mut String, scan: &Scan, style: &Style) {
     let count = |standing| scan.syncs.iter().filter(|sync| sync.standing == standing).count();
     let (unmoved, moving, once) =
         (count(Standing::Unmoved), count(Standing::Moving), count(Standing::SeenOnce));
@@ -120,38 +137,39 @@ fn summary(scan: &Scan) -> String {
     if scan.finished > 0 {
         parts.push(format!("{} finished meanwhile", scan.finished));
     }
-    let mut text = format!("{}.\n", parts.join(", "));
+    push_sentence(text, &format!("{}.", parts.join(", ")), style);
     let known = |from| scan.syncs.iter().any(|sync| sync.age.is_some_and(|(_, known)| known == from));
     let from = match (known(AgeFrom::Blocked), known(AgeFrom::Watched)) {
         (true, false) => "the time since the thread last ran",
         (false, true) => "the time since the first look",
         (true, true) => "the time since the thread last ran, or since the first look",
-        (false, false) => return text,
+        (false, false) => return,
     };
-    let _ = writeln!(text, "Ages are minimums ({from}): /proc does not tell when a call began.");
-    text
+    let sentence = format!("Ages are minimums ({from}): /proc does not tell when a call began.");
+    push_sentence(text, &sentence, style);
 }
 
 fn of_syncs(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 sync {one}") } else { format!("{n} syncs {many}") }
 }
 
-fn push_what_is_missing(text: &mut String, scan: &Scan) {
+fn push_what_is_missing(text: &mut String, scan: &Scan, style: &Style) {
     if scan.unreadable > 0 {
-        let _ = writeln!(
-            text,
-            "{} not readable: that takes root (CAP_SYS_PTRACE), and a security module may forbid even that.",
-            of_threads(scan.unreadable)
+        let threads = of_threads(scan.unreadable);
+        let sentence = format!(
+            "{threads} not readable: that takes root (CAP_SYS_PTRACE), and a security module may forbid even that."
         );
+        push_sentence(text, &sentence, style);
     }
     if scan.blocked > 0 {
         let processes =
             if scan.blocked == 1 { "1 process".into() } else { format!("{} processes", scan.blocked) };
-        let _ = writeln!(text, "{processes} did not answer in time and may be stuck in more than a sync.");
+        let sentence = format!("{processes} did not answer in time and may be stuck in more than a sync.");
+        push_sentence(text, &sentence, style);
     }
     let without_stack = scan.syncs.iter().filter(|sync| sync.stack.is_empty()).count();
     if without_stack > 0 {
-        let _ = writeln!(text, "Kernel stacks need root (CAP_SYS_ADMIN).");
+        push_sentence(text, "Kernel stacks need root (CAP_SYS_ADMIN).", style);
     }
 }
 
@@ -159,16 +177,8 @@ fn of_threads(n: usize) -> String {
     if n == 1 { "1 thread is".into() } else { format!("{n} threads are") }
 }
 
-/// Three significant digits at most, in the unit that fits.
 fn duration(age: Duration) -> String {
-    let seconds = age.as_secs_f64();
-    match seconds {
-        s if s < 0.001 => format!("{:.0} µs", s * 1e6),
-        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
-        s if s < 120.0 => format!("{s:.1} s"),
-        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
+    duration_in_words(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The same as one JSON object. Its `in_flight` has the fields that a measurement's has, and more.
@@ -219,29 +229,6 @@ pub fn json(scan: &Scan, role_of: RoleOf) -> Value {
     })
 }
 
-/// What a process controls, made harmless for a terminal: control and direction characters and what is no UTF-8
-/// as \xNN or \u{N}.
-fn escape(bytes: &[u8]) -> String {
-    let mut plain = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\\' => plain.push_str("\\\\"),
-                c if c.is_ascii_control() => plain.push_str(&format!("\\x{:02x}", c as u32)),
-                c if c.is_control() || invisible(c) => plain.push_str(&format!("\\u{{{:x}}}", c as u32)),
-                c => plain.push(c),
-            }
-        }
-        chunk.invalid().iter().for_each(|byte| plain.push_str(&format!("\\x{byte:02x}")));
-    }
-    plain
-}
-
-/// Characters that reorder or hide text.
-fn invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +258,10 @@ mod tests {
         }
     }
 
+    fn plain(scan: &Scan) -> String {
+        table(scan, &redo, &Style::default())
+    }
+
     fn scan(syncs: Vec<StuckSync>) -> Scan {
         Scan { syncs, watched: Duration::from_millis(200), ..Scan::default() }
     }
@@ -284,25 +275,25 @@ mod tests {
     fn a_stuck_sync_is_a_line_its_wait_and_its_stack() {
         let expected = "    AGE  PID  TID  THREAD        OP         ROLE  FILE
 ≥ 3.2 s   70   71  ib_log_flush  fdatasync  redo  /var/lib/mysql/#innodb_redo/#ib_redo5
-    process mysqld · ext4 on /dev/vdb · waits for the journal commit (jbd2_log_wait_commit) · has not run since \
-the first look
-      jbd2_log_wait_commit
-      ext4_sync_file
+    process mysqld 70 · thread ib_log_flush 71 · ext4 on /dev/vdb · waits for the journal commit \
+(jbd2_log_wait_commit) · has not run since the first look
+        jbd2_log_wait_commit
+        ext4_sync_file
 
 1 sync has not moved for 200 ms.
 Ages are minimums (the time since the thread last ran): /proc does not tell when a call began.
 ";
-        assert_eq!(table(&scan(vec![sync()]), &redo), expected);
+        assert_eq!(plain(&scan(vec![sync()])), expected);
     }
 
     #[test]
     fn nothing_stuck_is_a_sentence() {
-        assert_eq!(table(&scan(vec![]), &redo), "No thread is inside a sync call right now.\n");
+        assert_eq!(plain(&scan(vec![])), "No thread is inside a sync call right now.\n");
         let hidden = Scan { unreadable: 2, blocked: 1, ..scan(vec![]) };
-        let text = table(&hidden, &redo);
+        let text = plain(&hidden);
         assert!(text.contains("2 threads are not readable"), "{text}");
         assert!(text.contains("1 process did not answer"), "{text}");
-        let busy = table(&Scan { finished: 3, ..scan(vec![]) }, &redo);
+        let busy = plain(&Scan { finished: 3, ..scan(vec![]) });
         assert_eq!(busy, "No thread is inside a sync call right now: 3 finished within 200 ms.\n");
     }
 
@@ -317,11 +308,38 @@ Ages are minimums (the time since the thread last ran): /proc does not tell when
             age: None,
             ..sync()
         };
-        let text = table(&scan(vec![hostile]), &redo);
+        let text = plain(&scan(vec![hostile]));
         assert!(text.contains(r"/x\x1b]0;y\x07/\xff\u{202e}"), "{text}");
-        assert!(text.contains(r"process a\x0ab"), "{text}");
+        assert!(text.contains(r"process a\nb 70"), "{text}");
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
         assert!(text.contains("Kernel stacks need root"), "{text}");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_the_file_keeps_its_name() {
+        for columns in [60, 80, 120] {
+            let style = Style { width: Some(columns), ..Style::default() };
+            let text = table(&scan(vec![sync()]), &redo, &style);
+            for line in text.lines() {
+                assert!(crate::text::width(line) <= columns, "{columns}: {line}");
+            }
+            assert!(text.contains("#ib_redo5") && text.contains("process mysqld 70"), "{text}");
+        }
+        let ascii = Style { unicode: false, ..Style::default() };
+        let text = table(&scan(vec![sync()]), &redo, &ascii);
+        assert!(text.is_ascii() && text.contains("> 3.2 s"), "{text}");
+    }
+
+    #[test]
+    fn colour_marks_what_does_not_move_and_changes_no_word() {
+        let colourful = Style { color: true, ..Style::default() };
+        let text = table(&scan(vec![sync()]), &redo, &colourful);
+        assert!(text.contains('\u{1b}'), "{text}");
+        let mut bare = String::new();
+        for (at, part) in text.split('\u{1b}').enumerate() {
+            bare.push_str(if at == 0 { part } else { part.split_once('m').unwrap().1 });
+        }
+        assert_eq!(bare, plain(&scan(vec![sync()])));
     }
 
     #[test]
@@ -341,7 +359,7 @@ Ages are minimums (the time since the thread last ran): /proc does not tell when
     #[test]
     fn a_moving_sync_is_told_from_an_unmoved_one() {
         let moving = StuckSync { standing: Standing::Moving, ..sync() };
-        let text = table(&Scan { finished: 4, ..scan(vec![sync(), moving]) }, &redo);
+        let text = plain(&Scan { finished: 4, ..scan(vec![sync(), moving]) });
         let line = "1 sync has not moved for 200 ms, 1 sync is in flight and moving, 4 finished meanwhile.";
         assert!(text.contains(line), "{text}");
     }
