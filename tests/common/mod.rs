@@ -2,8 +2,13 @@
 
 #![allow(dead_code)] // each test program uses a part of it
 
+pub mod disk;
+pub mod measured;
+pub mod server;
+pub mod tracing;
+
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -44,4 +49,12 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A program of this workspace, beside `fsynctop`: `syncgen`, `faultfs`, `insert-load`. `cargo build --workspace`
+/// builds them all.
+pub fn built(program: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_BIN_EXE_fsynctop")).with_file_name(program);
+    assert!(path.exists(), "{} is not there: run `cargo build --workspace` first", path.display());
+    path
 }

@@ -1,0 +1,68 @@
+//! Filesystems to test on: images on loop devices, and any other mount; unmounted when the test ends, however that is.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Something mounted, and the directory that it is mounted on.
+pub struct Mounted {
+    point: PathBuf,
+    /// The image, and the directory if it is ours.
+    _files: Vec<tempfile::TempDir>,
+}
+
+/// Runs a command that must succeed.
+pub fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program} is needed: {error}"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {stderr}");
+}
+
+impl Mounted {
+    /// `mount ARGUMENTS DIRECTORY`, on a new directory.
+    pub fn new(arguments: &[&str]) -> Mounted {
+        let directory = tempfile::tempdir().unwrap();
+        let mut mounted = Mounted::on(arguments, directory.path());
+        mounted._files.push(directory);
+        mounted
+    }
+
+    /// On a directory that is there.
+    pub fn on(arguments: &[&str], point: &Path) -> Mounted {
+        let arguments = arguments.iter().map(OsStr::new).chain([point.as_os_str()]);
+        run("mount", &arguments.collect::<Vec<_>>());
+        Mounted { point: point.canonicalize().unwrap(), _files: Vec::new() }
+    }
+
+    pub fn tmpfs() -> Mounted {
+        Mounted::new(&["-t", "tmpfs", "fsynctop-test"])
+    }
+
+    /// A new filesystem (ext4, xfs, btrfs) on a loop device of its own.
+    pub fn image(filesystem: &str, megabytes: u64) -> Mounted {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("image");
+        std::fs::File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
+        run(&format!("mkfs.{filesystem}"), &[OsStr::new("-q"), image.as_os_str()]);
+        let mut mounted = Mounted::new(&["-o", "loop", image.to_str().unwrap()]);
+        mounted._files.push(directory);
+        mounted
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.point
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Lazily if need be: a failed test may have left a process with open files.
+        let unmount = |options: &[&str]| {
+            Command::new("umount").args(options).arg(&self.point).output().is_ok_and(|out| out.status.success())
+        };
+        if !unmount(&[]) && !unmount(&["-l"]) {
+            eprintln!("cannot unmount {}", self.point.display());
+        }
+    }
+}
