@@ -3,10 +3,12 @@
 
 mod common;
 
+use serde_json::json;
+
 use common::can_run;
 use common::measured::{Measured, sum};
 use common::server::{Counters, Database, Kind};
-use common::tracing::measure;
+use common::tracing::{bracket, measure};
 
 /// Of the files that Innodb_data_fsyncs is about.
 const INNODB: [&str; 7] =
@@ -60,57 +62,119 @@ fn both_loads(kind: Kind, options: &[&str], rows: u32) -> [Measured; 2] {
     })
 }
 
-fn is_root(test: &str) -> bool {
-    can_run(test, &[])
-}
-
-#[test]
-fn mariadb_is_traced_exactly() {
-    if is_root("mariadb_is_traced_exactly") {
-        for measured in both_loads(Kind::MariaDb, &[], 1000) {
-            assert_eq!(of_op(&measured, "redo", "fdatasync"), measured.of_role("redo"));
-        }
+/// Both servers at once: they spend most of the time coming to rest.
+fn on_both(test: &str, check: impl Fn(Kind) + Sync) {
+    if can_run(test, &[]) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| check(Kind::MariaDb));
+            scope.spawn(|| check(Kind::MySql));
+        });
     }
 }
 
 #[test]
-fn mysql_is_traced_exactly() {
-    if is_root("mysql_is_traced_exactly") {
-        for measured in both_loads(Kind::MySql, &[], 1000) {
+fn the_classic_load_is_traced_exactly() {
+    on_both("the_classic_load_is_traced_exactly", |kind| {
+        for measured in both_loads(kind, &[], 1000) {
             assert_eq!(of_op(&measured, "redo", "fdatasync"), measured.of_role("redo"));
+            assert_eq!(measured.0["servers"][0]["notes"], json!([]));
         }
-    }
+    });
 }
 
 #[test]
 fn flush_method_fsync_is_traced_exactly() {
-    if is_root("flush_method_fsync_is_traced_exactly") {
-        both_loads(Kind::MariaDb, &["--innodb-flush-method=fsync"], 300);
-        both_loads(Kind::MySql, &["--innodb-flush-method=fsync"], 300);
-    }
+    on_both("flush_method_fsync_is_traced_exactly", |kind| {
+        both_loads(kind, &["--innodb-flush-method=fsync"], 300);
+    });
 }
 
 #[test]
 fn flush_method_o_direct_no_fsync_is_traced_exactly() {
-    if is_root("flush_method_o_direct_no_fsync_is_traced_exactly") {
-        both_loads(Kind::MariaDb, &["--innodb-flush-method=O_DIRECT_NO_FSYNC"], 300);
-        both_loads(Kind::MySql, &["--innodb-flush-method=O_DIRECT_NO_FSYNC"], 300);
-    }
+    on_both("flush_method_o_direct_no_fsync_is_traced_exactly", |kind| {
+        both_loads(kind, &["--innodb-flush-method=O_DIRECT_NO_FSYNC"], 300);
+    });
 }
 
 #[test]
 fn without_sync_binlog_the_rest_is_traced_exactly() {
-    if is_root("without_sync_binlog_the_rest_is_traced_exactly") {
-        both_loads(Kind::MariaDb, &["--sync-binlog=0"], 300);
-        both_loads(Kind::MySql, &["--sync-binlog=0"], 300);
-    }
+    on_both("without_sync_binlog_the_rest_is_traced_exactly", |kind| {
+        both_loads(kind, &["--sync-binlog=0"], 300);
+    });
 }
 
 #[test]
 fn innodb_syncs_by_fsync_without_use_fdatasync() {
-    if is_root("innodb_syncs_by_fsync_without_use_fdatasync") {
+    if can_run("innodb_syncs_by_fsync_without_use_fdatasync", &[]) {
         for measured in both_loads(Kind::MySql, &["--innodb-use-fdatasync=OFF"], 300) {
             assert_eq!(INNODB.map(|role| of_op(&measured, role, "fdatasync")), [0; INNODB.len()]);
         }
     }
+}
+
+#[test]
+fn a_redo_log_that_is_durable_by_its_descriptors_has_no_syncs_and_a_note() {
+    on_both("a_redo_log_that_is_durable_by_its_descriptors_has_no_syncs_and_a_note", |kind| {
+        let mut database = Database::start(kind, &["--innodb-flush-method=O_DSYNC"]);
+        database.prepare();
+        let (measured, counted) = measure(&mut database, &[], |database| database.insert(16, 300));
+        assert_exact(&measured, &counted);
+        assert_eq!(measured.of_role("redo"), 0, "{}", measured.0["roles"]);
+        assert_eq!(of_op(&measured, "binlog", "fdatasync"), counted.binlog);
+
+        let (table, counted) = bracket(&mut database, &[], |database| database.insert(4, 50));
+        assert!(!has_row(&table, "redo"), "{table}");
+        assert_eq!(syncs_in_row(&table, "binlog"), Some(counted.binlog), "{table}");
+        let text = words(&table);
+        assert!(text.contains("The redo log is written through O_DSYNC descriptors"), "{table}");
+        assert!(
+            text.contains("and no redo sync: innodb_flush_log_at_trx_commit is not 1, or redo"),
+            "{table}"
+        );
+    });
+}
+
+#[test]
+fn the_table_shows_the_same_counts_and_the_ratio_of_the_logs() {
+    on_both("the_table_shows_the_same_counts_and_the_ratio_of_the_logs", |kind| {
+        let mut database = Database::start(kind, &[]);
+        database.prepare();
+        let (table, counted) = bracket(&mut database, &[], |database| database.insert(1, 100));
+        assert_eq!(syncs_in_row(&table, "binlog"), Some(100), "{table}");
+        let redo = syncs_in_row(&table, "redo").unwrap();
+        assert!(counted.redo.is_none_or(|counted| redo == counted), "{table}");
+        let ratio = format!("{:.2} redo syncs per binary-log sync.", redo as f64 / 100.0);
+        assert!(words(&table).contains(&ratio), "{ratio} in {table}");
+        assert_eq!(table.lines().last(), Some("Nothing failed, nothing is stuck, nothing was missed."));
+    });
+}
+
+#[test]
+fn without_binary_log_syncs_there_is_no_ratio_and_the_table_says_why() {
+    if !can_run("without_binary_log_syncs_there_is_no_ratio_and_the_table_says_why", &[]) {
+        return;
+    }
+    let mut database = Database::start(Kind::MariaDb, &["--sync-binlog=0"]);
+    database.prepare();
+    let (table, _) = bracket(&mut database, &[], |database| database.insert(4, 50));
+    assert!(syncs_in_row(&table, "redo").is_some() && !has_row(&table, "binlog"), "{table}");
+    let why = "Redo syncs per binary-log sync: no ratio: no binary-log sync: the binary log is off, or sync_binlog is \
+               not 1 (MariaDB's default is 0).";
+    assert!(words(&table).contains(why), "{table}");
+}
+
+fn has_row(table: &str, role: &str) -> bool {
+    table.lines().any(|line| line.split_whitespace().next() == Some(role))
+}
+
+/// The syncs of a role, which does them all by fdatasync, as the table has them.
+fn syncs_in_row(table: &str, role: &str) -> Option<u64> {
+    let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let row = rows.find(|row| row.starts_with(&[role, "fdatasync"]))?;
+    row[2].replace(',', "").parse().ok()
+}
+
+/// The text without its line breaks.
+fn words(table: &str) -> String {
+    table.split_whitespace().collect::<Vec<_>>().join(" ")
 }

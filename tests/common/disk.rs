@@ -59,7 +59,11 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         // Lazily if need be: a failed test may have left a process with open files.
         let unmount = |options: &[&str]| {
-            Command::new("umount").args(options).arg(&self.point).output().is_ok_and(|out| out.status.success())
+            Command::new("umount")
+                .args(options)
+                .arg(&self.point)
+                .output()
+                .is_ok_and(|out| out.status.success())
         };
         if !unmount(&[]) && !unmount(&["-l"]) {
             eprintln!("cannot unmount {}", self.point.display());

@@ -150,11 +150,10 @@ impl Database {
 
     /// Makes the table that [`Database::insert`] needs.
     pub fn prepare(&self) {
-        disk::run(built("insert-load").to_str().unwrap(), &[
-            OsStr::new("--prepare"),
-            OsStr::new("--socket"),
-            self.socket.as_os_str(),
-        ]);
+        disk::run(
+            built("insert-load").to_str().unwrap(),
+            &[OsStr::new("--prepare"), OsStr::new("--socket"), self.socket.as_os_str()],
+        );
     }
 
     /// The classic load: so many connections, and so many autocommit INSERTs on each.
@@ -218,11 +217,10 @@ impl Home {
         let root = Some(fact("ROOT=")).filter(|root| root != Path::new(""));
         let place = root.as_ref().map_or("/var/tmp".into(), |root| root.join("tmp"));
         let directory = TempDir::with_prefix_in("fsynctop-", place).unwrap();
-        disk::run("cp", &[
-            OsStr::new("-a"),
-            fact("TEMPLATE=").as_os_str(),
-            directory.path().join("data").as_os_str(),
-        ]);
+        disk::run(
+            "cp",
+            &[OsStr::new("-a"), fact("TEMPLATE=").as_os_str(), directory.path().join("data").as_os_str()],
+        );
         let comm = format!("db{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         std::os::unix::fs::symlink(fact("SERVER="), directory.path().join(&comm)).unwrap();
         Home { kind, directory, root, comm, server: fact("SERVER=") }

@@ -17,25 +17,29 @@ pub struct Tracing {
     /// Closing it ends the command, and so the tracing.
     end: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    messages: tempfile::NamedTempFile,
 }
 
 impl Tracing {
     /// Returns when every sync is counted from now on.
     pub fn begin<S: AsRef<OsStr>>(options: &[S]) -> Tracing {
+        let messages = tempfile::NamedTempFile::new().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
             .arg("--once")
             .args(options)
             .args(["--", "sh", "-c", "echo tracing; read _ || true"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(messages.reopen().unwrap())
             .spawn()
             .unwrap();
         let end = child.stdin.take();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut tracing = Tracing { child, end, output, messages };
         let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        assert_eq!(line, "tracing\n");
-        Tracing { child, end, output }
+        tracing.output.read_line(&mut line).unwrap();
+        assert_eq!(line, "tracing\n", "{}", tracing.messages());
+        tracing
     }
 
     /// Ends it, and returns what was printed.
@@ -43,8 +47,13 @@ impl Tracing {
         self.end.take().unwrap().write_all(b"\n").unwrap();
         let mut text = String::new();
         self.output.read_to_string(&mut text).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{text}");
+        assert!(self.child.wait().unwrap().success(), "{text}{}", self.messages());
         text
+    }
+
+    /// What it said beside its output.
+    fn messages(&self) -> String {
+        std::fs::read_to_string(self.messages.path()).unwrap()
     }
 }
 
