@@ -6,7 +6,9 @@ pub mod disk;
 pub mod faultfs;
 pub mod faults;
 pub mod measured;
+pub mod server;
 pub mod traced;
+pub mod tracing;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

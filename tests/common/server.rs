@@ -1,0 +1,318 @@
+//! Real servers that are thrown away with the test, and their own counters, which are the truth to test against.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use fsynctop::target::filter::TargetFilter;
+use fsynctop::target::processes;
+use mysql::prelude::Queryable;
+use mysql::{Conn, OptsBuilder};
+use tempfile::TempDir;
+
+use super::{Running, built, disk, wait_until};
+
+const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/throwaway-server");
+/// A server syncs now and then by itself, about once a second while it writes out what a load left behind.
+const QUIET: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    MariaDb,
+    MySql,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::MariaDb => "mariadb",
+            Kind::MySql => "mysql",
+        }
+    }
+}
+
+/// What a server counts itself, since it started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Innodb_data_fsyncs: every sync of an InnoDB file, the redo log included; directories and binary logs are not.
+    pub innodb: u64,
+    /// Innodb_os_log_fsyncs; MariaDB has none.
+    pub redo: Option<u64>,
+    /// MySQL: COUNT_MISC of the binary logs in performance_schema. MariaDB: Binlog_group_commits, each of which syncs
+    /// the binary log if sync_binlog=1.
+    pub binlog: u64,
+    /// Syncs that InnoDB is in right now.
+    pub pending: u64,
+}
+
+impl Counters {
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        Counters {
+            innodb: self.innodb - earlier.innodb,
+            redo: self.redo.map(|n| n - earlier.redo.expect("of one server")),
+            binlog: self.binlog - earlier.binlog,
+            pending: self.pending,
+        }
+    }
+}
+
+enum Keeper {
+    /// tools/throwaway-server, with its directory.
+    Tool(TempDir),
+    Child(Running),
+}
+
+/// A server that runs.
+pub struct Database {
+    pub kind: Kind,
+    /// As the host numbers it.
+    pub pid: u32,
+    pub version: String,
+    pub socket: PathBuf,
+    /// As the server sees it.
+    pub datadir: PathBuf,
+    connection: Conn,
+    keeper: Keeper,
+}
+
+impl Database {
+    /// A new one, with sync_binlog=1 unless the options say otherwise.
+    pub fn start(kind: Kind, options: &[&str]) -> Database {
+        Database::start_on(kind, None, options)
+    }
+
+    /// `base`: where its data directory is made.
+    pub fn start_on(kind: Kind, base: Option<&Path>, options: &[&str]) -> Database {
+        // Not in /tmp, which is memory on many systems. The name is short because it is a socket's, too.
+        let directory = TempDir::with_prefix_in("fsynctop-", "/var/tmp").unwrap();
+        let mut command = Command::new(TOOL);
+        command.args(["start", kind.name()]).arg(directory.path());
+        command.args(["--json", &format!("--owner={}", std::process::id())]);
+        command.args(base.map(|base| format!("--datadir-base={}", base.display())));
+        let output = command.arg("--").args(options).stderr(Stdio::inherit()).output().unwrap();
+        assert!(output.status.success(), "throwaway-server could not start {}", kind.name());
+        let keeper = Keeper::Tool(directory);
+        let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let fact = |name: &str| facts[name].as_str().unwrap().to_owned();
+        let socket = PathBuf::from(fact("socket"));
+        Database {
+            kind,
+            pid: facts["pid"].as_u64().unwrap().try_into().unwrap(),
+            version: fact("version"),
+            datadir: fact("server_datadir").into(),
+            connection: connect(&socket).expect("it is ready for connections"),
+            socket,
+            keeper,
+        }
+    }
+
+    pub fn counters(&mut self) -> Counters {
+        let status: Vec<(String, String)> =
+            self.connection.query("SHOW GLOBAL STATUS LIKE '%\\_%c%s'").unwrap();
+        let status: BTreeMap<_, _> = status.into_iter().collect();
+        let number = |name: &str| status.get(name).map(|value| value.parse::<u64>().unwrap());
+        let binlog = match self.kind {
+            Kind::MariaDb => number("Binlog_group_commits"),
+            Kind::MySql => self
+                .connection
+                .query_first(
+                    "SELECT CAST(SUM(COUNT_MISC) AS UNSIGNED) FROM performance_schema.file_summary_by_instance
+                     WHERE EVENT_NAME = 'wait/io/file/sql/binlog'",
+                )
+                .unwrap(),
+        };
+        let pending = ["Innodb_data_pending_fsyncs", "Innodb_os_log_pending_fsyncs"];
+        Counters {
+            innodb: number("Innodb_data_fsyncs").unwrap(),
+            redo: number("Innodb_os_log_fsyncs"),
+            binlog: binlog.unwrap(),
+            pending: pending.into_iter().filter_map(number).sum(),
+        }
+    }
+
+    /// The counters, once they have stood still for a while with no sync under way.
+    pub fn quiet_counters(&mut self) -> Counters {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        let (mut counters, mut since) = (self.counters(), Instant::now());
+        while counters.pending > 0 || since.elapsed() < QUIET {
+            assert!(Instant::now() < deadline, "the server does not come to rest: {counters:?}");
+            std::thread::sleep(Duration::from_millis(100));
+            let now = self.counters();
+            if now != counters {
+                (counters, since) = (now, Instant::now());
+            }
+        }
+        counters
+    }
+
+    /// Makes the table that [`Database::insert`] needs.
+    pub fn prepare(&self) {
+        disk::run(
+            built("insert-load").to_str().unwrap(),
+            &[OsStr::new("--prepare"), OsStr::new("--socket"), self.socket.as_os_str()],
+        );
+    }
+
+    /// The classic load: so many connections, and so many autocommit INSERTs on each.
+    pub fn insert(&self, connections: u32, rows: u32) {
+        let output = self.load(connections, rows).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    pub fn load(&self, connections: u32, rows: u32) -> Command {
+        let mut command = Command::new(built("insert-load"));
+        command.arg("--run").arg("--socket").arg(&self.socket);
+        command.arg(format!("--connections={connections}")).arg(format!("--rows={rows}"));
+        command
+    }
+
+    /// kill -9, and waits until it is gone.
+    pub fn kill(&self) {
+        disk::run("kill", &["-KILL", &self.pid.to_string()]);
+        wait_until("the killed server to be gone", || {
+            processes::find(Path::new("/proc"), self.pid).is_none()
+                || std::fs::read(format!("/proc/{}/maps", self.pid)).is_ok_and(|maps| maps.is_empty())
+        });
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if let Keeper::Tool(directory) = &self.keeper {
+            let _ = Command::new(TOOL).args(["stop", "--now"]).arg(directory.path()).status();
+        }
+    }
+}
+
+fn connect(socket: &Path) -> mysql::Result<Conn> {
+    Conn::new(OptsBuilder::new().socket(socket.to_str()).user(Some("root")))
+}
+
+/// A data directory on which servers are started by the test itself, one after another, under a name of their own,
+/// so that no other test's server is taken for them.
+pub struct Home {
+    kind: Kind,
+    directory: TempDir,
+    /// The tree that the server runs chrooted in.
+    root: Option<PathBuf>,
+    /// The server's name: of at most 15 bytes.
+    pub comm: String,
+    server: PathBuf,
+}
+
+impl Home {
+    pub fn new(kind: Kind) -> Home {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let output = Command::new(TOOL).args(["prepare", kind.name()]).stderr(Stdio::inherit()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "throwaway-server could not prepare {}", kind.name());
+        let output = String::from_utf8(output.stdout).unwrap();
+        let fact = |name: &str| {
+            let value = output.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            PathBuf::from(value.trim_matches('\''))
+        };
+        let root = Some(fact("ROOT=")).filter(|root| root != Path::new(""));
+        let place = root.as_ref().map_or("/var/tmp".into(), |root| root.join("tmp"));
+        let directory = TempDir::with_prefix_in("fsynctop-", place).unwrap();
+        disk::run(
+            "cp",
+            &[OsStr::new("-a"), fact("TEMPLATE=").as_os_str(), directory.path().join("data").as_os_str()],
+        );
+        let comm = format!("db{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        std::os::unix::fs::symlink(fact("SERVER="), directory.path().join(&comm)).unwrap();
+        Home { kind, directory, root, comm, server: fact("SERVER=") }
+    }
+
+    /// The directory of everything, as this machine sees it.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The same as the server sees it.
+    pub fn inside(&self) -> PathBuf {
+        match &self.root {
+            Some(root) => Path::new("/").join(self.path().strip_prefix(root).unwrap()),
+            None => self.path().to_owned(),
+        }
+    }
+
+    /// The command that runs the server. `wrapper`: what is to be run with that command as its last arguments.
+    fn command(&self, wrapper: &[&str], options: &[String]) -> Command {
+        let mut command = Command::new("setpriv"); // the server dies with the test
+        command.args(["--pdeathsig", "KILL"]).args(wrapper);
+        if let Some(root) = &self.root {
+            command.arg("chroot").arg(root);
+        }
+        command.arg(self.inside().join(&self.comm)).args(options);
+        let log = std::fs::File::create(self.path().join("error.log")).unwrap();
+        command.stderr(log.try_clone().unwrap()).stdout(log).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the server with an option file or with nothing but the options given.
+    pub fn spawn(&self, wrapper: &[&str], options: &[String]) -> Running {
+        let running = Running(self.command(wrapper, options).spawn().unwrap());
+        let socket = self.socket();
+        wait_until("the server to listen", || connect(&socket).is_ok());
+        running
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.path().join("db.sock")
+    }
+
+    /// Starts the server and waits until it can be used.
+    pub fn start(&self, wrapper: &[&str], options: &[&str]) -> Database {
+        let inside = self.inside();
+        let inside = inside.display();
+        let mut all = vec![
+            "--no-defaults".to_owned(),
+            "--user=root".into(),
+            format!("--datadir={inside}/data"),
+            format!("--socket={inside}/db.sock"),
+            format!("--pid-file={inside}/db.pid"),
+            "--basedir=/usr".into(),
+            "--lc-messages-dir=/usr/share/mysql".into(),
+            "--skip-networking".into(),
+            "--log-bin=binlog".into(),
+            "--server-id=1".into(),
+            "--sync-binlog=1".into(),
+            "--secure-file-priv=".into(),
+            "--loose-mysqlx=OFF".into(),
+        ];
+        all.extend(options.iter().map(|&option| option.to_owned()));
+        let running = self.spawn(wrapper, &all);
+        let filter = TargetFilter::comms(std::slice::from_ref(&self.comm)).unwrap();
+        let [process] = &processes::list(Path::new("/proc"), &filter)[..] else {
+            panic!("one process called {}", self.comm)
+        };
+        Database {
+            kind: self.kind,
+            pid: process.pid,
+            version: self.version(),
+            socket: self.socket(),
+            datadir: self.inside().join("data"),
+            connection: connect(&self.socket()).unwrap(),
+            keeper: Keeper::Child(running),
+        }
+    }
+
+    /// As the program itself says: "10.11.14".
+    pub fn version(&self) -> String {
+        let mut command = match &self.root {
+            Some(root) => {
+                let mut command = Command::new("chroot");
+                command.arg(root).arg(&self.server);
+                command
+            }
+            None => Command::new(&self.server),
+        };
+        let output = command.args(["--no-defaults", "--version"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let rest = text.split_once("Ver ").unwrap().1;
+        rest.split(|c: char| c != '.' && !c.is_ascii_digit()).next().unwrap().to_owned()
+    }
+}

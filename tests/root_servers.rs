@@ -1,0 +1,180 @@
+//! Needs root, MariaDB as installed and a MySQL in a root tree of its own: what is traced equals what the server itself
+//! counts, to the last sync.
+
+mod common;
+
+use serde_json::json;
+
+use common::can_run;
+use common::measured::{Measured, sum};
+use common::server::{Counters, Database, Kind};
+use common::tracing::{bracket, measure};
+
+/// Of the files that Innodb_data_fsyncs is about.
+const INNODB: [&str; 7] =
+    ["redo", "doublewrite", "undo", "system_tablespace", "tablespace", "dictionary", "temporary"];
+
+fn innodb(measured: &Measured) -> u64 {
+    INNODB.iter().map(|role| measured.of_role(role)).sum()
+}
+
+/// The syncs of a role that were made by that call.
+fn of_op(measured: &Measured, role: &str, op: &str) -> u64 {
+    sum(measured.roles().iter().filter(|row| row["role"] == role && row["op"] == op))
+}
+
+fn assert_exact(measured: &Measured, counted: &Counters) {
+    let roles = &measured.0["roles"];
+    measured.assert_nothing_lost();
+    assert!(measured.in_flight().is_empty(), "{}", measured.0["in_flight"]);
+    assert_eq!(measured.of_role("other"), 0, "{}", measured.0["files"]);
+    assert_eq!(innodb(measured), counted.innodb, "{counted:?} {roles}");
+    if let Some(redo) = counted.redo {
+        assert_eq!(measured.of_role("redo"), redo, "{counted:?} {roles}");
+    }
+    measured.total(); // roles against files
+}
+
+/// One server with these options under the classic load and under a single connection, traced exactly. Returns both
+/// measurements.
+fn both_loads(kind: Kind, options: &[&str], rows: u32) -> [Measured; 2] {
+    let mut database = Database::start(kind, options);
+    database.prepare();
+    let syncs_binlog = !options.contains(&"--sync-binlog=0");
+    let loads = [(16, rows, &["--by", "thread"][..]), (1, 1000, &[])];
+    loads.map(|(connections, rows, by)| {
+        let (measured, counted) = measure(&mut database, by, |database| database.insert(connections, rows));
+        assert_exact(&measured, &counted);
+        let binlog = of_op(&measured, "binlog", "fdatasync");
+        assert_eq!(measured.of_role("binlog"), binlog);
+        if syncs_binlog {
+            assert_eq!(binlog, counted.binlog, "{}", measured.0["roles"]);
+        }
+        match (syncs_binlog, connections) {
+            (false, _) => assert_eq!(binlog, 0),
+            (true, 1) => assert_eq!(binlog, 1000),
+            (true, _) => assert!(binlog > 0 && binlog <= u64::from(connections * rows)),
+        }
+        if !by.is_empty() {
+            assert_eq!(sum(measured.threads()), measured.total());
+        }
+        measured
+    })
+}
+
+/// Both servers at once: they spend most of the time coming to rest.
+fn on_both(test: &str, check: impl Fn(Kind) + Sync) {
+    if can_run(test, &[]) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| check(Kind::MariaDb));
+            scope.spawn(|| check(Kind::MySql));
+        });
+    }
+}
+
+#[test]
+fn the_classic_load_is_traced_exactly() {
+    on_both("the_classic_load_is_traced_exactly", |kind| {
+        for measured in both_loads(kind, &[], 1000) {
+            assert_eq!(of_op(&measured, "redo", "fdatasync"), measured.of_role("redo"));
+            assert_eq!(measured.0["servers"][0]["notes"], json!([]));
+        }
+    });
+}
+
+#[test]
+fn flush_method_fsync_is_traced_exactly() {
+    on_both("flush_method_fsync_is_traced_exactly", |kind| {
+        both_loads(kind, &["--innodb-flush-method=fsync"], 300);
+    });
+}
+
+#[test]
+fn flush_method_o_direct_no_fsync_is_traced_exactly() {
+    on_both("flush_method_o_direct_no_fsync_is_traced_exactly", |kind| {
+        both_loads(kind, &["--innodb-flush-method=O_DIRECT_NO_FSYNC"], 300);
+    });
+}
+
+#[test]
+fn without_sync_binlog_the_rest_is_traced_exactly() {
+    on_both("without_sync_binlog_the_rest_is_traced_exactly", |kind| {
+        both_loads(kind, &["--sync-binlog=0"], 300);
+    });
+}
+
+#[test]
+fn innodb_syncs_by_fsync_without_use_fdatasync() {
+    if can_run("innodb_syncs_by_fsync_without_use_fdatasync", &[]) {
+        for measured in both_loads(Kind::MySql, &["--innodb-use-fdatasync=OFF"], 300) {
+            assert_eq!(INNODB.map(|role| of_op(&measured, role, "fdatasync")), [0; INNODB.len()]);
+        }
+    }
+}
+
+#[test]
+fn a_redo_log_that_is_durable_by_its_descriptors_has_no_syncs_and_a_note() {
+    on_both("a_redo_log_that_is_durable_by_its_descriptors_has_no_syncs_and_a_note", |kind| {
+        let mut database = Database::start(kind, &["--innodb-flush-method=O_DSYNC"]);
+        database.prepare();
+        let (measured, counted) = measure(&mut database, &[], |database| database.insert(16, 300));
+        assert_exact(&measured, &counted);
+        assert_eq!(measured.of_role("redo"), 0, "{}", measured.0["roles"]);
+        assert_eq!(of_op(&measured, "binlog", "fdatasync"), counted.binlog);
+
+        let (table, counted) = bracket(&mut database, &[], |database| database.insert(4, 50));
+        assert!(!has_row(&table, "redo"), "{table}");
+        assert_eq!(syncs_in_row(&table, "binlog"), Some(counted.binlog), "{table}");
+        let text = words(&table);
+        assert!(text.contains("The redo log is written through O_DSYNC descriptors"), "{table}");
+        assert!(
+            text.contains("and no redo sync: innodb_flush_log_at_trx_commit is not 1, or redo"),
+            "{table}"
+        );
+    });
+}
+
+#[test]
+fn the_table_shows_the_same_counts_and_the_ratio_of_the_logs() {
+    on_both("the_table_shows_the_same_counts_and_the_ratio_of_the_logs", |kind| {
+        let mut database = Database::start(kind, &[]);
+        database.prepare();
+        let (table, counted) = bracket(&mut database, &[], |database| database.insert(1, 100));
+        assert_eq!(syncs_in_row(&table, "binlog"), Some(100), "{table}");
+        let redo = syncs_in_row(&table, "redo").unwrap();
+        assert!(counted.redo.is_none_or(|counted| redo == counted), "{table}");
+        let ratio = format!("{:.2} redo syncs per binary-log sync.", redo as f64 / 100.0);
+        assert!(words(&table).contains(&ratio), "{ratio} in {table}");
+        assert_eq!(table.lines().last(), Some("Nothing failed, nothing is stuck, nothing was missed."));
+    });
+}
+
+#[test]
+fn without_binary_log_syncs_there_is_no_ratio_and_the_table_says_why() {
+    if !can_run("without_binary_log_syncs_there_is_no_ratio_and_the_table_says_why", &[]) {
+        return;
+    }
+    let mut database = Database::start(Kind::MariaDb, &["--sync-binlog=0"]);
+    database.prepare();
+    let (table, _) = bracket(&mut database, &[], |database| database.insert(4, 50));
+    assert!(syncs_in_row(&table, "redo").is_some() && !has_row(&table, "binlog"), "{table}");
+    let why = "Redo syncs per binary-log sync: no ratio: no binary-log sync: the binary log is off, or sync_binlog is \
+               not 1 (MariaDB's default is 0).";
+    assert!(words(&table).contains(why), "{table}");
+}
+
+fn has_row(table: &str, role: &str) -> bool {
+    table.lines().any(|line| line.split_whitespace().next() == Some(role))
+}
+
+/// The syncs of a role, which does them all by fdatasync, as the table has them.
+fn syncs_in_row(table: &str, role: &str) -> Option<u64> {
+    let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let row = rows.find(|row| row.starts_with(&[role, "fdatasync"]))?;
+    row[2].replace(',', "").parse().ok()
+}
+
+/// The text without its line breaks.
+fn words(table: &str) -> String {
+    table.split_whitespace().collect::<Vec<_>>().join(" ")
+}
