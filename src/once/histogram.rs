@@ -12,6 +12,8 @@ use crate::text::{count, duration, width};
 /// Even steps before "and above".
 const STEPS: u64 = 15;
 const DEFAULT_STEP_NS: u64 = 100_000;
+/// With fewer syncs than this a picture shows less than the table does.
+const FEW: u64 = 20;
 const BAR_COLUMNS: std::ops::RangeInclusive<usize> = 10..=60;
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
@@ -22,9 +24,13 @@ struct Bar {
     count: u64,
 }
 
-/// Draws every role and operation of these servers.
+/// Draws every role and operation of these servers; those with few syncs are only named, unless all have few.
 pub(super) fn draw(out: &mut String, m: &Measurement, servers: &[ServerId], style: &Style) {
-    for row in m.roles.iter().filter(|row| servers.contains(&row.server) && !row.stats.histogram.is_empty()) {
+    let drawable = |row: &&RoleRow| servers.contains(&row.server) && !row.stats.histogram.is_empty();
+    let all_few = m.roles.iter().filter(drawable).all(|row| row.stats.count < FEW);
+    let (few, drawn): (Vec<_>, Vec<_>) =
+        m.roles.iter().filter(drawable).partition(|row| row.stats.count < FEW && !all_few);
+    for row in drawn {
         let whose =
             if servers.len() > 1 { header::name(m, row.server, style) + " · " } else { String::new() };
         let step = step_for(&row.stats);
@@ -39,6 +45,15 @@ pub(super) fn draw(out: &mut String, m: &Measurement, servers: &[ServerId], styl
             picture(out, &bars, style);
             out.push('\n');
         }
+    }
+    if !few.is_empty() {
+        let short = |row: &RoleRow| format!("{} {} ({})", row.role.name(), row.op.name(), row.stats.count);
+        let names: Vec<_> = few.into_iter().map(short).collect();
+        let line = format!("Too few to draw: {}", names.join(" · "));
+        for part in style.wrap_at(&line, " · ", 2) {
+            let _ = writeln!(out, "{part}");
+        }
+        out.push('\n');
     }
 }
 
