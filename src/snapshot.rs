@@ -145,6 +145,25 @@ pub struct Server {
     pub alive: bool,
 }
 
+impl Server {
+    /// A process of which nothing is known yet but its name.
+    pub fn new(id: ServerId, comm: String) -> Server {
+        Server {
+            id,
+            comm,
+            version: None,
+            datadir: None,
+            socket: None,
+            ports: Vec::new(),
+            container: None,
+            device: None,
+            filesystem: None,
+            notes: Vec::new(),
+            alive: true,
+        }
+    }
+}
+
 /// Which file, to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {

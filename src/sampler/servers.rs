@@ -53,19 +53,8 @@ impl Servers {
             }
             return false;
         }
-        let server = Server {
-            id,
-            comm: processes::find(Path::new(PROC), id.pid).map(|group| group.comm).unwrap_or_default(),
-            version: None,
-            datadir: None,
-            socket: None,
-            ports: Vec::new(),
-            container: None,
-            device: None,
-            filesystem: None,
-            notes: Vec::new(),
-            alive: true,
-        };
+        let comm = processes::find(Path::new(PROC), id.pid).map(|group| group.comm).unwrap_or_default();
+        let server = Server::new(id, comm);
         self.met.push(Met { server: Arc::new(server), met: Instant::now(), descriptions: 0, pending: false });
         self.describe(self.met.len() - 1);
         true

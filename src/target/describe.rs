@@ -22,19 +22,8 @@ const MAPS_LINE_LIMIT: usize = 100_000;
 /// left. A server that has only just begun has no data directory and listens nowhere yet: describe it again later.
 pub fn describe(proc_root: &Path, id: ServerId, rules: &Rules) -> (Server, Settings) {
     let pid = id.pid;
-    let mut server = Server {
-        id,
-        comm: String::new(),
-        version: None,
-        datadir: None,
-        socket: None,
-        ports: Vec::new(),
-        container: None,
-        device: None,
-        filesystem: None,
-        notes: Vec::new(),
-        alive: processes::is_alive(proc_root, id),
-    };
+    let mut server = Server::new(id, String::new());
+    server.alive = processes::is_alive(proc_root, id);
     if !server.alive {
         return (server, Settings::default());
     }
