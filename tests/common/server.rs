@@ -169,6 +169,11 @@ impl Database {
         command
     }
 
+    /// The name of its main thread.
+    pub fn comm(&self) -> String {
+        processes::find(Path::new("/proc"), self.pid).unwrap().comm
+    }
+
     /// kill -9, and waits until it is gone.
     pub fn kill(&self) {
         disk::run("kill", &["-KILL", &self.pid.to_string()]);
@@ -182,7 +187,9 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         if let Keeper::Tool(directory) = &self.keeper {
-            let _ = Command::new(TOOL).args(["stop", "--now"]).arg(directory.path()).status();
+            // Of a server that was killed, the files are just being removed: nothing to complain about.
+            let mut command = Command::new(TOOL);
+            let _ = command.args(["stop", "--now"]).arg(directory.path()).stderr(Stdio::null()).status();
         }
     }
 }
