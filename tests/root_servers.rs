@@ -6,8 +6,8 @@ mod common;
 use serde_json::json;
 
 use common::can_run;
-use common::exact::{INNODB, assert_exact, bracket, measure, of_op, on_both};
-use common::measured::Measured;
+use common::exact::{INNODB, assert_exact, bracket, measure, of_op, of_server, on_both};
+use common::measured::{Measured, text};
 use common::server::{Database, Kind};
 
 /// One server with these options under the classic load and under a single connection, traced exactly. Returns both
@@ -42,6 +42,21 @@ fn the_classic_load_is_traced_exactly() {
             assert_eq!(of_op(&measured, "redo", "fdatasync"), measured.of_role("redo"));
             assert_eq!(measured.0["servers"][0]["notes"], json!([]));
         }
+    });
+}
+
+#[test]
+fn by_default_the_servers_are_found_by_their_names() {
+    on_both("by_default_the_servers_are_found_by_their_names", |kind| {
+        let database = Database::start(kind, &[]);
+        let mut fsynctop = std::process::Command::new(env!("CARGO_BIN_EXE_fsynctop"));
+        let output = fsynctop.args(["--once", "--duration", "500ms", "--output", "json"]).output().unwrap();
+        let measured = Measured::parse(std::str::from_utf8(&output.stdout).unwrap());
+        // Servers of other tests are found, too.
+        let part = of_server(&measured, database.pid);
+        let [server] = part.0["servers"].as_array().unwrap().as_slice() else { panic!("{}", measured.0) };
+        assert_eq!(text(server, "comm"), if kind == Kind::MySql { "mysqld" } else { "mariadbd" });
+        assert_eq!(text(server, "version"), database.version);
     });
 }
 

@@ -92,8 +92,8 @@ impl Database {
         command.args(["start", kind.name()]).arg(directory.path());
         command.args(["--json", &format!("--owner={}", std::process::id())]);
         command.args(base.map(|base| format!("--datadir-base={}", base.display())));
-        let output = command.arg("--").args(options).stderr(Stdio::inherit()).output().unwrap();
-        assert!(output.status.success(), "throwaway-server could not start {}", kind.name());
+        let output = command.arg("--").args(options).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let keeper = Keeper::Tool(directory);
         let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let fact = |name: &str| facts[name].as_str().unwrap().to_owned();
@@ -213,9 +213,8 @@ pub struct Home {
 impl Home {
     pub fn new(kind: Kind) -> Home {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let output = Command::new(TOOL).args(["prepare", kind.name()]).stderr(Stdio::inherit()).output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "throwaway-server could not prepare {}", kind.name());
+        let output = Command::new(TOOL).args(["prepare", kind.name()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let output = String::from_utf8(output.stdout).unwrap();
         let fact = |name: &str| {
             let value = output.lines().find_map(|line| line.strip_prefix(name)).unwrap();
