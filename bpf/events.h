@@ -1,5 +1,5 @@
-// The ring: only what is rare. A file that is seen for the first time with its name, and single syncs that no row
-// or no histogram could take.
+// The ring: only what is rare. A file that is seen for the first time, or renamed, with its name, and single syncs
+// that no row or no histogram could take.
 #pragma once
 
 struct {
@@ -17,7 +17,7 @@ struct {
 } names SEC(".maps");
 
 // Sends the name that the file has at this moment: its components from itself up to the mount's root.
-// Not inlined: it runs once for each file.
+// Not inlined: it runs once for each name.
 // Five arguments at most: 7.2 counts them in the function's type.
 static __noinline bool send_name(struct identity *id, struct file *file, s32 fd, u32 slot, u32 sequence)
 {
@@ -70,6 +70,23 @@ static __noinline bool send_name(struct identity *id, struct file *file, s32 fd,
 		return false;
 	}
 	return true;
+}
+
+// A file of two names that is synced by each in turn sends them this often only.
+#define MOST_NAMES 64
+
+// Sends the name of a row's file, if it is new: at its first sync, and at the first after it was renamed.
+static __always_inline void tell_name(struct row *row, struct identity *id, struct file *file, s32 fd, u32 slot)
+{
+	u64 name = name_hash(file);
+
+	if (row->state & ROW_NAMED && (row->name == name || row->names >= MOST_NAMES))
+		return;
+	if (!send_name(id, file, fd, slot, row->sequence))
+		return;
+	row->state |= ROW_NAMED;
+	row->name = name;
+	row->names++;
 }
 
 // Sends one finished sync. slot is NO_SLOT if user space is to count it for the identity.

@@ -45,6 +45,16 @@ static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
 	return file;
 }
 
+// Tells a file's names apart: a dentry's hash, which its directory has a part in, and length. A rename changes it.
+static __always_inline u64 name_hash(struct file *file)
+{
+	if (typed_cast) {
+		struct file *typed = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
+		return typed->f_path.dentry->d_name.hash_len;
+	}
+	return BPF_CORE_READ(file, f_path.dentry, d_name.hash_len);
+}
+
 // overlayfs gives each of its inodes generation 0 and hands numbers out again at once; the generation of the file
 // below tells one life from the next.
 static __noinline u32 overlay_generation(struct file *file)

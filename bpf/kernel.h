@@ -45,6 +45,7 @@ enum {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct qstr {
+	u64 hash_len;
 	const unsigned char *name;
 };
 

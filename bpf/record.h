@@ -55,7 +55,7 @@ struct identity {
 
 // What a row's `state` says.
 #define ROW_READY 1 // its key is published
-#define ROW_NAMED 2 // the event with its name was accepted
+#define ROW_NAMED 2 // an event with a name was accepted
 
 // One (server, file, operation), thread or neighbour. Values only grow while the row lives.
 struct row {
@@ -71,7 +71,10 @@ struct row {
 	u32 sequence;         // how many lives this slot has had: a sync that outlives its row is noticed
 	u32 shared_histogram; // for a row without a histogram of its own; 0: send an event instead
 	s32 fd;               // the descriptor of the first sync
-	u64 reserved[3];
+	u64 name;             // the last name that was sent: its hash and length
+	u32 names;            // how many were sent
+	u32 reserved;
+	u64 reserved_too;
 };
 
 struct histogram {

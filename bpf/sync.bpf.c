@@ -125,8 +125,8 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	if (row) {
 		call->sequence = row->sequence;
 		add(&row->started, 1);
-		if (file && target && !(row->state & ROW_NAMED) && send_name(&id, file, fd, slot, row->sequence))
-			row->state |= ROW_NAMED;
+		if (file && target)
+			tell_name(row, &id, file, fd, slot);
 	} else {
 		call->id = id;
 		if (file)

@@ -6,34 +6,9 @@ mod common;
 use serde_json::json;
 
 use common::can_run;
-use common::measured::{Measured, sum};
-use common::server::{Counters, Database, Kind};
-use common::tracing::{bracket, measure};
-
-/// Of the files that Innodb_data_fsyncs is about.
-const INNODB: [&str; 7] =
-    ["redo", "doublewrite", "undo", "system_tablespace", "tablespace", "dictionary", "temporary"];
-
-fn innodb(measured: &Measured) -> u64 {
-    INNODB.iter().map(|role| measured.of_role(role)).sum()
-}
-
-/// The syncs of a role that were made by that call.
-fn of_op(measured: &Measured, role: &str, op: &str) -> u64 {
-    sum(measured.roles().iter().filter(|row| row["role"] == role && row["op"] == op))
-}
-
-fn assert_exact(measured: &Measured, counted: &Counters) {
-    let roles = &measured.0["roles"];
-    measured.assert_nothing_lost();
-    assert!(measured.in_flight().is_empty(), "{}", measured.0["in_flight"]);
-    assert_eq!(measured.of_role("other"), 0, "{}", measured.0["files"]);
-    assert_eq!(innodb(measured), counted.innodb, "{counted:?} {roles}");
-    if let Some(redo) = counted.redo {
-        assert_eq!(measured.of_role("redo"), redo, "{counted:?} {roles}");
-    }
-    measured.total(); // roles against files
-}
+use common::exact::{INNODB, assert_exact, bracket, measure, of_op, of_server, on_both};
+use common::measured::{Measured, text};
+use common::server::{Database, Kind};
 
 /// One server with these options under the classic load and under a single connection, traced exactly. Returns both
 /// measurements.
@@ -55,21 +30,9 @@ fn both_loads(kind: Kind, options: &[&str], rows: u32) -> [Measured; 2] {
             (true, 1) => assert_eq!(binlog, 1000),
             (true, _) => assert!(binlog > 0 && binlog <= u64::from(connections * rows)),
         }
-        if !by.is_empty() {
-            assert_eq!(sum(measured.threads()), measured.total());
-        }
+        assert_eq!(measured.threads().is_empty(), by.is_empty());
         measured
     })
-}
-
-/// Both servers at once: they spend most of the time coming to rest.
-fn on_both(test: &str, check: impl Fn(Kind) + Sync) {
-    if can_run(test, &[]) {
-        std::thread::scope(|scope| {
-            scope.spawn(|| check(Kind::MariaDb));
-            scope.spawn(|| check(Kind::MySql));
-        });
-    }
 }
 
 #[test]
@@ -79,6 +42,21 @@ fn the_classic_load_is_traced_exactly() {
             assert_eq!(of_op(&measured, "redo", "fdatasync"), measured.of_role("redo"));
             assert_eq!(measured.0["servers"][0]["notes"], json!([]));
         }
+    });
+}
+
+#[test]
+fn by_default_the_servers_are_found_by_their_names() {
+    on_both("by_default_the_servers_are_found_by_their_names", |kind| {
+        let database = Database::start(kind, &[]);
+        let mut fsynctop = std::process::Command::new(env!("CARGO_BIN_EXE_fsynctop"));
+        let output = fsynctop.args(["--once", "--duration", "500ms", "--output", "json"]).output().unwrap();
+        let measured = Measured::parse(std::str::from_utf8(&output.stdout).unwrap());
+        // Servers of other tests are found, too.
+        let part = of_server(&measured, database.pid);
+        let [server] = part.0["servers"].as_array().unwrap().as_slice() else { panic!("{}", measured.0) };
+        assert_eq!(text(server, "comm"), if kind == Kind::MySql { "mysqld" } else { "mariadbd" });
+        assert_eq!(text(server, "version"), database.version);
     });
 }
 

@@ -123,17 +123,21 @@ pub fn from_dentry(
     id: FileId,
 ) -> Option<Resolved> {
     // Which subvolume a file of btrfs was in cannot be told once it is closed; the mount's number then suffices.
-    let mount = mount_of(proc_root, pid, mount_id)
-        .filter(|mount| mount.device == id.device || keeps_subvolumes(mount));
+    let mount = find_mount(proc_root, pid, mount_id)
+        .filter(|(mount, _)| mount.device == id.device || keeps_subvolumes(mount));
     if components.is_empty() && mount.is_none() {
         return None;
     }
-    let start = mount.as_ref().map_or(Path::new("/"), |mount| &mount.mount_point);
+    let start = mount.as_ref().map_or(Path::new("/"), |(mount, _)| &mount.mount_point);
     let path = components.iter().rev().fold(start.to_owned(), |path, name| {
         let name = OsStr::from_bytes(name);
         // A component is one name; an absolute one would throw away what stands before it.
         if name.as_bytes().contains(&b'/') { path } else { path.join(name) }
     });
+    // A chroot inside of a mount: only the whole path leads into it, the mount point does not.
+    let seen_from_outside = mount.as_ref().is_some_and(|(_, seen)| *seen == SeenFrom::Outside);
+    let path = if seen_from_outside { inside(proc_root, pid, &path) } else { path };
+    let mount = mount.map(|mount| as_seen_inside(proc_root, pid, mount));
     Some(located(proc_root, pid, path, false, None, mount, id))
 }
 
@@ -174,18 +178,35 @@ fn inside(proc_root: &Path, pid: u32, path: &Path) -> PathBuf {
     root.ok().and_then(|root| strip_root(path, &root)).unwrap_or_else(|| path.to_owned())
 }
 
-/// A mount by its number, its mount point as the process sees it. A process's mountinfo lists only what its root
-/// reaches: one in a chroot that is no mount point lists nothing. Numbers are unique on the host, so others help.
-fn mount_of(proc_root: &Path, pid: u32, mount_id: i32) -> Option<Mount> {
+/// Whose root a mount point is seen from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SeenFrom {
+    Process,
+    Outside,
+}
+
+/// A mount by its number. A process's mountinfo lists only what its root reaches: one in a chroot that is no mount
+/// point lists nothing. Numbers are unique on the host, so others help.
+fn find_mount(proc_root: &Path, pid: u32, mount_id: i32) -> Option<(Mount, SeenFrom)> {
     let find = |pid| mountinfo::of_process(proc_root, pid).into_iter().find(|mount| mount.id == mount_id);
     if let Some(mount) = find(pid) {
-        return Some(mount);
+        return Some((mount, SeenFrom::Process));
     }
     let ancestors = std::iter::successors(parent(proc_root, pid), |&pid| parent(proc_root, pid));
     let others = std::iter::once(std::process::id()).chain(ancestors.take(ANCESTOR_LIMIT)).chain([1]);
-    let mut mount = others.into_iter().find_map(find)?;
-    mount.mount_point = inside(proc_root, pid, &mount.mount_point);
-    Some(mount)
+    Some((others.into_iter().find_map(find)?, SeenFrom::Outside))
+}
+
+fn as_seen_inside(proc_root: &Path, pid: u32, (mut mount, seen): (Mount, SeenFrom)) -> Mount {
+    if seen == SeenFrom::Outside {
+        mount.mount_point = inside(proc_root, pid, &mount.mount_point);
+    }
+    mount
+}
+
+/// A mount by its number, its mount point as the process sees it, as far as its root reaches it.
+fn mount_of(proc_root: &Path, pid: u32, mount_id: i32) -> Option<Mount> {
+    Some(as_seen_inside(proc_root, pid, find_mount(proc_root, pid, mount_id)?))
 }
 
 /// The mount that a path of the process's root lies on.

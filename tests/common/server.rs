@@ -92,8 +92,8 @@ impl Database {
         command.args(["start", kind.name()]).arg(directory.path());
         command.args(["--json", &format!("--owner={}", std::process::id())]);
         command.args(base.map(|base| format!("--datadir-base={}", base.display())));
-        let output = command.arg("--").args(options).stderr(Stdio::inherit()).output().unwrap();
-        assert!(output.status.success(), "throwaway-server could not start {}", kind.name());
+        let output = command.arg("--").args(options).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let keeper = Keeper::Tool(directory);
         let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let fact = |name: &str| facts[name].as_str().unwrap().to_owned();
@@ -169,6 +169,11 @@ impl Database {
         command
     }
 
+    /// The name of its main thread.
+    pub fn comm(&self) -> String {
+        processes::find(Path::new("/proc"), self.pid).unwrap().comm
+    }
+
     /// kill -9, and waits until it is gone.
     pub fn kill(&self) {
         disk::run("kill", &["-KILL", &self.pid.to_string()]);
@@ -182,7 +187,9 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         if let Keeper::Tool(directory) = &self.keeper {
-            let _ = Command::new(TOOL).args(["stop", "--now"]).arg(directory.path()).status();
+            // Of a server that was killed, the files are just being removed: nothing to complain about.
+            let mut command = Command::new(TOOL);
+            let _ = command.args(["stop", "--now"]).arg(directory.path()).stderr(Stdio::null()).status();
         }
     }
 }
@@ -206,9 +213,8 @@ pub struct Home {
 impl Home {
     pub fn new(kind: Kind) -> Home {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let output = Command::new(TOOL).args(["prepare", kind.name()]).stderr(Stdio::inherit()).output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "throwaway-server could not prepare {}", kind.name());
+        let output = Command::new(TOOL).args(["prepare", kind.name()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let output = String::from_utf8(output.stdout).unwrap();
         let fact = |name: &str| {
             let value = output.lines().find_map(|line| line.strip_prefix(name)).unwrap();

@@ -4,57 +4,75 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use super::disk::run;
 use super::measured::Measured;
-use super::server::{Counters, Database};
+use super::wait_until;
 
-/// The server's own background syncs can fall between a reading of its counters and the edge of the tracing: then the
-/// whole measurement is made again.
-const ATTEMPTS: u32 = 6;
-
-/// `fsynctop --once … -- COMMAND`, where the command does nothing but wait for the end.
 pub struct Tracing {
     child: Child,
-    /// Closing it ends the command, and so the tracing.
+    /// Of the traced command, which waits for it: closing it ends the command, and so the tracing.
     end: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     messages: tempfile::NamedTempFile,
 }
 
 impl Tracing {
-    /// Returns when every sync is counted from now on.
+    /// `fsynctop --once … -- COMMAND`, where the command does nothing but wait for the end. Returns when every sync is
+    /// counted from now on.
     pub fn begin<S: AsRef<OsStr>>(options: &[S]) -> Tracing {
-        let messages = tempfile::NamedTempFile::new().unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
-            .arg("--once")
-            .args(options)
-            .args(["--", "sh", "-c", "echo tracing; read _ || true"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(messages.reopen().unwrap())
-            .spawn()
-            .unwrap();
-        let end = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut tracing = Tracing { child, end, output, messages };
+        let mut command = once();
+        command.args(options).args(["--", "sh", "-c", "echo tracing; read _ || true"]);
+        let mut tracing = Tracing::spawn(command.stdin(Stdio::piped()));
         let mut line = String::new();
         tracing.output.read_line(&mut line).unwrap();
         assert_eq!(line, "tracing\n", "{}", tracing.messages());
         tracing
     }
 
+    /// `fsynctop --once --wait …`, which ends by Ctrl-C. Returns when it waits, and so counts.
+    pub fn waiting<S: AsRef<OsStr>>(options: &[S]) -> Tracing {
+        let mut command = once();
+        let tracing = Tracing::spawn(command.args(["--wait", "--duration", "1h"]).args(options));
+        wait_until("fsynctop to wait", || tracing.messages().contains("waiting for "));
+        tracing
+    }
+
+    fn spawn(command: &mut Command) -> Tracing {
+        let messages = tempfile::NamedTempFile::new().unwrap();
+        let command = command.stdout(Stdio::piped()).stderr(messages.reopen().unwrap());
+        let mut child = command.spawn().unwrap();
+        let end = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Tracing { child, end, output, messages }
+    }
+
     /// Ends it, and returns what was printed.
     pub fn end(mut self) -> String {
-        self.end.take().unwrap().write_all(b"\n").unwrap();
+        match self.end.take() {
+            Some(mut end) => end.write_all(b"\n").unwrap(),
+            None => run("kill", &["-INT", &self.child.id().to_string()]),
+        }
         let mut text = String::new();
         self.output.read_to_string(&mut text).unwrap();
         assert!(self.child.wait().unwrap().success(), "{text}{}", self.messages());
         text
     }
 
+    /// Ends it, and returns its measurements, of which there are several in a series.
+    pub fn measured(self) -> Vec<Measured> {
+        self.end().lines().map(Measured::parse).collect()
+    }
+
     /// What it said beside its output.
     fn messages(&self) -> String {
         std::fs::read_to_string(self.messages.path()).unwrap()
     }
+}
+
+fn once() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
+    command.arg("--once");
+    command
 }
 
 impl Drop for Tracing {
@@ -64,42 +82,4 @@ impl Drop for Tracing {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Measures a load on a server: what was traced, as it was printed, and what the server itself counted in that time,
-/// which is exactly the time of the tracing, because nothing was counted at its edges.
-pub fn bracket(
-    database: &mut Database,
-    options: &[&str],
-    mut load: impl FnMut(&Database),
-) -> (String, Counters) {
-    for attempt in 1..=ATTEMPTS {
-        let pid = database.pid.to_string();
-        let before = database.quiet_counters();
-        let tracing = Tracing::begin(&[&["--pid", &pid], options].concat());
-        let begun = database.counters();
-        if begun != before {
-            eprintln!("attempt {attempt}: the server synced while the tracing began");
-            continue;
-        }
-        load(database);
-        let quiet = database.quiet_counters();
-        let text = tracing.end();
-        let after = database.counters();
-        if after == quiet {
-            return (text, after.since(&before));
-        }
-        eprintln!("attempt {attempt}: the server synced while the tracing ended");
-    }
-    panic!("the server synced at an edge of the tracing {ATTEMPTS} times");
-}
-
-/// As [`bracket`], with the one measurement that was made.
-pub fn measure(
-    database: &mut Database,
-    options: &[&str],
-    load: impl FnMut(&Database),
-) -> (Measured, Counters) {
-    let (text, counters) = bracket(database, &[&["--output", "json"], options].concat(), load);
-    (Measured::parse(&text), counters)
 }
