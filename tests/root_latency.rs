@@ -77,12 +77,7 @@ fn a_delay_is_measured(test: &str, delay: Duration, threads: u32, syncs: u64) {
 
 #[test]
 fn root_syncs_delayed_by_a_millisecond_are_measured() {
-    a_delay_is_measured(
-        "root_syncs_delayed_by_a_millisecond_are_measured",
-        Duration::from_millis(1),
-        1,
-        150,
-    );
+    a_delay_is_measured("root_syncs_delayed_by_a_millisecond_are_measured", Duration::from_millis(1), 1, 150);
 }
 
 #[test]
@@ -119,7 +114,16 @@ fn root_failed_syncs_are_counted_by_file_and_error() {
     }
     let mount = FaultFs::mount("fail EIO on sync-0\nfail ENOSPC on sync-1");
     let mut load = Command::new(tool("syncgen"));
-    load.arg(mount.path()).args(["--files", "3", "--syncs", "60", "--threads", "2", "--op", "fsync,fdatasync"]);
+    load.arg(mount.path()).args([
+        "--files",
+        "3",
+        "--syncs",
+        "60",
+        "--threads",
+        "2",
+        "--op",
+        "fsync,fdatasync",
+    ]);
     let (measured, printed) = trace(&[], &mut load);
     let truth: Value = serde_json::from_str(&printed).unwrap();
     assert_nothing_lost(&measured);

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test program uses a part of it
 
 pub mod faults;
+pub mod nested;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
