@@ -1,73 +1,18 @@
 //! `stuck` on a sync that really hangs, in D state: needs root, a loop device and mkfs.ext4, no BPF.
-//!
-//! An ext4 filesystem lies in a file on another one, which is frozen: the inner one's data cannot be written, so
-//! its fdatasync waits for as long as the freeze lasts. (On a frozen filesystem itself nothing is dirty to sync.)
+
+mod common;
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::nested::Nested;
 use fsynctop::once::Style;
 use fsynctop::snapshot::{Op, Role};
 use fsynctop::stuck::{self, Looks, Processes, Scan, Standing, waits_for};
-
-fn run(command: &str, arguments: &[&Path]) -> Result<(), String> {
-    let output = Command::new(command.split(' ').next().unwrap_or(command))
-        .args(command.split(' ').skip(1))
-        .args(arguments)
-        .output()
-        .map_err(|error| format!("{command}: {error}"))?;
-    let message = String::from_utf8_lossy(&output.stderr);
-    output.status.success().then_some(()).ok_or_else(|| format!("{command}: {}", message.trim()))
-}
-
-/// Two ext4 filesystems, the inner one in a file of the outer one. Thawed and unmounted in the end, whatever
-/// happens: a filesystem left frozen would block the machine's next `sync`.
-struct Nested {
-    directory: tempfile::TempDir,
-}
-
-impl Nested {
-    fn new() -> Result<Nested, String> {
-        let nested = Nested { directory: tempfile::tempdir().map_err(|error| error.to_string())? };
-        make_filesystem(&nested.directory.path().join("outer.img"), 48 << 20, &nested.outer())?;
-        make_filesystem(&nested.outer().join("inner.img"), 16 << 20, &nested.inner())?;
-        Ok(nested)
-    }
-
-    fn outer(&self) -> PathBuf {
-        self.directory.path().join("outer")
-    }
-
-    fn inner(&self) -> PathBuf {
-        self.directory.path().join("inner")
-    }
-}
-
-impl Drop for Nested {
-    fn drop(&mut self) {
-        let _ = run("fsfreeze -u", &[&self.outer()]);
-        // the hung thread closes its file a moment after the thaw
-        for _ in 0..100 {
-            if run("umount", &[&self.inner()]).is_ok() {
-                break;
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
-        let _ = run("umount", &[&self.outer()]);
-    }
-}
-
-fn make_filesystem(image: &Path, size: u64, point: &Path) -> Result<(), String> {
-    File::create(image).and_then(|file| file.set_len(size)).map_err(|error| error.to_string())?;
-    fs::create_dir(point).map_err(|error| error.to_string())?;
-    run("mkfs.ext4 -q", &[image])?;
-    run("mount -o loop", &[image, point])
-}
 
 /// The scan, or a failed test if it does not come back: it must never wait for what hangs.
 fn scan_in_time(processes: Processes, looks: Looks) -> Scan {
@@ -83,17 +28,11 @@ fn root_a_sync_that_hangs_is_found_with_its_file_and_a_minimum_age() {
         eprintln!("SKIPPED root_a_sync_that_hangs_is_found_with_its_file_and_a_minimum_age: needs root");
         return;
     }
-    let nested = match Nested::new() {
-        Ok(nested) => nested,
-        Err(why) => {
-            eprintln!("SKIPPED root_a_sync_that_hangs_is_found_with_its_file_and_a_minimum_age: {why}");
-            return;
-        }
-    };
+    let nested = Nested::new().expect("loop devices, mkfs.ext4 and fsfreeze");
     let path = nested.inner().join("ib_logfile0");
     let mut file = File::create(&path).unwrap();
     file.write_all(&[7; 8192]).unwrap();
-    run("fsfreeze -f", &[&nested.outer()]).unwrap();
+    nested.freeze();
 
     let (announce, announced) = mpsc::channel();
     let hung = thread::Builder::new()
@@ -139,7 +78,7 @@ fn root_a_sync_that_hangs_is_found_with_its_file_and_a_minimum_age() {
     println!("{text}");
 
     assert!(!hung.is_finished(), "the sync was to hang");
-    run("fsfreeze -u", &[&nested.outer()]).unwrap();
+    nested.thaw();
     let ended = hung.join().unwrap();
     assert!(ended - began >= before_scan);
     let after = scan_in_time(Processes::These(vec![std::process::id()]), Looks::once());

@@ -276,6 +276,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_left_without_a_word_of_explanation() {
+        let command = Arguments::command();
+        for command in std::iter::once(&command).chain(command.get_subcommands().filter(|c| !c.is_hide_set()))
+        {
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} of {}", argument.get_id(), command.get_name());
+            }
+        }
+    }
+
+    #[test]
     fn times_are_seconds_or_carry_their_unit() {
         assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
         assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));

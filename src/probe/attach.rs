@@ -129,7 +129,7 @@ fn other(chosen: AttachMode) -> (AttachMode, String) {
 
 fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Result<Attached, Failure> {
     let failed = |step: String, error: libbpf_rs::Error| {
-        let errno = errno_of(error.kind());
+        let errno = errno_of(&error);
         Failure { mode, reason: format!("{step}: {error}"), errno }
     };
     // The object lives as long as the process; a failed attempt leaves these few bytes behind.
@@ -237,15 +237,19 @@ fn is_program_of(name: &str, mode: AttachMode, op: Op) -> bool {
     prefixes.iter().any(|prefix| name.strip_prefix(prefix) == Some(op.name()))
 }
 
-/// libbpf-rs keeps no error numbers; these are the ones that lead to a cause.
-fn errno_of(kind: ErrorKind) -> Option<i32> {
-    Some(match kind {
+/// libbpf-rs hands out no error numbers: they follow from its kinds, or stand in its message.
+fn errno_of(error: &libbpf_rs::Error) -> Option<i32> {
+    Some(match error.kind() {
         ErrorKind::NotFound => libc::ENOENT,
         ErrorKind::PermissionDenied => libc::EPERM,
         ErrorKind::InvalidInput => libc::EINVAL,
         ErrorKind::OutOfMemory => libc::ENOMEM,
         ErrorKind::TooBig => libc::E2BIG,
         ErrorKind::Unsupported => libc::EOPNOTSUPP,
-        _ => return None,
+        _ => {
+            let message = error.to_string();
+            let (_, number) = message.rsplit_once("(os error ")?;
+            return number.split(')').next()?.parse().ok();
+        }
     })
 }

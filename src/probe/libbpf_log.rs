@@ -20,7 +20,8 @@ static LOG: Mutex<Log> = Mutex::new(Log { messages: VecDeque::new(), bytes: 0 })
 impl Log {
     fn push(&mut self, mut message: String) {
         if message.len() > MOST_BYTES {
-            let from = message.ceil_char_boundary(message.len() - MOST_BYTES);
+            let least = message.len() - MOST_BYTES;
+            let from = (least..).find(|&at| message.is_char_boundary(at)).unwrap_or(message.len());
             message.drain(..from);
         }
         self.bytes += message.len();

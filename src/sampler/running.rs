@@ -14,13 +14,14 @@ use crate::stuck::{Looks, Processes, StuckSync, scan};
 struct Earlier {
     server: ServerId,
     sync: StuckSync,
+    /// When it had the age that was found.
     seen: Instant,
 }
 
 pub struct Running {
     earlier: Vec<Earlier>,
-    scans: Receiver<(ServerId, Vec<StuckSync>)>,
-    outbox: Sender<(ServerId, Vec<StuckSync>)>,
+    scans: Receiver<Vec<Earlier>>,
+    outbox: Sender<Vec<Earlier>>,
 }
 
 impl Default for Running {
@@ -38,8 +39,10 @@ impl Running {
         let task = move || {
             let processes = Processes::These(vec![server.pid]);
             if let Ok(scan) = scan(Path::new("/proc"), &processes, &Looks::once()) {
+                let seen = Instant::now();
+                let found = scan.syncs.into_iter().map(|sync| Earlier { server, sync, seen });
                 // The sampler may have ended meanwhile.
-                let _ = outbox.send((server, scan.syncs));
+                let _ = outbox.send(found.collect());
             }
         };
         // Without a thread these syncs stay unseen; those that begin from now on are seen all the same.
@@ -75,10 +78,9 @@ impl Running {
 
     /// Takes new scans, and drops the syncs that have ended.
     fn refresh(&mut self, probe: &Probe) {
-        while let Ok((server, syncs)) = self.scans.try_recv() {
+        while let Ok(found) = self.scans.try_recv() {
             let ops = &probe.attached().ops;
-            let syncs = syncs.into_iter().filter(|sync| ops.contains(&sync.op));
-            self.earlier.extend(syncs.map(|sync| Earlier { server, sync, seen: Instant::now() }));
+            self.earlier.extend(found.into_iter().filter(|earlier| ops.contains(&earlier.sync.op)));
         }
         self.earlier.retain(Earlier::is_still_running);
     }

@@ -1,6 +1,7 @@
 //! The programs that make syncs, delay them and let them hang; and measurements of what they do.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -71,6 +72,18 @@ impl FaultFs {
         std::fs::read_to_string(self.path().join(".control")).unwrap()
     }
 
+    /// `sync` of coreutils makes exactly one call.
+    pub fn hang_fdatasync(&self, file: &Path) -> Hung<'_> {
+        self.hang(Command::new("sync").arg("--data").arg(file).stderr(Stdio::null()))
+    }
+
+    /// Starts a program and waits for its sync to hang.
+    pub fn hang(&self, command: &mut Command) -> Hung<'_> {
+        let hung = Hung { mount: self, running: Running(command.spawn().unwrap()) };
+        self.wait_for_hanging(1);
+        hung
+    }
+
     pub fn wait_for_hanging(&self, n: u32) {
         let wanted = format!("hanging {n}");
         wait_until(&wanted, || self.report().lines().any(|line| line == wanted));
@@ -99,14 +112,33 @@ impl Drop for FaultFs {
     }
 }
 
+fn signal_group(leader: u32, name: &str) {
+    let status = Command::new("kill").arg(format!("-{name}")).args(["--", &format!("-{leader}")]).status();
+    assert!(status.unwrap().success(), "process group {leader} has gone before it got {name}");
+}
+
 pub fn signal(pid: u32, name: &str) {
     let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap();
     assert!(status.success(), "process {pid} has gone before it got {name}");
 }
 
-/// A sync that is on its way; `sync` of coreutils makes exactly one.
-pub fn begin_fdatasync(file: &Path) -> Running {
-    Running(Command::new("sync").arg("--data").arg(file).stderr(Stdio::null()).spawn().unwrap())
+/// A process with a sync that hangs. It cannot be killed before that is released.
+pub struct Hung<'a> {
+    mount: &'a FaultFs,
+    running: Running,
+}
+
+impl Hung<'_> {
+    pub fn pid(&self) -> u32 {
+        self.running.0.id()
+    }
+}
+
+impl Drop for Hung<'_> {
+    fn drop(&mut self) {
+        let _ = self.running.0.kill();
+        self.mount.control("ok\nrelease EIO");
+    }
 }
 
 /// The end of a program, or a failed test if it does not come; then the program is killed.
@@ -148,7 +180,7 @@ pub fn trace(options: &[&str], command: &mut Command) -> (Value, String) {
     (serde_json::from_str(&measured).unwrap_or_else(|error| panic!("{error}: {measured}")), stdout(&output))
 }
 
-/// A series that is read while it is measured. Interrupted and killed in the end.
+/// A run whose output is read while it measures. Killed in the end, with the command that it runs.
 pub struct Series {
     running: Running,
     lines: Receiver<String>,
@@ -156,7 +188,7 @@ pub struct Series {
 
 impl Series {
     pub fn start(command: &mut Command) -> Series {
-        let mut running = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut running = Running(command.stdout(Stdio::piped()).process_group(0).spawn().unwrap());
         let out = running.0.stdout.take().unwrap();
         Series { lines: lines(out), running }
     }
@@ -190,13 +222,21 @@ impl Series {
         self.running.0.id()
     }
 
-    /// Ctrl-C: the rest of the output, how long it took to end, and the status.
+    /// Ctrl-C, which reaches a command as well: the rest of the output, how long it took to end, and the status.
     pub fn interrupt(mut self) -> (Vec<String>, Duration, std::process::ExitStatus) {
-        signal(self.pid(), "INT");
+        signal_group(self.pid(), "INT");
         let began = Instant::now();
         let rest: Vec<String> = std::iter::from_fn(|| self.line()).collect();
         let status = self.running.0.wait().unwrap();
         (rest, began.elapsed(), status)
+    }
+}
+
+impl Drop for Series {
+    fn drop(&mut self) {
+        // Of a group that has ended nobody is left to be killed.
+        let group = format!("-{}", self.pid());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
     }
 }
 

@@ -7,6 +7,7 @@ pub mod exact;
 pub mod faultfs;
 pub mod faults;
 pub mod measured;
+pub mod nested;
 pub mod server;
 pub mod traced;
 pub mod tracing;

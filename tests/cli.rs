@@ -1,0 +1,96 @@
+//! The command line as far as it goes without root: usage, help, and what is wrong with the arguments.
+
+mod common;
+
+use common::faults::{fsynctop, output, stderr, stdout};
+
+fn fails_with(arguments: &[&str], status: i32, says: &[&str]) {
+    let output = output(fsynctop().args(arguments));
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {message}");
+    assert!(stdout(&output).is_empty(), "{arguments:?}: {output:?}");
+    for part in says {
+        assert!(message.contains(part), "{arguments:?}: no {part:?} in {message}");
+    }
+    assert!(!message.contains("panicked") && !message.contains("libbpf:"), "{arguments:?}: {message}");
+}
+
+#[test]
+fn bad_usage_has_a_status_of_its_own_and_names_the_argument() {
+    fails_with(&["--once", "-n", "3"], 2, &["--interval"]);
+    fails_with(&["--once", "-d", "soon"], 2, &["--duration", "soon"]);
+    fails_with(&["--once", "-i", "0"], 2, &["--interval", "at least a millisecond"]);
+    fails_with(&["--once", "--ops", "write"], 2, &["write", "fdatasync"]);
+    fails_with(&["--once", "--output", "xml"], 2, &["xml", "json", "csv"]);
+    fails_with(&["--once", "-d", "5", "--", "true"], 2, &["--duration"]);
+    fails_with(&["--once", "--max-files", "3"], 2, &["--max-files", "16"]);
+    fails_with(&["no-such-action"], 2, &["no-such-action"]);
+}
+
+#[test]
+fn what_cannot_be_traced_is_said_before_anything_is_attached() {
+    fails_with(&["--once", "--pid", "4194305"], 1, &["4194305"]);
+    fails_with(
+        &["--once", "--comm", "a-name-of-more-than-fifteen"],
+        1,
+        &["a-name-of-more-than-fifteen", "15"],
+    );
+    fails_with(&["--once", "--cgroup", "/no/such/group"], 1, &["/no/such/group"]);
+    fails_with(&["--once", "--comm", "no-such-comm"], 3, &["nothing to trace", "no-such-comm", "--wait"]);
+}
+
+#[test]
+fn the_number_of_a_thread_is_no_pid_and_its_process_is_named() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let (_keep, wait) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        sender.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+        let _ = wait.recv();
+    });
+    let own = receiver.recv().unwrap();
+    let tid = own.file_name().unwrap().to_str().unwrap();
+    fails_with(&["--once", "--pid", tid], 1, &[tid, &std::process::id().to_string()]);
+}
+
+#[test]
+fn a_bad_rules_file_is_named_with_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("roles.toml");
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, "[[rule]]\nrole = \"redo\"\nname = \"^ok$\"\n\n[[rule]]\nrole = \"nonsense\"\n")
+        .unwrap();
+    for action in [&["--once"][..], &["check"], &["stuck"]] {
+        fails_with(&[action, &["--roles", path]].concat(), 1, &[&format!("{path}:6:"), "nonsense"]);
+        fails_with(&[action, &["--roles", "/no/such/file"]].concat(), 1, &["/no/such/file"]);
+    }
+}
+
+#[test]
+fn an_output_file_that_cannot_be_written_is_known_at_once() {
+    fails_with(
+        &["--once", "--output-file", "/no/such/directory/file", "--all"],
+        1,
+        &["cannot write /no/such/directory/file", "No such file"],
+    );
+}
+
+#[test]
+fn the_help_says_what_one_must_know() {
+    let help = stdout(&output(fsynctop().arg("--help")));
+    for part in
+        ["Which processes:", "How to trace:", "Examples:", "Exit status: 0 done", "check", "stuck", "--wait"]
+    {
+        assert!(help.contains(part), "no {part:?} in {help}");
+    }
+    assert!(!help.contains("exec-when-told"), "{help}");
+    assert!(stdout(&output(fsynctop().arg("--version"))).starts_with("fsynctop "));
+}
+
+#[test]
+fn stuck_needs_no_rights_to_answer() {
+    let output = output(fsynctop().args(["stuck", "--json", "--pid", &std::process::id().to_string()]));
+    assert!(output.status.success(), "{output:?}");
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["schema"], 1);
+    assert!(answer["in_flight"].is_array());
+}

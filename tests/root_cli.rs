@@ -1,0 +1,422 @@
+//! Needs root: how a run ends and what it prints, on hosts where something is missing, to files that cannot be
+//! written, on terminals of any width.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::faults::{FaultFs, Series, finish, fsynctop, output, row, signal, stderr, stdout, tool, trace};
+use common::{Running, can_run, wait_until};
+use fsynctop::text::width;
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_fsynctop");
+
+/// A command with exactly seven syncs of a redo log, in a directory of its own.
+fn seven_syncs(directory: &Path) -> Vec<String> {
+    let script = r#"for i in 1 2 3 4 5 6 7; do sync --data "$1/ib_logfile0"; done"#;
+    std::fs::write(directory.join("ib_logfile0"), "redo").unwrap();
+    ["sh", "-c", script, "sh", directory.to_str().unwrap()].map(str::to_owned).to_vec()
+}
+
+fn sleeper() -> Running {
+    Running(Command::new("sleep").arg("600").spawn().unwrap())
+}
+
+/// Runs a script in namespaces of its own with the program as $1.
+fn unshared(options: &[&str], script: &str) -> std::process::Output {
+    let mut command = Command::new("unshare");
+    output(command.args(options).args(["sh", "-c", script, "sh", PROGRAM]).stdin(Stdio::null()))
+}
+
+#[test]
+fn root_the_commands_own_status_is_passed_on() {
+    if !can_run("root_the_commands_own_status_is_passed_on", &[]) {
+        return;
+    }
+    for (script, status) in [("exit 0", 0), ("exit 41", 41), ("kill -9 $$", 137)] {
+        let output = output(fsynctop().args(["--once", "--", "sh", "-c", script]));
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        assert_eq!(stderr(&output), "");
+    }
+    let output = output(fsynctop().args(["--once", "--", "/no/such/program"]));
+    assert_eq!(output.status.code(), Some(127), "{output:?}");
+    assert!(stderr(&output).contains("cannot run /no/such/program: No such file"), "{output:?}");
+}
+
+#[test]
+fn root_what_libbpf_says_is_shown_only_when_asked_for() {
+    if !can_run("root_what_libbpf_says_is_shown_only_when_asked_for", &[]) {
+        return;
+    }
+    let attempt = |options: &[&str]| output(fsynctop().args(["check", "--attach", "fentry"]).args(options));
+    let (quiet, verbose) = (attempt(&[]), attempt(&["-v"]));
+    assert!(!stderr(&quiet).contains("libbpf:") && !stdout(&quiet).contains("libbpf: "), "{quiet:?}");
+    if !stdout(&quiet).contains("fentry         attached") {
+        assert!(stderr(&verbose).contains("fsynctop: libbpf: "), "{verbose:?}");
+    }
+}
+
+#[test]
+fn root_a_signal_prints_what_was_measured() {
+    if !can_run("root_a_signal_prints_what_was_measured", &[]) {
+        return;
+    }
+    for name in ["INT", "TERM", "HUP"] {
+        let target = sleeper();
+        let pid = target.0.id().to_string();
+        let series = Series::start(fsynctop().args(["--once", "-d", "600", "--pid", &pid]));
+        let catches = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", series.pid())).unwrap();
+            let set = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+            u64::from_str_radix(set, 16).unwrap() & 1 != 0
+        };
+        wait_until("it to handle signals", catches);
+        std::thread::sleep(Duration::from_millis(1500));
+        signal(series.pid(), name);
+        let text: Vec<String> = std::iter::from_fn(|| series.line()).collect();
+        assert!(text.iter().any(|line| line.starts_with("total ")), "{name}: {text:?}");
+        assert!(text[0].starts_with(&format!("sleep {pid} ")), "{name}: {text:?}");
+    }
+}
+
+#[test]
+fn root_ctrl_c_ends_the_wait_for_a_server() {
+    if !can_run("root_ctrl_c_ends_the_wait_for_a_server", &[]) {
+        return;
+    }
+    let mut command = fsynctop();
+    command.args(["--once", "--wait", "--comm", "not-there-yet"]).stderr(Stdio::piped());
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    signal(child.id(), "INT");
+    let output = finish(child, Duration::from_secs(20));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(stderr(&output).contains("waiting for a process called not-there-yet"), "{output:?}");
+    assert!(!stderr(&output).contains("panicked"));
+}
+
+#[test]
+fn root_a_series_has_one_heading_and_constant_columns() {
+    if !can_run("root_a_series_has_one_heading_and_constant_columns", &[]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let target = Running(
+        Command::new(tool("syncgen"))
+            .arg(directory.path())
+            .args(["--seconds", "600", "--comm", "cli-series"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let pid = target.0.id().to_string();
+    let run = |format: &str| {
+        let options = ["--once", "-i", "0.3", "-n", "3", "--output", format, "--pid", &pid];
+        let output = output(fsynctop().args(options));
+        assert!(output.status.success(), "{output:?}");
+        stdout(&output)
+    };
+    let csv = run("csv");
+    let mut lines = csv.lines();
+    let heading = lines.next().unwrap();
+    let rows: Vec<&str> = lines.collect();
+    assert!(rows.len() >= 3, "{csv}");
+    for row in &rows {
+        assert_ne!(*row, heading, "{csv}");
+        assert_eq!(row.split(',').count(), heading.split(',').count(), "{csv}");
+    }
+    let json = run("json");
+    let intervals: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(intervals.len(), 3);
+    for pair in intervals.windows(2) {
+        assert_eq!(pair[0]["end"], pair[1]["start"], "no gap between two intervals");
+    }
+    let table = run("table");
+    assert_eq!(table.lines().filter(|line| line.starts_with("ROLE ")).count(), 3, "{table}");
+    assert!(!table.contains('\x1b'), "no colours in a pipe");
+}
+
+#[test]
+fn root_a_broken_pipe_ends_a_series_quietly() {
+    if !can_run("root_a_broken_pipe_ends_a_series_quietly", &[]) {
+        return;
+    }
+    let target = sleeper();
+    let script = r#""$1" --once -i 0.2 --pid "$2" | head -1"#;
+    let mut command = Command::new("bash");
+    command.args(["-o", "pipefail", "-c", script, "sh", PROGRAM, &target.0.id().to_string()]);
+    let output = output(&mut command);
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{output:?}");
+    assert_eq!(stdout(&output).lines().count(), 1);
+}
+
+#[test]
+fn root_what_cannot_be_written_to_the_file_is_printed_instead() {
+    if !can_run("root_what_cannot_be_written_to_the_file_is_printed_instead", &[]) {
+        return;
+    }
+    let script = r#"
+        d=$(mktemp -d); trap 'umount "$d"; rmdir "$d"' EXIT
+        mount -t tmpfs -o size=4k none "$d"; head -c 4096 /dev/zero >"$d/full"
+        "$1" --once --output json --output-file "$d/measured" -- true"#;
+    let full = unshared(&["-m"], script);
+    assert_eq!(full.status.code(), Some(1), "{full:?}");
+    assert!(stderr(&full).contains("No space left on device"), "{full:?}");
+    assert!(stderr(&full).contains("the measurement is printed instead"), "{full:?}");
+    let measured: Value = serde_json::from_str(&stdout(&full)).unwrap();
+    assert_eq!(measured["schema"], 1);
+
+    let script = r#"
+        d=$(mktemp -d); trap 'umount "$d"; rmdir "$d"' EXIT
+        mount -t tmpfs -o ro none "$d"
+        "$1" --once --output-file "$d/measured" -- true"#;
+    let read_only = unshared(&["-m"], script);
+    assert_eq!(read_only.status.code(), Some(1), "{read_only:?}");
+    assert!(stderr(&read_only).contains("Read-only file system"), "{read_only:?}");
+    assert_eq!(stdout(&read_only), "", "known before anything was measured");
+}
+
+#[test]
+fn root_rules_of_the_user_come_first() {
+    if !can_run("root_rules_of_the_user_come_first", &[]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("roles.toml");
+    std::fs::write(&rules, "[[rule]]\nrole = \"audit\"\nname = \"^ib_logfile0$\"\n").unwrap();
+    let argv = seven_syncs(directory.path());
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]);
+    let (built_in, _) = trace(&[], &mut command);
+    assert_eq!(role_count(&built_in, "redo"), 7);
+    let (own, _) = trace(&["--roles", rules.to_str().unwrap()], &mut command);
+    assert_eq!(role_count(&own, "audit"), 7);
+    assert_eq!(role_count(&own, "redo"), 0);
+}
+
+fn role_count(measured: &Value, role: &str) -> u64 {
+    let roles = measured["roles"].as_array().unwrap().iter().filter(|row| row["role"] == role);
+    roles.map(|row| row["count"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn root_without_rights_the_message_names_the_capabilities() {
+    if !can_run("root_without_rights_the_message_names_the_capabilities", &["/usr/bin/setpriv"]) {
+        return;
+    }
+    // Where the program was built may be closed to others.
+    let directory =
+        tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755)).tempdir();
+    let copy = directory.as_ref().unwrap().path().join("fsynctop");
+    std::fs::copy(PROGRAM, &copy).unwrap();
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&copy);
+        output(command.args(arguments).stdin(Stdio::null()))
+    };
+    let once = as_nobody(&["--once", "--", "true"]);
+    assert_eq!(once.status.code(), Some(1), "{once:?}");
+    for part in ["cannot trace", "CAP_BPF", "CAP_PERFMON", "run it as root", "fsynctop stuck"] {
+        assert!(stderr(&once).contains(part), "no {part} in {once:?}");
+    }
+    assert_eq!(stderr(&once).matches("CAP_BPF (").count(), 1, "said once: {once:?}");
+    let check = as_nobody(&["check"]);
+    assert_eq!(check.status.code(), Some(1), "{check:?}");
+    assert!(stdout(&check).contains("FAIL  capabilities") && stdout(&check).contains("CAP_BPF"), "{check:?}");
+    for output in [&once, &check] {
+        assert!(!stderr(output).contains("panicked") && !stderr(output).contains("libbpf:"), "{output:?}");
+    }
+}
+
+#[test]
+fn root_tracing_works_where_tracefs_is_not_mounted() {
+    if !can_run("root_tracing_works_where_tracefs_is_not_mounted", &[]) {
+        return;
+    }
+    let script = r#"umount -l /sys/kernel/debug 2>/dev/null; umount -l /sys/kernel/tracing 2>/dev/null
+        test ! -e /sys/kernel/tracing/events || exit 99
+        "$1" --once --attach tracepoint --output json -- true"#;
+    let output = unshared(&["-m"], script);
+    assert!(output.status.success(), "{output:?}");
+    let measured: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(measured["attach"], "tracepoint");
+}
+
+#[test]
+fn root_without_btf_the_message_names_the_kernel_option() {
+    if !can_run("root_without_btf_the_message_names_the_kernel_option", &["/sys/kernel/btf/vmlinux"]) {
+        return;
+    }
+    let script = r#"mount --bind /dev/null /sys/kernel/btf/vmlinux; "$1" --once -- true; echo "once: $?"
+        "$1" check; echo "check: $?""#;
+    let output = unshared(&["-m"], script);
+    let (out, err) = (stdout(&output), stderr(&output));
+    assert!(out.contains("once: 1") && out.contains("check: 1"), "{output:?}");
+    assert!(err.contains("CONFIG_DEBUG_INFO_BTF"), "{err}");
+    assert!(out.contains("FAIL  BTF") && out.contains("CONFIG_DEBUG_INFO_BTF"), "{out}");
+    assert!(!err.contains("panicked") && !err.contains("libbpf:"), "{err}");
+}
+
+#[test]
+fn root_in_another_pid_namespace_it_says_so_instead_of_measuring_nothing() {
+    if !can_run("root_in_another_pid_namespace_it_says_so_instead_of_measuring_nothing", &[]) {
+        return;
+    }
+    let script = r#""$1" --once -- true; echo "once: $?"; "$1" check; echo "check: $?""#;
+    let output = unshared(&["-p", "-f", "--mount-proc"], script);
+    let (out, err) = (stdout(&output), stderr(&output));
+    assert!(out.contains("once: 1") && out.contains("check: 1"), "{output:?}");
+    assert!(err.contains("PID namespace") && err.contains("--pid=host"), "{err}");
+    assert!(out.contains("FAIL  PID namespace") && out.contains("Tracing does not work here"), "{out}");
+}
+
+/// syncfs: nobody else on the machine calls it, so the counts are exact on any host.
+#[test]
+fn root_neighbours_are_counted_exactly_and_many_of_them_share_a_row() {
+    if !can_run("root_neighbours_are_counted_exactly_and_many_of_them_share_a_row", &[]) {
+        return;
+    }
+    let mount = FaultFs::mount("ok");
+    let (load, target) = (mount.path().join("load"), mount.path().join("target"));
+    std::fs::create_dir_all(&load).unwrap();
+    std::fs::create_dir_all(&target).unwrap();
+    let load_of = |comm: &str, syncs: u32| {
+        let mut command = Command::new(tool("syncgen"));
+        command.arg(&load).args(["--op", "syncfs", "--syncs", &syncs.to_string(), "--comm", comm]);
+        assert!(output(&mut command).status.success());
+    };
+    let measure = |format: &str, neighbours: &dyn Fn()| {
+        let (began, done) = (target.join("began"), target.join("done"));
+        let _ = std::fs::remove_file(&began);
+        let _ = std::fs::remove_file(&done);
+        let results = target.join("measured");
+        let script = r#""$1" "$2" --op syncfs --syncs 40 >/dev/null; : >"$2/began"
+            while [ ! -e "$2/done" ]; do sleep 0.05; done"#;
+        let mut command = fsynctop();
+        command.args(["--once", "--ops", "syncfs", "--output", format, "--output-file"]).arg(&results);
+        command.args(["--", "sh", "-c", script, "sh"]).arg(tool("syncgen")).arg(&target);
+        let series = Series::start(&mut command);
+        wait_until("the target to sync", || began.exists());
+        neighbours();
+        std::fs::write(done, "").unwrap();
+        assert_eq!(series.line(), None);
+        std::fs::read_to_string(results).unwrap()
+    };
+
+    let two = || {
+        load_of("neighbour-a", 30);
+        load_of("neighbour-b", 7);
+    };
+    let json: Value = serde_json::from_str(&measure("json", &two)).unwrap();
+    assert_eq!(row(&json["files"], &[("target", "filesystem")])["count"], 40);
+    assert_eq!(row(&json["neighbours"], &[("comm", "neighbour-a")])["count"], 30);
+    assert_eq!(row(&json["neighbours"], &[("comm", "neighbour-b")])["count"], 7);
+    let table = measure("table", &two);
+    let also = table.lines().find(|line| line.starts_with("also on ")).unwrap_or_else(|| panic!("{table}"));
+    let (a, b) = (also.find("neighbour-a").unwrap(), also.find("neighbour-b").unwrap());
+    assert!(a < b, "the busiest first: {also}");
+
+    let many = || (0..300).for_each(|n| load_of(&format!("crowd-{n}"), 3));
+    let json: Value = serde_json::from_str(&measure("json", &many)).unwrap();
+    let rows = json["neighbours"].as_array().unwrap();
+    let count = |row: &Value| row["count"].as_u64().unwrap();
+    assert_eq!(rows.iter().map(count).sum::<u64>(), 900, "{rows:?}");
+    assert!(rows.iter().filter(|row| row["comm"] != "other").all(|row| count(row) == 3), "{rows:?}");
+}
+
+/// A real terminal of some width, and what stands on it after a command.
+struct Terminal(String);
+
+impl Terminal {
+    fn screen(columns: usize, command: &str) -> String {
+        let server = format!("fsynctop-test-{}-{columns}", std::process::id());
+        let terminal = Terminal(server);
+        let size = [columns.to_string(), "70".to_owned()];
+        let shell = format!("{command}; printf 'status %s' $?; sleep 600");
+        let mut start = terminal.tmux();
+        start.args(["new-session", "-d", "-x", &size[0], "-y", &size[1], &shell]);
+        assert!(start.env("LC_ALL", "C.UTF-8").status().unwrap().success());
+        let mut screen = String::new();
+        wait_until("the command to end", || {
+            // -J joins the lines that the terminal wrapped, which are then too long.
+            screen = stdout(&output(terminal.tmux().args(["capture-pane", "-p", "-J"])));
+            screen.contains("status ")
+        });
+        screen
+    }
+
+    fn tmux(&self) -> Command {
+        let mut command = Command::new("tmux");
+        command.args(["-u", "-f", "/dev/null", "-L", &self.0]).stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.tmux().arg("kill-server").status();
+    }
+}
+
+#[test]
+fn root_no_line_wraps_on_a_terminal_of_any_width() {
+    if !can_run("root_no_line_wraps_on_a_terminal_of_any_width", &["/usr/bin/tmux"]) {
+        return;
+    }
+    // A device of its own: who else syncs on the machine does not show.
+    let mount = FaultFs::mount("ok");
+    let directory = mount.path().join("a-directory/with-a-long-path");
+    std::fs::create_dir_all(&directory).unwrap();
+    for columns in [60, 80, 120, 200] {
+        let load = format!("{} {} --syncs 2000", tool("syncgen").display(), directory.display());
+        let command =
+            format!("{PROGRAM} --once --by file --color never --histogram -- sh -c 'exec {load} >/dev/null'");
+        let screen = Terminal::screen(columns, &command);
+        assert!(screen.contains("status 0"), "{columns}:\n{screen}");
+        let lines: Vec<&str> = screen.lines().collect();
+        for line in &lines {
+            assert!(width(line) <= columns, "{columns}: {line:?}\n{screen}");
+        }
+        let heading = lines.iter().position(|line| line.starts_with("FILE ")).unwrap();
+        let end = |word: &str| lines[heading].find(word).map(|at| at + word.len()).unwrap();
+        let rows: Vec<&&str> =
+            lines[heading + 1..].iter().take_while(|line| !line.starts_with("total")).collect();
+        let total = lines[heading + 1 + rows.len()];
+        assert!(!rows.is_empty(), "{screen}");
+        for row in &rows {
+            assert!(row.contains("sync-0"), "{columns}: {row}\n{screen}");
+        }
+        let column_of = |line: &str, at: usize| line.chars().take(at).last();
+        let digits = |line: &str| column_of(line, end("SYNCS"));
+        for row in rows.iter().map(|row| **row).chain([total]) {
+            assert!(digits(row).is_some_and(|c| c.is_ascii_digit()), "SYNCS is not aligned: {row}\n{screen}");
+        }
+    }
+}
+
+#[test]
+fn root_colours_are_for_terminals_that_want_them() {
+    if !can_run("root_colours_are_for_terminals_that_want_them", &["/usr/bin/script"]) {
+        return;
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    // script(1) gives a terminal and copies what was written to it.
+    let on_a_terminal = |variables: &[(&str, &str)]| {
+        let mut command = Command::new("script");
+        let sync = format!("sync --data {}", file.path().display());
+        command.args(["-qec", &format!("{PROGRAM} --once -- {sync}"), "/dev/null"]).stdin(Stdio::null());
+        command.env_remove("NO_COLOR").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+        stdout(&output(command.envs(variables.iter().copied())))
+    };
+    let coloured = on_a_terminal(&[]);
+    assert!(coloured.contains("\x1b["), "{coloured:?}");
+    for variables in [[("NO_COLOR", "1")], [("TERM", "dumb")]] {
+        let plain = on_a_terminal(&variables);
+        assert!(plain.contains("total") && !plain.contains('\x1b'), "{variables:?}: {plain:?}");
+    }
+    let ascii = on_a_terminal(&[("LC_ALL", "C"), ("NO_COLOR", "1")]);
+    assert!(ascii.is_ascii() && ascii.contains("total"), "{ascii:?}");
+}
