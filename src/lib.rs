@@ -4,6 +4,7 @@ pub mod cli;
 pub mod files;
 pub mod histogram;
 pub mod host;
+pub mod mountinfo;
 pub mod once;
 pub mod probe;
 pub mod sampler;

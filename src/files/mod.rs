@@ -2,7 +2,6 @@
 //! told, [`classify`] decides the role by the rules in `rules.toml`.
 
 pub mod classify;
-pub mod mountinfo;
 pub mod option_file;
 pub mod resolve;
 pub mod rooted;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::files::mountinfo::{self, Mount};
 use crate::files::rooted::{self, Root, strip_root};
 use crate::files::rules::FIRST_BYTES;
+use crate::mountinfo::{self, Mount};
 use crate::snapshot::FileId;
 
 /// How many of a process's descriptors [`find_open_descriptor`] looks at.

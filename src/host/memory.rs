@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::mountinfo::mounts;
 use super::roots::Roots;
 use super::verdict::Verdict;
+use crate::mountinfo;
 
 pub const NAME: &str = "memory limit";
 /// What the process itself may take beside its maps.
@@ -76,10 +76,12 @@ const V2: Files = Files { limit: "memory.max", used: "memory.current", cache: "f
 /// A hierarchy of version 1 with the memory controller goes before the one of version 2, which then has none.
 fn find_group(roots: &Roots) -> Option<Group> {
     let cgroup = roots.read_proc("self/cgroup").ok()?;
-    let mountinfo = fs::read(roots.proc.join("self/mountinfo")).ok()?;
+    let mounts = fs::read(roots.proc.join("self/mountinfo")).ok()?;
     let point_of = |matches: &dyn Fn(&str, &Path) -> bool| {
-        let found = mounts(&mountinfo).find(|(_, mount)| matches(&mount.filesystem, &mount.point));
-        found.map(|(_, mount)| roots.locate(&mount.point))
+        let found = mountinfo::parse(&mounts)
+            .into_iter()
+            .find(|mount| matches(&mount.filesystem, &mount.mount_point));
+        found.map(|mount| roots.locate(&mount.mount_point))
     };
     let v1 = path_of(&cgroup, "memory").and_then(|path| {
         let mount = point_of(&|filesystem, point| filesystem == "cgroup" && has_memory_controller(point))?;

@@ -9,7 +9,6 @@ mod kernel;
 mod lockdown;
 mod memlock;
 mod memory;
-pub mod mountinfo;
 mod pid_namespace;
 mod preemption;
 mod private_mount;

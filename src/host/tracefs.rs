@@ -6,10 +6,10 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::mountinfo::mounts;
 use super::private_mount::with_mounted;
 use super::roots::Roots;
 use super::verdict::Verdict;
+use crate::mountinfo;
 
 pub const NAME: &str = "tracefs";
 const OWN: &str = "/sys/kernel/tracing";
@@ -28,8 +28,8 @@ fn locate_in(roots: &Roots) -> Option<PathBuf> {
         return Some(point.into());
     }
     // somewhere else, or where we may not look; the thread's own list, for one in a private namespace
-    let mountinfo = fs::read(roots.proc.join("thread-self/mountinfo")).ok()?;
-    mounts(&mountinfo).find(|(_, mount)| mount.filesystem == "tracefs").map(|(_, mount)| mount.point)
+    let mounts = mountinfo::parse(&fs::read(roots.proc.join("thread-self/mountinfo")).ok()?);
+    mounts.into_iter().find(|mount| mount.filesystem == "tracefs").map(|mount| mount.mount_point)
 }
 
 /// The directory that libbpf takes: debugfs's if there is one, mounted or not (`tracefs_path()` in libbpf.c).

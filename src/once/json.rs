@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::header::rfc3339;
 use super::json_schema as schema;
-use super::rows::{device_number, max_ns};
+use super::rows::max_ns;
+use crate::mountinfo::format_device;
 use crate::snapshot::{FileRow, Measurement, Server, Stats, Target};
 use crate::text::{errno, is_deceptive};
 
@@ -76,7 +77,7 @@ pub(super) fn of(m: &Measurement) -> schema::Measurement {
             .iter()
             .map(|row| schema::Neighbour {
                 device: row.device.clone(),
-                device_number: device_number(row.device_number),
+                device_number: format_device(row.device_number),
                 comm: row.comm.clone(),
                 figures: figures(&row.stats),
             })
@@ -128,7 +129,7 @@ fn file(row: &FileRow, figures: schema::Figures) -> schema::FileRow {
         path,
         path_bytes,
         device: row.info.device.clone(),
-        device_number: number.map(device_number),
+        device_number: number.map(format_device),
         mount,
         mount_bytes,
         filesystem: row.info.filesystem.clone(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{By, Options, Sort};
 use crate::histogram::LAST_EXPONENT;
+use crate::mountinfo::format_device;
 use crate::snapshot::{FileRow, Max, Measurement, Op, Role, ServerId, Stats, Target, ThreadRow};
 use crate::text::{duration_in_words, escape};
 
@@ -144,10 +145,10 @@ pub(super) fn nameless(row: &FileRow) -> Option<String> {
         Target::File(_) if row.info.path.is_some() => return None,
         Target::File(id) => match device() {
             Some(device) => format!("(inode {} on {device})", id.inode),
-            None => format!("(inode {} on {})", id.inode, device_number(id.device)),
+            None => format!("(inode {} on {})", id.inode, format_device(id.device)),
         },
         Target::Filesystem(number) => {
-            format!("(whole filesystem {})", device().unwrap_or_else(|| device_number(number)))
+            format!("(whole filesystem {})", device().unwrap_or_else(|| format_device(number)))
         }
         Target::NoFile => "(no file)".into(),
         Target::BadDescriptor => "(bad descriptor)".into(),
@@ -155,11 +156,6 @@ pub(super) fn nameless(row: &FileRow) -> Option<String> {
         Target::Gone(_) => "(files gone)".into(),
         Target::Shared(_) => "(shared)".into(),
     })
-}
-
-/// The kernel's device number as `major:minor`.
-pub(super) fn device_number(number: u32) -> String {
-    format!("{}:{}", number >> 20, number & 0xf_ffff)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::files::{mountinfo, resolve};
+use crate::files::resolve;
+use crate::mountinfo;
 
 /// Names by device number, each looked up once.
 #[derive(Default)]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::scan::{AgeFrom, Scan, Standing, StuckSync};
 use super::waits::waits_for;
+use crate::mountinfo::format_device;
 use crate::once::grid::{Align, Cell, Column, layout};
 use crate::once::{Paint, Style};
 use crate::snapshot::Role;
@@ -88,7 +89,7 @@ fn push_below(text: &mut String, sync: &StuckSync, style: &Style) {
         facts.push(format!("thread {thread} {}", sync.tid));
     }
     if let Some(mount) = &sync.mount {
-        let source = style.name(mount.source.as_os_str().as_bytes());
+        let source = style.name(mount.source.as_bytes());
         facts.push(format!("{} on {source}", style.name(mount.filesystem.as_bytes())));
     }
     facts.push(match waits_for(&sync.stack, sync.wait_channel.as_deref()) {
@@ -198,8 +199,8 @@ pub fn json(scan: &Scan, role_of: RoleOf) -> Value {
                 "fd": sync.fd,
                 "path": sync.path.as_ref().map(|path| path.to_string_lossy()),
                 "device": sync.mount.as_ref().map(|mount| mount.source.to_string_lossy()),
-                "device_number": sync.mount.as_ref().map(|m| format!("{}:{}", m.device.0, m.device.1)),
-                "mount": sync.mount.as_ref().map(|mount| mount.point.to_string_lossy()),
+                "device_number": sync.mount.as_ref().map(|mount| format_device(mount.device)),
+                "mount": sync.mount.as_ref().map(|mount| mount.mount_point.to_string_lossy()),
                 "filesystem": sync.mount.as_ref().map(|mount| &mount.filesystem),
                 "age_seconds": sync.age.map(|(age, _)| age.as_secs_f64()),
                 "age_is_minimum": true,
@@ -232,7 +233,7 @@ pub fn json(scan: &Scan, role_of: RoleOf) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::mountinfo::Mount;
+    use crate::mountinfo::Mount;
     use crate::snapshot::Op;
 
     fn sync() -> StuckSync {
@@ -245,8 +246,10 @@ mod tests {
             fd: Some(3),
             path: Some("/var/lib/mysql/#innodb_redo/#ib_redo5".into()),
             mount: Some(Mount {
-                device: (254, 16),
-                point: "/var".into(),
+                id: 30,
+                device: 254 << 20 | 16,
+                root: "/".into(),
+                mount_point: "/var".into(),
                 filesystem: "ext4".into(),
                 source: "/dev/vdb".into(),
             }),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::syscalls::{self, SyncCall};
 use super::thread_files::{Progress, Stat, parse_last_ran, parse_stack, parse_stat, value_of};
 use super::{clock, deadline};
-use crate::host::mountinfo::{Mount, find_mount};
+use crate::mountinfo::{self, Mount};
 use crate::snapshot::{InFlight, Op, Role, ServerId};
 
 /// How to look.
@@ -281,8 +281,8 @@ impl Candidate {
 /// The kernel's own number of the descriptor's mount, looked up in the process's own list of mounts.
 fn mount_of(process: &Path, fd: i32) -> Option<Mount> {
     let fdinfo = fs::read(process.join(format!("fdinfo/{fd}"))).ok()?;
-    let id = value_of(&fdinfo, b"mnt_id")?.parse().ok()?;
-    find_mount(&fs::read(process.join("mountinfo")).ok()?, id)
+    let id: i32 = value_of(&fdinfo, b"mnt_id")?.parse().ok()?;
+    mountinfo::parse(&fs::read(process.join("mountinfo")).ok()?).into_iter().find(|mount| mount.id == id)
 }
 
 fn name(comm: &Path) -> String {

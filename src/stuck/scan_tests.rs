@@ -54,7 +54,7 @@ fn a_blocked_thread_is_found_with_all_that_is_known_of_it() {
     assert_eq!((sync.pid, sync.tid, sync.op, sync.fd), (70, 71, Op::Fdatasync, Some(3)));
     assert_eq!((sync.thread.as_str(), sync.comm.as_str(), sync.state), ("ib_log_flush", "mysqld", 'D'));
     assert_eq!(sync.path.as_deref(), Some(Path::new("/var/lib/mysql/#innodb_redo/#ib_redo5")));
-    assert_eq!(sync.mount.as_ref().map(|mount| mount.device), Some((254, 16)));
+    assert_eq!(sync.mount.as_ref().map(|mount| mount.device), Some(254 << 20 | 16));
     assert_eq!(sync.stack, ["jbd2_log_wait_commit", "ext4_sync_file"]);
     assert_eq!(sync.wait_channel.as_deref(), Some("jbd2_log_wait_commit"));
     assert_eq!(sync.standing, Standing::Unmoved);

@@ -3,8 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::files::mountinfo::{self, Mount};
 use crate::files::rooted;
+use crate::mountinfo::{self, Mount};
 
 /// The kernel keeps so much of a name (TASK_COMM_LEN without its NUL).
 pub const COMM_LENGTH: usize = 15;
