@@ -58,7 +58,7 @@ fn root_a_sync_that_hangs_is_found_with_its_file_and_a_minimum_age() {
     assert_eq!(sync.path.as_deref(), Some(path.as_path()));
     assert_eq!((sync.state, sync.standing), ('D', Standing::Unmoved));
     let mount = sync.mount.as_ref().unwrap();
-    assert_eq!((mount.point.as_path(), mount.filesystem.as_str()), (nested.inner().as_path(), "ext4"));
+    assert_eq!((mount.mount_point.as_path(), mount.filesystem.as_str()), (nested.inner().as_path(), "ext4"));
     let (age, _) = sync.age.unwrap();
     assert!(age <= oldest_possible, "at least {age:?}, but it began {oldest_possible:?} ago");
     if fs::read_to_string("/proc/thread-self/sched").is_ok_and(|text| text.contains("se.exec_start")) {
