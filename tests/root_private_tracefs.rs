@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use fsynctop::host::mountinfo::mounts;
 use fsynctop::host::{Status, checks, tracefs};
+use fsynctop::mountinfo;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
@@ -25,9 +25,10 @@ fn without(test: &str, filesystems: &'static [&'static str], case: fn()) {
         let nothing = None::<&str>;
         mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing).unwrap();
         let listed = fs::read("/proc/thread-self/mountinfo").unwrap();
-        let mut points: Vec<PathBuf> = mounts(&listed)
-            .filter(|(_, mount)| filesystems.contains(&mount.filesystem.as_str()))
-            .map(|(_, mount)| mount.point)
+        let mut points: Vec<PathBuf> = mountinfo::parse(&listed)
+            .into_iter()
+            .filter(|mount| filesystems.contains(&mount.filesystem.as_str()))
+            .map(|mount| mount.mount_point)
             .collect();
         points.reverse();
         for point in points {
