@@ -39,8 +39,8 @@ tracefs:
 	  echo "tracefs cannot be mounted on $(TRACEFS): what needs tracepoints will say so" >&2
 
 demo: deps ## trace a throw-away server under load; SERVER=mysql for a real MySQL, else MariaDB
-	@echo "Building"
-	@cargo build --release --locked --quiet --package fsynctop --package insert-load
+	@echo "Building (the first time takes some minutes)"
+	@cargo build --release --locked --package fsynctop --package insert-load
 	@tools/demo $(SERVER)
 
 dist: deps ## one static binary for any distribution of this architecture, in dist/
