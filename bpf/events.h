@@ -4,7 +4,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 2 << 20);
 } events SEC(".maps");
 
 // Where a name is put together, so that it takes no more of the ring than it needs. By operation: a program never

@@ -181,7 +181,7 @@ fn a_file_in_a_chroot_has_the_path_that_its_process_sees() {
     let Some(test) = test else { return };
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("jail/data")).unwrap();
-    let mut live = Live::start(&[], &test.command(dir.path()));
+    let mut live = Live::start("0.2", &[], &test.command(dir.path()));
     let (mut sent, mut seen) = (0, 0);
     wait_until("the path inside of the chroot", || {
         live.tell("3");
@@ -215,7 +215,7 @@ fn a_file_that_is_renamed_while_its_sync_hangs_stays_one_file() {
     std::fs::write(dir.path().join(".control"), "hang").unwrap();
     let names = ["before/redo", "after/redo"].map(|name| dir.path().join(name));
 
-    let mut live = Live::start(&[], &test.command(dir.path()));
+    let mut live = Live::start("0.2", &[], &test.command(dir.path()));
     let hanging = |live: &mut Live| {
         let interval = live.next().expect("the workload runs");
         assert!(interval.files().is_empty(), "nothing has ended yet");

@@ -208,7 +208,7 @@ impl Run<'_> {
                 self.sampler.finish()?
             } else {
                 if number == 1 {
-                    self.sampler.settle(PATIENCE);
+                    self.sampler.settle(PATIENCE)?;
                 }
                 self.sampler.snapshot()?
             };

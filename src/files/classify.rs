@@ -26,21 +26,21 @@ impl Rules {
         let first_bytes = OnceCell::new();
         let content =
             || -> &[u8] { first_bytes.get_or_init(|| (candidate.first_bytes)().unwrap_or_default()) };
-        let by_rule = self.rules.iter().find(|rule| rule.holds(candidate, &content)).map(|rule| rule.role);
+        let name = candidate.path.file_name().unwrap_or_default().as_bytes();
+        let (name_matches, path_matches) = (self.names.matches(name), OnceCell::new());
+        let path = candidate.path.as_os_str().as_bytes();
+        let mut by_name = (0..self.rules.len())
+            .filter(|&at| name_matches(at) && path_matches.get_or_init(|| self.paths.matches(path))(at));
+        let by_rule =
+            by_name.find(|&at| self.rules[at].holds(candidate, &content)).map(|at| self.rules[at].role);
         by_rule.unwrap_or(if candidate.is_directory { Role::Directory } else { Role::Other })
     }
 }
 
 impl Rule {
-    /// Cheap conditions first: the content may cost a read.
+    /// Whether the conditions hold beside name and path. Cheap ones first: the content may cost a read.
     fn holds<'c>(&self, candidate: &Candidate<'_>, content: &impl Fn() -> &'c [u8]) -> bool {
-        let name = candidate.path.file_name().unwrap_or_default().as_bytes();
         self.directory == candidate.is_directory
-            && self.name.as_ref().is_none_or(|pattern| pattern.is_match(name))
-            && self
-                .path
-                .as_ref()
-                .is_none_or(|pattern| pattern.is_match(candidate.path.as_os_str().as_bytes()))
             && self.setting.as_ref().is_none_or(|setting| setting.names(candidate.path, candidate.settings))
             && self.content.iter().all(|expected| expected.is_in(content()))
     }

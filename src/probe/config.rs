@@ -78,7 +78,7 @@ impl Capacity {
             + u64::from(self.histogram_slots()) * 4096
             + hash(slots, 40)
             + slots * 4
-            + (1 << 20)
+            + (2 << 20)
             + hash(16_384, 72)
             + hash(2_048, 24)
             + hash(8_192, 16)

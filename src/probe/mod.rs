@@ -15,10 +15,13 @@ mod slots;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 pub use attach::{AttachError, Attached, AttachedProgram, Failure};
 pub use config::{Capacity, CommPattern, MOST_COMMS, ProbeConfig, Targets};
@@ -56,6 +59,9 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/sync.skel.rs"));
 }
 // The generated module is named in the generated file; its types come to light here.
+
+/// Events are decoded, and held in memory, so many at a time.
+const EVENTS_AT_A_TIME: usize = 512;
 
 /// A sync that failed, by row and errno.
 pub type ErrorCounts = HashMap<(u32, u32), Vec<(i32, u64)>>;
@@ -101,19 +107,33 @@ impl Probe {
         self.capacity
     }
 
-    /// Waits for events until some came or the time is over; takes them with [`Probe::take_events`].
+    /// Waits for events until there are some or the time is over; takes none of them.
     pub fn wait(&self, timeout: Duration) -> std::io::Result<()> {
-        match self.ring.poll(timeout) {
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => Ok(()),
-            other => other.map_err(std::io::Error::other),
+        // SAFETY: the ring owns the descriptor and outlives this call.
+        let ring = unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) };
+        let timeout = Timespec::try_from(timeout).map_err(std::io::Error::other)?;
+        match rustix::event::poll(&mut [PollFd::new(&ring, PollFlags::IN)], Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// All events that the programs have sent up to now.
-    pub fn take_events(&self) -> Vec<Event> {
+    /// The next events that the programs have sent, so many at most that they take little memory.
+    pub fn take_events(&mut self) -> Vec<Event> {
         // Whatever is left unread stays in the ring; an error here is an error of the callback, which returns none.
-        let _ = self.ring.consume();
-        self.inbox.take()
+        let _ = self.ring.consume_raw_n(EVENTS_AT_A_TIME);
+        let events = self.inbox.take();
+        for event in &events {
+            if let Event::File(event) = event {
+                self.attached.slots.was_taken(event.slot);
+            }
+        }
+        events
+    }
+
+    /// A row was found in a slot; a part of the handing out of more of them.
+    pub fn was_taken(&mut self, slot: u32) {
+        self.attached.slots.was_taken(slot);
     }
 
     /// The slots that may hold a row: the reserved ones and those handed out so far.
@@ -195,9 +215,9 @@ impl Probe {
         self.attached.slots.give_back(&self.attached.skel.maps, slot).map_err(std::io::Error::other)
     }
 
-    /// Hands out more slots where few are left; `in_use` is how many rows are in use.
-    pub fn refill(&mut self, cold_in_use: usize) -> libbpf_rs::Result<()> {
-        self.attached.slots.refill(&self.attached.skel.maps, cold_in_use)
+    /// Hands out more slots where few are left.
+    pub fn refill(&mut self) -> libbpf_rs::Result<()> {
+        self.attached.slots.refill(&self.attached.skel.maps)
     }
 
     /// Adds a process to those that are traced by number.

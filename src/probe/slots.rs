@@ -14,11 +14,13 @@ pub struct FreeSlots {
     capacity: Capacity,
     /// Every slot below was handed out.
     issued: u32,
+    /// Every slot from here on is still in a queue: they leave it in the order in which they were handed out.
+    untaken: u32,
 }
 
 impl FreeSlots {
     pub fn new(capacity: Capacity) -> Self {
-        FreeSlots { capacity, issued: FIRST_FILE_SLOT }
+        FreeSlots { capacity, issued: FIRST_FILE_SLOT, untaken: FIRST_FILE_SLOT }
     }
 
     /// The neighbours' slots, all that have histograms, and a first batch of those that have none.
@@ -31,13 +33,20 @@ impl FreeSlots {
             push(&maps.free_hot, slot)?;
         }
         self.issued = hot;
-        self.refill(maps, 0)
+        self.refill(maps)
     }
 
-    /// Hands out another batch when fewer than half a batch of those without a histogram are left.
-    pub fn refill(&mut self, maps: &SyncMaps, cold_in_use: usize) -> libbpf_rs::Result<()> {
-        let given = (self.issued - self.capacity.histogram_slots()) as usize;
-        if given.saturating_sub(cold_in_use) >= BATCH as usize / 2 {
+    /// A row was seen in this slot, or it is none.
+    pub fn was_taken(&mut self, slot: u32) {
+        if slot < self.issued {
+            self.untaken = self.untaken.max(slot + 1);
+        }
+    }
+
+    /// Hands out another batch of those without a histogram when less than a batch is left that was never taken.
+    pub fn refill(&mut self, maps: &SyncMaps) -> libbpf_rs::Result<()> {
+        let first_cold = self.capacity.histogram_slots();
+        if self.issued - self.untaken.clamp(first_cold, self.issued) >= BATCH {
             return Ok(());
         }
         let end = self.capacity.slots().min(self.issued + BATCH);

@@ -275,6 +275,12 @@ impl Ledger {
         self.by_subject.values().map(|&at| &self.accounts[at])
     }
 
+    /// Whether a file has an account of its own, for any operation.
+    pub fn knows(&self, server: ServerId, file: FileId) -> bool {
+        let target = Target::File(file);
+        Op::ALL.iter().any(|&op| self.by_subject.contains_key(&Subject::File { server, target, op }))
+    }
+
     pub fn subject_at(&self, slot: u32, sequence: u32) -> Option<&Subject> {
         let live = self.live.get(&slot).filter(|live| live.sequence == sequence)?;
         Some(&self.accounts[live.account].subject)
@@ -339,8 +345,8 @@ impl Ledger {
     }
 
     /// Folds accounts of files without a row into one for their role, those idle longest first, until at most
-    /// `most` are left: totals stay exact while memory stays bounded. Returns the subjects that are gone.
-    pub fn fold(&mut self, most: usize, role: impl Fn(&Subject) -> Role) -> Vec<Subject> {
+    /// `most` are left: totals stay exact while memory stays bounded. Returns how many are gone.
+    pub fn fold(&mut self, most: usize, role: impl Fn(&Subject) -> Role) -> usize {
         let mut rowless: Vec<_> = self
             .by_subject
             .iter()
@@ -354,12 +360,11 @@ impl Ledger {
             .map(|(_, &at)| (self.accounts[at].changed, at))
             .collect();
         if rowless.len() <= most {
-            return Vec::new();
+            return 0;
         }
         rowless.sort_unstable();
         // A quarter more than needed, so that this does not happen at every tick.
         let excess = (rowless.len() - most + most / 4).min(rowless.len());
-        let mut gone = Vec::with_capacity(excess);
         for &(_, at) in &rowless[..excess] {
             let subject = self.accounts[at].subject.clone();
             self.by_subject.remove(&subject);
@@ -377,9 +382,8 @@ impl Ledger {
             let heir = self.account(heir);
             self.accounts[heir].settled.merge(&stats);
             self.total(heir);
-            gone.push(subject);
         }
-        gone
+        excess
     }
 
     /// The shared histogram of a role, and whether it is new; None when all are taken.
@@ -550,8 +554,10 @@ mod tests {
             ledger.begin_tick();
             ledger.count_event(&id(inode, 1), 5_000, if inode == 7 { -libc::EIO } else { 0 });
         }
-        let gone = ledger.fold(100, |_| Role::Tablespace);
-        assert_eq!(gone.len(), 925);
+        assert_eq!(ledger.fold(100, |_| Role::Tablespace), 925);
+        let server = ServerId { pid: 42, start_ns: 7 };
+        let known = |inode| ledger.knows(server, file_id(&id(inode, 1)));
+        assert!(known(999) && !known(0));
         assert_eq!(ledger.accounts().count(), 76);
         let total: u64 = ledger.accounts().map(|account| account.stats.count).sum();
         assert_eq!(total, 1_000);
@@ -567,7 +573,7 @@ mod tests {
         }
         let shown = Subject::of(&id(1, 1)).unwrap();
         ledger.accounts().find(|account| account.subject == shown).unwrap().shown_as.set(Some(Role::Undo));
-        assert_eq!(ledger.fold(0, |_| Role::Tablespace).len(), 2);
+        assert_eq!(ledger.fold(0, |_| Role::Tablespace), 2);
         let count_of = |role| {
             let of = |account: &&Account| matches!(account.subject, Subject::File { target: Target::Gone(gone), .. } if gone == role);
             ledger.accounts().find(of).map(|account| account.stats.count)

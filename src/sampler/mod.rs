@@ -25,7 +25,13 @@ use names::Names;
 pub use crate::probe::AttachError;
 
 /// Accounts of files that have no row any more and are still kept apart.
-const ROWLESS_FILES: usize = 4_096;
+const ROWLESS_FILES: usize = 1_024;
+/// Names that are kept although no account of theirs is known, or no longer.
+const NAMES_WITHOUT_ACCOUNT: usize = 1_024;
+/// Rounds of events that are taken in between two looks at the rows.
+const SOME: usize = 8;
+/// Rounds that empty the ring, however full it is.
+const ALL: usize = 64;
 /// Rows are retired when fewer than this share of them is free.
 const FREE_SHARE: usize = 4;
 
@@ -89,7 +95,7 @@ impl Sampler {
     /// Waits for at most this long, taking in what cannot wait: names of new files, and rows when they run short.
     pub fn wait(&mut self, timeout: Duration) -> std::io::Result<()> {
         self.probe.wait(timeout)?;
-        self.take_events();
+        self.take_events(SOME)?;
         if self.last_reclaim.elapsed() >= Duration::from_millis(20) {
             self.last_reclaim = Instant::now();
             if self.short_of_rows() {
@@ -102,10 +108,10 @@ impl Sampler {
 
     /// Everything counted up to now.
     pub fn snapshot(&mut self) -> std::io::Result<Snapshot> {
-        self.take_events();
+        self.take_events(ALL)?;
         self.read_rows()?;
         // A row that was read may have sent its name, or a latency, just before.
-        self.take_events();
+        self.take_events(ALL)?;
         self.names.collect();
         self.servers.refresh(&mut self.names);
         let taken = Instant::now();
@@ -132,11 +138,12 @@ impl Sampler {
     }
 
     /// Waits for descriptions and names that are on their way, but no longer than `patience`.
-    pub fn settle(&mut self, patience: Duration) {
+    pub fn settle(&mut self, patience: Duration) -> std::io::Result<()> {
         let end = Instant::now() + patience;
-        self.take_events();
+        self.take_events(ALL)?;
         self.servers.settle(&mut self.names, patience);
         self.names.settle(end.saturating_duration_since(Instant::now()));
+        Ok(())
     }
 
     /// Ends counting, waits a moment for the last names, and takes the last snapshot.
@@ -144,7 +151,8 @@ impl Sampler {
         let taken = (Instant::now(), SystemTime::now());
         let last = self.snapshot()?;
         self.probe.detach();
-        self.settle(Duration::from_secs(1));
+        while self.take_events(ALL)? {}
+        self.settle(Duration::from_secs(1))?;
         let mut snapshot = self.snapshot()?;
         // The time that it took to learn the names is no part of the measurement.
         (snapshot.taken, snapshot.taken_wall) = taken;
@@ -163,8 +171,25 @@ impl Sampler {
         self.probe.trace_process(pid).map_err(std::io::Error::other)
     }
 
-    fn take_events(&mut self) {
-        for event in self.probe.take_events() {
+    /// Takes in what the programs have sent, a part at a time, so that it never fills the memory; not for ever, where
+    /// it comes as fast as it is taken in. True if there may be more.
+    fn take_events(&mut self, rounds: usize) -> std::io::Result<bool> {
+        for round in 0..rounds {
+            let events = self.probe.take_events();
+            if events.is_empty() {
+                return Ok(false);
+            }
+            self.learn(events);
+            self.probe.refill().map_err(std::io::Error::other)?;
+            if round % SOME == SOME - 1 {
+                self.fold();
+            }
+        }
+        Ok(true)
+    }
+
+    fn learn(&mut self, events: Vec<Event>) {
+        for event in events {
             match event {
                 Event::File(event) => {
                     if let Some(Subject::File { server, target: Target::File(file), .. }) =
@@ -185,6 +210,7 @@ impl Sampler {
     /// Reads the rows that changed. A row's histogram and errors are read only then.
     fn read_rows(&mut self) -> std::io::Result<()> {
         self.ledger.begin_tick();
+        self.names.begin_tick();
         let mut changed = Vec::new();
         let mut failures = 0;
         for slot in self.probe.slots_in_use() {
@@ -202,6 +228,7 @@ impl Sampler {
         for (slot, row) in changed {
             let raw = if self.probe.has_histogram(slot) { Some(self.probe.histogram(slot)?) } else { None };
             let errno_counts = errors.get(&(slot, row.sequence)).map(Vec::as_slice);
+            self.probe.was_taken(slot);
             self.ledger.enter(slot, &row, ledger::stats_of(&row, raw.as_ref(), errno_counts));
             self.attend(slot, &row);
         }
@@ -265,19 +292,24 @@ impl Sampler {
                 self.ledger.unlinked(slot);
             }
         }
-        let cold_in_use = self.ledger.rows_in_use(hot_end, u32::MAX);
-        self.probe.refill(cold_in_use).map_err(std::io::Error::other)?;
+        self.probe.refill().map_err(std::io::Error::other)?;
+        self.fold();
+        Ok(())
+    }
+
+    /// Keeps the memory bounded: the files that are long idle become one account of their role.
+    fn fold(&mut self) {
         let names = &self.names;
         let role = |subject: &Subject| match subject {
             Subject::File { server, target: Target::File(file), .. } => names.role_of(&(*server, *file)),
             _ => Role::Other,
         };
-        for subject in self.ledger.fold(ROWLESS_FILES, role) {
-            if let Subject::File { server, target: Target::File(file), .. } = subject {
-                self.names.forget(&(server, file));
-            }
+        self.ledger.fold(ROWLESS_FILES, role);
+        // Of some names no sync is ever heard of.
+        if self.names.len() > self.ledger.accounts().count() + NAMES_WITHOUT_ACCOUNT {
+            let ledger = &self.ledger;
+            self.names.retain(|&(server, file)| ledger.knows(server, file));
         }
-        Ok(())
     }
 
     fn rows(&mut self) -> (Vec<FileRow>, Vec<ThreadRow>, Vec<NeighbourRow>) {

@@ -21,6 +21,10 @@ use crate::snapshot::{FileId, FileInfo, Role, ServerId};
 
 /// Requests that may wait for the worker; more are made again later.
 const QUEUE: usize = 4_096;
+/// So many of the latest names wait for the end of their syncs.
+const LATEST: u64 = 1_024;
+/// With so many requests waiting, names that need no confirmation are not put to the worker at once.
+const HURRIED: usize = 64;
 /// A file that is still synced is looked at again after this time: it may have been renamed.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -39,6 +43,8 @@ struct Named {
     is_directory: bool,
     /// The worker has confirmed the path.
     verified: bool,
+    /// How many names were learnt before.
+    number: u64,
     looked: Instant,
 }
 
@@ -85,6 +91,8 @@ pub struct Names {
     pending: usize,
     /// When a worker was last known not to hang.
     heard: Instant,
+    learnt: u64,
+    learnt_before_tick: u64,
     unknown: Arc<FileInfo>,
 }
 
@@ -114,6 +122,8 @@ impl Names {
             workers: 0,
             pending: 0,
             heard: Instant::now(),
+            learnt: 0,
+            learnt_before_tick: 0,
             unknown: Arc::new(unknown),
         };
         names.add_worker();
@@ -137,6 +147,9 @@ impl Names {
             mount.as_ref().and_then(|mount| mount.point.clone()).unwrap_or_else(|| PathBuf::from("/"));
         let path = event.components.iter().rev().fold(start, |path, name| path.join(OsStr::from_bytes(name)));
         let (role, decided) = self.role(key.0, &path, is_directory, None);
+        // The kernel's own name is complete where the mount is known. Confirming it can wait until the file is synced
+        // again, where files come faster than the worker confirms them.
+        let hurried = self.pending >= HURRIED && decided && mount.is_some();
         let (device, mount_point, filesystem) =
             mount.map_or((None, None, None), |mount| (Some(mount.device), mount.point, mount.filesystem));
         let info = FileInfo {
@@ -155,10 +168,14 @@ impl Names {
             components: Arc::new(event.components.clone()),
             is_directory,
             verified: false,
+            number: self.learnt,
             looked: Instant::now(),
         };
+        self.learnt += 1;
         self.named.insert(key, named);
-        self.ask(key, !decided);
+        if !hurried {
+            self.ask(key, !decided);
+        }
     }
 
     /// A file whose name was never sent is looked up by the descriptor of its row.
@@ -170,8 +187,10 @@ impl Names {
             components: Arc::default(),
             is_directory: false,
             verified: false,
+            number: self.learnt,
             looked: Instant::now(),
         };
+        self.learnt += 1;
         self.named.entry(key).or_insert(named);
         self.ask(key, true);
     }
@@ -193,8 +212,20 @@ impl Names {
         self.role(server, path, false, None).0
     }
 
-    pub fn forget(&mut self, key: &FileKey) {
-        self.named.remove(key);
+    pub fn len(&self) -> usize {
+        self.named.len()
+    }
+
+    /// The rows are about to be read: those of the names learnt so far will be known.
+    pub fn begin_tick(&mut self) {
+        self.learnt_before_tick = self.learnt;
+    }
+
+    /// Forgets the names of the files that are not `wanted`, but for those whose rows, or the ends of whose syncs, may
+    /// still come.
+    pub fn retain(&mut self, wanted: impl Fn(&FileKey) -> bool) {
+        let latest = self.learnt_before_tick.saturating_sub(LATEST);
+        self.named.retain(|key, named| named.number >= latest || wanted(key));
     }
 
     /// A file that was synced just now is asked for again if that is due.

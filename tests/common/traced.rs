@@ -86,9 +86,9 @@ pub struct Live {
 }
 
 impl Live {
-    pub fn start<S: AsRef<OsStr>>(options: &[&str], command: &[S]) -> Live {
+    pub fn start<S: AsRef<OsStr>>(interval: &str, options: &[&str], command: &[S]) -> Live {
         let child = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
-            .args(["--once", "--output", "json", "-i", "0.2"])
+            .args(["--once", "--output", "json", "-i", interval])
             .args(options)
             .arg("--")
             .args(command)
