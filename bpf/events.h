@@ -80,11 +80,10 @@ static __always_inline void tell_name(struct row *row, struct identity *id, stru
 {
 	u64 name = name_hash(file);
 
-	if (row->state & ROW_NAMED && (row->name == name || row->names >= MOST_NAMES))
+	if (row->names && (row->name == name || row->names >= MOST_NAMES))
 		return;
 	if (!send_name(id, file, fd, slot, row->sequence))
 		return;
-	row->state |= ROW_NAMED;
 	row->name = name;
 	row->names++;
 }

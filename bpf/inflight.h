@@ -59,6 +59,15 @@ static __always_inline struct call *find_call(void)
 	return bpf_map_lookup_elem(&calls_by_thread, &thread);
 }
 
+// In the hash, which has room for so many threads only, a call lives no longer than its sync.
+static __always_inline void close_call(void)
+{
+	if (task_storage && !storage_refused)
+		return;
+	u32 thread = bpf_get_current_pid_tgid();
+	bpf_map_delete_elem(&calls_by_thread, &thread);
+}
+
 // Writes the call of every thread that has made one since the programs are there: the one in flight, or, with a
 // start of 0, that there is none now.
 SEC("iter/task")

@@ -53,9 +53,8 @@ struct identity {
 #define NO_SLOT 0xffffffff
 #define SELF_SLOT 0xfffffffe
 
-// What a row's `state` says.
+// What a row's `state` says; written once, by the program that made the row.
 #define ROW_READY 1 // its key is published
-#define ROW_NAMED 2 // an event with a name was accepted
 
 // One (server, file, operation), thread or neighbour. Values only grow while the row lives.
 struct row {
@@ -73,8 +72,8 @@ struct row {
 	s32 fd;               // the descriptor of the first sync
 	u64 name;             // the last name that was sent: its hash and length
 	u32 names;            // how many were sent
-	u32 reserved;
-	u64 reserved_too;
+	u32 retired;          // user space has taken the key out of the hash: look it up again
+	u64 reserved;
 };
 
 struct histogram {
@@ -150,7 +149,8 @@ struct sync_event {
 
 // What went wrong, and how often. Only grows.
 struct counters {
-	u64 exits_without_entry; // the call began before the probes, or its entry was skipped
+	u64 exits_without_entry; // of a thread that was never seen: the call began before the probes, or its entry was skipped
+	u64 entries_skipped;     // an exit without an entry of a thread that was seen before: its entry was skipped
 	u64 entries_without_exit; // a second entry of a thread whose first never ended: its exit was skipped
 	u64 neighbour_exits_without_entry; // the same of processes that are not traced
 	u64 neighbour_entries_without_exit;

@@ -16,35 +16,36 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 const volatile bool keep_threads; // rows by thread are asked for
 
+// Set by user space at the end: no sync is begun any more, those in flight still end.
+bool stopped;
+
 // Nothing points to these records from a map, so their layout would be missing in the object's types, from which
 // the Rust side is made.
 struct in_flight *in_flight_layout;
 struct file_event *file_event_layout;
 struct sync_event *sync_event_layout;
 
-// This thread's own row. Only this thread writes it, so plain additions do.
-static __always_inline void find_thread_row(struct call *call, struct task_struct *task, struct identity *of, u32 op)
+// This thread's own row, kept from call to call. Only this thread writes it, so plain additions do.
+static __always_inline void enter_thread_row(struct call *call, struct task_struct *task, struct identity *of, u32 op)
 {
-	struct row *row = call->thread_slot ? row_at(call->thread_slot) : 0;
 	struct identity id = {};
+	struct row *row;
 
-	if (row && row->sequence == call->thread_sequence && row->id.op == op)
-		return;
-	call->thread_slot = 0;
 	id.kind = KIND_THREAD;
 	id.op = op;
 	id.owner = of->owner;
 	id.tgid = of->tgid;
 	id.object = TASK_READ(task, pid);
 	id.generation = TASK_READ(task, start_boottime) / 1000;
-	u32 slot = slot_of(&id, -1);
-	row = row_at(slot);
+	call->thread_slot = slot_of(&id, -1, call->thread_slot);
+	row = row_at(call->thread_slot);
 	if (!row) {
+		call->thread_slot = 0;
 		count(no_row);
 		return;
 	}
-	call->thread_slot = slot;
 	call->thread_sequence = row->sequence;
+	row->started++;
 }
 
 static __always_inline void read_comm(struct task_struct *task, u64 *low, u64 *high)
@@ -74,6 +75,8 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	u32 slot;
 	bool target, lost_exit;
 
+	if (stopped)
+		return;
 	read_comm(leader, &low, &high);
 	call = open_call(task);
 	if (!call) {
@@ -108,14 +111,14 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 		id.tgid = tgid;
 		id.owner = TASK_READ(leader, start_boottime);
 		if (keep_threads)
-			find_thread_row(call, task, &id, op);
+			enter_thread_row(call, task, &id, op);
 	} else {
 		id.kind = KIND_NEIGHBOUR;
 		id.owner = low;
 		id.object = high;
 		call->thread_slot = 0;
 	}
-	slot = slot_of(&id, fd);
+	slot = slot_of(&id, fd, call->slot);
 	if (slot == NO_SLOT && !target) {
 		count(neighbours_folded);
 		slot = NEIGHBOUR_OVERFLOW_SLOT;
@@ -177,7 +180,6 @@ static __always_inline void finish_thread(struct call *call, u64 latency, s64 re
 
 	if (!row || row->sequence != call->thread_sequence)
 		return;
-	row->started++;
 	row->sum_ns += latency;
 	if (row->max_ns < latency)
 		row->max_ns = latency;
@@ -198,18 +200,23 @@ static __always_inline void finish_thread(struct call *call, u64 latency, s64 re
 	}
 }
 
-// An exit that nothing is known of: the call began before the probes, or its entry was skipped. Not inlined: rare.
-static __noinline void count_lone_exit(void)
+// An exit that no entry is known of. `seen`: the thread has entered before, so that this entry was skipped; else the
+// call may have begun before the probes did. Not inlined: rare.
+static __noinline void count_lone_exit(bool seen)
 {
 	struct task_struct *task = current_task();
 	struct task_struct *leader = TASK_READ(task, group_leader);
 	u64 low, high;
 
 	read_comm(leader, &low, &high);
-	if (is_target(TASK_READ(leader, tgid), low, high))
-		count(exits_without_entry);
-	else
+	if (stopped)
+		return;
+	if (!is_target(TASK_READ(leader, tgid), low, high))
 		count(neighbour_exits_without_entry);
+	else if (seen)
+		count(entries_skipped);
+	else
+		count(exits_without_entry);
 }
 
 // A sync that has no row of its own: none was free when it began, or its row went to another file meanwhile. True
@@ -229,21 +236,11 @@ static __noinline bool count_elsewhere(struct call *call, u32 op, u64 latency, s
 	return false;
 }
 
-static __always_inline void leave(u32 op, s64 result)
+static __always_inline void end_call(struct call *call, u32 op, u64 latency, s64 result)
 {
-	u64 now = bpf_ktime_get_ns();
-	struct call *call = find_call();
+	u32 slot = call->slot;
 	struct row *row;
-	u64 latency;
-	u32 slot;
 
-	if (!call || !call->start_ns) {
-		count_lone_exit();
-		return;
-	}
-	latency = now - call->start_ns;
-	call->start_ns = 0;
-	slot = call->slot;
 	if (slot == SELF_SLOT) {
 		counters.self_file[op] = call->id;
 		count(self_test[op]);
@@ -261,6 +258,22 @@ static __always_inline void leave(u32 op, s64 result)
 			return;
 	}
 	finish(row, slot, latency, result);
+}
+
+static __always_inline void leave(u32 op, s64 result)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct call *call = find_call();
+	u64 latency;
+
+	if (!call || !call->start_ns) {
+		count_lone_exit(call);
+		return;
+	}
+	latency = now - call->start_ns;
+	call->start_ns = 0;
+	end_call(call, op, latency, result);
+	close_call();
 }
 
 struct enter_context {

@@ -358,6 +358,9 @@ pub struct InFlight {
     pub age_is_minimum: bool,
 }
 
+/// The name under which commands are counted that are not kept apart.
+pub const OTHER_NEIGHBOURS: &str = "other";
+
 /// Syncs of the processes that are not traced, by device and the name of the thread group's leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeighbourRow {
@@ -491,7 +494,7 @@ impl Measurement {
             &earlier.neighbours,
             &later.neighbours,
             |row| (row.device_number, row.comm.clone()),
-            |row| (row.device_number, row.comm.clone()),
+            |_| (0, OTHER_NEIGHBOURS.to_owned()),
             |row| &row.stats,
             |row, stats| NeighbourRow { stats, ..row.clone() },
         );

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 
@@ -61,9 +61,13 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
     if command.is_none() || own {
         run.look_for_servers();
     }
-    let first = run.sampler.snapshot()?;
-    if arguments.wait && command.is_none() && !run.wait_for_server()? {
-        return Ok(ExitCode::SUCCESS);
+    let mut first = run.sampler.snapshot()?;
+    if arguments.wait && command.is_none() {
+        if !run.wait_for_server()? {
+            return Ok(ExitCode::SUCCESS);
+        }
+        // The server's first syncs are counted, but the time that it was waited for is not.
+        (first.taken, first.taken_wall) = (Instant::now(), SystemTime::now());
     }
     if let Some(command) = &mut command {
         command.go()?;

@@ -7,7 +7,10 @@ use super::program_info;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Of threads that were never seen: the call began before the probes, or its entry was skipped.
     pub exits_without_entry: u64,
+    /// Of threads that were seen before: the entry was skipped.
+    pub exits_of_skipped_entries: u64,
     pub entries_without_exit: u64,
     pub neighbour_entries_without_exit: u64,
     pub no_call_state: u64,
@@ -38,6 +41,7 @@ pub fn read(attached: &Attached) -> Counters {
     };
     Counters {
         exits_without_entry: raw.exits_without_entry,
+        exits_of_skipped_entries: raw.entries_skipped,
         entries_without_exit: raw.entries_without_exit,
         neighbour_entries_without_exit: raw.neighbour_entries_without_exit,
         no_call_state: raw.no_call_state,

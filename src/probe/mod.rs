@@ -7,6 +7,7 @@ mod config;
 mod counters;
 mod events;
 mod features;
+mod grace;
 mod in_flight;
 mod libbpf_log;
 mod program_info;
@@ -50,7 +51,6 @@ pub mod record {
     pub const FIRST_FILE_SLOT: u32 = 256;
     pub const NO_SLOT: u32 = u32::MAX;
     pub const ROW_READY: u32 = 1;
-    pub const ROW_NAMED: u32 = 2;
     pub const HISTOGRAM_BUCKETS: usize = 512;
 }
 
@@ -185,14 +185,22 @@ impl Probe {
         counters::read(&self.attached)
     }
 
-    /// Takes a row out of use, step one: new syncs of its identity begin another row. Those in flight still end
-    /// in this one, so its last figures are read some time later, and then [`Probe::free`] gives the slot back.
-    pub fn unlink(&self, id: &Identity) -> libbpf_rs::Result<()> {
-        let key = events::as_bytes(id);
-        match self.attached.skel.maps.slots.delete(key) {
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
-            other => other,
+    /// Takes rows out of use, step one: new syncs of their identities begin other rows. Those in flight still end in
+    /// these, so their last figures are read after this, and then [`Probe::free`] gives the slots back. When it
+    /// returns, no program is still on its way into one of the rows.
+    pub fn unlink(&mut self, rows: &[(u32, Identity)]) -> std::io::Result<()> {
+        for (slot, id) in rows {
+            match self.attached.skel.maps.slots.delete(events::as_bytes(id)) {
+                Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+                    return Err(std::io::Error::other(error));
+                }
+                _ => self.rows.write_u32(*slot, std::mem::offset_of!(Row, retired), 1)?,
+            }
         }
+        if !rows.is_empty() {
+            grace::wait();
+        }
+        Ok(())
     }
 
     /// Step two: clears the slot, and hands it out again.
@@ -223,6 +231,14 @@ impl Probe {
     /// Adds a process to those that are traced by number.
     pub fn trace_process(&self, pid: u32) -> libbpf_rs::Result<()> {
         self.attached.skel.maps.traced.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
+    }
+
+    /// From now on no sync is begun; those in flight still end. Takes no time, where detaching takes much.
+    pub fn stop(&mut self) {
+        if let Some(bss) = self.attached.skel.maps.bss_data.as_deref_mut() {
+            // SAFETY: a flag that only this side writes; the programs read it at any moment.
+            unsafe { std::ptr::from_mut(&mut bss.stopped).cast::<u8>().write_volatile(1) };
+        }
     }
 
     /// Ends counting; what was counted can still be read.

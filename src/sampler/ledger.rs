@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::histogram::{BUCKETS, Histogram, bucket_of};
 use crate::probe::{Identity, RawHistogram, Row, record};
-use crate::snapshot::{FileId, Max, Op, Role, ServerId, Stats, Target};
+use crate::snapshot::{FileId, Max, OTHER_NEIGHBOURS, Op, Role, ServerId, Stats, Target};
 
 /// What an account is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,29 +130,33 @@ pub struct Ledger {
 
 /// A row's counts and, if it has one, its histogram. The sum of the buckets is the count; what lies elsewhere is
 /// added.
-pub fn stats_of(row: &Row, histogram: Option<&RawHistogram>, errors: Option<&[(i32, u64)]>) -> Stats {
+pub fn stats_of(row: &Row, histogram: Option<&RawHistogram>) -> Stats {
     let inner = histogram.into_iter().flat_map(|raw| raw.bucket.iter().enumerate());
     let counts = std::iter::once((0, row.under))
         .chain(inner.map(|(bucket, &n)| (bucket + 1, n)))
         .chain(std::iter::once((BUCKETS - 1, row.over)));
     let histogram = Histogram::from_sorted(counts);
     let count = histogram.count() + row.elsewhere;
-    let mut by_errno: BTreeMap<i32, u64> = BTreeMap::new();
-    for &(errno, n) in errors.unwrap_or_default() {
-        *by_errno.entry(errno).or_default() += n;
-    }
-    // Failures whose errno found no room are still failures of this file.
-    let known: u64 = by_errno.values().sum();
-    if row.errors > known {
-        by_errno.insert(0, row.errors - known);
-    }
     Stats {
         count,
         sum_ns: row.sum_ns,
         max: Max { ns: row.max_ns, exact: true },
         histogram: Arc::new(histogram),
-        errors: by_errno,
+        errors: BTreeMap::new(),
     }
+}
+
+/// A row's failures by errno. Those whose errno found no room are failures of this file all the same: errno 0.
+pub fn errors_of(row: &Row, known: Option<&[(i32, u64)]>) -> BTreeMap<i32, u64> {
+    let mut by_errno: BTreeMap<i32, u64> = BTreeMap::new();
+    for &(errno, n) in known.unwrap_or_default() {
+        *by_errno.entry(errno).or_default() += n;
+    }
+    let named: u64 = by_errno.values().sum();
+    if row.errors > named {
+        by_errno.insert(0, row.errors - named);
+    }
+    by_errno
 }
 
 impl Ledger {
@@ -165,7 +169,8 @@ impl Ledger {
         self.tick
     }
 
-    /// Looks at a row: is there anything to read? The rest of the reading costs a page.
+    /// Looks at a row: is there anything to read? The rest of the reading costs a page. A row with syncs in flight is
+    /// read again even if it looks the same: one may have been caught between the row and its histogram.
     pub fn look(&mut self, slot: u32, row: &Row) -> Reading {
         let used =
             row.state & record::ROW_READY != 0 || (slot < record::FIRST_SHARED_SLOT && row.started > 0);
@@ -173,7 +178,9 @@ impl Ledger {
             return Reading::Unused;
         }
         match self.live.get(&slot) {
-            Some(live) if live.sequence == row.sequence && same(&live.seen, row) => Reading::Unchanged,
+            Some(live) if live.sequence == row.sequence && live.running() == 0 && same(&live.seen, row) => {
+                Reading::Unchanged
+            }
             _ => Reading::Changed,
         }
     }
@@ -344,8 +351,8 @@ impl Ledger {
         account.settled.merge(&live.stats);
     }
 
-    /// Folds accounts of files without a row into one for their role, those idle longest first, until at most
-    /// `most` are left: totals stay exact while memory stays bounded. Returns how many are gone.
+    /// Folds accounts without a row into one (files by role, threads by server, neighbours all), those idle longest
+    /// first, until at most `most` are left: totals stay exact while memory stays bounded. Returns how many are gone.
     pub fn fold(&mut self, most: usize, role: impl Fn(&Subject) -> Role) -> usize {
         let mut rowless: Vec<_> = self
             .by_subject
@@ -354,7 +361,9 @@ impl Ledger {
                 self.accounts[**at].slots.is_empty()
                     && matches!(
                         subject,
-                        Subject::File { target: Target::File(_), .. } | Subject::Thread { .. }
+                        Subject::File { target: Target::File(_), .. }
+                            | Subject::Thread { start: 1.., .. }
+                            | Subject::Neighbour { device: 1.., .. }
                     )
             })
             .map(|(_, &at)| (self.accounts[at].changed, at))
@@ -377,7 +386,7 @@ impl Ledger {
                     Subject::File { server, target: Target::Gone(role), op }
                 }
                 Subject::Thread { server, op, .. } => Subject::Thread { server, tid: 0, start: 0, op },
-                Subject::Neighbour { .. } => unreachable!("neighbours keep their rows"),
+                Subject::Neighbour { .. } => other_neighbours(),
             };
             let heir = self.account(heir);
             self.accounts[heir].settled.merge(&stats);
@@ -419,10 +428,15 @@ impl Ledger {
     }
 }
 
+/// All neighbours that are not kept apart.
+fn other_neighbours() -> Subject {
+    Subject::Neighbour { device: 0, comm: OTHER_NEIGHBOURS.into() }
+}
+
 fn reserved(slot: u32) -> Option<Subject> {
     let nobody = ServerId { pid: 0, start_ns: 0 };
     match slot {
-        record::NEIGHBOUR_OVERFLOW_SLOT => Some(Subject::Neighbour { device: 0, comm: "other".into() }),
+        record::NEIGHBOUR_OVERFLOW_SLOT => Some(other_neighbours()),
         slot if slot < record::FIRST_SHARED_SLOT => {
             let op = *Op::ALL.get(slot as usize)?;
             Some(Subject::File { server: nobody, target: Target::Unattributed, op })
@@ -470,7 +484,7 @@ mod tests {
     fn read(ledger: &mut Ledger, slot: u32, (row, raw): &(Row, RawHistogram)) -> Reading {
         let reading = ledger.look(slot, row);
         if reading == Reading::Changed {
-            ledger.enter(slot, row, stats_of(row, Some(raw), None));
+            ledger.enter(slot, row, stats_of(row, Some(raw)));
         }
         reading
     }

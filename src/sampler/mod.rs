@@ -148,13 +148,14 @@ impl Sampler {
 
     /// Ends counting, waits a moment for the last names, and takes the last snapshot.
     pub fn finish(&mut self) -> std::io::Result<Snapshot> {
+        self.probe.stop();
+        // Detaching, and learning the last names, take time that is no part of the measurement.
         let taken = (Instant::now(), SystemTime::now());
         let last = self.snapshot()?;
         self.probe.detach();
         while self.take_events(ALL)? {}
         self.settle(Duration::from_secs(1))?;
         let mut snapshot = self.snapshot()?;
-        // The time that it took to learn the names is no part of the measurement.
         (snapshot.taken, snapshot.taken_wall) = taken;
         // So is what ended meanwhile; only the names that were learnt are taken.
         let learnt = std::mem::replace(&mut snapshot.in_flight, last.in_flight);
@@ -207,29 +208,34 @@ impl Sampler {
         }
     }
 
-    /// Reads the rows that changed. A row's histogram and errors are read only then.
+    /// Reads the rows that changed. A row's histogram is read only then, and the errors only if some row had one.
+    /// The kernel side adds to a row first, to the errors next, to the histogram last: read in the opposite order,
+    /// nothing is missing from a row whose syncs have all ended.
     fn read_rows(&mut self) -> std::io::Result<()> {
         self.ledger.begin_tick();
         self.names.begin_tick();
         let mut changed = Vec::new();
-        let mut failures = 0;
         for slot in self.probe.slots_in_use() {
             let row = self.probe.row(slot)?;
-            failures += row.errors;
             if self.ledger.look(slot, &row) == Reading::Changed {
-                changed.push((slot, row));
+                let stats = if self.probe.has_histogram(slot) {
+                    ledger::stats_of(&row, Some(&self.probe.histogram(slot)?))
+                } else {
+                    ledger::stats_of(&row, None)
+                };
+                changed.push((slot, row, stats));
             }
         }
-        let errors = if changed.is_empty() || failures == 0 {
-            Default::default()
-        } else {
+        let errors = if changed.iter().any(|(_, row, _)| row.errors > 0) {
             self.probe.errors().map_err(std::io::Error::other)?
+        } else {
+            Default::default()
         };
-        for (slot, row) in changed {
-            let raw = if self.probe.has_histogram(slot) { Some(self.probe.histogram(slot)?) } else { None };
-            let errno_counts = errors.get(&(slot, row.sequence)).map(Vec::as_slice);
+        for (slot, row, mut stats) in changed {
+            let by_errno = errors.get(&(slot, row.sequence)).map(Vec::as_slice);
+            stats.errors = ledger::errors_of(&row, by_errno);
             self.probe.was_taken(slot);
-            self.ledger.enter(slot, &row, ledger::stats_of(&row, raw.as_ref(), errno_counts));
+            self.ledger.enter(slot, &row, stats);
             self.attend(slot, &row);
         }
         for slot in self.ledger.shared_slots() {
@@ -287,10 +293,9 @@ impl Sampler {
             if free >= total / FREE_SHARE || total == 0 {
                 continue;
             }
-            for (slot, id) in self.ledger.retirable(from, to, total / 2, 1) {
-                self.probe.unlink(&id).map_err(std::io::Error::other)?;
-                self.ledger.unlinked(slot);
-            }
+            let idle = self.ledger.retirable(from, to, total / 2, 1);
+            self.probe.unlink(&idle)?;
+            idle.iter().for_each(|&(slot, _)| self.ledger.unlinked(slot));
         }
         self.probe.refill().map_err(std::io::Error::other)?;
         self.fold();
@@ -377,11 +382,14 @@ impl Sampler {
     }
 }
 
-/// Traced calls of which the kernel skipped a program. An exit without an entry is one if an entry was skipped; if
-/// none was, the call began before the probes did. A skipped exit shows when its thread enters again; until then it
+/// Traced calls of which the kernel skipped a program. An exit without an entry is one if its thread had entered
+/// before. Of a thread that never had, it is one only if the kernel says that an entry was skipped; else the call
+/// began before the probes did. A skipped exit shows when its thread enters again; until then it
 /// is not known whose it was, and it is counted here.
 fn preempted(counters: &Counters) -> u64 {
-    let entries = counters.exits_without_entry.min(counters.entries_skipped);
+    let certain = counters.exits_of_skipped_entries;
+    let entries =
+        certain + counters.exits_without_entry.min(counters.entries_skipped.saturating_sub(certain));
     let attributed = counters.entries_without_exit + counters.neighbour_entries_without_exit;
     entries + counters.entries_without_exit + counters.exits_skipped.saturating_sub(attributed)
 }

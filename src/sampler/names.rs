@@ -141,6 +141,14 @@ impl Names {
 
     /// The name that a file had when it was first synced. The role follows at once from name and settings.
     pub fn learn(&mut self, key: FileKey, event: &FileEvent) {
+        if let Some(known) = self.named.get_mut(&key)
+            && known.mount_id == event.mount_id
+            && *known.components == event.components
+        {
+            // A row that was made anew tells the same name again: what was found out about it stands.
+            known.fd = event.fd;
+            return;
+        }
         let is_directory = event.mode & libc::S_IFMT == libc::S_IFDIR;
         let mount = self.mounts.get(&(key.0, event.mount_id)).cloned();
         let start =

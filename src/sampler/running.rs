@@ -8,7 +8,10 @@ use super::ledger::{Ledger, Subject};
 use super::names::Names;
 use crate::probe::{Calls, Probe, RunningCall, record};
 use crate::snapshot::{InFlight, Op, Role, ServerId, Target};
-use crate::stuck::{Looks, Processes, StuckSync, scan};
+use crate::stuck::{Looks, Processes, StuckSync, scan, syscalls};
+
+/// From this age on a sync in flight is looked at in /proc as well.
+const DOUBTFUL: Duration = Duration::from_millis(500);
 
 /// A sync that was under way when tracing began.
 struct Earlier {
@@ -64,6 +67,8 @@ impl Running {
         let now_ns = monotonic_ns();
         let mut all: Vec<_> =
             calls.running.iter().filter_map(|call| in_flight(call, ledger, names, now_ns)).collect();
+        // A kernel that skipped an exit leaves a call behind that looks as if it hung.
+        all.retain(|sync| sync.age < DOUBTFUL || is_in_call(sync.server.pid, sync.tid, sync.op));
         // A thread that was still in a call, before its storage was looked at: a later call than the one that was
         // found has left its mark there, even if it has ended again.
         self.earlier.retain(|earlier| !calls.seen.contains(&earlier.sync.tid));
@@ -89,15 +94,21 @@ impl Running {
 impl Earlier {
     /// The thread is in a call of the same kind, this one or a later one.
     fn is_still_running(&self) -> bool {
-        let path = format!("/proc/{}/task/{}/syscall", self.sync.pid, self.sync.tid);
-        std::fs::read_to_string(path)
-            .ok()
-            .and_then(|text| crate::stuck::syscalls::parse(&text))
-            .is_some_and(|call| call.op == self.sync.op)
+        is_in_call(self.sync.pid, self.sync.tid, self.sync.op)
     }
 
     fn role(&self, names: &Names) -> Role {
         self.sync.path.as_ref().map_or(Role::Other, |path| names.role_by_path(self.server, path))
+    }
+}
+
+/// Whether the thread is inside a call of this kind, this one or a later one, as /proc has it. One whose call cannot
+/// be read is believed to be.
+fn is_in_call(pid: u32, tid: u32, op: Op) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) {
+        // A thread that is on a processor shows no call.
+        Ok(text) => text.starts_with("running") || syscalls::parse(&text).is_some_and(|call| call.op == op),
+        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
     }
 }
 
