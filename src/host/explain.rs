@@ -3,7 +3,7 @@
 use std::io;
 
 use super::verdict::{Status, Verdict};
-use super::{btf, capabilities, ftrace, lockdown, memlock, memory, pid_namespace, tracefs};
+use super::{btf, capabilities, ftrace, lockdown, memlock, memory, perf, pid_namespace, tracefs};
 
 /// The kernel's own, for what it cannot do on this architecture; not in any libc.
 const ENOTSUPP: i32 = 524;
@@ -12,12 +12,12 @@ const ENOTSUPP: i32 = 524;
 fn suspects(errno: i32) -> (&'static [&'static str], &'static str) {
     match errno {
         libc::EPERM => (
-            &[capabilities::NAME, lockdown::NAME, memlock::NAME, tracefs::NAME],
+            &[capabilities::NAME, lockdown::NAME, memlock::NAME, perf::NAME, tracefs::NAME],
             "the kernel refused it although nothing that can be checked forbids it: a security module (see the \
              audit log), seccomp in a container, or a kernel that allows no such program",
         ),
         libc::EACCES => (
-            &[capabilities::NAME, tracefs::NAME, lockdown::NAME],
+            &[capabilities::NAME, perf::NAME, tracefs::NAME, lockdown::NAME],
             "either a file may not be read, or the kernel's verifier rejected the program; its log has the reason",
         ),
         libc::ENOENT => {

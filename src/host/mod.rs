@@ -10,6 +10,7 @@ mod lockdown;
 mod memlock;
 mod memory;
 pub mod mountinfo;
+mod perf;
 mod pid_namespace;
 mod preemption;
 mod private_mount;
@@ -36,6 +37,7 @@ fn checks_in(roots: &Roots, maps_bytes: u64) -> Vec<Verdict> {
         capabilities::check(roots),
         lockdown::check(roots),
         tracefs::check(roots),
+        perf::check(roots),
         ftrace::check(roots),
         pid_namespace::check(roots),
         memlock::check(roots, maps_bytes),
@@ -63,10 +65,10 @@ mod tests {
         let verdicts = checks(1 << 20);
         println!("{}", table(&verdicts, false));
         let mut names: Vec<_> = verdicts.iter().map(|verdict| verdict.name).collect();
-        assert_eq!(names.len(), 10);
+        assert_eq!(names.len(), 11);
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), 10);
+        assert_eq!(names.len(), 11);
         assert!(verdicts.iter().all(|verdict| !verdict.detail.is_empty()));
     }
 }
