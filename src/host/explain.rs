@@ -18,7 +18,8 @@ fn suspects(errno: i32) -> (&'static [&'static str], &'static str) {
         ),
         libc::EACCES => (
             &[capabilities::NAME, perf::NAME, tracefs::NAME, lockdown::NAME],
-            "either a file may not be read, or the kernel's verifier rejected the program; its log has the reason",
+            "either a file may not be read, or the kernel's verifier rejected the program \
+             (FSYNCTOP_LIBBPF_LOG=1 shows why)",
         ),
         libc::ENOENT => {
             (&[tracefs::NAME, lockdown::NAME, btf::NAME], "this kernel has no such tracepoint or function")
@@ -26,7 +27,8 @@ fn suspects(errno: i32) -> (&'static [&'static str], &'static str) {
         libc::ESRCH => (&[btf::NAME], "this kernel has no such function, or not in its type information"),
         libc::EINVAL => (
             &[btf::NAME, lockdown::NAME],
-            "this kernel is too old for the program, or its verifier rejected it; its log has the reason",
+            "this kernel is too old for the program, or its verifier rejected it \
+             (FSYNCTOP_LIBBPF_LOG=1 shows why)",
         ),
         libc::ENOMEM | libc::E2BIG | libc::ENOSPC => {
             (&[memory::NAME, memlock::NAME], "the kernel had no memory or no room for it: track fewer files")

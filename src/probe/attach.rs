@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
 
 use super::config::ProbeConfig;
 use super::features::Features;
@@ -73,6 +73,7 @@ pub struct Attached {
 
 /// Attaches the programs of the best mode that passes its self-test.
 pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
+    quieten_libbpf();
     let features = Features::probe();
     let modes = match config.mode {
         Some(mode) => vec![mode],
@@ -129,7 +130,7 @@ fn other(chosen: AttachMode) -> (AttachMode, String) {
 
 fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Result<Attached, Failure> {
     let failed = |step: String, error: libbpf_rs::Error| {
-        let errno = errno_of(error.kind());
+        let errno = errno_of(&error);
         Failure { mode, reason: format!("{step}: {error}"), errno }
     };
     // The object lives as long as the process; a failed attempt leaves these few bytes behind.
@@ -237,15 +238,38 @@ fn is_program_of(name: &str, mode: AttachMode, op: Op) -> bool {
     prefixes.iter().any(|prefix| name.strip_prefix(prefix) == Some(op.name()))
 }
 
-/// libbpf-rs keeps no error numbers; these are the ones that lead to a cause.
-fn errno_of(kind: ErrorKind) -> Option<i32> {
-    Some(match kind {
-        ErrorKind::NotFound => libc::ENOENT,
-        ErrorKind::PermissionDenied => libc::EPERM,
-        ErrorKind::InvalidInput => libc::EINVAL,
-        ErrorKind::OutOfMemory => libc::ENOMEM,
-        ErrorKind::TooBig => libc::E2BIG,
-        ErrorKind::Unsupported => libc::EOPNOTSUPP,
-        _ => return None,
-    })
+/// libbpf-rs hands out kinds, which make EPERM and EACCES one and know no ESRCH; the number stands in the text.
+fn errno_of(error: &libbpf_rs::Error) -> Option<i32> {
+    errno_in(&format!("{error:#}"))
+}
+
+fn errno_in(text: &str) -> Option<i32> {
+    let (_, after) = text.rsplit_once("(os error ")?;
+    after.split_once(')')?.0.parse().ok()
+}
+
+/// libbpf reports each failed attempt with the verifier's whole log; here an attempt is one way of several, and its
+/// error is explained in a sentence.
+fn quieten_libbpf() {
+    if std::env::var_os("FSYNCTOP_LIBBPF_LOG").is_none() {
+        libbpf_rs::set_print(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_number_is_the_last_that_the_text_names() {
+        assert_eq!(errno_in("No such process (os error 3)"), Some(libc::ESRCH));
+        assert_eq!(errno_in("map x (os error 1): Permission denied (os error 13)"), Some(libc::EACCES));
+        assert_eq!(errno_in("no such map"), None);
+    }
+
+    #[test]
+    fn the_library_writes_the_number_into_its_text() {
+        let error = libbpf_rs::Error::from(std::io::Error::from_raw_os_error(libc::ESRCH));
+        assert_eq!(errno_of(&error), Some(libc::ESRCH));
+    }
 }
