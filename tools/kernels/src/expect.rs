@@ -134,6 +134,7 @@ fn refused(outcome: &Outcome, step: &str, words: &[&str], findings: &mut Finding
         findings.check(status == 1, || format!("exit status {status} instead of 1"));
         let said =
             format!("{}{}", outcome.text(&format!("{step}.out"))?, outcome.text(&format!("{step}.err"))?);
+        findings.check(!said.contains("libbpf:"), || format!("libbpf speaks to the user: {said}"));
         for word in words.iter().filter(|word| !said.contains(*word)) {
             findings.fail(format!("it does not say {word:?}: {said}"));
         }

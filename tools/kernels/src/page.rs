@@ -70,8 +70,12 @@ fn conditions(seen: &[(&Guest, Outcome)]) -> Result<String> {
                 )?;
                 let attach = outcome.verdict("no-ftrace-check", "attach")?.detail;
                 row("`ftrace_enabled=0`", "auto falls back to tracepoints, exact", &attach)?;
-                row("no BTF", "refused", &outcome.text("no-btf.err")?)?;
-                row("a user without capabilities", "refused", &outcome.text("no-capabilities.err")?)?;
+                row("no BTF", "refused", &first_reason(&outcome.text("no-btf.err")?))?;
+                row(
+                    "a user without capabilities",
+                    "refused",
+                    &first_reason(&outcome.text("no-capabilities.err")?),
+                )?;
                 let few = outcome.verdict("bpf-perfmon-check", "capabilities")?.detail;
                 row("CAP_BPF and CAP_PERFMON alone", "fentry works, exact; tracepoints are refused", &few)?;
                 let paranoid = outcome.verdict("perf-paranoid-check", "perf events")?.detail;
@@ -81,11 +85,18 @@ fn conditions(seen: &[(&Guest, Outcome)]) -> Result<String> {
                     &paranoid,
                 )?;
             }
-            Scenario::Lockdown => row("`lockdown=confidentiality`", "refused", &outcome.text("auto.err")?)?,
+            Scenario::Lockdown => {
+                row("`lockdown=confidentiality`", "refused", &first_reason(&outcome.text("auto.err")?))?
+            }
             Scenario::Modes | Scenario::Preemption => {}
         }
     }
     Ok(text)
+}
+
+/// Of the reasons that are listed, one for each mode, the first.
+fn first_reason(message: &str) -> String {
+    message.lines().find_map(|line| line.strip_prefix("  ")).unwrap_or(message).to_owned()
 }
 
 fn preemption(seen: &[(&Guest, Outcome)]) -> Result<String> {
