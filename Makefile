@@ -11,7 +11,7 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint test tracefs demo dist install clean
+.PHONY: help deps build lint test tracefs kernels demo dist install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -33,6 +33,15 @@ lint: deps ## formatting and clippy; warnings are errors
 test: lint tracefs ## every test there is, those that need root and a kernel included
 	cargo build --workspace --locked
 	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast
+	$(MAKE) --no-print-directory kernels
+
+# x86-64 only: the programs that run in the guests are this machine's.
+kernels: deps ## run it under the kernels of Debian 11 to the next, and write docs/kernels.md; GUEST=7.2 for some
+	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST) --package fsynctop --package syncgen
+	@mkdir -p target/kernels
+	@for program in fsynctop syncgen; do strip -o target/kernels/$$program target/$(HOST)/release/$$program; done
+	cargo run --locked --quiet --package kernels -- --programs target/kernels --keep target/kernels/guests \
+	  $(if $(GUEST),--only $(GUEST),--page docs/kernels.md)
 
 tracefs:
 	@[ -e $(TRACEFS)/events ] || $(SUDO) mount -t tracefs tracefs $(TRACEFS) || \

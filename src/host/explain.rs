@@ -3,7 +3,7 @@
 use std::io;
 
 use super::verdict::{Status, Verdict};
-use super::{btf, capabilities, ftrace, lockdown, memlock, memory, pid_namespace, tracefs};
+use super::{btf, capabilities, ftrace, lockdown, memlock, memory, perf, pid_namespace, tracefs};
 
 /// The kernel's own, for what it cannot do on this architecture; not in any libc.
 const ENOTSUPP: i32 = 524;
@@ -12,13 +12,14 @@ const ENOTSUPP: i32 = 524;
 fn suspects(errno: i32) -> (&'static [&'static str], &'static str) {
     match errno {
         libc::EPERM => (
-            &[capabilities::NAME, lockdown::NAME, memlock::NAME, tracefs::NAME],
+            &[capabilities::NAME, lockdown::NAME, memlock::NAME, perf::NAME, tracefs::NAME],
             "the kernel refused it although nothing that can be checked forbids it: a security module (see the \
              audit log), seccomp in a container, or a kernel that allows no such program",
         ),
         libc::EACCES => (
-            &[capabilities::NAME, tracefs::NAME, lockdown::NAME],
-            "either a file may not be read, or the kernel's verifier rejected the program; its log has the reason",
+            &[capabilities::NAME, perf::NAME, tracefs::NAME, lockdown::NAME],
+            "either a file may not be read, or the kernel's verifier rejected the program \
+             (--verbose shows why)",
         ),
         libc::ENOENT => {
             (&[tracefs::NAME, lockdown::NAME, btf::NAME], "this kernel has no such tracepoint or function")
@@ -26,7 +27,8 @@ fn suspects(errno: i32) -> (&'static [&'static str], &'static str) {
         libc::ESRCH => (&[btf::NAME], "this kernel has no such function, or not in its type information"),
         libc::EINVAL => (
             &[btf::NAME, lockdown::NAME],
-            "this kernel is too old for the program, or its verifier rejected it; its log has the reason",
+            "this kernel is too old for the program, or its verifier rejected it \
+             (--verbose shows why)",
         ),
         libc::ENOMEM | libc::E2BIG | libc::ENOSPC => {
             (&[memory::NAME, memlock::NAME], "the kernel had no memory or no room for it: track fewer files")

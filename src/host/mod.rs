@@ -9,6 +9,7 @@ mod kernel;
 mod lockdown;
 mod memlock;
 mod memory;
+mod perf;
 mod pid_namespace;
 mod preemption;
 mod private_mount;
@@ -35,6 +36,7 @@ fn checks_in(roots: &Roots, maps_bytes: u64) -> Vec<Verdict> {
         capabilities::check(roots),
         lockdown::check(roots),
         tracefs::check(roots),
+        perf::check(roots),
         ftrace::check(roots),
         pid_namespace::check(roots),
         memlock::check(roots, maps_bytes),
@@ -67,10 +69,10 @@ mod tests {
         let verdicts = checks(1 << 20);
         println!("{}", table(&verdicts, false));
         let mut names: Vec<_> = verdicts.iter().map(|verdict| verdict.name).collect();
-        assert_eq!(names.len(), 10);
+        assert_eq!(names.len(), 11);
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), 10);
+        assert_eq!(names.len(), 11);
         assert!(verdicts.iter().all(|verdict| !verdict.detail.is_empty()));
     }
 }

@@ -132,13 +132,20 @@ fn in_flight(call: &RunningCall, ledger: &Ledger, names: &Names, now_ns: u64) ->
     Some(InFlight {
         server,
         tid: call.tid,
-        thread: String::from_utf8_lossy(&call.thread).into_owned(),
+        thread: thread_name(call, server.pid),
         op: *Op::ALL.get(usize::from(call.op))?,
         role,
         path,
         age: Duration::from_nanos(now_ns.saturating_sub(call.start_ns)),
         age_is_minimum: false,
     })
+}
+
+/// As the programs saw it; where they keep none (no task storage), as /proc has it.
+fn thread_name(call: &RunningCall, pid: u32) -> String {
+    let from_proc = || std::fs::read(format!("/proc/{pid}/task/{}/comm", call.tid)).unwrap_or_default();
+    let name = if call.thread.is_empty() { from_proc() } else { call.thread.clone() };
+    String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned()
 }
 
 /// The clock of `bpf_ktime_get_ns`.

@@ -26,7 +26,7 @@ use crate::work::{Mode, Outcome, Plan, Target};
 
 /// Makes sync calls, and prints exactly how many, as one JSON object: in all, by thread and by file, each by operation.
 ///
-/// The files are DIRECTORY/sync-0, sync-1, …; each holds 4096 bytes, and they stay.
+/// The files are DIRECTORY/sync-0, sync-1, …, or as --names says; each holds 4096 bytes, and they stay.
 #[derive(Parser)]
 #[command(version)]
 struct Options {
@@ -45,6 +45,9 @@ struct Options {
     /// Files that take turns, shared by all threads.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     files: u32,
+    /// The files' names below DIRECTORY, instead of a number of files.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…", conflicts_with_all = ["files", "unlink_after", "reopen", "bad_fd"])]
+    names: Vec<String>,
     /// Bytes to write before each sync.
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     write: usize,
@@ -150,8 +153,11 @@ fn plan(options: &Options) -> Result<Plan> {
         Mode::Reopen => 2,
         Mode::UnlinkAfter | Mode::BadFd => 0,
     };
-    let targets =
-        (0..files).map(|number| Target::create(options.directory.join(format!("sync-{number}")), maps));
+    let names = match options.names.as_slice() {
+        [] => (0..files).map(|number| format!("sync-{number}")).collect(),
+        names => names.to_vec(),
+    };
+    let targets = names.iter().map(|name| Target::create(options.directory.join(name), maps));
     Ok(Plan {
         mode,
         ops: options.op.clone(),

@@ -1,0 +1,26 @@
+# The toolkit as a whole on one kernel: what it says of it, exact counts in each mode, and syncs that hang.
+. /t/functions.sh
+mount_tracefs
+mount_debugfs
+# ext4 lies on a device that can be suspended.
+dmsetup --noudevsync --noudevrules create slow --table "0 131072 linear /dev/vda 0"
+mount_disks /dev/dm-0
+
+step check fsynctop check
+step check-json fsynctop check --json
+for mode in $MODES; do measure $mode --attach $mode --by thread; done
+measure auto
+
+# A sync that hangs, seen by one who was there when it began, by one who came later, and without tracing. What hangs are the pages that
+# were dirtied before the device was suspended: a write could hang in its turn.
+for mode in $MODES; do
+  mkfifo /tmp/$mode.go
+  syncgen /mnt/ext4 --comm mysqld --syncs 1 --op fdatasync --names "$NAMES" --wait <>/tmp/$mode.go >/out/hung-$mode.load &
+  until_true grep -q ready /out/hung-$mode.load
+  dmsetup --noudevsync suspend --noflush --nolockfs slow
+  step hung-$mode fsynctop --once --output json --attach $mode --comm mysqld -- sh /t/begin.sh $! /tmp/$mode.go
+  step hung-before-$mode fsynctop --once --output json --attach $mode --comm mysqld -- usleep 200000
+  step stuck-$mode fsynctop stuck --json --comm mysqld
+  step resumed-$mode fsynctop --once --output json --attach $mode --comm mysqld -- sh /t/resume.sh /out/hung-$mode.load
+  wait $!
+done

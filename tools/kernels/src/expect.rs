@@ -1,0 +1,231 @@
+//! What must hold in each scenario.
+
+use anyhow::Result;
+
+use crate::guests::{Guest, Scenario};
+use crate::measured::{compare, greatest_latency, nothing_is_lost, number, rows, totals};
+use crate::outcome::{Findings, Outcome};
+use crate::shape;
+
+pub const MODES: [&str; 2] = ["fentry", "tracepoint"];
+
+/// What a kernel writes when something in it goes wrong.
+const ALARMS: [&str; 5] = ["WARNING:", "BUG:", "Oops", "cut here", "general protection"];
+
+pub fn outcome(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
+    findings.run("guest", |findings| {
+        let status = outcome.status("scenario")?;
+        let complaints = outcome.text("scenario.err")?;
+        findings.check(status == 0, || {
+            format!("guest/{}.sh ended with {status}: {complaints}", guest.scenario.name())
+        });
+        findings.check(complaints.is_empty(), || complaints);
+        Ok(())
+    });
+    findings.run("kernel", |findings| kernel_is_unharmed(outcome, findings));
+    match guest.scenario {
+        Scenario::Modes => modes(outcome, findings),
+        Scenario::Conditions => conditions(outcome, findings),
+        Scenario::Lockdown => lockdown(outcome, findings),
+        Scenario::Preemption => preemption(outcome, findings),
+    }
+}
+
+fn kernel_is_unharmed(outcome: &Outcome, findings: &mut Findings) -> Result<()> {
+    let (before, after) = (outcome.text("tainted-before")?, outcome.text("tainted-after")?);
+    findings.check(before == after, || format!("taint changed from {before} to {after}"));
+    let log = outcome.text("dmesg")?;
+    for line in log.lines().filter(|line| ALARMS.iter().any(|alarm| line.contains(alarm))) {
+        findings.fail(line);
+    }
+    Ok(())
+}
+
+fn modes(outcome: &Outcome, findings: &mut Findings) {
+    findings.run("check", |findings| {
+        let status = outcome.status("check")?;
+        let text = outcome.text("check.out")?;
+        findings.check(status == 0, || format!("exit status {status}: {text}"));
+        findings.check(text.ends_with("Tracing works here."), || {
+            format!("it does not say that it works: {text}")
+        });
+        for name in ["fentry", "tracepoints", "attach"] {
+            let verdict = outcome.verdict("check-json", name)?;
+            findings
+                .check(verdict.status == "ok", || format!("{name}: {}: {}", verdict.status, verdict.detail));
+        }
+        Ok(())
+    });
+    for mode in MODES {
+        findings.run(mode, |findings| {
+            let by_thread = outcome.json(&format!("{mode}.out"))?.get("threads").is_some();
+            findings.check(by_thread, || "there are no rows by thread".into());
+            attached_as(mode, &compare(outcome, mode, findings)?, findings)
+        });
+        findings.run(mode, |findings| hung(outcome, mode, findings));
+    }
+    findings.run("auto", |findings| {
+        let used = compare(outcome, "auto", findings)?;
+        let said = outcome.verdict("check-json", "attach")?.detail;
+        findings.check(said.split(' ').next() == Some(&used), || {
+            format!("check says {said:?}, and it attached by {used}")
+        });
+        findings.notes.push(format!("auto: {said}"));
+        Ok(())
+    });
+}
+
+fn attached_as(wanted: &str, used: &str, findings: &mut Findings) -> Result<()> {
+    findings.check(used == wanted, || format!("it was attached by {used}"));
+    Ok(())
+}
+
+/// A sync that hangs is shown in every way, with its age, and is not taken for anything else once it ends.
+fn hung(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()> {
+    let load = outcome.load(&format!("hung-{mode}"))?;
+    let (pid, tid) = (&load["pid"], &load["threads"][0]["tid"]);
+    for (step, is_minimum) in [("hung", false), ("hung-before", true), ("stuck", true)] {
+        let name = format!("{step}-{mode}");
+        findings.run(&name, |findings| {
+            let status = outcome.status(&name)?;
+            findings.check(status == 0, || format!("exit status {status}"));
+            let seen = outcome.json(&format!("{name}.out"))?;
+            let expected = serde_json::json!([{
+                "pid": pid, "tid": tid, "thread": "sync-0", "op": "fdatasync", "role": "redo",
+                "path": "/mnt/ext4/#innodb_redo/#ib_redo7", "age_is_minimum": is_minimum,
+            }]);
+            let mut found = seen["in_flight"].clone();
+            for sync in found.as_array_mut().into_iter().flatten() {
+                let age = sync["age_seconds"].as_f64().unwrap_or(f64::NAN);
+                findings.check(age > 0.15 && age < 60.0, || format!("it hangs for {age} s"));
+                if let Some(fields) = sync.as_object_mut() {
+                    fields.retain(|field, _| expected[0].get(field).is_some());
+                }
+            }
+            findings.check(found == expected, || format!("in_flight should be {expected} and is {found}"));
+            if step != "stuck" {
+                findings.check(rows(&seen["files"]).count() == 0, || {
+                    format!("it was counted: {}", seen["files"])
+                });
+                nothing_is_lost(&seen, findings);
+                shape::differences_from_contract(&seen)?.into_iter().for_each(|line| findings.fail(line));
+            }
+            Ok(())
+        });
+    }
+    // It began before this measurement: how long it took is not known, so it is neither counted nor lost.
+    let name = format!("resumed-{mode}");
+    findings.run(&name, |findings| {
+        let seen = outcome.json(&format!("{name}.out"))?;
+        findings.check(rows(&seen["in_flight"]).count() == 0, || {
+            format!("still in flight: {}", seen["in_flight"])
+        });
+        findings.check(rows(&seen["files"]).count() == 0, || format!("it was counted: {}", seen["files"]));
+        nothing_is_lost(&seen, findings);
+        Ok(())
+    });
+    Ok(())
+}
+
+/// A step that must fail with status 1 and words that name the cause.
+fn refused(outcome: &Outcome, step: &str, words: &[&str], findings: &mut Findings) {
+    findings.run(step, |findings| {
+        let status = outcome.status(step)?;
+        findings.check(status == 1, || format!("exit status {status} instead of 1"));
+        let said =
+            format!("{}{}", outcome.text(&format!("{step}.out"))?, outcome.text(&format!("{step}.err"))?);
+        findings.check(!said.contains("libbpf:"), || format!("libbpf speaks to the user: {said}"));
+        for word in words.iter().filter(|word| !said.contains(*word)) {
+            findings.fail(format!("it does not say {word:?}: {said}"));
+        }
+        Ok(())
+    });
+}
+
+/// A verdict of `check --json` and a word that it must have, in what it says or in its cure.
+fn says(outcome: &Outcome, step: &str, name: &str, status: &str, word: &str, findings: &mut Findings) {
+    findings.run(step, |findings| {
+        let verdict = outcome.verdict(step, name)?;
+        let said = format!("{}: {} {}", verdict.status, verdict.detail, verdict.cure);
+        findings.check(verdict.status == status && said.contains(word), || {
+            format!("{name} should be {status:?} with {word:?} and is {said:?}")
+        });
+        Ok(())
+    });
+}
+
+fn conditions(outcome: &Outcome, findings: &mut Findings) {
+    findings.run("no-tracefs", |findings| {
+        attached_as("tracepoint", &compare(outcome, "no-tracefs", findings)?, findings)?;
+        let mounts = outcome.text("no-tracefs-mounts.out")?;
+        findings.check(mounts.is_empty(), || format!("it left a mount behind: {mounts}"));
+        Ok(())
+    });
+    findings.run("no-ftrace", |findings| {
+        attached_as("tracepoint", &compare(outcome, "no-ftrace", findings)?, findings)
+    });
+    says(outcome, "no-ftrace-check", "attach", "ok", "self-test", findings);
+    says(outcome, "no-ftrace-check", "fentry", "warn", "self-test", findings);
+    says(outcome, "no-ftrace-check", "ftrace", "warn", "ftrace_enabled", findings);
+    refused(outcome, "no-ftrace-fentry", &["fentry", "self-test"], findings);
+    refused(outcome, "no-btf", &["CONFIG_DEBUG_INFO_BTF"], findings);
+    says(outcome, "no-btf-check", "BTF", "fail", "CONFIG_DEBUG_INFO_BTF", findings);
+    refused(outcome, "no-capabilities", &["CAP_BPF", "CAP_PERFMON"], findings);
+    refused(outcome, "no-capabilities-check", &["CAP_BPF", "CAP_PERFMON"], findings);
+    findings.run("bpf-perfmon", |findings| {
+        attached_as("fentry", &compare(outcome, "bpf-perfmon", findings)?, findings)
+    });
+    says(outcome, "bpf-perfmon-check", "capabilities", "warn", "CAP_DAC_READ_SEARCH", findings);
+    refused(outcome, "bpf-perfmon-tracepoint", &["CAP_DAC_READ_SEARCH"], findings);
+    says(outcome, "perf-paranoid-check", "perf events", "warn", "perf_event_paranoid", findings);
+    refused(outcome, "perf-paranoid", &["kernel.perf_event_paranoid is 3"], findings);
+    says(outcome, "minimum-check", "capabilities", "ok", "", findings);
+    for mode in MODES {
+        let step = format!("minimum-{mode}");
+        findings.run(&step, |findings| attached_as(mode, &compare(outcome, &step, findings)?, findings));
+    }
+}
+
+fn lockdown(outcome: &Outcome, findings: &mut Findings) {
+    says(outcome, "check", "lockdown", "fail", "confidentiality", findings);
+    for step in ["auto", "fentry", "tracepoint"] {
+        refused(outcome, step, &["lockdown", "confidentiality"], findings);
+    }
+    refused(outcome, "check", &["lockdown"], findings);
+}
+
+/// Counted and lost together are what the load did, to the call, and no pair of a wrong entry and exit makes a latency that cannot be.
+fn preemption(outcome: &Outcome, findings: &mut Findings) {
+    findings.run("check", |findings| {
+        let model = outcome.verdict("check", "preemption")?;
+        findings.check(model.status == "warn", || format!("it says {}: {}", model.status, model.detail));
+        Ok(())
+    });
+    for mode in MODES {
+        for place in ["ext4", "tmpfs"] {
+            let step = format!("{place}-{mode}");
+            findings.run(&step, |findings| {
+                let status = outcome.status(&step)?;
+                findings.check(status == 0, || format!("exit status {status}"));
+                let load = outcome.load(&step)?;
+                let calls = number(&load["calls"]);
+                let seconds = load["seconds"].as_f64().unwrap_or(f64::NAN);
+                let intervals = outcome.json_lines(&format!("{step}.out"))?;
+                let (counted, preempted, otherwise) = totals(&intervals);
+                findings.check(counted + preempted == calls, || {
+                    format!("{counted} counted and {preempted} lost are {} of {calls}", counted + preempted)
+                });
+                findings.check(otherwise == 0, || format!("{otherwise} were lost otherwise"));
+                findings.check(intervals.len() > 3, || format!("only {} intervals", intervals.len()));
+                let longest = greatest_latency(&intervals);
+                findings
+                    .check(longest <= seconds, || format!("a sync of {longest} s in a load of {seconds} s"));
+                findings.notes.push(format!(
+                    "{mode:10} {place:5}: {:6.0} calls a second, {preempted} of {calls} lost",
+                    calls as f64 / seconds
+                ));
+                Ok(())
+            });
+        }
+    }
+}

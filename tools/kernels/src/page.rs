@@ -1,0 +1,124 @@
+//! docs/kernels.md, made of what the guests said.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+
+use crate::expect::MODES;
+use crate::guests::{Guest, Scenario};
+use crate::measured::totals;
+use crate::outcome::Outcome;
+
+const HEAD: &str = "\
+# Kernels
+
+Made by `make kernels`, which boots each of these kernels in QEMU (software emulation, x86-64, Debian's cloud flavour), lets the static \
+binary trace loads of exactly known counts there, and fails at the first difference.
+
+## What works
+
+In each mode: every sync by file, operation, thread and errno, to the call, on ext4 and XFS; paths, inodes, roles and threads as they are; \
+a sync that hangs is shown, also one that hung before tracing began; nothing is lost; the JSON has the shape of [json.md](json.md); the \
+kernel's taint is unchanged and its log has no warning. The loads have three threads; on 7.2, which preempts as it ships, one: what threads \
+lose to each other there stands under Preemption.
+
+";
+
+pub fn render(seen: &[(&Guest, Outcome)]) -> Result<String> {
+    let mut page = HEAD.to_owned();
+    page.push_str("| guest | kernel | fentry | tracepoint | auto takes | preemption | start of a call kept in |\n|---|---|---|---|---|---|---|\n");
+    let mut reasons = String::new();
+    for (guest, outcome) in seen.iter().filter(|(guest, _)| guest.scenario == Scenario::Modes) {
+        let release = outcome.text("release")?;
+        let attach = outcome.verdict("check-json", "attach")?.detail;
+        let (mode, why) = attach.split_once(' ').unwrap_or((&attach, ""));
+        let storage = outcome.verdict("check-json", "task storage")?;
+        let storage = match (storage.status.as_str(), guest.cpu.contains("-cx16") && guest.kernel == "7.2") {
+            ("ok", false) => "the thread",
+            ("ok", true) => "a hash: the kernel refuses storage in the thread",
+            _ => "a hash",
+        };
+        let preemption = outcome.verdict("check-json", "preemption")?.detail;
+        let preemption = preemption.split(" (").next().unwrap_or_default();
+        let exact = MODES.map(|_| "exact").join(" | ");
+        writeln!(
+            page,
+            "| {}: {} | {release} | {exact} | {mode} | {preemption} | {storage} |",
+            guest.name, guest.about
+        )?;
+        writeln!(reasons, "- {}: {mode} {why}", guest.name)?;
+    }
+    write!(page, "\nWhy auto takes what it takes, in the words of `fsynctop check`:\n\n{reasons}")?;
+    page.push_str(&conditions(seen)?);
+    page.push_str(&preemption(seen)?);
+    Ok(page)
+}
+
+/// What `fsynctop` says where something is missing.
+fn conditions(seen: &[(&Guest, Outcome)]) -> Result<String> {
+    let mut text =
+        "\n## What a host may lack\n\n| condition | what happens | in its words |\n|---|---|---|\n"
+            .to_owned();
+    let mut row = |condition: &str, what: &str, words: &str| {
+        writeln!(text, "| {condition} | {what} | {} |", words.replace('\n', " ").replace('|', "\\|").trim())
+    };
+    for (guest, outcome) in seen {
+        match guest.scenario {
+            Scenario::Conditions => {
+                row(
+                    "tracefs not mounted",
+                    "tracepoints work, exact, by a private mount that nobody else sees",
+                    "",
+                )?;
+                let attach = outcome.verdict("no-ftrace-check", "attach")?.detail;
+                row("`ftrace_enabled=0`", "auto falls back to tracepoints, exact", &attach)?;
+                row("no BTF", "refused", &first_reason(&outcome.text("no-btf.err")?))?;
+                row(
+                    "a user without capabilities",
+                    "refused",
+                    &first_reason(&outcome.text("no-capabilities.err")?),
+                )?;
+                let few = outcome.verdict("bpf-perfmon-check", "capabilities")?.detail;
+                row("CAP_BPF and CAP_PERFMON alone", "fentry works, exact; tracepoints are refused", &few)?;
+                let paranoid = outcome.verdict("perf-paranoid-check", "perf events")?.detail;
+                row(
+                    "and CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYSLOG",
+                    "both modes work, exact; tracepoints where `kernel.perf_event_paranoid` is at most 2",
+                    &paranoid,
+                )?;
+            }
+            Scenario::Lockdown => {
+                row("`lockdown=confidentiality`", "refused", &first_reason(&outcome.text("auto.err")?))?
+            }
+            Scenario::Modes | Scenario::Preemption => {}
+        }
+    }
+    Ok(text)
+}
+
+/// Of the reasons that are listed, one for each mode, the first.
+fn first_reason(message: &str) -> String {
+    message.lines().find_map(|line| line.strip_prefix("  ")).unwrap_or(message).to_owned()
+}
+
+fn preemption(seen: &[(&Guest, Outcome)]) -> Result<String> {
+    let mut text = "\n## Preemption\n\nSixteen threads on one processor, while someone reads every 200 ms: on ext4 at the rate of its journal, \
+                    and on tmpfs as fast as they can. In each mode, calls counted and calls lost (`lost.preempted`) together are what the load \
+                    did, to the call, and no latency is longer than the load. How many are lost differs from run to run; the run prints it.\n\n"
+        .to_owned();
+    for (_, outcome) in seen.iter().filter(|(guest, _)| guest.scenario == Scenario::Preemption) {
+        let model = outcome.verdict("check", "preemption")?.detail;
+        let attach = outcome.verdict("check", "attach")?.detail;
+        let mut losses = Vec::new();
+        for mode in MODES {
+            let mut lost = 0;
+            for place in ["ext4", "tmpfs"] {
+                lost += totals(&outcome.json_lines(&format!("{place}-{mode}.out"))?).1;
+            }
+            losses.push(format!("{mode} loses {}", if lost > 0 { "some" } else { "none" }));
+        }
+        let (release, model) = (outcome.text("release")?, model.split(" (").next().unwrap_or_default());
+        writeln!(text, "- {release}, {model}: {}; auto takes {attach}", losses.join(", "))?;
+    }
+    Ok(text)
+}
