@@ -70,10 +70,10 @@ struct row {
 	u32 sequence;         // how many lives this slot has had: a sync that outlives its row is noticed
 	u32 shared_histogram; // for a row without a histogram of its own; 0: send an event instead
 	s32 fd;               // the descriptor of the first sync
-	u64 name;             // the last name that was sent: its hash and length
+	u64 name;             // the last name that was sent: its hash and length; threads: their name, first eight bytes
 	u32 names;            // how many were sent
 	u32 retired;          // user space has taken the key out of the hash: look it up again
-	u64 reserved;
+	u64 name_rest;        // threads: the other eight bytes
 };
 
 struct histogram {

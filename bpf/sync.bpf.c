@@ -25,6 +25,20 @@ struct in_flight *in_flight_layout;
 struct file_event *file_event_layout;
 struct sync_event *sync_event_layout;
 
+static __always_inline void read_comm(struct task_struct *task, u64 *low, u64 *high)
+{
+	u64 comm[2] = {};
+
+	if (typed_task) {
+		*low = *(u64 *)&task->comm[0];
+		*high = *(u64 *)&task->comm[8];
+		return;
+	}
+	bpf_probe_read_kernel(comm, sizeof(comm), &task->comm);
+	*low = comm[0];
+	*high = comm[1];
+}
+
 // This thread's own row, kept from call to call. Only this thread writes it, so plain additions do.
 static __always_inline void enter_thread_row(struct call *call, struct task_struct *task, struct identity *of, u32 op)
 {
@@ -45,21 +59,10 @@ static __always_inline void enter_thread_row(struct call *call, struct task_stru
 		return;
 	}
 	call->thread_sequence = row->sequence;
+	// Once: by the time that user space looks, the thread may have ended.
+	if (!row->name)
+		read_comm(task, &row->name, &row->name_rest);
 	row->started++;
-}
-
-static __always_inline void read_comm(struct task_struct *task, u64 *low, u64 *high)
-{
-	u64 comm[2] = {};
-
-	if (typed_task) {
-		*low = *(u64 *)&task->comm[0];
-		*high = *(u64 *)&task->comm[8];
-		return;
-	}
-	bpf_probe_read_kernel(comm, sizeof(comm), &task->comm);
-	*low = comm[0];
-	*high = comm[1];
 }
 
 static __always_inline void enter(u32 op, u32 kind, s32 fd)

@@ -58,7 +58,7 @@ fn every_sync_is_counted_at_full_speed_while_snapshots_are_taken() {
         return;
     }
     let options = [&OPTIONS[..], &["0.05"]].concat();
-    let arguments = ["--seconds", "5", "--threads", "4", "--files", "3", "--op", "fsync,fdatasync"];
+    let arguments = ["--seconds", "10", "--threads", "4", "--files", "3", "--op", "fsync,fdatasync"];
     count_exactly(&options, &arguments, 20);
 }
 

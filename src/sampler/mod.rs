@@ -247,7 +247,11 @@ impl Sampler {
 
     /// What a changed row asks for beside counting: a server to describe, a name, a shared histogram.
     fn attend(&mut self, slot: u32, row: &crate::probe::Row) {
-        let Some(Subject::File { server, target, op }) = Subject::of(&row.id) else { return };
+        let subject = Subject::of(&row.id);
+        if let Some(Subject::Thread { server, tid, start, .. }) = subject {
+            self.servers.learn_thread(server.pid, tid, start, [row.name, row.name_rest]);
+        }
+        let Some(Subject::File { server, target, op }) = subject else { return };
         if slot < FIRST_FILE_SLOT {
             return;
         }
@@ -338,7 +342,7 @@ impl Sampler {
                     files.push(FileRow { server: *server, target: *target, op: *op, info, stats });
                 }
                 Subject::Thread { server, tid, start, op } => {
-                    let name = self.servers.thread_name(server.pid, *tid);
+                    let name = self.servers.thread_name(server.pid, *tid, *start);
                     threads.push(ThreadRow {
                         server: *server,
                         tid: *tid,

@@ -18,6 +18,9 @@ const PROC: &str = "/proc";
 /// A server that was just started says more about itself a moment later.
 const DESCRIBE_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
+/// Threads come and go by the million where each connection has one.
+const MOST_THREAD_NAMES: usize = 16_384;
+
 struct Met {
     server: Arc<Server>,
     met: Instant,
@@ -30,7 +33,7 @@ pub struct Servers {
     met: Vec<Met>,
     described: Receiver<(ServerId, Server, Settings)>,
     outbox: Sender<(ServerId, Server, Settings)>,
-    thread_names: HashMap<(u32, u32), String>,
+    thread_names: HashMap<(u32, u32, u32), String>,
     rules: Arc<Rules>,
 }
 
@@ -86,7 +89,6 @@ impl Servers {
                 let id = server.id;
                 Arc::make_mut(&mut self.met[at].server).alive = false;
                 names.server_ended(id);
-                self.thread_names.retain(|key, _| key.0 != id.pid);
             } else if !pending
                 && DESCRIBE_AGAIN.get(descriptions - 1).is_some_and(|&after| met.elapsed() >= after)
             {
@@ -121,15 +123,27 @@ impl Servers {
         self.met.iter().map(|met| met.server.clone()).collect()
     }
 
+    /// The name that a thread had at its first sync.
+    pub fn learn_thread(&mut self, pid: u32, tid: u32, start: u32, name: [u64; 2]) {
+        let bytes: Vec<u8> =
+            name.iter().flat_map(|word| word.to_ne_bytes()).take_while(|&b| b != 0).collect();
+        let name = String::from_utf8_lossy(&bytes).into_owned();
+        if self.thread_names.len() >= MOST_THREAD_NAMES {
+            // Those that live are read again from /proc.
+            self.thread_names.clear();
+        }
+        self.thread_names.entry((pid, tid, start)).or_insert(name);
+    }
+
     /// What a thread calls itself; the last name it had if it has ended.
-    pub fn thread_name(&mut self, pid: u32, tid: u32) -> String {
+    pub fn thread_name(&mut self, pid: u32, tid: u32, start: u32) -> String {
         if tid == 0 {
             return "(ended threads)".into();
         }
         if let Ok(name) = std::fs::read(format!("{PROC}/{pid}/task/{tid}/comm")) {
             let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
-            self.thread_names.insert((pid, tid), name);
+            self.thread_names.insert((pid, tid, start), name);
         }
-        self.thread_names.get(&(pid, tid)).cloned().unwrap_or_default()
+        self.thread_names.get(&(pid, tid, start)).cloned().unwrap_or_default()
     }
 }
