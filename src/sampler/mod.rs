@@ -32,8 +32,8 @@ const NAMES_WITHOUT_ACCOUNT: usize = 1_024;
 const SOME: usize = 8;
 /// Rounds that empty the ring, however full it is.
 const ALL: usize = 64;
-/// Rows are retired when fewer than this share of them is free.
-const FREE_SHARE: usize = 4;
+/// Rows are retired when fewer are free: a quarter of a small map, and this many of a large one.
+const ENOUGH_FREE: usize = 4_096;
 
 /// Reads the kernel side and makes snapshots. Lives on one thread.
 pub struct Sampler {
@@ -278,7 +278,7 @@ impl Sampler {
     fn short_of_rows(&self) -> bool {
         let total = self.probe.capacity().files as usize;
         let used = self.ledger.rows_in_use(FIRST_FILE_SLOT, u32::MAX);
-        total - used.min(total) < total / FREE_SHARE
+        is_short(total, used)
     }
 
     /// Makes room: frees rows that were taken out of use, and takes out those that stand idle when few are free.
@@ -288,13 +288,12 @@ impl Sampler {
             self.ledger.freed(slot);
             self.probe.free(slot)?;
         }
-        let hot_end = self.probe.capacity().histogram_slots();
+        // Rows with and without a histogram together: a file that stands idle keeps its row while there is room.
         let neighbours = (FIRST_NEIGHBOUR_SLOT, FIRST_FILE_SLOT);
-        for (from, to) in [neighbours, (FIRST_FILE_SLOT, hot_end), (hot_end, self.probe.capacity().slots())] {
+        for (from, to) in [neighbours, (FIRST_FILE_SLOT, self.probe.capacity().slots())] {
             let total = (to - from) as usize;
             let used = self.ledger.rows_in_use(from, to);
-            let free = total - used.min(total);
-            if free >= total / FREE_SHARE || total == 0 {
+            if !is_short(total, used) {
                 continue;
             }
             let idle = self.ledger.retirable(from, to, total / 2, 1);
@@ -396,6 +395,10 @@ fn preempted(counters: &Counters) -> u64 {
         certain + counters.exits_without_entry.min(counters.entries_skipped.saturating_sub(certain));
     let attributed = counters.entries_without_exit + counters.neighbour_entries_without_exit;
     entries + counters.entries_without_exit + counters.exits_skipped.saturating_sub(attributed)
+}
+
+fn is_short(total: usize, used: usize) -> bool {
+    total.saturating_sub(used) < (total / 4).min(ENOUGH_FREE)
 }
 
 fn nameless(role: Role) -> FileInfo {
