@@ -8,7 +8,7 @@ use super::record::{FIRST_FILE_SLOT, FIRST_NEIGHBOUR_SLOT};
 use super::skeleton::SyncMaps;
 
 /// Slots without a histogram that are handed out at a time.
-const BATCH: u32 = 2_048;
+const BATCH: u32 = 8_192;
 
 pub struct FreeSlots {
     capacity: Capacity,
