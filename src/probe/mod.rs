@@ -228,11 +228,6 @@ impl Probe {
         self.attached.slots.refill(&self.attached.skel.maps)
     }
 
-    /// Adds a process to those that are traced by number.
-    pub fn trace_process(&self, pid: u32) -> libbpf_rs::Result<()> {
-        self.attached.skel.maps.traced.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
-    }
-
     /// From now on no sync is begun; those in flight still end. Takes no time, where detaching takes much.
     pub fn stop(&mut self) {
         if let Some(bss) = self.attached.skel.maps.bss_data.as_deref_mut() {

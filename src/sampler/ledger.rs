@@ -49,13 +49,6 @@ impl Subject {
             _ => return None,
         })
     }
-
-    pub fn server(&self) -> Option<ServerId> {
-        match self {
-            Subject::File { server, .. } | Subject::Thread { server, .. } => Some(*server),
-            Subject::Neighbour { .. } => None,
-        }
-    }
 }
 
 pub fn file_id(id: &Identity) -> FileId {
@@ -163,10 +156,6 @@ impl Ledger {
     /// Begins another round of readings.
     pub fn begin_tick(&mut self) {
         self.tick += 1;
-    }
-
-    pub fn tick(&self) -> u64 {
-        self.tick
     }
 
     /// Looks at a row: is there anything to read? The rest of the reading costs a page. A row with syncs in flight is

@@ -167,11 +167,6 @@ impl Sampler {
         Ok(snapshot)
     }
 
-    /// Adds a process to those that are traced by number.
-    pub fn trace_process(&self, pid: u32) -> std::io::Result<()> {
-        self.probe.trace_process(pid).map_err(std::io::Error::other)
-    }
-
     /// Takes in what the programs have sent, a part at a time, so that it never fills the memory; not for ever, where
     /// it comes as fast as it is taken in. True if there may be more.
     fn take_events(&mut self, rounds: usize) -> std::io::Result<bool> {
