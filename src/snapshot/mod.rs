@@ -9,7 +9,7 @@ mod stats;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use kinds::{FileId, Op, Role, Server, ServerId, Target};
 pub use measurement::{Measurement, roles_of};
@@ -17,7 +17,7 @@ pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, OTHER_NEIGHBOURS, Role
 pub use stats::{Max, Stats};
 
 /// What could not be counted, or not attributed. All zero: everything was counted, and that was checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// Syncs not counted because the kernel skipped a program (preemptible kernels; recursion_misses).
     pub preempted: u64,
@@ -54,7 +54,7 @@ impl Lost {
 }
 
 /// How the probes are attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AttachMode {
     Fentry,
