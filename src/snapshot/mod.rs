@@ -1,6 +1,7 @@
 //! The one type that every view reads: what was counted up to a moment ([`Snapshot`]), and the difference of two
 //! of them ([`Measurement`]). Both are plain data, immutable once made.
 
+mod errors;
 mod kinds;
 mod measurement;
 mod rows;
@@ -11,6 +12,7 @@ use std::time::{Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+pub use errors::Errors;
 pub use kinds::{FileId, Op, Role, Server, ServerId, Target};
 pub use measurement::{Measurement, roles_of};
 pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, OTHER_NEIGHBOURS, RoleRow, ThreadRow};
