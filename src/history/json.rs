@@ -3,7 +3,7 @@
 //! since 1970; paths as text in which bytes that are no UTF-8 are `\xNN`, and a backslash is `\\`.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,10 +69,10 @@ struct JsonFile {
     #[serde(with = "super::bytes::optional_path")]
     path: Option<PathBuf>,
     role: Role,
-    device: Option<String>,
+    device: Option<Arc<str>>,
     #[serde(with = "super::bytes::optional_path")]
     mount: Option<PathBuf>,
-    filesystem: Option<String>,
+    filesystem: Option<Arc<str>>,
     open: bool,
     unlinked: bool,
 }
@@ -177,7 +177,7 @@ fn json_file(number: u32, &(server, target): &(ServerId, Target), info: &FileInf
         path: info.path.clone(),
         role: info.role,
         device: info.device.clone(),
-        mount: info.mount.clone(),
+        mount: info.mount.as_deref().map(Path::to_owned),
         filesystem: info.filesystem.clone(),
         open: info.open,
         unlinked: info.unlinked,
@@ -238,6 +238,7 @@ fn tables_of(
     }
     for file in files {
         let JsonFile { number, server, target, path, role, device, mount, filesystem, open, unlinked } = file;
+        let mount = mount.map(Into::into);
         let info = FileInfo { path, role, device, mount, filesystem, open, unlinked };
         tables.files.put(valid(number)?, (server, target), Arc::new(info));
     }
