@@ -34,6 +34,7 @@ struct JsonSetup {
     kernel: String,
     ops: Vec<Op>,
     by_thread: bool,
+    note: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -123,6 +124,7 @@ impl Serialize for History {
             kernel: setup.kernel.clone(),
             ops: setup.ops.clone(),
             by_thread: setup.by_thread,
+            note: setup.note.clone(),
         });
         let tables = &self.tables;
         let neighbours = || {
@@ -204,8 +206,8 @@ impl History {
             files: json.options.files,
         });
         history.setup = json.setup.map(|setup| {
-            let JsonSetup { mode, not_chosen, kernel, ops, by_thread } = setup;
-            Arc::new(Setup { mode, not_chosen, kernel, ops, by_thread })
+            let JsonSetup { mode, not_chosen, kernel, ops, by_thread, note } = setup;
+            Arc::new(Setup { mode, not_chosen, kernel, ops, by_thread, note })
         });
         history.short_of_memory = json.short_of_memory;
         let tables = tables_of(json.servers, json.files, json.neighbours)?;

@@ -130,6 +130,7 @@ pub fn quiet() -> Measurement {
             kernel: "6.12.0-1-amd64".into(),
             ops: vec![Op::Fsync, Op::Fdatasync],
             by_thread: true,
+            note: None,
         }),
         lost: Lost::default(),
         servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))],

@@ -60,6 +60,7 @@ impl Sampler {
             kernel,
             ops: attached.ops.clone(),
             by_thread: attached.by_thread,
+            note: None,
         };
         Ok(Sampler {
             probe,
@@ -75,6 +76,11 @@ impl Sampler {
 
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
+    }
+
+    /// From the next snapshot on, every view shows this.
+    pub fn set_note(&mut self, note: Option<String>) {
+        Arc::make_mut(&mut self.setup).note = note;
     }
 
     pub fn attached(&self) -> &Attached {

@@ -84,6 +84,8 @@ pub struct Setup {
     pub ops: Vec<Op>,
     /// Rows by thread are kept.
     pub by_thread: bool,
+    /// What changed since: intervals that are longer than asked for, or tracing that has ended. A plain sentence.
+    pub note: Option<String>,
 }
 
 /// Everything counted from the start of tracing up to one moment.
