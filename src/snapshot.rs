@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::histogram::{Histogram, lower_edge, upper_edge};
 
 /// A system call that makes data durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
     Fsync,
@@ -39,7 +39,7 @@ impl Op {
 }
 
 /// What a file is to the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     Redo,
@@ -116,7 +116,7 @@ impl Role {
 }
 
 /// A thread group with its start time: a reused pid is another server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServerId {
     /// As the host's initial PID namespace numbers it.
     pub pid: u32,
@@ -165,7 +165,7 @@ impl Server {
 }
 
 /// Which file, to the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileId {
     /// The superblock's device number, (major << 20) | minor: on overlayfs not what `stat` returns; on btrfs the
     /// subvolume's own, which is what `stat` returns.
@@ -177,7 +177,8 @@ pub struct FileId {
 }
 
 /// What was synced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Target {
     File(FileId),
     /// syncfs: a whole filesystem, by its device.
@@ -373,7 +374,7 @@ pub struct NeighbourRow {
 }
 
 /// What could not be counted, or not attributed. All zero: everything was counted, and that was checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// Syncs not counted because the kernel skipped a program (preemptible kernels; recursion_misses).
     pub preempted: u64,
@@ -410,7 +411,7 @@ impl Lost {
 }
 
 /// How the probes are attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AttachMode {
     Fentry,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::args::Check;
-use super::session::{self, Selection};
+use super::session;
 use super::{FAILED, print};
 use crate::files::classify::Candidate;
 use crate::files::resolve;
@@ -19,6 +19,7 @@ use crate::snapshot::{AttachMode, Role, Server};
 use crate::stuck::deadline;
 use crate::target::describe::describe;
 use crate::target::processes::ThreadGroup;
+use crate::target::selection::Selection;
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at.
@@ -28,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     let rules = session::rules(arguments.trace.roles.as_deref())?;
-    let selection = Selection::of(&arguments.trace.targets)?;
+    let selection = session::selection(&arguments.trace.targets)?;
     let config = session::probe_config(&arguments.trace, &selection, false)?;
 
     let mut verdicts = host::checks(config.capacity.map_bytes());

@@ -12,15 +12,17 @@ use anyhow::Context;
 
 use super::args::Once;
 use super::command::{Traced, passed_on};
-use super::session::{self, Selection};
+use super::session;
 use super::{Exit, FAILED, NOTHING_TO_TRACE, print};
 use crate::once::{By, Options, Output, Style, render};
 use crate::sampler::Sampler;
 use crate::snapshot::{Measurement, Snapshot};
+use crate::target::finder::Finder;
+use crate::target::selection::Selection;
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
-/// How often processes that have not synced yet are looked for.
-const LOOK_FOR_SERVERS: Duration = Duration::from_secs(1);
+/// How long the first snapshot waits for the processes that are selected to be found.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// How long a wait for events lasts at most: then the command, the servers and Ctrl-C are looked at.
 const SLICE: Duration = Duration::from_millis(100);
 /// How long a command may go on after Ctrl-C.
@@ -44,8 +46,8 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
     };
     let own = arguments.trace.targets.is_given();
     let selection = match &command {
-        Some(command) if !own => Selection::command(command.pid()),
-        _ => Selection::of(&arguments.trace.targets)?,
+        Some(command) if !own => Selection::tree(command.pid()),
+        _ => session::selection(&arguments.trace.targets)?,
     };
     if command.is_none() && !arguments.wait && selection.processes().is_empty() {
         let message = format!(
@@ -57,9 +59,9 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
     }
     let config = session::probe_config(&arguments.trace, &selection, arguments.by == By::Thread)?;
     let mut sampler = session::start(&arguments.trace, &config, rules)?;
-    let mut run = Run { sampler: &mut sampler, selection, stop: &stop, looked: None };
+    let mut run = Run { sampler: &mut sampler, selection, stop: &stop, finder: None };
     if command.is_none() || own {
-        run.look_for_servers();
+        run.look_for_servers(FIRST_LOOK);
     }
     let mut first = run.sampler.snapshot()?;
     if arguments.wait && command.is_none() {
@@ -102,7 +104,8 @@ struct Run<'a> {
     selection: Selection,
     /// The signal that asked for the end, or 0.
     stop: &'a AtomicUsize,
-    looked: Option<Instant>,
+    /// Begins with the first look: before that, a command is not itself yet.
+    finder: Option<Finder>,
 }
 
 impl Run<'_> {
@@ -111,22 +114,17 @@ impl Run<'_> {
     }
 
     /// Servers that sync nothing are shown too, and those that hung before tracing began are found by this.
-    fn look_for_servers(&mut self) {
-        if self.selection.is_everything()
-            || self.looked.is_some_and(|looked| looked.elapsed() < LOOK_FOR_SERVERS)
-        {
-            return;
-        }
-        self.looked = Some(Instant::now());
-        for process in self.selection.processes() {
-            self.sampler.expect_server(process.id());
+    fn look_for_servers(&mut self, patience: Duration) {
+        let finder = self.finder.get_or_insert_with(|| Finder::start(&self.selection));
+        for server in finder.take(patience) {
+            self.sampler.expect_server(server);
         }
     }
 
     fn slice(&mut self, end: Option<Instant>) -> anyhow::Result<()> {
         let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()).min(SLICE));
         self.sampler.wait(left).context("reading events")?;
-        self.look_for_servers();
+        self.look_for_servers(Duration::ZERO);
         Ok(())
     }
 

@@ -107,12 +107,14 @@ impl Probe {
         self.capacity
     }
 
-    /// Waits for events until there are some or the time is over; takes none of them.
-    pub fn wait(&self, timeout: Duration) -> std::io::Result<()> {
+    /// Waits for events until there are some, or `wake` can be read, or the time is over; takes none of them.
+    pub fn wait(&self, timeout: Duration, wake: Option<BorrowedFd>) -> std::io::Result<()> {
         // SAFETY: the ring owns the descriptor and outlives this call.
         let ring = unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) };
         let timeout = Timespec::try_from(timeout).map_err(std::io::Error::other)?;
-        match rustix::event::poll(&mut [PollFd::new(&ring, PollFlags::IN)], Some(&timeout)) {
+        let mut awaited = vec![PollFd::new(&ring, PollFlags::IN)];
+        awaited.extend(wake.as_ref().map(|wake| PollFd::new(wake, PollFlags::IN)));
+        match rustix::event::poll(&mut awaited, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -7,6 +7,7 @@ mod names;
 mod running;
 mod servers;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -94,7 +95,12 @@ impl Sampler {
 
     /// Waits for at most this long, taking in what cannot wait: names of new files, and rows when they run short.
     pub fn wait(&mut self, timeout: Duration) -> std::io::Result<()> {
-        self.probe.wait(timeout)?;
+        self.wait_or_wake(timeout, None)
+    }
+
+    /// The same, and ends when `wake` can be read.
+    pub fn wait_or_wake(&mut self, timeout: Duration, wake: Option<BorrowedFd>) -> std::io::Result<()> {
+        self.probe.wait(timeout, wake)?;
         self.take_events(SOME)?;
         if self.last_reclaim.elapsed() >= Duration::from_millis(20) {
             self.last_reclaim = Instant::now();
