@@ -415,6 +415,7 @@ impl Lost {
 #[serde(rename_all = "lowercase")]
 pub enum AttachMode {
     Fentry,
+    Kprobe,
     Tracepoint,
 }
 
@@ -422,6 +423,7 @@ impl AttachMode {
     pub fn name(self) -> &'static str {
         match self {
             AttachMode::Fentry => "fentry",
+            AttachMode::Kprobe => "kprobe",
             AttachMode::Tracepoint => "tracepoint",
         }
     }

@@ -3,10 +3,12 @@
 
 mod array;
 mod attach;
+mod choice;
 mod config;
 mod counters;
 mod events;
 mod features;
+mod flags;
 mod grace;
 mod in_flight;
 mod libbpf_log;
@@ -29,6 +31,7 @@ pub use config::{Capacity, CommPattern, MOST_COMMS, ProbeConfig, Targets};
 pub use counters::Counters;
 pub use events::{Event, FileEvent, SyncEvent};
 pub use features::Features;
+pub use flags::CallStorage;
 pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
