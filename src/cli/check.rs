@@ -69,6 +69,7 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> bool {
     }
     let works = tried.iter().any(|(_, _, outcome)| outcome.is_ok());
     let mut found = Vec::new();
+    let mut reasons = Vec::new();
     for (mode, name, outcome) in tried {
         found.push(match outcome {
             Ok(probe) => {
@@ -79,21 +80,26 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> bool {
             }
             Err(error) => {
                 let reason = reason(&error, mode, verdicts);
+                reasons.push((mode, reason.clone()));
                 if works { Verdict::warn(name, reason) } else { Verdict::fail(name, reason) }
             }
         });
     }
     verdicts.extend(found);
     let Ok(chosen) = tracefs::with_tracefs_if_possible(|| Probe::attach(config)) else { return false };
-    verdicts.push(attach(chosen.attached()));
+    verdicts.push(attach(chosen.attached(), &reasons));
     verdicts.push(call_storage(chosen.attached()));
     true
 }
 
-/// The way that would be taken, and why not another.
-fn attach(attached: &Attached) -> Verdict {
-    let why: Vec<_> =
-        attached.not_chosen.iter().map(|(mode, why)| format!("{}: {why}", mode.name())).collect();
+/// The way that would be taken, and why not another: in the words of `reasons` for a way that was tried before.
+fn attach(attached: &Attached, reasons: &[(AttachMode, String)]) -> Verdict {
+    let why: Vec<_> = attached
+        .not_chosen
+        .iter()
+        .map(|other| reasons.iter().find(|(mode, _)| *mode == other.0).unwrap_or(other))
+        .map(|(mode, why)| format!("{}: {why}", mode.name()))
+        .collect();
     let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
     let chosen = format!("{}{why}", attached.mode.name());
     let skipped = match host::skips() {

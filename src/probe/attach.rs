@@ -107,7 +107,7 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
 fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Result<Attached, Failure> {
     let failed = |step: String, error: libbpf_rs::Error| {
         let errno = errno_of(&error);
-        Failure { mode, reason: format!("{step}: {error}"), errno }
+        Failure { mode, reason: format!("{step}: {error:#}"), errno }
     };
     if mode == AttachMode::Fentry && config.ops.contains(&Op::Sync) {
         return Err(Failure {
@@ -232,9 +232,24 @@ fn errno_of(error: &libbpf_rs::Error) -> Option<i32> {
         ErrorKind::TooBig => libc::E2BIG,
         ErrorKind::Unsupported => libc::EOPNOTSUPP,
         _ => {
-            let message = error.to_string();
+            let message = format!("{error:#}");
             let (_, number) = message.rsplit_once("(os error ")?;
             return number.split(')').next()?.parse().ok();
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::ErrorExt;
+
+    #[test]
+    fn an_error_number_is_found_under_the_words_that_libbpf_rs_puts_around_it() {
+        for number in [libc::EPERM, libc::ENOENT, libc::ESRCH, 524] {
+            let error = libbpf_rs::Error::from_raw_os_error(number);
+            assert_eq!(errno_of(&error), Some(number));
+            assert_eq!(errno_of(&error.context("failed to attach BPF program")), Some(number));
+        }
+    }
 }
