@@ -92,7 +92,7 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> bool {
     true
 }
 
-/// The way that would be taken, and why not another.
+/// The way that would be taken, and why not another: in the words of `reasons` for a way that was tried before.
 fn attach(attached: &Attached, reasons: &[(AttachMode, String)]) -> Verdict {
     let why: Vec<_> = attached
         .not_chosen
