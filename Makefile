@@ -11,7 +11,7 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint test tracefs kernels demo dist install clean
+.PHONY: help deps build lint test tracefs kernels bench demo dist install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -42,6 +42,11 @@ kernels: deps ## run it under the kernels of Debian 11 to the next, and write do
 	@for program in fsynctop syncgen; do strip -o target/kernels/$$program target/$(HOST)/release/$$program; done
 	cargo run --locked --quiet --package kernels -- --programs target/kernels --keep target/kernels/guests \
 	  $(if $(GUEST),--only $(GUEST),--page docs/kernels.md)
+
+bench: deps tracefs ## what tracing costs, beside other tracers, and write docs/overhead.md; QUICK=1, ONLY="sync getppid"
+	@tools/dependencies --bench
+	cargo build --release --locked --package fsynctop --package bench
+	$(SUDO) target/release/bench $(if $(QUICK),--quick) $(ONLY)
 
 tracefs:
 	@[ -e $(TRACEFS)/events ] || $(SUDO) mount -t tracefs tracefs $(TRACEFS) || \
