@@ -13,28 +13,30 @@ use crate::progress;
 use crate::stats::{Estimate, median};
 use crate::tracer::Tracer;
 
+/// Long enough for the last new files to be named.
+const AFTER_WARM_UP: Duration = Duration::from_millis(500);
+
 /// A load whose calls are timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Shape {
-    pub call: Call,
+    pub name: String,
     /// Else it is a neighbour: a process of another name.
     pub traced: bool,
-    /// A thread on each, with a file of its own.
-    pub cpus: usize,
+    pub round: Round,
 }
 
-impl Shape {
-    pub fn name(&self) -> String {
-        let who = if self.traced { "traced" } else { "neighbour" };
-        let cpus = if self.cpus == 1 { "1 CPU".into() } else { format!("{} CPUs", self.cpus) };
-        format!("{who}, {cpus}")
-    }
-}
-
-/// The shapes of a call that this machine allows.
+/// The shapes of a call that this machine allows: a thread on each processor, with a file of its own.
 pub fn shapes(context: &Context, call: Call) -> Vec<Shape> {
     let cpus = if context.cpus > 1 { vec![1, 2] } else { vec![1] };
-    let of = |traced| cpus.iter().map(move |&cpus| Shape { call, traced, cpus });
+    let of = |traced: bool| {
+        cpus.iter().map(move |&cpus| {
+            let who = if traced { "traced" } else { "neighbour" };
+            let name = if cpus == 1 { format!("{who}, 1 CPU") } else { format!("{who}, {cpus} CPUs") };
+            let duration = Duration::from_millis(context.or_quick(50, 30));
+            let round = Round { call, threads: cpus, cpus, files: Files::Own, duration, rate: None };
+            Shape { name, traced, round }
+        })
+    };
     of(true).chain(of(false)).collect()
 }
 
@@ -76,25 +78,36 @@ impl Column {
     }
 }
 
+/// How often everything is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Blocks with each tracer.
+    pub cycles: usize,
+    /// In each block, of each shape.
+    pub rounds: usize,
+    /// What the traced process does once a tracer is attached, before anything counts.
+    pub warm_up: Option<Round>,
+}
+
 pub struct Measured {
     pub tracers: Vec<Tracer>,
     pub shapes: Vec<Shape>,
     /// By shape.
     pub columns: Vec<Column>,
-    pub cycles: usize,
-    pub rounds: usize,
-    pub round: Duration,
+    pub effort: Effort,
 }
 
 impl Measured {
     /// The figures of one call.
     pub fn of(&self, call: Call) -> impl Iterator<Item = (&Shape, &Column)> {
-        self.shapes.iter().zip(&self.columns).filter(move |(shape, _)| shape.call == call)
+        self.shapes.iter().zip(&self.columns).filter(move |(shape, _)| shape.round.call == call)
     }
 
-    /// "12 blocks of 3 rounds of 50 ms".
+    /// "12 blocks of 3 rounds of 50 ms each".
     pub fn effort(&self) -> String {
-        format!("{} blocks of {} rounds of {} ms each", self.cycles, self.rounds, self.round.as_millis())
+        let Effort { cycles, rounds, .. } = self.effort;
+        let milliseconds = self.shapes.first().map_or(0, |shape| shape.round.duration.as_millis());
+        format!("{cycles} blocks of {rounds} rounds of {milliseconds} ms each")
     }
 }
 
@@ -102,8 +115,7 @@ struct Loads<'a> {
     traced: Load,
     neighbour: Load,
     shapes: &'a [Shape],
-    rounds: usize,
-    round: Duration,
+    effort: Effort,
 }
 
 impl Loads<'_> {
@@ -111,19 +123,12 @@ impl Loads<'_> {
     fn block(&mut self) -> Result<(Vec<f64>, u64)> {
         let mut times = vec![Vec::new(); self.shapes.len()];
         let mut syncs = 0;
-        for _ in 0..self.rounds {
+        for _ in 0..self.effort.rounds {
             for (times, shape) in times.iter_mut().zip(self.shapes) {
                 let load = if shape.traced { &mut self.traced } else { &mut self.neighbour };
-                let done = load.run(&Round {
-                    call: shape.call,
-                    threads: shape.cpus,
-                    cpus: shape.cpus,
-                    files: Files::Own,
-                    duration: self.round,
-                    rate: None,
-                })?;
+                let done = load.run(&shape.round)?;
                 times.push(done.ns_per_call);
-                if shape.traced && shape.call != Call::Getppid {
+                if shape.traced && shape.round.call != Call::Getppid {
                     syncs += done.calls;
                 }
             }
@@ -145,26 +150,33 @@ impl Loads<'_> {
     /// A block with a tracer attached. None if others began or ended tracing meanwhile.
     fn traced_by(&mut self, context: &Context, tracer: Tracer) -> Result<Option<Vec<f64>>> {
         let running = tracer.start(context, self.traced.pid())?;
+        let mut warmed_up = 0;
+        if let Some(round) = &self.effort.warm_up {
+            warmed_up = self.traced.run(round)?.calls;
+            std::thread::sleep(AFTER_WARM_UP);
+        }
         let programs = others::programs();
         let (times, syncs) = self.block()?;
         let alone = others::programs() == programs;
-        running.stop(syncs)?;
+        running.stop(warmed_up + syncs)?;
         Ok(alone.then_some(times))
     }
 }
 
 /// Nothing, one tracer, nothing, the next tracer, …, and so on for some cycles, each beginning with another tracer.
-pub fn measure(context: &Context, shapes: Vec<Shape>) -> Result<Measured> {
-    let tracers = tracers(context);
-    let (cycles, rounds) = (context.or_quick(12, 4), 3);
-    let round = Duration::from_millis(context.or_quick(50, 30));
+pub fn measure(
+    context: &Context,
+    tracers: Vec<Tracer>,
+    shapes: Vec<Shape>,
+    effort: Effort,
+) -> Result<Measured> {
     let mut loads = Loads {
-        traced: Load::start("mysqld", context.files.path())?,
+        traced: Load::start_split("mysqld", context.files.path())?,
         neighbour: Load::start("backup", context.files.path())?,
         shapes: &shapes,
-        rounds,
-        round,
+        effort,
     };
+    let cycles = effort.cycles;
     let empty = || Column { nothing: Vec::new(), added: vec![Vec::new(); tracers.len()] };
     let mut columns: Vec<_> = shapes.iter().map(|_| empty()).collect();
     loads.block()?; // what is slow only once
@@ -189,5 +201,5 @@ pub fn measure(context: &Context, shapes: Vec<Shape>) -> Result<Measured> {
         }
     }
     drop(loads);
-    Ok(Measured { tracers, shapes, columns, cycles, rounds, round })
+    Ok(Measured { tracers, shapes, columns, effort })
 }

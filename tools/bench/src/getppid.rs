@@ -35,7 +35,7 @@ fn bars_of(measured: &Measured, shape: &Shape, column: &Column) -> Vec<Bar> {
         let (own, script) = (column.added(own), column.added(script));
         // The two put the call on the same path: no more means that their intervals meet.
         let met = own.median <= script.median || own.low <= script.high;
-        let what = format!("getppid, {}: fsynctop (tracepoint) adds no more than bpftrace", shape.name());
+        let what = format!("getppid, {}: fsynctop (tracepoint) adds no more than bpftrace", shape.name);
         bars.push(Bar::new(what, format!("{} ns", script.show(0)), format!("{} ns", own.show(0)), met));
     }
     if let Some(own) = find(Tracer::Fsynctop(AttachMode::Fentry)) {
@@ -43,7 +43,7 @@ fn bars_of(measured: &Measured, shape: &Shape, column: &Column) -> Vec<Bar> {
         let base = crate::stats::Estimate::of(&column.nothing).median;
         // Nothing at all: within the noise, or too little to tell (1 % of the call).
         let met = own.low <= 0.0 || own.median <= base / 100.0;
-        let what = format!("getppid, {}: fsynctop (fentry) adds nothing", shape.name());
+        let what = format!("getppid, {}: fsynctop (fentry) adds nothing", shape.name);
         bars.push(Bar::new(what, "0 ns", format!("{} ns", own.show(1)), met));
     }
     bars

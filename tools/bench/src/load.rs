@@ -22,6 +22,8 @@ pub enum Files {
     Own,
     /// So many files take turns in each thread.
     Shared(usize),
+    /// So many files, of which each thread has its part: more than one may have open. Needs [`Load::start_split`].
+    Split(usize),
 }
 
 /// What the process is to do.
@@ -57,9 +59,19 @@ pub struct Load {
 impl Load {
     /// `directory`: where its files are made.
     pub fn start(name: &str, directory: &Path) -> Result<Load> {
+        Load::start_with(name, directory, &[])
+    }
+
+    /// Each of its threads has a table of descriptors of its own, and so its own limit of open files.
+    pub fn start_split(name: &str, directory: &Path) -> Result<Load> {
+        Load::start_with(name, directory, &["--split"])
+    }
+
+    fn start_with(name: &str, directory: &Path, options: &[&str]) -> Result<Load> {
         let mut child = Command::new("/proc/self/exe")
             .args(["--load", name, "--directory"])
             .arg(directory)
+            .args(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

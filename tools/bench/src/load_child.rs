@@ -2,14 +2,16 @@
 
 use std::fs::File;
 use std::io::{BufRead, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Barrier, PoisonError, RwLock};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use rustix::process::{Resource, Rlimit, getppid, setrlimit};
+use nix::sched::{CloneFlags, unshare};
+use rustix::process::getppid;
 use rustix::thread::{CpuSet, sched_setaffinity, set_name};
 
 use crate::load::{Call, Done, Files, Round};
@@ -20,13 +22,11 @@ const BATCH: usize = 64;
 /// With a rate, calls come in bursts: this often at most.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-type Shared = Arc<RwLock<Vec<File>>>;
-
 struct Job {
     round: Round,
     number: usize,
     start: Arc<Barrier>,
-    results: Sender<std::io::Result<Part>>,
+    results: Sender<Result<Part>>,
 }
 
 /// What one thread did.
@@ -36,14 +36,11 @@ struct Part {
     batches_ns: Vec<u32>,
 }
 
-/// Answers requests on standard input until it ends.
-pub fn serve(name: &str, directory: &Path) -> Result<()> {
+/// Answers requests on standard input until it ends. `split`: each thread has a table of descriptors of its own.
+pub fn serve(name: &str, directory: &Path, split: bool) -> Result<()> {
     let c_name = std::ffi::CString::new(name)?;
     set_name(&c_name).context("cannot set the name of the process")?;
-    let all = Rlimit { current: Some(MOST_DESCRIPTORS), maximum: Some(MOST_DESCRIPTORS) };
-    // Without it, a round of many files will say that it cannot open them.
-    let _ = setrlimit(Resource::Nofile, all);
-    let mut load = Threads { files: Shared::default(), workers: Vec::new(), directory: directory.join(name) };
+    let mut load = Threads { workers: Vec::new(), directory: directory.join(name), split };
     std::fs::create_dir_all(&load.directory).context("cannot make the directory of the files")?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(name)?)?;
@@ -54,27 +51,20 @@ pub fn serve(name: &str, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-const MOST_DESCRIPTORS: u64 = 100_000;
-
 struct Threads {
-    files: Shared,
     workers: Vec<Sender<Job>>,
     directory: PathBuf,
+    split: bool,
 }
 
 impl Threads {
     fn run(&mut self, round: Round) -> Result<Done> {
-        let files = match round.files {
-            _ if round.call == Call::Getppid => 0,
-            Files::Own => round.threads,
-            Files::Shared(files) => files,
-        };
-        self.open(files)?;
         while self.workers.len() < round.threads {
             let (sender, jobs) = channel();
-            let files = self.files.clone();
+            let (directory, split) = (self.directory.clone(), self.split);
             // Without a name of its own, so that it has the process's, as bpftrace's filter wants it.
-            thread::Builder::new().spawn(move || work(&jobs, &files)).context("cannot start a thread")?;
+            let work = move || Worker::default().work(&jobs, &directory, split);
+            thread::Builder::new().spawn(work).context("cannot start a thread")?;
             self.workers.push(sender);
         }
         let (results, parts) = channel();
@@ -86,7 +76,7 @@ impl Threads {
         drop(results);
         let (mut calls, mut seconds, mut batches) = (0, 0.0f64, Vec::new());
         for part in parts {
-            let part = part.context("a sync failed")?;
+            let part = part?;
             calls += part.calls;
             seconds = seconds.max(part.seconds);
             batches.extend(part.batches_ns.iter().map(|&ns| f64::from(ns) / BATCH as f64));
@@ -94,40 +84,73 @@ impl Threads {
         let ns_per_call = if batches.is_empty() { 0.0 } else { median(&mut batches) };
         Ok(Done { calls, seconds, ns_per_call })
     }
+}
 
-    fn open(&self, count: usize) -> Result<()> {
-        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
-        for number in files.len()..count {
-            let path = self.directory.join(format!("sync-{number}"));
-            files.push(File::create(&path).with_context(|| format!("cannot create {}", path.display()))?);
+/// A thread, with the files that it has open.
+#[derive(Default)]
+struct Worker {
+    first: usize,
+    files: Vec<File>,
+}
+
+impl Worker {
+    fn work(mut self, jobs: &Receiver<Job>, directory: &Path, split: bool) {
+        let mut prepared = if split { unshare(CloneFlags::CLONE_FILES).map_err(Into::into) } else { Ok(()) };
+        for Job { round, number, start, results } in jobs {
+            prepared = prepared.and_then(|()| {
+                pin(number % round.cpus)?;
+                self.open(files_of(&round, number), directory)
+            });
+            start.wait();
+            let part = match &prepared {
+                Err(error) => Err(anyhow!("{error:#}")),
+                Ok(()) => self.round(&round).context("a sync failed"),
+            };
+            // The other side has gone only if another thread failed.
+            let _ = results.send(part);
+        }
+    }
+
+    /// Exactly these are open afterwards, or more behind them.
+    fn open(&mut self, wanted: Range<usize>, directory: &Path) -> Result<()> {
+        if self.first != wanted.start {
+            self.files.clear();
+            self.first = wanted.start;
+        }
+        for number in self.first + self.files.len()..wanted.end {
+            let path = directory.join(format!("sync-{number}"));
+            let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+            self.files.push(file);
         }
         Ok(())
     }
-}
 
-fn work(jobs: &Receiver<Job>, files: &Shared) {
-    for Job { round, number, start, results } in jobs {
-        let files = files.read().unwrap_or_else(PoisonError::into_inner);
-        let own = match round.files {
-            _ if round.call == Call::Getppid => &files[..0],
-            Files::Own => &files[number..=number],
-            Files::Shared(count) => &files[..count],
-        };
-        let pinned = pin(number % round.cpus);
-        start.wait();
-        let part = pinned.and_then(|()| match round.rate {
-            None => as_fast_as_possible(&round, own),
-            Some(rate) => at_a_rate(&round, own, rate / round.threads as f64),
-        });
-        // The other side has gone only if another thread's sync failed.
-        let _ = results.send(part);
+    fn round(&self, round: &Round) -> std::io::Result<Part> {
+        let files = &self.files[..files_of(round, 0).len()];
+        match round.rate {
+            None => as_fast_as_possible(round, files),
+            Some(rate) => at_a_rate(round, files, rate / round.threads as f64),
+        }
     }
 }
 
-fn pin(cpu: usize) -> std::io::Result<()> {
+/// By their numbers.
+fn files_of(round: &Round, thread: usize) -> Range<usize> {
+    match round.files {
+        _ if round.call == Call::Getppid => 0..0,
+        Files::Own => thread..thread + 1,
+        Files::Shared(files) => 0..files,
+        Files::Split(files) => {
+            let part = files / round.threads;
+            thread * part..(thread + 1) * part
+        }
+    }
+}
+
+fn pin(cpu: usize) -> Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu);
-    Ok(sched_setaffinity(None, &cpus)?)
+    sched_setaffinity(None, &cpus).with_context(|| format!("cannot run on processor {cpu}"))
 }
 
 fn as_fast_as_possible(round: &Round, files: &[File]) -> std::io::Result<Part> {

@@ -7,10 +7,16 @@ mod counted;
 mod docs;
 mod floor;
 mod getppid;
+mod growth;
+mod idle;
+mod instructions;
 mod load;
 mod load_child;
 mod others;
+mod proc;
+mod process;
 mod section;
+mod snapshots;
 mod stats;
 mod sync;
 mod tracer;
@@ -22,6 +28,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
 
+use crate::calls::Effort;
 use crate::context::Context;
 use crate::load::Call;
 use crate::section::Section;
@@ -47,12 +54,20 @@ struct Options {
     /// Where the parts leave their figures
     #[arg(long, value_name = "DIRECTORY", default_value = "target/bench")]
     out: PathBuf,
+    /// Write tools/bench/instructions.txt anew, and measure nothing
+    #[arg(long)]
+    update: bool,
     /// This is a guest: no other tracers
     #[arg(long, hide = true)]
     guest: bool,
+    /// Be so many threads that do nothing
+    #[arg(long, hide = true, value_name = "N")]
+    idle: Option<usize>,
     /// Be the load, under this name
     #[arg(long, hide = true, value_name = "NAME")]
     load: Option<String>,
+    #[arg(long, hide = true)]
+    split: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -61,6 +76,12 @@ enum Part {
     Sync,
     /// Added to each system call that is no sync
     Getppid,
+    /// Start, memory and processor time of fsynctop itself
+    Process,
+    /// What more files and more threads do to it
+    Growth,
+    /// The size of each BPF program
+    Instructions,
     /// docs/overhead.md, of what the parts have left
     Docs,
 }
@@ -75,8 +96,11 @@ impl Part {
 fn main() -> ExitCode {
     let options = Options::parse();
     let result = match &options.load {
-        Some(name) => load_child::serve(name, &options.directory).map(|()| true),
-        None => run(&options),
+        Some(name) => load_child::serve(name, &options.directory, options.split).map(|()| true),
+        None => match options.idle {
+            Some(threads) => idle::be(threads).map(|()| true),
+            None => run(&options),
+        },
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -91,6 +115,11 @@ fn main() -> ExitCode {
 /// False if some part could not be measured. A bar that is missed is no failure.
 fn run(options: &Options) -> Result<bool> {
     libbpf_rs::set_print(None); // what fails is said in our own words
+    if options.update {
+        instructions::update()?;
+        progress!("{} is written", instructions::TABLE);
+        return Ok(true);
+    }
     let mut parts = options.parts.clone();
     if parts.is_empty() {
         parts = Part::value_variants().to_vec();
@@ -146,7 +175,8 @@ fn measure(context: &Context, parts: &[Part]) -> Result<Vec<Section>> {
         [Part::Sync] | [Part::Getppid] | [Part::Sync, Part::Getppid] => {
             let call = |part: &Part| if *part == Part::Sync { Call::Fsync } else { Call::Getppid };
             let shapes = parts.iter().flat_map(|part| calls::shapes(context, call(part))).collect();
-            let measured = calls::measure(context, shapes)?;
+            let effort = Effort { cycles: context.or_quick(12, 4), rounds: 3, warm_up: None };
+            let measured = calls::measure(context, calls::tracers(context), shapes, effort)?;
             Ok(parts
                 .iter()
                 .map(|part| match part {
@@ -155,6 +185,9 @@ fn measure(context: &Context, parts: &[Part]) -> Result<Vec<Section>> {
                 })
                 .collect())
         }
+        [Part::Process] => Ok(vec![process::section(context)?]),
+        [Part::Growth] => Ok(vec![growth::section(context)?]),
+        [Part::Instructions] => Ok(vec![instructions::section(context)?]),
         _ => unreachable!("parts are measured one by one"),
     }
 }

@@ -46,7 +46,7 @@ fn bars_of(measured: &Measured, mode: AttachMode, shape: &Shape, column: &Column
     let mut compare = |other: Tracer, most: f64, limit: &str| {
         let Some(other_at) = find(other) else { return };
         let ratio = Estimate::of_ratio(&column.added[own], &column.added[other_at]);
-        let what = format!("fsync, {}: fsynctop ({}) against {}", shape.name(), mode.name(), other.name());
+        let what = format!("fsync, {}: fsynctop ({}) against {}", shape.name, mode.name(), other.name());
         bars.push(Bar::new(what, limit, ratio.show(2), ratio.median <= most));
     };
     compare(Tracer::Floor(mode), MOST_OF_FLOOR, "1.5 x");
@@ -59,7 +59,7 @@ fn bars_of(measured: &Measured, mode: AttachMode, shape: &Shape, column: &Column
 
 /// A row for each tracer, a column for each shape.
 pub fn table(measured: &Measured, call: Call) -> Table {
-    let shapes: Vec<_> = measured.of(call).map(|(shape, _)| shape.name()).collect();
+    let shapes: Vec<_> = measured.of(call).map(|(shape, _)| shape.name.clone()).collect();
     let mut table = Table::new("Added nanoseconds for each call", &["attached"]);
     table.header.extend(shapes);
     let nothing = measured.of(call).map(|(_, column)| {
@@ -77,6 +77,6 @@ pub fn table(measured: &Measured, call: Call) -> Table {
 pub fn values(measured: &Measured, call: Call) -> serde_json::Value {
     let tracers: Vec<_> = measured.tracers.iter().map(|tracer| tracer.name()).collect();
     let columns: serde_json::Map<_, _> =
-        measured.of(call).map(|(shape, column)| (shape.name(), json!(column))).collect();
+        measured.of(call).map(|(shape, column)| (shape.name.clone(), json!(column))).collect();
     json!({ "tracers": tracers, "nanoseconds": columns })
 }
