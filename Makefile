@@ -45,7 +45,7 @@ kernels: deps ## run it under the kernels of Debian 11 to the next, and write do
 
 bench: deps tracefs ## what tracing costs, beside other tracers, and write docs/overhead.md; QUICK=1, ONLY="sync getppid"
 	@tools/dependencies --bench
-	cargo build --release --locked --package fsynctop --package bench
+	cargo build --release --locked --package fsynctop --package bench --package insert-load --package faultfs
 	$(SUDO) target/release/bench $(if $(QUICK),--quick) $(ONLY)
 
 tracefs:

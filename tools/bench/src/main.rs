@@ -4,6 +4,7 @@
 mod calls;
 mod context;
 mod counted;
+mod database;
 mod docs;
 mod floor;
 mod getppid;
@@ -16,6 +17,7 @@ mod others;
 mod proc;
 mod process;
 mod section;
+mod server;
 mod snapshots;
 mod stats;
 mod sync;
@@ -76,6 +78,8 @@ enum Part {
     Sync,
     /// Added to each system call that is no sync
     Getppid,
+    /// What it costs a real server under load
+    Server,
     /// Start, memory and processor time of fsynctop itself
     Process,
     /// What more files and more threads do to it
@@ -185,6 +189,7 @@ fn measure(context: &Context, parts: &[Part]) -> Result<Vec<Section>> {
                 })
                 .collect())
         }
+        [Part::Server] => Ok(vec![server::section(context)?]),
         [Part::Process] => Ok(vec![process::section(context)?]),
         [Part::Growth] => Ok(vec![growth::section(context)?]),
         [Part::Instructions] => Ok(vec![instructions::section(context)?]),
