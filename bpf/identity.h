@@ -83,43 +83,72 @@ static __noinline u32 btrfs_device(struct inode *inode, u32 device)
 	return device;
 }
 
-// Fills device, inode, generation and flags. Only the device, the filesystem's own, if no single file is asked for.
-static __always_inline void identify_file(struct identity *id, struct file *file, bool single)
+// An open file's inode: its address and its superblock's with what can differ when an address is used again. Read
+// without following any further pointer, at every sync.
+struct inode_key {
+	u64 inode;
+	u64 sb;
+	u64 number;
+	u64 generation;
+};
+
+static __always_inline void read_inode_key(struct inode_key *key, struct file *file)
 {
-	struct inode *inode;
-	struct super_block *sb;
+	if (typed_cast) {
+		struct file *typed = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
+		struct inode *inode = typed->f_inode;
+
+		key->inode = (u64)inode;
+		key->sb = (u64)inode->i_sb;
+		key->number = inode->i_ino;
+		key->generation = inode->i_generation;
+	} else {
+		struct inode *inode = BPF_CORE_READ(file, f_inode);
+
+		key->inode = (u64)inode;
+		key->sb = (u64)BPF_CORE_READ(inode, i_sb);
+		key->number = BPF_CORE_READ(inode, i_ino);
+		key->generation = BPF_CORE_READ(inode, i_generation);
+	}
+}
+
+// The filesystem's own device number.
+static __always_inline u32 device_of(const struct inode_key *key)
+{
+	if (typed_cast) {
+		struct super_block *typed = bpf_rdonly_cast((void *)key->sb, bpf_core_type_id_kernel(struct super_block));
+		return typed->s_dev;
+	}
+	struct super_block *sb = (void *)key->sb;
+	return BPF_CORE_READ(sb, s_dev);
+}
+
+// Fills device, inode, generation and flags. False: the key is not enough to know this file again.
+static __always_inline bool identify_file(struct identity *id, struct file *file, const struct inode_key *key)
+{
+	struct super_block *sb = (void *)key->sb;
+	struct inode *inode = (void *)key->inode;
 	unsigned long magic;
 	u16 mode;
 
 	if (typed_cast) {
-		struct file *typed = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
-		inode = typed->f_inode;
-		sb = inode->i_sb;
-		magic = sb->s_magic;
-		id->device = sb->s_dev;
-		id->object = inode->i_ino;
-		id->generation = inode->i_generation;
-		mode = inode->i_mode;
+		struct super_block *typed = bpf_rdonly_cast(sb, bpf_core_type_id_kernel(struct super_block));
+		id->device = typed->s_dev;
+		magic = typed->s_magic;
 	} else {
-		inode = BPF_CORE_READ(file, f_inode);
-		sb = BPF_CORE_READ(inode, i_sb);
-		magic = BPF_CORE_READ(sb, s_magic);
 		id->device = BPF_CORE_READ(sb, s_dev);
-		id->object = BPF_CORE_READ(inode, i_ino);
-		id->generation = BPF_CORE_READ(inode, i_generation);
-		mode = BPF_CORE_READ(inode, i_mode);
+		magic = BPF_CORE_READ(sb, s_magic);
 	}
-	if (!single) {
-		id->object = 0;
-		id->generation = 0;
-		return;
-	}
+	id->object = key->number;
+	id->generation = key->generation;
 	if (magic == BTRFS_SUPER_MAGIC)
 		id->device = btrfs_device(inode, id->device);
-	if (!id->generation) {
-		if (magic == OVERLAYFS_SUPER_MAGIC && (mode & S_IFMT) == S_IFREG)
-			id->generation = overlay_generation(file);
-		if (!id->generation)
-			id->flags |= IDENTITY_WEAK;
-	}
+	if (id->generation)
+		return true;
+	mode = BPF_CORE_READ(inode, i_mode);
+	if (magic == OVERLAYFS_SUPER_MAGIC && (mode & S_IFMT) == S_IFREG)
+		id->generation = overlay_generation(file);
+	if (!id->generation)
+		id->flags |= IDENTITY_WEAK;
+	return magic != OVERLAYFS_SUPER_MAGIC;
 }

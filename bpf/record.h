@@ -80,7 +80,21 @@ struct histogram {
 	u64 bucket[HISTOGRAM_BUCKETS];
 };
 
-// A thread's sync in flight.
+// Where a thread's syncs of one file are counted, so that the next one need not look it up. Addresses and numbers of
+// the open file as the kernel has them; neighbours: of the filesystem only.
+struct place {
+	u64 inode;
+	u64 sb;
+	u64 number;
+	u64 generation;
+	u32 slot; // 0: none
+	u32 sequence;
+};
+
+// A log and another file, which many threads sync in turn.
+#define PLACES 2
+
+// A thread's sync in flight, and what is kept from one to the next.
 struct call {
 	u64 start_ns; // CLOCK_MONOTONIC; 0: none
 	u32 slot;
@@ -89,7 +103,10 @@ struct call {
 	u32 thread_sequence;
 	u32 op;
 	s32 fd;
-	struct identity id; // only where slot is NO_SLOT
+	struct identity id; // only where slot is NO_SLOT or SELF_SLOT
+	struct place place[PLACES];
+	u32 last_place; // the one used last
+	u32 reserved;
 };
 
 // What the task iterator writes for each sync in flight.

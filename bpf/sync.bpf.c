@@ -39,16 +39,28 @@ static __always_inline void read_comm(struct task_struct *task, u64 *low, u64 *h
 	*high = comm[1];
 }
 
+// A local variable stands between `who` and each reading, else its own layout would be looked for in the kernel.
+// Who syncs: a traced server, or a neighbour with its leader's name.
+struct who {
+	struct task_struct *task;
+	struct task_struct *leader;
+	u64 comm_low;
+	u64 comm_high;
+	u32 tgid;
+	bool target;
+};
+
 // This thread's own row, kept from call to call. Only this thread writes it, so plain additions do.
-static __always_inline void enter_thread_row(struct call *call, struct task_struct *task, struct identity *of, u32 op)
+static __always_inline void enter_thread_row(struct call *call, struct who *who)
 {
+	struct task_struct *task = who->task, *leader = who->leader;
 	struct identity id = {};
 	struct row *row;
 
 	id.kind = KIND_THREAD;
-	id.op = op;
-	id.owner = of->owner;
-	id.tgid = of->tgid;
+	id.op = call->op;
+	id.owner = TASK_READ(leader, start_boottime);
+	id.tgid = who->tgid;
 	id.object = TASK_READ(task, pid);
 	id.generation = TASK_READ(task, start_boottime) / 1000;
 	call->thread_slot = slot_of(&id, -1, call->thread_slot);
@@ -65,22 +77,118 @@ static __always_inline void enter_thread_row(struct call *call, struct task_stru
 	row->started++;
 }
 
+// Not inlined: fsynctop's own calls, by which it tests the probes.
+static __noinline void enter_own(struct call *call, struct file *file, u32 kind)
+{
+	struct inode_key key;
+	struct identity id = {};
+
+	id.kind = kind;
+	if (file && kind == KIND_FILE) {
+		read_inode_key(&key, file);
+		identify_file(&id, file, &key);
+	}
+	call->slot = SELF_SLOT;
+	call->id = id;
+	call->start_ns = 1;
+}
+
+// The slot of a file that this thread was not at before. Not inlined: most syncs are of the same few files.
+static __noinline u32 find_slot(struct call *call, struct who *who, struct inode_key *key, struct file *file, u32 kind)
+{
+	struct task_struct *leader = who->leader;
+	struct identity id = {};
+	struct place *place;
+	struct row *row;
+	bool known_again = file;
+	u32 slot;
+
+	id.kind = kind;
+	if (file && who->target && kind == KIND_FILE)
+		known_again = identify_file(&id, file, key);
+	else if (file)
+		id.device = device_of(key);
+	if (who->target) {
+		id.op = call->op;
+		id.tgid = who->tgid;
+		id.owner = TASK_READ(leader, start_boottime);
+	} else {
+		id.kind = KIND_NEIGHBOUR;
+		id.owner = who->comm_low;
+		id.object = who->comm_high;
+	}
+	slot = slot_of(&id, call->fd, 0);
+	if (slot == NO_SLOT && !who->target) {
+		count(neighbours_folded);
+		return NEIGHBOUR_OVERFLOW_SLOT;
+	}
+	row = row_at(slot);
+	if (!row) {
+		call->id = id;
+		return slot;
+	}
+	if (known_again && task_storage) {
+		call->last_place ^= 1;
+		place = &call->place[call->last_place & (PLACES - 1)];
+		place->inode = key->inode;
+		place->sb = key->sb;
+		place->number = key->number;
+		place->generation = key->generation;
+		place->slot = slot;
+		place->sequence = row->sequence;
+	}
+	return slot;
+}
+
+// The row of a place, if it is still this file's. A slot that serves another file by now has another sequence.
+static __always_inline struct row *row_of(struct place *place, const struct inode_key *key, struct who *who, u32 op)
+{
+	struct row *row;
+
+	if (place->inode != key->inode || place->sb != key->sb || place->number != key->number ||
+	    place->generation != key->generation)
+		return 0;
+	row = row_at(place->slot);
+	if (!row || row->sequence != place->sequence || row->retired)
+		return 0;
+	if (who->target)
+		return row->id.op == op && row->id.tgid == who->tgid ? row : 0;
+	// The leader's name may have changed.
+	return row->id.owner == who->comm_low && row->id.object == who->comm_high ? row : 0;
+}
+
+// The slot of a file that this thread was at before, else 0: without the look-up in the hash, and without finding
+// out more of the file than its inode.
+static __always_inline u32 known_slot(struct call *call, const struct inode_key *key, struct who *who, u32 op)
+{
+	u32 last = call->last_place & (PLACES - 1);
+	struct place *place = &call->place[last];
+
+	if (row_of(place, key, who, op))
+		return place->slot;
+	last ^= 1;
+	place = &call->place[last];
+	if (!row_of(place, key, who, op))
+		return 0;
+	call->last_place = last;
+	return place->slot;
+}
+
 static __always_inline void enter(u32 op, u32 kind, s32 fd)
 {
 	struct task_struct *task = current_task();
 	struct task_struct *leader = TASK_READ(task, group_leader);
-	u32 tgid = TASK_READ(leader, tgid);
-	struct identity id = {};
+	struct who who = { .task = task, .leader = leader, .tgid = TASK_READ(task, tgid) };
+	struct inode_key key = {};
 	struct call *call;
 	struct file *file = 0;
 	struct row *row;
-	u64 low, high;
-	u32 slot;
-	bool target, lost_exit;
+	u32 slot = 0;
+	bool lost_exit;
 
 	if (stopped)
 		return;
-	read_comm(leader, &low, &high);
+	read_comm(leader, &who.comm_low, &who.comm_high);
 	call = open_call(task);
 	if (!call) {
 		count(no_call_state);
@@ -89,54 +197,45 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	lost_exit = call->start_ns;
 	call->op = op;
 	call->fd = fd;
-	target = is_target(tgid, low, high);
-	id.kind = kind;
 	if (kind == KIND_FILE || kind == KIND_FILESYSTEM) {
 		file = file_of(task, fd);
-		// Neighbours are told apart by filesystem only.
-		if (file)
-			identify_file(&id, file, kind == KIND_FILE && (target || tgid == self_tgid));
-		else
-			id.kind = KIND_BAD_DESCRIPTOR;
+		if (!file)
+			kind = KIND_BAD_DESCRIPTOR;
 	}
-	if (tgid == self_tgid) {
-		call->slot = SELF_SLOT;
-		call->id = id;
-		call->start_ns = 1;
+	if (who.tgid == self_tgid) {
+		enter_own(call, file, kind);
 		return;
 	}
-	if (lost_exit && target)
+	who.target = is_target(who.tgid, who.comm_low, who.comm_high);
+	if (lost_exit && who.target)
 		count(entries_without_exit);
 	else if (lost_exit)
 		count(neighbour_entries_without_exit);
-	if (target) {
-		id.op = op;
-		id.tgid = tgid;
-		id.owner = TASK_READ(leader, start_boottime);
-		if (keep_threads)
-			enter_thread_row(call, task, &id, op);
-	} else {
-		id.kind = KIND_NEIGHBOUR;
-		id.owner = low;
-		id.object = high;
-		call->thread_slot = 0;
+	if (keep_threads) {
+		if (who.target)
+			enter_thread_row(call, &who);
+		else
+			call->thread_slot = 0;
 	}
-	slot = slot_of(&id, fd, call->slot);
-	if (slot == NO_SLOT && !target) {
-		count(neighbours_folded);
-		slot = NEIGHBOUR_OVERFLOW_SLOT;
+	if (file) {
+		read_inode_key(&key, file);
+		// Neighbours are told apart by filesystem only.
+		if (!who.target || kind == KIND_FILESYSTEM)
+			key.inode = key.number = key.generation = 0;
+		if (task_storage)
+			slot = known_slot(call, &key, &who, op);
 	}
+	if (!slot)
+		slot = find_slot(call, &who, &key, file, kind);
 	call->slot = slot;
 	row = row_at(slot);
 	if (row) {
 		call->sequence = row->sequence;
 		add(&row->started, 1);
-		if (file && target)
-			tell_name(row, &id, file, fd, slot);
-	} else {
-		call->id = id;
-		if (file)
-			send_name(&id, file, fd, slot, 0);
+		if (file && who.target && kind == KIND_FILE)
+			tell_name(row, file, fd, slot);
+	} else if (file) {
+		send_name(&call->id, file, fd, slot, 0);
 	}
 	call->start_ns = bpf_ktime_get_ns();
 }
@@ -329,11 +428,14 @@ struct exit_context {
 		return 0;                                                       \
 	}
 
-PROBES(fsync, OP_FSYNC, KIND_FILE)
-PROBES(fdatasync, OP_FDATASYNC, KIND_FILE)
-PROBES(sync_file_range, OP_SYNC_FILE_RANGE, KIND_FILE)
-PROBES(msync, OP_MSYNC, KIND_NO_FILE)
-PROBES(syncfs, OP_SYNCFS, KIND_FILESYSTEM)
+#include "kprobe.h"
+
+#define ALL_PROBES(name, op, kind) PROBES(name, op, kind) KPROBES(name, op, kind)
+ALL_PROBES(fsync, OP_FSYNC, KIND_FILE)
+ALL_PROBES(fdatasync, OP_FDATASYNC, KIND_FILE)
+ALL_PROBES(sync_file_range, OP_SYNC_FILE_RANGE, KIND_FILE)
+ALL_PROBES(msync, OP_MSYNC, KIND_NO_FILE)
+ALL_PROBES(syncfs, OP_SYNCFS, KIND_FILESYSTEM)
 
 // sync takes no argument: its wrapper has no registers to read, and on x86 fentry cannot attach to it.
 SEC("tracepoint/syscalls/sys_enter_sync")

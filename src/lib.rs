@@ -3,7 +3,9 @@
 pub mod cli;
 pub mod files;
 pub mod histogram;
+pub mod history;
 pub mod host;
+pub mod live;
 pub mod mountinfo;
 pub mod once;
 pub mod probe;

@@ -12,15 +12,18 @@ use anyhow::Context;
 
 use super::args::Once;
 use super::command::{Traced, passed_on};
-use super::session::{self, Selection};
+use super::session;
 use super::{Exit, FAILED, NOTHING_TO_TRACE, print};
+use crate::live::{Change, CpuWatch};
 use crate::once::{By, Options, Output, Style, render};
 use crate::sampler::Sampler;
 use crate::snapshot::{Measurement, Snapshot};
+use crate::target::finder::Finder;
+use crate::target::selection::Selection;
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
-/// How often processes that have not synced yet are looked for.
-const LOOK_FOR_SERVERS: Duration = Duration::from_secs(1);
+/// How long the first snapshot waits for the processes that are selected to be found.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// How long a wait for events lasts at most: then the command, the servers and Ctrl-C are looked at.
 const SLICE: Duration = Duration::from_millis(100);
 /// How long a command may go on after Ctrl-C.
@@ -44,8 +47,8 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
     };
     let own = arguments.trace.targets.is_given();
     let selection = match &command {
-        Some(command) if !own => Selection::command(command.pid()),
-        _ => Selection::of(&arguments.trace.targets)?,
+        Some(command) if !own => Selection::tree(command.pid()),
+        _ => session::selection(&arguments.trace.targets)?,
     };
     if command.is_none() && !arguments.wait && selection.processes().is_empty() {
         let message = format!(
@@ -57,9 +60,9 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
     }
     let config = session::probe_config(&arguments.trace, &selection, arguments.by == By::Thread)?;
     let mut sampler = session::start(&arguments.trace, &config, rules)?;
-    let mut run = Run { sampler: &mut sampler, selection, stop: &stop, looked: None };
+    let mut run = Run { sampler: &mut sampler, selection, stop: &stop, finder: None };
     if command.is_none() || own {
-        run.look_for_servers();
+        run.look_for_servers(FIRST_LOOK);
     }
     let mut first = run.sampler.snapshot()?;
     if arguments.wait && command.is_none() {
@@ -102,7 +105,8 @@ struct Run<'a> {
     selection: Selection,
     /// The signal that asked for the end, or 0.
     stop: &'a AtomicUsize,
-    looked: Option<Instant>,
+    /// Begins with the first look: before that, a command is not itself yet.
+    finder: Option<Finder>,
 }
 
 impl Run<'_> {
@@ -111,22 +115,17 @@ impl Run<'_> {
     }
 
     /// Servers that sync nothing are shown too, and those that hung before tracing began are found by this.
-    fn look_for_servers(&mut self) {
-        if self.selection.is_everything()
-            || self.looked.is_some_and(|looked| looked.elapsed() < LOOK_FOR_SERVERS)
-        {
-            return;
-        }
-        self.looked = Some(Instant::now());
-        for process in self.selection.processes() {
-            self.sampler.expect_server(process.id());
+    fn look_for_servers(&mut self, patience: Duration) {
+        let finder = self.finder.get_or_insert_with(|| Finder::start(&self.selection));
+        for server in finder.take(patience) {
+            self.sampler.expect_server(server);
         }
     }
 
     fn slice(&mut self, end: Option<Instant>) -> anyhow::Result<()> {
         let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()).min(SLICE));
         self.sampler.wait(left).context("reading events")?;
-        self.look_for_servers();
+        self.look_for_servers(Duration::ZERO);
         Ok(())
     }
 
@@ -183,21 +182,28 @@ impl Run<'_> {
     ) -> anyhow::Result<Option<ExitStatus>> {
         let begin = Instant::now();
         let last_end = arguments.duration.map(|duration| begin + duration);
+        let mut watch = CpuWatch::new(arguments.long_run.max_cpu.0, interval);
         let mut earlier = first;
+        let mut start = begin;
         let mut number: u32 = 0;
         loop {
             number += 1;
-            let mut end = begin + interval * number;
-            if let Some(last) = last_end {
-                end = end.min(last);
-            }
-            let mut status = None;
-            while !self.stopped() && Instant::now() < end && status.is_none() {
-                self.slice(Some(end))?;
+            let end_of = |watch: &CpuWatch| {
+                let end = start + watch.interval();
+                last_end.map_or(end, |last| end.min(last))
+            };
+            let (mut status, mut given_up) = (None, None);
+            while !self.stopped() {
+                self.slice(Some(end_of(&watch)))?;
                 if let Some(command) = command.as_deref_mut() {
                     status = command.ended()?;
                 }
+                given_up = self.look_at_cpu(&mut watch);
+                if status.is_some() || given_up.is_some() || Instant::now() >= end_of(&watch) {
+                    break;
+                }
             }
+            let end = end_of(&watch);
             if self.stopped()
                 && status.is_none()
                 && let Some(command) = command.as_deref_mut()
@@ -206,6 +212,7 @@ impl Run<'_> {
             }
             let is_last = self.stopped()
                 || status.is_some()
+                || given_up.is_some()
                 || arguments.count.is_some_and(|count| u64::from(number) >= count)
                 || last_end.is_some_and(|last| end >= last);
             let later = if is_last {
@@ -217,12 +224,55 @@ impl Run<'_> {
                 self.sampler.snapshot()?
             };
             sink.write(&Measurement::between(&earlier, &later))?;
+            if let Some(why) = given_up {
+                return self.go_on_untraced(why, command);
+            }
             if is_last {
                 return Ok(status);
             }
             earlier = later;
+            start = on_time(end, watch.interval());
         }
     }
+
+    /// Some: why tracing is to end.
+    fn look_at_cpu(&mut self, watch: &mut CpuWatch) -> Option<String> {
+        let change = watch.look()?;
+        match change {
+            Change::Every { degraded, why, .. } => {
+                eprintln!("fsynctop: {why}");
+                self.sampler.set_note(degraded.then_some(why));
+                None
+            }
+            Change::GiveUp { why } => {
+                self.sampler.set_note(Some(why.clone()));
+                Some(why)
+            }
+        }
+    }
+
+    /// The command has nothing to do with what the tracing costs: it goes on, and its status is passed on.
+    fn go_on_untraced(
+        &mut self,
+        why: String,
+        command: Option<&mut Traced>,
+    ) -> anyhow::Result<Option<ExitStatus>> {
+        let Some(command) = command else { return Err(Exit { status: FAILED, message: why }.into()) };
+        eprintln!("fsynctop: {why}; the command goes on");
+        while !self.stopped() {
+            if let Some(status) = command.ended()? {
+                return Ok(Some(status));
+            }
+            std::thread::sleep(SLICE);
+        }
+        Ok(None)
+    }
+}
+
+/// When the next interval begins: intervals for which it is too late already are left out.
+fn on_time(end: Instant, interval: Duration) -> Instant {
+    let now = Instant::now();
+    if end + interval > now { end } else { now }
 }
 
 /// Where measurements go.

@@ -11,82 +11,51 @@ use crate::host::{self, Status};
 use crate::probe::{Capacity, CommPattern, ProbeConfig, Targets, take_libbpf_log};
 use crate::sampler::{AttachError, Sampler};
 use crate::target::filter::TargetFilter;
-use crate::target::processes::{self, ThreadGroup};
+use crate::target::selection::Selection;
 
 const PROC: &str = "/proc";
 
-/// What selects the processes: any of these.
-pub struct Selection(Vec<TargetFilter>);
-
-impl Selection {
-    /// By default the servers.
-    pub fn of(arguments: &TargetArgs) -> anyhow::Result<Selection> {
-        let proc_root = Path::new(PROC);
-        let mut filters = Vec::new();
-        if !arguments.pid.is_empty() {
-            filters.push(TargetFilter::pids(proc_root, &arguments.pid)?);
-        }
-        if !arguments.comm.is_empty() {
-            filters.push(TargetFilter::comms(&arguments.comm)?);
-        }
-        if let Some(cgroup) = &arguments.cgroup {
-            filters.push(TargetFilter::cgroups(proc_root, std::slice::from_ref(cgroup))?);
-        }
-        if arguments.all {
-            filters.push(TargetFilter::All);
-        }
-        if filters.is_empty() {
-            filters.push(TargetFilter::default());
-        }
-        Ok(Selection(filters))
+/// What the arguments select; by default the servers.
+pub fn selection(arguments: &TargetArgs) -> anyhow::Result<Selection> {
+    let proc_root = Path::new(PROC);
+    let mut filters = Vec::new();
+    if !arguments.pid.is_empty() {
+        filters.push(TargetFilter::pids(proc_root, &arguments.pid)?);
     }
-
-    /// A process that does not run its command yet, and all that it will start.
-    pub fn command(pid: u32) -> Selection {
-        Selection(vec![TargetFilter::Tree(pid)])
+    if !arguments.comm.is_empty() {
+        filters.push(TargetFilter::comms(&arguments.comm)?);
     }
-
-    pub fn describe(&self) -> String {
-        self.0.iter().map(TargetFilter::describe).collect::<Vec<_>>().join(" or ")
+    if let Some(cgroup) = &arguments.cgroup {
+        filters.push(TargetFilter::cgroups(proc_root, std::slice::from_ref(cgroup))?);
     }
-
-    pub fn is_everything(&self) -> bool {
-        self.0.contains(&TargetFilter::All)
+    if arguments.all {
+        filters.push(TargetFilter::All);
     }
+    Ok(Selection::new(filters))
+}
 
-    /// The processes that are selected now.
-    pub fn processes(&self) -> Vec<ThreadGroup> {
-        let mut found: Vec<_> =
-            self.0.iter().flat_map(|filter| processes::list(Path::new(PROC), filter)).collect();
-        found.sort_by_key(|process| process.pid);
-        found.dedup_by_key(|process| process.pid);
-        let me = std::process::id();
-        found.retain(|process| process.pid != me);
-        found
-    }
-
-    fn targets(&self) -> anyhow::Result<Targets> {
-        let mut targets = Targets::default();
-        for filter in &self.0 {
-            match filter {
-                TargetFilter::Comms(comms) => {
-                    targets.comms.extend(comms.iter().map(|comm| CommPattern::new(comm.bytes())));
-                }
-                TargetFilter::Pids(pids) => targets.pids.extend(pids),
-                TargetFilter::Cgroups(cgroups) => {
-                    targets.cgroup = cgroups.first().map(|cgroup| (cgroup.id, cgroup.level));
-                }
-                TargetFilter::Tree(pid) => {
-                    targets.pids.push(*pid);
-                    targets.follow_forks = true;
-                }
-                TargetFilter::All => targets.all = true,
+/// The same for the kernel side.
+fn targets(selection: &Selection) -> anyhow::Result<Targets> {
+    let mut targets = Targets::default();
+    for filter in selection.filters() {
+        match filter {
+            TargetFilter::Comms(comms) => {
+                targets.comms.extend(comms.iter().map(|comm| CommPattern::new(comm.bytes())));
             }
+            TargetFilter::Pids(pids) => targets.pids.extend(pids),
+            TargetFilter::Cgroups(cgroups) => {
+                targets.cgroup = cgroups.first().map(|cgroup| (cgroup.id, cgroup.level));
+            }
+            TargetFilter::Tree(pid) => {
+                targets.pids.push(*pid);
+                targets.follow_forks = true;
+            }
+            TargetFilter::All => targets.all = true,
         }
-        let most = crate::probe::MOST_COMMS;
-        anyhow::ensure!(targets.comms.len() <= most, "at most {most} names can be given with --comm");
-        Ok(targets)
     }
+    let most = crate::probe::MOST_COMMS;
+    anyhow::ensure!(targets.comms.len() <= most, "at most {most} names can be given with --comm");
+    Ok(targets)
 }
 
 /// The rules of the roles, with the user's own in front.
@@ -126,7 +95,7 @@ pub fn probe_config(
     ops.sort();
     ops.dedup();
     Ok(ProbeConfig {
-        targets: selection.targets()?,
+        targets: targets(selection)?,
         ops,
         mode: arguments.attach.mode(),
         preemptible: host::may_skip_programs(),

@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use super::args::Stuck;
 use super::print;
-use super::session::{self, Selection};
+use super::session;
 use crate::files::classify::Candidate;
 use crate::files::settings::Settings;
 use crate::once::Style;
@@ -16,7 +16,7 @@ use crate::stuck::{self, Looks, Processes};
 pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
     let rules = session::rules(arguments.roles.as_deref())?;
     let processes = if arguments.targets.is_given() {
-        let selection = Selection::of(&arguments.targets)?;
+        let selection = session::selection(&arguments.targets)?;
         Processes::These(selection.processes().iter().map(|process| process.pid).collect())
     } else {
         Processes::All

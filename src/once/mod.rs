@@ -11,7 +11,7 @@ use crate::snapshot::Measurement;
 mod csv;
 mod device;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 pub(crate) mod grid;
 mod header;
 mod histogram;

@@ -1,9 +1,11 @@
-//! Which processes are traced ([`filter`], [`processes`]), and what is known of them without a connection
+//! Which processes are traced ([`filter`], [`processes`], [`selection`], [`finder`]), and what is known of them without a connection
 //! ([`describe`]).
 
 pub mod container;
 pub mod describe;
 pub mod filter;
+pub mod finder;
 pub mod listening;
 pub mod processes;
+pub mod selection;
 pub mod version;

@@ -155,7 +155,7 @@ impl Program {
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(err.try_clone()?);
         let child = command
             .spawn()
-            .with_context(|| format!("cannot run {name}; `tools/dependencies --bench` installs it"))?;
+            .with_context(|| format!("cannot run {name}; `tools/dependencies bench` installs it"))?;
         let mut program = Program { child, out, err };
         let deadline = Instant::now() + LONG;
         let mut looks = 0;

@@ -1,0 +1,75 @@
+//! Paths as text, without loss: bytes that are no UTF-8 as `\xNN`, a backslash as `\\`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+pub fn escape(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text.push_str(&chunk.valid().replace('\\', "\\\\"));
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text
+}
+
+/// None: not the text of a path.
+pub fn unescape(text: &str) -> Option<PathBuf> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = match (first, tail) {
+            (b'\\', [b'\\', tail @ ..]) => {
+                bytes.push(b'\\');
+                tail
+            }
+            (b'\\', [b'x', high, low, tail @ ..]) => {
+                let digits = [*high, *low];
+                bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+                tail
+            }
+            (b'\\', _) => return None,
+            (byte, tail) => {
+                bytes.push(byte);
+                tail
+            }
+        };
+    }
+    Some(OsString::from_vec(bytes).into())
+}
+
+/// For serde's `with`.
+pub mod optional_path {
+    use super::*;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+        path.as_deref().map(escape).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+        Option::<String>::deserialize(deserializer)?
+            .map(|text| unescape(&text).ok_or_else(|| D::Error::custom("a path with a wrong escape")))
+            .transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_survives() {
+        for bytes in
+            [&b"/var/lib/mysql/ibdata1"[..], b"/a\\b", b"/\xff\xfe/\\x41", "/t\u{e4}ble\n".as_bytes()]
+        {
+            let path = PathBuf::from(OsString::from_vec(bytes.to_vec()));
+            assert_eq!(unescape(&escape(&path)), Some(path));
+        }
+        assert_eq!(escape(Path::new("/plain")), "/plain");
+        for wrong in ["\\", "\\x", "\\xg0", "\\q"] {
+            assert_eq!(unescape(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The history as one JSON object, and back. Schema 1: `setup`, `options`, what moments refer to (`servers`, `files`,
+//! `neighbours`, each with its number), then `moments`, oldest first. Times in nanoseconds, those of the wall clock
+//! since 1970; paths as text in which bytes that are no UTF-8 are `\xNN`, and a backslash is `\\`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::packed::{Inconsistent, Packed, Tables};
+use super::{History, Options};
+use crate::snapshot::{AttachMode, FileInfo, Op, Role, Server, ServerId, Setup, Target};
+
+pub const SCHEMA: u32 = 1;
+
+/// Why a history cannot be read back.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("the history has schema {0}, this program reads {SCHEMA}: use the same version on both sides")]
+    Schema(u32),
+    #[error("not a history: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Inconsistent(#[from] Inconsistent),
+}
+
+#[derive(Serialize, Deserialize)]
+struct JsonSetup {
+    mode: AttachMode,
+    not_chosen: Vec<(AttachMode, String)>,
+    kernel: String,
+    ops: Vec<Op>,
+    by_thread: bool,
+    note: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct JsonOptions {
+    length_ns: u64,
+    bytes: usize,
+    files: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct JsonServer {
+    number: u32,
+    id: ServerId,
+    comm: String,
+    version: Option<String>,
+    #[serde(with = "super::bytes::optional_path")]
+    datadir: Option<PathBuf>,
+    #[serde(with = "super::bytes::optional_path")]
+    socket: Option<PathBuf>,
+    ports: Vec<u16>,
+    container: Option<String>,
+    device: Option<String>,
+    filesystem: Option<String>,
+    notes: Vec<String>,
+    alive: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct JsonFile {
+    number: u32,
+    server: ServerId,
+    target: Target,
+    #[serde(with = "super::bytes::optional_path")]
+    path: Option<PathBuf>,
+    role: Role,
+    device: Option<Arc<str>>,
+    #[serde(with = "super::bytes::optional_path")]
+    mount: Option<PathBuf>,
+    filesystem: Option<Arc<str>>,
+    open: bool,
+    unlinked: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct JsonNeighbour {
+    number: u32,
+    device_number: u32,
+    device: String,
+    comm: String,
+}
+
+#[derive(Deserialize)]
+struct OnlySchema {
+    schema: u32,
+}
+
+#[derive(Deserialize)]
+struct JsonHistory {
+    setup: Option<JsonSetup>,
+    options: JsonOptions,
+    short_of_memory: bool,
+    servers: Vec<JsonServer>,
+    files: Vec<JsonFile>,
+    neighbours: Vec<JsonNeighbour>,
+    moments: Vec<Packed>,
+}
+
+/// A sequence that is made while it is written.
+struct Each<F>(F);
+
+impl<I: Iterator<Item: Serialize>, F: Fn() -> I> Serialize for Each<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
+}
+
+impl Serialize for History {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let options = JsonOptions {
+            length_ns: self.options.length.as_nanos() as u64,
+            bytes: self.options.bytes,
+            files: self.options.files,
+        };
+        let setup = self.setup.as_ref().map(|setup| JsonSetup {
+            mode: setup.mode,
+            not_chosen: setup.not_chosen.clone(),
+            kernel: setup.kernel.clone(),
+            ops: setup.ops.clone(),
+            by_thread: setup.by_thread,
+            note: setup.note.clone(),
+        });
+        let tables = &self.tables;
+        let neighbours = || {
+            tables.neighbours.iter().map(|(number, (device_number, comm), device)| JsonNeighbour {
+                number,
+                device_number: *device_number,
+                device: device.clone(),
+                comm: comm.clone(),
+            })
+        };
+        let mut object = serializer.serialize_struct("History", 8)?;
+        object.serialize_field("schema", &SCHEMA)?;
+        object.serialize_field("setup", &setup)?;
+        object.serialize_field("options", &options)?;
+        object.serialize_field("short_of_memory", &self.short_of_memory)?;
+        object.serialize_field(
+            "servers",
+            &Each(|| tables.servers.iter().map(|(n, id, s)| json_server(n, *id, s))),
+        )?;
+        object.serialize_field(
+            "files",
+            &Each(|| tables.files.iter().map(|(n, key, info)| json_file(n, key, info))),
+        )?;
+        object.serialize_field("neighbours", &Each(neighbours))?;
+        object.serialize_field("moments", &Each(|| self.moments.iter().filter_map(super::Kept::read)))?;
+        object.end()
+    }
+}
+
+fn json_server(number: u32, id: ServerId, server: &Server) -> JsonServer {
+    JsonServer {
+        number,
+        id,
+        comm: server.comm.clone(),
+        version: server.version.clone(),
+        datadir: server.datadir.clone(),
+        socket: server.socket.clone(),
+        ports: server.ports.clone(),
+        container: server.container.clone(),
+        device: server.device.clone(),
+        filesystem: server.filesystem.clone(),
+        notes: server.notes.clone(),
+        alive: server.alive,
+    }
+}
+
+fn json_file(number: u32, &(server, target): &(ServerId, Target), info: &FileInfo) -> JsonFile {
+    JsonFile {
+        number,
+        server,
+        target,
+        path: info.path.clone(),
+        role: info.role,
+        device: info.device.clone(),
+        mount: info.mount.as_deref().map(Path::to_owned),
+        filesystem: info.filesystem.clone(),
+        open: info.open,
+        unlinked: info.unlinked,
+    }
+}
+
+impl History {
+    /// On one line, with a newline at its end.
+    pub fn write_json(&self, mut out: impl io::Write) -> io::Result<()> {
+        serde_json::to_writer(&mut out, self)?;
+        out.write_all(b"\n")
+    }
+
+    /// Reads back what [`History::write_json`] wrote.
+    pub fn read_json(text: &str) -> Result<History, ReadError> {
+        let OnlySchema { schema } = serde_json::from_str(text)?;
+        if schema != SCHEMA {
+            return Err(ReadError::Schema(schema));
+        }
+        let json: JsonHistory = serde_json::from_str(text)?;
+        let mut history = History::new(Options {
+            length: Duration::from_nanos(json.options.length_ns),
+            bytes: json.options.bytes,
+            files: json.options.files,
+        });
+        history.setup = json.setup.map(|setup| {
+            let JsonSetup { mode, not_chosen, kernel, ops, by_thread, note } = setup;
+            Arc::new(Setup { mode, not_chosen, kernel, ops, by_thread, note })
+        });
+        history.short_of_memory = json.short_of_memory;
+        let tables = tables_of(json.servers, json.files, json.neighbours)?;
+        for packed in json.moments {
+            history.insert(&tables.unpack(packed)?);
+        }
+        for (_, id, server) in tables.servers.iter() {
+            history.tables.servers.update(id, server.clone());
+        }
+        Ok(history)
+    }
+}
+
+/// Numbers are as many as there once were entries: more than any history holds are a mistake.
+const MOST_NUMBERS: u32 = 1 << 20;
+
+fn tables_of(
+    servers: Vec<JsonServer>,
+    files: Vec<JsonFile>,
+    neighbours: Vec<JsonNeighbour>,
+) -> Result<Tables, Inconsistent> {
+    let mut tables = Tables::default();
+    let valid = |number: u32| if number < MOST_NUMBERS { Ok(number) } else { Err(Inconsistent) };
+    for server in servers {
+        let JsonServer { number, id, comm, version, datadir, socket, ports, container, device, .. } = server;
+        let (filesystem, notes, alive) = (server.filesystem, server.notes, server.alive);
+        let server =
+            Server { id, comm, version, datadir, socket, ports, container, device, filesystem, notes, alive };
+        tables.servers.put(valid(number)?, id, Arc::new(server));
+    }
+    for file in files {
+        let JsonFile { number, server, target, path, role, device, mount, filesystem, open, unlinked } = file;
+        let mount = mount.map(Into::into);
+        let info = FileInfo { path, role, device, mount, filesystem, open, unlinked };
+        tables.files.put(valid(number)?, (server, target), Arc::new(info));
+    }
+    for neighbour in neighbours {
+        let JsonNeighbour { number, device_number, device, comm } = neighbour;
+        tables.neighbours.put(valid(number)?, (device_number, comm), device);
+    }
+    Ok(tables)
+}

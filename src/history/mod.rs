@@ -1,0 +1,324 @@
+//! The last minutes, in bounded memory: a ring of moments, one for each interval, packed. Any range of it can be
+//! summed up again as one measurement, its worst seconds found, and all of it handed over as JSON.
+
+mod bytes;
+mod json;
+mod moment;
+mod packed;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::snapshot::{
+    FileRow, Lost, Measurement, NeighbourRow, Op, Role, RoleRow, Server, ServerId, Setup, Stats, Target,
+};
+
+pub use json::{ReadError, SCHEMA};
+pub use moment::{Moment, NO_SERVER, Pending, Rest};
+use packed::{Packed, Tables, wall_clock};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How far back it reaches.
+    pub length: Duration,
+    /// What it may take, whatever happens: the oldest moments go first.
+    pub bytes: usize,
+    /// Rows by file in each moment.
+    pub files: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { length: Duration::from_secs(600), bytes: 4 << 20, files: 50 }
+    }
+}
+
+/// The ring. A clone shares the moments.
+#[derive(Clone, Debug)]
+pub struct History {
+    options: Options,
+    setup: Option<Arc<Setup>>,
+    moments: VecDeque<Kept>,
+    tables: Tables,
+    /// Of all moments.
+    length: Duration,
+    packed_bytes: usize,
+    short_of_memory: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    end: SystemTime,
+    duration: Duration,
+    packed: Arc<[u8]>,
+}
+
+impl Kept {
+    /// The shared bytes stand behind two counters.
+    fn bytes(&self) -> usize {
+        self.packed.len() + 16
+    }
+
+    fn read(&self) -> Option<Packed> {
+        postcard::from_bytes(&self.packed).ok()
+    }
+}
+
+/// A range summed up as one measurement.
+#[derive(Clone, Debug)]
+pub struct Merged {
+    /// Rows by file only as far as each moment had them; the others are in `rest`. In flight are the oldest syncs of
+    /// each role at the end. No threads.
+    pub measurement: Measurement,
+    /// Its `rows` are those of the moment that had most.
+    pub rest: Rest,
+    /// How many moments it is made of.
+    pub moments: usize,
+}
+
+/// What makes a second bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worst {
+    P99,
+    Max,
+}
+
+/// A moment of [`History::worst`], with what was asked about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peak {
+    pub start: SystemTime,
+    pub end: SystemTime,
+    pub stats: Stats,
+}
+
+impl History {
+    pub fn new(options: Options) -> History {
+        History {
+            options,
+            setup: None,
+            moments: VecDeque::new(),
+            tables: Tables::default(),
+            length: Duration::ZERO,
+            packed_bytes: 0,
+            short_of_memory: false,
+        }
+    }
+
+    /// Adds what happened since the last moment, and forgets what there is no room for.
+    pub fn push(&mut self, measurement: &Measurement) {
+        self.setup = Some(measurement.setup.clone());
+        self.insert(&Moment::of(measurement, self.options.files));
+        for server in &measurement.servers {
+            self.tables.servers.update(&server.id, server.clone());
+        }
+        self.forget();
+    }
+
+    fn insert(&mut self, moment: &Moment) {
+        let packed = self.tables.pack(moment);
+        for row in &moment.files {
+            self.tables.files.update(&(row.server, row.target), row.info.clone());
+        }
+        let Ok(bytes) = postcard::to_stdvec(&packed) else {
+            // Nothing in a moment can fail to be packed; if it did, it must not hold what it refers to.
+            self.tables.release(&packed);
+            return;
+        };
+        let kept = Kept { end: moment.end, duration: moment.duration, packed: bytes.into() };
+        self.length += kept.duration;
+        self.packed_bytes += kept.bytes();
+        self.moments.push_back(kept);
+    }
+
+    fn forget(&mut self) {
+        while let Some(oldest) = self.moments.front() {
+            let too_long = self.length.saturating_sub(oldest.duration) >= self.options.length;
+            let too_large = self.bytes() > self.options.bytes;
+            if !too_long && !too_large {
+                break;
+            }
+            self.short_of_memory = too_large;
+            self.length = self.length.saturating_sub(oldest.duration);
+            self.packed_bytes -= oldest.bytes();
+            if let Some(packed) = oldest.read() {
+                self.tables.release(&packed);
+            }
+            self.moments.pop_front();
+        }
+    }
+
+    /// Oldest first.
+    pub fn moments(&self) -> impl DoubleEndedIterator<Item = Moment> {
+        self.moments.iter().filter_map(|kept| self.tables.unpack(kept.read()?).ok())
+    }
+
+    pub fn len(&self) -> usize {
+        self.moments.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.moments.is_empty()
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// How far back it reaches. None: it is empty.
+    pub fn since(&self) -> Option<SystemTime> {
+        Some(wall_clock(self.moments.front()?.read()?.start_ns))
+    }
+
+    /// How much time the moments cover.
+    pub fn length(&self) -> Duration {
+        self.length
+    }
+
+    /// It reaches back less far than it should, because there was more to remember than there is memory.
+    pub fn is_short_of_memory(&self) -> bool {
+        self.short_of_memory
+    }
+
+    /// What it takes: estimated, and rather too much than too little.
+    pub fn bytes(&self) -> usize {
+        self.packed_bytes + self.moments.capacity() * size_of::<Kept>() + self.tables.bytes()
+    }
+
+    /// The moments that ended after `from` and not after `to`, by the wall clock of their time. None: there are none.
+    pub fn between(&self, from: SystemTime, to: SystemTime) -> Option<Merged> {
+        self.merge(self.moments.iter().filter(|kept| kept.end > from && kept.end <= to))
+    }
+
+    /// The latest moments, so many that they cover `length`, or all. Whatever happened to the wall clock.
+    pub fn last(&self, length: Duration) -> Option<Merged> {
+        let mut covered = Duration::ZERO;
+        let wanted = self.moments.iter().rev().take_while(|kept| {
+            let more = covered < length;
+            covered += kept.duration;
+            more
+        });
+        let wanted = wanted.count();
+        self.merge(self.moments.iter().skip(self.moments.len() - wanted))
+    }
+
+    fn merge<'a>(&'a self, kept: impl Iterator<Item = &'a Kept>) -> Option<Merged> {
+        let mut sum: Option<Sum> = None;
+        for moment in kept.filter_map(|kept| self.tables.unpack(kept.read()?).ok()) {
+            sum.get_or_insert_with(|| Sum::begin(&moment)).add(moment);
+        }
+        Some(sum?.merged(self.setup.clone()?))
+    }
+
+    /// The `n` worst moments, the worst first: of a role or of all, of a server or of all. Those without a sync of it
+    /// are left out.
+    pub fn worst(&self, n: usize, by: Worst, server: Option<ServerId>, role: Option<Role>) -> Vec<Peak> {
+        let mut peaks: Vec<_> = self
+            .moments()
+            .map(|moment| Peak { start: moment.start, end: moment.end, stats: moment.total(server, role) })
+            .filter(|peak| peak.stats.count > 0)
+            .collect();
+        peaks.sort_by_key(|peak| {
+            let p99 = peak.stats.quantile_ns(0.99);
+            Reverse(match by {
+                Worst::P99 => (p99, peak.stats.max.ns),
+                Worst::Max => (Some(peak.stats.max.ns), p99.unwrap_or(0)),
+            })
+        });
+        peaks.truncate(n);
+        peaks
+    }
+}
+
+/// Moments, added up one after the other.
+struct Sum {
+    start: SystemTime,
+    end: SystemTime,
+    duration: Duration,
+    lost: Lost,
+    servers: BTreeMap<ServerId, Arc<Server>>,
+    roles: BTreeMap<(ServerId, Role, Op), Stats>,
+    files: BTreeMap<(ServerId, Target, Op), FileRow>,
+    neighbours: BTreeMap<(u32, String), NeighbourRow>,
+    rest: Rest,
+    pending: Vec<Pending>,
+    moments: usize,
+}
+
+impl Sum {
+    fn begin(first: &Moment) -> Sum {
+        Sum {
+            start: first.start,
+            end: first.end,
+            duration: Duration::ZERO,
+            lost: Lost::default(),
+            servers: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            files: BTreeMap::new(),
+            neighbours: BTreeMap::new(),
+            rest: Rest::default(),
+            pending: Vec::new(),
+            moments: 0,
+        }
+    }
+
+    fn add(&mut self, moment: Moment) {
+        self.moments += 1;
+        self.end = moment.end;
+        self.duration += moment.duration;
+        self.lost = plus(&self.lost, &moment.lost);
+        self.servers.extend(moment.servers.into_iter().map(|server| (server.id, server)));
+        for row in moment.roles {
+            self.roles.entry((row.server, row.role, row.op)).or_default().merge(&row.stats);
+        }
+        for row in moment.files {
+            match self.files.get_mut(&(row.server, row.target, row.op)) {
+                Some(known) => known.stats.merge(&row.stats),
+                None => drop(self.files.insert((row.server, row.target, row.op), row)),
+            }
+        }
+        for row in moment.neighbours {
+            match self.neighbours.get_mut(&(row.device_number, row.comm.clone())) {
+                Some(known) => known.stats.merge(&row.stats),
+                None => drop(self.neighbours.insert((row.device_number, row.comm.clone()), row)),
+            }
+        }
+        self.rest.rows = self.rest.rows.max(moment.rest.rows);
+        self.rest.stats.merge(&moment.rest.stats);
+        self.pending = moment.pending;
+    }
+
+    fn merged(self, setup: Arc<Setup>) -> Merged {
+        let role = |((server, role, op), stats)| RoleRow { server, role, op, stats };
+        let measurement = Measurement {
+            start: self.start,
+            end: self.end,
+            duration: self.duration,
+            setup,
+            lost: self.lost,
+            servers: self.servers.into_values().collect(),
+            roles: self.roles.into_iter().map(role).collect(),
+            files: self.files.into_values().collect(),
+            threads: Vec::new(),
+            in_flight: self.pending.into_iter().map(|pending| pending.oldest).collect(),
+            neighbours: self.neighbours.into_values().collect(),
+        };
+        Merged { measurement, rest: self.rest, moments: self.moments }
+    }
+}
+
+fn plus(a: &Lost, b: &Lost) -> Lost {
+    Lost {
+        preempted: a.preempted + b.preempted,
+        files: a.files + b.files,
+        events: a.events + b.events,
+        names: a.names + b.names,
+        errors: a.errors + b.errors,
+        threads: a.threads + b.threads,
+        processes: a.processes + b.processes,
+    }
+}

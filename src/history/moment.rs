@@ -1,0 +1,171 @@
+//! One interval of the history: what a measurement says, with no more rows than there is room for.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::snapshot::{
+    FileRow, InFlight, Lost, Measurement, NeighbourRow, OTHER_NEIGHBOURS, Role, RoleRow, Server, ServerId,
+    Stats,
+};
+
+/// Rows by role at most; those with the least time are summed up under no server's name ([`NO_SERVER`]).
+const MOST_ROLES: usize = 256;
+const MOST_SERVERS: usize = 128;
+const MOST_NEIGHBOURS: usize = 16;
+const MOST_PENDING: usize = 32;
+
+/// Stands for the servers for which a moment has no room.
+pub const NO_SERVER: ServerId = ServerId { pid: 0, start_ns: 0 };
+
+/// One interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moment {
+    /// By the wall clock of the time: if that was set, the two differ by another time than `duration`.
+    pub start: SystemTime,
+    pub end: SystemTime,
+    /// By the monotonic clock.
+    pub duration: Duration,
+    pub lost: Lost,
+    /// Those that were alive or synced something.
+    pub servers: Vec<Arc<Server>>,
+    /// Everything that was traced, by server, role and operation.
+    pub roles: Vec<RoleRow>,
+    /// Those with failures first, then those that took most time; a part of `roles`. By server, target and operation.
+    pub files: Vec<FileRow>,
+    /// The other files that were synced.
+    pub rest: Rest,
+    /// At the end of the interval; oldest first.
+    pub pending: Vec<Pending>,
+    /// Those that took most time; the others under the name "other".
+    pub neighbours: Vec<NeighbourRow>,
+}
+
+/// Files that are not kept apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    /// Rows: a file with two operations counts twice.
+    pub rows: u64,
+    pub stats: Stats,
+}
+
+/// The syncs in flight of one role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    pub count: u64,
+    pub oldest: InFlight,
+}
+
+impl Moment {
+    /// `files`: how many rows by file are kept.
+    pub fn of(measurement: &Measurement, files: usize) -> Moment {
+        let (files, rest) = most_important_files(&measurement.files, files);
+        let roles = most_important_roles(&measurement.roles);
+        let pending = pending_of(&measurement.in_flight);
+        let has_rows = |id: ServerId| {
+            roles.iter().any(|row| row.server == id) || pending.iter().any(|role| role.oldest.server == id)
+        };
+        let mut servers: Vec<_> =
+            measurement.servers.iter().filter(|server| server.alive || has_rows(server.id)).collect();
+        servers.sort_by_key(|server| Reverse(has_rows(server.id)));
+        servers.truncate(MOST_SERVERS);
+        servers.sort_by_key(|server| server.id);
+        Moment {
+            start: measurement.start,
+            end: measurement.end,
+            duration: measurement.duration,
+            lost: measurement.lost,
+            servers: servers.into_iter().cloned().collect(),
+            roles,
+            files,
+            rest,
+            pending,
+            neighbours: most_important_neighbours(&measurement.neighbours),
+        }
+    }
+
+    /// What a role did, or all of them, of one server or of all.
+    pub fn total(&self, server: Option<ServerId>, role: Option<Role>) -> Stats {
+        let mut total = Stats::default();
+        self.roles
+            .iter()
+            .filter(|row| {
+                server.is_none_or(|id| row.server == id) && role.is_none_or(|role| row.role == role)
+            })
+            .for_each(|row| total.merge(&row.stats));
+        total
+    }
+}
+
+/// The indexes of the `most` rows to keep, in their order, and of the others.
+fn split<T>(rows: &[T], most: usize, stats: impl Fn(&T) -> &Stats) -> (Vec<usize>, Vec<usize>) {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    if rows.len() > most {
+        let importance = |&at: &usize| {
+            let stats = stats(&rows[at]);
+            Reverse((stats.errors.len().min(1), stats.sum_ns, stats.count))
+        };
+        order.sort_by_key(importance);
+    }
+    let rest = order.split_off(most.min(order.len()));
+    order.sort_unstable();
+    (order, rest)
+}
+
+fn most_important_files(rows: &[FileRow], most: usize) -> (Vec<FileRow>, Rest) {
+    let (kept, others) = split(rows, most, |row| &row.stats);
+    let mut rest = Rest::default();
+    for at in others {
+        rest.rows += 1;
+        rest.stats.merge(&rows[at].stats);
+    }
+    (kept.into_iter().map(|at| rows[at].clone()).collect(), rest)
+}
+
+fn most_important_roles(rows: &[RoleRow]) -> Vec<RoleRow> {
+    let (kept, others) = split(rows, MOST_ROLES, |row| &row.stats);
+    let mut rest: BTreeMap<_, Stats> = BTreeMap::new();
+    for at in others {
+        rest.entry((rows[at].role, rows[at].op)).or_default().merge(&rows[at].stats);
+    }
+    let rest = rest.into_iter().map(|((role, op), stats)| RoleRow { server: NO_SERVER, role, op, stats });
+    rest.chain(kept.into_iter().map(|at| rows[at].clone())).collect()
+}
+
+fn most_important_neighbours(rows: &[NeighbourRow]) -> Vec<NeighbourRow> {
+    let (kept, others) = split(rows, MOST_NEIGHBOURS, |row| &row.stats);
+    let mut kept: Vec<_> = kept.into_iter().map(|at| rows[at].clone()).collect();
+    let is_other = |row: &NeighbourRow| row.device_number == 0 && row.comm == OTHER_NEIGHBOURS;
+    for at in others {
+        match kept.iter_mut().find(|row| is_other(row)) {
+            Some(other) => other.stats.merge(&rows[at].stats),
+            None => kept.push(NeighbourRow {
+                device_number: 0,
+                device: String::new(),
+                comm: OTHER_NEIGHBOURS.into(),
+                stats: rows[at].stats.clone(),
+            }),
+        }
+    }
+    kept
+}
+
+fn pending_of(in_flight: &[InFlight]) -> Vec<Pending> {
+    let mut by_role: BTreeMap<(ServerId, Role), Pending> = BTreeMap::new();
+    for sync in in_flight {
+        by_role
+            .entry((sync.server, sync.role))
+            .and_modify(|pending| {
+                pending.count += 1;
+                if sync.age > pending.oldest.age {
+                    pending.oldest = sync.clone();
+                }
+            })
+            .or_insert_with(|| Pending { count: 1, oldest: sync.clone() });
+    }
+    let mut pending: Vec<_> = by_role.into_values().collect();
+    pending.sort_by_key(|pending| Reverse(pending.oldest.age));
+    pending.truncate(MOST_PENDING);
+    pending
+}

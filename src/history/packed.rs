@@ -1,0 +1,281 @@
+//! A moment as it is kept and sent: rows refer to servers, files and neighbours by number. The same types are packed
+//! (postcard, a few bytes a number) and written as JSON.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::moment::{Moment, Pending, Rest};
+use super::table::Table;
+use crate::histogram::{BUCKETS, Histogram};
+use crate::snapshot::{
+    FileInfo, FileRow, InFlight, Lost, Max, NeighbourRow, Op, Role, RoleRow, Server, ServerId, Stats, Target,
+};
+
+/// What moments refer to.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    pub servers: Table<ServerId, Arc<Server>>,
+    pub files: Table<(ServerId, Target), Arc<FileInfo>>,
+    pub neighbours: Table<(u32, String), String>,
+}
+
+/// Times in nanoseconds; those of the wall clock since 1970.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Packed {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub duration_ns: u64,
+    pub lost: Lost,
+    pub servers: Vec<u32>,
+    pub roles: Vec<PackedRole>,
+    pub files: Vec<PackedFile>,
+    pub rest: PackedRest,
+    pub pending: Vec<PackedPending>,
+    pub neighbours: Vec<PackedNeighbour>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PackedRole {
+    pub server: u32,
+    pub role: Role,
+    pub op: Op,
+    pub stats: PackedStats,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PackedFile {
+    pub file: u32,
+    pub op: Op,
+    pub stats: PackedStats,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PackedRest {
+    pub rows: u64,
+    pub stats: PackedStats,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PackedPending {
+    pub count: u64,
+    pub server: u32,
+    pub tid: u32,
+    pub thread: String,
+    pub op: Op,
+    pub role: Role,
+    #[serde(with = "super::bytes::optional_path")]
+    pub path: Option<PathBuf>,
+    pub age_ns: u64,
+    pub age_is_minimum: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PackedNeighbour {
+    pub neighbour: u32,
+    pub stats: PackedStats,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PackedStats {
+    pub count: u64,
+    pub sum_ns: u64,
+    pub max_ns: u64,
+    pub max_exact: bool,
+    /// (bucket, count), ascending; the buckets of [`crate::histogram`].
+    pub histogram: Vec<(u16, u64)>,
+    /// (errno, count)
+    pub errors: Vec<(i32, u64)>,
+}
+
+/// A moment that does not hold together: it refers to what is not there, or its buckets are out of order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a moment refers to what is not there, or its buckets are out of order")]
+pub struct Inconsistent;
+
+impl Tables {
+    /// Packs a moment; what it refers to is held until it is released.
+    pub fn pack(&mut self, moment: &Moment) -> Packed {
+        let Tables { servers, files, neighbours } = self;
+        let unknown = |id| move || Arc::new(Server::new(id, String::new()));
+        Packed {
+            start_ns: since_epoch(moment.start),
+            end_ns: since_epoch(moment.end),
+            duration_ns: nanoseconds(moment.duration),
+            lost: moment.lost,
+            servers: moment
+                .servers
+                .iter()
+                .map(|server| servers.hold(&server.id, || server.clone()))
+                .collect(),
+            roles: moment
+                .roles
+                .iter()
+                .map(|row| PackedRole {
+                    server: servers.hold(&row.server, unknown(row.server)),
+                    role: row.role,
+                    op: row.op,
+                    stats: (&row.stats).into(),
+                })
+                .collect(),
+            files: moment
+                .files
+                .iter()
+                .map(|row| PackedFile {
+                    file: files.hold(&(row.server, row.target), || row.info.clone()),
+                    op: row.op,
+                    stats: (&row.stats).into(),
+                })
+                .collect(),
+            rest: PackedRest { rows: moment.rest.rows, stats: (&moment.rest.stats).into() },
+            pending: moment
+                .pending
+                .iter()
+                .map(|pending| {
+                    let InFlight { server, tid, thread, op, role, path, age, age_is_minimum } =
+                        &pending.oldest;
+                    PackedPending {
+                        count: pending.count,
+                        server: servers.hold(server, unknown(*server)),
+                        tid: *tid,
+                        thread: thread.clone(),
+                        op: *op,
+                        role: *role,
+                        path: path.clone(),
+                        age_ns: nanoseconds(*age),
+                        age_is_minimum: *age_is_minimum,
+                    }
+                })
+                .collect(),
+            neighbours: moment
+                .neighbours
+                .iter()
+                .map(|row| PackedNeighbour {
+                    neighbour: neighbours.hold(&(row.device_number, row.comm.clone()), || row.device.clone()),
+                    stats: (&row.stats).into(),
+                })
+                .collect(),
+        }
+    }
+
+    pub fn unpack(&self, packed: Packed) -> Result<Moment, Inconsistent> {
+        let server = |id| self.servers.get(id).ok_or(Inconsistent);
+        let roles = packed.roles.into_iter().map(|row| {
+            Ok(RoleRow {
+                server: *server(row.server)?.0,
+                role: row.role,
+                op: row.op,
+                stats: row.stats.try_into()?,
+            })
+        });
+        let files = packed.files.into_iter().map(|row| {
+            let (&(server, target), info) = self.files.get(row.file).ok_or(Inconsistent)?;
+            Ok(FileRow { server, target, op: row.op, info: info.clone(), stats: row.stats.try_into()? })
+        });
+        let pending = packed.pending.into_iter().map(|row| {
+            let oldest = InFlight {
+                server: *server(row.server)?.0,
+                tid: row.tid,
+                thread: row.thread,
+                op: row.op,
+                role: row.role,
+                path: row.path,
+                age: Duration::from_nanos(row.age_ns),
+                age_is_minimum: row.age_is_minimum,
+            };
+            Ok(Pending { count: row.count, oldest })
+        });
+        let neighbours = packed.neighbours.into_iter().map(|row| {
+            let ((device_number, comm), device) = self.neighbours.get(row.neighbour).ok_or(Inconsistent)?;
+            Ok(NeighbourRow {
+                device_number: *device_number,
+                device: device.clone(),
+                comm: comm.clone(),
+                stats: row.stats.try_into()?,
+            })
+        });
+        Ok(Moment {
+            start: wall_clock(packed.start_ns),
+            end: wall_clock(packed.end_ns),
+            duration: Duration::from_nanos(packed.duration_ns),
+            lost: packed.lost,
+            servers: packed
+                .servers
+                .into_iter()
+                .map(|id| Ok(server(id)?.1.clone()))
+                .collect::<Result<_, Inconsistent>>()?,
+            roles: roles.collect::<Result<_, Inconsistent>>()?,
+            files: files.collect::<Result<_, Inconsistent>>()?,
+            rest: Rest { rows: packed.rest.rows, stats: packed.rest.stats.try_into()? },
+            pending: pending.collect::<Result<_, Inconsistent>>()?,
+            neighbours: neighbours.collect::<Result<_, Inconsistent>>()?,
+        })
+    }
+
+    /// The moment is forgotten, and with it what no other one refers to.
+    pub fn release(&mut self, packed: &Packed) {
+        packed.server_ids().for_each(|id| self.servers.release(id));
+        packed.files.iter().for_each(|row| self.files.release(row.file));
+        packed.neighbours.iter().for_each(|row| self.neighbours.release(row.neighbour));
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.servers.bytes() + self.files.bytes() + self.neighbours.bytes()
+    }
+}
+
+impl Packed {
+    fn server_ids(&self) -> impl Iterator<Item = u32> {
+        let roles = self.roles.iter().map(|row| row.server);
+        let pending = self.pending.iter().map(|row| row.server);
+        self.servers.iter().copied().chain(roles).chain(pending)
+    }
+}
+
+impl From<&Stats> for PackedStats {
+    fn from(stats: &Stats) -> Self {
+        PackedStats {
+            count: stats.count,
+            sum_ns: stats.sum_ns,
+            max_ns: stats.max.ns,
+            max_exact: stats.max.exact,
+            histogram: stats.histogram.iter().map(|(bucket, n)| (bucket as u16, n)).collect(),
+            errors: stats.errors.iter().map(|(&errno, &n)| (errno, n)).collect(),
+        }
+    }
+}
+
+impl TryFrom<PackedStats> for Stats {
+    type Error = Inconsistent;
+
+    fn try_from(packed: PackedStats) -> Result<Self, Inconsistent> {
+        let buckets = &packed.histogram;
+        let in_order = buckets.is_sorted_by(|(a, _), (b, _)| a < b);
+        if !in_order || buckets.last().is_some_and(|&(bucket, _)| usize::from(bucket) >= BUCKETS) {
+            return Err(Inconsistent);
+        }
+        let buckets = packed.histogram.into_iter().map(|(bucket, n)| (usize::from(bucket), n));
+        Ok(Stats {
+            count: packed.count,
+            sum_ns: packed.sum_ns,
+            max: Max { ns: packed.max_ns, exact: packed.max_exact },
+            histogram: Histogram::from_sorted(buckets),
+            errors: packed.errors.into_iter().collect(),
+        })
+    }
+}
+
+/// A clock that was never set stands at 1970.
+fn since_epoch(time: SystemTime) -> u64 {
+    nanoseconds(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+pub fn wall_clock(ns: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(ns)
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,279 @@
+//! What the history keeps, forgets and sums up, on measurements as servers produce them.
+
+use super::*;
+use crate::once::fixture::*;
+use crate::snapshot::{InFlight, Target};
+
+fn history(length: u64, bytes: usize) -> History {
+    History::new(Options { length: Duration::from_secs(length), bytes, files: 50 })
+}
+
+/// The interval of a second that begins `second` seconds after the first one.
+fn at(second: u64, mut measurement: Measurement) -> Measurement {
+    measurement.duration = Duration::from_secs(1);
+    measurement.start += Duration::from_secs(second);
+    measurement.end = measurement.start + measurement.duration;
+    measurement
+}
+
+fn with_row(role: Role, stats: Stats) -> Measurement {
+    with_files(quiet(), vec![row(MYSQL, 1, "/d/ib_logfile0", role, Op::Fdatasync, stats)], Vec::new())
+}
+
+fn files(n: u64) -> Vec<FileRow> {
+    let file = |i| {
+        let latencies = [(1 + i % 7, 100_000 + 1_000 * i), (1, 3_000_000)];
+        row(
+            MYSQL,
+            i,
+            &format!("/var/lib/mysql/shop/table_{i:06}.ibd"),
+            Role::Tablespace,
+            Op::Fsync,
+            stats(&latencies),
+        )
+    };
+    (0..n).map(file).collect()
+}
+
+#[test]
+fn a_moment_comes_back_as_it_went_in() {
+    for mut measurement in [quiet(), busy(), two_servers(), hostile()] {
+        measurement.lost = Lost { preempted: 3, names: 1, ..Lost::default() };
+        let mut history = History::new(Options::default());
+        history.push(&measurement);
+        let moments: Vec<_> = history.moments().collect();
+        assert_eq!(moments, [Moment::of(&measurement, 50)]);
+        let [moment] = &moments[..] else { unreachable!() };
+        assert_eq!((moment.roles.clone(), moment.lost), (measurement.roles.clone(), measurement.lost));
+        assert_eq!(moment.files.len(), measurement.files.len());
+        assert_eq!(moment.rest, Rest::default());
+        assert_eq!(moment.servers, measurement.servers);
+    }
+}
+
+#[test]
+fn a_range_adds_up_to_what_was_pushed() {
+    let mut history = History::new(Options::default());
+    let begin = quiet().start;
+    for second in 0..10 {
+        history.push(&at(second, if second % 2 == 0 { busy() } else { two_servers() }));
+    }
+    let all = history.last(Duration::from_secs(600)).unwrap();
+    assert_eq!(all.moments, 10);
+    assert_eq!(all.measurement.total().count, 5 * (busy().total().count + two_servers().total().count));
+    assert_eq!(
+        all.measurement.files.iter().map(|row| row.stats.count).sum::<u64>(),
+        all.measurement.total().count
+    );
+    assert_eq!(all.measurement.duration, Duration::from_secs(10));
+    assert_eq!((all.measurement.start, all.measurement.end), (begin, begin + Duration::from_secs(10)));
+    let redo =
+        all.measurement.roles.iter().find(|row| row.role == Role::Redo && row.server == MYSQL).unwrap();
+    assert_eq!(redo.stats.histogram.count(), 10 * 3_237);
+
+    let second = |n| begin + Duration::from_secs(n);
+    let some = history.between(second(3), second(5)).unwrap();
+    assert_eq!((some.moments, some.measurement.start, some.measurement.end), (2, second(3), second(5)));
+    assert!(history.between(second(50), second(60)).is_none());
+    assert_eq!(history.last(Duration::from_secs(3)).unwrap().moments, 3);
+    assert!(History::new(Options::default()).last(Duration::from_secs(9)).is_none());
+}
+
+#[test]
+fn it_reaches_back_as_far_as_it_should_and_no_further() {
+    let mut history = history(60, 4 << 20);
+    for second in 0..200 {
+        history.push(&at(second, busy()));
+    }
+    assert_eq!((history.len(), history.length()), (60, Duration::from_secs(60)));
+    assert_eq!(history.since(), Some(quiet().start + Duration::from_secs(140)));
+    assert!(!history.is_short_of_memory());
+}
+
+#[test]
+fn the_budget_holds_whatever_comes_and_the_oldest_go_first() {
+    let mut history = history(600, 300_000);
+    for second in 0..600 {
+        // Other files each second, and a server that is another one each time.
+        let mut measurement = at(second, with_files(quiet(), files(200), Vec::new()));
+        for row in &mut measurement.files {
+            let Target::File(id) = &mut row.target else { unreachable!() };
+            id.inode += 1_000 * second;
+        }
+        history.push(&measurement);
+        assert!(history.bytes() <= 300_000, "{} in second {second}", history.bytes());
+    }
+    assert!(history.is_short_of_memory());
+    assert!(history.len() > 5, "{}", history.len());
+    let newest = history.moments().next_back().unwrap();
+    assert_eq!(newest.start, quiet().start + Duration::from_secs(599));
+    assert_eq!(newest.files.len(), 50);
+    // What no moment refers to any more is forgotten as well.
+    assert!(history.tables.files.iter().count() <= 50 * history.len());
+}
+
+#[test]
+fn what_is_packed_is_small() {
+    let mut history = History::new(Options::default());
+    for second in 0..600 {
+        history.push(&at(second, two_servers()));
+    }
+    // Two busy servers, ten minutes.
+    assert_eq!(history.len(), 600);
+    assert!(history.bytes() < 2_000_000, "{}", history.bytes());
+}
+
+#[test]
+fn files_with_failures_are_kept_before_those_that_took_time_and_the_rest_is_summed_up() {
+    let mut rows = files(120);
+    rows[3].stats.errors.insert(libc::EIO, 1);
+    let measurement = with_files(quiet(), rows, Vec::new());
+    let moment = Moment::of(&measurement, 50);
+    assert_eq!((moment.files.len(), moment.rest.rows), (50, 70));
+    let number = |row: &FileRow| match row.target {
+        Target::File(id) => id.inode,
+        _ => unreachable!(),
+    };
+    assert!(moment.files.iter().any(|row| number(row) == 3), "the one that failed");
+    let kept: u64 = moment.files.iter().map(|row| row.stats.count).sum();
+    assert_eq!(kept + moment.rest.stats.count, measurement.total().count);
+    let least_kept = moment.files.iter().filter(|row| number(row) != 3).map(|row| row.stats.sum_ns).min();
+    let left_out = measurement.files.iter().filter(|row| !moment.files.contains(row));
+    assert!(left_out.map(|row| row.stats.sum_ns).max() <= least_kept);
+}
+
+#[test]
+fn many_servers_are_summed_up_and_none_is_lost() {
+    let server = |pid| ServerId { pid, start_ns: 7 };
+    let row = |pid| {
+        row(server(pid), 1, "/d/ib_logfile0", Role::Redo, Op::Fdatasync, stats(&[(u64::from(pid), 10_000)]))
+    };
+    let mut measurement = with_files(quiet(), (1..=1_000).map(row).collect(), Vec::new());
+    measurement.servers = (1..=1_000)
+        .map(|pid| Arc::new(super::super::once::fixture::server(server(pid), "x", "MySQL 9", 1)))
+        .collect();
+    let moment = Moment::of(&measurement, 50);
+    assert!(moment.roles.len() < 300 && moment.servers.len() < 200);
+    assert_eq!(moment.total(None, None).count, measurement.total().count);
+    assert!(moment.total(Some(NO_SERVER), None).count > 0);
+    assert_eq!(moment.total(Some(server(1_000)), Some(Role::Redo)).count, 1_000);
+}
+
+#[test]
+fn a_clock_that_is_set_changes_no_length() {
+    let mut history = history(10, 4 << 20);
+    for second in 0..20 {
+        let mut measurement = at(second, busy());
+        if second >= 15 {
+            // An hour back.
+            measurement.start -= Duration::from_secs(3_600);
+            measurement.end -= Duration::from_secs(3_600);
+        }
+        history.push(&measurement);
+    }
+    assert_eq!((history.len(), history.length()), (10, Duration::from_secs(10)));
+    let last = history.last(Duration::from_secs(7)).unwrap();
+    assert_eq!((last.moments, last.measurement.duration), (7, Duration::from_secs(7)));
+    let back = quiet().start - Duration::from_secs(3_600);
+    let between = history.between(back + Duration::from_secs(15), back + Duration::from_secs(18)).unwrap();
+    assert_eq!(between.moments, 3);
+}
+
+#[test]
+fn a_server_that_is_started_again_is_another_one_and_the_first_is_remembered_as_ended() {
+    let mut history = History::new(Options::default());
+    history.push(&at(0, busy()));
+    let again = ServerId { start_ns: MYSQL.start_ns + 1, ..MYSQL };
+    let mut measurement = at(1, busy());
+    measurement.servers.push(Arc::new(server(again, "mysqld", "MySQL 9.7.4", 3306)));
+    Arc::make_mut(&mut measurement.servers[0]).alive = false;
+    for row in &mut measurement.files {
+        row.server = again;
+    }
+    let files = measurement.files.clone();
+    history.push(&with_files(measurement, files, Vec::new()));
+    let all = history.last(Duration::from_secs(600)).unwrap().measurement;
+    let alive: Vec<_> = all.servers.iter().map(|server| (server.id, server.alive)).collect();
+    assert_eq!(alive, [(MYSQL, false), (again, true)]);
+    let of = |id| history.moments().map(|moment| moment.total(Some(id), None).count).collect::<Vec<_>>();
+    let count = busy().total().count;
+    assert_eq!((of(MYSQL), of(again)), (vec![count, 0], vec![0, count]));
+}
+
+#[test]
+fn the_worst_seconds_are_found() {
+    let mut history = History::new(Options::default());
+    for second in 0..100 {
+        let slow = match second {
+            40 => stats(&[(100, 200_000), (20, 9_000_000)]),
+            70 => stats(&[(1_000, 200_000), (1, 900_000_000)]),
+            _ => stats(&[(100, 200_000)]),
+        };
+        history.push(&at(second, with_row(Role::Redo, slow)));
+        history.push(&at(second, with_row(Role::Binlog, stats(&[(1, 5_000_000_000)]))));
+    }
+    let begin = quiet().start;
+    let seconds = |by, role| {
+        let peaks = history.worst(2, by, None, role);
+        peaks.iter().map(|peak| peak.start.duration_since(begin).unwrap().as_secs()).collect::<Vec<_>>()
+    };
+    assert_eq!(seconds(Worst::P99, Some(Role::Redo))[0], 40);
+    assert_eq!(seconds(Worst::Max, Some(Role::Redo)), [70, 40]);
+    assert!(history.worst(5, Worst::Max, Some(MARIADB), None).is_empty());
+    assert_eq!(history.worst(1, Worst::Max, None, None)[0].stats.max.ns, 5_000_000_000);
+}
+
+#[test]
+fn syncs_in_flight_are_counted_with_the_oldest() {
+    let sync = |seconds| InFlight {
+        tid: seconds as u32,
+        ..in_flight(Role::Redo, "/d/a", Duration::from_secs(seconds))
+    };
+    let measurement = Measurement { in_flight: vec![sync(2), sync(9), sync(1)], ..quiet() };
+    let mut history = History::new(Options::default());
+    history.push(&measurement);
+    let moment = history.moments().next().unwrap();
+    let [pending] = &moment.pending[..] else { panic!("{:?}", moment.pending) };
+    assert_eq!((pending.count, pending.oldest.clone()), (3, sync(9)));
+    assert_eq!(history.last(Duration::from_secs(1)).unwrap().measurement.in_flight, [sync(9)]);
+}
+
+#[test]
+fn as_json_it_says_the_same_again() {
+    let mut history = history(600, 4 << 20);
+    for second in 0..5 {
+        for measurement in [busy(), hostile(), two_servers()] {
+            history.push(&at(second, measurement));
+        }
+    }
+    let mut text = Vec::new();
+    history.write_json(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.starts_with("{\"schema\":1,"), "{text}");
+    assert_eq!(text.lines().count(), 1);
+    let back = History::read_json(&text).unwrap();
+    assert!(back.moments().eq(history.moments()));
+    assert_eq!((back.options(), back.since()), (history.options(), history.since()));
+    let (ours, theirs) = (history.last(Duration::MAX).unwrap(), back.last(Duration::MAX).unwrap());
+    assert_eq!(ours.measurement.setup, theirs.measurement.setup);
+    assert_eq!(ours.measurement.roles, theirs.measurement.roles);
+}
+
+#[test]
+fn another_schema_and_nonsense_are_refused() {
+    let mut history = History::new(Options::default());
+    history.push(&busy());
+    let mut text = Vec::new();
+    history.write_json(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(matches!(
+        History::read_json(&text.replace("\"schema\":1", "\"schema\":2")),
+        Err(ReadError::Schema(2))
+    ));
+    assert!(matches!(History::read_json("{}"), Err(ReadError::Json(_))));
+    assert!(matches!(History::read_json(&text[..text.len() / 2]), Err(ReadError::Json(_))));
+    let dangling = text.replace("\"file\":0", "\"file\":77");
+    assert!(matches!(History::read_json(&dangling), Err(ReadError::Inconsistent(_))));
+    let huge = text.replacen("\"number\":0", "\"number\":4000000000", 1);
+    assert!(matches!(History::read_json(&huge), Err(ReadError::Inconsistent(_))));
+}

@@ -1,0 +1,169 @@
+//! A sampler on a thread of its own, for views that run for long: it publishes immutable snapshots, and no view ever
+//! waits for it, or makes it wait, for longer than it takes to exchange a pointer.
+
+pub mod budget;
+mod sampling;
+mod shared;
+mod watch;
+
+use std::io;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::sampler::Sampler;
+use crate::snapshot::Snapshot;
+use crate::target::selection::Selection;
+
+use budget::Limit;
+use shared::Shared;
+pub use watch::{Change, CpuWatch};
+
+/// A snapshot that is at most this old is never taken again, however many ask.
+const SHARED_FOR: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// From one regular snapshot to the next, a millisecond to a day.
+    pub interval: Duration,
+    /// What this process may use of a processor. None: whatever it takes.
+    pub max_cpu: Option<Limit>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { interval: Duration::from_secs(1), max_cpu: Some(Limit::default()) }
+    }
+}
+
+/// How the sampling is going.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// As it was asked for.
+    Running,
+    /// Less often than asked for, because it took more processor time than it may.
+    Degraded { interval: Duration },
+    /// Given up, because even that took too much processor time: nothing is traced any more. The last snapshot stays.
+    Detached { why: String },
+    /// It failed, and is traced no more. The last snapshot stays.
+    Failed { why: String },
+    /// Ended by [`Live::stop`].
+    Stopped,
+}
+
+impl State {
+    /// More snapshots will come.
+    pub fn is_alive(&self) -> bool {
+        matches!(self, State::Running | State::Degraded { .. })
+    }
+}
+
+/// The service. Shared between threads by reference; dropping it detaches.
+pub struct Live {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Live {
+    /// Starts the thread, lets it make its sampler there, and waits for the first snapshot. `selection`: who is
+    /// looked for; a server that syncs nothing is shown too.
+    pub fn start<E>(
+        make: impl FnOnce() -> Result<Sampler, E> + Send + 'static,
+        selection: Selection,
+        options: Options,
+    ) -> Result<Live, E>
+    where
+        E: From<io::Error> + Send + 'static,
+    {
+        let shared = Arc::new(Shared::new(options.interval)?);
+        let (started, outcome) = channel();
+        let theirs = shared.clone();
+        let task = move || {
+            let begun = make().and_then(|sampler| {
+                sampling::Sampling::begin(sampler, &selection, theirs, options.max_cpu).map_err(E::from)
+            });
+            match begun {
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                }
+                Ok(sampling) => {
+                    // Nobody waits any more: then nobody wants to know either.
+                    if started.send(Ok(())).is_ok() {
+                        sampling.run();
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("sampler".into()).spawn(task)?;
+        match outcome.recv() {
+            Ok(Ok(())) => Ok(Live { shared, thread: Mutex::new(Some(thread)) }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(io::Error::other("the sampler's thread ended before it began").into()),
+        }
+    }
+
+    /// The newest snapshot, regular or not; the last one, once it has ended.
+    pub fn latest(&self) -> Arc<Snapshot> {
+        self.shared.latest()
+    }
+
+    /// Waits for the regular snapshot that follows `instant`; they come one interval after the other, whatever
+    /// [`Live::fresh`] asks for in between. None: the time is over, or there will be no more.
+    pub fn newer_than(&self, instant: Instant, timeout: Duration) -> Option<Arc<Snapshot>> {
+        self.shared.wait_for_tick(timeout, |snapshot| snapshot.taken > instant)
+    }
+
+    /// A snapshot that is at most `max_age` old, taken now if there is none; all who ask at the same time get the
+    /// same. While degraded, one as old as the interval will do. None: the time is over, or tracing has ended.
+    pub fn fresh(&self, max_age: Duration, timeout: Duration) -> Option<Arc<Snapshot>> {
+        let now = Instant::now();
+        let max_age = match self.state() {
+            State::Degraded { interval } => max_age.max(interval),
+            _ => max_age.max(SHARED_FOR),
+        };
+        let young = |snapshot: &Snapshot| now.saturating_duration_since(snapshot.taken) <= max_age;
+        let latest = self.latest();
+        if young(&latest) {
+            return self.state().is_alive().then_some(latest);
+        }
+        self.shared.ask_for_one();
+        self.shared.wait_for_any(timeout, young)
+    }
+
+    /// From now on, one regular snapshot each `interval`; while degraded, they stay at least as far apart as they are.
+    pub fn set_interval(&self, interval: Duration) {
+        self.shared.set_interval(interval);
+    }
+
+    pub fn state(&self) -> State {
+        self.shared.state()
+    }
+
+    /// Ends counting, detaches, and returns the last snapshot; takes up to about a second, in which the last names
+    /// are learnt. Called again, it returns the same.
+    pub fn stop(&self) -> io::Result<Arc<Snapshot>> {
+        self.shared.ask_to_end();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A thread that panicked has left its state behind.
+            let _ = thread.join();
+        }
+        match self.state() {
+            State::Failed { why } => Err(io::Error::other(why)),
+            _ => Ok(self.latest()),
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("state", &self.state()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! The sampler's thread: takes in events as they come, snapshots when they are due or asked for, and keeps an eye on
+//! what all that costs.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::State;
+use super::budget::Limit;
+use super::shared::{Shared, next_due};
+use super::watch::{Change, CpuWatch};
+use crate::sampler::Sampler;
+use crate::target::finder::Finder;
+use crate::target::selection::Selection;
+
+/// How long a wait for events lasts at most.
+const SLICE: Duration = Duration::from_millis(100);
+/// How long the first snapshot waits for the processes that are selected to be found. Where that takes longer, they
+/// are in a later one.
+const FIRST_LOOK: Duration = Duration::from_millis(200);
+
+pub struct Sampling {
+    sampler: Sampler,
+    finder: Finder,
+    shared: Arc<Shared>,
+    watch: CpuWatch,
+    /// When the next regular snapshot is to be taken, and when the last was.
+    due: Instant,
+    last_due: Instant,
+}
+
+impl Sampling {
+    /// Takes the first snapshot.
+    pub fn begin(
+        sampler: Sampler,
+        selection: &Selection,
+        shared: Arc<Shared>,
+        max_cpu: Option<Limit>,
+    ) -> io::Result<Sampling> {
+        let finder = Finder::start(selection);
+        let watch = CpuWatch::new(max_cpu, shared.take_orders().interval);
+        let now = Instant::now();
+        let mut sampling = Sampling { sampler, finder, shared, watch, due: now, last_due: now };
+        sampling.meet_servers(FIRST_LOOK);
+        sampling.last_due = Instant::now();
+        sampling.due = sampling.last_due + sampling.watch.interval();
+        sampling.snapshot(true)?;
+        Ok(sampling)
+    }
+
+    /// Until it is told to end, gives up, or fails.
+    pub fn run(mut self) {
+        let _tell = IfPanicked(self.shared.clone());
+        let state = match self.go_on() {
+            Ok(state) => state,
+            Err(error) => State::Failed { why: format!("reading what was counted: {error}") },
+        };
+        let shared = self.shared.clone();
+        // Detached first: who sees the state may rely on it.
+        drop(self);
+        shared.set_state(state);
+    }
+
+    fn go_on(&mut self) -> io::Result<State> {
+        loop {
+            let orders = self.shared.take_orders();
+            if orders.end {
+                self.finish()?;
+                return Ok(State::Stopped);
+            }
+            if orders.interval != self.watch.asked() {
+                self.watch.ask(orders.interval);
+                self.follow_interval(None);
+            }
+            match self.watch.look() {
+                None => {}
+                Some(Change::Every { why, .. }) => self.follow_interval(Some(why)),
+                Some(Change::GiveUp { why }) => {
+                    self.sampler.set_note(Some(why.clone()));
+                    self.finish()?;
+                    return Ok(State::Detached { why });
+                }
+            }
+            let is_due = Instant::now() >= self.due;
+            if is_due || orders.one_now {
+                self.snapshot(is_due)?;
+            }
+            if is_due {
+                self.last_due = self.due;
+                self.due = next_due(self.due, self.watch.interval(), Instant::now());
+            }
+            let left = self.due.saturating_duration_since(Instant::now());
+            self.sampler.wait_or_wake(left.min(SLICE), Some(self.shared.wake()))?;
+            self.meet_servers(Duration::ZERO);
+        }
+    }
+
+    /// The next snapshot is due one interval of the new length after the last; everybody is told.
+    fn follow_interval(&mut self, why: Option<String>) {
+        let (interval, now) = (self.watch.interval(), Instant::now());
+        self.due = (self.last_due + interval).max(now);
+        if interval > self.watch.asked() {
+            if let Some(why) = why {
+                self.sampler.set_note(Some(why));
+            }
+            self.shared.set_state(State::Degraded { interval });
+        } else {
+            self.sampler.set_note(None);
+            self.shared.set_state(State::Running);
+        }
+    }
+
+    fn meet_servers(&mut self, patience: Duration) {
+        for server in self.finder.take(patience) {
+            self.sampler.expect_server(server);
+        }
+    }
+
+    fn snapshot(&mut self, is_tick: bool) -> io::Result<()> {
+        let snapshot = self.sampler.snapshot()?;
+        self.shared.publish(snapshot, is_tick);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let last = self.sampler.finish()?;
+        self.shared.publish(last, true);
+        Ok(())
+    }
+}
+
+/// Tells the views if the thread panics: they would wait in vain.
+struct IfPanicked(Arc<Shared>);
+
+impl Drop for IfPanicked {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set_state(State::Failed { why: "the sampler panicked".into() });
+        }
+    }
+}

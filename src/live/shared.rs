@@ -1,0 +1,156 @@
+//! What the sampler's thread and the views share: the newest snapshots, and what the views ask for. Each lock is held
+//! for the exchange of some words, never while anything is read, made or dropped.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::State;
+use crate::snapshot::Snapshot;
+
+pub struct Shared {
+    published: Mutex<Published>,
+    changed: Condvar,
+    orders: Mutex<Orders>,
+    /// Wakes the sampler's thread out of its wait for events.
+    wake: OwnedFd,
+}
+
+struct Published {
+    latest: Option<Arc<Snapshot>>,
+    /// The latest of the regular ones.
+    tick: Option<Arc<Snapshot>>,
+    state: State,
+}
+
+/// What the views want.
+#[derive(Clone, Copy, Debug)]
+pub struct Orders {
+    pub interval: Duration,
+    /// A snapshot now.
+    pub one_now: bool,
+    pub end: bool,
+}
+
+/// An interval that can be added to any time.
+fn bounded(interval: Duration) -> Duration {
+    interval.clamp(Duration::from_millis(1), Duration::from_secs(86_400))
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The views' side.
+impl Shared {
+    pub fn new(interval: Duration) -> io::Result<Shared> {
+        Ok(Shared {
+            published: Mutex::new(Published { latest: None, tick: None, state: State::Running }),
+            changed: Condvar::new(),
+            orders: Mutex::new(Orders { interval: bounded(interval), one_now: false, end: false }),
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// There is one from the start on: nobody has the service before its first snapshot.
+    pub fn latest(&self) -> Arc<Snapshot> {
+        held(&self.published).latest.clone().expect("published before the service was handed out")
+    }
+
+    pub fn state(&self) -> State {
+        held(&self.published).state.clone()
+    }
+
+    pub fn wait_for_tick(
+        &self,
+        timeout: Duration,
+        wanted: impl Fn(&Snapshot) -> bool,
+    ) -> Option<Arc<Snapshot>> {
+        self.wait(timeout, wanted, |published| &published.tick)
+    }
+
+    pub fn wait_for_any(
+        &self,
+        timeout: Duration,
+        wanted: impl Fn(&Snapshot) -> bool,
+    ) -> Option<Arc<Snapshot>> {
+        self.wait(timeout, wanted, |published| &published.latest)
+    }
+
+    fn wait(
+        &self,
+        timeout: Duration,
+        wanted: impl Fn(&Snapshot) -> bool,
+        which: impl Fn(&Published) -> &Option<Arc<Snapshot>>,
+    ) -> Option<Arc<Snapshot>> {
+        let found = |published: &Published| which(published).clone().filter(|snapshot| wanted(snapshot));
+        let unfinished = |published: &mut Published| published.state.is_alive() && found(published).is_none();
+        let (published, _) = self
+            .changed
+            .wait_timeout_while(held(&self.published), timeout, unfinished)
+            .unwrap_or_else(PoisonError::into_inner);
+        found(&published)
+    }
+
+    pub fn ask_for_one(&self) {
+        self.order(|orders| orders.one_now = true);
+    }
+
+    pub fn ask_to_end(&self) {
+        self.order(|orders| orders.end = true);
+    }
+
+    pub fn set_interval(&self, interval: Duration) {
+        self.order(|orders| orders.interval = bounded(interval));
+    }
+
+    fn order(&self, change: impl FnOnce(&mut Orders)) {
+        change(&mut held(&self.orders));
+        // It fails only where the counter is full: then it is awake.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// The sampler's side.
+impl Shared {
+    /// What is wanted; the wish for a snapshot is taken.
+    pub fn take_orders(&self) -> Orders {
+        let mut count = [0; 8];
+        // It fails only where nobody has called.
+        let _ = rustix::io::read(&self.wake, &mut count);
+        let mut orders = held(&self.orders);
+        let taken = *orders;
+        orders.one_now = false;
+        taken
+    }
+
+    pub fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// The last reader of an earlier snapshot drops it, or this does, after the lock.
+    pub fn publish(&self, snapshot: Snapshot, is_tick: bool) {
+        let snapshot = Arc::new(snapshot);
+        let mut published = held(&self.published);
+        let latest = published.latest.replace(snapshot.clone());
+        let tick = if is_tick { published.tick.replace(snapshot) } else { None };
+        drop(published);
+        self.changed.notify_all();
+        drop((latest, tick));
+    }
+
+    pub fn set_state(&self, state: State) {
+        held(&self.published).state = state;
+        self.changed.notify_all();
+    }
+}
+
+/// When the next regular snapshot is due, after the one that was due at `due`. One that comes too late is not made
+/// up for.
+pub fn next_due(due: Instant, interval: Duration, now: Instant) -> Instant {
+    let next = due + interval;
+    if next > now { next } else { now + interval }
+}

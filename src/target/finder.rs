@@ -1,0 +1,121 @@
+//! Looks again and again for the processes that are selected, on a thread of its own: a host may have tens of
+//! thousands of them. A server that syncs is found by its first sync; this finds those that do not, or that hung
+//! before tracing began.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::selection::Selection;
+use crate::snapshot::ServerId;
+
+/// From one look to the next at least.
+const SOONEST: Duration = Duration::from_secs(1);
+/// And at most, however long a look takes.
+const LATEST: Duration = Duration::from_secs(60);
+/// For each second of processor time that a look takes, so many pass to the next: looking takes half a percent of a
+/// processor at most.
+const SHARE: u32 = 200;
+
+/// The thread that looks. It ends when this is dropped.
+pub struct Finder {
+    found: Receiver<Vec<ServerId>>,
+    _ends_it: Sender<()>,
+}
+
+impl Finder {
+    /// Begins to look. Where everything is traced there is nothing to look for: each process counts once it syncs.
+    pub fn start(selection: &Selection) -> Finder {
+        let (outbox, found) = channel();
+        let (ends_it, end) = channel();
+        if !selection.is_everything() {
+            let selection = selection.clone();
+            let task = move || look(&selection, &outbox, &end);
+            // Without a thread, servers are found by their first sync alone.
+            let _ = std::thread::Builder::new().name("find-servers".into()).spawn(task);
+        }
+        Finder { found, _ends_it: ends_it }
+    }
+
+    /// The processes that were not there at the look before. Waits for the result of a look until `patience` is over.
+    pub fn take(&self, patience: Duration) -> Vec<ServerId> {
+        let mut all = Vec::new();
+        if !patience.is_zero() {
+            all.extend(self.found.recv_timeout(patience).unwrap_or_default());
+        }
+        loop {
+            match self.found.try_recv() {
+                Ok(found) => all.extend(found),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return all,
+            }
+        }
+    }
+}
+
+fn look(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()>) {
+    let mut known: BTreeSet<ServerId> = BTreeSet::new();
+    loop {
+        let began = (Instant::now(), thread_time());
+        let here: BTreeSet<_> = selection.processes().iter().map(|process| process.id()).collect();
+        let new = here.difference(&known).copied().collect();
+        known = here;
+        if outbox.send(new).is_err() {
+            return;
+        }
+        let pause = pause_after(thread_time().saturating_sub(began.1));
+        let left = pause.saturating_sub(began.0.elapsed());
+        if end.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+fn pause_after(look: Duration) -> Duration {
+    look.saturating_mul(SHARE).clamp(SOONEST, LATEST)
+}
+
+/// Processor time of this thread.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::filter::TargetFilter;
+
+    #[test]
+    fn a_process_is_told_once_and_one_that_comes_later_is_told_then() {
+        let mut first = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let finder = Finder::start(&Selection::new(vec![TargetFilter::Tree(std::process::id())]));
+        let pids = |patience| finder.take(patience).iter().map(|id| id.pid).collect::<Vec<_>>();
+        assert!(pids(Duration::from_secs(20)).contains(&first.id()));
+        let mut second = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        let mut later = Vec::new();
+        while !later.contains(&second.id()) && Instant::now() < end {
+            later.extend(pids(Duration::from_secs(1)));
+        }
+        for child in [&mut first, &mut second] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(later.contains(&second.id()) && !later.contains(&first.id()), "{later:?}");
+    }
+
+    #[test]
+    fn looking_takes_a_small_share_of_a_processor() {
+        assert_eq!(pause_after(Duration::from_millis(1)), SOONEST);
+        assert_eq!(pause_after(Duration::from_millis(50)), Duration::from_secs(10));
+        assert_eq!(pause_after(Duration::from_secs(3)), LATEST);
+    }
+
+    #[test]
+    fn where_everything_is_traced_nothing_is_looked_for() {
+        let finder = Finder::start(&Selection::new(vec![TargetFilter::All]));
+        assert_eq!(finder.take(Duration::from_secs(5)), []);
+    }
+}
