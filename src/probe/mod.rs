@@ -64,6 +64,9 @@ mod skeleton {
 }
 // The generated module is named in the generated file; its types come to light here.
 
+/// The programs as they were compiled (ELF), for those who look at their size.
+pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sync.bpf.o"));
+
 /// Events are decoded, and held in memory, so many at a time.
 const EVENTS_AT_A_TIME: usize = 512;
 
