@@ -1,0 +1,3 @@
+//! `fsynctop exporter`: the daemon that Prometheus asks.
+
+pub mod collect;
