@@ -67,6 +67,7 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<AttachMod
     }
     let works = tried.iter().any(|(_, _, outcome)| outcome.is_ok());
     let mut found = Vec::new();
+    let mut reasons = Vec::new();
     for (mode, name, outcome) in tried {
         found.push(match outcome {
             Ok(probe) => {
@@ -77,6 +78,7 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<AttachMod
             }
             Err(error) => {
                 let reason = reason(&error, mode, verdicts);
+                reasons.push((mode, reason.clone()));
                 if works { Verdict::warn(name, reason) } else { Verdict::fail(name, reason) }
             }
         });
@@ -86,8 +88,12 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<AttachMod
     let mode = chosen.as_ref().map(|probe| probe.attached().mode);
     if let Some(probe) = &chosen {
         let attached = probe.attached();
-        let why: Vec<_> =
-            attached.not_chosen.iter().map(|(mode, why)| format!("{}: {why}", mode.name())).collect();
+        let why: Vec<_> = attached
+            .not_chosen
+            .iter()
+            .map(|other| reasons.iter().find(|(mode, _)| *mode == other.0).unwrap_or(other))
+            .map(|(mode, why)| format!("{}: {why}", mode.name()))
+            .collect();
         let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
         verdicts.push(Verdict::ok("attach", format!("{}{why}", attached.mode.name())));
     }

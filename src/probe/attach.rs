@@ -132,7 +132,7 @@ fn other(chosen: AttachMode) -> (AttachMode, String) {
 fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Result<Attached, Failure> {
     let failed = |step: String, error: libbpf_rs::Error| {
         let errno = errno_of(&error);
-        Failure { mode, reason: format!("{step}: {error}"), errno }
+        Failure { mode, reason: format!("{step}: {error:#}"), errno }
     };
     // The object lives as long as the process; a failed attempt leaves these few bytes behind.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -249,7 +249,7 @@ fn errno_of(error: &libbpf_rs::Error) -> Option<i32> {
         ErrorKind::TooBig => libc::E2BIG,
         ErrorKind::Unsupported => libc::EOPNOTSUPP,
         _ => {
-            let message = error.to_string();
+            let message = format!("{error:#}");
             let (_, number) = message.rsplit_once("(os error ")?;
             return number.split(')').next()?.parse().ok();
         }

@@ -1,7 +1,6 @@
 //! Makes the difference of two snapshots.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -92,8 +91,8 @@ pub fn roles_of(files: &[FileRow]) -> Vec<RoleRow> {
     roles.into_iter().map(|((server, role, op), stats)| RoleRow { server, role, op, stats }).collect()
 }
 
-/// The rows of `later` in which something happened since `earlier`. Rows are matched by their identity: both
-/// orders may differ. Rows that only `earlier` has were folded into their heir: what they held then is not new there.
+/// The rows of `later` in which something happened since `earlier`, in the order of their identities, by which they
+/// are matched. Rows that only `earlier` has were folded into their heir: what they held then is not new there.
 fn difference<Row, Key: Ord>(
     earlier: &[Row],
     later: &[Row],
@@ -102,32 +101,41 @@ fn difference<Row, Key: Ord>(
     stats: impl Fn(&Row) -> &Stats,
     with: impl Fn(&Row, Stats) -> Row,
 ) -> Vec<Row> {
-    let mut before: BTreeMap<Key, &Row> = earlier.iter().map(|row| (key(row), row)).collect();
-    // One that holds less than before was folded, and came back.
-    let same = |old: &Row, new: &Row| stats(old).count <= stats(new).count;
-    let mut old = |row| match before.entry(key(row)) {
-        Entry::Occupied(old) if same(old.get(), row) => Some(old.remove()),
-        _ => None,
+    // Snapshots are sorted already, which makes this cheap.
+    let sorted = |rows| {
+        let mut rows: Vec<&Row> = Vec::from_iter(rows);
+        rows.sort_by_key(|row| key(row));
+        rows
     };
-    let kept: Vec<_> = later.iter().map(|row| (row, old(row))).collect();
+    let mut before = sorted(earlier).into_iter().peekable();
     let mut inherited: BTreeMap<Key, Stats> = BTreeMap::new();
-    for gone in before.into_values() {
-        inherited.entry(heir(gone)).or_default().merge(stats(gone));
+    let mut gone = |row: &Row| inherited.entry(heir(row)).or_default().merge(stats(row));
+    let mut pairs = Vec::with_capacity(later.len());
+    for row in sorted(later) {
+        while let Some(old) = before.next_if(|old| key(old) < key(row)) {
+            gone(old);
+        }
+        let mut old = before.next_if(|old| key(old) == key(row));
+        // One that holds less than before was folded, and came back.
+        if let Some(folded) = old.take_if(|old| stats(old).count > stats(row).count) {
+            gone(folded);
+        }
+        pairs.push((row, old));
     }
-    kept.into_iter()
-        .filter_map(|(row, old)| {
-            let new = match (old.map(&stats), inherited.remove(&key(row))) {
-                (Some(old), None) if old == stats(row) => return None,
-                (Some(old), None) => stats(row).since(old),
-                (None, None) => stats(row).clone(),
-                (old, Some(mut inherited)) => {
-                    old.into_iter().for_each(|old| inherited.merge(old));
-                    stats(row).since(&inherited)
-                }
-            };
-            (new.count > 0 || !new.histogram.is_empty()).then(|| with(row, new))
-        })
-        .collect()
+    before.for_each(gone);
+    let changed = pairs.into_iter().filter_map(|(row, old)| {
+        let new = match (old.map(&stats), inherited.remove(&key(row))) {
+            (Some(old), None) if old == stats(row) => return None,
+            (Some(old), None) => stats(row).since(old),
+            (None, None) => stats(row).clone(),
+            (old, Some(mut inherited)) => {
+                old.into_iter().for_each(|old| inherited.merge(old));
+                stats(row).since(&inherited)
+            }
+        };
+        (new.count > 0 || !new.histogram.is_empty()).then(|| with(row, new))
+    });
+    changed.collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The one type that every view reads: what was counted up to a moment ([`Snapshot`]), and the difference of two
 //! of them ([`Measurement`]). Both are plain data, immutable once made.
 
+mod errors;
 mod kinds;
 mod measurement;
 mod rows;
@@ -11,6 +12,7 @@ use std::time::{Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+pub use errors::Errors;
 pub use kinds::{FileId, KnownBy, Op, Role, Server, ServerId, Target};
 pub use measurement::{Measurement, roles_of};
 pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, OTHER_NEIGHBOURS, RoleRow, ThreadRow};
@@ -82,6 +84,8 @@ pub struct Setup {
     pub ops: Vec<Op>,
     /// Rows by thread are kept.
     pub by_thread: bool,
+    /// What changed since: intervals that are longer than asked for, or tracing that has ended. A plain sentence.
+    pub note: Option<String>,
 }
 
 /// Everything counted from the start of tracing up to one moment.

@@ -1,6 +1,6 @@
 //! The rows of snapshots and measurements: a file, a thread, a role, a neighbour, a sync in flight.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ pub struct FileInfo {
     pub path: Option<PathBuf>,
     pub role: Role,
     /// "/dev/vda1", or "8:1" where no device node is known.
-    pub device: Option<String>,
-    pub mount: Option<PathBuf>,
-    pub filesystem: Option<String>,
+    pub device: Option<Arc<str>>,
+    pub mount: Option<Arc<Path>>,
+    pub filesystem: Option<Arc<str>>,
     /// False once the file is unlinked or its server gone.
     pub open: bool,
     /// It had no name left, or another file had taken it, when it was last looked at.

@@ -1,9 +1,8 @@
 //! The figures of one row: how many syncs, how long, how many failed.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
+use super::Errors;
 use crate::histogram::{Histogram, lower_edge, upper_edge};
 
 /// The greatest latency.
@@ -22,9 +21,9 @@ pub struct Stats {
     pub sum_ns: u64,
     pub max: Max,
     /// Shared between snapshots while the row stands still. Its count is `count`, but for threads that keep none.
-    pub histogram: Arc<Histogram>,
+    pub histogram: Histogram,
     /// Syncs that failed, by errno.
-    pub errors: BTreeMap<i32, u64>,
+    pub errors: Errors,
 }
 
 impl Stats {
@@ -35,9 +34,7 @@ impl Stats {
         if other.max.ns > self.max.ns {
             self.max = other.max;
         }
-        if !other.histogram.is_empty() {
-            Arc::make_mut(&mut self.histogram).merge(&other.histogram);
-        }
+        self.histogram.merge(&other.histogram);
         for (&errno, &n) in &other.errors {
             *self.errors.entry(errno).or_default() += n;
         }
@@ -46,11 +43,7 @@ impl Stats {
     /// What happened since `earlier`, a previous reading of the same row. The greatest latency of the interval is
     /// the new one if it rose, else the upper edge of the highest bucket that grew.
     pub fn since(&self, earlier: &Stats) -> Stats {
-        let histogram = if Arc::ptr_eq(&self.histogram, &earlier.histogram) {
-            Arc::default()
-        } else {
-            Arc::new(self.histogram.since(&earlier.histogram))
-        };
+        let histogram = self.histogram.since(&earlier.histogram);
         let count = self.count.saturating_sub(earlier.count);
         let max = if self.max.ns > earlier.max.ns {
             self.max
@@ -119,8 +112,8 @@ pub(super) mod tests {
             count: latencies.len() as u64,
             sum_ns: latencies.iter().sum(),
             max: Max { ns: latencies.iter().copied().max().unwrap_or(0), exact: true },
-            histogram: Arc::new(histogram),
-            errors: BTreeMap::new(),
+            histogram,
+            errors: Errors::default(),
         }
     }
 

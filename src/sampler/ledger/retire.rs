@@ -1,73 +1,125 @@
 //! Which rows go out of use, and which accounts are folded together, so that maps and memory stay bounded while the
 //! totals stay exact.
 
-use crate::probe::Identity;
+use std::ops::Range;
+
+use crate::probe::{Capacity, record};
 use crate::snapshot::{Role, Target};
 
 use super::subject::other_neighbours;
-use super::{Ledger, Live, Subject};
+use super::{Ledger, Subject};
+
+/// The slots that are handed out, by what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slots {
+    Neighbours,
+    /// With and without a histogram: a file that stands idle keeps its row while there is room of either kind.
+    Files,
+}
+
+impl Slots {
+    pub const ALL: [Slots; 2] = [Slots::Neighbours, Slots::Files];
+
+    pub fn range(self, capacity: Capacity) -> Range<u32> {
+        match self {
+            Slots::Neighbours => record::FIRST_NEIGHBOUR_SLOT..record::FIRST_FILE_SLOT,
+            Slots::Files => record::FIRST_FILE_SLOT..capacity.slots(),
+        }
+    }
+}
 
 impl Ledger {
+    pub fn rows_in_use(&self, slots: Slots) -> usize {
+        match slots {
+            Slots::Neighbours => self.neighbour_rows,
+            Slots::Files => self.file_rows,
+        }
+    }
+
+    /// The count that a slot is a part of.
+    pub(super) fn rows_of(&mut self, slot: u32) -> &mut usize {
+        if slot < record::FIRST_FILE_SLOT { &mut self.neighbour_rows } else { &mut self.file_rows }
+    }
+
     /// Rows to take out of use: those idle longest first, at most `wanted`, none that changed in this tick, and none
-    /// with a sync in flight.
-    pub fn retirable(&self, from: u32, to: u32, wanted: usize, idle_ticks: u64) -> Vec<(u32, Identity)> {
-        let mut idle: Vec<_> = self
-            .live
+    /// with a sync in flight. In their order.
+    pub fn retirable(&self, among: Range<u32>, wanted: usize, idle_ticks: u64) -> Vec<u32> {
+        let end = self.live.len().min(among.end as usize);
+        let rows = self.live.get(among.start as usize..end).unwrap_or_default();
+        let mut idle: Vec<_> = rows
             .iter()
-            .filter(|(slot, live)| (from..to).contains(slot) && live.unlinked.is_none())
-            .filter_map(|(&slot, live)| {
-                let account = &self.accounts[live.account];
-                let quiet = live.running() == 0 && account.changed + idle_ticks <= self.tick;
-                quiet.then_some((account.changed, slot, live.seen.id))
+            .zip(among.start..)
+            .filter_map(|(live, slot)| Some((live.as_ref().filter(|live| !live.unlinked)?, slot)))
+            .filter_map(|(live, slot)| {
+                let changed = self.accounts[live.account as usize].changed;
+                (live.running == 0 && changed + idle_ticks <= self.tick).then_some((changed, slot))
             })
             .collect();
-        idle.sort_unstable_by_key(|&(changed, slot, _)| (changed, slot));
+        idle.sort_unstable();
         idle.truncate(wanted);
-        idle.into_iter().map(|(_, slot, id)| (slot, id)).collect()
+        let mut slots: Vec<u32> = idle.into_iter().map(|(_, slot)| slot).collect();
+        slots.sort_unstable();
+        slots
     }
 
     /// The row was taken out of use; it is still read, for syncs that were under way.
     pub fn unlinked(&mut self, slot: u32) {
-        if let Some(live) = self.live.get_mut(&slot) {
-            live.unlinked = Some(self.tick);
+        if let Some(live) = self.live.get_mut(slot as usize).and_then(Option::as_mut)
+            && !live.unlinked
+        {
+            live.unlinked = true;
+            self.unlinked.push((slot, self.tick));
         }
     }
 
-    /// Rows that were unlinked and have been quiet since: free them.
-    pub fn freeable(&self) -> Vec<u32> {
-        let quiet = |live: &Live| {
-            let account = &self.accounts[live.account];
-            live.unlinked.is_some_and(|at| at < self.tick)
-                && account.changed < self.tick
-                && live.running() == 0
+    /// Rows that were unlinked and have been quiet since: they are to be cleared. What they hold stays in their
+    /// accounts.
+    pub fn free_quiet(&mut self) -> Vec<u32> {
+        let mut unlinked = std::mem::take(&mut self.unlinked);
+        // A slot that has begun another life meanwhile needs no clearing.
+        unlinked.retain(|&(slot, _)| self.live(slot).is_some_and(|live| live.unlinked));
+        let is_quiet = |&mut (slot, at): &mut (u32, u64)| {
+            at < self.tick
+                && self.live(slot).is_some_and(|live| {
+                    live.running == 0 && self.accounts[live.account as usize].changed < self.tick
+                })
         };
-        self.live.iter().filter(|(_, live)| quiet(live)).map(|(&slot, _)| slot).collect()
+        let quiet: Vec<u32> = unlinked.extract_if(.., is_quiet).map(|(slot, _)| slot).collect();
+        quiet.iter().for_each(|&slot| self.freed(slot));
+        self.unlinked = unlinked;
+        quiet
     }
 
-    /// The row is about to be cleared: what it holds is settled.
-    pub fn freed(&mut self, slot: u32) {
-        let Some(live) = self.live.remove(&slot) else { return };
-        let account = &mut self.accounts[live.account];
-        account.slots.retain(|&other| other != slot);
-        account.settled.merge(&live.stats);
+    /// A slot's row is no more; what it held stays in its account.
+    pub(super) fn freed(&mut self, slot: u32) {
+        let Some(live) = self.live.get_mut(slot as usize).and_then(Option::take) else { return };
+        let account = &mut self.accounts[live.account as usize];
+        account.only = account.only.filter(|&only| only != slot);
+        account.rows -= 1;
+        self.rowless += usize::from(account.rows == 0);
+        *self.rows_of(slot) -= 1;
     }
 
     /// Folds accounts without a row into one (files by role, threads by server, neighbours all), those idle longest
     /// first, until at most `most` are left: totals stay exact while memory stays bounded. Returns how many are gone.
     pub fn fold(&mut self, most: usize, role: impl Fn(&Subject) -> Role) -> usize {
+        if self.rowless <= most {
+            return 0;
+        }
         let mut rowless: Vec<_> = self
             .by_subject
             .iter()
-            .filter(|(subject, at)| {
-                self.accounts[**at].slots.is_empty()
+            .filter(|&&at| {
+                let account = &self.accounts[at as usize];
+                account.rows == 0
                     && matches!(
-                        subject,
+                        account.subject,
                         Subject::File { target: Target::File(_), .. }
                             | Subject::Thread { start: 1.., .. }
                             | Subject::Neighbour { device: 1.., .. }
                     )
             })
-            .map(|(_, &at)| (self.accounts[at].changed, at))
+            .map(|&at| (self.accounts[at as usize].changed, at))
             .collect();
         if rowless.len() <= most {
             return 0;
@@ -76,11 +128,7 @@ impl Ledger {
         // A quarter more than needed, so that this does not happen at every tick.
         let excess = (rowless.len() - most + most / 4).min(rowless.len());
         for &(_, at) in &rowless[..excess] {
-            let subject = self.accounts[at].subject.clone();
-            self.by_subject.remove(&subject);
-            let stats = std::mem::take(&mut self.accounts[at].stats);
-            self.vacant.push(at);
-            let shown_as = self.accounts[at].shown_as.get();
+            let (subject, stats, shown_as) = self.close(at);
             let heir = match subject {
                 Subject::File { server, op, .. } => {
                     let role = shown_as.unwrap_or_else(|| role(&subject));
@@ -90,8 +138,7 @@ impl Ledger {
                 Subject::Neighbour { .. } => other_neighbours(),
             };
             let heir = self.account(heir);
-            self.accounts[heir].settled.merge(&stats);
-            self.total(heir);
+            self.merge(heir, &stats);
         }
         excess
     }

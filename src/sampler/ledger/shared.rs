@@ -1,7 +1,5 @@
 //! The histograms that the cold files of a role share.
 
-use std::sync::Arc;
-
 use crate::histogram::Histogram;
 use crate::probe::{RawHistogram, record};
 use crate::snapshot::{Op, Role, ServerId};
@@ -9,7 +7,7 @@ use crate::snapshot::{Op, Role, ServerId};
 use super::Ledger;
 
 impl Ledger {
-    /// The shared histogram of a role, and whether it is new; None when all are taken.
+    /// The slot of a role's shared histogram; None when all are taken.
     pub fn shared_slot(&mut self, server: ServerId, role: Role, op: Op) -> Option<u32> {
         if let Some(&slot) = self.shared.get(&(server, role, op)) {
             return Some(slot);
@@ -29,13 +27,13 @@ impl Ledger {
         let counts = raw.bucket.iter().enumerate().map(|(bucket, &n)| (bucket + 1, n));
         let histogram = Histogram::from_sorted(counts);
         let known = self.shared_histograms.entry(slot).or_default();
-        if **known != histogram {
-            *known = Arc::new(histogram);
+        if *known != histogram {
+            *known = histogram;
         }
     }
 
     /// What the cold files of each role share.
-    pub fn shared(&self) -> impl Iterator<Item = (ServerId, Role, Op, &Arc<Histogram>)> {
+    pub fn shared(&self) -> impl Iterator<Item = (ServerId, Role, Op, &Histogram)> {
         self.shared.iter().filter_map(|(&(server, role, op), slot)| {
             self.shared_histograms.get(slot).map(|histogram| (server, role, op, histogram))
         })

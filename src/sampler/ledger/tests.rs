@@ -59,12 +59,11 @@ fn a_slot_that_serves_another_file_leaves_the_first_ones_total_alone() {
     ledger.begin_tick();
     read(&mut ledger, 300, &row(id(1, 1), 0, &[1_000; 5]));
     ledger.begin_tick();
-    assert_eq!(ledger.retirable(256, 400, 10, 1), [(300, id(1, 1))]);
+    assert_eq!(ledger.retirable(256..400, 10, 1), [300]);
     ledger.unlinked(300);
-    assert!(ledger.retirable(256, 400, 10, 1).is_empty());
+    assert!(ledger.retirable(256..400, 10, 1).is_empty());
     ledger.begin_tick();
-    assert_eq!(ledger.freeable(), [300]);
-    ledger.freed(300);
+    assert_eq!(ledger.free_quiet(), [300]);
     // The same inode number with another generation is another file.
     read(&mut ledger, 300, &row(id(1, 2), 1, &[3_000; 2]));
     assert_eq!(count_of(&ledger, &id(1, 1)), 5);
@@ -87,14 +86,41 @@ fn a_sync_that_ends_after_its_row_was_unlinked_is_counted() {
     let mut late = row(id(1, 1), 0, &[1_000]);
     late.0.started = 2;
     read(&mut ledger, 300, &late);
-    assert!(ledger.freeable().is_empty(), "a sync is in flight");
+    assert!(ledger.free_quiet().is_empty(), "a sync is in flight");
     ledger.begin_tick();
     read(&mut ledger, 300, &row(id(1, 1), 0, &[1_000, 9_000]));
-    assert!(ledger.freeable().is_empty(), "it changed just now");
+    assert!(ledger.free_quiet().is_empty(), "it changed just now");
     ledger.begin_tick();
-    assert_eq!(ledger.freeable(), [300]);
-    ledger.freed(300);
+    assert_eq!(ledger.free_quiet(), [300]);
     assert_eq!(count_of(&ledger, &id(1, 1)), 5);
+}
+
+#[test]
+fn an_errno_that_is_known_late_is_counted_once_whatever_else_its_file_has() {
+    let mut ledger = Ledger::default();
+    let errors = |ledger: &Ledger| ledger.accounts().next().unwrap().stats.errors.clone();
+    ledger.count_event(&id(1, 1), 5_000, -libc::EIO);
+    read(&mut ledger, 300, &row(id(1, 1), 0, &[1_000; 2]));
+    ledger.enter_errors(300, errors_of(2, None));
+    assert_eq!(errors(&ledger), [(0, 2), (libc::EIO, 1)].into());
+    read(&mut ledger, 300, &row(id(1, 1), 0, &[1_000; 3]));
+    ledger.enter_errors(300, errors_of(3, Some(&[(libc::EIO, 2), (libc::ENOSPC, 1)])));
+    assert_eq!(errors(&ledger), [(libc::EIO, 3), (libc::ENOSPC, 1)].into());
+    assert_eq!(count_of(&ledger, &id(1, 1)), 4);
+    assert_eq!(ledger.accounts().next().unwrap().stats.histogram.count(), 4);
+}
+
+#[test]
+fn a_row_whose_slot_began_another_life_is_not_freed() {
+    let mut ledger = Ledger::default();
+    read(&mut ledger, 300, &row(id(1, 1), 0, &[1_000]));
+    ledger.begin_tick();
+    ledger.unlinked(300);
+    read(&mut ledger, 300, &row(id(2, 1), 1, &[1_000]));
+    ledger.begin_tick();
+    ledger.begin_tick();
+    assert!(ledger.free_quiet().is_empty());
+    assert_eq!(ledger.rows_in_use(Slots::Files), 1);
 }
 
 #[test]
@@ -106,7 +132,7 @@ fn a_file_with_a_sync_in_flight_is_never_retired() {
     for _ in 0..5 {
         ledger.begin_tick();
     }
-    assert!(ledger.retirable(256, 400, 10, 1).is_empty());
+    assert!(ledger.retirable(256..400, 10, 1).is_empty());
     assert_eq!(ledger.running(), 1);
 }
 
