@@ -1,3 +1,4 @@
 //! `fsynctop exporter`: the daemon that Prometheus asks.
 
+pub mod collect;
 pub mod source;

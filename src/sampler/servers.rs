@@ -17,6 +17,8 @@ use crate::target::processes::{self, same_server};
 const PROC: &str = "/proc";
 /// A server that was just started says more about itself a moment later.
 const DESCRIBE_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+/// And one that recovers from a crash, for as long as nobody can connect to it.
+const UNTIL_IT_LISTENS: Duration = Duration::from_secs(60);
 
 /// Threads come and go by the million where each connection has one.
 const MOST_THREAD_NAMES: usize = 16_384;
@@ -89,9 +91,7 @@ impl Servers {
                 let id = server.id;
                 Arc::make_mut(&mut self.met[at].server).alive = false;
                 names.server_ended(id);
-            } else if !pending
-                && DESCRIBE_AGAIN.get(descriptions - 1).is_some_and(|&after| met.elapsed() >= after)
-            {
+            } else if !pending && is_due(server, *descriptions, met.elapsed()) {
                 self.describe(at);
             }
         }
@@ -145,5 +145,16 @@ impl Servers {
             self.thread_names.insert((pid, tid, start), name);
         }
         self.thread_names.get(&(pid, tid, start)).cloned().unwrap_or_default()
+    }
+}
+
+/// Whether a server is to be described once more, so long after it was met.
+fn is_due(server: &Server, descriptions: usize, age: Duration) -> bool {
+    match descriptions.checked_sub(1).and_then(|at| DESCRIBE_AGAIN.get(at)) {
+        Some(&after) => age >= after,
+        None => {
+            let is_database = server.version.is_some();
+            is_database && !server.known_by.listens && age >= UNTIL_IT_LISTENS * descriptions as u32
+        }
     }
 }
