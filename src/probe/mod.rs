@@ -10,6 +10,7 @@ mod features;
 mod grace;
 mod in_flight;
 mod libbpf_log;
+mod permission;
 mod program_info;
 mod self_test;
 mod slots;
@@ -31,6 +32,7 @@ pub use events::{Event, FileEvent, SyncEvent};
 pub use features::Features;
 pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
+pub use permission::may_use_open_maps;
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
 
 use array::MappedArray;

@@ -51,7 +51,11 @@ pub struct Sampler {
 impl Sampler {
     /// Attaches, and begins to count.
     pub fn start(config: &ProbeConfig, rules: Rules, kernel: String) -> Result<Sampler, AttachError> {
-        let probe = Probe::attach(config)?;
+        Ok(Sampler::of_probe(Probe::attach(config)?, rules, kernel))
+    }
+
+    /// Of a probe that is attached already. Everything that it starts has the rights that the calling thread has now.
+    pub fn of_probe(probe: Probe, rules: Rules, kernel: String) -> Sampler {
         let attached = probe.attached();
         let rules = Arc::new(rules);
         let setup = Setup {
@@ -61,7 +65,7 @@ impl Sampler {
             ops: attached.ops.clone(),
             by_thread: attached.by_thread,
         };
-        Ok(Sampler {
+        Sampler {
             probe,
             ledger: Ledger::default(),
             names: Names::new(rules.clone()),
@@ -70,7 +74,7 @@ impl Sampler {
             running: running::Running::default(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
-        })
+        }
     }
 
     pub fn setup(&self) -> &Arc<Setup> {
