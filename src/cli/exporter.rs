@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::args::{TraceArgs, duration};
-use super::{Exit, FAILED, check, session, settings};
+use super::{FAILED, check, session, settings};
 use crate::exporter::daemon::{self, Tracing};
 use crate::exporter::figures::Figures;
 use crate::exporter::status::AtStart;
@@ -77,6 +77,9 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
     };
     match daemon::run(options, attach) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(message) => Err(Exit { status: FAILED, message }.into()),
+        Err(message) => {
+            message.lines().for_each(log::error);
+            Ok(ExitCode::from(FAILED))
+        }
     }
 }

@@ -43,6 +43,10 @@ pub async fn respond(web: &Arc<Web>, request: &Request<Incoming>) -> Response<By
     for (name, value) in &configuration.settings.headers {
         headers.insert(name, value.clone());
     }
+    if !request.body().is_end_stream() {
+        // It is not read, however long it is.
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }
 
@@ -80,11 +84,6 @@ async fn admit(
             return Err(error(StatusCode::SERVICE_UNAVAILABLE, text));
         }
     }
-    if !request.body().is_end_stream() {
-        let mut response = error(StatusCode::BAD_REQUEST, "no request here has a body");
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        return Err(response);
-    }
     Ok(())
 }
 
@@ -97,6 +96,9 @@ async fn page(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
         let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "GET and HEAD are the methods here");
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
+    }
+    if !request.body().is_end_stream() {
+        return error(StatusCode::BAD_REQUEST, "no request here has a body");
     }
     match path {
         "/metrics" => metrics(web, request).await,
