@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
 
-use super::args::{TraceArgs, duration};
+use super::args::{LongRunArgs, TraceArgs, duration};
 use super::{FAILED, check, session, settings};
 use crate::exporter::daemon::{self, Tracing};
 use crate::exporter::figures::Figures;
@@ -42,6 +43,8 @@ pub struct Exporter {
     #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub interval: Duration,
     #[command(flatten)]
+    pub long_run: LongRunArgs,
+    #[command(flatten)]
     pub trace: TraceArgs,
 }
 
@@ -55,7 +58,7 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
     let config = session::probe_config(&arguments.trace, &selection, false)?;
     let map_bytes = config.capacity.map_bytes();
     let mut verdicts = host::checks(map_bytes);
-    verdicts.extend([check::task_storage(), check::budget(&config)]);
+    verdicts.push(check::budget(&config));
 
     let options = daemon::Options {
         listen: arguments.listen,
@@ -63,17 +66,22 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         at_start: AtStart { verdicts, map_bytes },
         interval: arguments.interval,
     };
-    let (trace, interval) = (arguments.trace, arguments.interval);
+    let trace = arguments.trace;
+    let long_run = Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0 };
     let attach = move |_statistics| {
+        let found = Arc::new(OnceLock::new());
+        let tell = found.clone();
         let make = move || -> anyhow::Result<_> {
             let probe = session::attach(&trace, &config)?;
-            privileges::keep_needed()?;
+            privileges::keep_needed().context("cannot give up capabilities")?;
+            // There is one attach: it is empty.
+            let _ = tell.set(check::call_storage(probe.attached()));
             Ok(session::sampler(probe, rules))
         };
-        let live =
-            Live::start(make, selection, Options { interval }).map_err(|error| format!("{error:#}"))?;
+        let live = Live::start(make, selection, long_run).map_err(|error| format!("{error:#}"))?;
         let live = Arc::new(live);
-        Ok(Tracing { metrics: Box::new(Figures { live: live.clone() }), live })
+        let found = found.get().cloned().into_iter().collect();
+        Ok(Tracing { metrics: Box::new(Figures { live: live.clone() }), live, found })
     };
     match daemon::run(options, attach) {
         Ok(()) => Ok(ExitCode::SUCCESS),

@@ -16,6 +16,7 @@ use super::watching::Watching;
 use super::web::address::{self, ListenAddress};
 use super::web::{Statistics, Web};
 use super::{log, notify, privileges};
+use crate::host::Verdict;
 use crate::live::{Live, State};
 
 /// How often the state of the tracing is looked at.
@@ -24,7 +25,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const DETACH_WITHIN: Duration = Duration::from_secs(5);
 
 pub struct Options {
-    /// Empty: the sockets that systemd has opened, else the default.
+    /// Beside the sockets that systemd has opened; neither: the default.
     pub listen: Vec<ListenAddress>,
     pub web_config_file: Option<PathBuf>,
     pub at_start: AtStart,
@@ -36,6 +37,8 @@ pub struct Options {
 pub struct Tracing {
     pub live: Arc<Live>,
     pub metrics: Box<dyn Metrics>,
+    /// What attaching found out about this host, for `/status`.
+    pub found: Vec<Verdict>,
 }
 
 /// Runs until a signal ends it. `attach` runs on a thread of its own with all the rights that this process was given;
@@ -46,12 +49,7 @@ where
 {
     privileges::forever().map_err(|error| format!("cannot set no_new_privs: {error}"))?;
     let activated = address::activated().map_err(|error| error.to_string())?;
-    let addresses = match (&options.listen[..], &activated[..]) {
-        ([], []) => &[address::DEFAULT],
-        (given, _) => given,
-    };
-    let mut listeners = activated;
-    listeners.extend(address::listen(addresses).map_err(|error| error.to_string())?);
+    let listeners = address::open(&options.listen, activated).map_err(|error| error.to_string())?;
     let places: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
 
     let statistics = Arc::new(Statistics::default());
@@ -223,7 +221,7 @@ impl Metrics for Stage {
 
 impl Source for Stage {
     fn status(&self) -> Value {
-        status::json(&self.at_start, self.tracing.get().map(|tracing| &*tracing.live))
+        status::json(&self.at_start, self.tracing.get())
     }
 
     fn ready(&self) -> Result<(), NotReady> {

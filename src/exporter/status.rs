@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::daemon::Tracing;
+use super::privileges;
 use crate::host::{self, Verdict};
 use crate::live::{Live, State};
 use crate::target::describe::in_words;
@@ -17,8 +19,8 @@ pub struct AtStart {
     pub map_bytes: u64,
 }
 
-/// None for `live`: it is still attaching.
-pub fn json(at_start: &AtStart, live: Option<&Live>) -> Value {
+/// None for `tracing`: it is still attaching.
+pub fn json(at_start: &AtStart, tracing: Option<&Tracing>) -> Value {
     let mut verdicts = host::checks(at_start.map_bytes);
     for verdict in &mut verdicts {
         if DECIDED_AT_START.contains(&verdict.name)
@@ -30,9 +32,12 @@ pub fn json(at_start: &AtStart, live: Option<&Live>) -> Value {
     let is_new = |earlier: &&Verdict| !verdicts.iter().any(|verdict| verdict.name == earlier.name);
     let more: Vec<_> = at_start.verdicts.iter().filter(is_new).cloned().collect();
     verdicts.extend(more);
-    verdicts.push(Verdict::ok("rights kept", super::privileges::in_words()));
-    match live {
-        Some(live) => verdicts.extend(of_live(live)),
+    verdicts.push(Verdict::ok("rights kept", privileges::in_words()));
+    match tracing {
+        Some(tracing) => {
+            verdicts.extend(tracing.found.iter().cloned());
+            verdicts.extend(of_live(&tracing.live));
+        }
         None => verdicts.push(Verdict::warn("attach", "attaching")),
     }
     host::json(&verdicts)

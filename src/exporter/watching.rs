@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{log, notify};
+use super::{log, notify, privileges};
 use crate::live::{Live, State};
 use crate::snapshot::{Server, ServerId, Snapshot};
 use crate::target::describe::in_words;
@@ -35,7 +35,7 @@ impl Watching {
         log::info(format_args!(
             "attached by {}; rights kept: {}",
             snapshot.setup.mode.name(),
-            super::privileges::in_words()
+            privileges::in_words()
         ));
         for (mode, why) in &snapshot.setup.not_chosen {
             log::info(format_args!("not by {}: {why}", mode.name()));

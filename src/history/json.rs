@@ -3,7 +3,7 @@
 //! since 1970; paths as text in which bytes that are no UTF-8 are `\xNN`, and a backslash is `\\`.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ struct JsonSetup {
     kernel: String,
     ops: Vec<Op>,
     by_thread: bool,
+    note: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -69,10 +70,10 @@ struct JsonFile {
     #[serde(with = "super::bytes::optional_path")]
     path: Option<PathBuf>,
     role: Role,
-    device: Option<String>,
+    device: Option<Arc<str>>,
     #[serde(with = "super::bytes::optional_path")]
     mount: Option<PathBuf>,
-    filesystem: Option<String>,
+    filesystem: Option<Arc<str>>,
     open: bool,
     unlinked: bool,
 }
@@ -123,6 +124,7 @@ impl Serialize for History {
             kernel: setup.kernel.clone(),
             ops: setup.ops.clone(),
             by_thread: setup.by_thread,
+            note: setup.note.clone(),
         });
         let tables = &self.tables;
         let neighbours = || {
@@ -177,7 +179,7 @@ fn json_file(number: u32, &(server, target): &(ServerId, Target), info: &FileInf
         path: info.path.clone(),
         role: info.role,
         device: info.device.clone(),
-        mount: info.mount.clone(),
+        mount: info.mount.as_deref().map(Path::to_owned),
         filesystem: info.filesystem.clone(),
         open: info.open,
         unlinked: info.unlinked,
@@ -204,8 +206,8 @@ impl History {
             files: json.options.files,
         });
         history.setup = json.setup.map(|setup| {
-            let JsonSetup { mode, not_chosen, kernel, ops, by_thread } = setup;
-            Arc::new(Setup { mode, not_chosen, kernel, ops, by_thread })
+            let JsonSetup { mode, not_chosen, kernel, ops, by_thread, note } = setup;
+            Arc::new(Setup { mode, not_chosen, kernel, ops, by_thread, note })
         });
         history.short_of_memory = json.short_of_memory;
         let tables = tables_of(json.servers, json.files, json.neighbours)?;
@@ -238,6 +240,7 @@ fn tables_of(
     }
     for file in files {
         let JsonFile { number, server, target, path, role, device, mount, filesystem, open, unlinked } = file;
+        let mount = mount.map(Into::into);
         let info = FileInfo { path, role, device, mount, filesystem, open, unlinked };
         tables.files.put(valid(number)?, (server, target), Arc::new(info));
     }

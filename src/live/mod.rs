@@ -1,8 +1,10 @@
 //! A sampler on a thread of its own, for views that run for long: it publishes immutable snapshots, and no view ever
 //! waits for it, or makes it wait, for longer than it takes to exchange a pointer.
 
+pub mod budget;
 mod sampling;
 mod shared;
+mod watch;
 
 use std::io;
 use std::sync::mpsc::channel;
@@ -14,20 +16,24 @@ use crate::sampler::Sampler;
 use crate::snapshot::Snapshot;
 use crate::target::selection::Selection;
 
+use budget::Limit;
 use shared::Shared;
+pub use watch::{Change, CpuWatch};
 
 /// A snapshot that is at most this old is never taken again, however many ask.
 const SHARED_FOR: Duration = Duration::from_millis(20);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// From one regular snapshot to the next, a millisecond to a day.
     pub interval: Duration,
+    /// What this process may use of a processor. None: whatever it takes.
+    pub max_cpu: Option<Limit>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { interval: Duration::from_secs(1) }
+        Options { interval: Duration::from_secs(1), max_cpu: Some(Limit::default()) }
     }
 }
 
@@ -38,7 +44,7 @@ pub enum State {
     Running,
     /// Less often than asked for, because it took more processor time than it may.
     Degraded { interval: Duration },
-    /// Given up: nothing is traced any more. The last snapshot stays.
+    /// Given up, because even that took too much processor time: nothing is traced any more. The last snapshot stays.
     Detached { why: String },
     /// It failed, and is traced no more. The last snapshot stays.
     Failed { why: String },
@@ -74,8 +80,9 @@ impl Live {
         let (started, outcome) = channel();
         let theirs = shared.clone();
         let task = move || {
-            let begun = make()
-                .and_then(|sampler| sampling::Sampling::begin(sampler, &selection, theirs).map_err(E::from));
+            let begun = make().and_then(|sampler| {
+                sampling::Sampling::begin(sampler, &selection, theirs, options.max_cpu).map_err(E::from)
+            });
             match begun {
                 Err(error) => {
                     let _ = started.send(Err(error));
@@ -124,7 +131,7 @@ impl Live {
         self.shared.wait_for_any(timeout, young)
     }
 
-    /// From now on, one regular snapshot each `interval`.
+    /// From now on, one regular snapshot each `interval`; while degraded, they stay at least as far apart as they are.
     pub fn set_interval(&self, interval: Duration) {
         self.shared.set_interval(interval);
     }

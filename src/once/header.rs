@@ -32,6 +32,7 @@ fn lines(m: &Measurement, mut parts: Vec<String>, options: &Options) -> Vec<Stri
     if options.interval.is_some() {
         parts.push(format!("until {}", rfc3339(m.end)));
     }
+    parts.extend(m.setup.note.clone());
     options.style.wrap_at(&parts.join(" · "), " · ", 2)
 }
 

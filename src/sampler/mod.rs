@@ -13,14 +13,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::files::rules::Rules;
 use crate::histogram::Histogram;
-use crate::probe::record::{FIRST_FILE_SLOT, FIRST_NEIGHBOUR_SLOT, NO_SLOT};
+use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
 use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig};
 use crate::snapshot::{
     FileInfo, FileRow, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats, Target,
     ThreadRow,
 };
 
-use ledger::{Ledger, Reading, Subject};
+use ledger::{Ledger, Reading, Slots, Subject};
 use names::Names;
 
 pub use crate::probe::AttachError;
@@ -64,6 +64,7 @@ impl Sampler {
             kernel,
             ops: attached.ops.clone(),
             by_thread: attached.by_thread,
+            note: None,
         };
         Sampler {
             probe,
@@ -79,6 +80,11 @@ impl Sampler {
 
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
+    }
+
+    /// From the next snapshot on, every view shows this.
+    pub fn set_note(&mut self, note: Option<String>) {
+        Arc::make_mut(&mut self.setup).note = note;
     }
 
     pub fn attached(&self) -> &Attached {
@@ -181,7 +187,7 @@ impl Sampler {
     /// it comes as fast as it is taken in. True if there may be more.
     fn take_events(&mut self, rounds: usize) -> std::io::Result<bool> {
         for round in 0..rounds {
-            let events = self.probe.take_events();
+            let events = self.probe.take_events()?;
             if events.is_empty() {
                 return Ok(false);
             }
@@ -219,29 +225,30 @@ impl Sampler {
     fn read_rows(&mut self) -> std::io::Result<()> {
         self.ledger.begin_tick();
         self.names.begin_tick();
-        let mut changed = Vec::new();
+        let mut failed = Vec::new();
         for slot in self.probe.slots_in_use() {
             let row = self.probe.row(slot)?;
-            if self.ledger.look(slot, &row) == Reading::Changed {
-                let stats = if self.probe.has_histogram(slot) {
-                    ledger::stats_of(&row, Some(&self.probe.histogram(slot)?))
-                } else {
-                    ledger::stats_of(&row, None)
-                };
-                changed.push((slot, row, stats));
+            if self.ledger.look(slot, &row) != Reading::Changed {
+                continue;
             }
-        }
-        let errors = if changed.iter().any(|(_, row, _)| row.errors > 0) {
-            self.probe.errors().map_err(std::io::Error::other)?
-        } else {
-            Default::default()
-        };
-        for (slot, row, mut stats) in changed {
-            let by_errno = errors.get(&(slot, row.sequence)).map(Vec::as_slice);
-            stats.errors = ledger::errors_of(&row, by_errno);
+            let stats = if self.probe.has_histogram(slot) {
+                ledger::stats_of(&row, Some(&self.probe.histogram(slot)?))
+            } else {
+                ledger::stats_of(&row, None)
+            };
             self.probe.was_taken(slot);
             self.ledger.enter(slot, &row, stats);
+            if row.errors > 0 {
+                failed.push((slot, row.sequence, row.errors));
+            }
             self.attend(slot, &row);
+        }
+        if !failed.is_empty() {
+            let errors = self.probe.errors().map_err(std::io::Error::other)?;
+            for (slot, sequence, failed) in failed {
+                let by_errno = errors.get(&(slot, sequence)).map(Vec::as_slice);
+                self.ledger.enter_errors(slot, ledger::errors_of(failed, by_errno));
+            }
         }
         for slot in self.ledger.shared_slots() {
             let raw = self.probe.histogram(slot)?;
@@ -263,13 +270,7 @@ impl Sampler {
         self.expect_server(server);
         let mut role = Role::Other;
         if let Target::File(file) = target {
-            let key = (server, file);
-            if self.names.is_known(&key) {
-                self.names.look_again(key);
-            } else {
-                self.names.learn_by_descriptor(key, row.fd);
-            }
-            role = self.names.role_of(&key);
+            role = self.names.attend((server, file), row.fd);
         }
         if !self.probe.has_histogram(slot)
             && row.shared_histogram == 0
@@ -281,29 +282,24 @@ impl Sampler {
     }
 
     fn short_of_rows(&self) -> bool {
-        let total = self.probe.capacity().files as usize;
-        let used = self.ledger.rows_in_use(FIRST_FILE_SLOT, u32::MAX);
-        is_short(total, used)
+        is_short(self.probe.capacity().files as usize, self.ledger.rows_in_use(Slots::Files))
     }
 
     /// Makes room: frees rows that were taken out of use, and takes out those that stand idle when few are free.
     fn reclaim(&mut self) -> std::io::Result<()> {
         self.last_reclaim = Instant::now();
-        for slot in self.ledger.freeable() {
-            self.ledger.freed(slot);
+        for slot in self.ledger.free_quiet() {
             self.probe.free(slot)?;
         }
-        // Rows with and without a histogram together: a file that stands idle keeps its row while there is room.
-        let neighbours = (FIRST_NEIGHBOUR_SLOT, FIRST_FILE_SLOT);
-        for (from, to) in [neighbours, (FIRST_FILE_SLOT, self.probe.capacity().slots())] {
-            let total = (to - from) as usize;
-            let used = self.ledger.rows_in_use(from, to);
-            if !is_short(total, used) {
+        for slots in Slots::ALL {
+            let range = slots.range(self.probe.capacity());
+            let total = range.len();
+            if !is_short(total, self.ledger.rows_in_use(slots)) {
                 continue;
             }
-            let idle = self.ledger.retirable(from, to, total / 2, 1);
+            let idle = self.ledger.retirable(range, total / 2, 1);
             self.probe.unlink(&idle)?;
-            idle.iter().for_each(|&(slot, _)| self.ledger.unlinked(slot));
+            idle.iter().for_each(|&slot| self.ledger.unlinked(slot));
         }
         self.probe.refill().map_err(std::io::Error::other)?;
         self.fold();
@@ -319,7 +315,7 @@ impl Sampler {
         };
         self.ledger.fold(ROWLESS_FILES, role);
         // Of some names no sync is ever heard of.
-        if self.names.len() > self.ledger.accounts().count() + NAMES_WITHOUT_ACCOUNT {
+        if self.names.len() > self.ledger.account_count() + NAMES_WITHOUT_ACCOUNT {
             let ledger = &self.ledger;
             self.names.retain(|&(server, file)| ledger.knows(server, file));
         }
@@ -334,7 +330,7 @@ impl Sampler {
                     let info = match target {
                         Target::File(file) => self.names.info(&(*server, *file)).clone(),
                         Target::Filesystem(device) => Arc::new(FileInfo {
-                            device: Some(self.devices.name(*device)),
+                            device: Some(self.devices.name(*device).into()),
                             ..nameless(Role::Other)
                         }),
                         Target::Gone(role) => {
@@ -412,7 +408,7 @@ fn nameless(role: Role) -> FileInfo {
 
 /// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the files'
 /// own rows.
-fn shared_row(server: ServerId, role: Role, op: Op, histogram: &Arc<Histogram>) -> FileRow {
+fn shared_row(server: ServerId, role: Role, op: Op, histogram: &Histogram) -> FileRow {
     let stats = Stats { histogram: histogram.clone(), ..Stats::default() };
     FileRow { server, target: Target::Shared(role), op, info: Arc::new(nameless(role)), stats }
 }

@@ -74,6 +74,26 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
+/// The sockets that systemd has opened, and those addresses that they do not cover; the default if there is neither.
+pub fn open(
+    addresses: &[ListenAddress],
+    activated: Vec<TcpListener>,
+) -> Result<Vec<TcpListener>, ListenError> {
+    if addresses.is_empty() && activated.is_empty() {
+        return listen(&[DEFAULT]);
+    }
+    let covered: Vec<_> = activated.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let is_covered = |address: &ListenAddress| match address.host {
+        Host::Address(one) => covered.contains(&SocketAddr::new(one, address.port)),
+        Host::Any => covered.iter().any(|own| own.ip().is_unspecified() && own.port() == address.port),
+        Host::Localhost => covered.iter().any(|own| own.ip().is_loopback() && own.port() == address.port),
+    };
+    let rest: Vec<_> = addresses.iter().filter(|address| !is_covered(address)).copied().collect();
+    let mut listeners = activated;
+    listeners.extend(listen(&rest)?);
+    Ok(listeners)
+}
+
 /// Opens all of them, or none.
 pub fn listen(addresses: &[ListenAddress]) -> Result<Vec<TcpListener>, ListenError> {
     let mut listeners = Vec::new();
@@ -160,6 +180,18 @@ mod tests {
         let listeners = listen(&[":0".parse().unwrap()]).unwrap();
         let port = listeners[0].local_addr().unwrap().port();
         std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
+
+    #[test]
+    fn an_address_that_systemd_has_opened_is_not_opened_again() {
+        let activated = listen(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let own = activated[0].local_addr().unwrap();
+        let addresses: Vec<ListenAddress> =
+            [own.to_string(), "127.0.0.1:0".into()].iter().map(|text| text.parse().unwrap()).collect();
+        let listeners = open(&addresses, activated).unwrap();
+        assert_eq!(listeners.len(), 2);
+        assert_eq!(listeners[0].local_addr().unwrap(), own);
+        assert_ne!(listeners[1].local_addr().unwrap(), own);
     }
 
     #[test]
