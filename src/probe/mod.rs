@@ -13,6 +13,7 @@ mod flags;
 mod grace;
 mod in_flight;
 mod libbpf_log;
+mod permission;
 mod program_info;
 mod ring;
 mod self_test;
@@ -34,6 +35,7 @@ pub use features::Features;
 pub use flags::CallStorage;
 pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
+pub use permission::may_use_open_maps;
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
 
 use array::MappedArray;

@@ -58,7 +58,11 @@ pub struct Sampler {
 impl Sampler {
     /// Attaches, and begins to count.
     pub fn start(config: &ProbeConfig, rules: Rules, kernel: String) -> Result<Sampler, AttachError> {
-        let probe = Probe::attach(config)?;
+        Ok(Sampler::of_probe(Probe::attach(config)?, rules, kernel))
+    }
+
+    /// Of a probe that is attached already. Everything that it starts has the rights that the calling thread has now.
+    pub fn of_probe(probe: Probe, rules: Rules, kernel: String) -> Sampler {
         let attached = probe.attached();
         let rules = Arc::new(rules);
         let setup = Setup {
@@ -69,7 +73,7 @@ impl Sampler {
             by_thread: attached.by_thread,
             note: None,
         };
-        Ok(Sampler {
+        Sampler {
             probe,
             ledger: Ledger::default(),
             names: Names::new(rules.clone()),
@@ -78,9 +82,13 @@ impl Sampler {
             running: running::Running::default(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
+<<<<<<< HEAD
             began_ns: running::boot_ns(),
             forgotten: None,
         })
+=======
+        }
+>>>>>>> 64f2acc998df35f7db534f6ba9f4d0b7e1d62a48
     }
 
     pub fn setup(&self) -> &Arc<Setup> {
