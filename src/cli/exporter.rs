@@ -67,7 +67,8 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         interval: arguments.interval,
     };
     let trace = arguments.trace;
-    let long_run = Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0 };
+    let long_run =
+        Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0, ..Options::default() };
     let attach = move |_statistics| {
         let found = Arc::new(OnceLock::new());
         let tell = found.clone();

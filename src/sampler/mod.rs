@@ -82,13 +82,9 @@ impl Sampler {
             running: running::Running::default(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
-<<<<<<< HEAD
             began_ns: running::boot_ns(),
             forgotten: None,
-        })
-=======
         }
->>>>>>> 64f2acc998df35f7db534f6ba9f4d0b7e1d62a48
     }
 
     pub fn setup(&self) -> &Arc<Setup> {

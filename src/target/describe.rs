@@ -10,14 +10,9 @@ use crate::files::classify::Candidate;
 use crate::files::resolve;
 use crate::files::rules::Rules;
 use crate::files::settings::Settings;
-<<<<<<< HEAD
 use crate::snapshot::{KnownBy, Role, Server, ServerId};
 use crate::target::{container, known_by, listening, processes, version};
-=======
-use crate::snapshot::{Role, Server, ServerId};
-use crate::target::{container, listening, processes, version};
 use crate::text::escape;
->>>>>>> 64f2acc998df35f7db534f6ba9f4d0b7e1d62a48
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
 const DESCRIPTOR_LIMIT: usize = 4096;
