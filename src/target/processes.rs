@@ -89,7 +89,12 @@ pub fn same_start(start_ns: u64, ticks: u64) -> bool {
 
 /// Two identities of one process, either of which may be cut to a clock tick.
 pub fn same_server(a: ServerId, b: ServerId) -> bool {
-    a.pid == b.pid && a.start_ns / ns_per_tick() == b.start_ns / ns_per_tick()
+    cut_to_tick(a) == cut_to_tick(b)
+}
+
+/// What all identities of one process have in common.
+pub fn cut_to_tick(id: ServerId) -> ServerId {
+    ServerId { start_ns: id.start_ns / ns_per_tick() * ns_per_tick(), ..id }
 }
 
 fn ns_per_tick() -> u64 {
