@@ -10,7 +10,7 @@ use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::sampler::{Retention, Sampler};
 use crate::snapshot::Snapshot;
@@ -66,6 +66,10 @@ impl State {
     }
 }
 
+/// Sees every snapshot, in their order, before anybody else does, and whether it is a regular one. Runs on the
+/// sampler's thread: it must be quick, and wait for nothing.
+pub type Follower = Box<dyn FnMut(&Arc<Snapshot>, bool) + Send>;
+
 /// The service. Shared between threads by reference; dropping it detaches.
 pub struct Live {
     shared: Arc<Shared>,
@@ -83,13 +87,27 @@ impl Live {
     where
         E: From<io::Error> + Send + 'static,
     {
+        Live::start_with(make, selection, options, Box::new(|_, _| {}))
+    }
+
+    /// The same, and `follower` sees every snapshot.
+    pub fn start_with<E>(
+        make: impl FnOnce() -> Result<Sampler, E> + Send + 'static,
+        selection: Selection,
+        options: Options,
+        follower: Follower,
+    ) -> Result<Live, E>
+    where
+        E: From<io::Error> + Send + 'static,
+    {
         let shared = Arc::new(Shared::new(options.interval)?);
         let (started, outcome) = channel();
         let theirs = shared.clone();
         let task = move || {
             let begun = make().and_then(|mut sampler| {
                 sampler.set_retention(options.retention);
-                sampling::Sampling::begin(sampler, &selection, theirs, options.max_cpu).map_err(E::from)
+                sampling::Sampling::begin(sampler, &selection, theirs, options.max_cpu, follower)
+                    .map_err(E::from)
             });
             match begun {
                 Err(error) => {
@@ -142,6 +160,11 @@ impl Live {
     /// From now on, one regular snapshot each `interval`; while degraded, they stay at least as far apart as they are.
     pub fn set_interval(&self, interval: Duration) {
         self.shared.set_interval(interval);
+    }
+
+    /// When calls of this process's own were last seen to be counted; tried every minute.
+    pub fn tested(&self) -> SystemTime {
+        self.shared.tested()
     }
 
     pub fn state(&self) -> State {

@@ -107,6 +107,11 @@ impl Probe {
         self.capacity
     }
 
+    /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.
+    pub fn self_test(&self) -> Result<(), String> {
+        self_test::run(&self.attached, &self.attached.ops)
+    }
+
     /// Waits for events until there are some, or `wake` can be read, or the time is over; takes none of them.
     pub fn wait(&self, timeout: Duration, wake: Option<BorrowedFd>) -> std::io::Result<()> {
         let timeout = Timespec::try_from(timeout).map_err(std::io::Error::other)?;

@@ -100,6 +100,11 @@ impl Sampler {
         self.probe.attached()
     }
 
+    /// Whether calls of this process's own are still counted; if not, why in words.
+    pub fn self_test(&self) -> Result<(), String> {
+        self.probe.self_test()
+    }
+
     /// A process that is to be described and whose syncs in flight are to be found, whether or not it ever syncs.
     pub fn expect_server(&mut self, server: ServerId) {
         // All syncs of a server that began later were seen from their beginning.

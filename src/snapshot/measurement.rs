@@ -123,8 +123,8 @@ fn difference<Row, Key: Ord>(
             gone(old);
         }
         let mut old = before.next_if(|old| key(old) == key(row));
-        // One that holds less than before was folded, and came back.
-        if let Some(folded) = old.take_if(|old| stats(old).count > stats(row).count) {
+        // One that holds less of anything than before was folded, and came back.
+        if let Some(folded) = old.take_if(|old| !stats(row).continues(stats(old))) {
             gone(folded);
         }
         pairs.push((row, old));
@@ -170,6 +170,11 @@ mod tests {
         assert_eq!(since(&earlier[1..2], &[row(0, &[1_000; 5]), row(9, &[7])]), [(0, 2, 2), (9, 1, 1)]);
         let back = [row(0, &[&[9_000][..], &[1_000; 3]].concat()), row(1, &[5_000])];
         assert_eq!(since(&earlier[..2], &back), [(1, 1, 1)]);
+        // Also if it did more than it ever had: each sync is there once, whoever has it.
+        let back = [row(0, &[&[9_000][..], &[1_000; 3]].concat()), row(1, &[5_000; 7])];
+        assert_eq!(since(&earlier[..2], &back), [(1, 7, 7)]);
+        let back = [row(0, &[&[9_000][..], &[1_000; 3]].concat()), row(1, &[1_000; 5])];
+        assert_eq!(since(&earlier[..2], &back), [(0, 3, 3), (1, 2, 2)]);
         assert_eq!(since(&earlier, &earlier), []);
     }
 
@@ -204,5 +209,19 @@ mod tests {
         // It did two more before it ended, and another one came, synced and went.
         let busy = snapshot(&known, vec![gone(ServerId::ENDED, 15 + 2 + 10), of(MARIADB, 1, 5)]);
         assert_eq!(counts(&busy), (vec![(ServerId::ENDED, 12), (MARIADB, 1)], known.to_vec()));
+    }
+
+    #[test]
+    fn a_failure_of_a_row_that_was_folded_and_came_back_is_not_told_twice() {
+        let failed = |mut stats: Stats, n| {
+            stats.errors.insert(libc::EIO, n);
+            stats
+        };
+        let earlier = [(0, 0, stats(&[])), (1, 0, failed(stats(&[1_000; 3]), 2))];
+        let later = [(0, 0, failed(stats(&[1_000; 3]), 2)), (1, 0, stats(&[1_000; 9]))];
+        let with = |row: &Row, stats| (row.0, row.1, stats);
+        let rows = difference(&earlier, &later, |row| row.0, |row| row.1, |row| &row.2, with);
+        assert_eq!(rows.iter().map(|row| row.2.count).sum::<u64>(), 9);
+        assert!(rows.iter().all(|row| row.2.error_count() == 0), "{rows:?}");
     }
 }

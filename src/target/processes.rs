@@ -92,6 +92,16 @@ pub fn start_tick(start_ns: u64) -> u64 {
     start_ns / ns_per_tick()
 }
 
+/// Two identities of one process, either of which may be cut to a clock tick.
+pub fn same_server(a: ServerId, b: ServerId) -> bool {
+    cut_to_tick(a) == cut_to_tick(b)
+}
+
+/// What all identities of one process have in common.
+pub fn cut_to_tick(id: ServerId) -> ServerId {
+    ServerId { start_ns: id.start_ns / ns_per_tick() * ns_per_tick(), ..id }
+}
+
 fn ns_per_tick() -> u64 {
     1_000_000_000 / procfs::ticks_per_second().clamp(1, 1_000_000_000)
 }

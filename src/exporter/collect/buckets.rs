@@ -1,7 +1,9 @@
 //! The buckets of the exported histogram. Each `le` is a boundary of the kernel's histogram, so every count by `le` is
 //! a sum of whole kernel buckets, and none is guessed.
 
-use crate::histogram::{BUCKETS, FIRST_EXPONENT, Histogram, LAST_EXPONENT, bucket_of, lower_edge, upper_edge};
+use crate::histogram::{
+    BUCKETS, FIRST_EXPONENT, Histogram, LAST_EXPONENT, bucket_of, lower_edge, upper_edge,
+};
 
 /// 1-2.5-5 steps from 10 µs to 60 s, in seconds: dense where a sync of flash or of a network volume is expected and
 /// where alerts draw their lines, sparse elsewhere, because each one is a series for each server, role and operation.
@@ -124,7 +126,8 @@ mod tests {
         for (&edge, meant) in buckets.edges_ns.iter().zip(DEFAULT) {
             assert!((0..BUCKETS).any(|bucket| lower_edge(bucket) == edge), "{edge}");
             let other_edges = (0..BUCKETS).map(lower_edge);
-            let nearest = other_edges.map(|other| (other as f64 - meant * 1e9).abs()).fold(f64::MAX, f64::min);
+            let nearest =
+                other_edges.map(|other| (other as f64 - meant * 1e9).abs()).fold(f64::MAX, f64::min);
             assert_eq!((edge as f64 - meant * 1e9).abs(), nearest, "{meant}");
             // Half a step of 1/16 at most.
             assert!((edge as f64 / 1e9 / meant - 1.0).abs() <= 1.0 / 32.0, "{meant}: {edge}");

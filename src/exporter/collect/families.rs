@@ -30,7 +30,12 @@ pub struct Family {
     pub notes: &'static str,
 }
 
-const fn family(name: &'static str, kind: Kind, unit: &'static str, labels: &'static [&'static str]) -> Family {
+const fn family(
+    name: &'static str,
+    kind: Kind,
+    unit: &'static str,
+    labels: &'static [&'static str],
+) -> Family {
     Family { name, kind, unit, labels, help: "", notes: "" }
 }
 
@@ -176,6 +181,10 @@ pub static HISTORY_SECONDS: Family = Family {
     help: "How far back the history reaches.",
     ..family("fsynctop_exporter_history_seconds", Kind::Gauge, "seconds", &[])
 };
+pub static HISTORY_SHORT: Family = Family {
+    help: "1 if the history reaches back less far than it should, because there was more to remember than memory.",
+    ..family("fsynctop_exporter_history_is_short", Kind::Gauge, "", &[])
+};
 pub static PROCESS_CPU: Family = Family {
     help: "Total user and system CPU time spent in seconds.",
     notes: "All `process_` metrics are about the exporter itself. What the probes cost is time of the threads that \
@@ -232,6 +241,7 @@ pub static ALL: [&Family; 33] = [
     &MAP_BYTES,
     &HISTORY_BYTES,
     &HISTORY_SECONDS,
+    &HISTORY_SHORT,
     &PROCESS_CPU,
     &PROCESS_RESIDENT,
     &PROCESS_VIRTUAL,
@@ -239,9 +249,4 @@ pub static ALL: [&Family; 33] = [
     &PROCESS_MAX_FDS,
     &PROCESS_THREADS,
     &PROCESS_START,
-    &HISTORY_SHORT,
 ];
-pub static HISTORY_SHORT: Family = Family {
-    help: "1 if the history reaches back less far than it should, because there was more to remember than memory.",
-    ..family("fsynctop_exporter_history_is_short", Kind::Gauge, "", &[])
-};

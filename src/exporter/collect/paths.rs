@@ -101,11 +101,11 @@ impl Files {
 
     /// Adds what was counted under another name.
     pub fn merge(&mut self, other: &Files) {
-        let paths: HashMap<u32, &PathBuf> = other.known.iter().map(|(path, &number)| (number, path)).collect();
+        let paths: HashMap<u32, &PathBuf> =
+            other.known.iter().map(|(path, &number)| (number, path)).collect();
         for (&(number, role, op), work) in &other.work {
-            let number = number
-                .and_then(|number| paths.get(&number))
-                .and_then(|path| self.number_of(path, role));
+            let number =
+                number.and_then(|number| paths.get(&number)).and_then(|path| self.number_of(path, role));
             self.work.entry((number, role, op)).or_default().add(work.count, work.sum_ns);
         }
     }
@@ -135,7 +135,9 @@ fn is_every_servers(role: Role) -> bool {
 }
 
 fn label_of(path: &Path) -> String {
-    text::shorten_path(&text::escape(path.as_os_str().as_encoded_bytes()), LONGEST, "…")
+    let label = text::shorten_path(&text::escape(path.as_os_str().as_encoded_bytes()), LONGEST, "…");
+    // A path that could not be found out whole may be a bare name.
+    if label == OTHER { format!("./{label}") } else { label }
 }
 
 #[cfg(test)]
@@ -150,14 +152,7 @@ mod tests {
     }
 
     fn table(n: u64) -> FileRow {
-        row(
-            MYSQL,
-            n,
-            &format!("/d/shop/t{n}.ibd"),
-            Role::Tablespace,
-            Op::Fsync,
-            stats(&[(1, 100_000 + n)]),
-        )
+        row(MYSQL, n, &format!("/d/shop/t{n}.ibd"), Role::Tablespace, Op::Fsync, stats(&[(1, 100_000 + n)]))
     }
 
     fn binlog(n: u64) -> FileRow {

@@ -35,7 +35,9 @@ fn pattern(role: Role, name: &[u8]) -> Option<Vec<u8>> {
         Role::Redo if name.starts_with(b"ib_logfile") => Some(b"ib_logfile*".to_vec()),
         // A host's name in front may have digits, too: it is the last number that counts up.
         Role::Binlog | Role::BinlogIndex | Role::RelayLog | Role::Redo => last_number(name),
-        Role::Temporary | Role::Audit | Role::RedoArchive | Role::Clone | Role::EngineLog => every_number(name),
+        Role::Temporary | Role::Audit | Role::RedoArchive | Role::Clone | Role::EngineLog => {
+            every_number(name)
+        }
         // A truncated tablespace gets its name back; only InnoDB's own numbered ones count up.
         Role::Undo if name.ends_with(b"_trunc.log") => Some(b"undo_*_trunc.log".to_vec()),
         Role::EngineData if extension(name) == Some(b"sst") => Some(b"*.sst".to_vec()),
