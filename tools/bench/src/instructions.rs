@@ -8,9 +8,9 @@ use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use object::{Object, ObjectSymbol, SymbolKind};
 use serde_json::json;
 
-use crate::calls;
 use crate::context::Context;
 use crate::load::Load;
+use crate::modes;
 use crate::proc;
 use crate::section::{Section, Table};
 use crate::tracer::{Program, SCRIPT, Tracer, bpftrace};
@@ -81,7 +81,7 @@ pub fn section(context: &Context) -> Result<Section> {
         Table::new("", &["program", "instructions in the object", kernel, "bytes of machine code"]);
     let load = Load::start("mysqld", context.files.path())?;
     let mut programs: Vec<(String, Program)> = Vec::new();
-    for mode in calls::modes() {
+    for mode in modes::all() {
         let running = Tracer::Fsynctop(mode).start(context, load.pid())?;
         programs.extend(running.into_program().map(|program| ("fsynctop".to_owned(), program)));
     }
@@ -122,7 +122,9 @@ pub fn section(context: &Context) -> Result<Section> {
 }
 
 fn is_program(name: &str) -> bool {
-    ["enter_", "exit_", "fentry_", "fexit_", "follow_", "list_"].iter().any(|prefix| name.starts_with(prefix))
+    ["enter_", "exit_", "fentry_", "fexit_", "kprobe_", "kretprobe_", "follow_", "list_"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 /// What differs from the table by more than the tolerance, in words.
