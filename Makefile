@@ -12,7 +12,7 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint test tracefs kernels demo dist install clean
+.PHONY: help deps build lint test tracefs kernels bench demo dist install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -44,6 +44,11 @@ kernels: deps ## run it under the kernels of Debian 11 to the next, and write do
 	tools/arm64/build target/kernels/arm64 fsynctop syncgen
 	cargo run --locked --quiet --package kernels -- --programs target/kernels --keep target/kernels/guests \
 	  $(if $(GUEST),--only $(GUEST),--page docs/kernels.md)
+
+bench: deps tracefs ## what tracing costs, beside other tracers, and write docs/overhead.md; QUICK=1, ONLY="sync getppid"
+	@tools/dependencies bench
+	cargo build --release --locked --package fsynctop --package bench --package insert-load --package faultfs
+	$(SUDO) target/release/bench $(if $(QUICK),--quick) $(ONLY)
 
 tracefs:
 	@[ -e $(TRACEFS)/events ] || $(SUDO) mount -t tracefs tracefs $(TRACEFS) || \

@@ -428,11 +428,14 @@ struct exit_context {
 		return 0;                                                       \
 	}
 
-PROBES(fsync, OP_FSYNC, KIND_FILE)
-PROBES(fdatasync, OP_FDATASYNC, KIND_FILE)
-PROBES(sync_file_range, OP_SYNC_FILE_RANGE, KIND_FILE)
-PROBES(msync, OP_MSYNC, KIND_NO_FILE)
-PROBES(syncfs, OP_SYNCFS, KIND_FILESYSTEM)
+#include "kprobe.h"
+
+#define ALL_PROBES(name, op, kind) PROBES(name, op, kind) KPROBES(name, op, kind)
+ALL_PROBES(fsync, OP_FSYNC, KIND_FILE)
+ALL_PROBES(fdatasync, OP_FDATASYNC, KIND_FILE)
+ALL_PROBES(sync_file_range, OP_SYNC_FILE_RANGE, KIND_FILE)
+ALL_PROBES(msync, OP_MSYNC, KIND_NO_FILE)
+ALL_PROBES(syncfs, OP_SYNCFS, KIND_FILESYSTEM)
 
 // sync takes no argument: its wrapper has no registers to read, and on x86 fentry cannot attach to it.
 SEC("tracepoint/syscalls/sys_enter_sync")

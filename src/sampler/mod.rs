@@ -51,7 +51,11 @@ pub struct Sampler {
 impl Sampler {
     /// Attaches, and begins to count.
     pub fn start(config: &ProbeConfig, rules: Rules, kernel: String) -> Result<Sampler, AttachError> {
-        let probe = Probe::attach(config)?;
+        Ok(Sampler::of_probe(Probe::attach(config)?, rules, kernel))
+    }
+
+    /// Of a probe that is attached already. Everything that it starts has the rights that the calling thread has now.
+    pub fn of_probe(probe: Probe, rules: Rules, kernel: String) -> Sampler {
         let attached = probe.attached();
         let rules = Arc::new(rules);
         let setup = Setup {
@@ -62,7 +66,7 @@ impl Sampler {
             by_thread: attached.by_thread,
             note: None,
         };
-        Ok(Sampler {
+        Sampler {
             probe,
             ledger: Ledger::default(),
             names: Names::new(rules.clone()),
@@ -71,7 +75,7 @@ impl Sampler {
             running: running::Running::default(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
-        })
+        }
     }
 
     pub fn setup(&self) -> &Arc<Setup> {

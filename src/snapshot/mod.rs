@@ -60,6 +60,7 @@ impl Lost {
 #[serde(rename_all = "lowercase")]
 pub enum AttachMode {
     Fentry,
+    Kprobe,
     Tracepoint,
 }
 
@@ -67,6 +68,7 @@ impl AttachMode {
     pub fn name(self) -> &'static str {
         match self {
             AttachMode::Fentry => "fentry",
+            AttachMode::Kprobe => "kprobe",
             AttachMode::Tracepoint => "tracepoint",
         }
     }

@@ -83,7 +83,7 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
 /// It says that this kernel cannot attach fentry programs, with the kernel's own number (ENOTSUPP), and auto takes tracepoints.
 fn without_fentry(outcome: &Outcome, findings: &mut Findings) {
     const WHY: &str =
-        "not supported (os error 524): this kernel cannot attach fentry programs (arm64 before 6.4)";
+        "not supported (os error 524): this kernel cannot attach such programs (fentry on arm64 before 6.4,";
     refused(outcome, "fentry", &["fentry: attach fexit_", WHY], findings);
     says(outcome, "check-json", "fentry", "warn", WHY, findings);
     says(outcome, "check-json", "attach", "ok", WHY, findings);
