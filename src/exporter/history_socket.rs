@@ -99,12 +99,14 @@ fn make_way(path: &Path) -> Result<(), SocketError> {
     }
 }
 
-/// The file has its mode from the beginning: the kernel takes it from the socket (net/unix/af_unix.c, unix_bind_bsd).
+/// The file never has more than its mode: the kernel takes it from the socket, less what the umask takes away
+/// (net/unix/af_unix.c, unix_bind_bsd), which is then given back.
 fn listen(path: &Path) -> rustix::io::Result<OwnedFd> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::fs::fchmod(socket.as_fd(), MODE)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::fs::chmod(path, MODE)?;
     rustix::net::listen(&socket, WAITING)?;
     Ok(socket)
 }
