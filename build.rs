@@ -29,6 +29,7 @@ fn main() {
     SkeletonBuilder::new()
         .source("bpf/sync.bpf.c")
         .clang_args(&arguments)
+        .obj(out.join("sync.bpf.o"))
         .build_and_generate(out.join("sync.skel.rs"))
         .expect("bpf/sync.bpf.c");
     SkeletonBuilder::new()

@@ -261,7 +261,7 @@ impl TryFrom<PackedStats> for Stats {
             count: packed.count,
             sum_ns: packed.sum_ns,
             max: Max { ns: packed.max_ns, exact: packed.max_exact },
-            histogram: Arc::new(Histogram::from_sorted(buckets)),
+            histogram: Histogram::from_sorted(buckets),
             errors: packed.errors.into_iter().collect(),
         })
     }

@@ -130,12 +130,12 @@ impl Weigh for String {
     }
 }
 
-/// Shared with the snapshots for as long as there are any; counted here all the same.
+/// Shared with the snapshots for as long as there are any; counted here all the same. Device, mount and filesystem
+/// are the same for many files, and weigh nothing.
 impl Weigh for Arc<FileInfo> {
     fn heap_bytes(&self) -> usize {
-        let paths = [&self.path, &self.mount].into_iter().flatten().map(|path| path.as_os_str().len() + 16);
-        let names = [&self.device, &self.filesystem].into_iter().flatten().map(Weigh::heap_bytes);
-        size_of::<FileInfo>() + 32 + paths.sum::<usize>() + names.sum::<usize>()
+        let path = self.path.as_ref().map_or(0, |path| path.as_os_str().len() + 16);
+        size_of::<FileInfo>() + 32 + path
     }
 }
 

@@ -2,6 +2,7 @@
 //! escaped as in the table, so that every record is one line.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use super::header::rfc3339;
 use super::json::{length, seconds};
@@ -70,7 +71,7 @@ fn name(bytes: &[u8]) -> String {
 
 fn subject(row: &Row, fields: &mut Vec<String>) {
     let optional =
-        |text: &Option<String>| text.as_ref().map(|text| name(text.as_bytes())).unwrap_or_default();
+        |text: &Option<Arc<str>>| text.as_ref().map(|text| name(text.as_bytes())).unwrap_or_default();
     match row.subject {
         Subject::Role(role) => fields.push(role.name().into()),
         Subject::Thread(thread) => fields.extend([name(thread.name.as_bytes()), thread.tid.to_string()]),

@@ -1,10 +1,9 @@
 //! Measurements for the tests of rendering: figures as servers were seen to produce them, names as an attacker would
 //! choose them. And expected texts kept in files.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -37,8 +36,8 @@ pub fn stats(latencies: &[(u64, u64)]) -> Stats {
         count: latencies.iter().map(|(n, _)| n).sum(),
         sum_ns: latencies.iter().map(|(n, ns)| n * ns).sum(),
         max: Max { ns: latencies.iter().map(|&(_, ns)| ns).max().unwrap_or(0), exact: true },
-        histogram: Arc::new(histogram),
-        errors: BTreeMap::new(),
+        histogram,
+        errors: Errors::default(),
     }
 }
 
@@ -63,7 +62,7 @@ pub fn row(server: ServerId, inode: u64, path: &str, role: Role, op: Op, stats: 
         path: Some(path.into()),
         role,
         device: Some("/dev/vda".into()),
-        mount: Some("/".into()),
+        mount: Some(Path::new("/").into()),
         filesystem: Some("ext4".into()),
         open: true,
         unlinked: false,
@@ -89,6 +88,7 @@ pub fn server(id: ServerId, comm: &str, version: &str, port: u16) -> Server {
         filesystem: Some("ext4".into()),
         notes: Vec::new(),
         alive: true,
+        known_by: KnownBy { described: true, listens: true, port: Some(port), ..KnownBy::default() },
     }
 }
 
@@ -131,6 +131,7 @@ pub fn quiet() -> Measurement {
             kernel: "6.12.0-1-amd64".into(),
             ops: vec![Op::Fsync, Op::Fdatasync],
             by_thread: true,
+            note: None,
         }),
         lost: Lost::default(),
         servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))],

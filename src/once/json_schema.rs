@@ -2,6 +2,7 @@
 //! that changes its meaning makes a new schema.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -17,6 +18,8 @@ pub(super) struct Measurement {
     pub attach: AttachMode,
     pub kernel: String,
     pub lost: Lost,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     pub servers: Vec<Server>,
     pub roles: Vec<RoleRow>,
     pub files: Vec<FileRow>,
@@ -104,13 +107,13 @@ pub(super) struct FileRow {
     /// The path's bytes in hexadecimal, where they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_bytes: Option<String>,
-    pub device: Option<String>,
+    pub device: Option<Arc<str>>,
     /// The kernel's number of the superblock's device, "253:0"; on btrfs the subvolume's own.
     pub device_number: Option<String>,
     pub mount: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mount_bytes: Option<String>,
-    pub filesystem: Option<String>,
+    pub filesystem: Option<Arc<str>>,
     pub inode: Option<u64>,
     pub generation: Option<u32>,
     /// The filesystem keeps no generation: a reused inode number could be taken for the old file.

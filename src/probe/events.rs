@@ -59,6 +59,9 @@ struct FileHeader {
 }
 const _: () = assert!(size_of::<FileHeader>() == std::mem::offset_of!(types::file_event, name));
 
+/// The longest record's length.
+pub const LONGEST: usize = size_of::<types::file_event>();
+
 /// None for a record that this side does not know.
 pub fn decode(bytes: &[u8]) -> Option<Event> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);

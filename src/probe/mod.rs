@@ -1,26 +1,29 @@
 //! The only place that touches the kernel side: loads and attaches the programs of `bpf/`, and reads what they
 //! sum up. Everything it hands out is plain data; decisions are made elsewhere.
 
+mod allocator;
 mod array;
 mod attach;
+mod choice;
 mod config;
 mod counters;
 mod events;
 mod features;
+mod flags;
 mod grace;
 mod in_flight;
 mod libbpf_log;
+mod permission;
 mod program_info;
+mod ring;
 mod self_test;
 mod slots;
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
-use std::rc::Rc;
 use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
@@ -29,11 +32,14 @@ pub use config::{Capacity, CommPattern, MOST_COMMS, ProbeConfig, Targets};
 pub use counters::Counters;
 pub use events::{Event, FileEvent, SyncEvent};
 pub use features::Features;
+pub use flags::CallStorage;
 pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
+pub use permission::may_use_open_maps;
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
 
 use array::MappedArray;
+use ring::Ring;
 
 /// The kernel's contract (`bpf/record.h`): the numbers of its enums, which the object's types do not carry.
 pub mod record {
@@ -60,6 +66,9 @@ mod skeleton {
 }
 // The generated module is named in the generated file; its types come to light here.
 
+/// The programs as they were compiled (ELF), for those who look at their size.
+pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sync.bpf.o"));
+
 /// Events are decoded, and held in memory, so many at a time.
 const EVENTS_AT_A_TIME: usize = 512;
 
@@ -68,9 +77,7 @@ pub type ErrorCounts = HashMap<(u32, u32), Vec<(i32, u64)>>;
 
 /// The attached programs and their maps. Dropping it detaches them.
 pub struct Probe {
-    // The ring refers to a map of the skeleton: it is dropped first.
-    ring: RingBuffer<'static>,
-    inbox: Rc<RefCell<Vec<Event>>>,
+    ring: Ring,
     rows: MappedArray,
     histograms: MappedArray,
     attached: Attached,
@@ -80,21 +87,14 @@ pub struct Probe {
 impl Probe {
     /// Loads and attaches as `config` says, and proves by calls of its own that they are counted.
     pub fn attach(config: &ProbeConfig) -> Result<Probe, AttachError> {
+        allocator::be_frugal();
         let attached = attach::attach(config)?;
+        allocator::trim();
         let maps = &attached.skel.maps;
-        let inbox = Rc::new(RefCell::new(Vec::new()));
-        let mut builder = RingBufferBuilder::new();
-        let receiver = inbox.clone();
-        builder.add(&maps.events, move |bytes| {
-            if let Some(event) = events::decode(bytes) {
-                receiver.borrow_mut().push(event);
-            }
-            0
-        })?;
-        let ring = builder.build()?;
-        let rows = MappedArray::new(&maps.rows, size_of::<Row>(), 4096, usize::MAX)?;
-        let histograms = MappedArray::new(&maps.histograms, size_of::<RawHistogram>(), 64, 16)?;
-        let probe = Probe { ring, inbox, rows, histograms, capacity: config.capacity, attached };
+        let ring = Ring::new(&maps.events, events::LONGEST)?;
+        let rows = MappedArray::new(&maps.rows, size_of::<Row>())?;
+        let histograms = MappedArray::new(&maps.histograms, size_of::<RawHistogram>())?;
+        let probe = Probe { ring, rows, histograms, capacity: config.capacity, attached };
         Ok(probe)
     }
 
@@ -107,12 +107,15 @@ impl Probe {
         self.capacity
     }
 
+    /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.
+    pub fn self_test(&self) -> Result<(), String> {
+        self_test::run(&self.attached, &self.attached.ops)
+    }
+
     /// Waits for events until there are some, or `wake` can be read, or the time is over; takes none of them.
     pub fn wait(&self, timeout: Duration, wake: Option<BorrowedFd>) -> std::io::Result<()> {
-        // SAFETY: the ring owns the descriptor and outlives this call.
-        let ring = unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) };
         let timeout = Timespec::try_from(timeout).map_err(std::io::Error::other)?;
-        let mut awaited = vec![PollFd::new(&ring, PollFlags::IN)];
+        let mut awaited = vec![PollFd::new(&self.ring, PollFlags::IN)];
         awaited.extend(wake.as_ref().map(|wake| PollFd::new(wake, PollFlags::IN)));
         match rustix::event::poll(&mut awaited, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -121,16 +124,15 @@ impl Probe {
     }
 
     /// The next events that the programs have sent, so many at most that they take little memory.
-    pub fn take_events(&mut self) -> Vec<Event> {
-        // Whatever is left unread stays in the ring; an error here is an error of the callback, which returns none.
-        let _ = self.ring.consume_raw_n(EVENTS_AT_A_TIME);
-        let events = self.inbox.take();
+    pub fn take_events(&mut self) -> std::io::Result<Vec<Event>> {
+        let mut events = Vec::new();
+        self.ring.take(EVENTS_AT_A_TIME, |bytes| events.extend(events::decode(bytes)))?;
         for event in &events {
             if let Event::File(event) = event {
                 self.attached.slots.was_taken(event.slot);
             }
         }
-        events
+        Ok(events)
     }
 
     /// A row was found in a slot; a part of the handing out of more of them.
@@ -190,16 +192,18 @@ impl Probe {
     /// Takes rows out of use, step one: new syncs of their identities begin other rows. Those in flight still end in
     /// these, so their last figures are read after this, and then [`Probe::free`] gives the slots back. When it
     /// returns, no program is still on its way into one of the rows.
-    pub fn unlink(&mut self, rows: &[(u32, Identity)]) -> std::io::Result<()> {
-        for (slot, id) in rows {
-            match self.attached.skel.maps.slots.delete(events::as_bytes(id)) {
+    pub fn unlink(&mut self, slots: &[u32]) -> std::io::Result<()> {
+        for &slot in slots {
+            // What a row is about never changes while it lives.
+            let id = self.rows.read::<Row>(slot)?.id;
+            match self.attached.skel.maps.slots.delete(events::as_bytes(&id)) {
                 Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
                     return Err(std::io::Error::other(error));
                 }
-                _ => self.rows.write_u32(*slot, std::mem::offset_of!(Row, retired), 1)?,
+                _ => self.rows.write_u32(slot, std::mem::offset_of!(Row, retired), 1)?,
             }
         }
-        if !rows.is_empty() {
+        if !slots.is_empty() {
             grace::wait();
         }
         Ok(())
@@ -223,6 +227,11 @@ impl Probe {
             self.histograms.write(slot, &RawHistogram::default())?;
         }
         self.attached.slots.give_back(&self.attached.skel.maps, slot).map_err(std::io::Error::other)
+    }
+
+    /// Clears a histogram that was shared by rows which are all gone.
+    pub fn clear_shared(&mut self, slot: u32) -> std::io::Result<()> {
+        self.histograms.write(slot, &RawHistogram::default())
     }
 
     /// Hands out more slots where few are left.

@@ -4,6 +4,7 @@
 mod devices;
 pub mod ledger;
 mod names;
+mod pool;
 mod running;
 mod servers;
 
@@ -13,17 +14,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::files::rules::Rules;
 use crate::histogram::Histogram;
-use crate::probe::record::{FIRST_FILE_SLOT, FIRST_NEIGHBOUR_SLOT, NO_SLOT};
+use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
 use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig};
 use crate::snapshot::{
     FileInfo, FileRow, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats, Target,
     ThreadRow,
 };
 
-use ledger::{Ledger, Reading, Subject};
+use ledger::{Ledger, Reading, Slots, Subject};
 use names::Names;
+use servers::THREADS_WITHOUT_ACCOUNT;
 
 pub use crate::probe::AttachError;
+pub use servers::Retention;
 
 /// Accounts of files that have no row any more and are still kept apart.
 const ROWLESS_FILES: usize = 1_024;
@@ -46,12 +49,20 @@ pub struct Sampler {
     running: running::Running,
     setup: Arc<Setup>,
     last_reclaim: Instant,
+    /// Since boot.
+    began_ns: u64,
+    /// Stands for the servers that are remembered no longer, if there are any.
+    forgotten: Option<Arc<Server>>,
 }
 
 impl Sampler {
     /// Attaches, and begins to count.
     pub fn start(config: &ProbeConfig, rules: Rules, kernel: String) -> Result<Sampler, AttachError> {
-        let probe = Probe::attach(config)?;
+        Ok(Sampler::of_probe(Probe::attach(config)?, rules, kernel))
+    }
+
+    /// Of a probe that is attached already. Everything that it starts has the rights that the calling thread has now.
+    pub fn of_probe(probe: Probe, rules: Rules, kernel: String) -> Sampler {
         let attached = probe.attached();
         let rules = Arc::new(rules);
         let setup = Setup {
@@ -60,8 +71,9 @@ impl Sampler {
             kernel,
             ops: attached.ops.clone(),
             by_thread: attached.by_thread,
+            note: None,
         };
-        Ok(Sampler {
+        Sampler {
             probe,
             ledger: Ledger::default(),
             names: Names::new(rules.clone()),
@@ -70,27 +82,47 @@ impl Sampler {
             running: running::Running::default(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
-        })
+            began_ns: running::boot_ns(),
+            forgotten: None,
+        }
     }
 
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
     }
 
+    /// From the next snapshot on, every view shows this.
+    pub fn set_note(&mut self, note: Option<String>) {
+        Arc::make_mut(&mut self.setup).note = note;
+    }
+
     pub fn attached(&self) -> &Attached {
         self.probe.attached()
     }
 
+    /// Whether calls of this process's own are still counted; if not, why in words.
+    pub fn self_test(&self) -> Result<(), String> {
+        self.probe.self_test()
+    }
+
     /// A process that is to be described and whose syncs in flight are to be found, whether or not it ever syncs.
     pub fn expect_server(&mut self, server: ServerId) {
-        if self.servers.meet(server) {
+        // All syncs of a server that began later were seen from their beginning.
+        if self.servers.meet(server) && server.start_ns < self.began_ns {
             self.running.look_for_earlier(server);
         }
     }
 
-    /// The servers met so far, those that ended included.
+    /// How long servers that have ended are remembered one by one.
+    pub fn set_retention(&mut self, retention: Retention) {
+        self.servers.set_retention(retention);
+    }
+
+    /// The servers met so far, those that ended included, and what stands for those that are remembered no longer.
     pub fn servers(&self) -> Vec<Arc<Server>> {
-        self.servers.list()
+        let mut servers = self.servers.list();
+        servers.extend(self.forgotten.clone());
+        servers
     }
 
     /// Waits for at most this long, taking in what cannot wait: names of new files, and rows when they run short.
@@ -123,6 +155,7 @@ impl Sampler {
         let taken = Instant::now();
         let taken_wall = SystemTime::now();
         self.reclaim()?;
+        self.forget_ended()?;
         let (files, threads, neighbours) = self.rows();
         let expected = self.ledger.running();
         let in_flight = self
@@ -135,7 +168,7 @@ impl Sampler {
             taken_wall,
             setup: self.setup.clone(),
             lost,
-            servers: self.servers.list(),
+            servers: self.servers(),
             files,
             threads,
             in_flight,
@@ -177,7 +210,7 @@ impl Sampler {
     /// it comes as fast as it is taken in. True if there may be more.
     fn take_events(&mut self, rounds: usize) -> std::io::Result<bool> {
         for round in 0..rounds {
-            let events = self.probe.take_events();
+            let events = self.probe.take_events()?;
             if events.is_empty() {
                 return Ok(false);
             }
@@ -202,6 +235,9 @@ impl Sampler {
                     }
                 }
                 Event::Sync(event) if event.slot == NO_SLOT => {
+                    if let Some(Subject::File { server, .. }) = Subject::of(&event.id) {
+                        self.expect_server(server);
+                    }
                     self.ledger.count_event(&event.id, event.latency_ns, event.result);
                 }
                 Event::Sync(event) => self.ledger.enter_latency(&event.id, event.latency_ns),
@@ -215,29 +251,30 @@ impl Sampler {
     fn read_rows(&mut self) -> std::io::Result<()> {
         self.ledger.begin_tick();
         self.names.begin_tick();
-        let mut changed = Vec::new();
+        let mut failed = Vec::new();
         for slot in self.probe.slots_in_use() {
             let row = self.probe.row(slot)?;
-            if self.ledger.look(slot, &row) == Reading::Changed {
-                let stats = if self.probe.has_histogram(slot) {
-                    ledger::stats_of(&row, Some(&self.probe.histogram(slot)?))
-                } else {
-                    ledger::stats_of(&row, None)
-                };
-                changed.push((slot, row, stats));
+            if self.ledger.look(slot, &row) != Reading::Changed {
+                continue;
             }
-        }
-        let errors = if changed.iter().any(|(_, row, _)| row.errors > 0) {
-            self.probe.errors().map_err(std::io::Error::other)?
-        } else {
-            Default::default()
-        };
-        for (slot, row, mut stats) in changed {
-            let by_errno = errors.get(&(slot, row.sequence)).map(Vec::as_slice);
-            stats.errors = ledger::errors_of(&row, by_errno);
+            let stats = if self.probe.has_histogram(slot) {
+                ledger::stats_of(&row, Some(&self.probe.histogram(slot)?))
+            } else {
+                ledger::stats_of(&row, None)
+            };
             self.probe.was_taken(slot);
             self.ledger.enter(slot, &row, stats);
+            if row.errors > 0 {
+                failed.push((slot, row.sequence, row.errors));
+            }
             self.attend(slot, &row);
+        }
+        if !failed.is_empty() {
+            let errors = self.probe.errors().map_err(std::io::Error::other)?;
+            for (slot, sequence, failed) in failed {
+                let by_errno = errors.get(&(slot, sequence)).map(Vec::as_slice);
+                self.ledger.enter_errors(slot, ledger::errors_of(failed, by_errno));
+            }
         }
         for slot in self.ledger.shared_slots() {
             let raw = self.probe.histogram(slot)?;
@@ -250,7 +287,7 @@ impl Sampler {
     fn attend(&mut self, slot: u32, row: &crate::probe::Row) {
         let subject = Subject::of(&row.id);
         if let Some(Subject::Thread { server, tid, start, .. }) = subject {
-            self.servers.learn_thread(server.pid, tid, start, [row.name, row.name_rest]);
+            self.servers.learn_thread(server, tid, start, [row.name, row.name_rest]);
         }
         let Some(Subject::File { server, target, op }) = subject else { return };
         if slot < FIRST_FILE_SLOT {
@@ -259,13 +296,7 @@ impl Sampler {
         self.expect_server(server);
         let mut role = Role::Other;
         if let Target::File(file) = target {
-            let key = (server, file);
-            if self.names.is_known(&key) {
-                self.names.look_again(key);
-            } else {
-                self.names.learn_by_descriptor(key, row.fd);
-            }
-            role = self.names.role_of(&key);
+            role = self.names.attend((server, file), row.fd);
         }
         if !self.probe.has_histogram(slot)
             && row.shared_histogram == 0
@@ -277,29 +308,24 @@ impl Sampler {
     }
 
     fn short_of_rows(&self) -> bool {
-        let total = self.probe.capacity().files as usize;
-        let used = self.ledger.rows_in_use(FIRST_FILE_SLOT, u32::MAX);
-        is_short(total, used)
+        is_short(self.probe.capacity().files as usize, self.ledger.rows_in_use(Slots::Files))
     }
 
     /// Makes room: frees rows that were taken out of use, and takes out those that stand idle when few are free.
     fn reclaim(&mut self) -> std::io::Result<()> {
         self.last_reclaim = Instant::now();
-        for slot in self.ledger.freeable() {
-            self.ledger.freed(slot);
+        for slot in self.ledger.free_quiet() {
             self.probe.free(slot)?;
         }
-        // Rows with and without a histogram together: a file that stands idle keeps its row while there is room.
-        let neighbours = (FIRST_NEIGHBOUR_SLOT, FIRST_FILE_SLOT);
-        for (from, to) in [neighbours, (FIRST_FILE_SLOT, self.probe.capacity().slots())] {
-            let total = (to - from) as usize;
-            let used = self.ledger.rows_in_use(from, to);
-            if !is_short(total, used) {
+        for slots in Slots::ALL {
+            let range = slots.range(self.probe.capacity());
+            let total = range.len();
+            if !is_short(total, self.ledger.rows_in_use(slots)) {
                 continue;
             }
-            let idle = self.ledger.retirable(from, to, total / 2, 1);
+            let idle = self.ledger.retirable(range, total / 2, 1);
             self.probe.unlink(&idle)?;
-            idle.iter().for_each(|&(slot, _)| self.ledger.unlinked(slot));
+            idle.iter().for_each(|&slot| self.ledger.unlinked(slot));
         }
         self.probe.refill().map_err(std::io::Error::other)?;
         self.fold();
@@ -309,16 +335,41 @@ impl Sampler {
     /// Keeps the memory bounded: the files that are long idle become one account of their role.
     fn fold(&mut self) {
         let names = &self.names;
-        let role = |subject: &Subject| match subject {
-            Subject::File { server, target: Target::File(file), .. } => names.role_of(&(*server, *file)),
-            _ => Role::Other,
-        };
-        self.ledger.fold(ROWLESS_FILES, role);
+        self.ledger.fold(ROWLESS_FILES, |subject| role_of(subject, names));
         // Of some names no sync is ever heard of.
-        if self.names.len() > self.ledger.accounts().count() + NAMES_WITHOUT_ACCOUNT {
-            let ledger = &self.ledger;
+        let accounts = self.ledger.account_count();
+        let ledger = &self.ledger;
+        if self.names.len() > accounts + NAMES_WITHOUT_ACCOUNT {
             self.names.retain(|&(server, file)| ledger.knows(server, file));
         }
+        if self.servers.thread_names() > accounts + THREADS_WITHOUT_ACCOUNT {
+            self.servers.retain_threads(|server, tid, start| ledger.knows_thread(server, tid, start));
+        }
+    }
+
+    /// Servers that ended long ago, or are too many, become one. Their rows go out of use first: that takes some
+    /// snapshots.
+    fn forget_ended(&mut self) -> std::io::Result<()> {
+        let outlived = self.servers.outlived();
+        if outlived.is_empty() {
+            return Ok(());
+        }
+        let rows = self.ledger.rows_of_ended(&outlived);
+        self.probe.unlink(&rows)?;
+        rows.iter().for_each(|&slot| self.ledger.unlinked(slot));
+        let names = &self.names;
+        let (gone, shared) = self.ledger.fold_ended(&outlived, |subject| role_of(subject, names));
+        for slot in shared {
+            self.probe.clear_shared(slot)?;
+        }
+        if !gone.is_empty() {
+            self.names.forget(&gone);
+            self.servers.forget(&gone);
+            let together =
+                || Server { alive: false, ..Server::new(ServerId::ENDED, "(ended processes)".into()) };
+            self.forgotten.get_or_insert_with(|| Arc::new(together()));
+        }
+        Ok(())
     }
 
     fn rows(&mut self) -> (Vec<FileRow>, Vec<ThreadRow>, Vec<NeighbourRow>) {
@@ -330,7 +381,7 @@ impl Sampler {
                     let info = match target {
                         Target::File(file) => self.names.info(&(*server, *file)).clone(),
                         Target::Filesystem(device) => Arc::new(FileInfo {
-                            device: Some(self.devices.name(*device)),
+                            device: Some(self.devices.name(*device).into()),
                             ..nameless(Role::Other)
                         }),
                         Target::Gone(role) => {
@@ -342,7 +393,8 @@ impl Sampler {
                     files.push(FileRow { server: *server, target: *target, op: *op, info, stats });
                 }
                 Subject::Thread { server, tid, start, op } => {
-                    let name = self.servers.thread_name(server.pid, *tid, *start);
+                    let name =
+                        self.servers.thread_name(*server, *tid, *start, self.ledger.has_changed(account));
                     threads.push(ThreadRow {
                         server: *server,
                         tid: *tid,
@@ -398,6 +450,13 @@ fn preempted(counters: &Counters) -> u64 {
     entries + counters.entries_without_exit + counters.exits_skipped.saturating_sub(attributed)
 }
 
+fn role_of(subject: &Subject, names: &Names) -> Role {
+    match subject {
+        Subject::File { server, target: Target::File(file), .. } => names.role_of(&(*server, *file)),
+        _ => Role::Other,
+    }
+}
+
 fn is_short(total: usize, used: usize) -> bool {
     total.saturating_sub(used) < (total / 4).min(ENOUGH_FREE)
 }
@@ -408,7 +467,7 @@ fn nameless(role: Role) -> FileInfo {
 
 /// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the files'
 /// own rows.
-fn shared_row(server: ServerId, role: Role, op: Op, histogram: &Arc<Histogram>) -> FileRow {
+fn shared_row(server: ServerId, role: Role, op: Op, histogram: &Histogram) -> FileRow {
     let stats = Stats { histogram: histogram.clone(), ..Stats::default() };
     FileRow { server, target: Target::Shared(role), op, info: Arc::new(nameless(role)), stats }
 }

@@ -3,14 +3,17 @@
 //! renamed. A worker may block on a file system that hangs: the sampler never waits for one but at the very end, and
 //! another takes its place.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
 
 use crate::files::classify::Candidate;
 use crate::files::resolve::{self, Existence, Resolved};
@@ -25,9 +28,16 @@ const QUEUE: usize = 4_096;
 const LATEST: u64 = 1_024;
 /// With so many requests waiting, names that need no confirmation are not put to the worker at once.
 const HURRIED: usize = 64;
-/// A file that is still synced is looked at again after this time: it may have been renamed.
+/// With so many, files are not looked at again.
+const BUSY: usize = 256;
+/// A file that is still synced is looked at again after this time: it may have been unlinked, or a directory above it
+/// renamed. (The kernel side tells when it is renamed itself.)
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// So many files a second at most are looked at again, at some 50 µs each: with many of them, each less often.
+const LOOKS_PER_SECOND: u32 = 100;
 
+/// Device names, mount points and filesystems that are kept though no file has them.
+const MOST_TEXTS: usize = 1_024;
 /// Without an answer for so long, the workers are taken to hang, and there is one more.
 const WORKER_HANGS: Duration = Duration::from_millis(500);
 /// Workers at most: each that hangs keeps its thread.
@@ -39,7 +49,10 @@ struct Named {
     info: Arc<FileInfo>,
     fd: i32,
     mount_id: i32,
-    components: Arc<Vec<Vec<u8>>>,
+    /// Of the components of the name: tells it from another.
+    hash: u64,
+    /// The components from the file upwards, each ended by a NUL, until the path is confirmed.
+    components: Option<Box<[u8]>>,
     is_directory: bool,
     /// The worker has confirmed the path.
     verified: bool,
@@ -52,7 +65,8 @@ struct Request {
     key: FileKey,
     fd: i32,
     mount_id: i32,
-    components: Arc<Vec<Vec<u8>>>,
+    /// As in [`Named`].
+    components: Option<Box<[u8]>>,
     /// Where it was found before.
     known: Option<PathBuf>,
     /// The name leaves the role open: the first bytes are wanted.
@@ -67,17 +81,21 @@ struct Answer {
     unlinked: bool,
 }
 
+/// Each device, mount point and filesystem is kept once, however many files lie there.
 #[derive(Clone)]
 struct Mounted {
-    device: String,
-    point: Option<PathBuf>,
-    filesystem: Option<String>,
+    device: Arc<str>,
+    point: Option<Arc<Path>>,
+    filesystem: Option<Arc<str>>,
 }
 
 /// The registry of names.
 pub struct Names {
     rules: Arc<Rules>,
-    named: HashMap<FileKey, Named>,
+    named: IndexMap<FileKey, Named>,
+    hasher: RandomState,
+    texts: HashSet<Arc<str>>,
+    points: HashSet<Arc<Path>>,
     /// The mounts that were seen, by server and the kernel's number.
     mounts: HashMap<(ServerId, i32), Mounted>,
     settings: HashMap<ServerId, Arc<Settings>>,
@@ -111,7 +129,10 @@ impl Names {
         };
         let mut names = Names {
             rules,
-            named: HashMap::new(),
+            named: IndexMap::new(),
+            hasher: RandomState::new(),
+            texts: HashSet::new(),
+            points: HashSet::new(),
             mounts: HashMap::new(),
             settings: HashMap::new(),
             none: Arc::new(Settings::default()),
@@ -141,9 +162,9 @@ impl Names {
 
     /// The name that a file had when it was first synced. The role follows at once from name and settings.
     pub fn learn(&mut self, key: FileKey, event: &FileEvent) {
+        let hash = self.hasher.hash_one(&event.components);
         if let Some(known) = self.named.get_mut(&key)
-            && known.mount_id == event.mount_id
-            && *known.components == event.components
+            && (known.mount_id, known.hash) == (event.mount_id, hash)
         {
             // A row that was made anew tells the same name again: what was found out about it stands.
             known.fd = event.fd;
@@ -151,9 +172,10 @@ impl Names {
         }
         let is_directory = event.mode & libc::S_IFMT == libc::S_IFDIR;
         let mount = self.mounts.get(&(key.0, event.mount_id)).cloned();
-        let start =
-            mount.as_ref().and_then(|mount| mount.point.clone()).unwrap_or_else(|| PathBuf::from("/"));
-        let path = event.components.iter().rev().fold(start, |path, name| path.join(OsStr::from_bytes(name)));
+        let start = mount.as_ref().and_then(|mount| mount.point.as_deref()).unwrap_or(Path::new("/"));
+        let mut path = start.to_owned();
+        path.extend(event.components.iter().rev().map(|name| OsStr::from_bytes(name)));
+        path.shrink_to_fit();
         let (role, decided) = self.role(key.0, &path, is_directory, None);
         // The kernel's own name is complete where the mount is known. Confirming it can wait until the file is synced
         // again, where files come faster than the worker confirms them.
@@ -173,7 +195,8 @@ impl Names {
             info: Arc::new(info),
             fd: event.fd,
             mount_id: event.mount_id,
-            components: Arc::new(event.components.clone()),
+            hash,
+            components: Some(join(&event.components)),
             is_directory,
             verified: false,
             number: self.learnt,
@@ -192,7 +215,8 @@ impl Names {
             info: self.unknown.clone(),
             fd,
             mount_id: -1,
-            components: Arc::default(),
+            hash: 0,
+            components: None,
             is_directory: false,
             verified: false,
             number: self.learnt,
@@ -203,8 +227,22 @@ impl Names {
         self.ask(key, true);
     }
 
-    pub fn is_known(&self, key: &FileKey) -> bool {
-        self.named.contains_key(key)
+    /// A file was synced: it is looked at if that is due, if need be by the descriptor of its row. Its role.
+    pub fn attend(&mut self, key: FileKey, fd: i32) -> Role {
+        let again = LOOK_AGAIN + Duration::from_secs(self.named.len() as u64) / LOOKS_PER_SECOND;
+        match self.named.get(&key) {
+            None => self.learn_by_descriptor(key, fd),
+            Some(named) => {
+                let role = named.info.role;
+                let is_due = !named.verified || named.looked.elapsed() >= again;
+                if is_due && self.pending < BUSY {
+                    let undecided = role == Role::Other && !named.is_directory;
+                    self.ask(key, undecided);
+                }
+                return role;
+            }
+        }
+        Role::Other
     }
 
     pub fn info(&self, key: &FileKey) -> &Arc<FileInfo> {
@@ -236,20 +274,18 @@ impl Names {
         self.named.retain(|key, named| named.number >= latest || wanted(key));
     }
 
-    /// A file that was synced just now is asked for again if that is due.
-    pub fn look_again(&mut self, key: FileKey) {
-        let Some(named) = self.named.get_mut(&key) else { return };
-        if !named.verified || named.looked.elapsed() >= LOOK_AGAIN {
-            let undecided = named.info.role == Role::Other && !named.is_directory;
-            self.ask(key, undecided);
-        }
-    }
-
     /// The server has gone: nothing of it is open any more.
     pub fn server_ended(&mut self, server: ServerId) {
         for (_, named) in self.named.iter_mut().filter(|(key, named)| key.0 == server && named.info.open) {
             named.info = Arc::new(FileInfo { open: false, ..(*named.info).clone() });
         }
+    }
+
+    /// These servers are remembered no longer.
+    pub fn forget(&mut self, gone: &HashSet<ServerId>) {
+        self.named.retain(|(server, _), _| !gone.contains(server));
+        self.mounts.retain(|(server, _), _| !gone.contains(server));
+        self.settings.retain(|server, _| !gone.contains(server));
     }
 
     /// The server's settings are known: they come before names.
@@ -304,17 +340,20 @@ impl Names {
         let verified = resolved.is_some();
         if let Some(found) = resolved {
             let mounted = Mounted {
-                device: found.device.clone(),
-                point: found.mount.clone(),
-                filesystem: found.filesystem.clone(),
+                device: shared(&mut self.texts, found.device.as_str()),
+                point: found.mount.map(|point| shared(&mut self.points, point.as_path())),
+                filesystem: found.filesystem.map(|filesystem| shared(&mut self.texts, filesystem.as_str())),
             };
-            self.mounts.insert((key.0, mount_id), mounted);
             is_directory = found.is_directory.unwrap_or(is_directory);
             info.unlinked = found.deleted;
-            info.path = Some(found.path);
-            info.device = Some(found.device);
-            info.mount = found.mount;
-            info.filesystem = found.filesystem;
+            if info.path.as_deref() != Some(&*found.path) {
+                // A copy of exactly its size, and not of the worker's memory.
+                info.path = Some(found.path.as_path().to_owned());
+            }
+            info.device = Some(mounted.device.clone());
+            info.mount.clone_from(&mounted.point);
+            info.filesystem.clone_from(&mounted.filesystem);
+            self.mounts.insert((key.0, mount_id), mounted);
         }
         info.unlinked |= unlinked;
         info.open &= !info.unlinked;
@@ -327,6 +366,9 @@ impl Names {
         }
         let named = self.named.get_mut(&key).expect("looked up above");
         named.verified |= verified;
+        if verified {
+            named.components = None;
+        }
         named.is_directory = is_directory;
         named.looked = Instant::now();
         if *named.info != info {
@@ -367,6 +409,31 @@ impl Names {
     }
 }
 
+/// The one copy of a text that files share.
+fn shared<T: ?Sized + Eq + std::hash::Hash>(known: &mut HashSet<Arc<T>>, text: &T) -> Arc<T>
+where
+    for<'a> Arc<T>: From<&'a T>,
+{
+    if let Some(text) = known.get(text) {
+        return text.clone();
+    }
+    // Those of file systems that are mounted no longer go, before there are many.
+    if known.len() >= MOST_TEXTS {
+        known.retain(|text| Arc::strong_count(text) > 1);
+    }
+    let text: Arc<T> = text.into();
+    known.insert(text.clone());
+    text
+}
+
+fn join(components: &[Vec<u8>]) -> Box<[u8]> {
+    components.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
+}
+
+fn split(components: &[u8]) -> Vec<Vec<u8>> {
+    components.split(|&b| b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
 fn work(requests: &Mutex<Receiver<Request>>, answers: &Sender<Answer>) {
     let proc_root = Path::new("/proc");
     // The lock is held while waiting for a request, never while working on one.
@@ -384,7 +451,8 @@ fn work(requests: &Mutex<Receiver<Request>>, answers: &Sender<Answer>) {
                 }
                 None if request.mount_id < 0 => None,
                 None => {
-                    resolve::from_dentry(proc_root, server.pid, request.mount_id, &request.components, file)
+                    let components = split(request.components.as_deref().unwrap_or_default());
+                    resolve::from_dentry(proc_root, server.pid, request.mount_id, &components, file)
                 }
             }
         });

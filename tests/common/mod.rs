@@ -11,6 +11,7 @@ pub mod nested;
 pub mod server;
 pub mod traced;
 pub mod tracing;
+pub mod web;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -50,7 +50,7 @@ fn title(state: &State, row: &Row, area: Rect, pen: &mut Pen) {
         facts.push(format!("max {}", max_in_words(stats.max)));
     }
     if let About::File(info) = &row.about {
-        let escaped = |text: &String| state.style.name(text.as_bytes());
+        let escaped = |text: &str| state.style.name(text.as_bytes());
         match (&info.filesystem, &info.device) {
             (Some(filesystem), Some(device)) => {
                 facts.push(format!("{} on {}", escaped(filesystem), escaped(device)));

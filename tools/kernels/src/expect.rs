@@ -24,7 +24,7 @@ pub fn outcome(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     });
     findings.run("kernel", |findings| kernel_is_unharmed(outcome, findings));
     match guest.scenario {
-        Scenario::Modes => modes(outcome, findings),
+        Scenario::Modes => modes(guest, outcome, findings),
         Scenario::Conditions => conditions(outcome, findings),
         Scenario::Lockdown => lockdown(outcome, findings),
         Scenario::Preemption => preemption(outcome, findings),
@@ -41,7 +41,7 @@ fn kernel_is_unharmed(outcome: &Outcome, findings: &mut Findings) -> Result<()> 
     Ok(())
 }
 
-fn modes(outcome: &Outcome, findings: &mut Findings) {
+fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     findings.run("check", |findings| {
         let status = outcome.status("check")?;
         let text = outcome.text("check.out")?;
@@ -49,14 +49,19 @@ fn modes(outcome: &Outcome, findings: &mut Findings) {
         findings.check(text.ends_with("Tracing works here."), || {
             format!("it does not say that it works: {text}")
         });
-        for name in ["fentry", "tracepoints", "attach"] {
+        for name in
+            ["fentry", "tracepoints", "attach"].iter().filter(|name| guest.has_fentry || **name != "fentry")
+        {
             let verdict = outcome.verdict("check-json", name)?;
             findings
                 .check(verdict.status == "ok", || format!("{name}: {}: {}", verdict.status, verdict.detail));
         }
         Ok(())
     });
-    for mode in MODES {
+    if !guest.has_fentry {
+        without_fentry(outcome, findings);
+    }
+    for mode in MODES.into_iter().filter(|mode| guest.has_fentry || *mode != "fentry") {
         findings.run(mode, |findings| {
             let by_thread = outcome.json(&format!("{mode}.out"))?.get("threads").is_some();
             findings.check(by_thread, || "there are no rows by thread".into());
@@ -71,6 +76,20 @@ fn modes(outcome: &Outcome, findings: &mut Findings) {
             format!("check says {said:?}, and it attached by {used}")
         });
         findings.notes.push(format!("auto: {said}"));
+        Ok(())
+    });
+}
+
+/// It says that this kernel cannot attach fentry programs, with the kernel's own number (ENOTSUPP), and auto takes tracepoints.
+fn without_fentry(outcome: &Outcome, findings: &mut Findings) {
+    const WHY: &str =
+        "not supported (os error 524): this kernel cannot attach such programs (fentry on arm64 before 6.4,";
+    refused(outcome, "fentry", &["fentry: attach fexit_", WHY], findings);
+    says(outcome, "check-json", "fentry", "warn", WHY, findings);
+    says(outcome, "check-json", "attach", "ok", WHY, findings);
+    findings.run("auto", |findings| {
+        let used = outcome.json("auto.out")?["attach"].clone();
+        findings.check(used == "tracepoint", || format!("it was attached by {used}"));
         Ok(())
     });
 }

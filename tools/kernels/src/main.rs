@@ -23,7 +23,7 @@ use crate::outcome::{Findings, Outcome};
 #[derive(Parser)]
 #[command(version)]
 struct Options {
-    /// The static programs: fsynctop and syncgen.
+    /// The static programs, fsynctop and syncgen, in a directory for each architecture: amd64 and arm64.
     #[arg(long, value_name = "DIRECTORY")]
     programs: PathBuf,
     /// Only guests whose names contain this; writes no page.
@@ -92,7 +92,7 @@ fn run(options: &Options) -> Result<usize> {
 fn boot(guest: &Guest, programs: &Path, to: &Path) -> Result<()> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR"));
     let fetched = Command::new(tools.join("fetch"))
-        .arg(guest.kernel)
+        .args([guest.kernel, guest.architecture.name()])
         .output()
         .context("cannot run tools/kernels/fetch")?;
     if !fetched.status.success() {
@@ -106,7 +106,8 @@ fn boot(guest: &Guest, programs: &Path, to: &Path) -> Result<()> {
         .arg(kernel.trim_end())
         .arg(to)
         .arg(guest.scenario.name())
-        .args(["fsynctop", "syncgen"].map(|program| programs.join(program)))
+        .args(["fsynctop", "syncgen"].map(|program| programs.join(guest.architecture.name()).join(program)))
+        .env("ARCHITECTURE", guest.architecture.name())
         .env("CPU", guest.cpu)
         .env("CPUS", guest.cpus.to_string())
         .env("APPEND", guest.append)

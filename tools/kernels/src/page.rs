@@ -12,8 +12,8 @@ use crate::outcome::Outcome;
 const HEAD: &str = "\
 # Kernels
 
-Made by `make kernels`, which boots each of these kernels in QEMU (software emulation, x86-64, Debian's cloud flavour), lets the static \
-binary trace loads of exactly known counts there, and fails at the first difference.
+Made by `make kernels`, which boots each of these kernels in QEMU (software emulation; x86-64, and arm64 where the name says so; Debian's \
+cloud flavour), lets the static binary trace loads of exactly known counts there, and fails at the first difference.
 
 ## What works
 
@@ -40,7 +40,11 @@ pub fn render(seen: &[(&Guest, Outcome)]) -> Result<String> {
         };
         let preemption = outcome.verdict("check-json", "preemption")?.detail;
         let preemption = preemption.split(" (").next().unwrap_or_default();
-        let exact = MODES.map(|_| "exact").join(" | ");
+        let exact = MODES.map(|mode| match mode {
+            "fentry" if !guest.has_fentry => "cannot be attached",
+            _ => "exact",
+        });
+        let exact = exact.join(" | ");
         writeln!(
             page,
             "| {}: {} | {release} | {exact} | {mode} | {preemption} | {storage} |",

@@ -1,0 +1,336 @@
+//! The books: what each file, thread and neighbour did since tracing began, out of the kernel's rows and single
+//! events. Rows come and go (a slot serves one file after another); accounts only grow. Pure: it is told what was
+//! read, and says which rows may be retired.
+
+mod ended;
+mod reading;
+mod retire;
+mod shared;
+mod subject;
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+use crate::histogram::{Histogram, bucket_of};
+use crate::probe::{Identity, Row, record};
+use crate::snapshot::{Errors, FileId, Max, Op, Role, ServerId, Stats, Target};
+
+pub use reading::{errors_of, stats_of};
+pub use retire::Slots;
+pub use subject::Subject;
+
+use subject::reserved;
+
+/// The syncs of one subject: of all its rows, those that are gone included, and of events.
+#[derive(Debug)]
+pub struct Account {
+    pub subject: Subject,
+    pub stats: Stats,
+    /// The row that everything here came from, if it is one and nothing else: the usual case, which needs no second
+    /// copy of the figures.
+    only: Option<u32>,
+    /// The rows in use: one, or two while the earlier one is read out.
+    rows: u32,
+    /// The tick in which it last changed.
+    pub changed: u64,
+    /// The role in the last snapshot: there its syncs stay when it is folded.
+    pub shown_as: Cell<Option<Role>>,
+}
+
+/// A row in use, as it was last read.
+#[derive(Debug)]
+struct Live {
+    account: u32,
+    sequence: u32,
+    started: u64,
+    sum_ns: u64,
+    /// Syncs counted elsewhere, and failures.
+    others: u64,
+    /// Its part of an account that has other parts.
+    part: Option<Box<Stats>>,
+    /// Syncs that have begun and not ended.
+    running: u32,
+    /// It was taken out of use; it is freed some time later.
+    unlinked: bool,
+}
+
+impl Live {
+    /// Nothing has happened in the row since it was read.
+    fn is_still(&self, row: &Row) -> bool {
+        self.sequence == row.sequence
+            && self.started == row.started
+            && self.sum_ns == row.sum_ns
+            && self.others == others(row)
+    }
+}
+
+/// Both only grow, so that their sum tells whether one did.
+fn others(row: &Row) -> u64 {
+    row.elsewhere.wrapping_add(row.errors)
+}
+
+/// What a row turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    Unused,
+    Unchanged,
+    Changed,
+}
+
+#[derive(Debug, Default)]
+pub struct Ledger {
+    accounts: Vec<Account>,
+    /// Places in `accounts`, found by the subject that stands there.
+    by_subject: HashTable<u32>,
+    hasher: RandomState,
+    /// By slot.
+    live: Vec<Option<Live>>,
+    /// Rows that were taken out of use, and in which tick.
+    unlinked: Vec<(u32, u64)>,
+    neighbour_rows: usize,
+    file_rows: usize,
+    /// Accounts without a row.
+    rowless: usize,
+    /// Places of accounts that were folded into others.
+    vacant: Vec<u32>,
+    /// Histograms that the cold files of a server's role share.
+    shared: BTreeMap<(ServerId, Role, Op), u32>,
+    shared_histograms: BTreeMap<u32, Histogram>,
+    tick: u64,
+}
+
+impl Ledger {
+    /// Begins another round of readings.
+    pub fn begin_tick(&mut self) {
+        self.tick += 1;
+    }
+
+    /// Looks at a row: is there anything to read? The rest of the reading costs a page. A row with syncs in flight is
+    /// read again even if it looks the same: one may have been caught between the row and its histogram.
+    pub fn look(&self, slot: u32, row: &Row) -> Reading {
+        let used =
+            row.state & record::ROW_READY != 0 || (slot < record::FIRST_SHARED_SLOT && row.started > 0);
+        if !used {
+            return Reading::Unused;
+        }
+        match self.live(slot) {
+            Some(live) if live.running == 0 && live.is_still(row) => Reading::Unchanged,
+            _ => Reading::Changed,
+        }
+    }
+
+    /// Takes a row's figures, but for its errors.
+    pub fn enter(&mut self, slot: u32, row: &Row, stats: Stats) {
+        let known = self.live(slot).filter(|live| live.sequence == row.sequence);
+        let Some(at) = known.map(|live| live.account).or_else(|| self.open(slot, row)) else { return };
+        let Some(live) = self.live.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+        live.started = row.started;
+        live.sum_ns = row.sum_ns;
+        live.others = others(row);
+        live.running = row.started.saturating_sub(stats.count).try_into().unwrap_or(u32::MAX);
+        let account = &mut self.accounts[at as usize];
+        match &mut live.part {
+            None => account.stats = Stats { errors: std::mem::take(&mut account.stats.errors), ..stats },
+            Some(part) => {
+                let errors = std::mem::take(&mut part.errors);
+                account.stats.merge(&stats.since(part));
+                **part = Stats { errors, ..stats };
+            }
+        }
+        self.changed(at);
+    }
+
+    /// Takes a row's errors, after its other figures.
+    pub fn enter_errors(&mut self, slot: u32, errors: Errors) {
+        let Some(live) = self.live.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+        let account = &mut self.accounts[live.account as usize];
+        match &mut live.part {
+            None => account.stats.errors = errors,
+            Some(part) => {
+                // An errno that was not known yet may be known now: what was counted as unknown is taken back.
+                for (errno, &n) in &part.errors {
+                    let sum = account.stats.errors.entry(*errno).or_default();
+                    *sum = sum.saturating_sub(n);
+                }
+                for (errno, &n) in &errors {
+                    *account.stats.errors.entry(*errno).or_default() += n;
+                }
+                account.stats.errors.retain(|_, n| *n > 0);
+                part.errors = errors;
+            }
+        }
+    }
+
+    fn live(&self, slot: u32) -> Option<&Live> {
+        self.live.get(slot as usize)?.as_ref()
+    }
+
+    /// Begins to keep a row. The place of its account; None for a row that this side does not know.
+    fn open(&mut self, slot: u32, row: &Row) -> Option<u32> {
+        let subject = reserved(slot).or_else(|| Subject::of(&row.id))?;
+        self.freed(slot);
+        let at = self.account(subject);
+        let account = &mut self.accounts[at as usize];
+        let is_first = account.rows == 0 && account.stats == Stats::default();
+        if is_first {
+            account.only = Some(slot);
+        } else {
+            self.divide(at);
+        }
+        let account = &mut self.accounts[at as usize];
+        self.rowless -= usize::from(account.rows == 0);
+        account.rows += 1;
+        let live = Live {
+            account: at,
+            sequence: row.sequence,
+            started: 0,
+            sum_ns: 0,
+            others: 0,
+            part: (!is_first).then(Box::default),
+            running: 0,
+            unlinked: false,
+        };
+        if self.live.len() <= slot as usize {
+            self.live.resize_with(slot as usize + 1, || None);
+        }
+        self.live[slot as usize] = Some(live);
+        *self.rows_of(slot) += 1;
+        Some(at)
+    }
+
+    /// The account gets figures from elsewhere: from now on its one row keeps its own part of them.
+    fn divide(&mut self, at: u32) {
+        let account = &mut self.accounts[at as usize];
+        if let Some(slot) = account.only.take()
+            && let Some(live) = &mut self.live[slot as usize]
+        {
+            live.part = Some(Box::new(account.stats.clone()));
+        }
+    }
+
+    fn changed(&mut self, at: u32) {
+        let account = &mut self.accounts[at as usize];
+        // Of a cold row only some latencies are known here, so its histogram proves nothing about the greatest.
+        if account.stats.histogram.count() == account.stats.count {
+            account.stats.settle_max();
+        }
+        account.changed = self.tick;
+    }
+
+    fn merge(&mut self, at: u32, stats: &Stats) {
+        self.divide(at);
+        self.accounts[at as usize].stats.merge(stats);
+        self.changed(at);
+    }
+
+    /// Counts one sync that no row could take.
+    pub fn count_event(&mut self, id: &Identity, latency_ns: u64, result: i32) {
+        let Some(subject) = Subject::of(id) else { return };
+        let at = self.account(subject);
+        let one = Stats {
+            count: 1,
+            sum_ns: latency_ns,
+            max: Max { ns: latency_ns, exact: true },
+            histogram: Histogram::from_sorted([(bucket_of(latency_ns), 1)]),
+            errors: (result < 0).then_some((-result, 1)).into_iter().collect(),
+        };
+        self.merge(at, &one);
+    }
+
+    /// Takes the latency of a sync that its row counts but has no histogram for.
+    pub fn enter_latency(&mut self, id: &Identity, latency_ns: u64) {
+        let Some(subject) = Subject::of(id) else { return };
+        let at = self.account(subject);
+        let histogram = Histogram::from_sorted([(bucket_of(latency_ns), 1)]);
+        self.merge(at, &Stats { histogram, ..Stats::default() });
+    }
+
+    fn place_of(&self, subject: &Subject) -> Option<u32> {
+        let is_it = |&at: &u32| self.accounts[at as usize].subject == *subject;
+        self.by_subject.find(self.hasher.hash_one(subject), is_it).copied()
+    }
+
+    /// The place of a subject's account, which is made if there is none.
+    fn account(&mut self, subject: Subject) -> u32 {
+        if let Some(at) = self.place_of(&subject) {
+            return at;
+        }
+        let hash = self.hasher.hash_one(&subject);
+        let account = Account {
+            subject,
+            stats: Stats::default(),
+            only: None,
+            rows: 0,
+            changed: self.tick,
+            shown_as: Cell::default(),
+        };
+        let at = match self.vacant.pop() {
+            Some(at) => {
+                self.accounts[at as usize] = account;
+                at
+            }
+            None => {
+                self.accounts.push(account);
+                (self.accounts.len() - 1) as u32
+            }
+        };
+        let (accounts, hasher) = (&self.accounts, &self.hasher);
+        self.by_subject.insert_unique(hash, at, |&at| hasher.hash_one(&accounts[at as usize].subject));
+        self.rowless += 1;
+        at
+    }
+
+    /// Ends an account that has no row.
+    fn close(&mut self, at: u32) -> (Subject, Stats, Option<Role>) {
+        let account = &mut self.accounts[at as usize];
+        let hash = self.hasher.hash_one(&account.subject);
+        if let Ok(entry) = self.by_subject.find_entry(hash, |&other| other == at) {
+            entry.remove();
+            self.vacant.push(at);
+            self.rowless -= 1;
+        }
+        (account.subject.clone(), std::mem::take(&mut account.stats), account.shown_as.get())
+    }
+
+    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+        self.by_subject.iter().map(|&at| &self.accounts[at as usize])
+    }
+
+    /// Whether anything came to it in this round of readings.
+    pub fn has_changed(&self, account: &Account) -> bool {
+        account.changed == self.tick
+    }
+
+    pub fn account_count(&self) -> usize {
+        self.by_subject.len()
+    }
+
+    /// Whether a file has an account of its own, for any operation.
+    pub fn knows(&self, server: ServerId, file: FileId) -> bool {
+        let target = Target::File(file);
+        Op::ALL.iter().any(|&op| self.place_of(&Subject::File { server, target, op }).is_some())
+    }
+
+    /// Whether a thread has an account of its own, for any operation.
+    pub fn knows_thread(&self, server: ServerId, tid: u32, start: u32) -> bool {
+        Op::ALL.iter().any(|&op| self.place_of(&Subject::Thread { server, tid, start, op }).is_some())
+    }
+
+    pub fn subject_at(&self, slot: u32, sequence: u32) -> Option<&Subject> {
+        let live = self.live(slot).filter(|live| live.sequence == sequence)?;
+        Some(&self.accounts[live.account as usize].subject)
+    }
+
+    /// Syncs that have begun in a row and not ended, over all rows; the calls in flight, unless some were lost.
+    pub fn running(&self) -> u64 {
+        let of_thread =
+            |live: &Live| matches!(self.accounts[live.account as usize].subject, Subject::Thread { .. });
+        let running = self.live.iter().flatten().filter(|live| live.running > 0);
+        running.filter(|live| !of_thread(live)).map(|live| u64::from(live.running)).sum()
+    }
+}

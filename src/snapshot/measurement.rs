@@ -1,0 +1,227 @@
+//! Makes the difference of two snapshots.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::{
+    FileRow, InFlight, Lost, NeighbourRow, OTHER_NEIGHBOURS, Op, Role, RoleRow, Server, ServerId, Setup,
+    Snapshot, Stats, Target, ThreadRow,
+};
+
+/// One interval: the difference of two snapshots. Rows in which nothing happened are left out.
+#[derive(Clone, Debug)]
+pub struct Measurement {
+    pub start: SystemTime,
+    pub end: SystemTime,
+    pub duration: Duration,
+    pub setup: Arc<Setup>,
+    pub lost: Lost,
+    pub servers: Vec<Arc<Server>>,
+    pub roles: Vec<RoleRow>,
+    pub files: Vec<FileRow>,
+    pub threads: Vec<ThreadRow>,
+    /// At the end of the interval, oldest first.
+    pub in_flight: Vec<InFlight>,
+    pub neighbours: Vec<NeighbourRow>,
+}
+
+impl Measurement {
+    /// What happened between two snapshots of one tracing session.
+    pub fn between(earlier: &Snapshot, later: &Snapshot) -> Measurement {
+        let known: BTreeSet<ServerId> = later.servers.iter().map(|server| server.id).collect();
+        // A server that is remembered no longer was folded as well.
+        let heir = |server| if known.contains(&server) { server } else { ServerId::ENDED };
+        let files = difference(
+            &earlier.files,
+            &later.files,
+            |row| (row.server, row.target, row.op),
+            |row| (heir(row.server), Target::Gone(row.info.role), row.op),
+            |row| &row.stats,
+            |row, stats| FileRow { stats, ..row.clone() },
+        );
+        let threads = difference(
+            &earlier.threads,
+            &later.threads,
+            |row| (row.server, row.tid, row.start, row.op),
+            |row| (heir(row.server), 0, 0, row.op),
+            |row| &row.stats,
+            |row, stats| ThreadRow { stats, ..row.clone() },
+        );
+        let neighbours = difference(
+            &earlier.neighbours,
+            &later.neighbours,
+            |row| (row.device_number, row.comm.clone()),
+            |_| (0, OTHER_NEIGHBOURS.to_owned()),
+            |row| &row.stats,
+            |row, stats| NeighbourRow { stats, ..row.clone() },
+        );
+        let roles = roles_of(&files);
+        let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
+        // What stands for many servers is not shown for its own sake.
+        let is_shown = |server: &&Arc<Server>| {
+            server.id != ServerId::ENDED || roles.iter().any(|row| row.server == ServerId::ENDED)
+        };
+        let mut in_flight = later.in_flight.clone();
+        in_flight.sort_by_key(|sync| std::cmp::Reverse(sync.age));
+        Measurement {
+            start: earlier.taken_wall,
+            end: later.taken_wall,
+            duration: later.taken.saturating_duration_since(earlier.taken),
+            setup: later.setup.clone(),
+            lost: later.lost.since(&earlier.lost),
+            servers: later.servers.iter().filter(is_shown).cloned().collect(),
+            roles,
+            files,
+            threads,
+            in_flight,
+            neighbours,
+        }
+    }
+
+    /// All traced syncs of the interval together.
+    pub fn total(&self) -> Stats {
+        let mut total = Stats::default();
+        for row in &self.roles {
+            total.merge(&row.stats);
+        }
+        total
+    }
+}
+
+/// Sums files by server, role and operation, in that order.
+pub fn roles_of(files: &[FileRow]) -> Vec<RoleRow> {
+    let mut roles: BTreeMap<(ServerId, Role, Op), Stats> = BTreeMap::new();
+    for row in files {
+        roles.entry((row.server, row.info.role, row.op)).or_default().merge(&row.stats);
+    }
+    roles.into_iter().map(|((server, role, op), stats)| RoleRow { server, role, op, stats }).collect()
+}
+
+/// The rows of `later` in which something happened since `earlier`, in the order of their identities, by which they
+/// are matched. Rows that only `earlier` has were folded into their heir: what they held then is not new there.
+fn difference<Row, Key: Ord>(
+    earlier: &[Row],
+    later: &[Row],
+    key: impl Fn(&Row) -> Key,
+    heir: impl Fn(&Row) -> Key,
+    stats: impl Fn(&Row) -> &Stats,
+    with: impl Fn(&Row, Stats) -> Row,
+) -> Vec<Row> {
+    // Snapshots are sorted already, which makes this cheap.
+    let sorted = |rows| {
+        let mut rows: Vec<&Row> = Vec::from_iter(rows);
+        rows.sort_by_key(|row| key(row));
+        rows
+    };
+    let mut before = sorted(earlier).into_iter().peekable();
+    let mut inherited: BTreeMap<Key, Stats> = BTreeMap::new();
+    let mut gone = |row: &Row| inherited.entry(heir(row)).or_default().merge(stats(row));
+    let mut pairs = Vec::with_capacity(later.len());
+    for row in sorted(later) {
+        while let Some(old) = before.next_if(|old| key(old) < key(row)) {
+            gone(old);
+        }
+        let mut old = before.next_if(|old| key(old) == key(row));
+        // One that holds less of anything than before was folded, and came back.
+        if let Some(folded) = old.take_if(|old| !stats(row).continues(stats(old))) {
+            gone(folded);
+        }
+        pairs.push((row, old));
+    }
+    before.for_each(gone);
+    let changed = pairs.into_iter().filter_map(|(row, old)| {
+        let new = match (old.map(&stats), inherited.remove(&key(row))) {
+            (Some(old), None) if old == stats(row) => return None,
+            (Some(old), None) => stats(row).since(old),
+            (None, None) => stats(row).clone(),
+            (old, Some(mut inherited)) => {
+                old.into_iter().for_each(|old| inherited.merge(old));
+                stats(row).since(&inherited)
+            }
+        };
+        (new.count > 0 || !new.histogram.is_empty()).then(|| with(row, new))
+    });
+    changed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::stats::tests::stats;
+
+    /// (identity, heir, stats)
+    type Row = (u32, u32, Stats);
+
+    fn since(earlier: &[Row], later: &[Row]) -> Vec<(u32, u64, u64)> {
+        let with = |row: &Row, stats| (row.0, row.1, stats);
+        let rows = difference(earlier, later, |row| row.0, |row| row.1, |row| &row.2, with);
+        rows.into_iter().map(|(id, _, stats)| (id, stats.count, stats.histogram.count())).collect()
+    }
+
+    #[test]
+    fn what_was_folded_into_another_row_is_not_new_there() {
+        let row = |id, latencies: &[u64]| (id, 0, stats(latencies));
+        let earlier = [row(0, &[9_000]), row(1, &[1_000; 3]), row(2, &[2_000; 4]), row(3, &[3_000])];
+        // 1 and 2 were folded, 2 after two more syncs.
+        let all: Vec<u64> = [&[9_000][..], &[1_000; 3], &[2_000; 6]].concat();
+        assert_eq!(since(&earlier, &[row(0, &all), row(3, &[3_000; 2])]), [(0, 2, 2), (3, 1, 1)]);
+        // Those that were first seen in between are new, and one that comes back begins anew.
+        assert_eq!(since(&earlier[1..2], &[row(0, &[1_000; 5]), row(9, &[7])]), [(0, 2, 2), (9, 1, 1)]);
+        let back = [row(0, &[&[9_000][..], &[1_000; 3]].concat()), row(1, &[5_000])];
+        assert_eq!(since(&earlier[..2], &back), [(1, 1, 1)]);
+        // Also if it did more than it ever had: each sync is there once, whoever has it.
+        let back = [row(0, &[&[9_000][..], &[1_000; 3]].concat()), row(1, &[5_000; 7])];
+        assert_eq!(since(&earlier[..2], &back), [(1, 7, 7)]);
+        let back = [row(0, &[&[9_000][..], &[1_000; 3]].concat()), row(1, &[1_000; 5])];
+        assert_eq!(since(&earlier[..2], &back), [(0, 3, 3), (1, 2, 2)]);
+        assert_eq!(since(&earlier, &earlier), []);
+    }
+
+    #[test]
+    fn what_servers_did_that_are_remembered_no_longer_is_not_new() {
+        use crate::once::fixture::{MARIADB, MYSQL, busy, row, server};
+        let snapshot = |servers: &[ServerId], files: Vec<FileRow>| Snapshot {
+            taken: std::time::Instant::now(),
+            taken_wall: SystemTime::now(),
+            setup: busy().setup,
+            lost: Lost::default(),
+            servers: servers.iter().map(|&id| Arc::new(server(id, "mysqld", "MySQL 9.7.4", 1))).collect(),
+            files,
+            threads: Vec::new(),
+            in_flight: Vec::new(),
+            neighbours: Vec::new(),
+        };
+        let of = |id, inode, n| row(id, inode, "/d/a", Role::Redo, Op::Fsync, stats(&vec![1_000; n]));
+        let gone = |id, n| FileRow { target: Target::Gone(Role::Redo), ..of(id, 0, n) };
+        let earlier = snapshot(
+            &[MYSQL, MARIADB],
+            vec![of(MYSQL, 1, 5), of(MYSQL, 2, 7), gone(MYSQL, 3), of(MARIADB, 1, 4)],
+        );
+        let counts = |later: &Snapshot| {
+            let m = Measurement::between(&earlier, later);
+            let servers: Vec<_> = m.servers.iter().map(|server| server.id).collect();
+            (m.files.iter().map(|row| (row.server, row.stats.count)).collect::<Vec<_>>(), servers)
+        };
+        let known = [MARIADB, ServerId::ENDED];
+        let quiet = snapshot(&known, vec![gone(ServerId::ENDED, 15), of(MARIADB, 1, 4)]);
+        assert_eq!(counts(&quiet), (vec![], vec![MARIADB]));
+        // It did two more before it ended, and another one came, synced and went.
+        let busy = snapshot(&known, vec![gone(ServerId::ENDED, 15 + 2 + 10), of(MARIADB, 1, 5)]);
+        assert_eq!(counts(&busy), (vec![(ServerId::ENDED, 12), (MARIADB, 1)], known.to_vec()));
+    }
+
+    #[test]
+    fn a_failure_of_a_row_that_was_folded_and_came_back_is_not_told_twice() {
+        let failed = |mut stats: Stats, n| {
+            stats.errors.insert(libc::EIO, n);
+            stats
+        };
+        let earlier = [(0, 0, stats(&[])), (1, 0, failed(stats(&[1_000; 3]), 2))];
+        let later = [(0, 0, failed(stats(&[1_000; 3]), 2)), (1, 0, stats(&[1_000; 9]))];
+        let with = |row: &Row, stats| (row.0, row.1, stats);
+        let rows = difference(&earlier, &later, |row| row.0, |row| row.1, |row| &row.2, with);
+        assert_eq!(rows.iter().map(|row| row.2.count).sum::<u64>(), 9);
+        assert!(rows.iter().all(|row| row.2.error_count() == 0), "{rows:?}");
+    }
+}

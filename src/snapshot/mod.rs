@@ -1,0 +1,105 @@
+//! The one type that every view reads: what was counted up to a moment ([`Snapshot`]), and the difference of two
+//! of them ([`Measurement`]). Both are plain data, immutable once made.
+
+mod errors;
+mod kinds;
+mod measurement;
+mod rows;
+mod stats;
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+pub use errors::Errors;
+pub use kinds::{FileId, KnownBy, Op, Role, Server, ServerId, Target};
+pub use measurement::{Measurement, roles_of};
+pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, OTHER_NEIGHBOURS, RoleRow, ThreadRow};
+pub use stats::{Max, Stats};
+
+/// What could not be counted, or not attributed. All zero: everything was counted, and that was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Syncs not counted because the kernel skipped a program (preemptible kernels; recursion_misses).
+    pub preempted: u64,
+    /// Syncs counted in the totals whose file is not known, because a map was full.
+    pub files: u64,
+    /// Syncs counted whose latency bucket is not known, because the ring was full.
+    pub events: u64,
+    /// File names that could not be sent, because the ring was full; the files are counted.
+    pub names: u64,
+    /// Failed syncs counted in their file whose errno is not known, because a map was full.
+    pub errors: u64,
+    /// Syncs not counted because no memory was to be had for the thread's state.
+    pub threads: u64,
+    /// Processes of a traced command that could not be followed, because a map was full.
+    pub processes: u64,
+}
+
+impl Lost {
+    pub fn since(&self, earlier: &Lost) -> Lost {
+        Lost {
+            preempted: self.preempted.saturating_sub(earlier.preempted),
+            files: self.files.saturating_sub(earlier.files),
+            events: self.events.saturating_sub(earlier.events),
+            names: self.names.saturating_sub(earlier.names),
+            errors: self.errors.saturating_sub(earlier.errors),
+            threads: self.threads.saturating_sub(earlier.threads),
+            processes: self.processes.saturating_sub(earlier.processes),
+        }
+    }
+
+    pub fn is_zero(&self) -> bool {
+        *self == Lost::default()
+    }
+}
+
+/// How the probes are attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttachMode {
+    Fentry,
+    Kprobe,
+    Tracepoint,
+}
+
+impl AttachMode {
+    pub fn name(self) -> &'static str {
+        match self {
+            AttachMode::Fentry => "fentry",
+            AttachMode::Kprobe => "kprobe",
+            AttachMode::Tracepoint => "tracepoint",
+        }
+    }
+}
+
+/// How the tracing was set up, and what was not chosen and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    pub mode: AttachMode,
+    /// (mode, reason) of the modes that were not chosen.
+    pub not_chosen: Vec<(AttachMode, String)>,
+    /// "6.12.0-1-amd64".
+    pub kernel: String,
+    /// The operations that are watched.
+    pub ops: Vec<Op>,
+    /// Rows by thread are kept.
+    pub by_thread: bool,
+    /// What changed since: intervals that are longer than asked for, or tracing that has ended. A plain sentence.
+    pub note: Option<String>,
+}
+
+/// Everything counted from the start of tracing up to one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub taken: Instant,
+    pub taken_wall: SystemTime,
+    pub setup: Arc<Setup>,
+    pub lost: Lost,
+    pub servers: Vec<Arc<Server>>,
+    pub files: Vec<FileRow>,
+    pub threads: Vec<ThreadRow>,
+    pub in_flight: Vec<InFlight>,
+    pub neighbours: Vec<NeighbourRow>,
+}

@@ -1,0 +1,164 @@
+//! The figures of one row: how many syncs, how long, how many failed.
+
+use std::time::Duration;
+
+use super::Errors;
+use crate::histogram::{Histogram, lower_edge, upper_edge};
+
+/// The greatest latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Max {
+    pub ns: u64,
+    /// False: the upper edge of the highest bucket that grew (3.2 % at most above the truth's bucket).
+    pub exact: bool,
+}
+
+/// Syncs of one row. In a snapshot since the start of tracing, in a measurement of one interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Syncs that finished.
+    pub count: u64,
+    pub sum_ns: u64,
+    pub max: Max,
+    /// Shared between snapshots while the row stands still. Its count is `count`, but for threads that keep none.
+    pub histogram: Histogram,
+    /// Syncs that failed, by errno.
+    pub errors: Errors,
+}
+
+impl Stats {
+    /// Adds another row's syncs to this one.
+    pub fn merge(&mut self, other: &Stats) {
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        if other.max.ns > self.max.ns {
+            self.max = other.max;
+        }
+        self.histogram.merge(&other.histogram);
+        for (&errno, &n) in &other.errors {
+            *self.errors.entry(errno).or_default() += n;
+        }
+    }
+
+    /// What happened since `earlier`, a previous reading of the same row. The greatest latency of the interval is
+    /// the new one if it rose, else the upper edge of the highest bucket that grew.
+    pub fn since(&self, earlier: &Stats) -> Stats {
+        let histogram = self.histogram.since(&earlier.histogram);
+        let count = self.count.saturating_sub(earlier.count);
+        let max = if self.max.ns > earlier.max.ns {
+            self.max
+        } else if count == 0 {
+            Max::default()
+        } else {
+            let edge = histogram.highest_bucket().map_or(self.max.ns, upper_edge);
+            Max { ns: edge.min(self.max.ns), exact: false }
+        };
+        let errors = self.errors.iter().filter_map(|(&errno, &n)| {
+            let new = n - earlier.errors.get(&errno).copied().unwrap_or(0).min(n);
+            (new > 0).then_some((errno, new))
+        });
+        Stats {
+            count,
+            sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns),
+            max,
+            errors: errors.collect(),
+            histogram,
+        }
+    }
+
+    /// Whether this can be a later reading of the same row: nothing is less than it was. A row that was folded into
+    /// another one and came back begins anew, maybe with more syncs, but hardly with all that it had.
+    pub fn continues(&self, earlier: &Stats) -> bool {
+        // A failure of unknown errno (0) may have become known.
+        let errors = earlier.errors.iter().filter(|&(&errno, _)| errno != 0);
+        self.count >= earlier.count
+            && self.sum_ns >= earlier.sum_ns
+            && errors.into_iter().all(|(errno, n)| self.errors.get(errno) >= Some(n))
+            && earlier.histogram.since(&self.histogram).is_empty()
+    }
+
+    pub fn mean_ns(&self) -> Option<u64> {
+        self.sum_ns.checked_div(self.count)
+    }
+
+    /// In nanoseconds; never above the greatest latency, which is exact where a bucket's midpoint is not.
+    pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+        self.histogram.quantile(q).map(|ns| ns.min(self.max.ns))
+    }
+
+    /// The lower edge of the lowest bucket in use.
+    pub fn min_ns(&self) -> Option<u64> {
+        self.histogram.lowest()
+    }
+
+    pub fn error_count(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    /// Mean number in flight over a time: the sum of the latencies / the time. For a serial log, how busy it is.
+    pub fn in_flight_mean(&self, over: Duration) -> f64 {
+        if over.is_zero() { 0.0 } else { self.sum_ns as f64 / over.as_nanos() as f64 }
+    }
+
+    /// The greatest latency agrees with the histogram: never below the highest bucket in use. Two processors that
+    /// finish syncs of one file at the same instant can lose the greater maximum; the histogram never loses.
+    pub fn settle_max(&mut self) {
+        if let Some(bucket) = self.histogram.highest_bucket()
+            && self.max.ns < lower_edge(bucket)
+        {
+            self.max = Max { ns: upper_edge(bucket), exact: false };
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::histogram::bucket_of;
+
+    pub fn stats(latencies: &[u64]) -> Stats {
+        let mut histogram = Histogram::default();
+        latencies.iter().for_each(|&ns| histogram.add(bucket_of(ns), 1));
+        Stats {
+            count: latencies.len() as u64,
+            sum_ns: latencies.iter().sum(),
+            max: Max { ns: latencies.iter().copied().max().unwrap_or(0), exact: true },
+            histogram,
+            errors: Errors::default(),
+        }
+    }
+
+    #[test]
+    fn the_maximum_of_an_interval_says_whether_it_is_exact() {
+        let early = stats(&[5_000, 70_000]);
+        let risen = stats(&[5_000, 70_000, 90_001]).since(&early);
+        assert_eq!(risen.max, Max { ns: 90_001, exact: true });
+        let below = stats(&[5_000, 70_000, 6_000]).since(&early);
+        assert!(!below.max.exact);
+        assert_eq!(below.max.ns, upper_edge(bucket_of(6_000)));
+        assert_eq!(below.count, 1);
+        assert_eq!(below.sum_ns, 6_000);
+        assert_eq!(early.since(&early).max, Max::default());
+    }
+
+    #[test]
+    fn a_maximum_below_its_own_histogram_is_replaced_and_marked() {
+        let mut raced = stats(&[5_000, 70_000]);
+        raced.max.ns = 5_000;
+        raced.settle_max();
+        assert_eq!(raced.max, Max { ns: upper_edge(bucket_of(70_000)), exact: false });
+    }
+
+    #[test]
+    fn merging_adds_counts_errors_and_buckets() {
+        let mut a = stats(&[1_000, 2_000]);
+        a.errors.insert(libc::EIO, 1);
+        let mut b = stats(&[3_000]);
+        b.errors.insert(libc::EIO, 2);
+        a.merge(&b);
+        assert_eq!((a.count, a.sum_ns, a.max.ns), (3, 6_000, 3_000));
+        assert_eq!(a.errors[&libc::EIO], 3);
+        assert_eq!(a.histogram.count(), 3);
+        assert_eq!(a.in_flight_mean(Duration::from_nanos(12_000)), 0.5);
+    }
+}
