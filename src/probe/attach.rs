@@ -15,6 +15,7 @@ use super::program_info;
 use super::self_test;
 use super::skeleton::{SyncSkel, SyncSkelBuilder};
 use super::slots::FreeSlots;
+use crate::host::{self, Skips};
 use crate::snapshot::{AttachMode, Op};
 
 /// Nothing could be attached.
@@ -150,12 +151,17 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
         size(open.maps.calls.set_autocreate(false))?;
     }
 
+    let skips = if config.preemptible { host::skips() } else { Skips::None };
+    let prefixes = choice::programs(mode, skips);
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let wanted = match name.as_str() {
             "list_in_flight" => features.task_storage,
             "follow_fork" | "follow_exit" => targets.follow_forks,
-            _ => config.ops.iter().any(|&op| is_program_of(&name, mode, op)),
+            _ => config
+                .ops
+                .iter()
+                .any(|op| prefixes.iter().any(|prefix| name.strip_prefix(prefix) == Some(op.name()))),
         };
         program.set_autoload(wanted);
     }
@@ -210,16 +216,6 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
         task_iterator,
         skel,
     })
-}
-
-/// The programs of an operation in a mode, by name.
-fn is_program_of(name: &str, mode: AttachMode, op: Op) -> bool {
-    let prefixes = match mode {
-        AttachMode::Fentry => ["fentry_", "fexit_"],
-        AttachMode::Kprobe => ["kprobe_", "kretprobe_"],
-        AttachMode::Tracepoint => ["enter_", "exit_"],
-    };
-    prefixes.iter().any(|prefix| name.strip_prefix(prefix) == Some(op.name()))
 }
 
 /// libbpf-rs hands out no error numbers: they follow from its kinds, or stand in its message.
