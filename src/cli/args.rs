@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::exporter::{self, Exporter};
 use crate::live::budget::Limit;
 use crate::once::{By, Output, Sort, Style};
 use crate::snapshot::{AttachMode, Op};
@@ -37,6 +38,7 @@ Examples:
   fsynctop --once --pid 4711 --histogram   one server, with its latencies drawn
   fsynctop --once -- ./load.sh             a command and all it starts, from its first call to its last
   fsynctop stuck                           syncs that hang right now, without any tracing
+  fsynctop exporter                        run for good, for Prometheus to scrape 127.0.0.1:9871
   fsynctop check                           would tracing work here, and if not, why
 
 Exit status: 0 done, 1 failed, 2 bad usage, 3 nothing to trace; with a command, the command's own.";
@@ -45,6 +47,9 @@ Exit status: 0 done, 1 failed, 2 bad usage, 3 nothing to trace; with a command, 
 pub enum Action {
     /// Say what works on this host: kernel, rights, probes, memory, servers and their files
     Check(Check),
+    /// Trace for good and answer Prometheus: the daemon for every host
+    #[command(after_help = exporter::AFTER_HELP)]
+    Exporter(Exporter),
     /// List the threads that are inside a sync call right now; needs no BPF and works where nothing else does
     Stuck(Stuck),
     /// The child's side of `-- COMMAND`: waits until it is traced
@@ -291,7 +296,7 @@ impl std::fmt::Display for OpArg {
 }
 
 /// "10" (seconds), "0.5", "90s", "5m", "1m 30s".
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed = match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
         Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string())?,

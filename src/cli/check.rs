@@ -15,9 +15,9 @@ use crate::files::rules::Rules;
 use crate::host::{self, Skips, Status, Verdict, tracefs};
 use crate::once::Style;
 use crate::probe::{AttachError, Attached, CallStorage, Probe, ProbeConfig};
-use crate::snapshot::{AttachMode, Role, Server};
+use crate::snapshot::{AttachMode, Role};
 use crate::stuck::deadline;
-use crate::target::describe::describe;
+use crate::target::describe::{describe, in_words};
 use crate::target::processes::ThreadGroup;
 use crate::target::selection::Selection;
 use crate::text::escape;
@@ -92,7 +92,7 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> bool {
     true
 }
 
-/// The way that would be taken, and why not another.
+/// The way that would be taken, and why not another: in the words of `reasons` for a way that was tried before.
 fn attach(attached: &Attached, reasons: &[(AttachMode, String)]) -> Verdict {
     let why: Vec<_> = attached
         .not_chosen
@@ -132,7 +132,7 @@ fn reason(error: &AttachError, mode: AttachMode, verdicts: &[Verdict]) -> String
 }
 
 /// As the calls of the self-test have found it.
-fn call_storage(attached: &Attached) -> Verdict {
+pub fn call_storage(attached: &Attached) -> Verdict {
     const NAME: &str = "task storage";
     match attached.call_storage() {
         CallStorage::Task => Verdict::ok(NAME, "the start of a call is kept in the thread itself"),
@@ -147,7 +147,7 @@ fn call_storage(attached: &Attached) -> Verdict {
     }
 }
 
-fn budget(config: &ProbeConfig) -> Verdict {
+pub fn budget(config: &ProbeConfig) -> Verdict {
     let capacity = config.capacity;
     let megabytes = capacity.map_bytes().div_ceil(1 << 20);
     let detail = format!(
@@ -195,7 +195,7 @@ fn described(process: &ThreadGroup, rules: &Rules) -> Verdict {
     }
     let files: Vec<_> = roles.iter().map(|(role, n)| format!("{n} {}", role.name())).collect();
     let files = if files.is_empty() { "none that can be seen".to_owned() } else { files.join(", ") };
-    Verdict::ok("server", format!("{}; open files: {files}", name(&server)))
+    Verdict::ok("server", format!("{}; open files: {files}", in_words(&server)))
 }
 
 fn hung(process: &ThreadGroup) -> Verdict {
@@ -206,15 +206,4 @@ fn hung(process: &ThreadGroup) -> Verdict {
         DEADLINE.as_secs()
     );
     Verdict::warn("server", detail).cured_by("`fsynctop stuck` shows which of its syncs hang, and in what")
-}
-
-fn name(server: &Server) -> String {
-    let mut parts = vec![format!("{} {}", escape(server.comm.as_bytes()), server.id.pid)];
-    parts.extend(server.version.clone());
-    parts.extend(server.datadir.as_ref().map(|path| escape(path.as_os_str().as_encoded_bytes())));
-    parts.extend(server.container.as_ref().map(|name| format!("container {}", escape(name.as_bytes()))));
-    if let (Some(filesystem), Some(device)) = (&server.filesystem, &server.device) {
-        parts.push(format!("{filesystem} on {}", escape(device.as_bytes())));
-    }
-    parts.join(", ")
 }

@@ -238,3 +238,18 @@ fn errno_of(error: &libbpf_rs::Error) -> Option<i32> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::ErrorExt;
+
+    #[test]
+    fn an_error_number_is_found_under_the_words_that_libbpf_rs_puts_around_it() {
+        for number in [libc::EPERM, libc::ENOENT, libc::ESRCH, 524] {
+            let error = libbpf_rs::Error::from_raw_os_error(number);
+            assert_eq!(errno_of(&error), Some(number));
+            assert_eq!(errno_of(&error.context("failed to attach BPF program")), Some(number));
+        }
+    }
+}

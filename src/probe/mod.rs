@@ -13,6 +13,7 @@ mod flags;
 mod grace;
 mod in_flight;
 mod libbpf_log;
+mod permission;
 mod program_info;
 mod ring;
 mod self_test;
@@ -34,6 +35,7 @@ pub use features::Features;
 pub use flags::CallStorage;
 pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
+pub use permission::may_use_open_maps;
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
 
 use array::MappedArray;
@@ -103,6 +105,11 @@ impl Probe {
 
     pub fn capacity(&self) -> Capacity {
         self.capacity
+    }
+
+    /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.
+    pub fn self_test(&self) -> Result<(), String> {
+        self_test::run(&self.attached, &self.attached.ops)
     }
 
     /// Waits for events until there are some, or `wake` can be read, or the time is over; takes none of them.
@@ -220,6 +227,11 @@ impl Probe {
             self.histograms.write(slot, &RawHistogram::default())?;
         }
         self.attached.slots.give_back(&self.attached.skel.maps, slot).map_err(std::io::Error::other)
+    }
+
+    /// Clears a histogram that was shared by rows which are all gone.
+    pub fn clear_shared(&mut self, slot: u32) -> std::io::Result<()> {
+        self.histograms.write(slot, &RawHistogram::default())
     }
 
     /// Hands out more slots where few are left.
