@@ -5,13 +5,14 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
 SERVER ?= mariadb
 PREFIX ?= /usr/local
+DIST = fsynctop-$(if $(filter arm64,$(ARCH)),aarch64,$(firstword $(subst -, ,$(HOST))))
 TRACEFS := /sys/kernel/tracing
 # Tests that attach to the kernel need root; cargo itself does not.
 HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint test tracefs kernels demo dist install clean
+.PHONY: help deps build lint test tracefs kernels bench demo dist install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -35,13 +36,24 @@ test: lint tracefs ## every test there is, those that need root and a kernel inc
 	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast
 	$(MAKE) --no-print-directory kernels
 
-# x86-64 only: the programs that run in the guests are this machine's.
+# On x86-64: one binary is made by this machine's compiler, the one for arm64 by tools/arm64.
 kernels: deps ## run it under the kernels of Debian 11 to the next, and write docs/kernels.md; GUEST=7.2 for some
 	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST) --package fsynctop --package syncgen
-	@mkdir -p target/kernels
-	@for program in fsynctop syncgen; do strip -o target/kernels/$$program target/$(HOST)/release/$$program; done
+	@mkdir -p target/kernels/amd64
+	@for program in fsynctop syncgen; do strip -o target/kernels/amd64/$$program target/$(HOST)/release/$$program; done
+	tools/arm64/build target/kernels/arm64 fsynctop syncgen
 	cargo run --locked --quiet --package kernels -- --programs target/kernels --keep target/kernels/guests \
 	  $(if $(GUEST),--only $(GUEST),--page docs/kernels.md)
+
+bench: deps tracefs ## what tracing costs, beside other tracers, and write docs/overhead.md; QUICK=1, ONLY="sync getppid"
+	@tools/dependencies bench
+	cargo build --release --locked --package fsynctop --package bench --package insert-load --package faultfs
+ifneq ($(if $(ONLY),$(filter guest,$(ONLY)),guest),)
+	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST) --package fsynctop --package bench
+	@mkdir -p target/bench/guest
+	@for program in fsynctop bench; do strip -o target/bench/guest/$$program target/$(HOST)/release/$$program; done
+endif
+	$(SUDO) target/release/bench $(if $(QUICK),--quick) $(ONLY)
 
 tracefs:
 	@[ -e $(TRACEFS)/events ] || $(SUDO) mount -t tracefs tracefs $(TRACEFS) || \
@@ -52,14 +64,18 @@ demo: deps ## trace a throw-away server under load; SERVER=mysql for a real MySQ
 	@cargo build --release --locked --package fsynctop --package insert-load
 	@tools/demo $(SERVER)
 
-dist: deps ## one static binary for any distribution of this architecture, in dist/
-	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST)
+dist: deps ## one static binary for any distribution, in dist/; ARCH=arm64 for that architecture instead of this one
 	@mkdir -p dist
-	@install -m 755 target/$(HOST)/release/fsynctop dist/fsynctop-$(firstword $(subst -, ,$(HOST)))
-	@cd dist; binary=fsynctop-$(firstword $(subst -, ,$(HOST))); \
-	  strip $$binary; \
+ifeq ($(ARCH),arm64)
+	tools/arm64/build target/dist fsynctop
+	@install -m 755 target/dist/fsynctop dist/$(DIST)
+else
+	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST)
+	@strip -o dist/$(DIST) target/$(HOST)/release/fsynctop
+endif
+	@cd dist; binary=$(DIST); \
 	  file $$binary | grep -qE 'static-pie linked|statically linked' || { file $$binary; echo "$$binary is not static" >&2; exit 1; }; \
-	  if ldd $$binary 2>&1 | grep -q '=>'; then ldd $$binary; echo "$$binary needs libraries" >&2; exit 1; fi; \
+	  if readelf -d $$binary | grep NEEDED; then echo "$$binary needs libraries" >&2; exit 1; fi; \
 	  sha256sum $$binary >$$binary.sha256; \
 	  echo "dist/$$binary: $$(stat -c %s $$binary | numfmt --to=iec --suffix=B), static, sha256 $$(cut -d' ' -f1 $$binary.sha256)"
 

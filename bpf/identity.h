@@ -119,7 +119,8 @@ static __always_inline u32 device_of(const struct inode_key *key)
 		struct super_block *typed = bpf_rdonly_cast((void *)key->sb, bpf_core_type_id_kernel(struct super_block));
 		return typed->s_dev;
 	}
-	return BPF_CORE_READ((struct super_block *)key->sb, s_dev);
+	struct super_block *sb = (void *)key->sb;
+	return BPF_CORE_READ(sb, s_dev);
 }
 
 // Fills device, inode, generation and flags. False: the key is not enough to know this file again.

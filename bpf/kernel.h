@@ -116,6 +116,7 @@ struct task_struct {
 
 struct pt_regs {
 #if defined(__TARGET_ARCH_x86)
+	unsigned long ax;
 	unsigned long di;
 #elif defined(__TARGET_ARCH_arm64)
 	u64 regs[31];
@@ -153,6 +154,12 @@ struct bpf_iter__task {
 struct hlist_node;
 struct hlist_head {
 	struct hlist_node *first;
+};
+
+// How kprobe.multi follows a function to its return, before 6.14.
+struct rethook;
+struct fprobe {
+	struct rethook *rethook;
 };
 
 #pragma clang attribute pop

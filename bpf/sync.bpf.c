@@ -39,6 +39,7 @@ static __always_inline void read_comm(struct task_struct *task, u64 *low, u64 *h
 	*high = comm[1];
 }
 
+// A local variable stands between `who` and each reading, else its own layout would be looked for in the kernel.
 // Who syncs: a traced server, or a neighbour with its leader's name.
 struct who {
 	struct task_struct *task;
@@ -52,15 +53,16 @@ struct who {
 // This thread's own row, kept from call to call. Only this thread writes it, so plain additions do.
 static __always_inline void enter_thread_row(struct call *call, struct who *who)
 {
+	struct task_struct *task = who->task, *leader = who->leader;
 	struct identity id = {};
 	struct row *row;
 
 	id.kind = KIND_THREAD;
 	id.op = call->op;
-	id.owner = TASK_READ(who->leader, start_boottime);
+	id.owner = TASK_READ(leader, start_boottime);
 	id.tgid = who->tgid;
-	id.object = TASK_READ(who->task, pid);
-	id.generation = TASK_READ(who->task, start_boottime) / 1000;
+	id.object = TASK_READ(task, pid);
+	id.generation = TASK_READ(task, start_boottime) / 1000;
 	call->thread_slot = slot_of(&id, -1, call->thread_slot);
 	row = row_at(call->thread_slot);
 	if (!row) {
@@ -71,7 +73,7 @@ static __always_inline void enter_thread_row(struct call *call, struct who *who)
 	call->thread_sequence = row->sequence;
 	// Once: by the time that user space looks, the thread may have ended.
 	if (!row->name)
-		read_comm(who->task, &row->name, &row->name_rest);
+		read_comm(task, &row->name, &row->name_rest);
 	row->started++;
 }
 
@@ -94,6 +96,7 @@ static __noinline void enter_own(struct call *call, struct file *file, u32 kind)
 // The slot of a file that this thread was not at before. Not inlined: most syncs are of the same few files.
 static __noinline u32 find_slot(struct call *call, struct who *who, struct inode_key *key, struct file *file, u32 kind)
 {
+	struct task_struct *leader = who->leader;
 	struct identity id = {};
 	struct place *place;
 	struct row *row;
@@ -108,7 +111,7 @@ static __noinline u32 find_slot(struct call *call, struct who *who, struct inode
 	if (who->target) {
 		id.op = call->op;
 		id.tgid = who->tgid;
-		id.owner = TASK_READ(who->leader, start_boottime);
+		id.owner = TASK_READ(leader, start_boottime);
 	} else {
 		id.kind = KIND_NEIGHBOUR;
 		id.owner = who->comm_low;
@@ -173,7 +176,9 @@ static __always_inline u32 known_slot(struct call *call, const struct inode_key 
 
 static __always_inline void enter(u32 op, u32 kind, s32 fd)
 {
-	struct who who;
+	struct task_struct *task = current_task();
+	struct task_struct *leader = TASK_READ(task, group_leader);
+	struct who who = { .task = task, .leader = leader, .tgid = TASK_READ(task, tgid) };
 	struct inode_key key = {};
 	struct call *call;
 	struct file *file = 0;
@@ -183,11 +188,8 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 
 	if (stopped)
 		return;
-	who.task = current_task();
-	who.leader = TASK_READ(who.task, group_leader);
-	who.tgid = TASK_READ(who.task, tgid);
-	read_comm(who.leader, &who.comm_low, &who.comm_high);
-	call = open_call(who.task);
+	read_comm(leader, &who.comm_low, &who.comm_high);
+	call = open_call(task);
 	if (!call) {
 		count(no_call_state);
 		return;
@@ -196,7 +198,7 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	call->op = op;
 	call->fd = fd;
 	if (kind == KIND_FILE || kind == KIND_FILESYSTEM) {
-		file = file_of(who.task, fd);
+		file = file_of(task, fd);
 		if (!file)
 			kind = KIND_BAD_DESCRIPTOR;
 	}
@@ -392,10 +394,10 @@ struct exit_context {
 
 #if defined(__TARGET_ARCH_x86)
 #define WRAPPER(name) "__x64_sys_" #name
-#define FIRST_ARGUMENT(regs) ((s32)(regs)->di)
+#define FIRST_ARGUMENT(registers) ((s32)(registers)->di)
 #elif defined(__TARGET_ARCH_arm64)
 #define WRAPPER(name) "__arm64_sys_" #name
-#define FIRST_ARGUMENT(regs) ((s32)(regs)->regs[0])
+#define FIRST_ARGUMENT(registers) ((s32)(registers)->regs[0])
 #endif
 
 // Four programs for an operation; the two of the mode that is attached are loaded.
@@ -426,11 +428,14 @@ struct exit_context {
 		return 0;                                                       \
 	}
 
-PROBES(fsync, OP_FSYNC, KIND_FILE)
-PROBES(fdatasync, OP_FDATASYNC, KIND_FILE)
-PROBES(sync_file_range, OP_SYNC_FILE_RANGE, KIND_FILE)
-PROBES(msync, OP_MSYNC, KIND_NO_FILE)
-PROBES(syncfs, OP_SYNCFS, KIND_FILESYSTEM)
+#include "kprobe.h"
+
+#define ALL_PROBES(name, op, kind) PROBES(name, op, kind) KPROBES(name, op, kind)
+ALL_PROBES(fsync, OP_FSYNC, KIND_FILE)
+ALL_PROBES(fdatasync, OP_FDATASYNC, KIND_FILE)
+ALL_PROBES(sync_file_range, OP_SYNC_FILE_RANGE, KIND_FILE)
+ALL_PROBES(msync, OP_MSYNC, KIND_NO_FILE)
+ALL_PROBES(syncfs, OP_SYNCFS, KIND_FILESYSTEM)
 
 // sync takes no argument: its wrapper has no registers to read, and on x86 fentry cannot attach to it.
 SEC("tracepoint/syscalls/sys_enter_sync")

@@ -2,12 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use fsynctop::cli::{self, Exit, FAILED};
 
 fn main() -> ExitCode {
-    let arguments = cli::args::Arguments::parse();
-    match cli::run(arguments) {
+    match cli::arguments().and_then(cli::run) {
         Ok(status) => status,
         Err(error) => {
             eprintln!("fsynctop: {error:#}");

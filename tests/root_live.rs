@@ -42,7 +42,11 @@ fn live(pid: u32, interval: Duration) -> Result<Live, StartError> {
         capacity: Capacity::default(),
     };
     let make = move || Ok(Sampler::start(&config, Rules::builtin(), "test".into())?);
-    Live::start(make, Selection::new(vec![TargetFilter::Pids(vec![pid])]), Options { interval })
+    Live::start(
+        make,
+        Selection::new(vec![TargetFilter::Pids(vec![pid])]),
+        Options { interval, max_cpu: None, ..Options::default() },
+    )
 }
 
 /// syncgen, which waits for a word before it syncs, and stays when it has.

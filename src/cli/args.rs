@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::exporter::{self, Exporter};
+use crate::live::budget::Limit;
 use crate::once::{By, Output, Sort, Style};
 use crate::snapshot::{AttachMode, Op};
 
@@ -36,6 +38,7 @@ Examples:
   fsynctop --once --pid 4711 --histogram   one server, with its latencies drawn
   fsynctop --once -- ./load.sh             a command and all it starts, from its first call to its last
   fsynctop stuck                           syncs that hang right now, without any tracing
+  fsynctop exporter                        run for good, for Prometheus to scrape 127.0.0.1:9871
   fsynctop check                           would tracing work here, and if not, why
 
 Exit status: 0 done, 1 failed, 2 bad usage, 3 nothing to trace; with a command, the command's own.";
@@ -44,6 +47,9 @@ Exit status: 0 done, 1 failed, 2 bad usage, 3 nothing to trace; with a command, 
 pub enum Action {
     /// Say what works on this host: kernel, rights, probes, memory, servers and their files
     Check(Check),
+    /// Trace for good and answer Prometheus: the daemon for every host
+    #[command(after_help = exporter::AFTER_HELP)]
+    Exporter(Exporter),
     /// List the threads that are inside a sync call right now; needs no BPF and works where nothing else does
     Stuck(Stuck),
     /// The child's side of `-- COMMAND`: waits until it is traced
@@ -104,6 +110,37 @@ pub struct TraceArgs {
     pub max_histograms: u32,
 }
 
+/// For what runs for long: a series of intervals, the live view, the exporter.
+#[derive(Args, Clone, Debug)]
+pub struct LongRunArgs {
+    /// Processor time that fsynctop itself may use: percent of one processor, averaged over a minute or over /TIME
+    /// (2%/5m), or off. Above it, intervals get longer; if that is not enough, tracing ends. Said on standard error
+    /// and in the figures
+    #[arg(long, value_name = "PERCENT", default_value_t = MaxCpu(Some(Limit::default())), help_heading = TRACING)]
+    pub max_cpu: MaxCpu,
+}
+
+/// None: off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MaxCpu(pub Option<Limit>);
+
+impl std::str::FromStr for MaxCpu {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MaxCpu, String> {
+        if text == "off" { Ok(MaxCpu(None)) } else { text.parse().map(|limit| MaxCpu(Some(limit))) }
+    }
+}
+
+impl std::fmt::Display for MaxCpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            None => f.write_str("off"),
+            Some(limit) => limit.fmt(f),
+        }
+    }
+}
+
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to measure and print")]
 pub struct Once {
@@ -152,6 +189,8 @@ pub struct Once {
     pub command: Vec<OsString>,
     #[command(flatten)]
     pub trace: TraceArgs,
+    #[command(flatten)]
+    pub long_run: LongRunArgs,
 }
 
 #[derive(Args, Debug)]
@@ -209,6 +248,8 @@ pub enum AttachArg {
     Auto,
     /// Costs only the calls that are traced
     Fentry,
+    /// Costs only the calls that are traced, more than fentry does; loses none where the kernel preempts (Linux 6.14)
+    Kprobe,
     /// Costs every system call a little; works where fentry does not
     Tracepoint,
 }
@@ -218,6 +259,7 @@ impl AttachArg {
         match self {
             AttachArg::Auto => None,
             AttachArg::Fentry => Some(AttachMode::Fentry),
+            AttachArg::Kprobe => Some(AttachMode::Kprobe),
             AttachArg::Tracepoint => Some(AttachMode::Tracepoint),
         }
     }
@@ -254,7 +296,7 @@ impl std::fmt::Display for OpArg {
 }
 
 /// "10" (seconds), "0.5", "90s", "5m", "1m 30s".
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed = match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
         Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string())?,
@@ -294,6 +336,18 @@ mod tests {
         assert!(duration("0").is_err());
         assert!(duration("-1").is_err());
         assert!(duration("soon").is_err());
+    }
+
+    #[test]
+    fn processor_time_has_a_limit_unless_it_is_switched_off() {
+        let limit = |arguments: &[&str]| {
+            let all = ["fsynctop", "-i", "1"].iter().chain(arguments);
+            Arguments::try_parse_from(all).map(|parsed| parsed.once.long_run.max_cpu.0)
+        };
+        assert_eq!(limit(&[]).unwrap(), Some(Limit::default()));
+        assert_eq!(limit(&["--max-cpu", "off"]).unwrap(), None);
+        assert_eq!(limit(&["--max-cpu", "0.5%/30s"]).unwrap().unwrap().share, 0.005);
+        assert!(limit(&["--max-cpu", "none"]).is_err());
     }
 
     #[test]

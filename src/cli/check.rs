@@ -12,12 +12,12 @@ use super::{FAILED, print};
 use crate::files::classify::Candidate;
 use crate::files::resolve;
 use crate::files::rules::Rules;
-use crate::host::{self, Status, Verdict, tracefs};
+use crate::host::{self, Skips, Status, Verdict, tracefs};
 use crate::once::Style;
-use crate::probe::{AttachError, Features, Probe, ProbeConfig};
-use crate::snapshot::{AttachMode, Role, Server};
+use crate::probe::{AttachError, Attached, CallStorage, Probe, ProbeConfig};
+use crate::snapshot::{AttachMode, Role};
 use crate::stuck::deadline;
-use crate::target::describe::describe;
+use crate::target::describe::{describe, in_words};
 use crate::target::processes::ThreadGroup;
 use crate::target::selection::Selection;
 use crate::text::escape;
@@ -33,10 +33,8 @@ pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     let config = session::probe_config(&arguments.trace, &selection, false)?;
 
     let mut verdicts = host::checks(config.capacity.map_bytes());
-    let attached = probes(&config, &mut verdicts);
-    let works = attached.is_some() && host::pid_namespace().status != Status::Fail;
+    let works = probes(&config, &mut verdicts) && host::pid_namespace().status != Status::Fail;
     session::print_libbpf_log(&arguments.trace);
-    verdicts.push(task_storage());
     verdicts.push(budget(&config));
     verdicts.extend(servers(&selection, rules));
 
@@ -56,17 +54,22 @@ pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-/// A verdict for each way of attaching, and one for the way that would be taken. A way that does not work is no
-/// failure as long as another does.
-fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<AttachMode> {
+/// A verdict for each way of attaching, and one for the way that would be taken: whether there is one. A way that does
+/// not work is no failure as long as another does.
+fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> bool {
+    let mut ways = vec![(AttachMode::Fentry, "fentry"), (AttachMode::Tracepoint, "tracepoints")];
+    if config.preemptible || config.mode == Some(AttachMode::Kprobe) {
+        ways.insert(1, (AttachMode::Kprobe, "kprobe"));
+    }
     let mut tried = Vec::new();
-    for (mode, name) in [(AttachMode::Fentry, "fentry"), (AttachMode::Tracepoint, "tracepoints")] {
+    for (mode, name) in ways {
         let config = ProbeConfig { mode: Some(mode), ..config.clone() };
         let outcome = tracefs::with_tracefs_if_possible(|| Probe::attach(&config));
         tried.push((mode, name, outcome));
     }
     let works = tried.iter().any(|(_, _, outcome)| outcome.is_ok());
     let mut found = Vec::new();
+    let mut reasons = Vec::new();
     for (mode, name, outcome) in tried {
         found.push(match outcome {
             Ok(probe) => {
@@ -77,21 +80,40 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<AttachMod
             }
             Err(error) => {
                 let reason = reason(&error, mode, verdicts);
+                reasons.push((mode, reason.clone()));
                 if works { Verdict::warn(name, reason) } else { Verdict::fail(name, reason) }
             }
         });
     }
     verdicts.extend(found);
-    let chosen = tracefs::with_tracefs_if_possible(|| Probe::attach(config)).ok();
-    let mode = chosen.as_ref().map(|probe| probe.attached().mode);
-    if let Some(probe) = &chosen {
-        let attached = probe.attached();
-        let why: Vec<_> =
-            attached.not_chosen.iter().map(|(mode, why)| format!("{}: {why}", mode.name())).collect();
-        let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
-        verdicts.push(Verdict::ok("attach", format!("{}{why}", attached.mode.name())));
+    let Ok(chosen) = tracefs::with_tracefs_if_possible(|| Probe::attach(config)) else { return false };
+    verdicts.push(attach(chosen.attached(), &reasons));
+    verdicts.push(call_storage(chosen.attached()));
+    true
+}
+
+/// The way that would be taken, and why not another: in the words of `reasons` for a way that was tried before.
+fn attach(attached: &Attached, reasons: &[(AttachMode, String)]) -> Verdict {
+    let why: Vec<_> = attached
+        .not_chosen
+        .iter()
+        .map(|other| reasons.iter().find(|(mode, _)| *mode == other.0).unwrap_or(other))
+        .map(|(mode, why)| format!("{}: {why}", mode.name()))
+        .collect();
+    let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
+    let chosen = format!("{}{why}", attached.mode.name());
+    let skipped = match host::skips() {
+        Skips::None => false,
+        Skips::Fentry => attached.mode == AttachMode::Fentry,
+        Skips::FentryAndTracepoints => attached.mode != AttachMode::Kprobe,
+    };
+    if skipped {
+        let follows =
+            "this kernel may preempt its programs and then skip others; such calls are counted as lost";
+        Verdict::warn("attach", format!("{chosen}: {follows}"))
+    } else {
+        Verdict::ok("attach", chosen)
     }
-    mode
 }
 
 fn reason(error: &AttachError, mode: AttachMode, verdicts: &[Verdict]) -> String {
@@ -109,19 +131,23 @@ fn reason(error: &AttachError, mode: AttachMode, verdicts: &[Verdict]) -> String
     }
 }
 
-fn task_storage() -> Verdict {
-    let features = Features::probe();
-    if features.task_storage {
-        Verdict::ok("task storage", "the start of a call is kept in the thread itself")
-    } else {
-        Verdict::warn(
-            "task storage",
-            "not to be had: a hash keeps the start of each call (Linux 5.13 has it)",
-        )
+/// As the calls of the self-test have found it.
+pub fn call_storage(attached: &Attached) -> Verdict {
+    const NAME: &str = "task storage";
+    match attached.call_storage() {
+        CallStorage::Task => Verdict::ok(NAME, "the start of a call is kept in the thread itself"),
+        CallStorage::Hash => {
+            Verdict::warn(NAME, "not to be had: a hash keeps the start of each call (Linux 5.13 has it)")
+        }
+        CallStorage::HashBecauseRefused => Verdict::warn(
+            NAME,
+            "this kernel has it and refuses it (Linux 7 does on processors without cmpxchg16b): a hash keeps the \
+             start of each call",
+        ),
     }
 }
 
-fn budget(config: &ProbeConfig) -> Verdict {
+pub fn budget(config: &ProbeConfig) -> Verdict {
     let capacity = config.capacity;
     let megabytes = capacity.map_bytes().div_ceil(1 << 20);
     let detail = format!(
@@ -169,7 +195,7 @@ fn described(process: &ThreadGroup, rules: &Rules) -> Verdict {
     }
     let files: Vec<_> = roles.iter().map(|(role, n)| format!("{n} {}", role.name())).collect();
     let files = if files.is_empty() { "none that can be seen".to_owned() } else { files.join(", ") };
-    Verdict::ok("server", format!("{}; open files: {files}", name(&server)))
+    Verdict::ok("server", format!("{}; open files: {files}", in_words(&server)))
 }
 
 fn hung(process: &ThreadGroup) -> Verdict {
@@ -180,15 +206,4 @@ fn hung(process: &ThreadGroup) -> Verdict {
         DEADLINE.as_secs()
     );
     Verdict::warn("server", detail).cured_by("`fsynctop stuck` shows which of its syncs hang, and in what")
-}
-
-fn name(server: &Server) -> String {
-    let mut parts = vec![format!("{} {}", escape(server.comm.as_bytes()), server.id.pid)];
-    parts.extend(server.version.clone());
-    parts.extend(server.datadir.as_ref().map(|path| escape(path.as_os_str().as_encoded_bytes())));
-    parts.extend(server.container.as_ref().map(|name| format!("container {}", escape(name.as_bytes()))));
-    if let (Some(filesystem), Some(device)) = (&server.filesystem, &server.device) {
-        parts.push(format!("{filesystem} on {}", escape(device.as_bytes())));
-    }
-    parts.join(", ")
 }

@@ -3,8 +3,10 @@
 pub mod args;
 pub mod check;
 pub mod command;
+pub mod exporter;
 pub mod once;
 pub mod session;
+pub mod settings;
 pub mod stuck;
 
 use std::io::{ErrorKind, Write};
@@ -12,8 +14,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-/// Exit statuses beside 0, done. 2, bad usage, is clap's.
+/// Exit statuses beside 0, done.
 pub const FAILED: u8 = 1;
+pub const BAD_USAGE: u8 = 2;
 pub const NOTHING_TO_TRACE: u8 = 3;
 
 /// An error that ends the program with a status of its own.
@@ -24,11 +27,20 @@ pub struct Exit {
     pub message: String,
 }
 
+/// Reads the arguments, and for the exporter the environment and a file. Bad usage ends the program here.
+pub fn arguments() -> anyhow::Result<args::Arguments> {
+    settings::parse(std::env::args_os()).map_err(|error| match error {
+        settings::SettingsError::Usage(usage) => usage.exit(),
+        other => Exit { status: BAD_USAGE, message: other.to_string() }.into(),
+    })
+}
+
 /// Runs what the arguments ask for.
 pub fn run(arguments: args::Arguments) -> anyhow::Result<ExitCode> {
     match arguments.action {
         None => once::run(&arguments.once),
         Some(args::Action::Check(ref check)) => check::run(check),
+        Some(args::Action::Exporter(exporter)) => exporter::run(exporter),
         Some(args::Action::Stuck(ref stuck)) => stuck::run(stuck),
         Some(args::Action::ExecWhenTold { ref pipe, ref command }) => command::exec_when_told(pipe, command),
     }

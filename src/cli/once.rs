@@ -14,6 +14,7 @@ use super::args::Once;
 use super::command::{Traced, passed_on};
 use super::session;
 use super::{Exit, FAILED, NOTHING_TO_TRACE, print};
+use crate::live::{Change, CpuWatch};
 use crate::once::{By, Options, Output, Style, render};
 use crate::sampler::Sampler;
 use crate::snapshot::{Measurement, Snapshot};
@@ -181,21 +182,28 @@ impl Run<'_> {
     ) -> anyhow::Result<Option<ExitStatus>> {
         let begin = Instant::now();
         let last_end = arguments.duration.map(|duration| begin + duration);
+        let mut watch = CpuWatch::new(arguments.long_run.max_cpu.0, interval);
         let mut earlier = first;
+        let mut start = begin;
         let mut number: u32 = 0;
         loop {
             number += 1;
-            let mut end = begin + interval * number;
-            if let Some(last) = last_end {
-                end = end.min(last);
-            }
-            let mut status = None;
-            while !self.stopped() && Instant::now() < end && status.is_none() {
-                self.slice(Some(end))?;
+            let end_of = |watch: &CpuWatch| {
+                let end = start + watch.interval();
+                last_end.map_or(end, |last| end.min(last))
+            };
+            let (mut status, mut given_up) = (None, None);
+            while !self.stopped() {
+                self.slice(Some(end_of(&watch)))?;
                 if let Some(command) = command.as_deref_mut() {
                     status = command.ended()?;
                 }
+                given_up = self.look_at_cpu(&mut watch);
+                if status.is_some() || given_up.is_some() || Instant::now() >= end_of(&watch) {
+                    break;
+                }
             }
+            let end = end_of(&watch);
             if self.stopped()
                 && status.is_none()
                 && let Some(command) = command.as_deref_mut()
@@ -204,6 +212,7 @@ impl Run<'_> {
             }
             let is_last = self.stopped()
                 || status.is_some()
+                || given_up.is_some()
                 || arguments.count.is_some_and(|count| u64::from(number) >= count)
                 || last_end.is_some_and(|last| end >= last);
             let later = if is_last {
@@ -215,12 +224,55 @@ impl Run<'_> {
                 self.sampler.snapshot()?
             };
             sink.write(&Measurement::between(&earlier, &later))?;
+            if let Some(why) = given_up {
+                return self.go_on_untraced(why, command);
+            }
             if is_last {
                 return Ok(status);
             }
             earlier = later;
+            start = on_time(end, watch.interval());
         }
     }
+
+    /// Some: why tracing is to end.
+    fn look_at_cpu(&mut self, watch: &mut CpuWatch) -> Option<String> {
+        let change = watch.look()?;
+        match change {
+            Change::Every { degraded, why, .. } => {
+                eprintln!("fsynctop: {why}");
+                self.sampler.set_note(degraded.then_some(why));
+                None
+            }
+            Change::GiveUp { why } => {
+                self.sampler.set_note(Some(why.clone()));
+                Some(why)
+            }
+        }
+    }
+
+    /// The command has nothing to do with what the tracing costs: it goes on, and its status is passed on.
+    fn go_on_untraced(
+        &mut self,
+        why: String,
+        command: Option<&mut Traced>,
+    ) -> anyhow::Result<Option<ExitStatus>> {
+        let Some(command) = command else { return Err(Exit { status: FAILED, message: why }.into()) };
+        eprintln!("fsynctop: {why}; the command goes on");
+        while !self.stopped() {
+            if let Some(status) = command.ended()? {
+                return Ok(Some(status));
+            }
+            std::thread::sleep(SLICE);
+        }
+        Ok(None)
+    }
+}
+
+/// When the next interval begins: intervals for which it is too late already are left out.
+fn on_time(end: Instant, interval: Duration) -> Instant {
+    let now = Instant::now();
+    if end + interval > now { end } else { now }
 }
 
 /// Where measurements go.

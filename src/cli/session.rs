@@ -8,8 +8,8 @@ use super::args::{TargetArgs, TraceArgs};
 use super::{Exit, FAILED};
 use crate::files::rules::Rules;
 use crate::host::{self, Status};
-use crate::probe::{Capacity, CommPattern, ProbeConfig, Targets, take_libbpf_log};
-use crate::sampler::{AttachError, Sampler};
+use crate::probe::{AttachError, Capacity, CommPattern, Probe, ProbeConfig, Targets, take_libbpf_log};
+use crate::sampler::Sampler;
 use crate::target::filter::TargetFilter;
 use crate::target::selection::Selection;
 
@@ -106,12 +106,21 @@ pub fn probe_config(
 
 /// Attaches and begins to count, or says what is in the way and what to do about it.
 pub fn start(arguments: &TraceArgs, config: &ProbeConfig, rules: Rules) -> anyhow::Result<Sampler> {
+    Ok(sampler(attach(arguments, config)?, rules))
+}
+
+/// The second half of [`start`]: what needs fewer rights than attaching does.
+pub fn sampler(probe: Probe, rules: Rules) -> Sampler {
     let kernel = host::kernel_release().unwrap_or_else(|| "unknown".into());
-    let attach = || Sampler::start(config, rules, kernel);
-    let attached = host::tracefs::with_tracefs_if_possible(attach);
+    Sampler::of_probe(probe, rules, kernel)
+}
+
+/// The first half of [`start`].
+pub fn attach(arguments: &TraceArgs, config: &ProbeConfig) -> anyhow::Result<Probe> {
+    let attached = host::tracefs::with_tracefs_if_possible(|| Probe::attach(config));
     print_libbpf_log(arguments);
     match attached {
-        Ok(sampler) => Ok(sampler),
+        Ok(probe) => Ok(probe),
         Err(AttachError::NoMode(failures)) => {
             let verdicts = host::checks(config.capacity.map_bytes());
             let mut message = "cannot trace: no way of attaching works here".to_owned();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::packed::{Inconsistent, Packed, Tables};
 use super::{History, Options};
-use crate::snapshot::{AttachMode, FileInfo, Op, Role, Server, ServerId, Setup, Target};
+use crate::snapshot::{AttachMode, FileInfo, KnownBy, Op, Role, Server, ServerId, Setup, Target};
 
 pub const SCHEMA: u32 = 1;
 
@@ -34,6 +34,7 @@ struct JsonSetup {
     kernel: String,
     ops: Vec<Op>,
     by_thread: bool,
+    note: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,6 +60,7 @@ struct JsonServer {
     filesystem: Option<String>,
     notes: Vec<String>,
     alive: bool,
+    known_by: KnownBy,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -123,6 +125,7 @@ impl Serialize for History {
             kernel: setup.kernel.clone(),
             ops: setup.ops.clone(),
             by_thread: setup.by_thread,
+            note: setup.note.clone(),
         });
         let tables = &self.tables;
         let neighbours = || {
@@ -166,6 +169,7 @@ fn json_server(number: u32, id: ServerId, server: &Server) -> JsonServer {
         filesystem: server.filesystem.clone(),
         notes: server.notes.clone(),
         alive: server.alive,
+        known_by: server.known_by.clone(),
     }
 }
 
@@ -204,8 +208,8 @@ impl History {
             files: json.options.files,
         });
         history.setup = json.setup.map(|setup| {
-            let JsonSetup { mode, not_chosen, kernel, ops, by_thread } = setup;
-            Arc::new(Setup { mode, not_chosen, kernel, ops, by_thread })
+            let JsonSetup { mode, not_chosen, kernel, ops, by_thread, note } = setup;
+            Arc::new(Setup { mode, not_chosen, kernel, ops, by_thread, note })
         });
         history.short_of_memory = json.short_of_memory;
         let tables = tables_of(json.servers, json.files, json.neighbours)?;
@@ -231,9 +235,22 @@ fn tables_of(
     let valid = |number: u32| if number < MOST_NUMBERS { Ok(number) } else { Err(Inconsistent) };
     for server in servers {
         let JsonServer { number, id, comm, version, datadir, socket, ports, container, device, .. } = server;
-        let (filesystem, notes, alive) = (server.filesystem, server.notes, server.alive);
-        let server =
-            Server { id, comm, version, datadir, socket, ports, container, device, filesystem, notes, alive };
+        let (filesystem, notes, alive, known_by) =
+            (server.filesystem, server.notes, server.alive, server.known_by);
+        let server = Server {
+            id,
+            comm,
+            version,
+            datadir,
+            socket,
+            ports,
+            container,
+            device,
+            filesystem,
+            notes,
+            alive,
+            known_by,
+        };
         tables.servers.put(valid(number)?, id, Arc::new(server));
     }
     for file in files {

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 
+use regex::bytes::Regex;
+
 use super::roots::Roots;
 use super::verdict::Verdict;
 
@@ -31,6 +33,31 @@ pub fn check(roots: &Roots) -> Verdict {
 const OTHER_KERNEL: &str = "run a kernel that was built with CONFIG_DEBUG_INFO_BTF=y (Debian 11, Ubuntu 20.10, RHEL 8.2 and \
      later have it)";
 
+/// Whether the kernel has something of this name, or may have: its type information cannot be read. Names end with a
+/// NUL there, and are looked for as such, a piece of the file at a time.
+pub fn may_have(roots: &Roots, name: &str) -> bool {
+    const PIECE: usize = 256 << 10;
+    let Ok(wanted) = Regex::new(&format!("\0{}\0", regex::escape(name))) else { return true };
+    let Ok(mut file) = File::open(roots.sys.join("kernel/btf/vmlinux")) else { return true };
+    let mut piece = vec![0; name.len() + 1 + PIECE];
+    let mut kept = 0;
+    loop {
+        let read = match file.read(&mut piece[kept..]) {
+            Ok(0) => return false,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(_) => return true,
+        };
+        let filled = kept + read;
+        if wanted.is_match(&piece[..filled]) {
+            return true;
+        }
+        // The name may lie across two pieces.
+        kept = filled.min(name.len() + 1);
+        piece.copy_within(filled - kept..filled, 0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::roots::fixture;
@@ -47,6 +74,19 @@ mod tests {
         assert_eq!(check(&roots).status, Status::Fail);
         std::fs::write(&file, "").unwrap();
         assert!(check(&roots).cure.unwrap().contains("CONFIG_DEBUG_INFO_BTF"));
+    }
+
+    #[test]
+    fn a_name_is_found_across_pieces_and_only_whole() {
+        let (keep, roots) = fixture(&[("sys/kernel/btf/vmlinux", "")]);
+        let file = keep.path().join("sys/kernel/btf/vmlinux");
+        for padding in [0, (256 << 10) - 2, (256 << 10) + 3, 600_000] {
+            let mut content = vec![b'x'; padding];
+            content.extend(b"\0a_function\0");
+            std::fs::write(&file, &content).unwrap();
+            assert!(may_have(&roots, "a_function"), "{padding}");
+            assert!(!may_have(&roots, "function") && !may_have(&roots, "a_func"), "{padding}");
+        }
     }
 
     #[test]

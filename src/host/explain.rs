@@ -35,7 +35,8 @@ fn suspects(errno: i32) -> (&'static [&'static str], &'static str) {
         }
         libc::EOPNOTSUPP | ENOTSUPP => (
             &[ftrace::NAME],
-            "this kernel cannot attach fentry programs (arm64 before 6.4): the tracepoint mode serves instead",
+            "this kernel cannot attach such programs (fentry on arm64 before 6.4, kprobe without CONFIG_FPROBE): \
+             the tracepoint mode serves instead",
         ),
         libc::EBUSY => (&[], "another tool holds the same hook in a way that cannot be shared"),
         _ => (&[], "the kernel gives no reason that is known here"),

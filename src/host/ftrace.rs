@@ -8,10 +8,16 @@ pub const NAME: &str = "ftrace";
 
 pub fn check(roots: &Roots) -> Verdict {
     match roots.read_proc("sys/kernel/ftrace_enabled").as_deref() {
-        Ok("0") => Verdict::warn(NAME, "kernel.ftrace_enabled is 0: fentry would attach and count nothing")
-            .cured_by("`sysctl kernel.ftrace_enabled=1`; until then the tracepoint mode is used"),
+        Ok("0") => Verdict::warn(
+            NAME,
+            "kernel.ftrace_enabled is 0: fentry and kprobe would attach and count nothing",
+        )
+        .cured_by("`sysctl kernel.ftrace_enabled=1`; until then the tracepoint mode is used"),
         Ok(_) => Verdict::ok(NAME, "enabled"),
-        Err(_) => Verdict::warn(NAME, "not in this kernel: fentry is not to be had, tracepoints are used"),
+        Err(_) => Verdict::warn(
+            NAME,
+            "not in this kernel: fentry and kprobe are not to be had, tracepoints are used",
+        ),
     }
 }
 

@@ -19,6 +19,7 @@ pub mod tracefs;
 mod verdict;
 
 pub use explain::explain_load_error;
+pub use preemption::Skips;
 pub use render::{json, table};
 pub use roots::Roots;
 pub use verdict::{Status, Verdict};
@@ -47,7 +48,12 @@ fn checks_in(roots: &Roots, maps_bytes: u64) -> Vec<Verdict> {
 /// Whether this kernel may preempt a program and then skip the same program's other runs on that processor. One
 /// that does not tell may.
 pub fn may_skip_programs() -> bool {
-    preemption::find(&Roots::default()).0.skips_programs()
+    preemption::find(&Roots::default()).0.preempts()
+}
+
+/// Which programs this kernel may skip because it preempted one. A kernel that does not tell may skip all that any does.
+pub fn skips() -> Skips {
+    preemption::skips(&Roots::default())
 }
 
 /// Whether this process sees the same process numbers as the kernel's programs.

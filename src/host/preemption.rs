@@ -1,8 +1,10 @@
-//! How preemptible the kernel is: a preempted BPF program hides the other calls of the same program on that CPU.
+//! How preemptible the kernel is: while a BPF program is preempted, the kernel skips the same program's other runs on
+//! that processor.
 
 use std::fs::{self, File};
 use std::io::Read;
 
+use super::btf;
 use super::kernel;
 use super::roots::Roots;
 use super::verdict::Verdict;
@@ -45,11 +47,32 @@ impl Model {
         })
     }
 
-    /// A BPF program can be preempted.
-    pub fn skips_programs(self) -> bool {
+    /// A BPF program may be preempted.
+    pub fn preempts(self) -> bool {
         !matches!(self, Model::None | Model::Voluntary | Model::NoneOrVoluntary)
     }
 }
+
+/// Which programs this kernel may skip because one was preempted. Those of kprobe.multi never: they run with preemption off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skips {
+    None,
+    Fentry,
+    FentryAndTracepoints,
+}
+
+pub fn skips(roots: &Roots) -> Skips {
+    if !find(roots).0.preempts() {
+        Skips::None
+    } else if btf::may_have(roots, FAULTABLE) {
+        Skips::FentryAndTracepoints
+    } else {
+        Skips::Fentry
+    }
+}
+
+/// A kernel with this function runs the programs of syscall tracepoints with preemption on (7.2 does, 6.12 does not).
+const FAULTABLE: &str = "trace_call_bpf_faultable";
 
 /// The model, and the file that says so. /sys/kernel/debug/sched/preempt has the current one of a dynamic kernel,
 /// but is refused under lockdown even to root.
@@ -129,12 +152,12 @@ fn config(roots: &Roots) -> Option<String> {
 pub fn check(roots: &Roots) -> Verdict {
     let (model, source) = find(roots);
     let found = format!("{} (from {source})", model.name());
-    if model.skips_programs() {
-        let follows = "the kernel may skip a program that was preempted; such calls are counted as lost";
-        Verdict::warn(NAME, format!("{found}: {follows}"))
-    } else {
-        Verdict::ok(NAME, found)
-    }
+    let which = match skips(roots) {
+        Skips::None => return Verdict::ok(NAME, found),
+        Skips::Fentry => "fentry programs",
+        Skips::FentryAndTracepoints => "fentry and tracepoint programs",
+    };
+    Verdict::ok(NAME, format!("{found}: the kernel may preempt {which}, and then skips others of them"))
 }
 
 #[cfg(test)]
@@ -191,10 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn a_preemptible_kernel_is_a_warning() {
-        let (_keep, roots) = fixture(&[("proc/version", "Linux #1 SMP PREEMPT Debian")]);
-        let verdict = check(&roots);
-        assert_eq!(verdict.status, Status::Warn);
-        assert!(verdict.detail.contains("counted as lost"));
+    fn what_a_preemptible_kernel_skips_follows_from_its_functions() {
+        let preemptible = ("proc/version", "Linux #1 SMP PREEMPT Debian");
+        let with = |functions| fixture(&[preemptible, ("sys/kernel/btf/vmlinux", functions)]);
+        let skipped = |functions| skips(&with(functions).1);
+        assert_eq!(skipped("\0trace_call_bpf\0"), Skips::Fentry);
+        assert_eq!(skipped("\0trace_call_bpf\0trace_call_bpf_faultable\0"), Skips::FentryAndTracepoints);
+        assert_eq!(skips(&fixture(&[preemptible]).1), Skips::FentryAndTracepoints, "it is not known");
+        assert_eq!(skips(&fixture(&[("proc/version", "Linux #1 SMP")]).1), Skips::None);
     }
 }

@@ -1,12 +1,16 @@
-//! The sampler's thread: takes in events as they come, snapshots when they are due or asked for.
+//! The sampler's thread: takes in events as they come, snapshots when they are due or asked for, and keeps an eye on
+//! what all that costs.
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use super::State;
+use super::budget::Limit;
 use super::shared::{Shared, next_due};
+use super::watch::{Change, CpuWatch};
+use super::{Follower, State};
 use crate::sampler::Sampler;
+use crate::snapshot::Snapshot;
 use crate::target::finder::Finder;
 use crate::target::selection::Selection;
 
@@ -15,28 +19,45 @@ const SLICE: Duration = Duration::from_millis(100);
 /// How long the first snapshot waits for the processes that are selected to be found. Where that takes longer, they
 /// are in a later one.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
+/// Somebody may switch the kernel's tracing off (kernel.ftrace_enabled=0) while the probes stay attached.
+const TEST_EVERY: Duration = Duration::from_secs(60);
+/// A kernel that preempts may skip a program now and then: only a test that fails again and again has failed.
+const TESTS: usize = 3;
 
 pub struct Sampling {
     sampler: Sampler,
     finder: Finder,
     shared: Arc<Shared>,
+    watch: CpuWatch,
+    follower: Follower,
+    tested: Instant,
+    /// When the next regular snapshot is to be taken, and when the last was.
     due: Instant,
-    interval: Duration,
+    last_due: Instant,
 }
 
 impl Sampling {
     /// Takes the first snapshot.
-    pub fn begin(sampler: Sampler, selection: &Selection, shared: Arc<Shared>) -> io::Result<Sampling> {
+    pub fn begin(
+        sampler: Sampler,
+        selection: &Selection,
+        shared: Arc<Shared>,
+        max_cpu: Option<Limit>,
+        follower: Follower,
+    ) -> io::Result<Sampling> {
         let finder = Finder::start(selection);
-        let interval = shared.take_orders().interval;
-        let mut sampling = Sampling { sampler, finder, shared, due: Instant::now(), interval };
+        let watch = CpuWatch::new(max_cpu, shared.take_orders().interval);
+        let now = Instant::now();
+        let mut sampling =
+            Sampling { sampler, finder, shared, watch, follower, tested: now, due: now, last_due: now };
         sampling.meet_servers(FIRST_LOOK);
-        sampling.due = Instant::now() + interval;
+        sampling.last_due = Instant::now();
+        sampling.due = sampling.last_due + sampling.watch.interval();
         sampling.snapshot(true)?;
         Ok(sampling)
     }
 
-    /// Until it is told to end, or fails.
+    /// Until it is told to end, gives up, or fails.
     pub fn run(mut self) {
         let _tell = IfPanicked(self.shared.clone());
         let state = match self.go_on() {
@@ -53,25 +74,58 @@ impl Sampling {
         loop {
             let orders = self.shared.take_orders();
             if orders.end {
-                let last = self.sampler.finish()?;
-                self.shared.publish(last, true);
+                self.finish()?;
                 return Ok(State::Stopped);
             }
-            let now = Instant::now();
-            if orders.interval != self.interval {
-                self.due = next_due(self.due - self.interval, orders.interval, now);
-                self.interval = orders.interval;
+            if orders.interval != self.watch.asked() {
+                self.watch.ask(orders.interval);
+                self.follow_interval(None);
             }
-            let is_due = now >= self.due;
+            match self.watch.look() {
+                None => {}
+                Some(Change::Every { why, .. }) => self.follow_interval(Some(why)),
+                Some(Change::GiveUp { why }) => {
+                    self.sampler.set_note(Some(why.clone()));
+                    self.finish()?;
+                    return Ok(State::Detached { why });
+                }
+            }
+            let is_due = Instant::now() >= self.due;
             if is_due || orders.one_now {
                 self.snapshot(is_due)?;
             }
             if is_due {
-                self.due = next_due(self.due, self.interval, Instant::now());
+                self.last_due = self.due;
+                self.due = next_due(self.due, self.watch.interval(), Instant::now());
             }
+            self.test_if_due();
             let left = self.due.saturating_duration_since(Instant::now());
             self.sampler.wait_or_wake(left.min(SLICE), Some(self.shared.wake()))?;
             self.meet_servers(Duration::ZERO);
+        }
+    }
+
+    /// The next snapshot is due one interval of the new length after the last; everybody is told.
+    fn follow_interval(&mut self, why: Option<String>) {
+        let (interval, now) = (self.watch.interval(), Instant::now());
+        self.due = (self.last_due + interval).max(now);
+        if interval > self.watch.asked() {
+            if let Some(why) = why {
+                self.sampler.set_note(Some(why));
+            }
+            self.shared.set_state(State::Degraded { interval });
+        } else {
+            self.sampler.set_note(None);
+            self.shared.set_state(State::Running);
+        }
+    }
+
+    fn test_if_due(&mut self) {
+        if self.tested.elapsed() >= TEST_EVERY {
+            self.tested = Instant::now();
+            if (0..TESTS).any(|_| self.sampler.self_test().is_ok()) {
+                self.shared.set_tested(SystemTime::now());
+            }
         }
     }
 
@@ -83,8 +137,20 @@ impl Sampling {
 
     fn snapshot(&mut self, is_tick: bool) -> io::Result<()> {
         let snapshot = self.sampler.snapshot()?;
-        self.shared.publish(snapshot, is_tick);
+        self.publish(snapshot, is_tick);
         Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let last = self.sampler.finish()?;
+        self.publish(last, true);
+        Ok(())
+    }
+
+    fn publish(&mut self, snapshot: Snapshot, is_tick: bool) {
+        let snapshot = Arc::new(snapshot);
+        (self.follower)(&snapshot, is_tick);
+        self.shared.publish(snapshot, is_tick);
     }
 }
 

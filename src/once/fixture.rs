@@ -88,6 +88,7 @@ pub fn server(id: ServerId, comm: &str, version: &str, port: u16) -> Server {
         filesystem: Some("ext4".into()),
         notes: Vec::new(),
         alive: true,
+        known_by: KnownBy { described: true, listens: true, port: Some(port), ..KnownBy::default() },
     }
 }
 
@@ -130,6 +131,7 @@ pub fn quiet() -> Measurement {
             kernel: "6.12.0-1-amd64".into(),
             ops: vec![Op::Fsync, Op::Fdatasync],
             by_thread: true,
+            note: None,
         }),
         lost: Lost::default(),
         servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))],

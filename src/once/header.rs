@@ -32,22 +32,28 @@ fn lines(m: &Measurement, mut parts: Vec<String>, options: &Options) -> Vec<Stri
     if options.interval.is_some() {
         parts.push(format!("until {}", rfc3339(m.end)));
     }
+    parts.extend(m.setup.note.clone());
     options.style.wrap_at(&parts.join(" · "), " · ", 2)
 }
 
 /// The server as its header begins: its name, escaped, and pid.
 pub(super) fn name(m: &Measurement, id: ServerId, style: &Style) -> String {
     match m.servers.iter().find(|server| server.id == id) {
-        Some(server) => format!("{} {}", style.name(server.comm.as_bytes()), id.pid),
+        Some(server) => name_of(server, style),
         None => format!("pid {}", id.pid),
     }
+}
+
+fn name_of(server: &Server, style: &Style) -> String {
+    let name = style.name(server.comm.as_bytes());
+    if server.id == ServerId::ENDED { name } else { format!("{name} {}", server.id.pid) }
 }
 
 fn describe(server: &Server, style: &Style, parts: &mut Vec<String>) {
     let path = |path: &std::path::Path| style.name(path.as_os_str().as_encoded_bytes());
     let escaped = |text: &String| style.name(text.as_bytes());
-    parts.push(format!("{} {}", escaped(&server.comm), server.id.pid));
-    if !server.alive {
+    parts.push(name_of(server, style));
+    if !server.alive && server.id != ServerId::ENDED {
         parts.push("exited".into());
     }
     parts.extend(server.version.as_ref().map(escaped));

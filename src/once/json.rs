@@ -32,6 +32,7 @@ pub(super) fn of(m: &Measurement) -> schema::Measurement {
         attach: m.setup.mode,
         kernel: m.setup.kernel.clone(),
         lost: m.lost,
+        note: m.setup.note.clone(),
         servers: m.servers.iter().map(|server| self::server(server)).collect(),
         roles: m
             .roles

@@ -18,6 +18,8 @@ pub(super) struct Measurement {
     pub attach: AttachMode,
     pub kernel: String,
     pub lost: Lost,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     pub servers: Vec<Server>,
     pub roles: Vec<RoleRow>,
     pub files: Vec<FileRow>,

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
 
+use super::choice;
 use super::config::ProbeConfig;
 use super::features::{self, Features};
 use super::libbpf_log;
@@ -76,12 +77,12 @@ pub struct Attached {
 pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
     libbpf_log::capture();
     let features = Features::probe();
-    let modes = match config.mode {
-        Some(mode) => vec![mode],
-        None => preference(config.preemptible),
+    let modes = match &config.mode {
+        Some(mode) => std::slice::from_ref(mode),
+        None => choice::order(config.preemptible),
     };
     let mut failures: Vec<Failure> = Vec::new();
-    for mode in modes {
+    for &mode in modes {
         if mode == AttachMode::Fentry
             && let Some(error) = features::fentry_refused()
         {
@@ -98,8 +99,8 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
             Ok(mut attached) => {
                 attached.not_chosen =
                     failures.into_iter().map(|failure| (failure.mode, failure.reason)).collect();
-                if attached.not_chosen.is_empty() && config.mode.is_none() {
-                    attached.not_chosen = vec![other(mode)];
+                if config.mode.is_none() {
+                    attached.not_chosen.extend(choice::untried(mode, config.preemptible));
                 }
                 return Ok(attached);
             }
@@ -109,37 +110,18 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
     Err(AttachError::NoMode(failures))
 }
 
-/// fentry costs only the calls it watches. On a kernel that preempts inside it, programs are skipped; those of
-/// syscall tracepoints run with preemption off and lose none there up to 6.12 (measured with preempt=full), while on
-/// 7.2 they are skipped as often as those of fentry (docs/kernels.md).
-fn preference(preemptible: bool) -> Vec<AttachMode> {
-    let mut modes = vec![AttachMode::Fentry, AttachMode::Tracepoint];
-    if preemptible {
-        modes.reverse();
-    }
-    modes
-}
-
-fn other(chosen: AttachMode) -> (AttachMode, String) {
-    match chosen {
-        AttachMode::Fentry => (
-            AttachMode::Tracepoint,
-            "not tried: fentry works, and costs only the calls that it watches".into(),
-        ),
-        AttachMode::Tracepoint => (
-            AttachMode::Fentry,
-            "not tried: this kernel may preempt and then skip programs: fentry's on every such kernel, \
-             tracepoints' on some"
-                .into(),
-        ),
-    }
-}
-
 fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Result<Attached, Failure> {
     let failed = |step: String, error: libbpf_rs::Error| {
         let errno = errno_of(&error);
-        Failure { mode, reason: format!("{step}: {error}"), errno }
+        Failure { mode, reason: format!("{step}: {error:#}"), errno }
     };
+    if mode == AttachMode::Fentry && config.ops.contains(&Op::Sync) {
+        return Err(Failure {
+            mode,
+            reason: "sync: its function is not one that fentry can watch".into(),
+            errno: None,
+        });
+    }
     // The object lives as long as the process; a failed attempt leaves these few bytes behind.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = SyncSkelBuilder::default().open(storage).map_err(|e| failed("open".into(), e))?;
@@ -201,7 +183,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
     for exits in [true, false] {
         for program in skel.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            let is_exit = name.starts_with("exit_") || name.starts_with("fexit_");
+            let is_exit = ["exit_", "fexit_", "kretprobe_"].iter().any(|prefix| name.starts_with(prefix));
             if is_exit != exits || !program.autoload() {
                 continue;
             }
@@ -240,6 +222,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
 fn is_program_of(name: &str, mode: AttachMode, op: Op) -> bool {
     let prefixes = match mode {
         AttachMode::Fentry => ["fentry_", "fexit_"],
+        AttachMode::Kprobe => ["kprobe_", "kretprobe_"],
         AttachMode::Tracepoint => ["enter_", "exit_"],
     };
     prefixes.iter().any(|prefix| name.strip_prefix(prefix) == Some(op.name()))
@@ -255,9 +238,24 @@ fn errno_of(error: &libbpf_rs::Error) -> Option<i32> {
         ErrorKind::TooBig => libc::E2BIG,
         ErrorKind::Unsupported => libc::EOPNOTSUPP,
         _ => {
-            let message = error.to_string();
+            let message = format!("{error:#}");
             let (_, number) = message.rsplit_once("(os error ")?;
             return number.split(')').next()?.parse().ok();
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::ErrorExt;
+
+    #[test]
+    fn an_error_number_is_found_under_the_words_that_libbpf_rs_puts_around_it() {
+        for number in [libc::EPERM, libc::ENOENT, libc::ESRCH, 524] {
+            let error = libbpf_rs::Error::from_raw_os_error(number);
+            assert_eq!(errno_of(&error), Some(number));
+            assert_eq!(errno_of(&error.context("failed to attach BPF program")), Some(number));
+        }
+    }
 }

@@ -7,6 +7,7 @@ use libbpf_rs::{Iter, MapCore, MapFlags};
 
 use super::attach::Attached;
 use super::events::view;
+use super::flags;
 use super::skeleton::types;
 
 /// A sync in flight.
@@ -63,11 +64,7 @@ pub fn read(attached: &Attached) -> libbpf_rs::Result<Calls> {
             });
         }
     }
-    let refused = attached.skel.maps.bss_data.as_deref().is_some_and(|bss| {
-        // SAFETY: one byte that the programs set to 1 once.
-        unsafe { std::ptr::from_ref(&bss.storage_refused).cast::<u8>().read_volatile() != 0 }
-    });
-    if refused || attached.task_iterator.is_none() {
+    if flags::storage_refused(attached) || attached.task_iterator.is_none() {
         let map = &attached.skel.maps.calls_by_thread;
         for key in map.keys() {
             let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };

@@ -4,13 +4,16 @@
 mod allocator;
 mod array;
 mod attach;
+mod choice;
 mod config;
 mod counters;
 mod events;
 mod features;
+mod flags;
 mod grace;
 mod in_flight;
 mod libbpf_log;
+mod permission;
 mod program_info;
 mod ring;
 mod self_test;
@@ -29,8 +32,10 @@ pub use config::{Capacity, CommPattern, MOST_COMMS, ProbeConfig, Targets};
 pub use counters::Counters;
 pub use events::{Event, FileEvent, SyncEvent};
 pub use features::Features;
+pub use flags::CallStorage;
 pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
+pub use permission::may_use_open_maps;
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
 
 use array::MappedArray;
@@ -60,6 +65,9 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/sync.skel.rs"));
 }
 // The generated module is named in the generated file; its types come to light here.
+
+/// The programs as they were compiled (ELF), for those who look at their size.
+pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sync.bpf.o"));
 
 /// Events are decoded, and held in memory, so many at a time.
 const EVENTS_AT_A_TIME: usize = 512;
@@ -97,6 +105,11 @@ impl Probe {
 
     pub fn capacity(&self) -> Capacity {
         self.capacity
+    }
+
+    /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.
+    pub fn self_test(&self) -> Result<(), String> {
+        self_test::run(&self.attached, &self.attached.ops)
     }
 
     /// Waits for events until there are some, or `wake` can be read, or the time is over; takes none of them.
@@ -221,6 +234,11 @@ impl Probe {
         self.ring.unmap();
         self.rows.unmap();
         self.histograms.unmap();
+    }
+
+    /// Clears a histogram that was shared by rows which are all gone.
+    pub fn clear_shared(&mut self, slot: u32) -> std::io::Result<()> {
+        self.histograms.write(slot, &RawHistogram::default())
     }
 
     /// Hands out more slots where few are left.

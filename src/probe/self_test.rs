@@ -5,6 +5,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::attach::Attached;
+use super::flags;
 use crate::snapshot::Op;
 
 /// What went wrong, in words; Ok if each call of ours was seen at entry and at exit, and the file recognised.
@@ -26,6 +27,11 @@ pub fn run(attached: &Attached, ops: &[Op]) -> Result<(), String> {
             }
             recognised(attached, op, &memory)?;
         }
+    }
+    if flags::returns_limited(attached) {
+        return Err(
+            "this kernel follows only a few calls at a time to their end (Linux 6.14 follows all)".into()
+        );
     }
     Ok(())
 }

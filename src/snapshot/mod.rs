@@ -13,7 +13,7 @@ use std::time::{Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 
 pub use errors::Errors;
-pub use kinds::{FileId, Op, Role, Server, ServerId, Target};
+pub use kinds::{FileId, KnownBy, Op, Role, Server, ServerId, Target};
 pub use measurement::{Measurement, roles_of};
 pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, OTHER_NEIGHBOURS, RoleRow, ThreadRow};
 pub use stats::{Max, Stats};
@@ -60,6 +60,7 @@ impl Lost {
 #[serde(rename_all = "lowercase")]
 pub enum AttachMode {
     Fentry,
+    Kprobe,
     Tracepoint,
 }
 
@@ -67,6 +68,7 @@ impl AttachMode {
     pub fn name(self) -> &'static str {
         match self {
             AttachMode::Fentry => "fentry",
+            AttachMode::Kprobe => "kprobe",
             AttachMode::Tracepoint => "tracepoint",
         }
     }
@@ -84,6 +86,8 @@ pub struct Setup {
     pub ops: Vec<Op>,
     /// Rows by thread are kept.
     pub by_thread: bool,
+    /// What changed since: intervals that are longer than asked for, or tracing that has ended. A plain sentence.
+    pub note: Option<String>,
 }
 
 /// Everything counted from the start of tracing up to one moment.

@@ -10,8 +10,9 @@ use crate::files::classify::Candidate;
 use crate::files::resolve;
 use crate::files::rules::Rules;
 use crate::files::settings::Settings;
-use crate::snapshot::{Role, Server, ServerId};
-use crate::target::{container, listening, processes, version};
+use crate::snapshot::{KnownBy, Role, Server, ServerId};
+use crate::target::{container, known_by, listening, processes, version};
+use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
 const DESCRIPTOR_LIMIT: usize = 4096;
@@ -42,11 +43,30 @@ pub fn describe(proc_root: &Path, id: ServerId, rules: &Rules) -> (Server, Setti
     }
     let open = OpenDescriptors::read(proc_root, pid, rules, &settings);
     server.ports = listening::tcp_ports(proc_root, pid, &open.sockets);
-    server.socket = socket_path(listening::unix_paths(proc_root, pid, &open.sockets), &settings);
+    let sockets = listening::unix_paths(proc_root, pid, &open.sockets);
+    server.known_by = KnownBy {
+        described: true,
+        listens: !server.ports.is_empty() || !sockets.is_empty(),
+        ..KnownBy::default()
+    };
+    server.socket = socket_path(sockets, &settings);
+    known_by::read(proc_root, &mut server, &settings);
     server.notes = notes(&open, is_mapped(proc_root, pid, b"libeatmydata"), &settings);
     // The pid may have been reused while all this was read.
     server.alive = processes::is_alive(proc_root, id);
     (server, settings)
+}
+
+/// One line: which server it is. What it chose itself is escaped.
+pub fn in_words(server: &Server) -> String {
+    let mut parts = vec![format!("{} {}", escape(server.comm.as_bytes()), server.id.pid)];
+    parts.extend(server.version.clone());
+    parts.extend(server.datadir.as_ref().map(|path| escape(path.as_os_str().as_encoded_bytes())));
+    parts.extend(server.container.as_ref().map(|name| format!("container {}", escape(name.as_bytes()))));
+    if let (Some(filesystem), Some(device)) = (&server.filesystem, &server.device) {
+        parts.push(format!("{filesystem} on {}", escape(device.as_bytes())));
+    }
+    parts.join(", ")
 }
 
 /// What a server's descriptors tell.

@@ -88,7 +88,7 @@ pub struct Live {
 impl Live {
     pub fn start<S: AsRef<OsStr>>(interval: &str, options: &[&str], command: &[S]) -> Live {
         let child = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
-            .args(["--once", "--output", "json", "-i", interval])
+            .args(["--once", "--output", "json", "--max-cpu", "off", "-i", interval])
             .args(options)
             .arg("--")
             .args(command)

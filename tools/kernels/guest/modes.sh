@@ -10,10 +10,14 @@ step check fsynctop check
 step check-json fsynctop check --json
 for mode in $MODES; do measure $mode --attach $mode --by thread; done
 measure auto
+ops=fsync,fdatasync,sync_file_range,msync,syncfs,sync
+step ops fsynctop --once --output json --ops $ops -- sh -c "syncgen /mnt/ext4 --op $ops --syncs 12 --write 64 >/out/ops.load"
 
 # A sync that hangs, seen by one who was there when it began, by one who came later, and without tracing. What hangs are the pages that
 # were dirtied before the device was suspended: a write could hang in its turn.
 for mode in $MODES; do
+  # From the kernel's command line: nobody can see it in a mode that cannot be attached.
+  if [ "$mode" = "${without:-}" ]; then continue; fi
   mkfifo /tmp/$mode.go
   syncgen /mnt/ext4 --comm mysqld --syncs 1 --op fdatasync --names "$NAMES" --wait <>/tmp/$mode.go >/out/hung-$mode.load &
   until_true grep -q ready /out/hung-$mode.load
@@ -24,3 +28,6 @@ for mode in $MODES; do
   step resumed-$mode fsynctop --once --output json --attach $mode --comm mysqld -- sh /t/resume.sh /out/hung-$mode.load
   wait $!
 done
+
+# From the kernel's command line.
+[ -z "${faults:-}" ] || sh /t/faults.sh

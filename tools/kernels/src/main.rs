@@ -3,11 +3,14 @@
 
 mod diff;
 mod expect;
+mod faults;
 mod guests;
 mod measured;
 mod outcome;
 mod page;
+mod preemption;
 mod shape;
+mod users;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -23,7 +26,7 @@ use crate::outcome::{Findings, Outcome};
 #[derive(Parser)]
 #[command(version)]
 struct Options {
-    /// The static programs: fsynctop and syncgen.
+    /// The static programs, fsynctop and syncgen, in a directory for each architecture: amd64 and arm64.
     #[arg(long, value_name = "DIRECTORY")]
     programs: PathBuf,
     /// Only guests whose names contain this; writes no page.
@@ -92,7 +95,7 @@ fn run(options: &Options) -> Result<usize> {
 fn boot(guest: &Guest, programs: &Path, to: &Path) -> Result<()> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR"));
     let fetched = Command::new(tools.join("fetch"))
-        .arg(guest.kernel)
+        .args([guest.kernel, guest.architecture.name()])
         .output()
         .context("cannot run tools/kernels/fetch")?;
     if !fetched.status.success() {
@@ -106,10 +109,11 @@ fn boot(guest: &Guest, programs: &Path, to: &Path) -> Result<()> {
         .arg(kernel.trim_end())
         .arg(to)
         .arg(guest.scenario.name())
-        .args(["fsynctop", "syncgen"].map(|program| programs.join(program)))
+        .args(["fsynctop", "syncgen"].map(|program| programs.join(guest.architecture.name()).join(program)))
+        .env("ARCHITECTURE", guest.architecture.name())
         .env("CPU", guest.cpu)
         .env("CPUS", guest.cpus.to_string())
-        .env("APPEND", guest.append)
+        .env("APPEND", guest.command_line())
         .output()
         .context("cannot run tools/kernels/boot")?;
     if !output.status.success() {

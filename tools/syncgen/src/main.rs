@@ -7,7 +7,6 @@ mod work;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io::{BufRead, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,6 +50,9 @@ struct Options {
     /// Bytes to write before each sync.
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     write: usize,
+    /// A write that fails is counted, and the sync after it is made all the same.
+    #[arg(long, requires = "write", conflicts_with_all = ["unlink_after", "reopen"])]
+    keep_going: bool,
     /// Each sync is of a file of its own, created just before, unlinked and closed just after.
     #[arg(long, conflicts_with_all = ["files", "reopen", "bad_fd"])]
     unlink_after: bool,
@@ -84,6 +86,8 @@ struct Report {
     files: Vec<FileRow>,
     /// Files that lived only for one sync; they have no rows.
     files_created: u64,
+    /// With `--keep-going`.
+    failed_writes: u64,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     latency_seconds: BTreeMap<Op, Latency>,
 }
@@ -165,6 +169,7 @@ fn plan(options: &Options) -> Result<Plan> {
         targets: targets.collect::<Result<_>>()?,
         syncs: options.seconds.is_none().then_some(options.syncs),
         write_bytes: options.write,
+        keep_going: options.keep_going,
         measure_latency: options.latency,
         stop: AtomicBool::new(false),
     })
@@ -209,6 +214,7 @@ fn report(plan: &Plan, elapsed: Duration, outcomes: &[(i32, Outcome)]) -> Result
         threads: Vec::new(),
         files: Vec::new(),
         files_created: 0,
+        failed_writes: 0,
         latency_seconds: BTreeMap::new(),
     };
     let mut by_file = vec![ByOp::new(); plan.targets.len()];
@@ -225,17 +231,12 @@ fn report(plan: &Plan, elapsed: Duration, outcomes: &[(i32, Outcome)]) -> Result
         add(&mut report.ops, &ops);
         report.threads.push(ThreadRow { tid: *tid, name: format!("sync-{number}"), ops });
         report.files_created += outcome.files_created;
+        report.failed_writes += outcome.failed_writes;
     }
     report.calls = report.ops.values().map(|count| count.calls).sum();
     for (target, ops) in plan.targets.iter().zip(by_file) {
-        let metadata =
-            target.file().metadata().with_context(|| format!("cannot stat {}", target.path.display()))?;
-        report.files.push(FileRow {
-            path: target.path.clone(),
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            ops,
-        });
+        let (device, inode) = (target.device, target.inode);
+        report.files.push(FileRow { path: target.path.clone(), device, inode, ops });
     }
     for (index, op) in plan.ops.iter().enumerate().filter(|_| plan.measure_latency) {
         let mut latency = count::new_histogram();

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions, remove_file};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -20,6 +20,9 @@ pub const FILE_BYTES: usize = 4096;
 
 pub struct Target {
     pub path: PathBuf,
+    /// As stat has it at the start: a filesystem that has failed tells no more.
+    pub device: u64,
+    pub inode: u64,
     file: File,
     mapping: Option<MmapRaw>,
 }
@@ -32,11 +35,8 @@ impl Target {
             .with_context(|| format!("cannot write {}", path.display()))?;
         let mapping = mapped.then(|| call::map(file.as_raw_fd(), FILE_BYTES)).transpose();
         let mapping = mapping.with_context(|| format!("cannot map {}", path.display()))?;
-        Ok(Target { path, file, mapping })
-    }
-
-    pub fn file(&self) -> &File {
-        &self.file
+        let metadata = file.metadata().with_context(|| format!("cannot stat {}", path.display()))?;
+        Ok(Target { device: metadata.dev(), inode: metadata.ino(), path, file, mapping })
     }
 }
 
@@ -61,6 +61,8 @@ pub struct Plan {
     pub syncs: Option<u64>,
     /// Bytes written before each sync.
     pub write_bytes: usize,
+    /// A write that fails does not end the load: it is counted, and the sync that follows is made.
+    pub keep_going: bool,
     pub measure_latency: bool,
     pub stop: AtomicBool,
 }
@@ -70,6 +72,7 @@ pub struct Outcome {
     pub counts: Vec<Vec<Count>>,
     pub latency: Vec<Histogram<u64>>,
     pub files_created: u64,
+    pub failed_writes: u64,
 }
 
 impl Plan {
@@ -80,6 +83,7 @@ impl Plan {
             counts: vec![vec![Count::default(); self.ops.len()]; rows],
             latency: (0..latencies).map(|_| new_histogram()).collect(),
             files_created: 0,
+            failed_writes: 0,
         };
         let data = vec![b'd'; self.write_bytes];
         let mut descriptor = None;
@@ -93,14 +97,11 @@ impl Plan {
                 Mode::BadFd => self.sync(&mut outcome, row, op_index, -1, None),
                 Mode::Shared => {
                     let target = &self.targets[row];
-                    write(target.file(), &data, &target.path)?;
-                    self.sync(
-                        &mut outcome,
-                        row,
-                        op_index,
-                        target.file().as_raw_fd(),
-                        target.mapping.as_ref(),
-                    );
+                    match write(&target.file, &data, &target.path) {
+                        Err(_) if self.keep_going => outcome.failed_writes += 1,
+                        written => written?,
+                    }
+                    self.sync(&mut outcome, row, op_index, target.file.as_raw_fd(), target.mapping.as_ref());
                 }
                 Mode::Reopen => {
                     let path = &self.targets[row].path;
@@ -116,13 +117,7 @@ impl Plan {
                     let mapped = self.ops[op_index] == Op::Msync;
                     let target = Target::create(path, mapped)?;
                     outcome.files_created += 1;
-                    self.sync(
-                        &mut outcome,
-                        row,
-                        op_index,
-                        target.file().as_raw_fd(),
-                        target.mapping.as_ref(),
-                    );
+                    self.sync(&mut outcome, row, op_index, target.file.as_raw_fd(), target.mapping.as_ref());
                     remove_file(&target.path)
                         .with_context(|| format!("cannot unlink {}", target.path.display()))?;
                 }
@@ -154,7 +149,7 @@ mod tests {
     use super::*;
 
     fn plan(mode: Mode, files: usize) -> (Plan, PathBuf) {
-        let name = format!("syncgen-test-{}-{mode:?}", std::process::id());
+        let name = format!("syncgen-test-{}-{mode:?}-{files}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a temporary directory");
         let create =
@@ -166,6 +161,7 @@ mod tests {
             targets: (0..files).map(create).collect(),
             syncs: Some(12),
             write_bytes: 1,
+            keep_going: false,
             measure_latency: true,
             stop: AtomicBool::new(false),
         };
@@ -182,6 +178,17 @@ mod tests {
         let outcome = plan.run(1).expect("a temporary directory can be synced");
         assert_eq!(calls(&outcome), [[3, 3], [3, 3]]);
         assert_eq!(outcome.latency[0].len() + outcome.latency[1].len(), 12);
+        std::fs::remove_dir_all(directory).expect("it is ours");
+    }
+
+    #[test]
+    fn a_write_that_fails_ends_the_load_unless_it_is_to_be_kept_going() {
+        let (mut plan, directory) = plan(Mode::Shared, 1);
+        plan.targets[0].file = File::open(&plan.targets[0].path).expect("it was just created");
+        assert!(plan.run(0).is_err());
+        let plan = Plan { keep_going: true, ..plan };
+        let outcome = plan.run(0).expect("a temporary directory can be synced");
+        assert_eq!((outcome.failed_writes, calls(&outcome)), (12, vec![vec![6, 6]]));
         std::fs::remove_dir_all(directory).expect("it is ours");
     }
 

@@ -1,0 +1,12 @@
+//! `fsynctop exporter`: the daemon that Prometheus asks.
+
+pub mod collect;
+pub mod daemon;
+pub mod figures;
+pub mod log;
+mod notify;
+pub mod privileges;
+pub mod source;
+pub mod status;
+mod watching;
+pub mod web;

@@ -1,0 +1,145 @@
+//! Tells the log and systemd what becomes of the tracing, and whether its thread is well.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{log, notify, privileges};
+use crate::live::{Live, State};
+use crate::snapshot::{Server, ServerId, Snapshot};
+use crate::target::describe::in_words;
+
+/// A snapshot may be late by this much, however short the intervals.
+const LATE: Duration = Duration::from_secs(15);
+/// How long the log waits for a new server to be described.
+const DESCRIBED_WITHIN: u32 = 5;
+
+pub struct Watching {
+    state: State,
+    /// From one snapshot to the next, as it is now.
+    interval: Duration,
+    is_late: bool,
+    servers: BTreeMap<ServerId, Met>,
+    status: String,
+}
+
+/// A server that the log knows of, or will.
+struct Met {
+    looks: u32,
+    told: bool,
+    words: String,
+}
+
+impl Watching {
+    pub fn begin(live: &Live, interval: Duration) -> Watching {
+        let snapshot = live.latest();
+        log::info(format_args!(
+            "attached by {}; rights kept: {}",
+            snapshot.setup.mode.name(),
+            privileges::in_words()
+        ));
+        for (mode, why) in &snapshot.setup.not_chosen {
+            log::info(format_args!("not by {}: {why}", mode.name()));
+        }
+        let mut watching = Watching {
+            state: State::Running,
+            interval,
+            is_late: false,
+            servers: BTreeMap::new(),
+            status: String::new(),
+        };
+        watching.look(live);
+        watching
+    }
+
+    /// To be called each second.
+    pub fn look(&mut self, live: &Live) {
+        let (snapshot, state) = (live.latest(), live.state());
+        self.servers(&snapshot);
+        if state != self.state {
+            self.changed(&state);
+        }
+        let interval = match state {
+            State::Degraded { interval } => interval,
+            _ => self.interval,
+        };
+        self.late(state.is_alive() && snapshot.taken.elapsed() > 3 * interval + LATE);
+        self.state = state;
+        self.tell_status(&snapshot);
+    }
+
+    /// Snapshots come, or are not to come.
+    pub fn is_well(&self) -> bool {
+        !self.is_late
+    }
+
+    fn changed(&self, state: &State) {
+        match state {
+            State::Running => log::info("snapshots come as often as asked for again"),
+            State::Degraded { interval } => log::warning(format_args!(
+                "a snapshot each {} only: tracing took more processor time than it may",
+                crate::text::interval(*interval)
+            )),
+            State::Detached { why } => log::error(format_args!("tracing has ended: {why}")),
+            State::Failed { why } => log::error(format_args!("tracing has failed: {why}")),
+            State::Stopped => {}
+        }
+    }
+
+    fn late(&mut self, is_late: bool) {
+        match (self.is_late, is_late) {
+            (false, true) => log::error("no snapshot is made any more: the sampler's thread hangs"),
+            (true, false) => log::info("snapshots are made again"),
+            _ => {}
+        }
+        self.is_late = is_late;
+    }
+
+    fn servers(&mut self, snapshot: &Snapshot) {
+        for server in snapshot.servers.iter().filter(|server| server.alive) {
+            let met =
+                self.servers.entry(server.id).or_insert(Met { looks: 0, told: false, words: String::new() });
+            met.looks += 1;
+            met.words = in_words(server);
+            let is_described = server.version.is_some() && server.datadir.is_some();
+            if !met.told && (is_described || met.looks > DESCRIBED_WITHIN) {
+                met.told = true;
+                log::info(format_args!("tracing {}", met.words));
+                notes(server);
+            }
+        }
+        let alive = |id: &ServerId| snapshot.servers.iter().any(|server| server.alive && server.id == *id);
+        self.servers.retain(|id, met| {
+            let stays = alive(id);
+            if !stays && met.told {
+                log::info(format_args!("ended: {}", met.words));
+            }
+            stays
+        });
+    }
+
+    fn tell_status(&mut self, snapshot: &Snapshot) {
+        let servers = match self.servers.len() {
+            0 => "no server runs".to_owned(),
+            1 => "one server".to_owned(),
+            n => format!("{n} servers"),
+        };
+        let status = match &self.state {
+            State::Running => format!("tracing by {}: {servers}", snapshot.setup.mode.name()),
+            State::Degraded { .. } => {
+                format!("tracing by {}, less often than asked for: {servers}", snapshot.setup.mode.name())
+            }
+            State::Detached { why } | State::Failed { why } => format!("not tracing: {why}"),
+            State::Stopped => "ending".to_owned(),
+        };
+        if status != self.status {
+            notify::status(&status);
+            self.status = status;
+        }
+    }
+}
+
+fn notes(server: &Server) {
+    for note in &server.notes {
+        log::warning(format_args!("process {}: {note}", server.id.pid));
+    }
+}

@@ -1,0 +1,17 @@
+//! The exporter's web server: HTTP/1.1 on one thread, with limits on what clients can take of it.
+
+pub mod address;
+mod answers;
+mod auth;
+mod connection;
+pub mod limits;
+mod negotiate;
+mod pages;
+mod reload;
+mod serve;
+mod settings;
+mod statistics;
+mod tls;
+
+pub use serve::Web;
+pub use statistics::{CODES, Counter, Made, Statistics};

@@ -1,0 +1,262 @@
+//! What is answered to whom: who may ask, which page it is, in which form.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+
+use super::answers::{Answer, Outcome};
+use super::auth::Verdict;
+use super::limits::REQUESTS;
+use super::negotiate;
+use super::serve::Web;
+use crate::exporter::log::Seldom;
+use crate::exporter::source::{Format, NotReady, Source};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+/// What the landing page may load: nothing but its own style.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
+
+impl Format {
+    fn content_type(self) -> &'static str {
+        match self {
+            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// The answer to a request; always one.
+pub async fn respond(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
+    let configuration = web.configuration.current().await;
+    let mut response = match admit(web, request, &configuration.settings).await {
+        Ok(()) => page(web, request).await,
+        Err(refusal) => refusal,
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    for (name, value) in &configuration.settings.headers {
+        headers.insert(name, value.clone());
+    }
+    if !request.body().is_end_stream() {
+        // It is not read, however long it is.
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Whether there is to be an answer at all.
+async fn admit(
+    web: &Arc<Web>,
+    request: &Request<Incoming>,
+    settings: &super::settings::Settings,
+) -> Result<(), Response<Bytes>> {
+    if let Some(rate) = settings.rate
+        && !web.turns().configured.take_now(rate, Instant::now())
+    {
+        return Err(error(StatusCode::TOO_MANY_REQUESTS, "too many requests (rate_limit)"));
+    }
+    let wait = web.turns().requests.take(REQUESTS, Instant::now());
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
+    }
+    let authorization = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    match web.authenticator.check(&settings.users, authorization).await {
+        Verdict::Allowed => {}
+        Verdict::Denied => {
+            web.statistics.denied.add_one();
+            if authorization.is_some() {
+                static SELDOM: Seldom = Seldom::new();
+                SELDOM.warn("a client was sent away: wrong name or password");
+            }
+            let mut response = error(StatusCode::UNAUTHORIZED, "name and password are needed");
+            let challenge = HeaderValue::from_static("Basic realm=\"fsynctop\", charset=\"UTF-8\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            return Err(response);
+        }
+        Verdict::Busy => {
+            let text = "too many passwords are being checked; try again";
+            return Err(error(StatusCode::SERVICE_UNAVAILABLE, text));
+        }
+    }
+    Ok(())
+}
+
+async fn page(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
+    let path = request.uri().path();
+    if !["/", "/metrics", "/status", "/-/healthy", "/-/ready"].contains(&path) {
+        return error(StatusCode::NOT_FOUND, "there is no such page; / lists those that there are");
+    }
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "GET and HEAD are the methods here");
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    if !request.body().is_end_stream() {
+        return error(StatusCode::BAD_REQUEST, "no request here has a body");
+    }
+    match path {
+        "/metrics" => metrics(web, request).await,
+        "/status" => {
+            let source = web.source.clone();
+            let make = move || {
+                let mut text = format!("{:#}", source.status());
+                text.push('\n');
+                Ok(text.into_bytes())
+            };
+            answer(web.status.get(make).await, JSON, request).await
+        }
+        "/-/healthy" => plain(StatusCode::OK, TEXT, "fsynctop exporter is healthy.\n"),
+        "/-/ready" => match web.source.ready() {
+            Ok(()) => plain(StatusCode::OK, TEXT, "fsynctop exporter is ready.\n"),
+            Err(why) => not_ready(&why),
+        },
+        _ => {
+            let mut response = plain(StatusCode::OK, HTML, landing(&*web.source));
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+            headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+            response
+        }
+    }
+}
+
+async fn metrics(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
+    let accept = list(request, header::ACCEPT);
+    let format = negotiate::format(accept.as_deref(), web.source.open_metrics());
+    let (source, statistics) = (web.source.clone(), web.statistics.clone());
+    let make = move || {
+        let begun = Instant::now();
+        let text = source.render(format)?;
+        statistics.exposition(begun.elapsed(), text.len());
+        Ok(text)
+    };
+    let shared = match format {
+        Format::Text => &web.text,
+        Format::OpenMetrics => &web.open_metrics,
+    };
+    let mut response = answer(shared.get(make).await, format.content_type(), request).await;
+    let vary = HeaderValue::from_static("Accept, Accept-Encoding");
+    response.headers_mut().insert(header::VARY, vary);
+    response
+}
+
+/// All values of a header as one list.
+fn list(request: &Request<Incoming>, name: HeaderName) -> Option<String> {
+    let values: Vec<_> =
+        request.headers().get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    (!values.is_empty()).then(|| values.join(","))
+}
+
+async fn answer(
+    outcome: Outcome,
+    content_type: &'static str,
+    request: &Request<Incoming>,
+) -> Response<Bytes> {
+    let answer: Arc<Answer> = match outcome {
+        Ok(answer) => answer,
+        Err(why) => return not_ready(&why),
+    };
+    if negotiate::gzip(list(request, header::ACCEPT_ENCODING).as_deref())
+        && let Some(compressed) = answer.gzip().await
+    {
+        let mut response = plain(StatusCode::OK, content_type, compressed);
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        return response;
+    }
+    plain(StatusCode::OK, content_type, answer.text.clone())
+}
+
+fn not_ready(why: &NotReady) -> Response<Bytes> {
+    error(StatusCode::SERVICE_UNAVAILABLE, &why.0)
+}
+
+pub fn error(status: StatusCode, text: &str) -> Response<Bytes> {
+    plain(status, TEXT, format!("{text}\n"))
+}
+
+fn plain(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+const PAGES: [(&str, &str); 4] = [
+    ("/metrics", "the figures, for Prometheus"),
+    (
+        "/status",
+        "what works on this host and what does not, as JSON (the same as <code>fsynctop check</code>)",
+    ),
+    ("/-/healthy", "200 while the exporter runs"),
+    ("/-/ready", "200 while it traces, else 503 and why"),
+];
+
+fn landing(source: &dyn Source) -> String {
+    let (class, state) = match source.ready() {
+        Ok(()) => ("ready", "It traces.".to_owned()),
+        Err(why) => ("not-ready", html(&why.0)),
+    };
+    let mut rows = String::new();
+    for (path, what) in PAGES {
+        let _ = writeln!(rows, "<tr><td><a href=\"{path}\">{path}</a></td><td>{what}</td></tr>");
+    }
+    format!(
+        "<!DOCTYPE html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<title>fsynctop exporter</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 48em; margin: 2em auto; padding: 0 1em; }}
+td {{ padding: .2em 1.5em .2em 0; vertical-align: top; }}
+.not-ready {{ color: #c22; font-weight: bold; }}
+</style>
+</head>
+<body>
+<h1>fsynctop exporter</h1>
+<p>The sync calls of the database servers on this host: which files, how often, how long, what failed, what is stuck.</p>
+<p class=\"{class}\">{state}</p>
+<table>
+{rows}</table>
+<p>Version {version}</p>
+</body>
+</html>
+",
+        version = env!("CARGO_PKG_VERSION"),
+    )
+}
+
+fn html(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_becomes_no_markup() {
+        assert_eq!(html("<a href=\"x\">'&</a>"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&lt;/a&gt;");
+    }
+}

@@ -1,0 +1,80 @@
+//! What the web server counts of itself, for the exporter's own metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add_one(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The status codes that are answered with; 400 also stands for what is no HTTP.
+pub const CODES: [u16; 9] = [200, 400, 401, 404, 405, 429, 431, 500, 503];
+
+#[derive(Debug, Default)]
+pub struct Statistics {
+    /// Requests by [`CODES`].
+    requests: [Counter; CODES.len()],
+    /// Connections that were accepted.
+    pub connections: Counter,
+    /// Of those, sent away at once because all places were taken.
+    pub refused: Counter,
+    /// Of those, ended because they gave way to a new one.
+    pub gave_way: Counter,
+    /// Of those, ended because the client was too slow to ask, or to take its answer.
+    pub timed_out: Counter,
+    /// TLS handshakes that failed: no or a wrong certificate, another protocol.
+    pub failed_handshakes: Counter,
+    /// Requests with a wrong name or password, or without one.
+    pub denied: Counter,
+    /// Times that the web configuration was read anew, and times that this failed and the old one stayed.
+    pub reloads: Counter,
+    pub failed_reloads: Counter,
+    made: Mutex<Made>,
+}
+
+/// The expositions that were made; one may have been given to many.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Made {
+    pub count: u64,
+    pub total: Duration,
+    /// Of the last one: how long it took, how many bytes it has, when it was.
+    pub last: Duration,
+    pub last_bytes: usize,
+    pub last_at: Option<SystemTime>,
+}
+
+impl Statistics {
+    pub fn requests(&self) -> impl Iterator<Item = (u16, u64)> {
+        CODES.iter().zip(&self.requests).map(|(&code, counter)| (code, counter.get()))
+    }
+
+    pub(super) fn answered(&self, code: u16) {
+        if let Some(at) = CODES.iter().position(|&known| known == code) {
+            self.requests[at].add_one();
+        }
+    }
+
+    pub fn made(&self) -> Made {
+        *self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn exposition(&self, took: Duration, bytes: usize) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.count += 1;
+        made.total += took;
+        made.last = took;
+        made.last_bytes = bytes;
+        made.last_at = Some(SystemTime::now());
+    }
+}

@@ -1,0 +1,344 @@
+//! The exporter's web server with figures that are made up, in a process of its own, so that its memory can be
+//! measured; and clients of all kinds.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fsynctop::exporter::source::{Format, Metrics, NotReady, Source};
+use fsynctop::exporter::web::address::listen;
+use fsynctop::exporter::web::{Statistics, Web};
+use serde_json::{Value, json};
+
+/// Figures of any size that take any time.
+struct MadeUp {
+    bytes: usize,
+    takes: Duration,
+    renders: AtomicU64,
+    is_ready: bool,
+}
+
+impl Metrics for MadeUp {
+    fn render(&self, format: Format) -> Result<Vec<u8>, NotReady> {
+        std::thread::sleep(self.takes);
+        let renders = self.renders.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut text = format!("# TYPE renders_total counter\nrenders_total {renders}\n");
+        while text.len() < self.bytes {
+            text.push_str(&format!("made_up{{n=\"{}\"}} 1\n", text.len()));
+        }
+        if format == Format::OpenMetrics {
+            text.push_str("# EOF\n");
+        }
+        Ok(text.into_bytes())
+    }
+
+    fn open_metrics(&self) -> bool {
+        true
+    }
+}
+
+impl Source for MadeUp {
+    fn status(&self) -> Value {
+        json!({ "schema": 1, "status": "ok", "checks": [] })
+    }
+
+    fn ready(&self) -> Result<(), NotReady> {
+        if self.is_ready { Ok(()) } else { Err(NotReady("not yet: <attaching>".into())) }
+    }
+}
+
+/// What the child process is told, in this environment variable.
+const VARIABLE: &str = "FSYNCTOP_TEST_SERVER";
+
+/// Serves until standard input ends, if this process was started to do so.
+pub fn serve_if_told() {
+    let Ok(told) = std::env::var(VARIABLE) else { return };
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let source = Arc::new(MadeUp {
+        bytes: told["bytes"].as_u64().unwrap_or(0) as usize,
+        takes: Duration::from_millis(told["takes_ms"].as_u64().unwrap_or(0)),
+        renders: AtomicU64::new(0),
+        is_ready: told["not_ready"].is_null(),
+    });
+    let statistics = Arc::new(Statistics::default());
+    let web = Web::new(source, told["web_config_file"].as_str().map(Path::new), statistics.clone()).unwrap();
+    let listeners = listen(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    println!("address {}", listeners[0].local_addr().unwrap());
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        stop.send_replace(true);
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(web.serve(listeners, stopped)).unwrap();
+    runtime.shutdown_background();
+    let requests: Value = statistics.requests().map(|(code, n)| (code.to_string(), json!(n))).collect();
+    let report = json!({
+        "requests": requests,
+        "connections": statistics.connections.get(),
+        "refused": statistics.refused.get(),
+        "gave_way": statistics.gave_way.get(),
+        "timed_out": statistics.timed_out.get(),
+        "failed_handshakes": statistics.failed_handshakes.get(),
+        "denied": statistics.denied.get(),
+        "reloads": statistics.reloads.get(),
+        "failed_reloads": statistics.failed_reloads.get(),
+        "made": statistics.made().count,
+    });
+    println!("report {report}");
+    std::process::exit(0);
+}
+
+pub struct Server {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// `told`: bytes, takes_ms, not_ready, web_config_file.
+    pub fn start(told: Value) -> Server {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", "--nocapture", "the_server_of_the_other_tests"]);
+        command.env(VARIABLE, told.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let address = line_after(&mut stdout, "address ").parse().unwrap();
+        Server { stdin: child.stdin.take(), child, stdout, address }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    /// Tells it to end.
+    pub fn tell_to_end(&mut self) {
+        drop(self.stdin.take());
+    }
+
+    /// Ends it; what it counted.
+    pub fn end(mut self) -> Value {
+        self.tell_to_end();
+        let report = line_after(&mut self.stdout, "report ");
+        assert!(self.child.wait().unwrap().success());
+        serde_json::from_str(&report).unwrap()
+    }
+
+    fn proc(&self, file: &str) -> String {
+        format!("/proc/{}/{file}", self.child.id())
+    }
+
+    /// Bytes.
+    pub fn resident(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most it ever was; bytes.
+    pub fn peak_resident(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(self.proc("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(self.proc("fd")).unwrap().count()
+    }
+
+    /// Processor time, all threads.
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(self.proc("stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        let ticks = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        Duration::from_millis(ticks * 10)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn line_after(from: &mut impl BufRead, prefix: &str) -> String {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        assert!(from.read_line(&mut line).unwrap() > 0, "the server ended before it said {prefix:?}");
+        // The test harness may have written something in front.
+        if let Some((_, rest)) = line.split_once(prefix) {
+            return rest.trim().to_owned();
+        }
+    }
+}
+
+/// An answer as it came.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+    pub took: Duration,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(": ")?;
+            found.eq_ignore_ascii_case(name).then_some(value)
+        })
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// Sends a request on a connection and reads the answer, which must say how long it is.
+pub fn ask(stream: &mut TcpStream, request: &str) -> std::io::Result<Answer> {
+    let begun = Instant::now();
+    stream.write_all(request.as_bytes())?;
+    read_answer(stream, begun)
+}
+
+pub fn read_answer(stream: &mut TcpStream, begun: Instant) -> std::io::Result<Answer> {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap();
+    let mut answer = Answer { status, head, body: Vec::new(), took: Duration::ZERO };
+    let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+    answer.body.resize(length, 0);
+    reader.read_exact(&mut answer.body)?;
+    answer.took = begun.elapsed();
+    Ok(answer)
+}
+
+pub const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// A scrape as Prometheus does it for the first time.
+pub fn scrape(server: &Server) -> Answer {
+    ask(&mut server.connect(), SCRAPE).unwrap()
+}
+
+/// `curl --silent --show-error`, never longer than 20 s.
+pub fn curl(arguments: &[&str]) -> Output {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--show-error", "--max-time", "20"]).args(arguments);
+    command.output().expect("curl is needed (tools/dependencies installs it)")
+}
+
+/// The status that curl got; 0 if there was no answer.
+pub fn status(arguments: &[&str]) -> u16 {
+    let fixed = ["--output", "/dev/null", "--write-out", "%{http_code}"];
+    let output = curl(&[&fixed, arguments].concat());
+    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+}
+
+/// Whether the other side has closed the connection. Takes in what it sent before.
+pub fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let mut buffer = [0; 4096];
+    let closed = loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break true,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break false,
+            Err(_) => break true,
+        }
+    };
+    stream.set_nonblocking(false).unwrap();
+    closed
+}
+
+/// A certificate authority and what it signed, as files in a directory.
+pub struct Authority<'a>(pub &'a Path);
+
+impl<'a> Authority<'a> {
+    pub fn new(directory: &'a Path, name: &str) -> Authority<'a> {
+        let authority = Authority(directory);
+        authority.openssl(&[
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            &format!("/CN={name}"),
+            "-keyout",
+            "ca.key",
+            "-out",
+            "ca.crt",
+            "-addext",
+            "basicConstraints=critical,CA:TRUE",
+        ]);
+        authority
+    }
+
+    /// NAME.crt and NAME.key, valid for these names ("DNS:…,IP:…,URI:…").
+    pub fn sign(&self, name: &str, names: &str) {
+        let (key, request, certificate) =
+            (format!("{name}.key"), format!("{name}.csr"), format!("{name}.crt"));
+        self.openssl(&[
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-subj",
+            &format!("/CN={name}"),
+            "-keyout",
+            &key,
+            "-out",
+            &request,
+            "-addext",
+            &format!("subjectAltName={names}"),
+        ]);
+        self.openssl(&[
+            "x509",
+            "-req",
+            "-in",
+            &request,
+            "-CA",
+            "ca.crt",
+            "-CAkey",
+            "ca.key",
+            "-days",
+            "2",
+            "-copy_extensions",
+            "copy",
+            "-out",
+            &certificate,
+        ]);
+    }
+
+    fn openssl(&self, arguments: &[&str]) {
+        let output = Command::new("openssl").args(arguments).current_dir(self.0).output();
+        let output = output.expect("openssl is needed (tools/dependencies installs it)");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

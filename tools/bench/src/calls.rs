@@ -1,0 +1,191 @@
+//! The cost of a tracer for each system call: blocks with something attached, each between two blocks with nothing.
+
+use anyhow::Result;
+use serde::Serialize;
+use std::time::Duration;
+
+use crate::context::Context;
+use crate::load::{Call, Files, Load, Round};
+use crate::modes;
+use crate::others;
+use crate::progress;
+use crate::stats::{Estimate, median};
+use crate::tracer::Tracer;
+
+/// Long enough for the last new files to be named.
+const AFTER_WARM_UP: Duration = Duration::from_millis(500);
+
+/// A load whose calls are timed.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub name: String,
+    /// Else it is a neighbour: a process of another name.
+    pub traced: bool,
+    pub round: Round,
+}
+
+/// The shapes of a call that this machine allows: a thread on each processor, with a file of its own.
+pub fn shapes(context: &Context, call: Call) -> Vec<Shape> {
+    let cpus = if context.cpus > 1 { vec![1, 2] } else { vec![1] };
+    let of = |traced: bool| {
+        cpus.iter().map(move |&cpus| {
+            let who = if traced { "traced" } else { "neighbour" };
+            let name = if cpus == 1 { format!("{who}, 1 CPU") } else { format!("{who}, {cpus} CPUs") };
+            let duration = Duration::from_millis(context.or_quick(50, 30));
+            let round = Round { call, threads: cpus, cpus, files: Files::Own, duration, rate: None };
+            Shape { name, traced, round }
+        })
+    };
+    of(true).chain(of(false)).collect()
+}
+
+/// What can be attached here.
+pub fn tracers(context: &Context) -> Vec<Tracer> {
+    let mut tracers: Vec<_> =
+        modes::all().into_iter().flat_map(|mode| [Tracer::Floor(mode), Tracer::Fsynctop(mode)]).collect();
+    tracers.push(Tracer::Bpftrace);
+    if !context.guest {
+        tracers.extend([Tracer::Strace, Tracer::PerfTrace]);
+    }
+    tracers
+}
+
+/// Nanoseconds for each call, in each block.
+#[derive(Debug, Serialize)]
+pub struct Column {
+    pub nothing: Vec<f64>,
+    /// By tracer, in their order: what is added to the mean of the blocks before and after.
+    pub added: Vec<Vec<f64>>,
+}
+
+impl Column {
+    pub fn added(&self, tracer: usize) -> Estimate {
+        Estimate::of(&self.added[tracer])
+    }
+}
+
+/// How often everything is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Blocks with each tracer.
+    pub cycles: usize,
+    /// In each block, of each shape.
+    pub rounds: usize,
+    /// What the traced process does once a tracer is attached, before anything counts.
+    pub warm_up: Option<Round>,
+}
+
+pub struct Measured {
+    pub tracers: Vec<Tracer>,
+    pub shapes: Vec<Shape>,
+    /// By shape.
+    pub columns: Vec<Column>,
+    pub effort: Effort,
+}
+
+impl Measured {
+    /// The figures of one call.
+    pub fn of(&self, call: Call) -> impl Iterator<Item = (&Shape, &Column)> {
+        self.shapes.iter().zip(&self.columns).filter(move |(shape, _)| shape.round.call == call)
+    }
+
+    /// "12 blocks of 3 rounds of 50 ms each".
+    pub fn effort(&self) -> String {
+        let Effort { cycles, rounds, .. } = self.effort;
+        let milliseconds = self.shapes.first().map_or(0, |shape| shape.round.duration.as_millis());
+        format!("{cycles} blocks of {rounds} rounds of {milliseconds} ms each")
+    }
+}
+
+struct Loads<'a> {
+    traced: Load,
+    neighbour: Load,
+    shapes: &'a [Shape],
+    effort: Effort,
+}
+
+impl Loads<'_> {
+    /// The median over the rounds, by shape, and how many syncs the traced process made.
+    fn block(&mut self) -> Result<(Vec<f64>, u64)> {
+        let mut times = vec![Vec::new(); self.shapes.len()];
+        let mut syncs = 0;
+        for _ in 0..self.effort.rounds {
+            for (times, shape) in times.iter_mut().zip(self.shapes) {
+                let load = if shape.traced { &mut self.traced } else { &mut self.neighbour };
+                let done = load.run(&shape.round)?;
+                times.push(done.ns_per_call);
+                if shape.traced && shape.round.call != Call::Getppid {
+                    syncs += done.calls;
+                }
+            }
+        }
+        Ok((times.iter_mut().map(|times| median(times)).collect(), syncs))
+    }
+
+    /// A block with nothing attached, while nobody else traces either.
+    fn nothing(&mut self, context: &Context) -> Result<Vec<f64>> {
+        loop {
+            context.others.wait()?;
+            let times = self.block()?.0;
+            if context.others.are_gone() {
+                return Ok(times);
+            }
+        }
+    }
+
+    /// A block with a tracer attached. None if others began or ended tracing meanwhile.
+    fn traced_by(&mut self, context: &Context, tracer: Tracer) -> Result<Option<Vec<f64>>> {
+        let running = tracer.start(context, self.traced.pid())?;
+        let mut warmed_up = 0;
+        if let Some(round) = &self.effort.warm_up {
+            warmed_up = self.traced.run(round)?.calls;
+            std::thread::sleep(AFTER_WARM_UP);
+        }
+        let programs = others::programs();
+        let (times, syncs) = self.block()?;
+        let alone = others::programs() == programs;
+        running.stop(warmed_up + syncs)?;
+        Ok(alone.then_some(times))
+    }
+}
+
+/// Nothing, one tracer, nothing, the next tracer, …, and so on for some cycles, each beginning with another tracer.
+pub fn measure(
+    context: &Context,
+    tracers: Vec<Tracer>,
+    shapes: Vec<Shape>,
+    effort: Effort,
+) -> Result<Measured> {
+    let mut loads = Loads {
+        traced: Load::start_split("mysqld", context.files.path())?,
+        neighbour: Load::start("backup", context.files.path())?,
+        shapes: &shapes,
+        effort,
+    };
+    let cycles = effort.cycles;
+    let empty = || Column { nothing: Vec::new(), added: vec![Vec::new(); tracers.len()] };
+    let mut columns: Vec<_> = shapes.iter().map(|_| empty()).collect();
+    loads.block()?; // what is slow only once
+    let mut before = loads.nothing(context)?;
+    for cycle in 0..cycles {
+        progress!("cycle {} of {cycles}", cycle + 1);
+        for i in 0..tracers.len() {
+            let i = (i + cycle) % tracers.len();
+            let (with, after) = loop {
+                let with = loads.traced_by(context, tracers[i])?;
+                let after = loads.nothing(context)?;
+                match with {
+                    Some(with) => break (with, after),
+                    None => before = after,
+                }
+            };
+            for (s, column) in columns.iter_mut().enumerate() {
+                column.added[i].push(with[s] - (before[s] + after[s]) / 2.0);
+                column.nothing.push(after[s]);
+            }
+            before = after;
+        }
+    }
+    drop(loads);
+    Ok(Measured { tracers, shapes, columns, effort })
+}

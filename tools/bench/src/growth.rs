@@ -1,0 +1,146 @@
+//! What more files and more threads do to the cost of a sync, and to the time of a snapshot.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use fsynctop::snapshot::AttachMode;
+use serde_json::json;
+
+use crate::calls::{self, Effort, Measured, Shape};
+use crate::context::Context;
+use crate::idle::IdleThreads;
+use crate::load::{Call, Files, Round};
+use crate::modes;
+use crate::progress;
+use crate::section::{Bar, Section, Table};
+use crate::snapshots::{self, InFlight};
+use crate::stats::Estimate;
+use crate::tracer::Tracer;
+
+const MOST_FILES: usize = 60_000;
+const FILES: [usize; 5] = [1, 2, 100, 10_000, MOST_FILES];
+/// Descriptors of one thread.
+const MOST_OPEN: usize = 15_000;
+const THREADS: [usize; 4] = [1, 2, 8, 64];
+/// How far from one file, or one thread, still counts as flat.
+const FLAT: f64 = 1.5;
+const MOST_SNAPSHOT_MS: f64 = 20.0;
+const SNAPSHOT_FILES: usize = 10_000;
+const IDLE_THREADS: usize = 50_000;
+
+pub fn section(context: &Context) -> Result<Section> {
+    let mode = modes::own()?;
+    let measured = cost(context, mode)?;
+    let mut section = Section {
+        title: "Growth".into(),
+        about: vec![format!(
+            "What fsynctop ({}) adds to an fdatasync on tmpfs, in nanoseconds, when more files take turns and when more \
+             threads share the processors; {}, with nothing attached before and after. A sync of one of many files finds \
+             neither the kernel's own structures nor fsynctop's row in the processor's caches, which is in both columns.",
+            mode.name(),
+            measured.effort()
+        )],
+        values: calls_values(&measured),
+        ..Section::default()
+    };
+    tabulate(&measured, &mut section);
+    progress!("snapshots");
+    snapshot_times(context, mode, &mut section)?;
+    Ok(section)
+}
+
+fn cost(context: &Context, mode: AttachMode) -> Result<Measured> {
+    let duration = Duration::from_millis(context.or_quick(80, 40));
+    let round =
+        |threads, cpus, files| Round { call: Call::Fdatasync, threads, cpus, files, duration, rate: None };
+    let mut shapes = Vec::new();
+    let mut shape = |name: String, round| shapes.push(Shape { name, traced: true, round });
+    for files in FILES {
+        let name = if files == 1 { "1 file".into() } else { format!("{files} files in turn") };
+        shape(format!("1 CPU, {name}"), of_files(round, files));
+    }
+    for threads in THREADS {
+        let name = if threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
+        shape(format!("{name}, each its own file"), round(threads, context.cpus, Files::Own));
+    }
+    if context.cpus > 1 {
+        shape("2 threads, the same file".into(), round(2, 2, Files::Shared(1)));
+    }
+    // At a rate at which each new file is given a row: one that finds none free is counted by other means.
+    let all = of_files(round, MOST_FILES);
+    let warm_up = Round { duration: Duration::from_secs(3), rate: Some(30_000.0), ..all };
+    let effort = Effort { cycles: context.or_quick(8, 3), rounds: 2, warm_up: Some(warm_up) };
+    calls::measure(context, vec![Tracer::Fsynctop(mode)], shapes, effort)
+}
+
+/// On one processor; by as many threads as are needed to have them open.
+fn of_files(round: impl Fn(usize, usize, Files) -> Round, files: usize) -> Round {
+    match files.div_ceil(MOST_OPEN) {
+        1 => round(1, 1, Files::Shared(files)),
+        threads => round(threads, 1, Files::Split(files)),
+    }
+}
+
+fn calls_values(measured: &Measured) -> serde_json::Value {
+    crate::sync::values(measured, Call::Fdatasync)
+}
+
+fn tabulate(measured: &Measured, section: &mut Section) {
+    let header = ["load", "the call, nothing attached", "added by fsynctop", "against one"];
+    let mut table = Table::new("Nanoseconds for each sync", &header);
+    for (shape, column) in measured.of(Call::Fdatasync) {
+        let is_of_files = shape.round.files != Files::Own && shape.round.cpus == 1;
+        let one = measured.columns[if is_of_files { 0 } else { FILES.len() }].added[0].as_slice();
+        let ratio = Estimate::of_ratio(&column.added[0], one);
+        let nothing = Estimate::of(&column.nothing).median;
+        let added = column.added(0).show(0);
+        table.row([shape.name.clone(), format!("{nothing:.0}"), added, format!("{:.2} x", ratio.median)]);
+        let is_bar = match shape.round.files {
+            Files::Shared(files) | Files::Split(files) => files > 1,
+            Files::Own => shape.round.threads > 1,
+        };
+        if is_bar {
+            let what = format!("cost stays flat: {}", shape.name);
+            let limit = format!("{FLAT} x that of one");
+            section.bars.push(Bar::new(what, limit, ratio.show(2), ratio.median <= FLAT));
+        }
+    }
+    section.tables.push(table);
+}
+
+fn snapshot_times(context: &Context, mode: AttachMode, section: &mut Section) -> Result<()> {
+    let mut table = Table::new("Milliseconds for one snapshot", &["", "median of 20", "longest"]);
+    let mut line = |name: &str, times: &[f64]| {
+        let longest = times.iter().copied().fold(0.0, f64::max);
+        table.row([name.to_owned(), Estimate::of(times).show(2), format!("{longest:.2}")]);
+        Estimate::of(times).median
+    };
+    let files = snapshots::of_files(context, mode, SNAPSHOT_FILES)?;
+    let changed = line("10,000 files, each synced since the last", &files.all_changed);
+    line("10,000 files, none synced since the last", &files.none_changed);
+
+    let mut in_flight = InFlight::begin(context, mode)?;
+    let few = in_flight.snapshots()?;
+    line("one sync in flight", &few);
+    let idle = IdleThreads::start(IDLE_THREADS)?;
+    let many = in_flight.snapshots()?;
+    let slow = line("one sync in flight, 50,000 idle threads on the host", &many);
+    drop(idle);
+    in_flight.end()?;
+    section.tables.push(table);
+    section.about.push(
+        "A snapshot is timed in the library, in a process of its own: `Sampler::snapshot()`, rows, names and all. The \
+         sync in flight hangs on a file system made for it (tools/faultfs), and each snapshot shows it."
+            .into(),
+    );
+    let bar = |what: &str, ms: f64| Bar::new(what, "20 ms", format!("{ms:.1} ms"), ms <= MOST_SNAPSHOT_MS);
+    section.bars.push(bar("a snapshot of 10,000 files", changed));
+    section.bars.push(bar("a snapshot with one sync in flight among 50,000 threads", slow));
+    section.values["snapshot_ms"] = json!({
+        "files_all_changed": files.all_changed,
+        "files_none_changed": files.none_changed,
+        "in_flight": few,
+        "in_flight_many_threads": many,
+    });
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! A process that makes system calls on request, and how it is told to. It is this program again, under another name:
+//! "mysqld" is a traced process, any other name a neighbour.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Call {
+    Fsync,
+    Fdatasync,
+    Getppid,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Files {
+    /// The first thread syncs the first file, the second the second.
+    Own,
+    /// So many files take turns in each thread.
+    Shared(usize),
+    /// So many files, of which each thread has its part: more than one may have open. Needs [`Load::start_split`].
+    Split(usize),
+}
+
+/// What the process is to do.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Round {
+    pub call: Call,
+    pub threads: usize,
+    /// Thread i runs on processor i modulo this.
+    pub cpus: usize,
+    pub files: Files,
+    pub duration: Duration,
+    /// Calls a second, of all threads together. None: as fast as they go.
+    pub rate: Option<f64>,
+}
+
+/// What it did.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Done {
+    pub calls: u64,
+    pub seconds: f64,
+    /// The median over small batches of calls, so that what interrupts a batch now and then does not count.
+    /// 0 if a rate was asked for.
+    pub ns_per_call: f64,
+}
+
+/// The process, seen from its parent. Dropping it ends it.
+pub struct Load {
+    child: Child,
+    requests: Option<ChildStdin>,
+    replies: BufReader<ChildStdout>,
+}
+
+impl Load {
+    /// `directory`: where its files are made.
+    pub fn start(name: &str, directory: &Path) -> Result<Load> {
+        Load::start_with(name, directory, &[])
+    }
+
+    /// Each of its threads has a table of descriptors of its own, and so its own limit of open files.
+    pub fn start_split(name: &str, directory: &Path) -> Result<Load> {
+        Load::start_with(name, directory, &["--split"])
+    }
+
+    fn start_with(name: &str, directory: &Path, options: &[&str]) -> Result<Load> {
+        let mut child = Command::new("/proc/self/exe")
+            .args(["--load", name, "--directory"])
+            .arg(directory)
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the load")?;
+        let requests = child.stdin.take();
+        let replies = BufReader::new(child.stdout.take().context("its standard output")?);
+        let mut load = Load { child, requests, replies };
+        ensure!(load.reply::<String>()? == name, "the load has another name");
+        Ok(load)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Begins a round; [`Load::end`] waits for its end.
+    pub fn begin(&mut self, round: &Round) -> Result<()> {
+        let requests = self.requests.as_mut().context("the load has ended")?;
+        writeln!(requests, "{}", serde_json::to_string(round)?).context("the load has ended")
+    }
+
+    pub fn end(&mut self) -> Result<Done> {
+        self.reply()
+    }
+
+    pub fn run(&mut self, round: &Round) -> Result<Done> {
+        self.begin(round)?;
+        self.end()
+    }
+
+    fn reply<T: for<'a> Deserialize<'a>>(&mut self) -> Result<T> {
+        let mut line = String::new();
+        self.replies.read_line(&mut line).context("the load does not answer")?;
+        serde_json::from_str(&line).with_context(|| format!("the load answered {line:?}"))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.requests = None; // by which it ends
+        let _ = self.child.wait();
+    }
+}

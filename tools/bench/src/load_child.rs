@@ -1,0 +1,202 @@
+//! The load itself: threads that stay, so that what a tracer keeps for a thread stays too.
+
+use std::fs::File;
+use std::io::{BufRead, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use nix::sched::{CloneFlags, unshare};
+use rustix::process::getppid;
+use rustix::thread::{CpuSet, sched_setaffinity, set_name};
+
+use crate::load::{Call, Done, Files, Round};
+use crate::stats::median;
+
+/// Calls between two looks at the clock, so that the clock costs next to nothing.
+const BATCH: usize = 64;
+/// With a rate, calls come in bursts: this often at most.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+struct Job {
+    round: Round,
+    number: usize,
+    start: Arc<Barrier>,
+    results: Sender<Result<Part>>,
+}
+
+/// What one thread did.
+struct Part {
+    calls: u64,
+    seconds: f64,
+    batches_ns: Vec<u32>,
+}
+
+/// Answers requests on standard input until it ends. `split`: each thread has a table of descriptors of its own.
+pub fn serve(name: &str, directory: &Path, split: bool) -> Result<()> {
+    let c_name = std::ffi::CString::new(name)?;
+    set_name(&c_name).context("cannot set the name of the process")?;
+    let mut load = Threads { workers: Vec::new(), directory: directory.join(name), split };
+    std::fs::create_dir_all(&load.directory).context("cannot make the directory of the files")?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(name)?)?;
+    for line in std::io::stdin().lock().lines() {
+        let done = load.run(serde_json::from_str(&line?)?)?;
+        writeln!(out, "{}", serde_json::to_string(&done)?)?;
+    }
+    Ok(())
+}
+
+struct Threads {
+    workers: Vec<Sender<Job>>,
+    directory: PathBuf,
+    split: bool,
+}
+
+impl Threads {
+    fn run(&mut self, round: Round) -> Result<Done> {
+        while self.workers.len() < round.threads {
+            let (sender, jobs) = channel();
+            let (directory, split) = (self.directory.clone(), self.split);
+            // Without a name of its own, so that it has the process's, as bpftrace's filter wants it.
+            let work = move || Worker::default().work(&jobs, &directory, split);
+            thread::Builder::new().spawn(work).context("cannot start a thread")?;
+            self.workers.push(sender);
+        }
+        let (results, parts) = channel();
+        let start = Arc::new(Barrier::new(round.threads));
+        for (number, worker) in self.workers[..round.threads].iter().enumerate() {
+            let job = Job { round, number, start: start.clone(), results: results.clone() };
+            worker.send(job).map_err(|_| anyhow!("a thread has ended"))?;
+        }
+        drop(results);
+        let (mut calls, mut seconds, mut batches) = (0, 0.0f64, Vec::new());
+        for part in parts {
+            let part = part?;
+            calls += part.calls;
+            seconds = seconds.max(part.seconds);
+            batches.extend(part.batches_ns.iter().map(|&ns| f64::from(ns) / BATCH as f64));
+        }
+        let ns_per_call = if batches.is_empty() { 0.0 } else { median(&mut batches) };
+        Ok(Done { calls, seconds, ns_per_call })
+    }
+}
+
+/// A thread, with the files that it has open.
+#[derive(Default)]
+struct Worker {
+    first: usize,
+    files: Vec<File>,
+}
+
+impl Worker {
+    fn work(mut self, jobs: &Receiver<Job>, directory: &Path, split: bool) {
+        let mut prepared = if split { unshare(CloneFlags::CLONE_FILES).map_err(Into::into) } else { Ok(()) };
+        for Job { round, number, start, results } in jobs {
+            prepared = prepared.and_then(|()| {
+                pin(number % round.cpus)?;
+                self.open(files_of(&round, number), directory)
+            });
+            start.wait();
+            let part = match &prepared {
+                Err(error) => Err(anyhow!("{error:#}")),
+                Ok(()) => self.round(&round).context("a sync failed"),
+            };
+            // The other side has gone only if another thread failed.
+            let _ = results.send(part);
+        }
+    }
+
+    /// Exactly these are open afterwards, or more behind them.
+    fn open(&mut self, wanted: Range<usize>, directory: &Path) -> Result<()> {
+        if self.first != wanted.start {
+            self.files.clear();
+            self.first = wanted.start;
+        }
+        for number in self.first + self.files.len()..wanted.end {
+            let path = directory.join(format!("sync-{number}"));
+            let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+            self.files.push(file);
+        }
+        Ok(())
+    }
+
+    fn round(&self, round: &Round) -> std::io::Result<Part> {
+        let files = &self.files[..files_of(round, 0).len()];
+        match round.rate {
+            None => as_fast_as_possible(round, files),
+            Some(rate) => at_a_rate(round, files, rate / round.threads as f64),
+        }
+    }
+}
+
+/// By their numbers.
+fn files_of(round: &Round, thread: usize) -> Range<usize> {
+    match round.files {
+        _ if round.call == Call::Getppid => 0..0,
+        Files::Own => thread..thread + 1,
+        Files::Shared(files) => 0..files,
+        Files::Split(files) => {
+            let part = files / round.threads;
+            thread * part..(thread + 1) * part
+        }
+    }
+}
+
+fn pin(cpu: usize) -> Result<()> {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    sched_setaffinity(None, &cpus).with_context(|| format!("cannot run on processor {cpu}"))
+}
+
+fn as_fast_as_possible(round: &Round, files: &[File]) -> std::io::Result<Part> {
+    let mut batches_ns = Vec::with_capacity(1 << 16);
+    let mut turn = files.iter().cycle();
+    let began = Instant::now();
+    let mut last = began;
+    loop {
+        match round.call {
+            Call::Getppid => {
+                for _ in 0..BATCH {
+                    std::hint::black_box(getppid());
+                }
+            }
+            Call::Fsync => turn.by_ref().take(BATCH).try_for_each(rustix::fs::fsync)?,
+            Call::Fdatasync => turn.by_ref().take(BATCH).try_for_each(rustix::fs::fdatasync)?,
+        }
+        let now = Instant::now();
+        batches_ns.push(u32::try_from((now - last).as_nanos()).unwrap_or(u32::MAX));
+        last = now;
+        if now - began >= round.duration {
+            break;
+        }
+    }
+    let calls = (batches_ns.len() * BATCH) as u64;
+    Ok(Part { calls, seconds: began.elapsed().as_secs_f64(), batches_ns })
+}
+
+fn at_a_rate(round: &Round, files: &[File], rate: f64) -> std::io::Result<Part> {
+    let pause = Duration::from_secs_f64(1.0 / rate).max(SHORTEST_PAUSE);
+    let mut turn = files.iter().cycle();
+    let mut calls = 0;
+    let began = Instant::now();
+    while began.elapsed() < round.duration {
+        let due = (began.elapsed().as_secs_f64() * rate) as u64;
+        for file in turn.by_ref().take(due.saturating_sub(calls) as usize) {
+            match round.call {
+                Call::Getppid => {
+                    let _ = getppid();
+                }
+                Call::Fsync => rustix::fs::fsync(file)?,
+                Call::Fdatasync => rustix::fs::fdatasync(file)?,
+            }
+        }
+        calls = calls.max(due);
+        thread::sleep(pause);
+    }
+    Ok(Part { calls, seconds: began.elapsed().as_secs_f64(), batches_ns: Vec::new() })
+}

@@ -1,0 +1,76 @@
+//! Programs that somebody else has attached: a syscall tracepoint slows every process of the host, so a block that ran
+//! beside one is measured again.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use libbpf_rs::ProgramType;
+use libbpf_rs::query::ProgInfoIter;
+
+use crate::progress;
+
+/// How long one waits for others to end.
+const PATIENCE: Duration = Duration::from_secs(900);
+const TRACING: [ProgramType; 5] = [
+    ProgramType::Kprobe,
+    ProgramType::Tracepoint,
+    ProgramType::PerfEvent,
+    ProgramType::RawTracepoint,
+    ProgramType::Tracing,
+];
+
+/// The tracing programs that are loaded, by id.
+pub fn programs() -> BTreeMap<u32, String> {
+    let tracing = ProgInfoIter::default().filter(|program| TRACING.contains(&program.ty));
+    tracing.map(|program| (program.id, program.name.to_string_lossy().into_owned())).collect()
+}
+
+/// What was attached when the bench began, and stays: a part of "nothing attached".
+pub struct Others {
+    lasting: BTreeMap<u32, String>,
+}
+
+impl Others {
+    /// Those that are there for longer than a test lasts are taken as a part of this host.
+    pub fn find() -> Others {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut lasting = programs();
+        if !lasting.is_empty() {
+            progress!("others trace here: waiting for {:?} to end", lasting.values());
+        }
+        while !lasting.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(500));
+            let now = programs();
+            lasting.retain(|id, _| now.contains_key(id));
+        }
+        Others { lasting }
+    }
+
+    /// Names of what was there all the time.
+    pub fn lasting(&self) -> Vec<String> {
+        self.lasting.values().cloned().collect()
+    }
+
+    /// Nobody else traces, at this moment.
+    pub fn are_gone(&self) -> bool {
+        programs().keys().all(|id| self.lasting.contains_key(id))
+    }
+
+    /// Waits until nobody else traces. Nothing of ours must be attached.
+    pub fn wait(&self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut told = false;
+        while !self.are_gone() {
+            if Instant::now() > deadline {
+                bail!("others have been tracing for {PATIENCE:?}: {:?}", programs().values());
+            }
+            if !told {
+                progress!("waiting: others trace here ({:?})", programs().values());
+                told = true;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+}

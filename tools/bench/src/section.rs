@@ -1,0 +1,101 @@
+//! What a part of the bench hands over: tables and bars, kept as JSON until docs/overhead.md is put together.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Section {
+    pub title: String,
+    /// From a quick run, or a build that is not optimised.
+    pub rough: bool,
+    /// Paragraphs in front of the tables: what was measured, and how.
+    pub about: Vec<String>,
+    pub tables: Vec<Table>,
+    pub bars: Vec<Bar>,
+    /// Paragraphs after the tables.
+    pub notes: Vec<String>,
+    /// Everything that was measured, for whoever wants to look closer.
+    pub values: serde_json::Value,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Table {
+    pub caption: String,
+    pub header: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+}
+
+/// What was promised, and what came of it. A bar decides no test: a speed on one day on one machine is no defect.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Bar {
+    pub what: String,
+    pub limit: String,
+    pub measured: String,
+    pub met: bool,
+}
+
+impl Bar {
+    pub fn new(
+        what: impl Into<String>,
+        limit: impl Into<String>,
+        measured: impl Into<String>,
+        met: bool,
+    ) -> Bar {
+        Bar { what: what.into(), limit: limit.into(), measured: measured.into(), met }
+    }
+}
+
+impl Table {
+    pub fn new(caption: impl Into<String>, header: &[&str]) -> Table {
+        let header = header.iter().map(|&cell| cell.to_owned()).collect();
+        Table { caption: caption.into(), header, rows: Vec::new() }
+    }
+
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let mut text = if self.caption.is_empty() { String::new() } else { format!("{}:\n\n", self.caption) };
+        text.push_str(&line(&self.header));
+        text.push_str(&format!("|{}\n", "---|".repeat(self.header.len())));
+        self.rows.iter().for_each(|row| text.push_str(&line(row)));
+        text
+    }
+}
+
+/// The bars as a table, those that are missed in bold.
+pub fn bars(bars: &[Bar]) -> String {
+    let mut table = Table::new("", &["bar", "limit", "measured", ""]);
+    for Bar { what, limit, measured, met } in bars {
+        let verdict = if *met { "met" } else { "**missed**" };
+        table.row([what.clone(), limit.clone(), measured.clone(), verdict.to_owned()]);
+    }
+    table.markdown()
+}
+
+impl Section {
+    pub fn markdown(&self) -> String {
+        let mut parts = vec![format!("## {}\n", self.title)];
+        parts.extend(self.about.iter().map(|text| format!("{text}\n")));
+        parts.extend(self.tables.iter().map(Table::markdown));
+        if !self.bars.is_empty() {
+            parts.push(bars(&self.bars));
+        }
+        parts.extend(self.notes.iter().map(|text| format!("{text}\n")));
+        parts.join("\n")
+    }
+
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    pub fn read(path: &Path) -> Result<Section> {
+        let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("{} is not a section", path.display()))
+    }
+}

@@ -1,0 +1,83 @@
+//! Medians and their uncertainty. Nothing is assumed of how the values are distributed.
+
+use serde::{Deserialize, Serialize};
+
+/// Resamplings of an interval.
+const RESAMPLINGS: usize = 2_000;
+
+/// A median, and the interval that holds it with 95 % confidence (percentile bootstrap).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    pub median: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+/// Of an even number of values the lower of the two in the middle. NaN of none.
+pub fn median(values: &mut [f64]) -> f64 {
+    let Some(last) = values.len().checked_sub(1) else { return f64::NAN };
+    *values.select_nth_unstable_by(last / 2, f64::total_cmp).1
+}
+
+fn median_of(values: impl Iterator<Item = f64>) -> f64 {
+    median(&mut values.collect::<Vec<_>>())
+}
+
+impl Estimate {
+    pub fn of(values: &[f64]) -> Estimate {
+        Estimate::resampled(values.len(), |indices| median_of(indices.iter().map(|&i| values[i])))
+    }
+
+    /// Of the quotient of two medians, of values that were measured side by side.
+    pub fn of_ratio(above: &[f64], below: &[f64]) -> Estimate {
+        let pairs = above.len().min(below.len());
+        Estimate::resampled(pairs, |indices| {
+            median_of(indices.iter().map(|&i| above[i])) / median_of(indices.iter().map(|&i| below[i]))
+        })
+    }
+
+    fn resampled(count: usize, statistic: impl Fn(&[usize]) -> f64) -> Estimate {
+        // The same numbers give the same interval.
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut all: Vec<f64> = (0..RESAMPLINGS)
+            .map(|_| statistic(&(0..count).map(|_| random.usize(..count)).collect::<Vec<_>>()))
+            .collect();
+        all.sort_by(f64::total_cmp);
+        let at = |share: f64| all[(share * (RESAMPLINGS - 1) as f64).round() as usize];
+        Estimate { median: statistic(&(0..count).collect::<Vec<_>>()), low: at(0.025), high: at(0.975) }
+    }
+
+    /// "303 (298 to 309)".
+    pub fn show(&self, digits: usize) -> String {
+        format!("{:.digits$} ({:.digits$} to {:.digits$})", self.median, self.low, self.high)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_one_in_the_middle() {
+        assert_eq!(median(&mut [5.0, 1.0, 9.0]), 5.0);
+        assert_eq!(median(&mut [5.0, 1.0, 9.0, 2.0]), 2.0);
+        assert!(median(&mut []).is_nan());
+    }
+
+    #[test]
+    fn the_interval_holds_the_median_and_outliers_do_not_move_it() {
+        let values: Vec<f64> = (0..40).map(|i| 100.0 + f64::from(i % 5)).chain([9_000.0]).collect();
+        let estimate = Estimate::of(&values);
+        assert_eq!(estimate.median, 102.0);
+        assert!(estimate.low >= 100.0 && estimate.low <= 102.0, "{estimate:?}");
+        assert!(estimate.high >= 102.0 && estimate.high <= 104.0, "{estimate:?}");
+        assert_eq!(estimate, Estimate::of(&values));
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_the_medians() {
+        let below = [10.0, 20.0, 30.0];
+        let ratio = Estimate::of_ratio(&[20.0, 40.0, 60.0], &below);
+        assert_eq!((ratio.median, ratio.low, ratio.high), (2.0, 2.0, 2.0));
+    }
+}
