@@ -2,7 +2,7 @@
 
 pub mod collect;
 pub mod daemon;
-pub mod figures;
+pub mod history_socket;
 pub mod log;
 mod notify;
 pub mod privileges;

@@ -5,6 +5,7 @@ mod bytes;
 mod json;
 mod moment;
 mod packed;
+pub mod remote;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -75,7 +75,7 @@ fn describe(server: &Server, style: &Style, parts: &mut Vec<String>) {
 }
 
 /// RFC 3339 in UTC. A recording may hold any time: what that format cannot express becomes its nearest.
-pub(super) fn rfc3339(time: std::time::SystemTime) -> String {
+pub(crate) fn rfc3339(time: std::time::SystemTime) -> String {
     use std::time::{Duration, SystemTime};
     let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     humantime::format_rfc3339_micros(time.clamp(SystemTime::UNIX_EPOCH, last)).to_string()
@@ -104,7 +104,7 @@ pub(super) fn stuck_lines(m: &Measurement, servers: &[ServerId], options: &Optio
 }
 
 /// `for 12 s`, `for at least 2m05s`.
-pub(super) fn age(sync: &InFlight) -> String {
+pub(crate) fn age(sync: &InFlight) -> String {
     let age = duration_in_words(u64::try_from(sync.age.as_nanos()).unwrap_or(u64::MAX));
     if sync.age_is_minimum { format!("for at least {age}") } else { format!("for {age}") }
 }

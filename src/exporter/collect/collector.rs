@@ -2,12 +2,13 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::book::{Book, Options};
 use super::expose;
 use super::own::{Own, ProcessFacts};
 use crate::exporter::source::{Format, Metrics, NotReady};
+use crate::exporter::web::Statistics;
 use crate::history::{self, History};
 use crate::live::{self, Follower, Live, State};
 use crate::sampler::Sampler;
@@ -30,29 +31,29 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 pub struct Collector {
-    live: Live,
+    live: Arc<Live>,
     kept: Arc<Kept>,
-    map_bytes: usize,
+    about: About,
     interval: Duration,
-    scrapes: Mutex<Scrapes>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Scrapes {
-    count: u64,
-    time: Duration,
-    samples: usize,
+/// What it says of the exporter beside what it counts itself.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// What the probes' maps may take.
+    pub map_bytes: u64,
+    pub web: Arc<Statistics>,
 }
 
 impl Collector {
-    /// Attaches, and begins to count and to remember. `map_bytes`: what the probes' maps may take.
+    /// Attaches, and begins to count and to remember.
     pub fn start<E>(
         make: impl FnOnce() -> Result<Sampler, E> + Send + 'static,
         selection: Selection,
         live: live::Options,
         options: Options,
         history: history::Options,
-        map_bytes: usize,
+        about: About,
     ) -> Result<Collector, E>
     where
         E: From<io::Error> + Send + 'static,
@@ -63,31 +64,21 @@ impl Collector {
         });
         let interval = live.interval;
         let live = Live::start_with(make, selection, live, follower(kept.clone()))?;
-        Ok(Collector { live, kept, map_bytes, interval, scrapes: Mutex::default() })
+        Ok(Collector { live: Arc::new(live), kept, about, interval })
     }
 
-    /// The last minutes, as they stand now.
-    pub fn history(&self) -> History {
-        held(&self.kept.history).clone()
-    }
-
-    /// For who hands the history on after the collector is shared.
-    pub fn history_reader(&self) -> impl Fn() -> History + Send + Sync + use<> {
+    /// Copies the last minutes, as they stand when it is called.
+    pub fn history(&self) -> impl Fn() -> History + Send + Sync + use<> {
         let kept = self.kept.clone();
         move || held(&kept.history).clone()
     }
 
-    pub fn live(&self) -> &Live {
+    /// To be stopped by who ends the tracing; what was counted can be scraped after that, too.
+    pub fn live(&self) -> &Arc<Live> {
         &self.live
     }
 
-    /// Takes the last snapshot and detaches. What was counted can still be scraped.
-    pub fn stop(&self) -> io::Result<()> {
-        self.live.stop().map(drop)
-    }
-
     fn own(&self) -> Own {
-        let scrapes = *held(&self.scrapes);
         let state = self.live.state();
         let mut own = Own {
             is_tracing: state.is_alive(),
@@ -96,10 +87,8 @@ impl Collector {
                 _ => self.interval,
             },
             self_test: Some(self.live.tested()),
-            scrapes: scrapes.count,
-            scrape_time: scrapes.time,
-            samples: scrapes.samples,
-            map_bytes: self.map_bytes,
+            web: self.about.web.clone(),
+            map_bytes: self.about.map_bytes,
             process: ProcessFacts::read(),
             ..Own::default()
         };
@@ -132,16 +121,10 @@ fn follower(kept: Arc<Kept>) -> Follower {
 
 impl Metrics for Collector {
     fn render(&self, _: Format) -> Result<Vec<u8>, NotReady> {
-        let begun = Instant::now();
         // None: tracing has ended, or is late. The metrics say so.
         let _ = self.live.fresh(FRESH, PATIENCE);
         let book = held(&self.kept.book).clone();
-        let (text, samples) = expose::text(&book, &self.own())
-            .map_err(|error| NotReady(format!("the metrics cannot be written: {error}")))?;
-        let mut scrapes = held(&self.scrapes);
-        scrapes.count += 1;
-        scrapes.time += begun.elapsed();
-        scrapes.samples = samples;
-        Ok(text.into_bytes())
+        let text = expose::text(&book, &self.own());
+        Ok(text.map_err(|error| NotReady(format!("the metrics cannot be written: {error}")))?.into_bytes())
     }
 }

@@ -11,6 +11,7 @@ use super::buckets::Buckets;
 use super::families::{self as family, Family, Kind};
 use super::own::Own;
 use super::totals::{COMMITS, RoleTotals};
+use crate::exporter::web::Statistics;
 use crate::snapshot::{Server, Setup};
 use crate::text;
 
@@ -91,8 +92,8 @@ impl Samples {
     }
 }
 
-/// An exposition in Prometheus' text format, version 0.0.4, and how many samples it has.
-pub fn text(book: &Book, own: &Own) -> prometheus::Result<(String, usize)> {
+/// An exposition in Prometheus' text format, version 0.0.4.
+pub fn text(book: &Book, own: &Own) -> prometheus::Result<String> {
     let families: Vec<MetricFamily> = of_servers(book)
         .into_iter()
         .chain(of_files(book))
@@ -103,8 +104,7 @@ pub fn text(book: &Book, own: &Own) -> prometheus::Result<(String, usize)> {
         .collect();
     let mut text = String::new();
     TextEncoder::new().encode_utf8(&families, &mut text)?;
-    let samples = text.lines().filter(|line| !line.starts_with('#')).count();
-    Ok((text, samples))
+    Ok(text)
 }
 
 fn of_servers(book: &Book) -> Vec<Samples> {
@@ -271,14 +271,12 @@ impl Own {
         build.add(&[env!("CARGO_PKG_VERSION"), std::env::consts::ARCH], 1.0);
         let mut all = vec![
             build,
-            one(&family::SCRAPES, self.scrapes as f64),
-            one(&family::SCRAPE_SECONDS, self.scrape_time.as_secs_f64()),
-            one(&family::SERIES, self.samples as f64),
             one(&family::MAP_BYTES, self.map_bytes as f64),
             one(&family::HISTORY_BYTES, self.history_bytes as f64),
             one(&family::HISTORY_SECONDS, self.history_length.as_secs_f64()),
             one(&family::HISTORY_SHORT, f64::from(u8::from(self.history_is_short))),
         ];
+        all.extend(of_web(&self.web));
         if let Some(process) = &self.process {
             all.extend([
                 one(&family::PROCESS_CPU, process.cpu_seconds),
@@ -292,6 +290,40 @@ impl Own {
         }
         all
     }
+}
+
+fn of_web(web: &Statistics) -> Vec<Samples> {
+    let one = |family: &'static Family, value: f64| {
+        let mut samples = Samples::of(family);
+        samples.add(&[], value);
+        samples
+    };
+    let by = |family: &'static Family, values: &[(&str, u64)]| {
+        let mut samples = Samples::of(family);
+        values.iter().for_each(|&(label, n)| samples.add(&[label], n as f64));
+        samples
+    };
+    let made = web.made();
+    let mut requests = Samples::of(&family::REQUESTS);
+    web.requests().for_each(|(code, n)| requests.add(&[&code.to_string()], n as f64));
+    vec![
+        one(&family::SCRAPES, made.count as f64),
+        one(&family::SCRAPE_SECONDS, made.total.as_secs_f64()),
+        one(&family::EXPOSITION_BYTES, made.last_bytes as f64),
+        requests,
+        one(&family::CONNECTIONS, web.connections.get() as f64),
+        by(
+            &family::CONNECTIONS_DROPPED,
+            &[
+                ("refused", web.refused.get()),
+                ("gave_way", web.gave_way.get()),
+                ("timed_out", web.timed_out.get()),
+                ("failed_handshake", web.failed_handshakes.get()),
+            ],
+        ),
+        one(&family::DENIED, web.denied.get() as f64),
+        by(&family::RELOADS, &[("ok", web.reloads.get()), ("failed", web.failed_reloads.get())]),
+    ]
 }
 
 fn seconds(ns: u64) -> f64 {

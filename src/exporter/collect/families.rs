@@ -157,16 +157,39 @@ pub static BUILD_INFO: Family = Family {
     ..family("fsynctop_build_info", Kind::Gauge, "", &["version", "architecture"])
 };
 pub static SCRAPES: Family = Family {
-    help: "Scrapes that were rendered; those that came at the same time share one.",
-    ..family("fsynctop_exporter_scrapes_total", Kind::Counter, "scrapes", &[])
+    help: "Expositions that were made, but for this one; those who ask at the same time share one.",
+    ..family("fsynctop_exporter_expositions_total", Kind::Counter, "expositions", &[])
 };
 pub static SCRAPE_SECONDS: Family = Family {
-    help: "Time spent on rendering scrapes, the wait for a fresh snapshot included.",
-    ..family("fsynctop_exporter_scrape_seconds_total", Kind::Counter, "seconds", &[])
+    help: "Time spent on making expositions, the wait for a fresh snapshot included.",
+    ..family("fsynctop_exporter_exposition_seconds_total", Kind::Counter, "seconds", &[])
 };
-pub static SERIES: Family = Family {
-    help: "Samples of the scrape before this one.",
-    ..family("fsynctop_exporter_samples", Kind::Gauge, "samples", &[])
+pub static EXPOSITION_BYTES: Family = Family {
+    help: "Size of the exposition before this one.",
+    ..family("fsynctop_exporter_exposition_bytes", Kind::Gauge, "bytes", &[])
+};
+pub static REQUESTS: Family = Family {
+    help: "HTTP requests by the status code that they were answered with.",
+    ..family("fsynctop_exporter_http_requests_total", Kind::Counter, "requests", &["code"])
+};
+pub static CONNECTIONS: Family = Family {
+    help: "Connections that were accepted.",
+    ..family("fsynctop_exporter_connections_total", Kind::Counter, "connections", &[])
+};
+pub static CONNECTIONS_DROPPED: Family = Family {
+    help: "Connections that were ended before their time, by reason.",
+    notes: "`refused`: all places were taken. `gave_way`: to a new one. `timed_out`: the client was too slow. \
+            `failed_handshake`: no TLS, or no certificate that counts.",
+    ..family("fsynctop_exporter_connections_dropped_total", Kind::Counter, "connections", &["reason"])
+};
+pub static DENIED: Family = Family {
+    help: "Requests with a wrong name or password, or without one.",
+    ..family("fsynctop_exporter_denied_requests_total", Kind::Counter, "requests", &[])
+};
+pub static RELOADS: Family = Family {
+    help: "Times that the web configuration was read anew, by result.",
+    notes: "After `failed`, the configuration before stays in use.",
+    ..family("fsynctop_exporter_web_config_reloads_total", Kind::Counter, "reloads", &["result"])
 };
 pub static MAP_BYTES: Family = Family {
     help: "Kernel memory that the maps of the probes may take.",
@@ -215,7 +238,7 @@ pub static PROCESS_START: Family = Family {
 };
 
 /// All of them, in the order of the page.
-pub static ALL: [&Family; 33] = [
+pub static ALL: [&Family; 38] = [
     &SYNC_DURATION,
     &SYNC_ERRORS,
     &IN_FLIGHT,
@@ -237,7 +260,12 @@ pub static ALL: [&Family; 33] = [
     &BUILD_INFO,
     &SCRAPES,
     &SCRAPE_SECONDS,
-    &SERIES,
+    &EXPOSITION_BYTES,
+    &REQUESTS,
+    &CONNECTIONS,
+    &CONNECTIONS_DROPPED,
+    &DENIED,
+    &RELOADS,
     &MAP_BYTES,
     &HISTORY_BYTES,
     &HISTORY_SECONDS,

@@ -20,5 +20,5 @@ mod totals;
 
 pub use book::Options;
 pub use buckets::{Buckets, BucketsError};
-pub use collector::Collector;
+pub use collector::{About, Collector};
 pub use naming::{GivenName, GivenNameError, What};

@@ -1,9 +1,12 @@
 //! What the exporter says of itself: whether it traces, and what it costs.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use procfs::process::{LimitValue, Process};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::exporter::web::Statistics;
 
 #[derive(Clone, Debug, Default)]
 pub struct Own {
@@ -12,11 +15,9 @@ pub struct Own {
     pub interval: Duration,
     /// When calls of its own were last seen to be counted.
     pub self_test: Option<SystemTime>,
-    pub scrapes: u64,
-    pub scrape_time: Duration,
-    /// Of the last scrape.
-    pub samples: usize,
-    pub map_bytes: usize,
+    /// What the web server counts.
+    pub web: Arc<Statistics>,
+    pub map_bytes: u64,
     pub history_bytes: usize,
     pub history_length: Duration,
     pub history_is_short: bool,

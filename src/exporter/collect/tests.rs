@@ -77,7 +77,7 @@ impl World {
     }
 
     fn text(&self) -> String {
-        expose::text(&self.book, &own()).unwrap().0
+        expose::text(&self.book, &own()).unwrap()
     }
 
     /// More syncs of a file: (how many, each so many ns).
