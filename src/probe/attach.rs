@@ -9,7 +9,7 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
 
 use super::choice;
 use super::config::ProbeConfig;
-use super::features::Features;
+use super::features::{self, Features};
 use super::libbpf_log;
 use super::program_info;
 use super::self_test;
@@ -84,6 +84,12 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
     };
     let mut failures: Vec<Failure> = Vec::new();
     for &mode in modes {
+        if mode == AttachMode::Fentry
+            && let Some(error) = features::fentry_refused()
+        {
+            failures.push(Failure { mode, reason: format!("load: {error}"), errno: error.raw_os_error() });
+            continue;
+        }
         let attempt = try_mode(mode, config, features).and_then(|attached| {
             match self_test::run(&attached, &config.ops) {
                 Ok(()) => Ok(attached),
