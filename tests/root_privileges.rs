@@ -40,7 +40,7 @@ fn live_without_rights(comm: &'static str) -> Live {
         assert!(!privileges::in_words().contains("CAP_SYS_ADMIN"), "{}", privileges::in_words());
         Ok(Sampler::of_probe(probe, Rules::builtin(), "test".into()))
     };
-    let options = Options { interval: Duration::from_millis(200), max_cpu: None };
+    let options = Options { interval: Duration::from_millis(200), max_cpu: None, ..Options::default() };
     let selection = Selection::new(vec![TargetFilter::comms(&[comm.to_owned()]).unwrap()]);
     Live::start(make, selection, options).unwrap()
 }

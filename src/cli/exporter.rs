@@ -9,14 +9,17 @@ use anyhow::Context;
 use clap::Args;
 
 use super::args::{LongRunArgs, TraceArgs, duration};
-use super::{FAILED, check, session, settings};
+use super::{BAD_USAGE, Exit, FAILED, check, session, settings};
+use crate::exporter::collect::{self, About, Buckets, Collector, GivenName};
 use crate::exporter::daemon::{self, Tracing};
-use crate::exporter::figures::Figures;
+use crate::exporter::history_socket::{HistorySocket, Serving};
+use crate::exporter::source::{Format, Metrics, NotReady};
 use crate::exporter::status::AtStart;
 use crate::exporter::web::address::ListenAddress;
 use crate::exporter::{log, privileges};
+use crate::history::{self, remote};
 use crate::host;
-use crate::live::{Live, Options};
+use crate::live::Options;
 
 pub const AFTER_HELP: &str = "\
 Each option can also be given by an environment variable (--max-files: FSYNCTOP_MAX_FILES; several values with commas
@@ -25,6 +28,9 @@ before the environment, and that before the file.
 
 Pages: /metrics, /status (the verdicts of `fsynctop check` as JSON), /-/healthy, /-/ready.
 SIGHUP reads the web configuration anew; so does a change of its files. SIGTERM ends it.";
+
+/// Where the options of the figures stand in the help.
+const METRICS: &str = "What to tell";
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Serving")]
@@ -42,6 +48,29 @@ pub struct Exporter {
     /// From one regular snapshot to the next; each scrape takes a fresh one
     #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub interval: Duration,
+    /// What a server is called in the metrics, may be given several times: 3306=orders, /var/lib/mysql2=billing; by
+    /// the port, the data directory, the socket or the container [default: the first of these that it has]
+    #[arg(long, value_name = "WHICH=NAME", value_delimiter = ',', help_heading = METRICS)]
+    pub server_name: Vec<GivenName>,
+    /// Upper bounds of the latency histogram in seconds; each is moved to the nearest step of the kernel's histogram
+    /// [default: 15 from 10 µs to 60 s]
+    #[arg(long, value_name = "SECONDS,…", value_delimiter = ',', help_heading = METRICS)]
+    pub buckets: Vec<f64>,
+    /// Files of each server that have metrics of their own; the others are summed up as path="other"
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=100_000), help_heading = METRICS)]
+    pub file_limit: u32,
+    /// No metrics by file
+    #[arg(long, help_heading = METRICS)]
+    pub no_file_metrics: bool,
+    /// How much of the past `fsynctop --once --last` can ask for, in 4 MB of memory at most
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m", help_heading = METRICS)]
+    pub history: Duration,
+    /// The local socket on which it asks; root and its group may open it
+    #[arg(long, value_name = "PATH", default_value = remote::SOCKET, help_heading = METRICS)]
+    pub socket: PathBuf,
+    /// No such socket
+    #[arg(long, help_heading = METRICS)]
+    pub no_socket: bool,
     #[command(flatten)]
     pub long_run: LongRunArgs,
     #[command(flatten)]
@@ -66,9 +95,23 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         at_start: AtStart { verdicts, map_bytes },
         interval: arguments.interval,
     };
+    let told = collect::Options {
+        buckets: match &arguments.buckets[..] {
+            [] => Buckets::default(),
+            bounds => Buckets::new(bounds).map_err(|error| bad_usage(format!("--buckets: {error}")))?,
+        },
+        paths: (!arguments.no_file_metrics).then_some(arguments.file_limit as usize),
+        names: arguments.server_name,
+    };
+    let remembered = history::Options { length: arguments.history, ..history::Options::default() };
+    let socket = (!arguments.no_socket).then_some(arguments.socket);
     let trace = arguments.trace;
-    let long_run = Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0 };
-    let attach = move |_statistics| {
+    let long_run =
+        Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0, ..Options::default() };
+    let attach = move |statistics| {
+        // Before anything is attached: a second exporter must fail.
+        let socket =
+            socket.map(|path| HistorySocket::open(&path)).transpose().map_err(|error| error.to_string())?;
         let found = Arc::new(OnceLock::new());
         let tell = found.clone();
         let make = move || -> anyhow::Result<_> {
@@ -78,10 +121,15 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
             let _ = tell.set(check::call_storage(probe.attached()));
             Ok(session::sampler(probe, rules))
         };
-        let live = Live::start(make, selection, long_run).map_err(|error| format!("{error:#}"))?;
-        let live = Arc::new(live);
+        let about = About { map_bytes, web: statistics };
+        let collector = Collector::start(make, selection, long_run, told, remembered, about)
+            .map_err(|error| format!("{error:#}"))?;
+        privileges::keep_needed().map_err(|error| format!("cannot give up capabilities: {error}"))?;
+        let serving = socket.map(|socket| socket.serve(collector.history()));
+        let serving = serving.transpose().map_err(|error| format!("cannot start a thread: {error}"))?;
         let found = found.get().cloned().into_iter().collect();
-        Ok(Tracing { metrics: Box::new(Figures { live: live.clone() }), live, found })
+        let live = collector.live().clone();
+        Ok(Tracing { live, metrics: Box::new(Told { collector, _serving: serving }), found })
     };
     match daemon::run(options, attach) {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -89,5 +137,25 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
             message.lines().for_each(log::error);
             Ok(ExitCode::from(FAILED))
         }
+    }
+}
+
+fn bad_usage(message: String) -> Exit {
+    Exit { status: BAD_USAGE, message }
+}
+
+/// The figures, and with them the socket on which the past is asked for.
+struct Told {
+    collector: Collector,
+    _serving: Option<Serving>,
+}
+
+impl Metrics for Told {
+    fn render(&self, format: Format) -> Result<Vec<u8>, NotReady> {
+        self.collector.render(format)
+    }
+
+    fn open_metrics(&self) -> bool {
+        self.collector.open_metrics()
     }
 }

@@ -227,7 +227,7 @@ attach = 'tracepoint'
         refused("interval = 1\nlissten = []\n", &["exporter.toml:2:", "unknown key lissten", "listen"]);
         refused("\nmax_files = 100\n", &["exporter.toml:2:", "it is written max-files"]);
         refused("max-files = 3\n", &["exporter.toml:1:", "max-files", "16"]);
-        refused("interval = 1\nattach = 'kprobe'", &["exporter.toml:2:", "kprobe", "fentry"]);
+        refused("interval = 1\nattach = 'uprobe'", &["exporter.toml:2:", "uprobe", "fentry"]);
         refused("listen = ['nowhere']", &["exporter.toml:1:", "127.0.0.1:9871"]);
         refused("all = 'yes'", &["true or false"]);
         refused("max-files = [1, 2]", &["one value"]);

@@ -1,7 +1,8 @@
 //! `fsynctop exporter`: the daemon that Prometheus asks.
 
+pub mod collect;
 pub mod daemon;
-pub mod figures;
+pub mod history_socket;
 pub mod log;
 mod notify;
 pub mod privileges;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::packed::{Inconsistent, Packed, Tables};
 use super::{History, Options};
-use crate::snapshot::{AttachMode, FileInfo, Op, Role, Server, ServerId, Setup, Target};
+use crate::snapshot::{AttachMode, FileInfo, KnownBy, Op, Role, Server, ServerId, Setup, Target};
 
 pub const SCHEMA: u32 = 1;
 
@@ -60,6 +60,7 @@ struct JsonServer {
     filesystem: Option<String>,
     notes: Vec<String>,
     alive: bool,
+    known_by: KnownBy,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -168,6 +169,7 @@ fn json_server(number: u32, id: ServerId, server: &Server) -> JsonServer {
         filesystem: server.filesystem.clone(),
         notes: server.notes.clone(),
         alive: server.alive,
+        known_by: server.known_by.clone(),
     }
 }
 
@@ -233,9 +235,22 @@ fn tables_of(
     let valid = |number: u32| if number < MOST_NUMBERS { Ok(number) } else { Err(Inconsistent) };
     for server in servers {
         let JsonServer { number, id, comm, version, datadir, socket, ports, container, device, .. } = server;
-        let (filesystem, notes, alive) = (server.filesystem, server.notes, server.alive);
-        let server =
-            Server { id, comm, version, datadir, socket, ports, container, device, filesystem, notes, alive };
+        let (filesystem, notes, alive, known_by) =
+            (server.filesystem, server.notes, server.alive, server.known_by);
+        let server = Server {
+            id,
+            comm,
+            version,
+            datadir,
+            socket,
+            ports,
+            container,
+            device,
+            filesystem,
+            notes,
+            alive,
+            known_by,
+        };
         tables.servers.put(valid(number)?, id, Arc::new(server));
     }
     for file in files {

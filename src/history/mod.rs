@@ -5,6 +5,7 @@ mod bytes;
 mod json;
 mod moment;
 mod packed;
+pub mod remote;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ use crate::snapshot::{
 };
 
 pub use json::{ReadError, SCHEMA};
-pub use moment::{Moment, NO_SERVER, Pending, Rest};
+pub use moment::{Moment, Pending, Rest};
 use packed::{Packed, Tables, wall_clock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

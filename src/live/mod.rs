@@ -10,9 +10,9 @@ use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::sampler::Sampler;
+use crate::sampler::{Retention, Sampler};
 use crate::snapshot::Snapshot;
 use crate::target::selection::Selection;
 
@@ -29,11 +29,18 @@ pub struct Options {
     pub interval: Duration,
     /// What this process may use of a processor. None: whatever it takes.
     pub max_cpu: Option<Limit>,
+    /// How long servers that have ended are told apart; what they did stays in the totals, under
+    /// [`ServerId::ENDED`](crate::snapshot::ServerId::ENDED).
+    pub retention: Retention,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { interval: Duration::from_secs(1), max_cpu: Some(Limit::default()) }
+        Options {
+            interval: Duration::from_secs(1),
+            max_cpu: Some(Limit::default()),
+            retention: Retention { most: 128, length: Some(Duration::from_secs(600)) },
+        }
     }
 }
 
@@ -59,6 +66,10 @@ impl State {
     }
 }
 
+/// Sees every snapshot, in their order, before anybody else does, and whether it is a regular one. Runs on the
+/// sampler's thread: it must be quick, and wait for nothing.
+pub type Follower = Box<dyn FnMut(&Arc<Snapshot>, bool) + Send>;
+
 /// The service. Shared between threads by reference; dropping it detaches.
 pub struct Live {
     shared: Arc<Shared>,
@@ -76,12 +87,27 @@ impl Live {
     where
         E: From<io::Error> + Send + 'static,
     {
+        Live::start_with(make, selection, options, Box::new(|_, _| {}))
+    }
+
+    /// The same, and `follower` sees every snapshot.
+    pub fn start_with<E>(
+        make: impl FnOnce() -> Result<Sampler, E> + Send + 'static,
+        selection: Selection,
+        options: Options,
+        follower: Follower,
+    ) -> Result<Live, E>
+    where
+        E: From<io::Error> + Send + 'static,
+    {
         let shared = Arc::new(Shared::new(options.interval)?);
         let (started, outcome) = channel();
         let theirs = shared.clone();
         let task = move || {
-            let begun = make().and_then(|sampler| {
-                sampling::Sampling::begin(sampler, &selection, theirs, options.max_cpu).map_err(E::from)
+            let begun = make().and_then(|mut sampler| {
+                sampler.set_retention(options.retention);
+                sampling::Sampling::begin(sampler, &selection, theirs, options.max_cpu, follower)
+                    .map_err(E::from)
             });
             match begun {
                 Err(error) => {
@@ -134,6 +160,11 @@ impl Live {
     /// From now on, one regular snapshot each `interval`; while degraded, they stay at least as far apart as they are.
     pub fn set_interval(&self, interval: Duration) {
         self.shared.set_interval(interval);
+    }
+
+    /// When calls of this process's own were last seen to be counted; tried every minute.
+    pub fn tested(&self) -> SystemTime {
+        self.shared.tested()
     }
 
     pub fn state(&self) -> State {

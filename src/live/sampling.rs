@@ -3,13 +3,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use super::State;
 use super::budget::Limit;
 use super::shared::{Shared, next_due};
 use super::watch::{Change, CpuWatch};
+use super::{Follower, State};
 use crate::sampler::Sampler;
+use crate::snapshot::Snapshot;
 use crate::target::finder::Finder;
 use crate::target::selection::Selection;
 
@@ -18,12 +19,18 @@ const SLICE: Duration = Duration::from_millis(100);
 /// How long the first snapshot waits for the processes that are selected to be found. Where that takes longer, they
 /// are in a later one.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
+/// Somebody may switch the kernel's tracing off (kernel.ftrace_enabled=0) while the probes stay attached.
+const TEST_EVERY: Duration = Duration::from_secs(60);
+/// A kernel that preempts may skip a program now and then: only a test that fails again and again has failed.
+const TESTS: usize = 3;
 
 pub struct Sampling {
     sampler: Sampler,
     finder: Finder,
     shared: Arc<Shared>,
     watch: CpuWatch,
+    follower: Follower,
+    tested: Instant,
     /// When the next regular snapshot is to be taken, and when the last was.
     due: Instant,
     last_due: Instant,
@@ -36,11 +43,13 @@ impl Sampling {
         selection: &Selection,
         shared: Arc<Shared>,
         max_cpu: Option<Limit>,
+        follower: Follower,
     ) -> io::Result<Sampling> {
         let finder = Finder::start(selection);
         let watch = CpuWatch::new(max_cpu, shared.take_orders().interval);
         let now = Instant::now();
-        let mut sampling = Sampling { sampler, finder, shared, watch, due: now, last_due: now };
+        let mut sampling =
+            Sampling { sampler, finder, shared, watch, follower, tested: now, due: now, last_due: now };
         sampling.meet_servers(FIRST_LOOK);
         sampling.last_due = Instant::now();
         sampling.due = sampling.last_due + sampling.watch.interval();
@@ -89,6 +98,7 @@ impl Sampling {
                 self.last_due = self.due;
                 self.due = next_due(self.due, self.watch.interval(), Instant::now());
             }
+            self.test_if_due();
             let left = self.due.saturating_duration_since(Instant::now());
             self.sampler.wait_or_wake(left.min(SLICE), Some(self.shared.wake()))?;
             self.meet_servers(Duration::ZERO);
@@ -110,6 +120,15 @@ impl Sampling {
         }
     }
 
+    fn test_if_due(&mut self) {
+        if self.tested.elapsed() >= TEST_EVERY {
+            self.tested = Instant::now();
+            if (0..TESTS).any(|_| self.sampler.self_test().is_ok()) {
+                self.shared.set_tested(SystemTime::now());
+            }
+        }
+    }
+
     fn meet_servers(&mut self, patience: Duration) {
         for server in self.finder.take(patience) {
             self.sampler.expect_server(server);
@@ -118,14 +137,20 @@ impl Sampling {
 
     fn snapshot(&mut self, is_tick: bool) -> io::Result<()> {
         let snapshot = self.sampler.snapshot()?;
-        self.shared.publish(snapshot, is_tick);
+        self.publish(snapshot, is_tick);
         Ok(())
     }
 
     fn finish(&mut self) -> io::Result<()> {
         let last = self.sampler.finish()?;
-        self.shared.publish(last, true);
+        self.publish(last, true);
         Ok(())
+    }
+
+    fn publish(&mut self, snapshot: Snapshot, is_tick: bool) {
+        let snapshot = Arc::new(snapshot);
+        (self.follower)(&snapshot, is_tick);
+        self.shared.publish(snapshot, is_tick);
     }
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -24,6 +24,8 @@ struct Published {
     /// The latest of the regular ones.
     tick: Option<Arc<Snapshot>>,
     state: State,
+    /// When calls of this process's own were last seen to be counted.
+    tested: SystemTime,
 }
 
 /// What the views want.
@@ -48,7 +50,12 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     pub fn new(interval: Duration) -> io::Result<Shared> {
         Ok(Shared {
-            published: Mutex::new(Published { latest: None, tick: None, state: State::Running }),
+            published: Mutex::new(Published {
+                latest: None,
+                tick: None,
+                state: State::Running,
+                tested: SystemTime::now(),
+            }),
             changed: Condvar::new(),
             orders: Mutex::new(Orders { interval: bounded(interval), one_now: false, end: false }),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -62,6 +69,10 @@ impl Shared {
 
     pub fn state(&self) -> State {
         held(&self.published).state.clone()
+    }
+
+    pub fn tested(&self) -> SystemTime {
+        held(&self.published).tested
     }
 
     pub fn wait_for_tick(
@@ -132,14 +143,17 @@ impl Shared {
     }
 
     /// The last reader of an earlier snapshot drops it, or this does, after the lock.
-    pub fn publish(&self, snapshot: Snapshot, is_tick: bool) {
-        let snapshot = Arc::new(snapshot);
+    pub fn publish(&self, snapshot: Arc<Snapshot>, is_tick: bool) {
         let mut published = held(&self.published);
         let latest = published.latest.replace(snapshot.clone());
         let tick = if is_tick { published.tick.replace(snapshot) } else { None };
         drop(published);
         self.changed.notify_all();
         drop((latest, tick));
+    }
+
+    pub fn set_tested(&self, time: SystemTime) {
+        held(&self.published).tested = time;
     }
 
     pub fn set_state(&self, state: State) {

@@ -88,6 +88,7 @@ pub fn server(id: ServerId, comm: &str, version: &str, port: u16) -> Server {
         filesystem: Some("ext4".into()),
         notes: Vec::new(),
         alive: true,
+        known_by: KnownBy { described: true, listens: true, port: Some(port), ..KnownBy::default() },
     }
 }
 

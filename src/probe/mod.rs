@@ -107,6 +107,11 @@ impl Probe {
         self.capacity
     }
 
+    /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.
+    pub fn self_test(&self) -> Result<(), String> {
+        self_test::run(&self.attached, &self.attached.ops)
+    }
+
     /// Waits for events until there are some, or `wake` can be read, or the time is over; takes none of them.
     pub fn wait(&self, timeout: Duration, wake: Option<BorrowedFd>) -> std::io::Result<()> {
         let timeout = Timespec::try_from(timeout).map_err(std::io::Error::other)?;
@@ -222,6 +227,11 @@ impl Probe {
             self.histograms.write(slot, &RawHistogram::default())?;
         }
         self.attached.slots.give_back(&self.attached.skel.maps, slot).map_err(std::io::Error::other)
+    }
+
+    /// Clears a histogram that was shared by rows which are all gone.
+    pub fn clear_shared(&mut self, slot: u32) -> std::io::Result<()> {
+        self.histograms.write(slot, &RawHistogram::default())
     }
 
     /// Hands out more slots where few are left.

@@ -117,6 +117,13 @@ pub struct ServerId {
     pub start_ns: u64,
 }
 
+impl ServerId {
+    /// No server: of syncs of which it is not known whose they were, or that are not told apart.
+    pub const NONE: ServerId = ServerId { pid: 0, start_ns: 0 };
+    /// All those that ended so long ago that they are remembered no longer, together.
+    pub const ENDED: ServerId = ServerId { pid: 0, start_ns: 1 };
+}
+
 /// A process that is traced, as far as it can be described without a connection to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
@@ -136,6 +143,26 @@ pub struct Server {
     /// Something the reader must know to read the figures right: "innodb_flush_method=O_DSYNC: …". Plain sentences.
     pub notes: Vec<String>,
     pub alive: bool,
+    pub known_by: KnownBy,
+}
+
+/// By what a server is known again when another process runs it, and what it calls itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownBy {
+    /// False: the process has not been described yet, so that all that is missing may still come.
+    pub described: bool,
+    /// Something can connect to it. Until then, ports and sockets are those that it was told.
+    pub listens: bool,
+    /// The TCP port for clients: of those that it listens on, or the one that it will.
+    pub port: Option<u16>,
+    /// Device (as `stat` has it) and inode of the data directory.
+    pub datadir: Option<(u64, u64)>,
+    /// What its container or pod calls its host: of a pod, its name.
+    pub hostname: Option<String>,
+    /// server_uuid of MySQL.
+    pub uuid: Option<String>,
+    /// server_id, where it was told one.
+    pub server_id: Option<u64>,
 }
 
 impl Server {
@@ -153,6 +180,7 @@ impl Server {
             filesystem: None,
             notes: Vec::new(),
             alive: true,
+            known_by: KnownBy::default(),
         }
     }
 }

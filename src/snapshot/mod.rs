@@ -13,7 +13,7 @@ use std::time::{Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 
 pub use errors::Errors;
-pub use kinds::{FileId, Op, Role, Server, ServerId, Target};
+pub use kinds::{FileId, KnownBy, Op, Role, Server, ServerId, Target};
 pub use measurement::{Measurement, roles_of};
 pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, OTHER_NEIGHBOURS, RoleRow, ThreadRow};
 pub use stats::{Max, Stats};

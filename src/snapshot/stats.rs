@@ -66,6 +66,17 @@ impl Stats {
         }
     }
 
+    /// Whether this can be a later reading of the same row: nothing is less than it was. A row that was folded into
+    /// another one and came back begins anew, maybe with more syncs, but hardly with all that it had.
+    pub fn continues(&self, earlier: &Stats) -> bool {
+        // A failure of unknown errno (0) may have become known.
+        let errors = earlier.errors.iter().filter(|&(&errno, _)| errno != 0);
+        self.count >= earlier.count
+            && self.sum_ns >= earlier.sum_ns
+            && errors.into_iter().all(|(errno, n)| self.errors.get(errno) >= Some(n))
+            && earlier.histogram.since(&self.histogram).is_empty()
+    }
+
     pub fn mean_ns(&self) -> Option<u64> {
         self.sum_ns.checked_div(self.count)
     }

@@ -10,8 +10,8 @@ use crate::files::classify::Candidate;
 use crate::files::resolve;
 use crate::files::rules::Rules;
 use crate::files::settings::Settings;
-use crate::snapshot::{Role, Server, ServerId};
-use crate::target::{container, listening, processes, version};
+use crate::snapshot::{KnownBy, Role, Server, ServerId};
+use crate::target::{container, known_by, listening, processes, version};
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
@@ -43,7 +43,14 @@ pub fn describe(proc_root: &Path, id: ServerId, rules: &Rules) -> (Server, Setti
     }
     let open = OpenDescriptors::read(proc_root, pid, rules, &settings);
     server.ports = listening::tcp_ports(proc_root, pid, &open.sockets);
-    server.socket = socket_path(listening::unix_paths(proc_root, pid, &open.sockets), &settings);
+    let sockets = listening::unix_paths(proc_root, pid, &open.sockets);
+    server.known_by = KnownBy {
+        described: true,
+        listens: !server.ports.is_empty() || !sockets.is_empty(),
+        ..KnownBy::default()
+    };
+    server.socket = socket_path(sockets, &settings);
+    known_by::read(proc_root, &mut server, &settings);
     server.notes = notes(&open, is_mapped(proc_root, pid, b"libeatmydata"), &settings);
     // The pid may have been reused while all this was read.
     server.alive = processes::is_alive(proc_root, id);

@@ -5,6 +5,7 @@ pub mod container;
 pub mod describe;
 pub mod filter;
 pub mod finder;
+pub mod known_by;
 pub mod listening;
 pub mod processes;
 pub mod selection;

@@ -9,6 +9,7 @@ pub mod faultfs;
 pub mod faults;
 pub mod measured;
 pub mod nested;
+pub mod prometheus;
 pub mod server;
 pub mod traced;
 pub mod tracing;

@@ -1,0 +1,365 @@
+//! The exporter's books: fed with every snapshot in the order in which they were taken, they hold what was counted
+//! under each label. A snapshot's rows come and go, a server's processes do, and roles and names are found out late;
+//! what is here only grows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::buckets::Buckets;
+use super::naming::{self, GivenName, Identity};
+use super::own::boot_time;
+use super::totals::{Neighbours, ServerTotals};
+use crate::snapshot::{Lost, Measurement, Role, Server, ServerId, Setup, Snapshot};
+use crate::target::processes::cut_to_tick;
+
+/// The label of syncs of which it is not known who made them, because no row was free.
+pub const UNKNOWN: &str = "unknown";
+/// The label of servers beyond [`MOST_SERVERS`].
+const OTHER: &str = "other";
+/// Servers with a label of their own.
+const MOST_SERVERS: usize = 64;
+/// How long a server waits for its description before it is called by the little that is known.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub buckets: Buckets,
+    /// Paths of a server with series of their own. None: no file metrics at all.
+    pub paths: Option<usize>,
+    pub names: Vec<GivenName>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { buckets: Buckets::default(), paths: Some(200), names: Vec::new() }
+    }
+}
+
+/// A server under its label, whichever process runs it.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub label: String,
+    identity: Option<Identity>,
+    pub totals: ServerTotals,
+    /// The process that runs it, or ran it last. None: syncs without a process, or processes too many to be told apart.
+    server: Option<Arc<Server>>,
+    pub is_alive: bool,
+    /// In flight by role: how many, and the age of the oldest.
+    pub in_flight: BTreeMap<Role, (u64, Duration)>,
+    /// When a process of it was last there.
+    seen: Instant,
+}
+
+/// A process whose syncs were counted.
+#[derive(Clone, Debug)]
+struct Process {
+    server: Arc<Server>,
+    met: Instant,
+    place: Option<u32>,
+    /// The place was chosen before anything was known of it.
+    is_provisional: bool,
+    /// What it did while it has no place.
+    waiting: Option<Box<ServerTotals>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Book {
+    options: Arc<Options>,
+    places: BTreeMap<u32, Place>,
+    next_place: u32,
+    /// By an identity that all who know the process agree on.
+    processes: BTreeMap<ServerId, Process>,
+    pub neighbours: Neighbours,
+    /// The most that was ever said: of some it turns out later that less was lost.
+    pub lost: Lost,
+    last: Option<Arc<Snapshot>>,
+    boot_time: SystemTime,
+}
+
+impl Book {
+    pub fn new(options: Options) -> Book {
+        Book {
+            options: Arc::new(options),
+            places: BTreeMap::new(),
+            next_place: 0,
+            processes: BTreeMap::new(),
+            neighbours: Neighbours::default(),
+            lost: Lost::default(),
+            last: None,
+            boot_time: boot_time(),
+        }
+    }
+
+    /// When the host was started: the same for as long as this lives.
+    pub fn boot_time(&self) -> SystemTime {
+        self.boot_time
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.places.values()
+    }
+
+    /// The last snapshot that was fed.
+    pub fn last(&self) -> Option<&Arc<Snapshot>> {
+        self.last.as_ref()
+    }
+
+    /// Takes in what happened since the snapshot before; the first one's since the probes were attached.
+    pub fn feed(&mut self, snapshot: Arc<Snapshot>) -> Measurement {
+        let measurement = match &self.last {
+            Some(last) => Measurement::between(last, &snapshot),
+            None => Measurement::between(&nothing_before(&snapshot), &snapshot),
+        };
+        let now = snapshot.taken;
+        self.meet(&snapshot.servers, now);
+        self.add(&measurement, now);
+        self.decide(&snapshot.setup, now);
+        self.look(&measurement, now);
+        self.neighbours.add(&measurement);
+        self.lost = most(&self.lost, &snapshot.lost);
+        self.last = Some(snapshot);
+        measurement
+    }
+
+    /// Takes note of processes that are new, and of what is newly known of the others.
+    fn meet(&mut self, servers: &[Arc<Server>], now: Instant) {
+        let known: BTreeSet<ServerId> = servers.iter().map(|server| cut_to_tick(server.id)).collect();
+        // Those that ended long ago are told of no more.
+        self.processes.retain(|id, process| process.waiting.is_some() || known.contains(id));
+        for server in servers {
+            let process = self.processes.entry(cut_to_tick(server.id)).or_insert_with(|| Process {
+                server: server.clone(),
+                met: now,
+                place: None,
+                is_provisional: false,
+                waiting: None,
+            });
+            if process.is_provisional && server.known_by.described {
+                process.place = None;
+            }
+            process.server = server.clone();
+        }
+    }
+
+    fn add(&mut self, measurement: &Measurement, now: Instant) {
+        let options = self.options.clone();
+        for rows in measurement.roles.chunk_by(|a, b| a.server == b.server) {
+            let totals = self.totals_of(rows[0].server, now);
+            rows.iter().for_each(|row| totals.add_role(row, &options.buckets));
+        }
+        if options.paths.is_some() {
+            for rows in measurement.files.chunk_by(|a, b| a.server == b.server) {
+                self.totals_of(rows[0].server, now).add_files(rows.iter());
+            }
+        }
+    }
+
+    fn totals_of(&mut self, id: ServerId, now: Instant) -> &mut ServerTotals {
+        let paths = self.options.paths.unwrap_or(0);
+        let id = cut_to_tick(id);
+        let place = match self.processes.get(&id).map(|process| process.place) {
+            Some(Some(place)) => place,
+            Some(None) => {
+                let process = self.processes.get_mut(&id).expect("it was just there");
+                return process.waiting.get_or_insert_with(|| Box::new(ServerTotals::new(paths)));
+            }
+            None => self.special_place(UNKNOWN, now),
+        };
+        self.place(place, now)
+    }
+
+    fn place(&mut self, number: u32, now: Instant) -> &mut ServerTotals {
+        let paths = self.options.paths.unwrap_or(0);
+        let new = || Place {
+            label: UNKNOWN.to_owned(),
+            identity: None,
+            totals: ServerTotals::new(paths),
+            server: None,
+            is_alive: false,
+            in_flight: BTreeMap::new(),
+            seen: now,
+        };
+        &mut self.places.entry(number).or_insert_with(new).totals
+    }
+
+    /// A place that stands for no server.
+    fn special_place(&mut self, label: &str, now: Instant) -> u32 {
+        let known = self.places.iter().find(|(_, place)| place.identity.is_none() && place.label == label);
+        match known {
+            Some((&number, _)) => number,
+            None => self.open(label.to_owned(), None, now),
+        }
+    }
+
+    fn open(&mut self, label: String, identity: Option<Identity>, now: Instant) -> u32 {
+        let number = self.next_place;
+        self.next_place += 1;
+        self.place(number, now);
+        if let Some(place) = self.places.get_mut(&number) {
+            (place.label, place.identity) = (label, identity);
+        }
+        number
+    }
+
+    /// Gives processes their places. All that began at about the same time are looked at together, so that the labels
+    /// do not hang on who was described first.
+    fn decide(&mut self, setup: &Setup, now: Instant) {
+        let is_late = |process: &Process| now.saturating_duration_since(process.met) >= PATIENCE;
+        let is_ready = |process: &Process| {
+            process.server.known_by.described || !process.server.alive || is_late(process)
+        };
+        let open = || self.processes.iter().filter(|(_, process)| process.place.is_none());
+        let waits =
+            open().any(|(_, process)| !is_ready(process)) && !open().any(|(_, process)| is_late(process));
+        if waits {
+            return;
+        }
+        let open: Vec<ServerId> =
+            open().filter(|(_, process)| is_ready(process)).map(|(&id, _)| id).collect();
+        let mut fresh: Vec<(Identity, Vec<ServerId>)> = Vec::new();
+        for id in open {
+            let process = &self.processes[&id];
+            let identity = Identity::of(&process.server);
+            if let Some(number) = self.known_place(&identity) {
+                self.settle(id, number, setup, now);
+            } else if process.server.alive || process.waiting.is_some() {
+                // Several processes of one directory: a server and what it starts under its own name.
+                match fresh.iter_mut().find(|(known, _)| known.is_taken_up_by(&identity, false)) {
+                    Some((_, processes)) => processes.push(id),
+                    None => fresh.push((identity, vec![id])),
+                }
+            }
+        }
+        let candidates: Vec<Vec<String>> = fresh
+            .iter()
+            .map(|(_, processes)| {
+                naming::candidates(&self.processes[&processes[0]].server, &self.options.names)
+            })
+            .collect();
+        let mut taken: BTreeSet<&str> = self.places.values().map(|place| place.label.as_str()).collect();
+        taken.extend([UNKNOWN, OTHER]);
+        let labels = naming::labels(&candidates, &taken);
+        for ((identity, processes), label) in fresh.into_iter().zip(labels) {
+            let number = if self.make_room() {
+                self.open(label, Some(identity), now)
+            } else {
+                self.special_place(OTHER, now)
+            };
+            processes.into_iter().for_each(|id| self.settle(id, number, setup, now));
+        }
+    }
+
+    fn known_place(&self, identity: &Identity) -> Option<u32> {
+        let is_same = |number: u32, place: &Place| {
+            let known = place.identity.as_ref();
+            known.is_some_and(|known| known.is_taken_up_by(identity, self.runs(number)))
+        };
+        self.places.iter().find(|&(&number, place)| is_same(number, place)).map(|(&number, _)| number)
+    }
+
+    /// Whether a process of the place is alive.
+    fn runs(&self, number: u32) -> bool {
+        self.processes.values().any(|process| process.place == Some(number) && process.server.alive)
+    }
+
+    fn settle(&mut self, id: ServerId, number: u32, setup: &Setup, now: Instant) {
+        let options = self.options.clone();
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.place = Some(number);
+        process.is_provisional = !process.server.known_by.described;
+        let waiting = process.waiting.take();
+        let is_database = process.server.version.is_some();
+        let totals = self.place(number, now);
+        if is_database {
+            totals.begin_at_zero(&setup.ops, &options.buckets);
+        }
+        if let Some(waiting) = waiting {
+            totals.merge(&waiting);
+        }
+    }
+
+    /// Whether there is room for another server, if need be in the place of the one that ended longest ago.
+    fn make_room(&mut self) -> bool {
+        let servers = self.places.iter().filter(|(_, place)| place.identity.is_some());
+        if servers.clone().count() < MOST_SERVERS {
+            return true;
+        }
+        let gone = servers.filter(|&(&number, _)| !self.runs(number)).min_by_key(|(_, place)| place.seen);
+        let Some(number) = gone.map(|(&number, _)| number) else { return false };
+        self.places.remove(&number);
+        self.processes.retain(|_, process| process.place != Some(number));
+        true
+    }
+
+    /// Who runs each server now, and what is in flight.
+    fn look(&mut self, measurement: &Measurement, now: Instant) {
+        for (number, place) in &mut self.places {
+            place.in_flight.clear();
+            let of_place = || self.processes.values().filter(|process| process.place == Some(*number));
+            // A server may start short-lived processes under its own name: the one that clients can reach is it.
+            let importance = |process: &&Process| {
+                let server = &process.server;
+                (server.alive, server.known_by.listens, std::cmp::Reverse(server.id.start_ns))
+            };
+            let alive = of_place().filter(|process| process.server.alive).max_by_key(importance);
+            let latest = || of_place().max_by_key(|process| process.server.id.start_ns);
+            place.is_alive = alive.is_some();
+            if place.is_alive {
+                place.seen = now;
+            }
+            if let Some(process) = alive.or_else(latest) {
+                place.server = Some(process.server.clone());
+            }
+        }
+        for sync in &measurement.in_flight {
+            let process = self.processes.get(&cut_to_tick(sync.server));
+            let place = process.and_then(|process| self.places.get_mut(&process.place?));
+            if let Some(place) = place {
+                let (count, oldest) = place.in_flight.entry(sync.role).or_default();
+                *count += 1;
+                *oldest = (*oldest).max(sync.age);
+            }
+        }
+    }
+}
+
+impl Place {
+    /// The server, where there is one to tell of: the directory of a server that ran and will run again, or a process
+    /// that is alive.
+    pub fn server(&self) -> Option<&Server> {
+        let is_one = self.identity.as_ref().is_some_and(|identity| self.is_alive || !identity.is_bare());
+        self.server.as_deref().filter(|_| is_one)
+    }
+}
+
+/// Before the probes were attached nothing was counted.
+fn nothing_before(snapshot: &Snapshot) -> Snapshot {
+    Snapshot {
+        taken: snapshot.taken,
+        taken_wall: snapshot.taken_wall,
+        setup: snapshot.setup.clone(),
+        lost: Lost::default(),
+        servers: Vec::new(),
+        files: Vec::new(),
+        threads: Vec::new(),
+        in_flight: Vec::new(),
+        neighbours: Vec::new(),
+    }
+}
+
+fn most(a: &Lost, b: &Lost) -> Lost {
+    Lost {
+        preempted: a.preempted.max(b.preempted),
+        files: a.files.max(b.files),
+        events: a.events.max(b.events),
+        names: b.names,
+        errors: a.errors.max(b.errors),
+        threads: a.threads.max(b.threads),
+        processes: a.processes.max(b.processes),
+    }
+}

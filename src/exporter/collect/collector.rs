@@ -1,0 +1,130 @@
+//! The collector at work: the sampler feeds the books and the history, scrapes read them.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::book::{Book, Options};
+use super::expose;
+use super::own::{Own, ProcessFacts};
+use crate::exporter::source::{Format, Metrics, NotReady};
+use crate::exporter::web::Statistics;
+use crate::history::{self, History};
+use crate::live::{self, Follower, Live, State};
+use crate::sampler::Sampler;
+use crate::snapshot::{Measurement, Snapshot};
+use crate::target::selection::Selection;
+
+/// A snapshot of this age is fresh: scrapes that come close together share one.
+const FRESH: Duration = Duration::from_millis(100);
+/// How long a scrape waits for a fresh one; then the latest must do, and says how old it is.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What the sampler's thread writes and others read. Each lock is held for a copy, or for taking in one snapshot.
+struct Kept {
+    book: Mutex<Book>,
+    history: Mutex<History>,
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub struct Collector {
+    live: Arc<Live>,
+    kept: Arc<Kept>,
+    about: About,
+    interval: Duration,
+}
+
+/// What it says of the exporter beside what it counts itself.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// What the probes' maps may take.
+    pub map_bytes: u64,
+    pub web: Arc<Statistics>,
+}
+
+impl Collector {
+    /// Attaches, and begins to count and to remember.
+    pub fn start<E>(
+        make: impl FnOnce() -> Result<Sampler, E> + Send + 'static,
+        selection: Selection,
+        live: live::Options,
+        options: Options,
+        history: history::Options,
+        about: About,
+    ) -> Result<Collector, E>
+    where
+        E: From<io::Error> + Send + 'static,
+    {
+        let kept = Arc::new(Kept {
+            book: Mutex::new(Book::new(options)),
+            history: Mutex::new(History::new(history)),
+        });
+        let interval = live.interval;
+        let live = Live::start_with(make, selection, live, follower(kept.clone()))?;
+        Ok(Collector { live: Arc::new(live), kept, about, interval })
+    }
+
+    /// Copies the last minutes, as they stand when it is called.
+    pub fn history(&self) -> impl Fn() -> History + Send + Sync + use<> {
+        let kept = self.kept.clone();
+        move || held(&kept.history).clone()
+    }
+
+    /// To be stopped by who ends the tracing; what was counted can be scraped after that, too.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    fn own(&self) -> Own {
+        let state = self.live.state();
+        let mut own = Own {
+            is_tracing: state.is_alive(),
+            interval: match state {
+                State::Degraded { interval } => interval,
+                _ => self.interval,
+            },
+            self_test: Some(self.live.tested()),
+            web: self.about.web.clone(),
+            map_bytes: self.about.map_bytes,
+            process: ProcessFacts::read(),
+            ..Own::default()
+        };
+        let history = held(&self.kept.history);
+        own.history_bytes = history.bytes();
+        own.history_length = history.length();
+        own.history_is_short = history.is_short_of_memory();
+        own
+    }
+}
+
+/// Feeds the books with every snapshot, and the history with the regular ones.
+fn follower(kept: Arc<Kept>) -> Follower {
+    let mut tick: Option<Arc<Snapshot>> = None;
+    Box::new(move |snapshot, is_tick| {
+        let mut book = held(&kept.book);
+        let before = book.last().cloned();
+        let measurement = book.feed(snapshot.clone());
+        drop(book);
+        if !is_tick {
+            return;
+        }
+        let Some(earlier) = tick.replace(snapshot.clone()) else { return };
+        let is_whole = before.is_some_and(|before| Arc::ptr_eq(&before, &earlier));
+        // A scrape came in between.
+        let measurement = if is_whole { measurement } else { Measurement::between(&earlier, snapshot) };
+        held(&kept.history).push(&measurement);
+    })
+}
+
+impl Metrics for Collector {
+    fn render(&self, _: Format) -> Result<Vec<u8>, NotReady> {
+        // None: tracing has ended, or is late. The metrics say so.
+        let _ = self.live.fresh(FRESH, PATIENCE);
+        let book = held(&self.kept.book).clone();
+        let text = expose::text(&book, &self.own());
+        Ok(text.map_err(|error| NotReady(format!("the metrics cannot be written: {error}")))?.into_bytes())
+    }
+}

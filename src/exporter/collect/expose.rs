@@ -1,0 +1,337 @@
+//! From the books to metric families, and to Prometheus' text format.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use prometheus::TextEncoder;
+use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+
+use super::book::{Book, Place};
+use super::buckets::Buckets;
+use super::families::{self as family, Family, Kind};
+use super::own::Own;
+use super::totals::{COMMITS, RoleTotals};
+use crate::exporter::web::Statistics;
+use crate::snapshot::{Server, Setup};
+use crate::text;
+
+/// A family with its samples.
+struct Samples {
+    family: &'static Family,
+    metrics: Vec<Metric>,
+}
+
+impl Samples {
+    fn of(family: &'static Family) -> Samples {
+        Samples { family, metrics: Vec::new() }
+    }
+
+    fn metric(&self, values: &[&str]) -> Metric {
+        debug_assert_eq!(self.family.labels.len(), values.len(), "{}", self.family.name);
+        let pair = |(name, value): (&&str, &&str)| {
+            let mut pair = LabelPair::default();
+            pair.set_name((*name).to_owned());
+            pair.set_value((*value).to_owned());
+            pair
+        };
+        Metric::from_label(self.family.labels.iter().zip(values).map(pair).collect())
+    }
+
+    /// A sample of a counter or a gauge. Whole numbers are exact up to 2^53.
+    fn add(&mut self, labels: &[&str], value: f64) {
+        let mut metric = self.metric(labels);
+        match self.family.kind {
+            Kind::Counter => {
+                let mut counter = Counter::default();
+                counter.set_value(value);
+                metric.set_counter(counter);
+            }
+            Kind::Gauge => {
+                let mut gauge = Gauge::default();
+                gauge.set_value(value);
+                metric.set_gauge(gauge);
+            }
+            Kind::Histogram => debug_assert!(false, "{} is a histogram", self.family.name),
+        }
+        self.metrics.push(metric);
+    }
+
+    fn add_histogram(&mut self, labels: &[&str], bounds: &Buckets, totals: &RoleTotals) {
+        let mut cumulative = 0;
+        let buckets = bounds.seconds().zip(&totals.counts).map(|(bound, n)| {
+            cumulative += n;
+            let mut bucket = Bucket::default();
+            bucket.set_upper_bound(bound);
+            bucket.set_cumulative_count(cumulative);
+            bucket
+        });
+        let mut histogram = Histogram::default();
+        histogram.set_bucket(buckets.collect());
+        histogram.set_sample_count(totals.counts.iter().sum());
+        histogram.set_sample_sum(seconds(totals.sum_ns));
+        let mut metric = self.metric(labels);
+        metric.set_histogram(histogram);
+        self.metrics.push(metric);
+    }
+
+    /// None: there is nothing to say.
+    fn finish(self) -> Option<MetricFamily> {
+        if self.metrics.is_empty() {
+            return None;
+        }
+        let mut family = MetricFamily::default();
+        family.set_name(self.family.name.to_owned());
+        family.set_help(self.family.help.to_owned());
+        family.set_field_type(match self.family.kind {
+            Kind::Counter => MetricType::COUNTER,
+            Kind::Gauge => MetricType::GAUGE,
+            Kind::Histogram => MetricType::HISTOGRAM,
+        });
+        family.set_metric(self.metrics);
+        Some(family)
+    }
+}
+
+/// An exposition in Prometheus' text format, version 0.0.4.
+pub fn text(book: &Book, own: &Own) -> prometheus::Result<String> {
+    let families: Vec<MetricFamily> = of_servers(book)
+        .into_iter()
+        .chain(of_files(book))
+        .chain(of_neighbours(book))
+        .chain(of_tracing(book, own))
+        .chain(own.samples(book))
+        .filter_map(Samples::finish)
+        .collect();
+    let mut text = String::new();
+    TextEncoder::new().encode_utf8(&families, &mut text)?;
+    Ok(text)
+}
+
+fn of_servers(book: &Book) -> Vec<Samples> {
+    let buckets = &book.options().buckets;
+    let mut durations = Samples::of(&family::SYNC_DURATION);
+    let mut errors = Samples::of(&family::SYNC_ERRORS);
+    let mut in_flight = Samples::of(&family::IN_FLIGHT);
+    let mut oldest = Samples::of(&family::OLDEST_IN_FLIGHT);
+    let (mut info, mut start, mut up) = (
+        Samples::of(&family::SERVER_INFO),
+        Samples::of(&family::SERVER_START),
+        Samples::of(&family::SERVER_UP),
+    );
+    for place in book.places() {
+        let label = place.label.as_str();
+        for (&(role, op), totals) in &place.totals.roles {
+            let labels = [label, role.name(), op.name()];
+            if !totals.counts.is_empty() {
+                durations.add_histogram(&labels, buckets, totals);
+            }
+            for (&errno, &n) in &totals.errors {
+                let name = errno_name(errno);
+                errors.add(&[label, role.name(), op.name(), &name], n as f64);
+            }
+        }
+        for (role, count, age) in running(place) {
+            in_flight.add(&[label, role], count as f64);
+            oldest.add(&[label, role], age.as_secs_f64());
+        }
+        if let Some(server) = place.server() {
+            up.add(&[label], f64::from(u8::from(place.is_alive)));
+            add_info(&mut info, label, server);
+            start.add(&[label], start_time(server, book));
+        }
+    }
+    vec![durations, errors, in_flight, oldest, up, info, start]
+}
+
+fn errno_name(errno: i32) -> String {
+    match errno {
+        0 => "unknown".into(),
+        errno => text::errno(errno),
+    }
+}
+
+/// Roles of which syncs were seen, or are expected, with what is in flight.
+fn running(place: &Place) -> impl Iterator<Item = (&'static str, u64, Duration)> {
+    let seen = place.totals.roles.iter().filter(|(_, totals)| !totals.counts.is_empty());
+    let mut roles: Vec<_> = seen.map(|(&(role, _), _)| role).chain(place.in_flight.keys().copied()).collect();
+    if place.server().is_some_and(|server| server.version.is_some()) {
+        roles.extend(COMMITS);
+    }
+    roles.sort_unstable();
+    roles.dedup();
+    roles.into_iter().map(|role| {
+        let (count, age) = place.in_flight.get(&role).copied().unwrap_or_default();
+        (role.name(), count, age)
+    })
+}
+
+fn add_info(info: &mut Samples, label: &str, server: &Server) {
+    let path = |path: &Option<PathBuf>| {
+        path.as_ref().map(|path| text::escape(path.as_os_str().as_encoded_bytes())).unwrap_or_default()
+    };
+    let name =
+        |name: &Option<String>| name.as_ref().map(|name| text::escape(name.as_bytes())).unwrap_or_default();
+    let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+    let known = &server.known_by;
+    info.add(
+        &[
+            label,
+            &name(&server.version),
+            &text::escape(server.comm.as_bytes()),
+            &name(&known.uuid),
+            &number(known.server_id),
+            &path(&server.datadir),
+            &path(&server.socket),
+            &number(known.port.map(u64::from)),
+            &server.id.pid.to_string(),
+            &name(&server.container),
+            &name(&server.device),
+            &name(&server.filesystem),
+        ],
+        1.0,
+    );
+}
+
+/// In seconds since 1970.
+fn start_time(server: &Server, book: &Book) -> f64 {
+    since_1970(book.boot_time() + Duration::from_nanos(server.id.start_ns))
+}
+
+fn of_files(book: &Book) -> Vec<Samples> {
+    let mut syncs = Samples::of(&family::FILE_SYNCS);
+    let mut time = Samples::of(&family::FILE_SYNC_SECONDS);
+    for place in book.places() {
+        for (role, op, path, work) in place.totals.files.iter() {
+            let labels = [place.label.as_str(), role.name(), op.name(), path];
+            syncs.add(&labels, work.count as f64);
+            time.add(&labels, seconds(work.sum_ns));
+        }
+    }
+    vec![syncs, time]
+}
+
+fn of_neighbours(book: &Book) -> Vec<Samples> {
+    let mut syncs = Samples::of(&family::NEIGHBOUR_SYNCS);
+    let mut time = Samples::of(&family::NEIGHBOUR_SYNC_SECONDS);
+    for (device, comm, work) in book.neighbours.iter() {
+        syncs.add(&[device, comm], work.count as f64);
+        time.add(&[device, comm], seconds(work.sum_ns));
+    }
+    vec![syncs, time]
+}
+
+fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
+    let mut up = Samples::of(&family::UP);
+    up.add(&[], f64::from(u8::from(own.is_tracing)));
+    let mut lost = Samples::of(&family::LOST);
+    let counts = &book.lost;
+    for (kind, n) in [
+        ("preempted", counts.preempted),
+        ("threads", counts.threads),
+        ("files", counts.files),
+        ("events", counts.events),
+        ("errors", counts.errors),
+        ("processes", counts.processes),
+    ] {
+        lost.add(&[kind], n as f64);
+    }
+    let mut nameless = Samples::of(&family::NAMELESS_FILES);
+    nameless.add(&[], counts.names as f64);
+    let mut attached = Samples::of(&family::ATTACH_INFO);
+    let mut taken = Samples::of(&family::SNAPSHOT_TIME);
+    if let Some(snapshot) = book.last() {
+        add_attached(&mut attached, &snapshot.setup);
+        taken.add(&[], since_1970(snapshot.taken_wall));
+    }
+    let mut tested = Samples::of(&family::SELF_TEST);
+    if let Some(time) = own.self_test {
+        tested.add(&[], since_1970(time));
+    }
+    let mut interval = Samples::of(&family::SNAPSHOT_INTERVAL);
+    interval.add(&[], own.interval.as_secs_f64());
+    vec![up, lost, nameless, attached, tested, taken, interval]
+}
+
+fn add_attached(attached: &mut Samples, setup: &Setup) {
+    let ops: Vec<_> = setup.ops.iter().map(|op| op.name()).collect();
+    let reasons: Vec<_> =
+        setup.not_chosen.iter().map(|(mode, reason)| format!("{}: {reason}", mode.name())).collect();
+    let reasons = text::shorten_middle(&text::escape_sentence(&reasons.join("; ")), 200, "…");
+    attached.add(&[setup.mode.name(), &text::escape(setup.kernel.as_bytes()), &ops.join(","), &reasons], 1.0);
+}
+
+impl Own {
+    fn samples(&self, book: &Book) -> Vec<Samples> {
+        let one = |family: &'static Family, value: f64| {
+            let mut samples = Samples::of(family);
+            samples.add(&[], value);
+            samples
+        };
+        let mut build = Samples::of(&family::BUILD_INFO);
+        build.add(&[env!("CARGO_PKG_VERSION"), std::env::consts::ARCH], 1.0);
+        let mut all = vec![
+            build,
+            one(&family::MAP_BYTES, self.map_bytes as f64),
+            one(&family::HISTORY_BYTES, self.history_bytes as f64),
+            one(&family::HISTORY_SECONDS, self.history_length.as_secs_f64()),
+            one(&family::HISTORY_SHORT, f64::from(u8::from(self.history_is_short))),
+        ];
+        all.extend(of_web(&self.web));
+        if let Some(process) = &self.process {
+            all.extend([
+                one(&family::PROCESS_CPU, process.cpu_seconds),
+                one(&family::PROCESS_RESIDENT, process.resident_bytes as f64),
+                one(&family::PROCESS_VIRTUAL, process.virtual_bytes as f64),
+                one(&family::PROCESS_FDS, process.open_fds as f64),
+                one(&family::PROCESS_THREADS, process.threads as f64),
+                one(&family::PROCESS_START, since_1970(book.boot_time() + process.started)),
+            ]);
+            all.extend(process.max_fds.map(|most| one(&family::PROCESS_MAX_FDS, most as f64)));
+        }
+        all
+    }
+}
+
+fn of_web(web: &Statistics) -> Vec<Samples> {
+    let one = |family: &'static Family, value: f64| {
+        let mut samples = Samples::of(family);
+        samples.add(&[], value);
+        samples
+    };
+    let by = |family: &'static Family, values: &[(&str, u64)]| {
+        let mut samples = Samples::of(family);
+        values.iter().for_each(|&(label, n)| samples.add(&[label], n as f64));
+        samples
+    };
+    let made = web.made();
+    let mut requests = Samples::of(&family::REQUESTS);
+    web.requests().for_each(|(code, n)| requests.add(&[&code.to_string()], n as f64));
+    vec![
+        one(&family::SCRAPES, made.count as f64),
+        one(&family::SCRAPE_SECONDS, made.total.as_secs_f64()),
+        one(&family::EXPOSITION_BYTES, made.last_bytes as f64),
+        requests,
+        one(&family::CONNECTIONS, web.connections.get() as f64),
+        by(
+            &family::CONNECTIONS_DROPPED,
+            &[
+                ("refused", web.refused.get()),
+                ("gave_way", web.gave_way.get()),
+                ("timed_out", web.timed_out.get()),
+                ("failed_handshake", web.failed_handshakes.get()),
+            ],
+        ),
+        one(&family::DENIED, web.denied.get() as f64),
+        by(&family::RELOADS, &[("ok", web.reloads.get()), ("failed", web.failed_reloads.get())]),
+    ]
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn since_1970(time: SystemTime) -> f64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    // Microseconds are what a float of this size can hold.
+    since.as_micros() as f64 / 1e6
+}

@@ -1,0 +1,24 @@
+//! What the exporter counts and how it says it: snapshots in, an exposition out.
+//!
+//! Every snapshot is fed to the [`book`], which adds what happened since the one before to totals by label, so that a
+//! counter never depends on which rows a snapshot still has. A scrape copies the book and writes it out ([`expose`]).
+
+mod book;
+mod buckets;
+mod collector;
+mod expose;
+pub mod families;
+mod naming;
+mod own;
+#[cfg(test)]
+mod page;
+mod paths;
+mod rotation;
+#[cfg(test)]
+mod tests;
+mod totals;
+
+pub use book::Options;
+pub use buckets::{Buckets, BucketsError};
+pub use collector::{About, Collector};
+pub use naming::{GivenName, GivenNameError, What};

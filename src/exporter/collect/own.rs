@@ -1,0 +1,88 @@
+//! What the exporter says of itself: whether it traces, and what it costs.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use procfs::process::{LimitValue, Process};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::exporter::web::Statistics;
+
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    pub is_tracing: bool,
+    /// From one regular snapshot to the next.
+    pub interval: Duration,
+    /// When calls of its own were last seen to be counted.
+    pub self_test: Option<SystemTime>,
+    /// What the web server counts.
+    pub web: Arc<Statistics>,
+    pub map_bytes: u64,
+    pub history_bytes: usize,
+    pub history_length: Duration,
+    pub history_is_short: bool,
+    pub process: Option<ProcessFacts>,
+}
+
+/// What Prometheus' client libraries tell of their process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessFacts {
+    pub cpu_seconds: f64,
+    pub resident_bytes: u64,
+    pub virtual_bytes: u64,
+    pub open_fds: usize,
+    /// None: unlimited.
+    pub max_fds: Option<u64>,
+    pub threads: i64,
+    /// Since boot.
+    pub started: Duration,
+}
+
+impl ProcessFacts {
+    /// Of this process. None where /proc cannot be read.
+    pub fn read() -> Option<ProcessFacts> {
+        let process = Process::myself().ok()?;
+        let stat = process.stat().ok()?;
+        let ticks = procfs::ticks_per_second() as f64;
+        let max_fds = match process.limits().ok()?.max_open_files.soft_limit {
+            LimitValue::Value(most) => Some(most),
+            LimitValue::Unlimited => None,
+        };
+        Some(ProcessFacts {
+            cpu_seconds: (stat.utime + stat.stime) as f64 / ticks,
+            resident_bytes: stat.rss * procfs::page_size(),
+            virtual_bytes: stat.vsize,
+            open_fds: process.fd_count().ok()?,
+            max_fds,
+            threads: stat.num_threads,
+            started: Duration::from_secs_f64(stat.starttime as f64 / ticks),
+        })
+    }
+}
+
+/// When the host was started, by the clock that starts of processes are told by. Ask once: the clocks drift, and the
+/// start of a process must not.
+pub fn boot_time() -> SystemTime {
+    let since_boot = clock_gettime(ClockId::Boottime);
+    let since_boot = Duration::new(since_boot.tv_sec.max(0) as u64, since_boot.tv_nsec.max(0) as u32);
+    SystemTime::now().checked_sub(since_boot).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_described_as_it_is() {
+        let block = vec![1u8; 32 << 20];
+        let facts = ProcessFacts::read().unwrap();
+        assert!(facts.resident_bytes > 32 << 20 && facts.virtual_bytes > facts.resident_bytes, "{facts:?}");
+        assert!(facts.open_fds >= 3 && facts.threads >= 1, "{facts:?}");
+        drop(block);
+        let started = boot_time() + facts.started;
+        let age = SystemTime::now().duration_since(started).unwrap();
+        assert!(age < Duration::from_secs(3_600), "{age:?}");
+        let me = std::fs::metadata("/proc/self").unwrap().modified();
+        assert!(me.is_ok());
+    }
+}

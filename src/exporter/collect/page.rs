@@ -1,0 +1,109 @@
+//! `docs/metrics.md`, out of the table of the families and the buckets.
+
+use std::fmt::Write as _;
+
+use super::buckets::{Buckets, DEFAULT};
+use super::families::{ALL, Family};
+use super::totals::{COMMITS, DURABLE};
+use crate::snapshot::Role;
+
+pub fn page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    page.push_str("| metric | type | unit | labels |\n|---|---|---|---|\n");
+    for family in ALL {
+        let labels: Vec<_> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+        let _ = writeln!(
+            page,
+            "| [`{0}`](#{0}) | {1} | {2} | {3} |",
+            family.name,
+            family.kind.name(),
+            if family.unit.is_empty() { "–" } else { family.unit },
+            if labels.is_empty() { "–".into() } else { labels.join(", ") }
+        );
+    }
+    page.push_str(&labels());
+    page.push_str(&buckets());
+    page.push_str("\n## Each metric\n");
+    for family in ALL {
+        describe(family, &mut page);
+    }
+    page
+}
+
+fn describe(family: &Family, page: &mut String) {
+    let _ = write!(page, "\n### {}\n\n{}", family.name, family.help);
+    if !family.notes.is_empty() {
+        let _ = write!(page, " {}", family.notes);
+    }
+    page.push('\n');
+}
+
+const INTRODUCTION: &str = "\
+# Metrics
+
+What `fsynctop exporter` serves at `/metrics`. This page is made from the code: \
+`FSYNCTOP_UPDATE_EXPECTED=1 cargo test --lib the_page_of_the_metrics` writes it, and a test fails where it differs.
+
+Counters begin at zero when the exporter attaches its probes and go back only when it is started anew. They hold every \
+sync that was traced: the last ones of a server that ended, of a file that was deleted, and of the time between two \
+snapshots. A count stays under the labels that were valid when it was counted: a file whose role is found out after \
+its first syncs keeps those under `role=\"other\"`. Whole numbers are exact up to 2^53.
+
+";
+
+fn labels() -> String {
+    let names =
+        |roles: &[Role]| roles.iter().map(|role| format!("`{}`", role.name())).collect::<Vec<_>>().join(", ");
+    format!(
+        "
+## Labels
+
+**`server`** is the first of these that is known: the name given by `--server-name`; the pod's or container's name; \
+the TCP port for clients; the socket; the data directory; the name of the process. It is chosen once for each data \
+directory and kept for as long as the exporter runs, whatever process serves the directory and on which port; it never \
+holds a pid. The same is chosen again when the exporter is started anew. A new server waits for it up to 5 seconds, \
+and its syncs with it. Where two servers would have the same, each that is new gets the next in that list behind it, as \
+in `3306 /srv/b`. 64 servers have labels of their own; then those that ended longest ago make room, their series end, \
+and if all run, the others share `other`. `unknown` stands for syncs that found no row \
+(`fsynctop_lost_total{{kind=\"files\"}}`).
+
+**`role`** is what a file is to its server: {all} ([roles.md](roles.md)).
+
+**`op`** is the system call: `fsync`, `fdatasync`, and what `--ops` adds.
+
+**`path`**, and every other name that a traced process chose: control characters, bytes that are no UTF-8, and \
+characters that deceive their reader are written as `\\n`, `\\xff`, `\\u{{202e}}`, a backslash as `\\\\`, before \
+Prometheus' own quoting. Paths are those inside the server's root, and longer ones lose their middle.
+
+## What is there from the start
+
+`rate()` and `increase()` see nothing of a series before its second sample: the first failure of a disk would go \
+unnoticed. So there are zeros from the moment that a server is known: of the histogram for {commits}, of \
+`fsynctop_sync_errors_total` for EIO, ENOSPC, EDQUOT and EROFS in {durable}, of the gauges of syncs in flight for \
+{commits}, and of `fsynctop_lost_total` for every kind. A file's series begins with its first sync.
+",
+        all = names(&Role::ALL),
+        commits = names(&COMMITS),
+        durable = names(&DURABLE),
+    )
+}
+
+fn buckets() -> String {
+    let mut text = "
+## Buckets
+
+The kernel side counts latencies in a histogram of 16 steps per power of two. Each `le` is a boundary of it, the one \
+nearest to a round figure, so that every count is a sum of whole buckets and exact; `--buckets` takes others, which \
+are snapped to the nearest boundary and shown as they are counted. A boundary belongs to the bucket above it: \
+`le=\"0.001015808\"` counts the syncs that took less than 1,015,808 ns, that is, 1,015,807 ns or less.
+
+| meant | `le` |
+|---|---|
+"
+    .to_owned();
+    for (meant, shown) in DEFAULT.into_iter().zip(Buckets::default().seconds()) {
+        let _ =
+            writeln!(text, "| {} | {shown} |", crate::text::duration_in_words((meant * 1e9).round() as u64));
+    }
+    text
+}

@@ -1,0 +1,192 @@
+//! What a server, and the neighbours, did since the exporter began. Only ever added to, and always under the labels
+//! that are valid now: a file whose role is found out later takes nothing away from where its syncs were counted.
+
+use std::collections::BTreeMap;
+
+use super::buckets::Buckets;
+use super::paths::{Files, Work};
+use crate::snapshot::{FileRow, Measurement, NeighbourRow, Op, Role, RoleRow};
+use crate::text;
+
+/// Failures that are shown before there is one: `rate()` sees nothing of a series whose first sample is not zero, so a
+/// disk's first error would go unnoticed.
+pub const ERRNOS: [i32; 4] = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EROFS];
+/// Roles in which a failure loses committed data: their errors are shown from the start.
+pub const DURABLE: [Role; 8] = [
+    Role::Redo,
+    Role::Binlog,
+    Role::RelayLog,
+    Role::Doublewrite,
+    Role::Undo,
+    Role::SystemTablespace,
+    Role::Tablespace,
+    Role::Dictionary,
+];
+/// Roles whose histograms are shown from the start: the two that commits wait for.
+pub const COMMITS: [Role; 2] = [Role::Redo, Role::Binlog];
+
+/// The syncs of one role by one operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoleTotals {
+    /// By bucket, the infinite one last; not cumulative. Empty: there is no histogram yet.
+    pub counts: Vec<u64>,
+    pub sum_ns: u64,
+    pub errors: BTreeMap<i32, u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ServerTotals {
+    pub roles: BTreeMap<(Role, Op), RoleTotals>,
+    pub files: Files,
+}
+
+impl ServerTotals {
+    /// `paths`: how many have series of their own.
+    pub fn new(paths: usize) -> ServerTotals {
+        ServerTotals { roles: BTreeMap::new(), files: Files::new(paths) }
+    }
+
+    /// Makes what is to be seen at zero before it happens.
+    pub fn begin_at_zero(&mut self, ops: &[Op], buckets: &Buckets) {
+        for (role, op) in DURABLE.into_iter().flat_map(|role| ops.iter().map(move |&op| (role, op))) {
+            // msync and the like name no file, and so no role.
+            if matches!(op, Op::Fsync | Op::Fdatasync | Op::SyncFileRange) {
+                let totals = self.role(role, op);
+                if COMMITS.contains(&role) && op != Op::SyncFileRange {
+                    totals.counts.resize(buckets.len() + 1, 0);
+                }
+            }
+        }
+    }
+
+    fn role(&mut self, role: Role, op: Op) -> &mut RoleTotals {
+        self.roles.entry((role, op)).or_insert_with(|| RoleTotals {
+            errors: ERRNOS.iter().map(|&errno| (errno, 0)).collect(),
+            ..RoleTotals::default()
+        })
+    }
+
+    pub fn add_role(&mut self, row: &RoleRow, buckets: &Buckets) {
+        let totals = self.role(row.role, row.op);
+        totals.counts.resize(buckets.len() + 1, 0);
+        buckets.add(&mut totals.counts, &row.stats.histogram);
+        totals.sum_ns += row.stats.sum_ns;
+        for (&errno, &n) in row.stats.errors.iter() {
+            *totals.errors.entry(errno).or_default() += n;
+        }
+    }
+
+    pub fn add_files<'a>(&mut self, rows: impl Iterator<Item = &'a FileRow>) {
+        self.files.add(rows);
+    }
+
+    /// Adds what was counted before it was known whose it is.
+    pub fn merge(&mut self, other: &ServerTotals) {
+        for (&(role, op), more) in &other.roles {
+            let totals = self.role(role, op);
+            if totals.counts.len() < more.counts.len() {
+                totals.counts.resize(more.counts.len(), 0);
+            }
+            totals.counts.iter_mut().zip(&more.counts).for_each(|(n, more)| *n += more);
+            totals.sum_ns += more.sum_ns;
+            for (&errno, &n) in &more.errors {
+                *totals.errors.entry(errno).or_default() += n;
+            }
+        }
+        self.files.merge(&other.files);
+    }
+}
+
+/// Pairs of device and command with series of their own.
+const MOST_NEIGHBOURS: usize = 20;
+/// Devices that are told apart where the command is not.
+const MOST_DEVICES: usize = 16;
+const OTHER: &str = "other";
+/// Columns of a label.
+const LONGEST: usize = 100;
+
+/// What processes did that are not traced, by device and command.
+#[derive(Clone, Debug, Default)]
+pub struct Neighbours {
+    work: BTreeMap<(String, String), Work>,
+}
+
+impl Neighbours {
+    /// Of those that are new, the ones that took most time come first.
+    pub fn add(&mut self, measurement: &Measurement) {
+        let mut rows: Vec<&NeighbourRow> = measurement.neighbours.iter().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.stats.sum_ns));
+        for row in rows {
+            let key = self.key(row);
+            self.work.entry(key).or_default().add(row.stats.count, row.stats.sum_ns);
+        }
+    }
+
+    fn key(&self, row: &NeighbourRow) -> (String, String) {
+        let label = |text: &str| text::shorten_middle(&text::escape(text.as_bytes()), LONGEST, "…");
+        if row.device_number == 0 {
+            return (OTHER.into(), OTHER.into());
+        }
+        let (device, comm) = (label(&row.device), label(&row.comm));
+        let apart = self.work.keys().filter(|(_, comm)| comm != OTHER).count();
+        let key = (device, comm);
+        if self.work.contains_key(&key) || (apart < MOST_NEIGHBOURS && key.1 != OTHER) {
+            return key;
+        }
+        let of_device = (key.0, OTHER.to_owned());
+        let devices = self.work.keys().filter(|(_, comm)| comm == OTHER).count();
+        if self.work.contains_key(&of_device) || devices < MOST_DEVICES {
+            return of_device;
+        }
+        (OTHER.into(), OTHER.into())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, Work)> {
+        self.work.iter().map(|((device, comm), &work)| (device.as_str(), comm.as_str(), work))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::once::fixture::{neighbour, quiet};
+
+    #[test]
+    fn neighbours_are_bounded_and_none_is_lost() {
+        let mut neighbours = Neighbours::default();
+        for n in 0..1_000 {
+            let mut row = neighbour("", &format!("command{n}"), &[(1, 1_000)]);
+            row.device = format!("/dev/loop{}", n % 100);
+            row.device_number = 7 << 20 | (n % 100);
+            let measurement = Measurement { neighbours: vec![row], ..quiet() };
+            neighbours.add(&measurement);
+        }
+        let rows: Vec<_> = neighbours.iter().collect();
+        assert!(rows.len() <= MOST_NEIGHBOURS + MOST_DEVICES + 1, "{}", rows.len());
+        assert_eq!(rows.iter().map(|(.., work)| work.count).sum::<u64>(), 1_000);
+        assert!(rows.iter().any(|&(device, comm, _)| (device, comm) == ("/dev/loop0", "command0")));
+        // Sticky: the first one still has its own.
+        neighbours.add(&Measurement {
+            neighbours: vec![NeighbourRow {
+                device: "/dev/loop0".into(),
+                ..neighbour("", "command0", &[(5, 1_000)])
+            }],
+            ..quiet()
+        });
+        let of = |wanted: &str| neighbours.iter().find(|(_, comm, _)| *comm == wanted).unwrap().2.count;
+        assert_eq!(of("command0"), 6);
+    }
+
+    #[test]
+    fn a_neighbour_cannot_choose_its_label_freely() {
+        let mut neighbours = Neighbours::default();
+        let rows = vec![
+            neighbour("/dev/vda", "a\n\"}\x1b[2J", &[(1, 1_000)]),
+            neighbour("/dev/vda", "other", &[(2, 1)]),
+        ];
+        neighbours.add(&Measurement { neighbours: rows, ..quiet() });
+        let labels: Vec<_> =
+            neighbours.iter().map(|(device, comm, work)| (device, comm, work.count)).collect();
+        assert_eq!(labels, [("/dev/vda", "a\\n\"}\\x1b[2J", 1), ("/dev/vda", "other", 2)]);
+    }
+}
