@@ -21,6 +21,7 @@ mod reading;
 mod rows;
 mod style;
 mod table;
+pub mod timeline;
 
 pub(crate) use style::Paint;
 pub use style::Style;
