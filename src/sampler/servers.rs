@@ -46,16 +46,12 @@ impl Servers {
         Servers { met: Vec::new(), described, outbox, thread_names: HashMap::new(), rules }
     }
 
-    /// Notes a server; true if it is new. One that /proc showed first is known by a start time cut to a clock tick:
-    /// the kernel's own replaces it.
+    /// Notes a server; true if it is new.
     pub fn meet(&mut self, id: ServerId) -> bool {
         if id.pid == 0 {
             return false;
         }
-        if let Some(met) = self.met.iter_mut().find(|met| same_server(met.server.id, id)) {
-            if id.start_ns > met.server.id.start_ns {
-                Arc::make_mut(&mut met.server).id = id;
-            }
+        if self.met.iter().any(|met| same_server(met.server.id, id)) {
             return false;
         }
         let comm = processes::find(Path::new(PROC), id.pid).map(|group| group.comm).unwrap_or_default();
