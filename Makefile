@@ -48,6 +48,11 @@ kernels: deps ## run it under the kernels of Debian 11 to the next, and write do
 bench: deps tracefs ## what tracing costs, beside other tracers, and write docs/overhead.md; QUICK=1, ONLY="sync getppid"
 	@tools/dependencies bench
 	cargo build --release --locked --package fsynctop --package bench --package insert-load --package faultfs
+ifneq ($(if $(ONLY),$(filter guest,$(ONLY)),guest),)
+	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST) --package fsynctop --package bench
+	@mkdir -p target/bench/guest
+	@for program in fsynctop bench; do strip -o target/bench/guest/$$program target/$(HOST)/release/$$program; done
+endif
 	$(SUDO) target/release/bench $(if $(QUICK),--quick) $(ONLY)
 
 tracefs:

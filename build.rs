@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
+/// As libbpf's headers call them.
+const ARCHITECTURES: [&str; 2] = ["x86", "arm64"];
+
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -13,11 +16,39 @@ fn main() {
         Ok("aarch64") => "arm64",
         other => panic!("no programs for the architecture {other:?}: x86_64 and aarch64 are served"),
     };
+    let clang = arguments(architecture);
+    SkeletonBuilder::new()
+        .source("bpf/sync.bpf.c")
+        .clang_args(&clang)
+        .obj(out.join("sync.bpf.o"))
+        .build_and_generate(out.join("sync.skel.rs"))
+        .expect("bpf/sync.bpf.c");
+    SkeletonBuilder::new()
+        .source("bpf/tests/bucket.bpf.c")
+        .clang_args(&clang)
+        .obj(out.join("bucket.bpf.o"))
+        .build()
+        .expect("bpf/tests/bucket.bpf.c");
+    // Who develops on one architecture hears at once of what does not compile for the other.
+    if std::env::var("PROFILE").as_deref() == Ok("debug") {
+        for other in ARCHITECTURES.into_iter().filter(|name| *name != architecture) {
+            SkeletonBuilder::new()
+                .source("bpf/sync.bpf.c")
+                .clang_args(arguments(other))
+                .obj(out.join(format!("sync-{other}.bpf.o")))
+                .build()
+                .unwrap_or_else(|error| panic!("bpf/sync.bpf.c for {other}: {error:?}"));
+        }
+    }
+}
+
+/// What clang is told when it compiles for an architecture.
+fn arguments(architecture: &str) -> [OsString; 6] {
     // libbpf's headers, as libbpf-sys brings them.
     let headers = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys names its headers");
-    // v2: 5.10 refuses the atomics that a later instruction set brings.
-    let arguments = [
+    [
         format!("-D__TARGET_ARCH_{architecture}"),
+        // 5.10 refuses the atomics that a later instruction set brings.
         "-mcpu=v2".into(),
         format!("-I{headers}"),
         "-Wall".into(),
@@ -25,17 +56,5 @@ fn main() {
         // libbpf's own helper definitions declare structs they only point to.
         "-Wno-missing-declarations".into(),
     ]
-    .map(OsString::from);
-    SkeletonBuilder::new()
-        .source("bpf/sync.bpf.c")
-        .clang_args(&arguments)
-        .obj(out.join("sync.bpf.o"))
-        .build_and_generate(out.join("sync.skel.rs"))
-        .expect("bpf/sync.bpf.c");
-    SkeletonBuilder::new()
-        .source("bpf/tests/bucket.bpf.c")
-        .clang_args(&arguments)
-        .obj(out.join("bucket.bpf.o"))
-        .build()
-        .expect("bpf/tests/bucket.bpf.c");
+    .map(OsString::from)
 }

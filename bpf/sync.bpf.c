@@ -394,10 +394,10 @@ struct exit_context {
 
 #if defined(__TARGET_ARCH_x86)
 #define WRAPPER(name) "__x64_sys_" #name
-#define FIRST_ARGUMENT(regs) ((s32)(regs)->di)
+#define FIRST_ARGUMENT(registers) ((s32)(registers)->di)
 #elif defined(__TARGET_ARCH_arm64)
 #define WRAPPER(name) "__arm64_sys_" #name
-#define FIRST_ARGUMENT(regs) ((s32)(regs)->regs[0])
+#define FIRST_ARGUMENT(registers) ((s32)(registers)->regs[0])
 #endif
 
 // Four programs for an operation; the two of the mode that is attached are loaded.

@@ -15,3 +15,4 @@ pub mod snapshot;
 pub mod stuck;
 pub mod target;
 pub mod text;
+pub mod top;

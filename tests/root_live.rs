@@ -45,7 +45,7 @@ fn live(pid: u32, interval: Duration) -> Result<Live, StartError> {
     Live::start(
         make,
         Selection::new(vec![TargetFilter::Pids(vec![pid])]),
-        Options { interval, max_cpu: None },
+        Options { interval, max_cpu: None, ..Options::default() },
     )
 }
 

@@ -134,7 +134,11 @@ fn root_max_cpu_a_view_sees_that_it_is_degraded_and_then_detached() {
     };
     let make =
         move || Sampler::start(&config, Rules::builtin(), "test".into()).map_err(std::io::Error::other);
-    let options = Options { interval: Duration::from_millis(10), max_cpu: Some("0.01%/1s".parse().unwrap()) };
+    let options = Options {
+        interval: Duration::from_millis(10),
+        max_cpu: Some("0.01%/1s".parse().unwrap()),
+        ..Options::default()
+    };
     let selection = Selection::new(vec![TargetFilter::Pids(vec![pid])]);
     let live = Live::start(make, selection, options).unwrap();
     assert_eq!(live.state(), State::Running);

@@ -106,7 +106,8 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
     let remembered = history::Options { length: arguments.history, ..history::Options::default() };
     let socket = (!arguments.no_socket).then_some(arguments.socket);
     let trace = arguments.trace;
-    let long_run = Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0 };
+    let long_run =
+        Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0, ..Options::default() };
     let attach = move |statistics| {
         // Before anything is attached: a second exporter must fail.
         let socket =

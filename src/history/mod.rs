@@ -21,7 +21,7 @@ use crate::snapshot::{
 };
 
 pub use json::{ReadError, SCHEMA};
-pub use moment::{Moment, NO_SERVER, Pending, Rest};
+pub use moment::{Moment, Pending, Rest};
 use packed::{Packed, Tables, wall_clock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

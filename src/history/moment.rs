@@ -10,14 +10,11 @@ use crate::snapshot::{
     Stats,
 };
 
-/// Rows by role at most; those with the least time are summed up under no server's name ([`NO_SERVER`]).
+/// Rows by role at most; those with the least time are summed up under no server's name ([`ServerId::NONE`]).
 const MOST_ROLES: usize = 256;
 const MOST_SERVERS: usize = 128;
 const MOST_NEIGHBOURS: usize = 16;
 const MOST_PENDING: usize = 32;
-
-/// Stands for the servers for which a moment has no room.
-pub const NO_SERVER: ServerId = ServerId { pid: 0, start_ns: 0 };
 
 /// One interval.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,7 +126,8 @@ fn most_important_roles(rows: &[RoleRow]) -> Vec<RoleRow> {
     for at in others {
         rest.entry((rows[at].role, rows[at].op)).or_default().merge(&rows[at].stats);
     }
-    let rest = rest.into_iter().map(|((role, op), stats)| RoleRow { server: NO_SERVER, role, op, stats });
+    let rest =
+        rest.into_iter().map(|((role, op), stats)| RoleRow { server: ServerId::NONE, role, op, stats });
     rest.chain(kept.into_iter().map(|at| rows[at].clone())).collect()
 }
 

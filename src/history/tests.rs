@@ -155,7 +155,7 @@ fn many_servers_are_summed_up_and_none_is_lost() {
     let moment = Moment::of(&measurement, 50);
     assert!(moment.roles.len() < 300 && moment.servers.len() < 200);
     assert_eq!(moment.total(None, None).count, measurement.total().count);
-    assert!(moment.total(Some(NO_SERVER), None).count > 0);
+    assert!(moment.total(Some(ServerId::NONE), None).count > 0);
     assert_eq!(moment.total(Some(server(1_000)), Some(Role::Redo)).count, 1_000);
 }
 

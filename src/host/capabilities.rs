@@ -71,8 +71,11 @@ impl Effective {
 const WANTED: [(Capability, &str); 5] = [
     (Capability::Bpf, "to load BPF programs"),
     (Capability::Perfmon, "to attach them"),
-    (Capability::DacReadSearch, "to read tracefs, for the tracepoint mode"),
-    (Capability::SysPtrace, "to find the file names of other users' processes"),
+    (
+        Capability::DacReadSearch,
+        "to read tracefs, for the tracepoint mode, and what /proc has of other users' processes",
+    ),
+    (Capability::SysPtrace, "to see other users' open files, and their syncs that began earlier"),
     (Capability::Syslog, "to read the kernel's symbols"),
 ];
 

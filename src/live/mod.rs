@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::sampler::Sampler;
+use crate::sampler::{Retention, Sampler};
 use crate::snapshot::Snapshot;
 use crate::target::selection::Selection;
 
@@ -29,11 +29,18 @@ pub struct Options {
     pub interval: Duration,
     /// What this process may use of a processor. None: whatever it takes.
     pub max_cpu: Option<Limit>,
+    /// How long servers that have ended are told apart; what they did stays in the totals, under
+    /// [`ServerId::ENDED`](crate::snapshot::ServerId::ENDED).
+    pub retention: Retention,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { interval: Duration::from_secs(1), max_cpu: Some(Limit::default()) }
+        Options {
+            interval: Duration::from_secs(1),
+            max_cpu: Some(Limit::default()),
+            retention: Retention { most: 128, length: Some(Duration::from_secs(600)) },
+        }
     }
 }
 
@@ -97,7 +104,8 @@ impl Live {
         let (started, outcome) = channel();
         let theirs = shared.clone();
         let task = move || {
-            let begun = make().and_then(|sampler| {
+            let begun = make().and_then(|mut sampler| {
+                sampler.set_retention(options.retention);
                 sampling::Sampling::begin(sampler, &selection, theirs, options.max_cpu, follower)
                     .map_err(E::from)
             });

@@ -23,8 +23,9 @@ pub(super) struct Device {
     pub neighbours: Vec<Neighbour>,
 }
 
-/// The devices on which these servers synced files (or have their data directory), with their neighbours.
-pub(super) fn devices(m: &Measurement, servers: &[ServerId]) -> Vec<Device> {
+/// The devices on which these servers synced files, or have their data directory: names, and numbers as far as files
+/// on them were synced.
+pub(crate) fn used_by<'a>(m: &'a Measurement, servers: &[ServerId]) -> BTreeMap<&'a str, BTreeSet<u32>> {
     let mut numbers: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for row in m.files.iter().filter(|row| servers.contains(&row.server)) {
         if let Some(name) = &row.info.device {
@@ -36,6 +37,12 @@ pub(super) fn devices(m: &Measurement, servers: &[ServerId]) -> Vec<Device> {
             numbers.entry(name).or_default();
         }
     }
+    numbers
+}
+
+/// The devices that these servers use, with their neighbours.
+pub(super) fn devices(m: &Measurement, servers: &[ServerId]) -> Vec<Device> {
+    let numbers = used_by(m, servers);
     // By its name; by its number where the two sides came to different names for one device.
     let is_on = |name: &str, device: &str, number: Option<u32>| match numbers.contains_key(device) {
         true => device == name,

@@ -39,16 +39,21 @@ fn lines(m: &Measurement, mut parts: Vec<String>, options: &Options) -> Vec<Stri
 /// The server as its header begins: its name, escaped, and pid.
 pub(super) fn name(m: &Measurement, id: ServerId, style: &Style) -> String {
     match m.servers.iter().find(|server| server.id == id) {
-        Some(server) => format!("{} {}", style.name(server.comm.as_bytes()), id.pid),
+        Some(server) => name_of(server, style),
         None => format!("pid {}", id.pid),
     }
+}
+
+fn name_of(server: &Server, style: &Style) -> String {
+    let name = style.name(server.comm.as_bytes());
+    if server.id == ServerId::ENDED { name } else { format!("{name} {}", server.id.pid) }
 }
 
 fn describe(server: &Server, style: &Style, parts: &mut Vec<String>) {
     let path = |path: &std::path::Path| style.name(path.as_os_str().as_encoded_bytes());
     let escaped = |text: &String| style.name(text.as_bytes());
-    parts.push(format!("{} {}", escaped(&server.comm), server.id.pid));
-    if !server.alive {
+    parts.push(name_of(server, style));
+    if !server.alive && server.id != ServerId::ENDED {
         parts.push("exited".into());
     }
     parts.extend(server.version.as_ref().map(escaped));
@@ -70,7 +75,7 @@ fn describe(server: &Server, style: &Style, parts: &mut Vec<String>) {
 }
 
 /// RFC 3339 in UTC. A recording may hold any time: what that format cannot express becomes its nearest.
-pub(super) fn rfc3339(time: std::time::SystemTime) -> String {
+pub(crate) fn rfc3339(time: std::time::SystemTime) -> String {
     use std::time::{Duration, SystemTime};
     let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     humantime::format_rfc3339_micros(time.clamp(SystemTime::UNIX_EPOCH, last)).to_string()
@@ -99,7 +104,7 @@ pub(super) fn stuck_lines(m: &Measurement, servers: &[ServerId], options: &Optio
 }
 
 /// `for 12 s`, `for at least 2m05s`.
-pub(super) fn age(sync: &InFlight) -> String {
+pub(crate) fn age(sync: &InFlight) -> String {
     let age = duration_in_words(u64::try_from(sync.age.as_nanos()).unwrap_or(u64::MAX));
     if sync.age_is_minimum { format!("for at least {age}") } else { format!("for {age}") }
 }

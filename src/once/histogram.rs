@@ -159,7 +159,7 @@ fn picture(out: &mut String, bars: &[Bar], style: &Style) {
 }
 
 /// A bar in eighths of a column; what is not zero is at least one eighth long.
-fn bar(count: u64, greatest: u64, columns: usize) -> String {
+pub(crate) fn bar(count: u64, greatest: u64, columns: usize) -> String {
     if count == 0 || greatest == 0 {
         return String::new();
     }

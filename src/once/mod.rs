@@ -9,16 +9,16 @@ use clap::ValueEnum;
 use crate::snapshot::Measurement;
 
 mod csv;
-mod device;
+pub(crate) mod device;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(crate) mod grid;
-mod header;
-mod histogram;
+pub(crate) mod header;
+pub(crate) mod histogram;
 mod json;
 mod json_schema;
-mod reading;
-mod rows;
+pub(crate) mod reading;
+pub(crate) mod rows;
 mod style;
 mod table;
 pub mod timeline;

@@ -19,7 +19,7 @@ const TAIL_NS: u64 = 1_000_000;
 const SLOW_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sentence {
+pub(crate) struct Sentence {
     pub text: String,
     pub paint: Paint,
 }
@@ -64,7 +64,7 @@ impl Scene<'_> {
 }
 
 /// What one server's figures say, the most urgent first.
-pub(super) fn of_server(m: &Measurement, server: ServerId, options: &Options) -> Vec<Sentence> {
+pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) -> Vec<Sentence> {
     let scene = Scene { m, server, options };
     let total = scene.total();
     let mut sentences: Vec<Sentence> = Vec::new();
@@ -82,7 +82,7 @@ pub(super) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
 }
 
 /// The last word: what is certain about all of it.
-pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
+pub(crate) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
     trouble::confidence(m, options)
 }
 

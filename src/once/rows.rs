@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{By, Options, Sort};
 use crate::histogram::LAST_EXPONENT;
 use crate::mountinfo::format_device;
-use crate::snapshot::{FileRow, Max, Measurement, Op, Role, ServerId, Stats, Target, ThreadRow};
+use crate::snapshot::{FileInfo, FileRow, Max, Measurement, Op, Role, ServerId, Stats, Target, ThreadRow};
 use crate::text::{duration_in_words, escape};
 
 /// What a row stands for.
@@ -120,12 +120,12 @@ fn sort(rows: &mut [Row], options: &Options) {
 }
 
 /// The 99th percentile where there are enough syncs to speak of one: of fewer than a hundred it is the maximum.
-pub(super) fn p99(stats: &Stats) -> Option<u64> {
+pub(crate) fn p99(stats: &Stats) -> Option<u64> {
     if stats.count < 100 { None } else { stats.quantile_ns(0.99) }
 }
 
 /// The greatest latency in a sentence. The bucket over all others has no upper edge.
-pub(super) fn max_in_words(max: Max) -> String {
+pub(crate) fn max_in_words(max: Max) -> String {
     match max {
         Max { ns: u64::MAX, .. } => format!("{} or more", duration_in_words(1 << LAST_EXPONENT)),
         Max { ns, exact: true } => duration_in_words(ns),
@@ -140,9 +140,13 @@ pub(super) fn max_ns(stats: &Stats) -> Option<u64> {
 
 /// What to call a file that has no path of its own; None for one that has. The words in brackets are ours.
 pub(super) fn nameless(row: &FileRow) -> Option<String> {
-    let device = || row.info.device.as_deref().map(|device| escape(device.as_bytes()));
-    Some(match row.target {
-        Target::File(_) if row.info.path.is_some() => return None,
+    nameless_file(row.target, &row.info)
+}
+
+pub(crate) fn nameless_file(target: Target, info: &FileInfo) -> Option<String> {
+    let device = || info.device.as_deref().map(|device| escape(device.as_bytes()));
+    Some(match target {
+        Target::File(_) if info.path.is_some() => return None,
         Target::File(id) => match device() {
             Some(device) => format!("(inode {} on {device})", id.inode),
             None => format!("(inode {} on {})", id.inode, format_device(id.device)),

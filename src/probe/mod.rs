@@ -229,6 +229,11 @@ impl Probe {
         self.attached.slots.give_back(&self.attached.skel.maps, slot).map_err(std::io::Error::other)
     }
 
+    /// Clears a histogram that was shared by rows which are all gone.
+    pub fn clear_shared(&mut self, slot: u32) -> std::io::Result<()> {
+        self.histograms.write(slot, &RawHistogram::default())
+    }
+
     /// Hands out more slots where few are left.
     pub fn refill(&mut self) -> libbpf_rs::Result<()> {
         self.attached.slots.refill(&self.attached.skel.maps)

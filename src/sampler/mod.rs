@@ -4,6 +4,7 @@
 mod devices;
 pub mod ledger;
 mod names;
+mod pool;
 mod running;
 mod servers;
 
@@ -22,8 +23,10 @@ use crate::snapshot::{
 
 use ledger::{Ledger, Reading, Slots, Subject};
 use names::Names;
+use servers::THREADS_WITHOUT_ACCOUNT;
 
 pub use crate::probe::AttachError;
+pub use servers::Retention;
 
 /// Accounts of files that have no row any more and are still kept apart.
 const ROWLESS_FILES: usize = 1_024;
@@ -46,6 +49,10 @@ pub struct Sampler {
     running: running::Running,
     setup: Arc<Setup>,
     last_reclaim: Instant,
+    /// Since boot.
+    began_ns: u64,
+    /// Stands for the servers that are remembered no longer, if there are any.
+    forgotten: Option<Arc<Server>>,
 }
 
 impl Sampler {
@@ -75,6 +82,8 @@ impl Sampler {
             running: running::Running::default(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
+            began_ns: running::boot_ns(),
+            forgotten: None,
         }
     }
 
@@ -98,14 +107,22 @@ impl Sampler {
 
     /// A process that is to be described and whose syncs in flight are to be found, whether or not it ever syncs.
     pub fn expect_server(&mut self, server: ServerId) {
-        if self.servers.meet(server) {
+        // All syncs of a server that began later were seen from their beginning.
+        if self.servers.meet(server) && server.start_ns < self.began_ns {
             self.running.look_for_earlier(server);
         }
     }
 
-    /// The servers met so far, those that ended included.
+    /// How long servers that have ended are remembered one by one.
+    pub fn set_retention(&mut self, retention: Retention) {
+        self.servers.set_retention(retention);
+    }
+
+    /// The servers met so far, those that ended included, and what stands for those that are remembered no longer.
     pub fn servers(&self) -> Vec<Arc<Server>> {
-        self.servers.list()
+        let mut servers = self.servers.list();
+        servers.extend(self.forgotten.clone());
+        servers
     }
 
     /// Waits for at most this long, taking in what cannot wait: names of new files, and rows when they run short.
@@ -138,6 +155,7 @@ impl Sampler {
         let taken = Instant::now();
         let taken_wall = SystemTime::now();
         self.reclaim()?;
+        self.forget_ended()?;
         let (files, threads, neighbours) = self.rows();
         let expected = self.ledger.running();
         let in_flight = self
@@ -150,7 +168,7 @@ impl Sampler {
             taken_wall,
             setup: self.setup.clone(),
             lost,
-            servers: self.servers.list(),
+            servers: self.servers(),
             files,
             threads,
             in_flight,
@@ -217,6 +235,9 @@ impl Sampler {
                     }
                 }
                 Event::Sync(event) if event.slot == NO_SLOT => {
+                    if let Some(Subject::File { server, .. }) = Subject::of(&event.id) {
+                        self.expect_server(server);
+                    }
                     self.ledger.count_event(&event.id, event.latency_ns, event.result);
                 }
                 Event::Sync(event) => self.ledger.enter_latency(&event.id, event.latency_ns),
@@ -266,7 +287,7 @@ impl Sampler {
     fn attend(&mut self, slot: u32, row: &crate::probe::Row) {
         let subject = Subject::of(&row.id);
         if let Some(Subject::Thread { server, tid, start, .. }) = subject {
-            self.servers.learn_thread(server.pid, tid, start, [row.name, row.name_rest]);
+            self.servers.learn_thread(server, tid, start, [row.name, row.name_rest]);
         }
         let Some(Subject::File { server, target, op }) = subject else { return };
         if slot < FIRST_FILE_SLOT {
@@ -314,16 +335,41 @@ impl Sampler {
     /// Keeps the memory bounded: the files that are long idle become one account of their role.
     fn fold(&mut self) {
         let names = &self.names;
-        let role = |subject: &Subject| match subject {
-            Subject::File { server, target: Target::File(file), .. } => names.role_of(&(*server, *file)),
-            _ => Role::Other,
-        };
-        self.ledger.fold(ROWLESS_FILES, role);
+        self.ledger.fold(ROWLESS_FILES, |subject| role_of(subject, names));
         // Of some names no sync is ever heard of.
-        if self.names.len() > self.ledger.account_count() + NAMES_WITHOUT_ACCOUNT {
-            let ledger = &self.ledger;
+        let accounts = self.ledger.account_count();
+        let ledger = &self.ledger;
+        if self.names.len() > accounts + NAMES_WITHOUT_ACCOUNT {
             self.names.retain(|&(server, file)| ledger.knows(server, file));
         }
+        if self.servers.thread_names() > accounts + THREADS_WITHOUT_ACCOUNT {
+            self.servers.retain_threads(|server, tid, start| ledger.knows_thread(server, tid, start));
+        }
+    }
+
+    /// Servers that ended long ago, or are too many, become one. Their rows go out of use first: that takes some
+    /// snapshots.
+    fn forget_ended(&mut self) -> std::io::Result<()> {
+        let outlived = self.servers.outlived();
+        if outlived.is_empty() {
+            return Ok(());
+        }
+        let rows = self.ledger.rows_of_ended(&outlived);
+        self.probe.unlink(&rows)?;
+        rows.iter().for_each(|&slot| self.ledger.unlinked(slot));
+        let names = &self.names;
+        let (gone, shared) = self.ledger.fold_ended(&outlived, |subject| role_of(subject, names));
+        for slot in shared {
+            self.probe.clear_shared(slot)?;
+        }
+        if !gone.is_empty() {
+            self.names.forget(&gone);
+            self.servers.forget(&gone);
+            let together =
+                || Server { alive: false, ..Server::new(ServerId::ENDED, "(ended processes)".into()) };
+            self.forgotten.get_or_insert_with(|| Arc::new(together()));
+        }
+        Ok(())
     }
 
     fn rows(&mut self) -> (Vec<FileRow>, Vec<ThreadRow>, Vec<NeighbourRow>) {
@@ -347,7 +393,8 @@ impl Sampler {
                     files.push(FileRow { server: *server, target: *target, op: *op, info, stats });
                 }
                 Subject::Thread { server, tid, start, op } => {
-                    let name = self.servers.thread_name(server.pid, *tid, *start);
+                    let name =
+                        self.servers.thread_name(*server, *tid, *start, self.ledger.has_changed(account));
                     threads.push(ThreadRow {
                         server: *server,
                         tid: *tid,
@@ -401,6 +448,13 @@ fn preempted(counters: &Counters) -> u64 {
         certain + counters.exits_without_entry.min(counters.entries_skipped.saturating_sub(certain));
     let attributed = counters.entries_without_exit + counters.neighbour_entries_without_exit;
     entries + counters.entries_without_exit + counters.exits_skipped.saturating_sub(attributed)
+}
+
+fn role_of(subject: &Subject, names: &Names) -> Role {
+    match subject {
+        Subject::File { server, target: Target::File(file), .. } => names.role_of(&(*server, *file)),
+        _ => Role::Other,
+    }
 }
 
 fn is_short(total: usize, used: usize) -> bool {

@@ -281,6 +281,13 @@ impl Names {
         }
     }
 
+    /// These servers are remembered no longer.
+    pub fn forget(&mut self, gone: &HashSet<ServerId>) {
+        self.named.retain(|(server, _), _| !gone.contains(server));
+        self.mounts.retain(|(server, _), _| !gone.contains(server));
+        self.settings.retain(|server, _| !gone.contains(server));
+    }
+
     /// The server's settings are known: they come before names.
     pub fn set_settings(&mut self, server: ServerId, settings: Settings) {
         self.settings.insert(server, Arc::new(settings));

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::ledger::{Ledger, Subject};
 use super::names::Names;
+use super::pool::Pool;
 use crate::probe::{Calls, Probe, RunningCall, record};
 use crate::snapshot::{InFlight, Op, Role, ServerId, Target};
 use crate::stuck::{Looks, Processes, StuckSync, scan, syscalls};
@@ -21,8 +22,13 @@ struct Earlier {
     seen: Instant,
 }
 
+/// Servers that are looked through at the same time, and that may wait for it.
+const LOOKERS: usize = 2;
+const WAITING: usize = 1_024;
+
 pub struct Running {
     earlier: Vec<Earlier>,
+    lookers: Pool,
     scans: Receiver<Vec<Earlier>>,
     outbox: Sender<Vec<Earlier>>,
 }
@@ -30,14 +36,15 @@ pub struct Running {
 impl Default for Running {
     fn default() -> Self {
         let (outbox, scans) = channel();
-        Running { earlier: Vec::new(), scans, outbox }
+        let lookers = Pool::new("look-earlier", LOOKERS, WAITING);
+        Running { earlier: Vec::new(), lookers, scans, outbox }
     }
 }
 
 impl Running {
     /// Looks through /proc for syncs of a server that began before the programs were there. On a thread of its own:
     /// a server has thousands of threads.
-    pub fn look_for_earlier(&self, server: ServerId) {
+    pub fn look_for_earlier(&mut self, server: ServerId) {
         let outbox = self.outbox.clone();
         let task = move || {
             let processes = Processes::These(vec![server.pid]);
@@ -48,8 +55,8 @@ impl Running {
                 let _ = outbox.send(found.collect());
             }
         };
-        // Without a thread these syncs stay unseen; those that begin from now on are seen all the same.
-        let _ = std::thread::Builder::new().name("look-earlier".into()).spawn(task);
+        // Where that is refused, these syncs stay unseen; those that begin from now on are seen all the same.
+        self.lookers.run(task);
     }
 
     /// All syncs in flight of the traced processes. `expected`: how many the rows say there are; the threads are
@@ -146,6 +153,12 @@ fn thread_name(call: &RunningCall, pid: u32) -> String {
     let from_proc = || std::fs::read(format!("/proc/{pid}/task/{}/comm", call.tid)).unwrap_or_default();
     let name = if call.thread.is_empty() { from_proc() } else { call.thread.clone() };
     String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned()
+}
+
+/// The clock of the kernel's `start_boottime`.
+pub fn boot_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// The clock of `bpf_ktime_get_ns`.

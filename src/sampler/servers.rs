@@ -1,41 +1,109 @@
-//! The servers that were met: described once each by a thread of their own, because reading a process's command
-//! line can block on its memory lock; watched until they end.
+//! The servers that were met: described by a few threads of their own, because reading a process's command line can
+//! block on its memory lock; watched until they end, and forgotten some time later.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use indexmap::IndexMap;
+
 use super::names::Names;
+use super::pool::Pool;
 use crate::files::rules::Rules;
 use crate::files::settings::Settings;
 use crate::snapshot::{Server, ServerId};
 use crate::target::describe::describe;
-use crate::target::processes::{self, same_server};
+use crate::target::processes::{self, start_tick};
 
 const PROC: &str = "/proc";
 /// A server that was just started says more about itself a moment later.
 const DESCRIBE_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 /// And one that recovers from a crash, for as long as nobody can connect to it.
 const UNTIL_IT_LISTENS: Duration = Duration::from_secs(60);
+/// Servers that are described at the same time: one that hangs keeps its thread.
+const DESCRIBERS: usize = 4;
+/// Servers that may wait to be described. Others stay as they are, and are asked for again at the next snapshot.
+const WAITING: usize = 256;
+/// Servers of which it is found out in one snapshot whether they live; with more, each less often.
+const LOOKED_AT: usize = 512;
+/// Snapshots after which all that a server did before it ended has come in.
+const QUIET_ROUNDS: u64 = 2;
+/// The name of a thread that syncs is read again after this time. One file for each thread: a server has thousands.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Names of threads that are kept although no account of theirs is known, or no longer.
+pub const THREADS_WITHOUT_ACCOUNT: usize = 1_024;
 
-/// Threads come and go by the million where each connection has one.
-const MOST_THREAD_NAMES: usize = 16_384;
+/// How long servers that have ended are remembered one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// So many at most; the longest gone are forgotten first.
+    pub most: usize,
+    /// None: as long as there is room.
+    pub length: Option<Duration>,
+}
+
+impl Default for Retention {
+    /// For a measurement, at the end of which they are all to be shown.
+    fn default() -> Self {
+        Retention { most: 1_024, length: None }
+    }
+}
+
+/// A process, whether its start is known exactly or cut to a clock tick: pid and start in ticks.
+type Process = (u32, u64);
+
+fn process(id: ServerId) -> Process {
+    (id.pid, start_tick(id.start_ns))
+}
 
 struct Met {
     server: Arc<Server>,
     met: Instant,
+    /// When it was seen to have ended, and in which round.
+    ended: Option<(u64, Instant)>,
     descriptions: usize,
     /// A description is on its way.
     pending: bool,
 }
 
+impl Met {
+    /// To be described once more.
+    fn is_due(&self) -> bool {
+        if self.pending || self.ended.is_some() {
+            return false;
+        }
+        let age = self.met.elapsed();
+        let Some(again) = self.descriptions.checked_sub(1) else { return true };
+        match DESCRIBE_AGAIN.get(again) {
+            Some(&after) => age >= after,
+            None => {
+                let is_database = self.server.version.is_some();
+                let heard = self.server.known_by.listens;
+                is_database && !heard && age >= UNTIL_IT_LISTENS * self.descriptions as u32
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct ThreadName {
+    name: String,
+    /// When it was last read from /proc.
+    looked: Option<Instant>,
+}
+
 pub struct Servers {
-    met: Vec<Met>,
+    met: IndexMap<Process, Met>,
+    /// Where the next round of looking begins.
+    next: usize,
+    round: u64,
+    retention: Retention,
+    describers: Pool,
     described: Receiver<(ServerId, Server, Settings)>,
     outbox: Sender<(ServerId, Server, Settings)>,
-    thread_names: HashMap<(u32, u32, u32), String>,
+    thread_names: HashMap<(ServerId, u32, u32), ThreadName>,
     rules: Arc<Rules>,
 }
 
@@ -43,7 +111,21 @@ impl Servers {
     /// `rules`: to know a server's redo log among its open files.
     pub fn new(rules: Arc<Rules>) -> Servers {
         let (outbox, described) = channel();
-        Servers { met: Vec::new(), described, outbox, thread_names: HashMap::new(), rules }
+        Servers {
+            met: IndexMap::new(),
+            next: 0,
+            round: 0,
+            retention: Retention::default(),
+            describers: Pool::new("describe", DESCRIBERS, WAITING),
+            described,
+            outbox,
+            thread_names: HashMap::new(),
+            rules,
+        }
+    }
+
+    pub fn set_retention(&mut self, retention: Retention) {
+        self.retention = retention;
     }
 
     /// Notes a server; true if it is new.
@@ -51,26 +133,28 @@ impl Servers {
         if id.pid == 0 {
             return false;
         }
-        if self.met.iter().any(|met| same_server(met.server.id, id)) {
+        if self.met.contains_key(&process(id)) {
             return false;
         }
         let comm = processes::find(Path::new(PROC), id.pid).map(|group| group.comm).unwrap_or_default();
-        let server = Server::new(id, comm);
-        self.met.push(Met { server: Arc::new(server), met: Instant::now(), descriptions: 0, pending: false });
-        self.describe(self.met.len() - 1);
+        let server = Arc::new(Server::new(id, comm));
+        let met = Met { server, met: Instant::now(), ended: None, descriptions: 0, pending: false };
+        let (at, _) = self.met.insert_full(process(id), met);
+        self.describe(at);
         true
     }
 
-    fn describe(&mut self, at: usize) {
+    /// False: there is no room to wait. It stays as it is, and is described later.
+    fn describe(&mut self, at: usize) -> bool {
         let (outbox, id, rules) = (self.outbox.clone(), self.met[at].server.id, self.rules.clone());
-        let task = move || {
+        let accepted = self.describers.run(move || {
             let (server, settings) = describe(Path::new(PROC), id, &rules);
             // The sampler may have ended meanwhile.
             let _ = outbox.send((id, server, settings));
-        };
-        // Without a thread the server stays as it is.
-        self.met[at].pending = std::thread::Builder::new().name("describe".into()).spawn(task).is_ok();
-        self.met[at].descriptions += 1;
+        });
+        self.met[at].pending = accepted;
+        self.met[at].descriptions += usize::from(accepted);
+        accepted
     }
 
     /// Takes descriptions that have come, and notices servers that ended.
@@ -78,17 +162,21 @@ impl Servers {
         while let Ok(description) = self.described.try_recv() {
             self.take(description, names);
         }
-        for at in 0..self.met.len() {
-            let Met { server, met, descriptions, pending } = &self.met[at];
-            if !server.alive {
-                continue;
-            }
-            if !processes::is_alive(Path::new(PROC), server.id) {
-                let id = server.id;
-                Arc::make_mut(&mut self.met[at].server).alive = false;
+        self.round += 1;
+        let number = self.met.len();
+        for at in (self.next..self.next + number.min(LOOKED_AT)).map(|at| at % number) {
+            let met = &mut self.met[at];
+            let id = met.server.id;
+            if met.ended.is_none() && !processes::is_alive(Path::new(PROC), id) {
+                Arc::make_mut(&mut met.server).alive = false;
+                met.ended = Some((self.round, Instant::now()));
                 names.server_ended(id);
-            } else if !pending && is_due(server, *descriptions, met.elapsed()) {
-                self.describe(at);
+            }
+        }
+        self.next = if number == 0 { 0 } else { (self.next + LOOKED_AT) % number };
+        for at in 0..number {
+            if self.met[at].is_due() && !self.describe(at) {
+                break;
             }
         }
     }
@@ -96,7 +184,7 @@ impl Servers {
     /// Waits for the descriptions that are on their way, but not for ever.
     pub fn settle(&mut self, names: &mut Names, patience: Duration) {
         let end = Instant::now() + patience;
-        while self.met.iter().any(|met| met.pending) {
+        while self.met.values().any(|met| met.pending) {
             match self.described.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(description) => self.take(description, names),
                 Err(_) => return,
@@ -105,7 +193,7 @@ impl Servers {
     }
 
     fn take(&mut self, (id, server, settings): (ServerId, Server, Settings), names: &mut Names) {
-        let Some(met) = self.met.iter_mut().find(|met| same_server(met.server.id, id)) else { return };
+        let Some(met) = self.met.get_mut(&process(id)) else { return };
         met.pending = false;
         let known = met.server.clone();
         // Of a process that has gone meanwhile, what was known before stays.
@@ -116,41 +204,146 @@ impl Servers {
     }
 
     pub fn list(&self) -> Vec<Arc<Server>> {
-        self.met.iter().map(|met| met.server.clone()).collect()
+        self.met.values().map(|met| met.server.clone()).collect()
+    }
+
+    /// Those that ended too long ago, or are too many: the longest gone ones. What they did last has been heard of.
+    pub fn outlived(&self) -> HashSet<ServerId> {
+        let ended = || {
+            let ended = self.met.values().filter_map(|met| Some((met.ended?, met.server.id)));
+            ended.filter(|((round, _), _)| round + QUIET_ROUNDS <= self.round)
+        };
+        let number = ended().count();
+        let is_too_old = |at: Instant| self.retention.length.is_some_and(|length| at.elapsed() >= length);
+        // A quarter more than needed, so that this does not happen at every snapshot.
+        let excess = if number > self.retention.most { number - self.retention.most * 3 / 4 } else { 0 };
+        if excess == 0 && !ended().any(|((_, at), _)| is_too_old(at)) {
+            return HashSet::new();
+        }
+        let mut ended: Vec<_> = ended().map(|((_, at), id)| (at, id)).collect();
+        ended.sort();
+        let old = ended.iter().skip(excess).take_while(|(at, _)| is_too_old(*at)).count();
+        ended[..excess + old].iter().map(|&(_, id)| id).collect()
+    }
+
+    pub fn forget(&mut self, gone: &HashSet<ServerId>) {
+        self.met.retain(|_, met| !gone.contains(&met.server.id));
+        self.thread_names.retain(|(server, ..), _| !gone.contains(server));
     }
 
     /// The name that a thread had at its first sync.
-    pub fn learn_thread(&mut self, pid: u32, tid: u32, start: u32, name: [u64; 2]) {
+    pub fn learn_thread(&mut self, server: ServerId, tid: u32, start: u32, name: [u64; 2]) {
         let bytes: Vec<u8> =
             name.iter().flat_map(|word| word.to_ne_bytes()).take_while(|&b| b != 0).collect();
-        let name = String::from_utf8_lossy(&bytes).into_owned();
-        if self.thread_names.len() >= MOST_THREAD_NAMES {
-            // Those that live are read again from /proc.
-            self.thread_names.clear();
-        }
-        self.thread_names.entry((pid, tid, start)).or_insert(name);
+        let name = || String::from_utf8_lossy(&bytes).into_owned();
+        let known = || ThreadName { name: name(), looked: None };
+        self.thread_names.entry((server, tid, start)).or_insert_with(known);
     }
 
-    /// What a thread calls itself; the last name it had if it has ended.
-    pub fn thread_name(&mut self, pid: u32, tid: u32, start: u32) -> String {
+    /// What a thread calls itself; the last name it had if it has ended. `changed`: it has synced just now, and may
+    /// have another name.
+    pub fn thread_name(&mut self, server: ServerId, tid: u32, start: u32, changed: bool) -> String {
         if tid == 0 {
             return "(ended threads)".into();
         }
-        if let Ok(name) = std::fs::read(format!("{PROC}/{pid}/task/{tid}/comm")) {
-            let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
-            self.thread_names.insert((pid, tid, start), name);
+        let known = self.thread_names.entry((server, tid, start)).or_default();
+        let again = |looked: Instant| changed && looked.elapsed() >= LOOK_AGAIN;
+        if known.looked.is_none_or(again) {
+            known.looked = Some(Instant::now());
+            if let Ok(name) = std::fs::read(format!("{PROC}/{}/task/{tid}/comm", server.pid)) {
+                known.name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
+            }
         }
-        self.thread_names.get(&(pid, tid, start)).cloned().unwrap_or_default()
+        known.name.clone()
+    }
+
+    pub fn thread_names(&self) -> usize {
+        self.thread_names.len()
+    }
+
+    /// Forgets the names of the threads that are not `wanted`.
+    pub fn retain_threads(&mut self, wanted: impl Fn(ServerId, u32, u32) -> bool) {
+        self.thread_names.retain(|&(server, tid, start), _| wanted(server, tid, start));
     }
 }
 
-/// Whether a server is to be described once more, so long after it was met.
-fn is_due(server: &Server, descriptions: usize, age: Duration) -> bool {
-    match descriptions.checked_sub(1).and_then(|at| DESCRIBE_AGAIN.get(at)) {
-        Some(&after) => age >= after,
-        None => {
-            let is_database = server.version.is_some();
-            is_database && !server.known_by.listens && age >= UNTIL_IT_LISTENS * descriptions as u32
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(pid: u32) -> ServerId {
+        // No process has such a number.
+        ServerId { pid: (1 << 30) + pid, start_ns: 7_000_000_000 }
+    }
+
+    fn servers(retention: Retention, ended: u32) -> Servers {
+        let mut servers = Servers::new(Arc::new(Rules::builtin()));
+        servers.set_retention(retention);
+        let mut names = Names::new(Arc::new(Rules::builtin()));
+        for pid in 0..ended {
+            assert!(servers.meet(id(pid)) && !servers.meet(id(pid)));
+            servers.refresh(&mut names);
         }
+        (0..QUIET_ROUNDS).for_each(|_| servers.refresh(&mut names));
+        servers
+    }
+
+    #[test]
+    fn servers_that_ended_are_kept_while_there_is_room() {
+        let most = |most| Retention { most, length: None };
+        assert!(servers(most(20), 20).outlived().is_empty());
+        let mut servers = servers(most(20), 25);
+        let outlived = servers.outlived();
+        assert_eq!(outlived, (0..10).map(id).collect());
+        servers.learn_thread(id(0), 5, 1, [u64::from_ne_bytes(*b"gone\0\0\0\0"), 0]);
+        servers.learn_thread(id(24), 5, 1, [u64::from_ne_bytes(*b"kept\0\0\0\0"), 0]);
+        servers.forget(&outlived);
+        assert_eq!((servers.list().len(), servers.thread_names()), (15, 1));
+        assert_eq!(servers.thread_name(id(24), 5, 1, true), "kept");
+        assert!(servers.outlived().is_empty());
+        assert!(servers.list().iter().all(|server| !server.alive));
+        // One that is heard of again after all is met again.
+        assert!(servers.meet(id(0)));
+    }
+
+    #[test]
+    fn servers_that_ended_long_ago_are_forgotten_and_those_that_live_never() {
+        let mut servers = servers(Retention { most: 20, length: Some(Duration::ZERO) }, 3);
+        let own = processes::find(Path::new(PROC), std::process::id()).unwrap().id();
+        servers.meet(own);
+        servers.refresh(&mut Names::new(Arc::new(Rules::builtin())));
+        let outlived = servers.outlived();
+        assert_eq!(outlived, (0..3).map(id).collect());
+        servers.forget(&outlived);
+        assert_eq!(servers.list().iter().map(|server| server.id).collect::<Vec<_>>(), [own]);
+    }
+
+    #[test]
+    fn more_servers_than_can_be_described_at_once_are_described_one_after_the_other() {
+        let children: Vec<_> =
+            (0..400).map(|_| std::process::Command::new("sleep").arg("120").spawn().unwrap()).collect();
+        let mut names = Names::new(Arc::new(Rules::builtin()));
+        let mut servers = Servers::new(Arc::new(Rules::builtin()));
+        for child in &children {
+            servers.meet(processes::find(Path::new(PROC), child.id()).unwrap().id());
+        }
+        let end = Instant::now() + Duration::from_secs(60);
+        let undescribed =
+            |servers: &Servers| servers.met.values().filter(|met| met.descriptions == 0).count();
+        while undescribed(&servers) > 0 && Instant::now() < end {
+            servers.settle(&mut names, Duration::from_millis(50));
+            servers.refresh(&mut names);
+        }
+        let left = undescribed(&servers);
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let named = |task: &std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+        let describers = threads.filter(|task| named(task).is_ok_and(|name| name == "describe\n")).count();
+        for mut child in children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(left, 0);
+        // Other tests of this process may have pools of their own.
+        assert!(describers <= 4 * DESCRIBERS, "{describers} threads");
     }
 }

@@ -117,6 +117,13 @@ pub struct ServerId {
     pub start_ns: u64,
 }
 
+impl ServerId {
+    /// No server: of syncs of which it is not known whose they were, or that are not told apart.
+    pub const NONE: ServerId = ServerId { pid: 0, start_ns: 0 };
+    /// All those that ended so long ago that they are remembered no longer, together.
+    pub const ENDED: ServerId = ServerId { pid: 0, start_ns: 1 };
+}
+
 /// A process that is traced, as far as it can be described without a connection to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {

@@ -1,6 +1,6 @@
 //! Makes the difference of two snapshots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -29,11 +29,14 @@ pub struct Measurement {
 impl Measurement {
     /// What happened between two snapshots of one tracing session.
     pub fn between(earlier: &Snapshot, later: &Snapshot) -> Measurement {
+        let known: BTreeSet<ServerId> = later.servers.iter().map(|server| server.id).collect();
+        // A server that is remembered no longer was folded as well.
+        let heir = |server| if known.contains(&server) { server } else { ServerId::ENDED };
         let files = difference(
             &earlier.files,
             &later.files,
             |row| (row.server, row.target, row.op),
-            |row| (row.server, Target::Gone(row.info.role), row.op),
+            |row| (heir(row.server), Target::Gone(row.info.role), row.op),
             |row| &row.stats,
             |row, stats| FileRow { stats, ..row.clone() },
         );
@@ -41,7 +44,7 @@ impl Measurement {
             &earlier.threads,
             &later.threads,
             |row| (row.server, row.tid, row.start, row.op),
-            |row| (row.server, 0, 0, row.op),
+            |row| (heir(row.server), 0, 0, row.op),
             |row| &row.stats,
             |row, stats| ThreadRow { stats, ..row.clone() },
         );
@@ -55,6 +58,10 @@ impl Measurement {
         );
         let roles = roles_of(&files);
         let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
+        // What stands for many servers is not shown for its own sake.
+        let is_shown = |server: &&Arc<Server>| {
+            server.id != ServerId::ENDED || roles.iter().any(|row| row.server == ServerId::ENDED)
+        };
         let mut in_flight = later.in_flight.clone();
         in_flight.sort_by_key(|sync| std::cmp::Reverse(sync.age));
         Measurement {
@@ -63,7 +70,7 @@ impl Measurement {
             duration: later.taken.saturating_duration_since(earlier.taken),
             setup: later.setup.clone(),
             lost: later.lost.since(&earlier.lost),
-            servers: later.servers.clone(),
+            servers: later.servers.iter().filter(is_shown).cloned().collect(),
             roles,
             files,
             threads,
@@ -169,6 +176,39 @@ mod tests {
         let back = [row(0, &[&[9_000][..], &[1_000; 3]].concat()), row(1, &[1_000; 5])];
         assert_eq!(since(&earlier[..2], &back), [(0, 3, 3), (1, 2, 2)]);
         assert_eq!(since(&earlier, &earlier), []);
+    }
+
+    #[test]
+    fn what_servers_did_that_are_remembered_no_longer_is_not_new() {
+        use crate::once::fixture::{MARIADB, MYSQL, busy, row, server};
+        let snapshot = |servers: &[ServerId], files: Vec<FileRow>| Snapshot {
+            taken: std::time::Instant::now(),
+            taken_wall: SystemTime::now(),
+            setup: busy().setup,
+            lost: Lost::default(),
+            servers: servers.iter().map(|&id| Arc::new(server(id, "mysqld", "MySQL 9.7.4", 1))).collect(),
+            files,
+            threads: Vec::new(),
+            in_flight: Vec::new(),
+            neighbours: Vec::new(),
+        };
+        let of = |id, inode, n| row(id, inode, "/d/a", Role::Redo, Op::Fsync, stats(&vec![1_000; n]));
+        let gone = |id, n| FileRow { target: Target::Gone(Role::Redo), ..of(id, 0, n) };
+        let earlier = snapshot(
+            &[MYSQL, MARIADB],
+            vec![of(MYSQL, 1, 5), of(MYSQL, 2, 7), gone(MYSQL, 3), of(MARIADB, 1, 4)],
+        );
+        let counts = |later: &Snapshot| {
+            let m = Measurement::between(&earlier, later);
+            let servers: Vec<_> = m.servers.iter().map(|server| server.id).collect();
+            (m.files.iter().map(|row| (row.server, row.stats.count)).collect::<Vec<_>>(), servers)
+        };
+        let known = [MARIADB, ServerId::ENDED];
+        let quiet = snapshot(&known, vec![gone(ServerId::ENDED, 15), of(MARIADB, 1, 4)]);
+        assert_eq!(counts(&quiet), (vec![], vec![MARIADB]));
+        // It did two more before it ended, and another one came, synced and went.
+        let busy = snapshot(&known, vec![gone(ServerId::ENDED, 15 + 2 + 10), of(MARIADB, 1, 5)]);
+        assert_eq!(counts(&busy), (vec![(ServerId::ENDED, 12), (MARIADB, 1)], known.to_vec()));
     }
 
     #[test]

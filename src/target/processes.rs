@@ -23,7 +23,7 @@ pub struct ThreadGroup {
 
 impl ThreadGroup {
     /// An identity for what only user space has seen: the start is cut to a clock tick (10 ms), so compare it to one
-    /// of the kernel side by [`same_server`], not by `==`.
+    /// of the kernel side by pid and [`start_tick`], not by `==`.
     pub fn id(&self) -> ServerId {
         ServerId { pid: self.pid, start_ns: self.start_ticks.saturating_mul(ns_per_tick()) }
     }
@@ -84,7 +84,12 @@ pub fn is_alive(proc_root: &Path, id: ServerId) -> bool {
 /// Whether a start time of the kernel (`start_boottime`, nanoseconds) and one of /proc/PID/stat (field 22, clock
 /// ticks) are the same: the kernel divides, fs/proc/array.c.
 pub fn same_start(start_ns: u64, ticks: u64) -> bool {
-    start_ns / ns_per_tick() == ticks
+    start_tick(start_ns) == ticks
+}
+
+/// A start time of the kernel in clock ticks, as /proc has it.
+pub fn start_tick(start_ns: u64) -> u64 {
+    start_ns / ns_per_tick()
 }
 
 /// Two identities of one process, either of which may be cut to a clock tick.
@@ -177,7 +182,7 @@ mod tests {
         assert!(alive(start_ns) && alive(start_ns + 9_999_999));
         assert!(!alive(start_ns + 10_000_000) && !alive(start_ns - 1));
         assert!(same_start(start_ns + 1, me.start_ticks));
-        assert!(same_server(me.id(), ServerId { start_ns: start_ns + 5, ..me.id() }));
+        assert_eq!(start_tick(me.id().start_ns + 5), me.start_ticks);
     }
 
     #[test]

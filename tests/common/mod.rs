@@ -4,10 +4,12 @@
 
 pub mod disk;
 pub mod exact;
+pub mod exporter;
 pub mod faultfs;
 pub mod faults;
 pub mod measured;
 pub mod nested;
+pub mod prometheus;
 pub mod server;
 pub mod traced;
 pub mod tracing;

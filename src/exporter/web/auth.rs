@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,8 +27,9 @@ const REMEMBERED: usize = 64;
 /// Requests that wait for their password to be checked.
 const WAITING: usize = 8;
 /// After a wrong password, no other is checked for this many times as long as that took: guessing passwords takes a
-/// tenth of a processor, however many guess.
+/// tenth of a processor, however many guess. Where the hashes are so costly that this would be long, more than that.
 const PAUSE: u32 = 9;
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Shared by all connections.
 #[derive(Clone)]
@@ -166,7 +167,7 @@ impl Claim {
             Verdict::Allowed
         } else {
             known.wrong.insert(self.digest);
-            *pause_until = Some(Instant::now() + begun.elapsed() * PAUSE);
+            *pause_until = Some(Instant::now() + (begun.elapsed() * PAUSE).min(LONGEST_PAUSE));
             Verdict::Denied
         }
     }

@@ -2,6 +2,7 @@
 //! events. Rows come and go (a slot serves one file after another); accounts only grow. Pure: it is told what was
 //! read, and says which rows may be retired.
 
+mod ended;
 mod reading;
 mod retire;
 mod shared;
@@ -300,6 +301,11 @@ impl Ledger {
         self.by_subject.iter().map(|&at| &self.accounts[at as usize])
     }
 
+    /// Whether anything came to it in this round of readings.
+    pub fn has_changed(&self, account: &Account) -> bool {
+        account.changed == self.tick
+    }
+
     pub fn account_count(&self) -> usize {
         self.by_subject.len()
     }
@@ -308,6 +314,11 @@ impl Ledger {
     pub fn knows(&self, server: ServerId, file: FileId) -> bool {
         let target = Target::File(file);
         Op::ALL.iter().any(|&op| self.place_of(&Subject::File { server, target, op }).is_some())
+    }
+
+    /// Whether a thread has an account of its own, for any operation.
+    pub fn knows_thread(&self, server: ServerId, tid: u32, start: u32) -> bool {
+        Op::ALL.iter().any(|&op| self.place_of(&Subject::Thread { server, tid, start, op }).is_some())
     }
 
     pub fn subject_at(&self, slot: u32, sequence: u32) -> Option<&Subject> {

@@ -12,11 +12,10 @@ impl Ledger {
         if let Some(&slot) = self.shared.get(&(server, role, op)) {
             return Some(slot);
         }
-        let slot = record::FIRST_SHARED_SLOT + self.shared.len() as u32;
-        (slot < record::FIRST_NEIGHBOUR_SLOT).then(|| {
-            self.shared.insert((server, role, op), slot);
-            slot
-        })
+        let is_free = |slot: &u32| !self.shared.values().any(|taken| taken == slot);
+        let slot = (record::FIRST_SHARED_SLOT..record::FIRST_NEIGHBOUR_SLOT).find(is_free)?;
+        self.shared.insert((server, role, op), slot);
+        Some(slot)
     }
 
     pub fn shared_slots(&self) -> Vec<u32> {

@@ -68,12 +68,11 @@ pub fn other_neighbours() -> Subject {
 }
 
 pub fn reserved(slot: u32) -> Option<Subject> {
-    let nobody = ServerId { pid: 0, start_ns: 0 };
     match slot {
         record::NEIGHBOUR_OVERFLOW_SLOT => Some(other_neighbours()),
         slot if slot < record::FIRST_SHARED_SLOT => {
             let op = *Op::ALL.get(slot as usize)?;
-            Some(Subject::File { server: nobody, target: Target::Unattributed, op })
+            Some(Subject::File { server: ServerId::NONE, target: Target::Unattributed, op })
         }
         _ => None,
     }

@@ -179,3 +179,55 @@ fn a_neighbour_is_known_by_device_and_name() {
     let subject = Subject::of(&neighbour).unwrap();
     assert_eq!(subject, Subject::Neighbour { device: 0x800001, comm: "xtrabackup".into() });
 }
+
+#[test]
+fn servers_that_are_remembered_no_longer_stay_in_the_totals() {
+    let mut ledger = Ledger::default();
+    let of = |tgid, inode| Identity { tgid, ..id(inode, 1) };
+    let server = |pid| ServerId { pid, start_ns: 7 };
+    ledger.begin_tick();
+    // 42 has a row, which also shares a histogram, an account without a row, and a thread; 43 lives.
+    let mut hung = row(of(42, 1), 0, &[1_000; 3]);
+    hung.0.started = 4;
+    read(&mut ledger, 300, &hung);
+    ledger.count_event(&of(42, 2), 5_000, -libc::EIO);
+    read(&mut ledger, 301, &row(Identity { kind: record::KIND_THREAD, ..of(42, 9) }, 0, &[1_000; 4]));
+    let shared = ledger.shared_slot(server(42), Role::Redo, Op::Fsync).unwrap();
+    let mut raw = RawHistogram::default();
+    raw.bucket[100] = 2;
+    ledger.enter_shared(shared, &raw);
+    read(&mut ledger, 302, &row(of(43, 1), 0, &[1_000; 9]));
+    let other = ledger.shared_slot(server(43), Role::Redo, Op::Fsync).unwrap();
+    let totals = |ledger: &Ledger| {
+        let sum = |of: fn(&Account) -> u64| ledger.accounts().map(of).sum::<u64>();
+        (sum(|account| account.stats.count), sum(|account| account.stats.error_count()))
+    };
+    let before = totals(&ledger);
+
+    let ended = [server(42)].into();
+    let role = |_: &Subject| Role::Redo;
+    assert_eq!(ledger.rows_of_ended(&ended), [300, 301]);
+    [300, 301].iter().for_each(|&slot| ledger.unlinked(slot));
+    assert_eq!(ledger.rows_of_ended(&ended), [0; 0], "once is enough");
+    assert_eq!(ledger.fold_ended(&ended, role), (Default::default(), vec![]), "it has rows");
+    assert_eq!(ledger.running(), 0, "what it had in flight has ended with it");
+    ledger.begin_tick();
+    assert_eq!(ledger.free_quiet(), [300, 301]);
+    assert_eq!(ledger.fold_ended(&ended, role), (ended.clone(), vec![shared]));
+
+    assert_eq!(totals(&ledger), before);
+    assert!(ledger.accounts().all(|account| match account.subject {
+        Subject::File { server, .. } | Subject::Thread { server, .. } => server.pid != 42,
+        Subject::Neighbour { .. } => true,
+    }));
+    let account_of = |subject| ledger.accounts().find(|account| account.subject == subject).unwrap();
+    let files = Subject::File { server: ServerId::ENDED, target: Target::Gone(Role::Redo), op: Op::Fsync };
+    let stats = &account_of(files).stats;
+    assert_eq!((stats.count, stats.histogram.count(), stats.error_count()), (4, 4 + 2, 1));
+    let threads = Subject::Thread { server: ServerId::ENDED, tid: 0, start: 0, op: Op::Fsync };
+    assert_eq!(account_of(threads).stats.count, 4);
+    assert_eq!(count_of(&ledger, &of(43, 1)), 9);
+    // The next one gets the histogram that is free again.
+    assert_eq!(ledger.shared_slot(server(44), Role::Redo, Op::Fsync), Some(shared));
+    assert_eq!(ledger.shared_slot(server(43), Role::Redo, Op::Fsync), Some(other));
+}

@@ -22,7 +22,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 	EMPTY("tracepoint/syscalls/sys_enter_" #name, enter_##name) \
 	EMPTY("tracepoint/syscalls/sys_exit_" #name, exit_##name)   \
 	EMPTY("fentry/" WRAPPER(name), fentry_##name)               \
-	EMPTY("fexit/" WRAPPER(name), fexit_##name)
+	EMPTY("fexit/" WRAPPER(name), fexit_##name)                 \
+	EMPTY("kprobe.multi/" WRAPPER(name), kprobe_##name)         \
+	EMPTY("kretprobe.multi/" WRAPPER(name), kretprobe_##name)
 
 FLOOR(fsync)
 FLOOR(fdatasync)

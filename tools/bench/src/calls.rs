@@ -1,13 +1,12 @@
 //! The cost of a tracer for each system call: blocks with something attached, each between two blocks with nothing.
 
 use anyhow::Result;
-use fsynctop::snapshot::AttachMode;
 use serde::Serialize;
 use std::time::Duration;
 
 use crate::context::Context;
-use crate::floor::Floor;
 use crate::load::{Call, Files, Load, Round};
+use crate::modes;
 use crate::others;
 use crate::progress;
 use crate::stats::{Estimate, median};
@@ -42,26 +41,13 @@ pub fn shapes(context: &Context, call: Call) -> Vec<Shape> {
 
 /// What can be attached here.
 pub fn tracers(context: &Context) -> Vec<Tracer> {
-    let modes = modes();
     let mut tracers: Vec<_> =
-        modes.into_iter().flat_map(|mode| [Tracer::Floor(mode), Tracer::Fsynctop(mode)]).collect();
+        modes::all().into_iter().flat_map(|mode| [Tracer::Floor(mode), Tracer::Fsynctop(mode)]).collect();
+    tracers.push(Tracer::Bpftrace);
     if !context.guest {
-        tracers.extend([Tracer::Bpftrace, Tracer::Strace, Tracer::PerfTrace]);
+        tracers.extend([Tracer::Strace, Tracer::PerfTrace]);
     }
     tracers
-}
-
-/// The modes in which empty programs can be attached.
-pub fn modes() -> Vec<AttachMode> {
-    let mut modes = vec![AttachMode::Fentry, AttachMode::Tracepoint];
-    modes.retain(|&mode| match Floor::attach(mode) {
-        Ok(_) => true,
-        Err(error) => {
-            progress!("{} is not to be had here: {error:#}", mode.name());
-            false
-        }
-    });
-    modes
 }
 
 /// Nanoseconds for each call, in each block.

@@ -61,13 +61,15 @@ pub struct Database {
 }
 
 impl Database {
-    pub fn start(kind: Kind) -> Result<Database> {
+    /// `data`: where its data directory is made; else on the disk that holds /var/tmp.
+    pub fn start(kind: Kind, data: Option<&Path>) -> Result<Database> {
         // Not in /tmp, which is memory on many systems. The name is short because it is a socket's, too.
         let directory = tempfile::TempDir::with_prefix_in("fsynctop-", "/var/tmp")?;
         let output = Command::new(TOOL)
             .args(["start", &kind.name().to_lowercase()])
             .arg(directory.path())
             .args(["--json", &format!("--owner={}", std::process::id())])
+            .args(data.map(|data| format!("--datadir-base={}", data.display())))
             .output()
             .with_context(|| format!("cannot run {TOOL}; is this the top of the repository?"))?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());

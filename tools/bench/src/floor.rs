@@ -17,7 +17,12 @@ impl Floor {
         let mut open = ObjectBuilder::default().open_memory(PROGRAMS)?;
         for mut program in open.progs_mut() {
             let section = program.section().to_string_lossy().into_owned();
-            program.set_autoload(section.starts_with("tracepoint/") == (mode == AttachMode::Tracepoint));
+            let kinds = match mode {
+                AttachMode::Fentry => ["fentry/", "fexit/"],
+                AttachMode::Kprobe => ["kprobe.multi/", "kretprobe.multi/"],
+                AttachMode::Tracepoint => ["tracepoint/syscalls/sys_enter_", "tracepoint/syscalls/sys_exit_"],
+            };
+            program.set_autoload(kinds.iter().any(|kind| section.starts_with(kind)));
         }
         let object = open.load().context("cannot load empty programs")?;
         let programs = object.progs_mut().filter(|program| program.autoload());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use fsynctop::snapshot::AttachMode;
 use serde_json::json;
 
@@ -10,6 +10,7 @@ use crate::calls::{self, Effort, Measured, Shape};
 use crate::context::Context;
 use crate::idle::IdleThreads;
 use crate::load::{Call, Files, Round};
+use crate::modes;
 use crate::progress;
 use crate::section::{Bar, Section, Table};
 use crate::snapshots::{self, InFlight};
@@ -28,7 +29,7 @@ const SNAPSHOT_FILES: usize = 10_000;
 const IDLE_THREADS: usize = 50_000;
 
 pub fn section(context: &Context) -> Result<Section> {
-    let mode = *calls::modes().first().context("no mode of attaching works here")?;
+    let mode = modes::own()?;
     let measured = cost(context, mode)?;
     let mut section = Section {
         title: "Growth".into(),

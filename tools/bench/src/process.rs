@@ -9,14 +9,14 @@ use anyhow::{Context as _, Result, ensure};
 use fsynctop::snapshot::AttachMode;
 use serde_json::{Value, json};
 
-use crate::calls;
 use crate::context::Context;
 use crate::load::{Call, Files, Load, Round};
+use crate::modes;
 use crate::proc::{self, Memory};
 use crate::progress;
 use crate::section::{Bar, Section, Table};
 use crate::stats::Estimate;
-use crate::tracer::{POLLS, Program, SCRIPT, bpftrace};
+use crate::tracer::{Program, SCRIPT, bpftrace, fsynctop};
 
 const MOST_START_MS: f64 = 100.0;
 const MOST_OF_BPFTRACE: f64 = 0.2;
@@ -26,7 +26,7 @@ const MOST_DIFFERENCE_PERCENT: f64 = 0.1;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn section(context: &Context) -> Result<Section> {
-    let mode = *calls::modes().first().context("no mode of attaching works here")?;
+    let mode = modes::own()?;
     let mut section = Section {
         title: "fsynctop itself".into(),
         about: vec![format!(
@@ -124,12 +124,6 @@ fn start(context: &Context, load: &mut Load, section: &mut Section) -> Result<Va
     let what = "start to first complete row, against bpftrace";
     section.bars.push(Bar::new(what, "0.2 x", format!("{ratio:.2}"), ratio <= MOST_OF_BPFTRACE));
     Ok(json!({ "fsynctop": own, "bpftrace": others }))
-}
-
-fn fsynctop(context: &Context, mode: AttachMode) -> Result<Program> {
-    let mut command = Command::new(&context.fsynctop);
-    command.args(["--once", "-i", "1", "--output", "csv", "--attach", mode.name()]);
-    Program::start(command, &POLLS)
 }
 
 fn memory(context: &Context, load: &mut Load, mode: AttachMode, section: &mut Section) -> Result<Value> {

@@ -8,25 +8,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use fsynctop::files::rules::Rules;
-use fsynctop::probe::{Capacity, ProbeConfig, Targets};
 use fsynctop::sampler::Sampler;
-use fsynctop::snapshot::{AttachMode, Op};
+use fsynctop::snapshot::AttachMode;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::context::Context;
 use crate::load::{Call, Files, Load, Round};
+use crate::modes;
 
 const SNAPSHOTS: usize = 20;
 
 fn sampler(mode: AttachMode, pid: u32) -> Result<Sampler> {
-    let config = ProbeConfig {
-        targets: Targets { pids: vec![pid], ..Targets::default() },
-        ops: vec![Op::Fsync, Op::Fdatasync],
-        mode: Some(mode),
-        preemptible: false,
-        by_thread: false,
-        capacity: Capacity::default(),
-    };
+    let config = modes::config(Some(mode), vec![pid]);
     Ok(Sampler::start(&config, Rules::builtin(), "bench".into())?)
 }
 

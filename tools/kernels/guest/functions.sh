@@ -1,5 +1,5 @@
 # What the scenarios share. Each step leaves NAME.out, NAME.err and NAME.status in /out.
-MODES="fentry tracepoint"
+# $MODES, the modes to measure, and $one_by_one, those in which this kernel skips programs, are on the kernel's command line.
 NAMES='#innodb_redo/#ib_redo7,binlog.000001,shop/orders.ibd,undo_001'
 
 step() {
@@ -16,6 +16,19 @@ mount_disks() {
 
 mount_tracefs() { mount -t tracefs tracefs /sys/kernel/tracing; }
 mount_debugfs() { mount -t debugfs debugfs /sys/kernel/debug; }
+
+# How many threads the load of a measurement has, by the mode that its name ends in. Where the kernel skips programs, counts are exact only as
+# long as no thread is preempted in one while another syncs.
+threads_of() {
+  case " ${one_by_one:-} " in
+    *" ${1##*-} "*) echo 1;;
+    *) echo 3;;
+  esac
+}
+
+# From now on $AS runs a program as a user who has some capabilities: with +CAPABILITY,...
+with() { AS="/t/setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=$1 --ambient-caps=$1"; }   # by its path: busybox's own can do less
+MINIMUM=+bpf,+perfmon,+dac_read_search,+sys_ptrace,+syslog
 
 # Waits, for a minute at most, until a command succeeds.
 until_true() {

@@ -10,6 +10,8 @@ step check fsynctop check
 step check-json fsynctop check --json
 for mode in $MODES; do measure $mode --attach $mode --by thread; done
 measure auto
+ops=fsync,fdatasync,sync_file_range,msync,syncfs,sync
+step ops fsynctop --once --output json --ops $ops -- sh -c "syncgen /mnt/ext4 --op $ops --syncs 12 --write 64 >/out/ops.load"
 
 # A sync that hangs, seen by one who was there when it began, by one who came later, and without tracing. What hangs are the pages that
 # were dirtied before the device was suspended: a write could hang in its turn.
@@ -26,3 +28,6 @@ for mode in $MODES; do
   step resumed-$mode fsynctop --once --output json --attach $mode --comm mysqld -- sh /t/resume.sh /out/hung-$mode.load
   wait $!
 done
+
+# From the kernel's command line.
+[ -z "${faults:-}" ] || sh /t/faults.sh

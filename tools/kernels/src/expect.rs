@@ -1,13 +1,15 @@
 //! What must hold in each scenario.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
+use serde_json::Value;
 
-use crate::guests::{Guest, Scenario};
-use crate::measured::{compare, greatest_latency, nothing_is_lost, number, rows, totals};
+use crate::diff::differences;
+use crate::guests::{Guest, MODES, Scenario};
+use crate::measured::{compare, nothing_is_lost, number, rows, text};
 use crate::outcome::{Findings, Outcome};
-use crate::shape;
-
-pub const MODES: [&str; 2] = ["fentry", "tracepoint"];
+use crate::{faults, preemption, shape, users};
 
 /// What a kernel writes when something in it goes wrong.
 const ALARMS: [&str; 5] = ["WARNING:", "BUG:", "Oops", "cut here", "general protection"];
@@ -27,7 +29,7 @@ pub fn outcome(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
         Scenario::Modes => modes(guest, outcome, findings),
         Scenario::Conditions => conditions(outcome, findings),
         Scenario::Lockdown => lockdown(outcome, findings),
-        Scenario::Preemption => preemption(outcome, findings),
+        Scenario::Preemption => preemption::expect(guest, outcome, findings),
     }
 }
 
@@ -49,9 +51,8 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
         findings.check(text.ends_with("Tracing works here."), || {
             format!("it does not say that it works: {text}")
         });
-        for name in
-            ["fentry", "tracepoints", "attach"].iter().filter(|name| guest.has_fentry || **name != "fentry")
-        {
+        for name in guest.modes().iter().chain(&["attach"]) {
+            let name = if *name == "tracepoint" { "tracepoints" } else { name };
             let verdict = outcome.verdict("check-json", name)?;
             findings
                 .check(verdict.status == "ok", || format!("{name}: {}: {}", verdict.status, verdict.detail));
@@ -61,7 +62,7 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     if !guest.has_fentry {
         without_fentry(outcome, findings);
     }
-    for mode in MODES.into_iter().filter(|mode| guest.has_fentry || *mode != "fentry") {
+    for mode in guest.modes() {
         findings.run(mode, |findings| {
             let by_thread = outcome.json(&format!("{mode}.out"))?.get("threads").is_some();
             findings.check(by_thread, || "there are no rows by thread".into());
@@ -75,9 +76,47 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
         findings.check(said.split(' ').next() == Some(&used), || {
             format!("check says {said:?}, and it attached by {used}")
         });
+        findings.check(used == guest.auto(), || format!("{} serves better here", guest.auto()));
         findings.notes.push(format!("auto: {said}"));
         Ok(())
     });
+    findings.run("ops", |findings| every_operation(guest, outcome, findings));
+    findings.run("task storage", |findings| {
+        let storage = outcome.verdict("check-json", "task storage")?;
+        let said = format!("{}: {}", storage.status, storage.detail);
+        findings.check(said.starts_with(guest.call_storage()), || format!("it says {said:?}"));
+        Ok(())
+    });
+    if guest.faults {
+        faults::expect(guest, outcome, findings);
+    }
+}
+
+/// Each operation that can be traced, on what it is made on, to the call. fentry cannot watch sync, so that auto takes another mode.
+fn every_operation(guest: &Guest, outcome: &Outcome, findings: &mut Findings) -> Result<()> {
+    let measured = outcome.json("ops.out")?;
+    let used = text(&measured["attach"]);
+    findings
+        .check(used != "fentry" && guest.modes().contains(&used.as_str()), || format!("attached by {used}"));
+    let expected: BTreeMap<String, (String, u64)> = outcome.load("ops")?["ops"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(op, count)| {
+            let target = match op.as_str() {
+                "msync" | "sync" => "none",
+                "syncfs" => "filesystem",
+                _ => "file",
+            };
+            (op.clone(), (target.to_owned(), number(&count["calls"])))
+        })
+        .collect();
+    findings.check(expected.len() == 6, || format!("the load made {expected:?}"));
+    let row = |row: &Value| (text(&row["op"]), (text(&row["target"]), number(&row["count"])));
+    let found = rows(&measured["files"]).map(row).collect();
+    differences(&expected, &found).into_iter().for_each(|line| findings.fail(line));
+    nothing_is_lost(&measured, findings);
+    Ok(())
 }
 
 /// It says that this kernel cannot attach fentry programs, with the kernel's own number (ENOTSUPP), and auto takes tracepoints.
@@ -87,14 +126,9 @@ fn without_fentry(outcome: &Outcome, findings: &mut Findings) {
     refused(outcome, "fentry", &["fentry: attach fexit_", WHY], findings);
     says(outcome, "check-json", "fentry", "warn", WHY, findings);
     says(outcome, "check-json", "attach", "ok", WHY, findings);
-    findings.run("auto", |findings| {
-        let used = outcome.json("auto.out")?["attach"].clone();
-        findings.check(used == "tracepoint", || format!("it was attached by {used}"));
-        Ok(())
-    });
 }
 
-fn attached_as(wanted: &str, used: &str, findings: &mut Findings) -> Result<()> {
+pub fn attached_as(wanted: &str, used: &str, findings: &mut Findings) -> Result<()> {
     findings.check(used == wanted, || format!("it was attached by {used}"));
     Ok(())
 }
@@ -162,7 +196,7 @@ fn refused(outcome: &Outcome, step: &str, words: &[&str], findings: &mut Finding
 }
 
 /// A verdict of `check --json` and a word that it must have, in what it says or in its cure.
-fn says(outcome: &Outcome, step: &str, name: &str, status: &str, word: &str, findings: &mut Findings) {
+pub fn says(outcome: &Outcome, step: &str, name: &str, status: &str, word: &str, findings: &mut Findings) {
     findings.run(step, |findings| {
         let verdict = outcome.verdict(step, name)?;
         let said = format!("{}: {} {}", verdict.status, verdict.detail, verdict.cure);
@@ -203,6 +237,7 @@ fn conditions(outcome: &Outcome, findings: &mut Findings) {
         let step = format!("minimum-{mode}");
         findings.run(&step, |findings| attached_as(mode, &compare(outcome, &step, findings)?, findings));
     }
+    users::expect(outcome, findings);
 }
 
 fn lockdown(outcome: &Outcome, findings: &mut Findings) {
@@ -211,40 +246,4 @@ fn lockdown(outcome: &Outcome, findings: &mut Findings) {
         refused(outcome, step, &["lockdown", "confidentiality"], findings);
     }
     refused(outcome, "check", &["lockdown"], findings);
-}
-
-/// Counted and lost together are what the load did, to the call, and no pair of a wrong entry and exit makes a latency that cannot be.
-fn preemption(outcome: &Outcome, findings: &mut Findings) {
-    findings.run("check", |findings| {
-        let model = outcome.verdict("check", "preemption")?;
-        findings.check(model.status == "warn", || format!("it says {}: {}", model.status, model.detail));
-        Ok(())
-    });
-    for mode in MODES {
-        for place in ["ext4", "tmpfs"] {
-            let step = format!("{place}-{mode}");
-            findings.run(&step, |findings| {
-                let status = outcome.status(&step)?;
-                findings.check(status == 0, || format!("exit status {status}"));
-                let load = outcome.load(&step)?;
-                let calls = number(&load["calls"]);
-                let seconds = load["seconds"].as_f64().unwrap_or(f64::NAN);
-                let intervals = outcome.json_lines(&format!("{step}.out"))?;
-                let (counted, preempted, otherwise) = totals(&intervals);
-                findings.check(counted + preempted == calls, || {
-                    format!("{counted} counted and {preempted} lost are {} of {calls}", counted + preempted)
-                });
-                findings.check(otherwise == 0, || format!("{otherwise} were lost otherwise"));
-                findings.check(intervals.len() > 3, || format!("only {} intervals", intervals.len()));
-                let longest = greatest_latency(&intervals);
-                findings
-                    .check(longest <= seconds, || format!("a sync of {longest} s in a load of {seconds} s"));
-                findings.notes.push(format!(
-                    "{mode:10} {place:5}: {:6.0} calls a second, {preempted} of {calls} lost",
-                    calls as f64 / seconds
-                ));
-                Ok(())
-            });
-        }
-    }
 }

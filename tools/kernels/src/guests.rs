@@ -49,15 +49,62 @@ pub struct Guest {
     pub cpus: u32,
     /// To the kernel's command line.
     pub append: &'static str,
+    /// The devices of the filesystems fail, too (guest/faults.sh).
+    pub faults: bool,
+}
+
+/// What a kernel that does not preempt is traced by.
+pub const MODES: [&str; 2] = ["fentry", "tracepoint"];
+
+impl Guest {
+    /// The modes that serve here. kprobe is for kernels that preempt, and asks for 6.14.
+    pub fn modes(&self) -> &'static [&'static str] {
+        match self.kernel {
+            "7.2" => &["fentry", "kprobe", "tracepoint"],
+            _ if self.has_fentry => &MODES,
+            _ => &["tracepoint"],
+        }
+    }
+
+    /// The mode that serves best here: the one that costs least among those that lose no calls.
+    pub fn auto(&self) -> &'static str {
+        match (self.kernel, self.scenario) {
+            ("7.2", _) => "kprobe",
+            (_, Scenario::Preemption) => "tracepoint",
+            _ => self.modes()[0],
+        }
+    }
+
+    /// The modes in which a program is skipped where another run of it was preempted.
+    pub fn skipping_modes(&self) -> &'static [&'static str] {
+        match (self.kernel, self.scenario) {
+            ("7.2", _) => &["fentry", "tracepoint"],
+            (_, Scenario::Preemption) => &["fentry"],
+            _ => &[],
+        }
+    }
+
+    /// How the verdict on task storage begins: before 5.13 there is none, and 7.2 refuses it where it lacks an instruction for it.
+    pub fn call_storage(&self) -> &'static str {
+        match (self.kernel, self.cpu) {
+            ("5.10", _) => "warn: not to be had",
+            ("7.2", NO_CX16) => "warn: this kernel has it and refuses it",
+            _ => "ok: ",
+        }
+    }
+
+    /// The whole addition to the kernel's command line. What is no parameter of the kernel's own is in the environment of guest/init.
+    pub fn command_line(&self) -> String {
+        let faults = if self.faults { " faults=1" } else { "" };
+        let tried = if self.has_fentry { self.modes() } else { &MODES };
+        let (modes, skipping) = (tried.join(" "), self.skipping_modes().join(" "));
+        format!("{} MODES=\"{modes}\" one_by_one=\"{skipping}\"{faults}", self.append)
+    }
 }
 
 /// QEMU's emulation of cmpxchg16b sometimes leaves the trap flag set, and the kernel warns of a debug exception; its allocator does
 /// without the instruction where the processor has none.
 const NO_CX16: &str = "max,-cx16";
-
-/// For guest/load.sh. A kernel that preempts a program skips other threads' runs of it: there, with threads that take turns on a processor,
-/// counts are exact but for what is lost, which is the preemption scenario's matter.
-const ONE_BY_ONE: &str = "threads=1";
 
 const fn plain(name: &'static str, about: &'static str, cpu: &'static str) -> Guest {
     Guest {
@@ -70,6 +117,7 @@ const fn plain(name: &'static str, about: &'static str, cpu: &'static str) -> Gu
         cpu,
         cpus: 1,
         append: "",
+        faults: false,
     }
 }
 
@@ -83,14 +131,13 @@ const fn arm64(name: &'static str, kernel: &'static str, about: &'static str) ->
 pub const GUESTS: &[Guest] = &[
     plain("5.10", "Debian 11", NO_CX16),
     plain("6.1", "Debian 12", NO_CX16),
-    plain("6.12", "Debian 13", NO_CX16),
+    Guest { faults: true, ..plain("6.12", "Debian 13", NO_CX16) },
     // Without the instruction, this one has no task storage. It preempts by default.
-    Guest { append: ONE_BY_ONE, ..plain("7.2", "Debian's next", "max") },
+    Guest { faults: true, ..plain("7.2", "Debian's next", "max") },
     Guest {
         name: "7.2-no-task-storage",
         about: "a processor without cmpxchg16b: task storage is refused",
         cpu: NO_CX16,
-        append: ONE_BY_ONE,
         ..plain("7.2", "", "")
     },
     Guest { name: "6.12-two-processors", about: "two processors", cpus: 2, ..plain("6.12", "", NO_CX16) },

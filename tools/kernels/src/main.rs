@@ -3,11 +3,14 @@
 
 mod diff;
 mod expect;
+mod faults;
 mod guests;
 mod measured;
 mod outcome;
 mod page;
+mod preemption;
 mod shape;
+mod users;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -110,7 +113,7 @@ fn boot(guest: &Guest, programs: &Path, to: &Path) -> Result<()> {
         .env("ARCHITECTURE", guest.architecture.name())
         .env("CPU", guest.cpu)
         .env("CPUS", guest.cpus.to_string())
-        .env("APPEND", guest.append)
+        .env("APPEND", guest.command_line())
         .output()
         .context("cannot run tools/kernels/boot")?;
     if !output.status.success() {

@@ -31,6 +31,16 @@ type Threads = BTreeMap<(u64, u64, String), u64>;
 
 /// Compares what the step `name` of guest/functions.sh's `measure` printed with what load.sh says it did. Returns how it was attached.
 pub fn compare(outcome: &Outcome, name: &str, findings: &mut Findings) -> Result<String> {
+    compare_loads(outcome, name, &["ext4", "xfs", "bad"], findings)
+}
+
+/// The same for a load on some filesystems: each left NAME.FILESYSTEM.load.
+pub fn compare_loads(
+    outcome: &Outcome,
+    name: &str,
+    filesystems: &[&str],
+    findings: &mut Findings,
+) -> Result<String> {
     let status = outcome.status(name)?;
     let complaints = outcome.text(&format!("{name}.err"))?;
     findings.check(status == 0, || format!("exit status {status}: {complaints}"));
@@ -39,7 +49,7 @@ pub fn compare(outcome: &Outcome, name: &str, findings: &mut Findings) -> Result
 
     let mut files = Files::new();
     let mut threads = Threads::new();
-    for filesystem in ["ext4", "xfs", "bad"] {
+    for &filesystem in filesystems {
         let load = outcome.load(&format!("{name}.{filesystem}"))?;
         let pid = number(&load["pid"]);
         for file in rows(&load["files"]) {
@@ -102,12 +112,6 @@ pub fn totals(intervals: &[Value]) -> (u64, u64, u64) {
         sum.2 += all - number(&measured["lost"]["preempted"]);
     }
     sum
-}
-
-/// The greatest latency of all rows, in seconds.
-pub fn greatest_latency(intervals: &[Value]) -> f64 {
-    let of = |row: &Value| row["latency_seconds"]["max"].as_f64().unwrap_or(0.0);
-    intervals.iter().flat_map(|measured| rows(&measured["files"])).map(of).fold(0.0, f64::max)
 }
 
 fn measured_files(measured: &Value) -> Files {

@@ -4,10 +4,9 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
-use crate::expect::MODES;
 use crate::guests::{Guest, Scenario};
-use crate::measured::totals;
 use crate::outcome::Outcome;
+use crate::preemption;
 
 const HEAD: &str = "\
 # Kernels
@@ -26,23 +25,23 @@ lose to each other there stands under Preemption.
 
 pub fn render(seen: &[(&Guest, Outcome)]) -> Result<String> {
     let mut page = HEAD.to_owned();
-    page.push_str("| guest | kernel | fentry | tracepoint | auto takes | preemption | start of a call kept in |\n|---|---|---|---|---|---|---|\n");
+    page.push_str("| guest | kernel | fentry | kprobe | tracepoint | auto takes | preemption | start of a call kept in |\n|---|---|---|---|---|---|---|---|\n");
     let mut reasons = String::new();
     for (guest, outcome) in seen.iter().filter(|(guest, _)| guest.scenario == Scenario::Modes) {
         let release = outcome.text("release")?;
         let attach = outcome.verdict("check-json", "attach")?.detail;
         let (mode, why) = attach.split_once(' ').unwrap_or((&attach, ""));
         let storage = outcome.verdict("check-json", "task storage")?;
-        let storage = match (storage.status.as_str(), guest.cpu.contains("-cx16") && guest.kernel == "7.2") {
-            ("ok", false) => "the thread",
-            ("ok", true) => "a hash: the kernel refuses storage in the thread",
-            _ => "a hash",
+        let storage = match guest.call_storage() {
+            "ok: " => "the thread".to_owned(),
+            _ => format!("a hash: {}", storage.detail.split(':').next().unwrap_or_default()),
         };
         let preemption = outcome.verdict("check-json", "preemption")?.detail;
         let preemption = preemption.split(" (").next().unwrap_or_default();
-        let exact = MODES.map(|mode| match mode {
-            "fentry" if !guest.has_fentry => "cannot be attached",
-            _ => "exact",
+        let exact = ["fentry", "kprobe", "tracepoint"].map(|mode| match mode {
+            mode if guest.modes().contains(&mode) => "exact",
+            "kprobe" => "not tried",
+            _ => "cannot be attached",
         });
         let exact = exact.join(" | ");
         writeln!(
@@ -54,7 +53,7 @@ pub fn render(seen: &[(&Guest, Outcome)]) -> Result<String> {
     }
     write!(page, "\nWhy auto takes what it takes, in the words of `fsynctop check`:\n\n{reasons}")?;
     page.push_str(&conditions(seen)?);
-    page.push_str(&preemption(seen)?);
+    page.push_str(&preemption::page(seen)?);
     Ok(page)
 }
 
@@ -103,26 +102,4 @@ fn conditions(seen: &[(&Guest, Outcome)]) -> Result<String> {
 /// Of the reasons that are listed, one for each mode, the first.
 fn first_reason(message: &str) -> String {
     message.lines().find_map(|line| line.strip_prefix("  ")).unwrap_or(message).to_owned()
-}
-
-fn preemption(seen: &[(&Guest, Outcome)]) -> Result<String> {
-    let mut text = "\n## Preemption\n\nSixteen threads on one processor, while someone reads every 200 ms: on ext4 at the rate of its journal, \
-                    and on tmpfs as fast as they can. In each mode, calls counted and calls lost (`lost.preempted`) together are what the load \
-                    did, to the call, and no latency is longer than the load. How many are lost differs from run to run; the run prints it.\n\n"
-        .to_owned();
-    for (_, outcome) in seen.iter().filter(|(guest, _)| guest.scenario == Scenario::Preemption) {
-        let model = outcome.verdict("check", "preemption")?.detail;
-        let attach = outcome.verdict("check", "attach")?.detail;
-        let mut losses = Vec::new();
-        for mode in MODES {
-            let mut lost = 0;
-            for place in ["ext4", "tmpfs"] {
-                lost += totals(&outcome.json_lines(&format!("{place}-{mode}.out"))?).1;
-            }
-            losses.push(format!("{mode} loses {}", if lost > 0 { "some" } else { "none" }));
-        }
-        let (release, model) = (outcome.text("release")?, model.split(" (").next().unwrap_or_default());
-        writeln!(text, "- {release}, {model}: {}; auto takes {attach}", losses.join(", "))?;
-    }
-    Ok(text)
 }

@@ -1,0 +1,75 @@
+//! What happens to the view, and what the view wants done. Between the two stands the state, which does nothing itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::keys::Press;
+use crate::history::History;
+use crate::live;
+use crate::snapshot::{Measurement, Snapshot};
+use crate::stuck::Wait;
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    Key(Press),
+    Mouse(Mouse),
+    /// Columns and rows.
+    Resize(u16, u16),
+    /// A new snapshot of one tracing session.
+    Snapshot(Arc<Snapshot>),
+    /// Another session begins: what is counted begins anew.
+    Restarted,
+    /// How the sampling goes.
+    Sampling(live::State),
+    /// What an exporter on this host remembers.
+    Earlier(History),
+    /// Where threads are in the kernel that were asked about.
+    Waits(Vec<Waiting>),
+    /// An answer to what was wanted, for the status line.
+    Said(String),
+    /// Time goes by.
+    Tick(Instant, SystemTime),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mouse {
+    pub column: u16,
+    pub row: u16,
+    pub kind: MouseKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MouseKind {
+    Press,
+    WheelUp,
+    WheelDown,
+}
+
+/// Where a thread is in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub pid: u32,
+    pub tid: u32,
+    /// Innermost first; empty where it may not be read.
+    pub stack: Vec<String>,
+    pub wait: Option<Wait>,
+    /// As the scheduler has it: D cannot be interrupted.
+    pub state: char,
+}
+
+#[derive(Clone, Debug)]
+pub enum Effect {
+    Quit,
+    Suspend,
+    /// Everything is to be drawn again, whatever the terminal shows.
+    Redraw,
+    Interval(Duration),
+    Restart {
+        by_thread: bool,
+    },
+    /// Where these threads are in the kernel: (pid, tid).
+    Look(Vec<(u32, u32)>),
+    Write(Box<Measurement>),
+    /// Take the mouse, or leave it to the terminal.
+    Mouse(bool),
+}

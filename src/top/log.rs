@@ -1,0 +1,174 @@
+//! The log: every failed sync of the last minutes, and the slowest. Snapshots tell them by file and interval, so an
+//! entry's time is the end of its interval.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::rows::{About, Key, Row};
+use crate::snapshot::{FileInfo, FileRow, Max, Measurement, Op, ServerId, Stats, Target};
+
+/// The slowest that are kept.
+const SLOWEST: usize = 100;
+/// Failures that are kept, one for each file and interval.
+const FAILED: usize = 400;
+/// Entries older than this go, whatever they are, but failures: those are few, and they matter for longer.
+const LENGTH: Duration = Duration::from_secs(600);
+
+/// The syncs of one file in one interval: those that failed, and the slowest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The end of the interval.
+    pub at: SystemTime,
+    pub server: ServerId,
+    pub target: Target,
+    pub op: Op,
+    pub info: Arc<FileInfo>,
+    /// Of the slowest of them. Of a failed one it is known only that it took no longer.
+    pub max: Max,
+    /// errno and how many; none: the entry is there because it was slow.
+    pub errors: Vec<(i32, u64)>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// By time.
+    failed: Vec<(u64, Arc<Entry>)>,
+    /// By time.
+    slow: Vec<(u64, Arc<Entry>)>,
+    next: u64,
+    failures: u64,
+}
+
+impl Log {
+    pub fn record(&mut self, m: &Measurement) {
+        for row in m.files.iter().filter(|row| row.stats.error_count() > 0) {
+            self.failures += row.stats.error_count();
+            let numbered = self.number(entry(row, m.end));
+            self.failed.push(numbered);
+        }
+        let excess = self.failed.len().saturating_sub(FAILED);
+        self.failed.drain(..excess);
+
+        let since = m.end.checked_sub(LENGTH).unwrap_or(SystemTime::UNIX_EPOCH);
+        self.slow.retain(|(_, entry)| entry.at > since);
+        let floor = match self.slow.len() {
+            SLOWEST.. => self.slow.iter().map(|(_, entry)| entry.max.ns).min().unwrap_or(0),
+            _ => 0,
+        };
+        let slower = |row: &&FileRow| row.stats.error_count() == 0 && row.stats.max.ns > floor;
+        let mut new: Vec<&FileRow> = m.files.iter().filter(slower).collect();
+        new.sort_by_key(|row| std::cmp::Reverse(row.stats.max.ns));
+        for row in new.into_iter().take(SLOWEST) {
+            let numbered = self.number(entry(row, m.end));
+            self.slow.push(numbered);
+        }
+        if self.slow.len() > SLOWEST {
+            self.slow.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.max.ns));
+            self.slow.truncate(SLOWEST);
+            self.slow.sort_by_key(|(number, _)| *number);
+        }
+    }
+
+    fn number(&mut self, entry: Entry) -> (u64, Arc<Entry>) {
+        self.next += 1;
+        (self.next, Arc::new(entry))
+    }
+
+    /// Syncs that failed since the log began.
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    pub fn last_failure(&self) -> Option<&Entry> {
+        self.failed.last().map(|(_, entry)| &**entry)
+    }
+
+    /// Up to a time, in no order.
+    pub fn rows(&self, until: Option<SystemTime>) -> Vec<Row> {
+        let wanted = |entry: &Entry| until.is_none_or(|until| entry.at <= until);
+        let row = |(number, entry): &(u64, Arc<Entry>)| {
+            let stats = Stats {
+                count: entry.errors.iter().map(|(_, n)| n).sum::<u64>().max(1),
+                max: entry.max,
+                errors: entry.errors.iter().copied().collect(),
+                ..Stats::default()
+            };
+            Row::new(Key::Log(*number), About::Log(entry.clone()), stats)
+        };
+        self.failed.iter().chain(&self.slow).filter(|(_, entry)| wanted(entry)).map(row).collect()
+    }
+}
+
+fn entry(row: &FileRow, at: SystemTime) -> Entry {
+    Entry {
+        at,
+        server: row.server,
+        target: row.target,
+        op: row.op,
+        info: row.info.clone(),
+        max: Max { exact: row.stats.max.exact && row.stats.error_count() == 0, ..row.stats.max },
+        errors: row.stats.errors.iter().map(|(&errno, &n)| (errno, n)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::once::fixture::{self, MYSQL};
+    use crate::snapshot::Role;
+
+    fn second(number: u64, files: Vec<FileRow>) -> Measurement {
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
+        fixture::with_files(Measurement { end, ..fixture::quiet() }, files, Vec::new())
+    }
+
+    fn file(inode: u64, ns: u64) -> FileRow {
+        let stats = fixture::stats(&[(1, ns)]);
+        fixture::row(MYSQL, inode, &format!("/f{inode}"), Role::Tablespace, Op::Fsync, stats)
+    }
+
+    #[test]
+    fn the_slowest_stay_and_every_failure() {
+        let mut log = Log::default();
+        let mut failing = file(1, 50);
+        failing.stats.errors = [(libc::EIO, 2)].into();
+        log.record(&second(1, vec![failing, file(2, 9_000_000)]));
+        for number in 2..500 {
+            let ns = if number == 200 { 3_000_000_000 } else { 1_000 + number };
+            log.record(&second(number, vec![file(3, ns)]));
+        }
+        let rows = log.rows(None);
+        let slowest = rows.iter().max_by_key(|row| row.stats.max.ns).unwrap();
+        assert_eq!(slowest.stats.max.ns, 3_000_000_000);
+        let at = |row: &Row| row.time().unwrap().0.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        assert_eq!(at(slowest), 1_000_200);
+        assert_eq!(rows.len(), 1 + SLOWEST);
+        assert!(rows.iter().any(|row| row.stats.max.ns == 9_000_000), "it is still among the slowest");
+        let failed: Vec<&Row> = rows.iter().filter(|row| row.stats.error_count() > 0).collect();
+        assert_eq!((failed.len(), failed[0].stats.error_count(), log.failures()), (1, 2, 2));
+        assert_eq!(at(failed[0]), 1_000_001);
+        assert_eq!(log.rows(Some(SystemTime::UNIX_EPOCH)).len(), 0);
+    }
+
+    #[test]
+    fn what_was_slow_long_ago_makes_room_and_failures_stay() {
+        let mut log = Log::default();
+        let mut failing = file(1, 50);
+        failing.stats.errors = [(libc::EIO, 1)].into();
+        log.record(&second(0, vec![failing, file(2, 9_000_000)]));
+        log.record(&second(700, vec![file(3, 1_000)]));
+        let slowest: Vec<u64> = log.rows(None).iter().map(|row| row.stats.max.ns).collect();
+        assert_eq!(slowest, [50, 1_000]);
+    }
+
+    #[test]
+    fn thousands_of_failures_do_not_grow_the_log_without_end() {
+        let mut log = Log::default();
+        for number in 0..2 * FAILED as u64 {
+            let mut failing = file(number, 50);
+            failing.stats.errors = [(libc::ENOSPC, 1)].into();
+            log.record(&second(number, vec![failing]));
+        }
+        assert_eq!((log.rows(None).len(), log.failures()), (FAILED, 2 * FAILED as u64));
+    }
+}

@@ -1,0 +1,233 @@
+//! The last ten minutes: what the view steps back into, and what it draws over time.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::time::{Duration, SystemTime};
+
+use super::log::Log;
+use super::rows::{Key, Row, Scope, rows};
+use super::trail::{TICKS, Trails};
+use super::view::View;
+use crate::history::{History, Merged, Options};
+use crate::snapshot::{FileRow, Measurement, Stats, ThreadRow};
+
+/// Files and threads whose last minutes are kept, of each interval: those that took most time.
+pub const KEPT_APART: usize = 50;
+const MOST_NEIGHBOURS: usize = 20;
+
+/// One interval, by its number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tick {
+    pub number: u32,
+    pub end: SystemTime,
+    pub duration: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub struct Past {
+    history: History,
+    pub trails: Trails,
+    pub log: Log,
+    ticks: VecDeque<Tick>,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        let history = History::new(Options { files: KEPT_APART, ..Options::default() });
+        Past { history, trails: Trails::default(), log: Log::default(), ticks: VecDeque::new() }
+    }
+}
+
+impl Past {
+    /// Adds an interval. `selected`: a row that is remembered however little it does.
+    pub fn record(&mut self, m: &Measurement, selected: Option<&Key>) {
+        self.history.push(m);
+        self.enter(m, selected);
+    }
+
+    /// Begins with what another program has remembered. What was recorded here before is lost.
+    pub fn begin_with(&mut self, history: History) {
+        let ends: Vec<SystemTime> = history.moments().map(|moment| moment.end).collect();
+        let just_before = Duration::from_nanos(1);
+        *self = Past { history: history.clone(), ..Past::default() };
+        for end in ends {
+            if let Some(merged) = history.between(end - just_before, end) {
+                self.enter(&merged.measurement, None);
+            }
+        }
+    }
+
+    fn enter(&mut self, m: &Measurement, selected: Option<&Key>) {
+        let number = self.ticks.back().map_or(1, |tick| tick.number + 1);
+        self.ticks.push_back(Tick { number, end: m.end, duration: m.duration });
+        if self.ticks.len() > TICKS as usize {
+            self.ticks.pop_front();
+        }
+        self.trails.record(number, &most_important(m, selected));
+        self.log.record(m);
+    }
+
+    /// That can still be shown: there may have been more to remember than there is memory.
+    pub fn oldest(&self) -> Option<Tick> {
+        let since = self.history.since()?;
+        self.ticks.iter().find(|tick| tick.end > since).copied()
+    }
+
+    pub fn newest(&self) -> Option<Tick> {
+        self.ticks.back().copied()
+    }
+
+    pub fn tick(&self, number: u32) -> Option<Tick> {
+        let first = self.ticks.front()?.number;
+        self.ticks.get(number.checked_sub(first)? as usize).copied()
+    }
+
+    /// The intervals up to one of them, newest first.
+    pub fn until(&self, number: u32) -> impl Iterator<Item = &Tick> {
+        self.ticks.iter().rev().skip_while(move |tick| tick.number > number)
+    }
+
+    /// One interval as it was, with what is not kept apart any more.
+    pub fn at(&self, number: u32) -> Option<Merged> {
+        let tick = self.tick(number)?;
+        let mut merged = self.history.between(tick.end - Duration::from_nanos(1), tick.end)?;
+        merged.measurement.threads = self.threads(number);
+        Some(merged)
+    }
+
+    /// All intervals from a time on up to one of them, summed up.
+    pub fn sum(&self, from: SystemTime, until: u32) -> Option<Merged> {
+        self.history.between(from, self.tick(until)?.end)
+    }
+
+    /// The intervals up to one of them, so many that they cover `length`, summed up.
+    pub fn recent(&self, until: u32, length: Duration) -> Option<Merged> {
+        let mut covered = Duration::ZERO;
+        let first = self.until(until).find(|tick| {
+            covered += tick.duration;
+            covered >= length
+        });
+        let first = first.copied().or(self.oldest())?;
+        self.sum(first.end - Duration::from_nanos(1), until)
+    }
+
+    fn threads(&self, number: u32) -> Vec<ThreadRow> {
+        let row = |(key, name, stats): (&Key, String, Stats)| match *key {
+            Key::Thread(server, tid, start, op) => Some(ThreadRow { server, tid, start, name, op, stats }),
+            _ => None,
+        };
+        let at = self.trails.at(number).filter_map(|(key, about, point)| match about {
+            super::rows::About::Thread(name) => Some((key, name.clone(), point.stats())),
+            _ => None,
+        });
+        at.filter_map(row).collect()
+    }
+
+    /// It reaches back less far than it should.
+    pub fn is_short_of_memory(&self) -> bool {
+        self.history.is_short_of_memory()
+    }
+}
+
+/// The rows whose last minutes are kept.
+fn most_important(m: &Measurement, selected: Option<&Key>) -> Vec<Row> {
+    let everything = Scope::default();
+    let mut kept = rows(View::Role, m, &everything);
+    kept.extend(rows(View::Server, m, &everything));
+    kept.extend(most(rows(View::Neighbour, m, &everything), MOST_NEIGHBOURS, selected));
+    kept.extend(most(rows(View::Thread, m, &everything), KEPT_APART, selected));
+    let mut files: Vec<&FileRow> = m.files.iter().collect();
+    if files.len() > KEPT_APART {
+        let is_selected =
+            |row: &FileRow| selected.is_some_and(|key| *key == Key::File(row.server, row.target, row.op));
+        files.select_nth_unstable_by_key(KEPT_APART, |row| {
+            Reverse((is_selected(row), row.stats.error_count().min(1), row.stats.sum_ns))
+        });
+        files.truncate(KEPT_APART);
+    }
+    kept.extend(files.into_iter().map(Row::of_file));
+    kept
+}
+
+fn most(mut rows: Vec<Row>, most: usize, selected: Option<&Key>) -> Vec<Row> {
+    rows.sort_by_key(|row| Reverse((selected == Some(&row.key), row.stats.sum_ns)));
+    rows.truncate(most);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::once::fixture::{self, MYSQL, file, row, spread};
+    use crate::snapshot::{Op, Role};
+
+    fn second(number: u64, files: Vec<FileRow>) -> Measurement {
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
+        let duration = Duration::from_secs(1);
+        let m = Measurement { start: end - duration, end, duration, ..fixture::quiet() };
+        fixture::with_files(m, files, vec![fixture::thread(MYSQL, 7, "connection", number, 1_000)])
+    }
+
+    fn files(n: u64, count: u64) -> Vec<FileRow> {
+        let one = |inode| {
+            let stats = spread(count, [100.0, 200.0, 300.0, 400.0 + inode as f64]);
+            row(MYSQL, inode, &format!("/f{inode}"), Role::Tablespace, Op::Fsync, stats)
+        };
+        (1..=n).map(one).collect()
+    }
+
+    #[test]
+    fn an_interval_is_found_again_as_it_was() {
+        let mut past = Past::default();
+        for number in 1..=20 {
+            past.record(&second(number, files(3, number)), None);
+        }
+        assert_eq!(past.newest().unwrap().number, 20);
+        let then = past.at(7).unwrap().measurement;
+        assert_eq!(then.files.len(), 3);
+        assert!(then.files.iter().all(|row| row.stats.count == 7));
+        assert_eq!(then.threads.iter().map(|row| row.stats.count).collect::<Vec<_>>(), [7]);
+        assert_eq!(
+            past.sum(SystemTime::UNIX_EPOCH, 7).unwrap().measurement.total().count,
+            3 * (1..=7).sum::<u64>()
+        );
+        assert_eq!(past.until(7).map(|tick| tick.number).collect::<Vec<_>>(), [7, 6, 5, 4, 3, 2, 1]);
+        let recent = past.recent(7, Duration::from_secs(3)).unwrap().measurement;
+        assert_eq!((recent.duration, recent.total().count), (Duration::from_secs(3), 3 * (5 + 6 + 7)));
+        assert!(past.at(21).is_none() && past.at(0).is_none());
+    }
+
+    #[test]
+    fn a_selected_file_is_remembered_among_thousands() {
+        let mut past = Past::default();
+        let selected = Key::File(MYSQL, file(3), Op::Fsync);
+        past.record(&second(1, files(5_000, 4)), Some(&selected));
+        assert_eq!(past.trails.points(&selected).count(), 1);
+        assert_eq!(past.trails.points(&Key::File(MYSQL, file(4), Op::Fsync)).count(), 0);
+        assert_eq!(past.trails.points(&Key::File(MYSQL, file(5_000), Op::Fsync)).count(), 1);
+        let merged = past.at(1).unwrap();
+        assert_eq!(merged.measurement.files.len(), KEPT_APART);
+        assert_eq!(merged.rest.rows, 5_000 - KEPT_APART as u64);
+        let total = merged.measurement.files.iter().map(|row| row.stats.count).sum::<u64>();
+        assert_eq!(total + merged.rest.stats.count, 20_000);
+    }
+
+    #[test]
+    fn what_an_exporter_remembers_is_there_at_once() {
+        let mut other = Past::default();
+        for number in 1..=5 {
+            other.record(&second(number, files(2, number)), None);
+        }
+        let json = serde_json::to_string(&other.history).unwrap();
+        let mut past = Past::default();
+        past.begin_with(History::read_json(&json).unwrap());
+        past.record(&second(6, files(2, 6)), None);
+        assert_eq!(past.newest().unwrap().number, 6);
+        assert_eq!(past.at(2).unwrap().measurement.total().count, 4);
+        let role = Key::Role(MYSQL, Role::Tablespace, Op::Fsync);
+        assert_eq!(
+            past.trails.points(&role).map(|point| point.count).collect::<Vec<_>>(),
+            [2, 4, 6, 8, 10, 12]
+        );
+    }
+}

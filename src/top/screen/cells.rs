@@ -1,0 +1,175 @@
+//! What stands in each column of a row.
+
+use std::time::{Duration, SystemTime};
+
+use crate::histogram::LAST_EXPONENT;
+use crate::once::header::rfc3339;
+use crate::once::rows::p99;
+use crate::snapshot::{Max, Stats};
+use crate::text::{count, duration, duration_in_words, errno, rate};
+use crate::top::palette::Ink;
+use crate::top::rows::{About, Row};
+use crate::top::state::{State, Units};
+use crate::top::view::{Column, View};
+
+/// From this share of the time on, commits queue for a log: as in the sentences.
+pub const SATURATED: f64 = 0.8;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    pub text: String,
+    /// Stays when the text is shortened.
+    pub suffix: &'static str,
+    pub alarm: Option<Alarm>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alarm {
+    Warning,
+    Alarm,
+}
+
+impl Cell {
+    pub fn ink(&self, plain: Ink) -> Ink {
+        match self.alarm {
+            None => plain,
+            Some(Alarm::Warning) => Ink::Warning,
+            Some(Alarm::Alarm) => Ink::Alarm,
+        }
+    }
+}
+
+fn plain(text: impl Into<String>) -> Cell {
+    Cell { text: text.into(), ..Cell::default() }
+}
+
+/// The small graphs are drawn, not written.
+pub fn cell(state: &State, row: &Row, column: Column) -> Cell {
+    let over = state.shown.as_ref().map_or(Duration::ZERO, |shown| shown.m.duration);
+    let stats = &row.stats;
+    let optional = |ns: Option<u64>| plain(ns.map_or_else(|| "–".to_owned(), |ns| latency(ns, state.units)));
+    match column {
+        Column::Time => plain(row.time().map(|(at, _)| clock(at)).unwrap_or_default()),
+        Column::Server => plain(server(state, row)),
+        Column::Name => {
+            let suffix = if row.is_gone() { " (gone)" } else { "" };
+            Cell { text: row.name(&state.style), suffix, alarm: None }
+        }
+        Column::Tid => plain(row.key.tid().filter(|tid| *tid > 0).map_or("–".into(), |tid| tid.to_string())),
+        Column::Device => match &row.about {
+            About::Neighbour { device, .. } => plain(state.style.name(device.as_bytes())),
+            _ => Cell::default(),
+        },
+        Column::Shared => plain(if row.shared { "yes" } else { "no" }),
+        Column::Role => plain(row.role.map_or("", |role| role.name())),
+        Column::Op => plain(row.op.map_or("", |op| op.name())),
+        Column::Syncs => plain(count(stats.count)),
+        Column::Rate => plain(rate(stats.count, over)),
+        Column::Mean => optional(stats.mean_ns()),
+        Column::P50 => optional(stats.quantile_ns(0.5)),
+        Column::P99 => optional(p99(stats)),
+        Column::Max => plain(maximum(stats, state.units)),
+        Column::Flight => flight(state, row, over),
+        Column::Errors => errors(stats, state.view == View::Log),
+        Column::Graph => Cell::default(),
+    }
+}
+
+/// Of an entry of the log beside another table.
+pub fn cell_of_log(state: &State, row: &Row, column: Column) -> Cell {
+    match column {
+        Column::Errors => errors(&row.stats, true),
+        column => cell(state, row, column),
+    }
+}
+
+fn server(state: &State, row: &Row) -> String {
+    match (&row.about, row.key.server()) {
+        (About::Log(entry), _) => state.server_name(entry.server),
+        (_, Some(id)) => state.server_name(id),
+        _ => String::new(),
+    }
+}
+
+/// How busy a serial log is; for everything else, how many syncs were in flight on average. A sync that hangs stands
+/// before both.
+fn flight(state: &State, row: &Row, over: Duration) -> Cell {
+    let since = state.since_shown();
+    if row.in_flight > 0 && row.oldest >= state.options.stuck_after {
+        let age = duration_in_words(u64::try_from((row.oldest + since).as_nanos()).unwrap_or(u64::MAX));
+        return Cell { text: format!("STUCK {age}"), alarm: Some(Alarm::Alarm), ..Cell::default() };
+    }
+    match row.busy(over) {
+        Some(busy) => {
+            let alarm = (busy >= SATURATED).then_some(Alarm::Warning);
+            Cell { text: format!("{:.0} % busy", busy * 100.0), alarm, ..Cell::default() }
+        }
+        None => plain(format!("{:.2}", row.stats.in_flight_mean(over))),
+    }
+}
+
+/// `0`, `2 EIO`, `1 EIO 4 ENOSPC`; in the log, nothing where nothing failed.
+fn errors(stats: &Stats, in_log: bool) -> Cell {
+    let each: Vec<String> =
+        stats.errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number))).collect();
+    match each.len() {
+        0 => plain(if in_log { "" } else { "0" }),
+        1 | 2 => Cell { text: each.join(" "), alarm: Some(Alarm::Alarm), ..Cell::default() },
+        _ => Cell { text: count(stats.error_count()), alarm: Some(Alarm::Alarm), ..Cell::default() },
+    }
+}
+
+/// `≤` where only the bucket of the greatest latency is known, whose upper edge this is.
+fn maximum(stats: &Stats, units: Units) -> String {
+    match stats.max {
+        _ if stats.count == 0 => "–".into(),
+        Max { ns: u64::MAX, .. } => format!("≥{}", latency(1 << LAST_EXPONENT, units)),
+        Max { ns, exact: true } => latency(ns, units),
+        Max { ns, exact: false } => format!("≤{}", latency(ns, units)),
+    }
+}
+
+pub fn latency(ns: u64, units: Units) -> String {
+    let fixed = |each: f64, unit: &str| {
+        let value = ns as f64 / each;
+        let digits = match value {
+            v if v >= 99.95 => return count(v.round() as u64) + unit,
+            v if v >= 9.995 => 1,
+            v if v >= 0.9995 => 2,
+            _ => 3,
+        };
+        format!("{value:.digits$}{unit}")
+    };
+    match units {
+        Units::Fitting => duration(ns),
+        Units::Micros => fixed(1e3, "µs"),
+        Units::Millis => fixed(1e6, "ms"),
+        Units::Seconds => fixed(1e9, "s"),
+    }
+}
+
+/// The time of day in UTC: `03:12:59`.
+pub fn clock(time: SystemTime) -> String {
+    rfc3339(time).get(11..19).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_in_one_unit_keep_three_digits() {
+        assert_eq!(latency(1_700_000, Units::Fitting), "1.7ms");
+        assert_eq!(latency(1_700_000, Units::Micros), "1,700µs");
+        assert_eq!(latency(1_700_000, Units::Millis), "1.70ms");
+        assert_eq!(latency(1_700_000, Units::Seconds), "0.002s");
+        assert_eq!(latency(12_345_000_000, Units::Seconds), "12.3s");
+        assert_eq!(latency(123_456_000_000, Units::Millis), "123,456ms");
+    }
+
+    #[test]
+    fn the_clock_is_utc() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(3 * 3600 + 12 * 60 + 59);
+        assert_eq!(clock(time), "03:12:59");
+    }
+}

@@ -1,0 +1,321 @@
+//! Above the table: whose figures these are, how busy the logs are, what is stuck, what the figures say.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ratatui::layout::Rect;
+
+use super::cells::{SATURATED, clock};
+use super::layout::{Areas, tabs};
+use super::pen::{Part, Pen};
+use crate::live;
+use crate::once::Paint;
+use crate::once::header::age;
+use crate::snapshot::{InFlight, Lost, Measurement, Role, Server, ServerId, Stats};
+use crate::text::{count, escape_sentence, interval, rate, shorten_path, width};
+use crate::top::palette::Ink;
+use crate::top::rows;
+use crate::top::state::State;
+use crate::top::view::View;
+
+/// No snapshot for so long, beside three intervals: something is wrong.
+const LATE: Duration = Duration::from_secs(2);
+
+pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
+    let Rect { x, y, width: columns, .. } = areas.header;
+    let time = format!("{} UTC", clock(state.now_wall));
+    let taken = width(&time) as u16;
+    pen.put_right(x, y, columns, &time, Ink::Faint);
+    pen.put_parts(x, y, columns.saturating_sub(taken + 2), &who(state));
+    pen.put_parts(x, y + 1, columns, &totals(state));
+    stuck(state, areas.stuck, pen);
+    readings(state, areas.readings, pen);
+    tab_line(state, areas.tabs, pen);
+}
+
+/// `mysqld 31960  MySQL 9.7.4  port 3306  /var/lib/mysql  ext4 on /dev/vda  fentry  every 1.00 s`.
+fn who(state: &State) -> Vec<Part> {
+    let Some(shown) = &state.shown else { return vec![Part::new(9, "fsynctop", Ink::Strong)] };
+    let servers = state.servers();
+    let known = |id: &ServerId| shown.m.servers.iter().find(|server| server.id == *id);
+    let mut parts = match &servers[..] {
+        [] => vec![Part::new(9, "fsynctop: no server yet", Ink::Strong)],
+        [id] => match known(id) {
+            Some(server) => server_parts(server, state),
+            None => vec![Part::new(9, format!("pid {}", id.pid), Ink::Strong)],
+        },
+        several => {
+            let names: Vec<String> = several.iter().map(|id| state.server_name(*id)).collect();
+            let text = format!("{} servers: {}", several.len(), names.join(", "));
+            vec![Part::new(9, text, Ink::Strong)]
+        }
+    };
+    parts.push(Part::new(5, shown.m.setup.mode.name(), Ink::Plain));
+    parts.push(match state.sampling {
+        live::State::Degraded { interval: now } => {
+            Part::new(8, format!("every {} to save CPU", short(now)), Ink::Warning)
+        }
+        _ => Part::new(7, format!("every {}", short(state.interval)), Ink::Plain),
+    });
+    parts
+}
+
+/// `1 s`, `0.2 s`.
+fn short(interval: Duration) -> String {
+    format!("{} s", interval.as_secs_f64())
+}
+
+fn server_parts(server: &Server, state: &State) -> Vec<Part> {
+    let path = |path: &Path| state.style.name(path.as_os_str().as_encoded_bytes());
+    let escaped = |text: &String| state.style.name(text.as_bytes());
+    let mut parts = Vec::new();
+    let mut push = |rank, text: String| parts.push(Part::new(rank, text, Ink::Plain));
+    if let Some(version) = &server.version {
+        push(6, escaped(version));
+    }
+    if let Some(container) = &server.container {
+        push(4, format!("container {}", escaped(container)));
+    }
+    let ports: Vec<String> = server.ports.iter().map(u16::to_string).collect();
+    match (ports.is_empty(), &server.socket) {
+        (false, _) => push(1, format!("port {}", ports.join(", "))),
+        (true, Some(socket)) => push(0, format!("socket {}", path(socket))),
+        (true, None) => {}
+    }
+    if let Some(datadir) = &server.datadir {
+        push(2, path(datadir));
+    }
+    let on = |device: &String| format!("on {}", escaped(device));
+    match (&server.filesystem, &server.device) {
+        (Some(filesystem), Some(device)) => push(3, format!("{} {}", escaped(filesystem), on(device))),
+        (Some(filesystem), None) => push(3, escaped(filesystem)),
+        (None, Some(device)) => push(3, on(device)),
+        (None, None) => {}
+    }
+    let name = rows::server_name(Some(server.id), Some(server), &state.style);
+    parts.insert(0, Part::new(9, name, Ink::Strong));
+    if !server.alive {
+        parts.insert(1, Part::new(8, "exited", Ink::Warning));
+    }
+    parts
+}
+
+/// `5,294 syncs/s  redo 37 % busy  binlog 74 % busy  3 in flight  0 failed  exact`.
+fn totals(state: &State) -> Vec<Part> {
+    let Some(shown) = &state.shown else { return Vec::new() };
+    let m = &shown.m;
+    if m.duration.is_zero() {
+        return vec![Part::new(9, "the first figures are on their way", Ink::Plain)];
+    }
+    let servers = state.servers();
+    let mut total = Stats::default();
+    m.roles.iter().filter(|row| servers.contains(&row.server)).for_each(|row| total.merge(&row.stats));
+    let mut parts = vec![Part::new(8, format!("{} syncs/s", rate(total.count, m.duration)), Ink::Plain)];
+    for role in [Role::Redo, Role::Binlog] {
+        parts.extend(busiest(state, m, &servers, role));
+    }
+    let in_flight = m.in_flight.iter().filter(|sync| servers.contains(&sync.server)).count();
+    parts.push(Part::new(3, format!("{} in flight", count(in_flight as u64)), Ink::Plain));
+    parts.push(failures(state));
+    parts.push(confidence(state, m));
+    parts
+}
+
+/// How busy a log is; of several servers, the busiest.
+fn busiest(state: &State, m: &Measurement, servers: &[ServerId], role: Role) -> Option<Part> {
+    let of = |server: &ServerId| {
+        let mut sum = Stats::default();
+        m.roles
+            .iter()
+            .filter(|row| row.server == *server && row.role == role)
+            .for_each(|row| sum.merge(&row.stats));
+        let stuck = m.in_flight.iter().filter(|sync| sync.server == *server && sync.role == role);
+        let oldest = stuck.map(|sync| sync.age).max().unwrap_or_default();
+        (rows::busy(sum.in_flight_mean(m.duration), oldest, m.duration), *server)
+    };
+    let (busy, server) = servers.iter().map(of).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let whose = if servers.len() > 1 { format!(" ({})", state.server_name(server)) } else { String::new() };
+    let ink = if busy >= SATURATED { Ink::Warning } else { Ink::Plain };
+    Some(Part::new(7, format!("{} {:.0} % busy{whose}", role.name(), busy * 100.0), ink))
+}
+
+/// Since the log began: one that failed minutes ago still matters.
+fn failures(state: &State) -> Part {
+    match state.past.log.last_failure() {
+        None => Part::new(6, "0 failed", Ink::Plain),
+        Some(last) => {
+            let text = format!("{} failed, last {}", count(state.past.log.failures()), clock(last.at));
+            Part::new(9, text, Ink::Alarm)
+        }
+    }
+}
+
+/// Whether every sync was counted.
+fn confidence(state: &State, m: &Measurement) -> Part {
+    let describe = |lost: &Lost| {
+        let not_counted = lost.preempted + lost.threads;
+        match not_counted {
+            _ if lost.is_zero() => None,
+            0 => Some("counted, not all attributed".to_owned()),
+            n => Some(format!("{} missed", count(n))),
+        }
+    };
+    match (describe(&m.lost), state.lost_before().as_ref().and_then(describe)) {
+        (Some(now), _) => Part::new(9, now, Ink::Alarm),
+        (None, Some(before)) => Part::new(5, format!("exact now, {before} before"), Ink::Warning),
+        (None, None) => Part::new(5, "exact", Ink::Plain),
+    }
+}
+
+/// `STUCK for 12 s: redo fdatasync, waits for the journal commit, thread ib_log_flush 31999, /var/lib/mysql/…`.
+fn stuck(state: &State, area: Rect, pen: &mut Pen) {
+    let stuck = state.stuck();
+    for line in 0..usize::from(area.height) {
+        let is_last = line + 1 == usize::from(area.height);
+        let rest = stuck.len() - line;
+        let text = match stuck.get(line) {
+            Some(_) if is_last && rest > 1 => {
+                format!("STUCK {} more syncs (K shows all, and where they wait)", count(rest as u64))
+            }
+            Some(sync) => stuck_line(state, sync, usize::from(area.width)),
+            None => continue,
+        };
+        let y = area.y + line as u16;
+        pen.put_fitted(area.x, y, area.width, &text, Ink::Alarm);
+    }
+}
+
+/// The path is shortened so that all of it fits.
+pub fn stuck_line(state: &State, sync: &InFlight, columns: usize) -> String {
+    let thread = state.style.name(sync.thread.as_bytes());
+    let whose = if state.servers().len() > 1 { state.server_name(sync.server) + ", " } else { String::new() };
+    let wait =
+        state.waiting(sync.tid).map_or(String::new(), |waiting| match (&waiting.wait, waiting.state) {
+            (Some(wait), _) => format!(" waits for {},", wait.what),
+            (None, state) => format!(" in state {state},"),
+        });
+    let mut text = format!(
+        "STUCK {}: {whose}{} {},{wait} thread {thread} {}",
+        age(sync),
+        sync.role.name(),
+        sync.op.name(),
+        sync.tid
+    );
+    if let Some(path) = &sync.path {
+        text += ", ";
+        let path = state.style.name(path.as_os_str().as_encoded_bytes());
+        text += &shorten_path(&path, columns.saturating_sub(width(&text)), state.style.ellipsis());
+    }
+    text
+}
+
+fn readings(state: &State, area: Rect, pen: &mut Pen) {
+    let mut lines: Vec<(String, Ink)> = Vec::new();
+    match &state.sampling {
+        live::State::Detached { why } | live::State::Failed { why } => {
+            lines.push((format!("Nothing is traced any more: {}", escape_sentence(why)), Ink::Alarm));
+        }
+        live::State::Stopped => lines.push(("Tracing has ended.".into(), Ink::Alarm)),
+        live::State::Running | live::State::Degraded { .. } => {
+            let late = state.since_shown();
+            if late > state.expected_interval() * 3 + LATE {
+                lines.push((format!("No new figures for {}.", interval(late)), Ink::Alarm));
+            }
+        }
+    }
+    lines.extend(commits_wait(state).map(|text| (text, Ink::Alarm)));
+    let style = crate::once::Style { width: Some(usize::from(area.width)), ..state.style };
+    for sentence in &state.readings {
+        let ink = match sentence.paint {
+            Paint::Error | Paint::Stuck => Ink::Alarm,
+            Paint::Plain | Paint::Heading => Ink::Plain,
+        };
+        let wrapped = style.wrap(&sentence.text, 2);
+        lines.extend(wrapped.into_iter().map(|line| (line, ink)));
+    }
+    let cut = lines.len() > usize::from(area.height);
+    for (at, (text, ink)) in lines.iter().take(usize::from(area.height)).enumerate() {
+        let y = area.y + at as u16;
+        let taken = pen.put(area.x, y, area.width, text, *ink);
+        if cut && at + 1 == usize::from(area.height) {
+            let ellipsis = state.style.ellipsis();
+            let room = width(ellipsis) as u16 + 1;
+            let x = (area.x + taken + 1).min(area.right().saturating_sub(room - 1));
+            pen.put(x, y, room, ellipsis, *ink);
+        }
+    }
+}
+
+/// What it means that a log hangs.
+fn commits_wait(state: &State) -> Option<String> {
+    let stuck = state.stuck();
+    let sync = stuck.iter().find(|sync| sync.role.is_serial())?;
+    let whose = if state.servers().len() > 1 {
+        format!(" of {}", state.server_name(sync.server))
+    } else {
+        String::new()
+    };
+    let log = if sync.role == Role::Redo { "redo log" } else { "binary log" };
+    Some(format!("Every commit{whose} waits for the {log}."))
+}
+
+/// The groupings, and to the right what narrows the view.
+fn tab_line(state: &State, area: Rect, pen: &mut Pen) {
+    let mut end = area.x;
+    for (view, x, columns) in tabs() {
+        let is_shown = view == state.view;
+        let text = if is_shown { format!("[{}]", view.title()) } else { format!(" {} ", view.title()) };
+        pen.put(area.x + x, area.y, columns, &text, if is_shown { Ink::Strong } else { Ink::Plain });
+        if !is_shown {
+            // Its key.
+            let first = view.title().get(..1).unwrap_or_default();
+            pen.put(area.x + x + 1, area.y, 1, first, Ink::Chosen);
+        }
+        end = area.x + x + columns;
+    }
+    let room = area.right().saturating_sub(end + 1);
+    let parts = narrowed(state);
+    let wide: usize = parts.iter().map(|part| width(&part.text) + 2).sum();
+    let x = area.right().saturating_sub(wide.saturating_sub(2).min(usize::from(room)) as u16);
+    pen.put_parts(x, area.y, area.right() - x, &parts);
+}
+
+fn narrowed(state: &State) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let page = super::areas(state).page();
+    if state.rows.len() > page {
+        let first = state.table().selection.offset;
+        let last = (first + page).min(state.rows.len());
+        let [first, last, all] = [first + 1, last, state.rows.len()].map(|n| count(n as u64));
+        parts.push(Part::new(1, format!("{first}–{last} of {all}"), Ink::Faint));
+    }
+    if let (Some(role), View::File) = (state.scope.role, state.view) {
+        parts.push(Part::new(4, format!("files of {}", role.name()), Ink::Mode));
+    }
+    if let Some(id) = state.scope.server.filter(|_| state.knows_several_servers()) {
+        parts.push(Part::new(3, format!("only {}", state.server_name(id)), Ink::Mode));
+    }
+    if state.filter.is_on() {
+        let text = state.style.name(state.filter.text.as_bytes());
+        let sign = if state.filter.is_regex { "~" } else { "/" };
+        let rows = (count(state.rows.len() as u64), count(state.rows_before_filter as u64));
+        parts.push(Part::new(6, format!("{sign}{text}: {} of {} rows", rows.0, rows.1), Ink::Mode));
+    }
+    if state.cumulative
+        && let Some(shown) = &state.shown
+    {
+        let text = format!("since {}, {}", clock(shown.m.start), interval(shown.m.duration));
+        parts.push(Part::new(5, text, Ink::Mode));
+    }
+    if let Some(paused) = &state.paused {
+        let at =
+            state.past.tick(paused.tick).map_or(String::new(), |tick| format!(" at {}", clock(tick.end)));
+        parts.push(Part::new(7, format!("PAUSED{at}"), Ink::Mode));
+    }
+    if let Some(shown) = state.shown.as_ref().filter(|shown| shown.rest.rows > 0 && state.view == View::File)
+    {
+        let text = format!("{} more files, {} syncs", count(shown.rest.rows), count(shown.rest.stats.count));
+        parts.push(Part::new(2, text, Ink::Mode));
+    }
+    parts
+}

@@ -1,0 +1,191 @@
+//! Draws the state: nothing here changes anything, and only what is seen is formatted.
+
+mod cells;
+mod details;
+mod header;
+mod layout;
+mod overlay;
+mod pen;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+
+use crate::text::{count, width};
+use crate::top::keys::{Action, name_of};
+use crate::top::palette::Ink;
+use crate::top::state::State;
+use crate::top::view::{Column, Sort, View};
+use layout::{LEAST_COLUMNS, LEAST_ROWS};
+use pen::{Part, Pen};
+
+pub use cells::clock;
+pub use layout::{Areas, Hit, areas, hit};
+pub use table::columns;
+
+/// Lines of what stands before the table.
+pub fn overlay_lines(state: &State) -> usize {
+    state.overlay.map_or(0, |overlay| overlay::lines(state, overlay).len())
+}
+
+pub fn draw(state: &State, frame: &mut Frame) {
+    let area = frame.area();
+    let pen = &mut Pen::new(frame.buffer_mut(), state);
+    let areas = areas(state);
+    if let Some(overlay) = state.overlay {
+        return overlay::draw(state, overlay, area, pen);
+    }
+    if areas.too_small {
+        return too_small(state, pen);
+    }
+    header::draw(state, &areas, pen);
+    match nothing_to_show(state) {
+        Some(why) => explain(state, &why, areas.heading.union(areas.rows), pen),
+        None => table::draw(state, &areas, pen),
+    }
+    if let Some(area) = areas.details {
+        details::draw(state, area, pen);
+    }
+    if let Some(area) = areas.log {
+        log(state, area, pen);
+    }
+    footer(state, areas.footer, pen);
+}
+
+/// Even then the worst is said.
+fn too_small(state: &State, pen: &mut Pen) {
+    let area = pen.area();
+    let mut lines = vec![format!("{}x{} is too small", area.width, area.height)];
+    let stuck = state.stuck().len();
+    if stuck > 0 {
+        lines.insert(0, format!("{stuck} STUCK"));
+    }
+    if state.past.log.failures() > 0 {
+        lines.insert(0, format!("{} FAILED", count(state.past.log.failures())));
+    }
+    lines.push(format!("{LEAST_COLUMNS}x{LEAST_ROWS} is needed"));
+    lines.push("q quits".into());
+    for (y, line) in lines.iter().enumerate().take(usize::from(area.height)) {
+        let ink = if line.chars().any(char::is_lowercase) { Ink::Plain } else { Ink::Alarm };
+        pen.put(0, y as u16, area.width, line, ink);
+    }
+}
+
+/// Why there is no table.
+fn nothing_to_show(state: &State) -> Option<Vec<String>> {
+    let waiting = || {
+        vec![
+            format!("Waiting for {}.", state.options.waits_for),
+            "It is traced from its very first sync.".into(),
+            format!(
+                "Meanwhile {} shows which other processes sync; {} shows every key.",
+                name_of(Action::Show(View::Neighbour)),
+                name_of(Action::Help)
+            ),
+        ]
+    };
+    let Some(shown) = &state.shown else {
+        return Some(match &state.paused {
+            Some(_) => vec!["Nothing is kept of this time.".into()],
+            None => waiting(),
+        });
+    };
+    if !state.rows.is_empty() {
+        return None;
+    }
+    Some(match state.view {
+        _ if state.filter.is_on() => vec![
+            format!("No row {}.", if state.filter.is_regex { "matches" } else { "contains the text" }),
+            format!("{} shows all rows again.", name_of(Action::Back)),
+        ],
+        View::Neighbour => vec!["No other process has synced anything.".into()],
+        View::Log => vec!["No sync has finished yet.".into()],
+        _ if shown.m.servers.is_empty() => waiting(),
+        View::Thread if !shown.m.setup.by_thread => vec![
+            "Rows by thread are not kept, because they cost the server a little more for each sync.".into(),
+            format!(
+                "{} attaches again with them; figures since the start begin anew. Or start with --by thread.",
+                name_of(Action::Threads)
+            ),
+        ],
+        _ => vec!["No sync yet.".into()],
+    })
+}
+
+fn explain(state: &State, lines: &[String], area: Rect, pen: &mut Pen) {
+    let style = crate::once::Style { width: Some(usize::from(area.width)), ..state.style };
+    let wrapped: Vec<String> = lines.iter().flat_map(|line| style.wrap(line, 0)).collect();
+    for (at, line) in wrapped.iter().enumerate().take(usize::from(area.height).saturating_sub(1)) {
+        pen.put(area.x, area.y + 1 + at as u16, area.width, line, Ink::Plain);
+    }
+}
+
+/// The newest of the log, where there is room for it beside a table.
+fn log(state: &State, area: Rect, pen: &mut Pen) {
+    let line = "─".repeat(usize::from(area.width));
+    pen.put(area.x, area.y, area.width, &line, Ink::Faint);
+    pen.put(
+        area.x,
+        area.y,
+        area.width,
+        "The slowest and all failed syncs, newest first (l: more) ",
+        Ink::Heading,
+    );
+    let until = state.paused.as_ref().and_then(|paused| state.past.tick(paused.tick)).map(|tick| tick.end);
+    let mut rows = state.past.log.rows(until);
+    Sort { column: Column::Time, reverse: false }.apply(&mut rows);
+    for (at, row) in rows.iter().enumerate().take(usize::from(area.height).saturating_sub(1)) {
+        let y = area.y + 1 + at as u16;
+        let mut x = area.x;
+        let columns = [(Column::Time, 8), (Column::Max, 8), (Column::Errors, 12), (Column::Role, 18)];
+        for (column, columns) in columns.into_iter().chain([(Column::Op, 10), (Column::Name, u16::MAX)]) {
+            let cell = cells::cell_of_log(state, row, column);
+            let room = columns.min(area.right().saturating_sub(x));
+            let ink = cell.ink(Ink::Plain);
+            match column {
+                Column::Max => pen.put_right(x, y, room, &cell.text, ink),
+                _ => drop(pen.put_fitted(x, y, room, &cell.text, ink)),
+            }
+            x = x.saturating_add(room + 1);
+        }
+    }
+}
+
+fn footer(state: &State, area: Rect, pen: &mut Pen) {
+    if let Some(edit) = &state.edit {
+        let kind = if edit.is_regex { "rows that match" } else { "rows that contain" };
+        let typed = state.style.name(edit.text.as_bytes());
+        let prompt = format!("{kind}: {typed}");
+        let hint = match &state.filter.error {
+            Some(error) => state.style.name(error.as_bytes()),
+            None if edit.is_regex => "Tab: plain text  Enter keeps  Esc as before".into(),
+            None => "Tab: regular expression  Enter keeps  Esc as before".into(),
+        };
+        let taken = pen.put(area.x, area.y, area.width, &prompt, Ink::Strong);
+        pen.put(area.x + taken, area.y, 1, " ", Ink::Selected);
+        let room = area.width.saturating_sub(taken + 3);
+        let columns = (width(&hint) as u16).min(room);
+        let ink = if state.filter.error.is_some() { Ink::Alarm } else { Ink::Faint };
+        pen.put(area.right() - columns, area.y, columns, &hint, ink);
+    } else if let Some(message) = state.message() {
+        pen.put_fitted(area.x, area.y, area.width, message, Ink::Strong);
+    } else {
+        let hint =
+            |rank, action, what: &str| Part::new(rank, format!("{} {what}", name_of(action)), Ink::Faint);
+        let parts = [
+            hint(9, Action::Quit, "quit"),
+            hint(8, Action::Help, "help"),
+            hint(7, Action::Pause, if state.paused.is_some() { "go on" } else { "pause" }),
+            hint(6, Action::StepBack, "back in time"),
+            hint(5, Action::Filter, "filter"),
+            hint(4, Action::SortRight, "sort"),
+            hint(3, Action::Cumulative, if state.cumulative { "interval" } else { "since start" }),
+            hint(2, Action::Open, "into"),
+            hint(1, Action::Write, "write JSON"),
+            hint(0, Action::Stacks, "kernel stacks"),
+        ];
+        pen.put_parts(area.x, area.y, area.width, &parts);
+    }
+}

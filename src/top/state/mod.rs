@@ -1,0 +1,349 @@
+//! What the view shows, and how that changes: a function of what happened, without a clock, a file or a terminal.
+
+mod actions;
+mod select;
+mod shown;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::event::{Effect, Event, Waiting};
+use super::filter::Filter;
+use super::keys::Press;
+use super::palette::Colors;
+use super::past::Past;
+use super::rows::{Row, Scope};
+use super::view::{Sort, View};
+use crate::live;
+use crate::once::Style;
+use crate::once::reading::Sentence;
+use crate::snapshot::{InFlight, Lost, Measurement, Snapshot};
+use select::Selection;
+use shown::Shown;
+
+/// How long the status line keeps a message.
+const MESSAGE: Duration = Duration::from_secs(8);
+/// Where stuck syncs wait is looked at again after this time.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Threads that are looked at.
+const MOST_LOOKED_AT: usize = 16;
+
+/// What does not change while it runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub unicode: bool,
+    pub colors: Colors,
+    /// A sync in flight for at least this long is stuck.
+    pub stuck_after: Duration,
+    /// What is traced once it is there: "a process called mysqld or mariadbd".
+    pub waits_for: String,
+    /// From one snapshot to the next.
+    pub interval: Duration,
+    pub view: View,
+    pub mouse: bool,
+}
+
+/// What latencies are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Units {
+    Fitting,
+    Micros,
+    Millis,
+    Seconds,
+}
+
+/// What the small graphs show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Graph {
+    P99,
+    Max,
+    Rate,
+}
+
+/// What stands before everything else until it is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlay {
+    Help,
+    Stacks,
+}
+
+/// The filter while it is typed.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    pub text: String,
+    pub is_regex: bool,
+    /// As it was before.
+    before: Filter,
+}
+
+/// What belongs to a grouping.
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub sort: Sort,
+    pub selection: Selection,
+}
+
+#[derive(Debug)]
+pub struct State {
+    pub options: Options,
+    pub style: Style,
+    /// Columns and rows.
+    pub size: (u16, u16),
+    pub now: Instant,
+    pub now_wall: SystemTime,
+    pub view: View,
+    tables: [Table; View::ALL.len()],
+    pub scope: Scope,
+    pub filter: Filter,
+    pub edit: Option<Edit>,
+    pub overlay: Option<Overlay>,
+    /// Lines of the overlay above the screen.
+    pub overlay_offset: usize,
+    pub units: Units,
+    pub graph: Graph,
+    /// Intervals in a column of the picture.
+    pub each: u32,
+    pub details: bool,
+    pub cumulative: bool,
+    pub interval: Duration,
+    pub mouse: bool,
+    pub sampling: live::State,
+    pub past: Past,
+    /// Since when it counts in [`State::cumulative`].
+    base: Option<Arc<Snapshot>>,
+    latest: Option<Arc<Snapshot>>,
+    /// The last interval, and its number.
+    newest: Option<(u32, Arc<Measurement>)>,
+    /// The interval at which it is paused. None: live.
+    pub paused: Option<Paused>,
+    pub shown: Option<Shown>,
+    /// Those of the table, filtered and sorted.
+    pub rows: Vec<Row>,
+    /// Before the filter.
+    pub rows_before_filter: usize,
+    pub readings: Vec<Sentence>,
+    pub waits: Vec<Waiting>,
+    looked: Option<Instant>,
+    message: Option<(String, Instant)>,
+}
+
+/// A look at what was.
+#[derive(Clone, Debug)]
+pub struct Paused {
+    pub tick: u32,
+    /// As it was on the screen when the pause began: with all its rows, where only the most important are kept.
+    frozen: (u32, Arc<Measurement>),
+}
+
+impl State {
+    pub fn new(options: Options, size: (u16, u16), now: Instant, now_wall: SystemTime) -> State {
+        let table = |view: View| Table { sort: view.sort(), selection: Selection::default() };
+        State {
+            style: Style { color: false, unicode: options.unicode, width: None },
+            size,
+            now,
+            now_wall,
+            view: options.view,
+            tables: View::ALL.map(table),
+            scope: Scope::default(),
+            filter: Filter::default(),
+            edit: None,
+            overlay: None,
+            overlay_offset: 0,
+            units: Units::Fitting,
+            graph: Graph::P99,
+            each: 1,
+            details: true,
+            cumulative: false,
+            interval: options.interval,
+            mouse: options.mouse,
+            sampling: live::State::Running,
+            past: Past::default(),
+            base: None,
+            latest: None,
+            newest: None,
+            paused: None,
+            shown: None,
+            rows: Vec::new(),
+            rows_before_filter: 0,
+            readings: Vec::new(),
+            waits: Vec::new(),
+            looked: None,
+            message: None,
+            options,
+        }
+    }
+
+    /// Takes in what happened; what is to be done about it.
+    pub fn apply(&mut self, event: Event) -> Vec<Effect> {
+        match event {
+            Event::Key(press) => self.key(press),
+            Event::Mouse(mouse) => {
+                if self.overlay.is_none() && self.edit.is_none() {
+                    self.mouse_at(mouse);
+                }
+                Vec::new()
+            }
+            Event::Resize(columns, rows) => {
+                self.size = (columns, rows);
+                self.place();
+                Vec::new()
+            }
+            Event::Snapshot(snapshot) => {
+                self.take(snapshot);
+                self.look()
+            }
+            Event::Restarted => {
+                (self.base, self.latest) = (None, None);
+                Vec::new()
+            }
+            Event::Sampling(state) => {
+                self.sampling = state;
+                Vec::new()
+            }
+            Event::Earlier(history) => {
+                if self.newest.is_none() {
+                    self.past.begin_with(history);
+                    self.refresh();
+                }
+                Vec::new()
+            }
+            Event::Waits(waits) => {
+                self.waits = waits;
+                Vec::new()
+            }
+            Event::Said(text) => {
+                self.say(text);
+                Vec::new()
+            }
+            Event::Tick(now, wall) => {
+                (self.now, self.now_wall) = (now, wall);
+                if self.message.as_ref().is_some_and(|(_, since)| now.duration_since(*since) >= MESSAGE) {
+                    self.message = None;
+                }
+                self.look()
+            }
+        }
+    }
+
+    fn take(&mut self, snapshot: Arc<Snapshot>) {
+        self.now = self.now.max(snapshot.taken);
+        let base = self.base.get_or_insert_with(|| snapshot.clone()).clone();
+        match self.latest.replace(snapshot.clone()) {
+            Some(earlier) if earlier.taken < snapshot.taken => {
+                let m = Arc::new(Measurement::between(&earlier, &snapshot));
+                let selected = self.selected().map(|row| row.key.clone());
+                self.past.record(&m, selected.as_ref());
+                let number = self.past.newest().map_or(0, |tick| tick.number);
+                self.newest = Some((number, m));
+            }
+            // The first of a session: there are no figures yet, but servers and what hangs.
+            _ => {
+                let number = self.past.newest().map_or(0, |tick| tick.number);
+                self.newest = Some((number, Arc::new(Measurement::between(&base, &snapshot))));
+            }
+        }
+        if self.paused.is_none() {
+            self.refresh();
+        }
+    }
+
+    pub fn say(&mut self, text: String) {
+        self.message = Some((text, self.now));
+    }
+
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_ref().map(|(text, _)| text.as_str())
+    }
+
+    pub fn table(&self) -> &Table {
+        &self.tables[self.view as usize]
+    }
+
+    fn table_mut(&mut self) -> &mut Table {
+        &mut self.tables[self.view as usize]
+    }
+
+    /// Time since the figures that are shown, where they are the newest: syncs in flight have grown older by that.
+    pub fn since_shown(&self) -> Duration {
+        match (&self.paused, &self.latest) {
+            (None, Some(latest)) if self.sampling.is_alive() => {
+                self.now.saturating_duration_since(latest.taken)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// How long it is from one snapshot to the next.
+    pub fn expected_interval(&self) -> Duration {
+        match self.sampling {
+            live::State::Degraded { interval } => interval.max(self.interval),
+            _ => self.interval,
+        }
+    }
+
+    /// What was lost since tracing began.
+    pub fn lost_before(&self) -> Option<Lost> {
+        self.latest.as_ref().map(|latest| latest.lost)
+    }
+
+    pub fn knows_several_servers(&self) -> bool {
+        self.shown.as_ref().is_some_and(|shown| shown.m.servers.len() > 1)
+    }
+
+    /// Syncs that hang, the oldest first, with their ages as of now.
+    pub fn stuck(&self) -> Vec<InFlight> {
+        let Some(shown) = &self.shown else { return Vec::new() };
+        let since = self.since_shown();
+        let in_scope = |sync: &&InFlight| self.scope.server.is_none_or(|id| id == sync.server);
+        let aged = |sync: &InFlight| InFlight { age: sync.age + since, ..sync.clone() };
+        // One that has just begun is not stuck because no snapshot came since.
+        let hangs = |sync: &&InFlight| sync.age >= self.options.stuck_after;
+        shown.m.in_flight.iter().filter(in_scope).filter(hangs).map(aged).collect()
+    }
+
+    /// Where a thread waits in the kernel, if that is known.
+    pub fn waiting(&self, tid: u32) -> Option<&Waiting> {
+        self.waits.iter().find(|waiting| waiting.tid == tid)
+    }
+
+    /// Asks where stuck threads are, now and then for as long as there are any.
+    fn look(&mut self) -> Vec<Effect> {
+        if self.paused.is_some() {
+            return Vec::new();
+        }
+        let stuck = self.stuck();
+        self.waits.retain(|waiting| stuck.iter().any(|sync| sync.tid == waiting.tid));
+        let all_known = stuck.iter().take(MOST_LOOKED_AT).all(|sync| self.waiting(sync.tid).is_some());
+        let soon = self.looked.is_some_and(|looked| {
+            let after = if all_known { LOOK_AGAIN } else { LOOK_AGAIN / 4 };
+            self.now.saturating_duration_since(looked) < after
+        });
+        if stuck.is_empty() || soon {
+            return Vec::new();
+        }
+        self.looked = Some(self.now);
+        let threads = stuck.iter().take(MOST_LOOKED_AT).map(|sync| (sync.server.pid, sync.tid));
+        vec![Effect::Look(threads.collect())]
+    }
+
+    fn key(&mut self, press: Press) -> Vec<Effect> {
+        if press == Press::Ctrl('c') {
+            return vec![Effect::Quit];
+        }
+        if self.edit.is_some() {
+            self.type_filter(press);
+            return Vec::new();
+        }
+        match super::keys::action(press) {
+            Some(action) if self.overlay.is_some() => self.act_on_overlay(action),
+            Some(action) => self.act(action),
+            None => {
+                self.say(format!("{press} does nothing; ? shows every key"));
+                Vec::new()
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What is shown: which interval, or which sum, and the rows made of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::State;
+use crate::history::Rest;
+use crate::once::reading::{self, Sentence};
+use crate::once::{self, Paint};
+use crate::snapshot::{Measurement, ServerId};
+use crate::top::rows::{self, About, Key, Row};
+use crate::top::view::View;
+
+/// Roles, servers and neighbours that were active in so many intervals keep their rows while they are idle.
+const IDLE_TICKS: u32 = crate::top::trail::TICKS;
+/// The same for files and threads, of which there may be many.
+const IDLE_TICKS_OF_MANY: u32 = 60;
+/// What is read from the figures is read from those of so long a time: sentences that change every second are of no
+/// use.
+const READ_OVER: Duration = Duration::from_secs(10);
+
+/// The figures on the screen.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    pub m: Arc<Measurement>,
+    /// Files that are not kept apart any more: of the past only.
+    pub rest: Rest,
+    /// The interval at whose end they are.
+    pub tick: u32,
+}
+
+impl State {
+    /// Makes everything anew that depends on which figures are shown, how and of what.
+    pub(super) fn refresh(&mut self) {
+        self.shown = self.what_is_shown();
+        self.refresh_rows();
+        self.readings = self.read();
+    }
+
+    fn what_is_shown(&self) -> Option<Shown> {
+        let live = |tick, m: &Arc<Measurement>| Shown { m: m.clone(), rest: Rest::default(), tick };
+        let merged = |tick, merged: crate::history::Merged| Shown {
+            m: Arc::new(merged.measurement),
+            rest: merged.rest,
+            tick,
+        };
+        match (&self.paused, self.cumulative) {
+            (None, false) => self.newest.as_ref().map(|(tick, m)| live(*tick, m)),
+            (None, true) => {
+                let (base, latest) = (self.base.as_ref()?, self.latest.as_ref()?);
+                let tick = self.newest.as_ref().map_or(0, |(tick, _)| *tick);
+                Some(live(tick, &Arc::new(Measurement::between(base, latest))))
+            }
+            (Some(paused), false) if paused.tick == paused.frozen.0 => {
+                Some(live(paused.tick, &paused.frozen.1))
+            }
+            (Some(paused), false) => self.past.at(paused.tick).map(|found| merged(paused.tick, found)),
+            (Some(paused), true) => {
+                let from = self.base.as_ref()?.taken_wall;
+                self.past.sum(from, paused.tick).map(|found| merged(paused.tick, found))
+            }
+        }
+    }
+
+    pub(super) fn refresh_rows(&mut self) {
+        let rows = self.all_rows();
+        self.rows_before_filter = rows.len();
+        self.rows = rows;
+        if self.filter.is_on() {
+            let taken: Vec<bool> =
+                self.rows.iter().map(|row| self.filter.takes(&self.text_of(row))).collect();
+            let mut taken = taken.into_iter();
+            self.rows.retain(|_| taken.next().unwrap_or(true));
+        }
+        let sort = self.table().sort;
+        sort.apply(&mut self.rows);
+        self.place();
+    }
+
+    fn all_rows(&self) -> Vec<Row> {
+        let Some(shown) = &self.shown else { return Vec::new() };
+        let scope = &self.scope;
+        if self.view == View::Log {
+            let until = self.paused.as_ref().and_then(|paused| self.past.tick(paused.tick));
+            let mut rows = self.past.log.rows(until.map(|tick| tick.end));
+            rows.retain(|row| match &row.about {
+                About::Log(entry) => scope.server.is_none_or(|id| id == entry.server),
+                _ => true,
+            });
+            return rows;
+        }
+        let mut rows = rows::rows(self.view, &shown.m, scope);
+        if !self.cumulative {
+            let ticks = match self.view {
+                View::File | View::Thread => IDLE_TICKS_OF_MANY,
+                _ => IDLE_TICKS,
+            };
+            let idle = self.past.trails.active((shown.tick + 1).saturating_sub(ticks), shown.tick);
+            let idle = idle.filter(|(key, _)| key.view() == self.view);
+            rows::add_idle(&mut rows, idle, scope);
+        }
+        rows::add_in_flight(self.view, &mut rows, &shown.m, scope);
+        if self.view == View::Neighbour {
+            rows::mark_shared(&mut rows, &shown.m, scope);
+        }
+        rows
+    }
+
+    /// What a filter looks at: what tells the row from others.
+    fn text_of(&self, row: &Row) -> String {
+        let mut text = row.name(&self.style);
+        let mut add = |part: &str| {
+            text.push(' ');
+            text.push_str(part);
+        };
+        row.role.iter().for_each(|role| add(role.name()));
+        row.op.iter().for_each(|op| add(op.name()));
+        if let Some(id) = row.key.server() {
+            add(&self.server_name(id));
+        }
+        match &row.about {
+            About::Neighbour { device, .. } => add(&self.style.name(device.as_bytes())),
+            About::Log(entry) => {
+                entry.errors.iter().for_each(|(errno, _)| add(&crate::text::errno(*errno)));
+                add(&self.server_name(entry.server));
+            }
+            _ => {}
+        }
+        text
+    }
+
+    pub fn server_name(&self, id: ServerId) -> String {
+        let servers = self.shown.iter().flat_map(|shown| &shown.m.servers);
+        let server = servers.map(|server| &**server).find(|server| server.id == id);
+        rows::server_name(Some(id), server, &self.style)
+    }
+
+    /// The servers whose figures are shown.
+    pub fn servers(&self) -> Vec<ServerId> {
+        let all = self.shown.iter().flat_map(|shown| shown.m.servers.iter().map(|server| server.id));
+        all.filter(|id| self.scope.server.is_none_or(|wanted| wanted == *id)).collect()
+    }
+
+    /// Sentences on what the figures say, the most urgent first.
+    fn read(&self) -> Vec<Sentence> {
+        let Some(shown) = &self.shown else { return Vec::new() };
+        if shown.m.duration.is_zero() {
+            return Vec::new();
+        }
+        let recent = if self.cumulative { None } else { self.past.recent(shown.tick, READ_OVER) };
+        let m = match recent {
+            Some(recent) => Arc::new(Measurement {
+                in_flight: shown.m.in_flight.clone(),
+                servers: shown.m.servers.clone(),
+                ..recent.measurement
+            }),
+            None => shown.m.clone(),
+        };
+        let options =
+            once::Options { style: self.style, stuck_after: self.options.stuck_after, ..Default::default() };
+        let servers = self.servers();
+        let mut sentences: Vec<Sentence> = Vec::new();
+        if !m.lost.is_zero() {
+            let missed = reading::confidence(&m, &options);
+            sentences.extend(missed.into_iter().filter(|said| !said.text.starts_with("Nothing ")));
+        }
+        for &server in &servers {
+            // What is stuck has lines of its own.
+            let said = reading::of_server(&m, server, &options);
+            let mut said: Vec<_> = said.into_iter().filter(|said| said.paint != Paint::Stuck).collect();
+            if servers.len() > 1 {
+                let name = self.server_name(server);
+                said.iter_mut().for_each(|said| said.text.insert_str(0, &format!("{name}: ")));
+            }
+            sentences.extend(said);
+        }
+        sentences.sort_by_key(|said| said.paint != Paint::Error);
+        sentences
+    }
+
+    /// What is on the screen as a measurement of its own: without the servers and, in the grouping that is shown, the
+    /// rows that are hidden.
+    pub(super) fn on_screen(&self) -> Option<Measurement> {
+        let mut m = (*self.shown.as_ref()?.m).clone();
+        let in_scope = |id: ServerId| self.scope.server.is_none_or(|wanted| wanted == id);
+        m.servers.retain(|server| in_scope(server.id));
+        m.in_flight.retain(|sync| in_scope(sync.server));
+        let keys: BTreeSet<&Key> = self.rows.iter().map(|row| &row.key).collect();
+        let is_shown = |view: View, key: Key| match self.view == view
+            && (self.filter.is_on() || self.scope.role.is_some())
+        {
+            true => keys.contains(&key),
+            false => key.server().is_none_or(in_scope),
+        };
+        m.roles.retain(|row| is_shown(View::Role, Key::Role(row.server, row.role, row.op)));
+        m.files.retain(|row| is_shown(View::File, Key::File(row.server, row.target, row.op)));
+        m.threads.retain(|row| is_shown(View::Thread, Key::Thread(row.server, row.tid, row.start, row.op)));
+        let neighbour = |device, comm: &str| Key::Neighbour(device, comm.to_owned());
+        m.neighbours.retain(|row| is_shown(View::Neighbour, neighbour(row.device_number, &row.comm)));
+        Some(m)
+    }
+}

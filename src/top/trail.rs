@@ -1,0 +1,261 @@
+//! The last minutes of single rows, in little memory: what the small graphs and the picture over time are drawn from.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::rows::{About, Key, Row};
+use crate::histogram::{BUCKETS, Histogram, STEPS};
+use crate::snapshot::{Max, Stats};
+
+/// Cells per power of two: a picture on a terminal has no room for more.
+pub const CELLS_PER_OCTAVE: usize = 4;
+const BUCKETS_PER_CELL: usize = STEPS / CELLS_PER_OCTAVE;
+/// All cells: the first is for what lies under all buckets, the last for what lies over them.
+pub const CELLS: usize = (BUCKETS - 2) / BUCKETS_PER_CELL + 2;
+const _: () = assert!(CELLS <= 256);
+
+/// Intervals that are remembered: ten minutes at one second.
+pub const TICKS: u32 = 600;
+/// Rows that are remembered; those that have been idle for longest go first.
+const MOST_ROWS: usize = 400;
+/// Points of all rows together, a hundred bytes each.
+const MOST_POINTS: usize = 40_000;
+
+/// What a row did in one interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The number of the interval.
+    pub tick: u32,
+    pub count: u64,
+    pub sum_ns: u64,
+    pub max: Max,
+    /// The maximum where no histogram is kept.
+    pub p99_ns: u64,
+    pub errors: u64,
+    cells: Cells,
+}
+
+/// Pairs of a cell and its count: sparse, in ascending order.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Cells(Box<[(u8, u32)]>);
+
+impl Cells {
+    fn of(histogram: &Histogram) -> Cells {
+        let mut cells: Vec<(u8, u32)> = Vec::with_capacity(16);
+        for (bucket, n) in histogram.iter() {
+            let cell = cell_of(bucket) as u8;
+            let n = u32::try_from(n).unwrap_or(u32::MAX);
+            match cells.last_mut() {
+                Some((last, sum)) if *last == cell => *sum = sum.saturating_add(n),
+                _ => cells.push((cell, n)),
+            }
+        }
+        Cells(cells.into())
+    }
+}
+
+/// The cell of one of the histogram's buckets.
+pub fn cell_of(bucket: usize) -> usize {
+    match bucket {
+        0 => 0,
+        bucket if bucket >= BUCKETS - 1 => CELLS - 1,
+        bucket => (bucket - 1) / BUCKETS_PER_CELL + 1,
+    }
+}
+
+/// The first of the histogram's buckets in a cell.
+pub fn first_bucket(cell: usize) -> usize {
+    match cell {
+        0 => 0,
+        cell => ((cell - 1) * BUCKETS_PER_CELL + 1).min(BUCKETS - 1),
+    }
+}
+
+impl Point {
+    pub fn new(tick: u32, stats: &Stats) -> Point {
+        Point {
+            tick,
+            count: stats.count,
+            sum_ns: stats.sum_ns,
+            max: stats.max,
+            p99_ns: stats.quantile_ns(0.99).unwrap_or(stats.max.ns),
+            errors: stats.error_count(),
+            cells: Cells::of(&stats.histogram),
+        }
+    }
+
+    /// (cell, syncs), in ascending order of latency.
+    pub fn cells(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.cells.0.iter().map(|&(cell, n)| (usize::from(cell), u64::from(n)))
+    }
+
+    /// As far as it is remembered: without a histogram and without the names of the errors.
+    pub fn stats(&self) -> Stats {
+        Stats { count: self.count, sum_ns: self.sum_ns, max: self.max, ..Stats::default() }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Trail {
+    about: About,
+    points: VecDeque<Point>,
+}
+
+impl Trail {
+    fn last_tick(&self) -> u32 {
+        self.points.back().map_or(0, |point| point.tick)
+    }
+}
+
+/// Intervals in which a row did nothing have no point.
+#[derive(Clone, Debug, Default)]
+pub struct Trails {
+    rows: HashMap<Key, Trail>,
+    points: usize,
+}
+
+impl Trails {
+    /// Adds what happened in an interval; numbers of intervals only grow.
+    pub fn record(&mut self, tick: u32, rows: &[Row]) {
+        for row in rows.iter().filter(|row| row.stats.count > 0) {
+            let new = || Trail { about: row.about.clone(), points: VecDeque::new() };
+            let trail = self.rows.entry(row.key.clone()).or_insert_with(new);
+            trail.about.clone_from(&row.about);
+            trail.points.push_back(Point::new(tick, &row.stats));
+            self.points += 1;
+        }
+        self.forget_before((tick + 1).saturating_sub(TICKS));
+        let mut horizon = (tick + 1).saturating_sub(TICKS);
+        while self.points > MOST_POINTS && horizon < tick {
+            horizon += TICKS / 20;
+            self.forget_before(horizon);
+        }
+        if self.rows.len() > MOST_ROWS {
+            self.forget_idlest();
+        }
+    }
+
+    fn forget_before(&mut self, tick: u32) {
+        for trail in self.rows.values_mut() {
+            let before = trail.points.len();
+            while trail.points.front().is_some_and(|point| point.tick < tick) {
+                trail.points.pop_front();
+            }
+            self.points -= before - trail.points.len();
+        }
+        self.rows.retain(|_, trail| !trail.points.is_empty());
+    }
+
+    fn forget_idlest(&mut self) {
+        let mut ticks: Vec<u32> = self.rows.values().map(Trail::last_tick).collect();
+        ticks.sort_unstable();
+        let limit = ticks[ticks.len() - MOST_ROWS];
+        let mut too_many = self.rows.len() - MOST_ROWS;
+        let points = &mut self.points;
+        self.rows.retain(|_, trail| {
+            // Of those that were idle for equally long, any.
+            let goes = too_many > 0 && trail.last_tick() <= limit;
+            if goes {
+                too_many -= 1;
+                *points -= trail.points.len();
+            }
+            !goes
+        });
+    }
+
+    /// The points of a row, oldest first.
+    pub fn points(&self, key: &Key) -> impl DoubleEndedIterator<Item = &Point> {
+        self.rows.get(key).into_iter().flat_map(|trail| &trail.points)
+    }
+
+    /// Rows that did something in one of these intervals.
+    pub fn active(&self, from: u32, to: u32) -> impl Iterator<Item = (&Key, &About)> {
+        let was = move |trail: &Trail| {
+            // Newest first: nearly always the first decides.
+            let point = trail.points.iter().rev().find(|point| point.tick <= to);
+            point.is_some_and(|point| point.tick >= from)
+        };
+        self.rows.iter().filter(move |(_, trail)| was(trail)).map(|(key, trail)| (key, &trail.about))
+    }
+
+    /// What rows did in one interval.
+    pub fn at(&self, tick: u32) -> impl Iterator<Item = (&Key, &About, &Point)> {
+        self.rows.iter().filter_map(move |(key, trail)| {
+            let at = trail.points.binary_search_by_key(&tick, |point| point.tick).ok()?;
+            Some((key, &trail.about, &trail.points[at]))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::{bucket_of, lower_edge};
+    use crate::once::fixture::{self, MYSQL};
+    use crate::snapshot::{Op, Role};
+
+    fn row(inode: u64, latencies: &[(u64, u64)]) -> Row {
+        let path = format!("/f{inode}");
+        Row::of_file(&fixture::row(
+            MYSQL,
+            inode,
+            &path,
+            Role::Tablespace,
+            Op::Fsync,
+            fixture::stats(latencies),
+        ))
+    }
+
+    #[test]
+    fn a_cell_holds_whole_buckets() {
+        for bucket in 0..BUCKETS {
+            let cell = cell_of(bucket);
+            assert!(cell < CELLS);
+            assert!(first_bucket(cell) <= bucket);
+            assert!(cell + 1 == CELLS || first_bucket(cell + 1) > bucket, "{bucket}");
+        }
+        // Each is a quarter of a power of two.
+        assert_eq!(lower_edge(first_bucket(cell_of(bucket_of(1 << 20)))), 1 << 20);
+        assert_eq!(lower_edge(first_bucket(cell_of(bucket_of(1 << 20)) + 1)), (1 << 20) / 4 * 5);
+    }
+
+    #[test]
+    fn a_point_counts_every_sync_once() {
+        let point = Point::new(3, &fixture::stats(&[(5, 100_000), (2, 101_000), (1, 9_000_000)]));
+        assert_eq!(point.cells().map(|(_, n)| n).sum::<u64>(), 8);
+        assert_eq!(point.cells().count(), 2);
+        assert_eq!((point.count, point.max.ns), (8, 9_000_000));
+    }
+
+    #[test]
+    fn what_is_older_than_ten_minutes_is_forgotten_and_memory_stays_bounded() {
+        let mut trails = Trails::default();
+        let busy = row(1, &[(5, 100_000)]);
+        trails.record(1, &[row(2, &[(1, 5_000)])]);
+        for tick in 1..=TICKS + 5 {
+            trails.record(tick, std::slice::from_ref(&busy));
+        }
+        assert_eq!(trails.points(&busy.key).count(), TICKS as usize);
+        assert_eq!(trails.points(&busy.key).next().unwrap().tick, 6);
+        assert_eq!(trails.rows.len(), 1);
+
+        let many: Vec<Row> =
+            (10..10 + MOST_ROWS as u64 + 50).map(|inode| row(inode, &[(1, 1_000)])).collect();
+        for tick in TICKS + 6..TICKS + 400 {
+            trails.record(tick, &many);
+        }
+        assert!(trails.rows.len() <= MOST_ROWS);
+        assert!(trails.points <= MOST_POINTS);
+        assert_eq!(trails.points, trails.rows.values().map(|trail| trail.points.len()).sum::<usize>());
+    }
+
+    #[test]
+    fn rows_are_found_by_when_they_were_active() {
+        let mut trails = Trails::default();
+        trails.record(4, &[row(1, &[(1, 1_000)])]);
+        trails.record(9, &[row(2, &[(3, 1_000)])]);
+        let active = |from, to| trails.active(from, to).count();
+        assert_eq!((active(1, 9), active(5, 9), active(1, 8), active(5, 8)), (2, 1, 1, 0));
+        assert_eq!(trails.at(9).map(|(_, _, point)| point.count).collect::<Vec<_>>(), [3]);
+        assert_eq!(trails.at(8).count(), 0);
+    }
+}

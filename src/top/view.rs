@@ -1,0 +1,220 @@
+//! What a screen can show: the groupings, their columns, and how those sort.
+
+use std::cmp::Ordering;
+use std::cmp::Reverse;
+
+use super::rows::{About, Row};
+use crate::once::rows::p99;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum View {
+    Role,
+    File,
+    Thread,
+    Server,
+    Neighbour,
+    Log,
+}
+
+impl View {
+    pub const ALL: [View; 6] =
+        [View::Role, View::File, View::Thread, View::Server, View::Neighbour, View::Log];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            View::Role => "role",
+            View::File => "file",
+            View::Thread => "thread",
+            View::Server => "server",
+            View::Neighbour => "neighbour",
+            View::Log => "log",
+        }
+    }
+
+    /// `servers`: several are shown. `cumulative`: counts are of more use than rates.
+    pub fn columns(self, servers: bool, cumulative: bool) -> Vec<Column> {
+        use Column::*;
+        let mut columns = match self {
+            View::Log => vec![Time],
+            _ => Vec::new(),
+        };
+        if servers && !matches!(self, View::Server | View::Neighbour) {
+            columns.push(Server);
+        }
+        columns.extend(match self {
+            View::Role => &[Name, Op][..],
+            View::File => &[Name, Role, Op],
+            View::Thread => &[Name, Tid, Op],
+            View::Server => &[Name],
+            View::Neighbour => &[Name, Device, Shared],
+            View::Log => &[Max, Errors, Role, Op, Name],
+        });
+        if self == View::Log {
+            return columns;
+        }
+        if cumulative {
+            columns.push(Syncs);
+        }
+        columns.extend([Rate, Mean]);
+        if self != View::Thread {
+            // No histogram is kept of a thread.
+            columns.extend([P50, P99]);
+        }
+        columns.extend([Max, Flight, Errors, Graph]);
+        columns
+    }
+
+    pub fn sort(self) -> Sort {
+        let column = match self {
+            View::Role | View::Server => Column::Name,
+            View::File | View::Thread | View::Neighbour => Column::Flight,
+            View::Log => Column::Time,
+        };
+        Sort { column, reverse: false }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Column {
+    Time,
+    Server,
+    Name,
+    Tid,
+    Device,
+    Shared,
+    Role,
+    Op,
+    Syncs,
+    Rate,
+    Mean,
+    P50,
+    P99,
+    Max,
+    Flight,
+    Errors,
+    Graph,
+}
+
+impl Column {
+    pub fn title(self, view: View) -> &'static str {
+        match (self, view) {
+            (Column::Time, _) => "TIME",
+            (Column::Server, _) => "SERVER",
+            (Column::Name, View::Role) => "ROLE",
+            (Column::Name, View::File | View::Log) => "FILE",
+            (Column::Name, View::Thread) => "THREAD",
+            (Column::Name, View::Server) => "SERVER",
+            (Column::Name, View::Neighbour) => "COMMAND",
+            (Column::Tid, _) => "TID",
+            (Column::Device, _) => "DEVICE",
+            (Column::Shared, _) => "SHARED",
+            (Column::Role, _) => "ROLE",
+            (Column::Op, _) => "OP",
+            (Column::Syncs, _) => "SYNCS",
+            (Column::Rate, _) => "/s",
+            (Column::Mean, _) => "MEAN",
+            (Column::P50, _) => "P50",
+            (Column::P99, _) => "P99",
+            (Column::Max, View::Log) => "TOOK",
+            (Column::Max, _) => "MAX",
+            (Column::Flight, _) => "IN FLIGHT",
+            (Column::Errors, _) => "ERRORS",
+            (Column::Graph, _) => "",
+        }
+    }
+
+    pub fn is_figure(self) -> bool {
+        use Column::*;
+        matches!(self, Tid | Syncs | Rate | Mean | P50 | P99 | Max | Flight | Errors)
+    }
+
+    pub fn sorts(self) -> bool {
+        self != Column::Graph
+    }
+
+    /// Left out when there is no room, the lowest first. None: never.
+    pub fn drop_at(self, view: View) -> Option<u8> {
+        match self {
+            Column::Mean => Some(1),
+            Column::P50 => Some(2),
+            Column::Op if view == View::File => Some(3),
+            Column::Syncs => Some(4),
+            Column::Device | Column::Op => Some(5),
+            Column::Graph => Some(6),
+            Column::Shared | Column::Role => Some(7),
+            Column::Tid | Column::Rate => Some(8),
+            Column::Server => Some(9),
+            Column::Flight => Some(10),
+            Column::Errors if view != View::Log => Some(11),
+            _ => None,
+        }
+    }
+}
+
+/// Figures the greatest first, text in its own order; `reverse`: the other way round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sort {
+    pub column: Column,
+    pub reverse: bool,
+}
+
+impl Sort {
+    /// Rows that are equal in the column keep one order: by what they stand for.
+    pub fn apply(self, rows: &mut Vec<Row>) {
+        rows.sort_by(|a, b| a.natural_order(b));
+        match self.column {
+            Column::Name | Column::Graph => {}
+            Column::Time => self.descending(rows, Row::time),
+            Column::Server => self.ascending(rows, |row| row.key.server()),
+            Column::Tid => self.ascending(rows, |row| row.key.tid()),
+            Column::Role => self.ascending(rows, |row| row.role),
+            Column::Op => self.ascending(rows, |row| row.op),
+            Column::Device => self.by_device(rows),
+            Column::Shared => self.descending(rows, |row| row.shared),
+            Column::Syncs | Column::Rate => self.descending(rows, |row| row.stats.count),
+            Column::Mean => self.descending(rows, |row| row.stats.mean_ns()),
+            Column::P50 => self.descending(rows, |row| row.stats.quantile_ns(0.5)),
+            // As shown: below a hundred syncs there is none.
+            Column::P99 => self.descending(rows, |row| p99(&row.stats)),
+            Column::Max => self.descending(rows, |row| row.stats.max.ns),
+            Column::Flight => self.descending(rows, |row| (row.oldest, row.stats.sum_ns)),
+            Column::Errors => self.descending(rows, |row| row.stats.error_count()),
+        }
+        if self.column == Column::Name && self.reverse {
+            rows.reverse();
+        }
+    }
+
+    fn ascending<K: Ord>(self, rows: &mut [Row], key: impl Fn(&Row) -> K) {
+        if self.reverse {
+            rows.sort_by_cached_key(|row| Reverse(key(row)));
+        } else {
+            rows.sort_by_cached_key(key);
+        }
+    }
+
+    fn descending<K: Ord>(self, rows: &mut [Row], key: impl Fn(&Row) -> K) {
+        Sort { reverse: !self.reverse, ..self }.ascending(rows, key);
+    }
+
+    fn by_device(self, rows: &mut [Row]) {
+        let device = |row: &Row| match &row.about {
+            About::Neighbour { device, .. } => device.clone(),
+            _ => String::new(),
+        };
+        self.ascending(rows, device);
+    }
+}
+
+impl Row {
+    /// The newest first; then by name, and by what tells two rows of one name apart.
+    fn natural_order(&self, other: &Row) -> Ordering {
+        let by_time = other.time().cmp(&self.time());
+        if by_time.is_ne() {
+            return by_time;
+        }
+        (self.key.server(), self.name_order())
+            .cmp(&(other.key.server(), other.name_order()))
+            .then_with(|| self.key.cmp(&other.key))
+    }
+}

@@ -1,0 +1,95 @@
+//! The same on kernels that this machine does not run: guests under software emulation, in which only the ratios
+//! between what was measured side by side mean anything.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::context::Context;
+use crate::progress;
+use crate::section::Section;
+
+/// Debian's kernel as tools/kernels/fetch calls it, QEMU's processor, and why it is looked at.
+const GUESTS: [(&str, &str, &str); 2] = [
+    ("6.12", "max,-cx16", "has fentry"),
+    ("7.2", "max", "preempts programs, and has kprobe.multi that is not preempted"),
+];
+/// Static, as a guest needs them: `make bench` puts them there.
+const PROGRAMS: &str = "target/bench/guest";
+const SECONDS: u32 = 420;
+
+pub fn section(context: &Context, out: &Path) -> Result<Section> {
+    let mut section = Section {
+        title: "On other kernels".into(),
+        about: vec![
+            "The first two parts again, in guests with one processor under QEMU's software emulation. There a \
+             nanosecond is none: code that was just translated runs slowly, and an instruction costs something else \
+             than on a processor. Only the ratios of what was measured in turns within one guest count, and those only \
+             roughly."
+                .into(),
+        ],
+        values: serde_json::json!({}),
+        ..Section::default()
+    };
+    for (kernel, cpu, about) in GUESTS {
+        progress!("booting {kernel}, which {about}");
+        let to = out.join(format!("guest-{kernel}"));
+        boot(context, kernel, cpu, &to)?;
+        let release = std::fs::read_to_string(to.join("release")).context("the guest's release")?;
+        let name = format!("{} (guest)", release.trim());
+        for part in ["sync", "getppid", "instructions"] {
+            let mut of_guest = Section::read(&to.join("bench").join(format!("{part}.json")))?;
+            for table in &mut of_guest.tables {
+                let what = if table.caption.is_empty() { &of_guest.title } else { &table.caption };
+                table.caption = match part {
+                    "instructions" => format!("{name}: {what}"),
+                    _ => format!("{name}, {part}: {what}"),
+                };
+            }
+            // The functions are the same everywhere.
+            of_guest.tables.truncate(1);
+            for bar in &mut of_guest.bars {
+                bar.what = format!("{name}: {}", bar.what);
+            }
+            section.tables.append(&mut of_guest.tables);
+            section.bars.append(&mut of_guest.bars);
+            section.values[kernel][part] = of_guest.values;
+        }
+    }
+    Ok(section)
+}
+
+fn boot(context: &Context, kernel: &str, cpu: &str, to: &Path) -> Result<()> {
+    let fetched = Command::new("tools/kernels/fetch")
+        .arg(kernel)
+        .output()
+        .context("cannot run tools/kernels/fetch; is this the top of the repository?")?;
+    ensure!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr).trim());
+    let tree = String::from_utf8(fetched.stdout).context("the cache's path")?;
+    if to.exists() {
+        std::fs::remove_dir_all(to).with_context(|| format!("cannot empty {}", to.display()))?;
+    }
+    let programs = ["fsynctop", "bench"].map(|program| Path::new(PROGRAMS).join(program));
+    if let Some(missing) = programs.iter().find(|program| !program.is_file()) {
+        bail!("{} is not there: `make bench` makes it", missing.display());
+    }
+    let options = if context.quick { " bench_options=--quick" } else { "" };
+    let booted = Command::new("tools/kernels/boot")
+        .arg(tree.trim_end())
+        .arg(to)
+        .arg("bench")
+        .args(programs)
+        .env("CPU", cpu)
+        .env("APPEND", format!("seconds={SECONDS}{options}"))
+        .env("SECONDS_AT_MOST", (SECONDS + 60).to_string())
+        .env("MEMORY", "3072")
+        .env("BORROW", "bpftrace")
+        .output()
+        .context("cannot run tools/kernels/boot")?;
+    ensure!(booted.status.success(), "{}", String::from_utf8_lossy(&booted.stderr).trim());
+    let status = std::fs::read_to_string(to.join("bench.status")).unwrap_or_default();
+    let said = std::fs::read_to_string(to.join("bench.err")).unwrap_or_default();
+    ensure!(status.trim() == "0", "in the guest with {kernel}, the bench ended with {status}{said}");
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! What the devices below ext4 and XFS do to syncs, by the device mapper: errors, delays, and syncs that hang and go on.
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::expect::attached_as;
+use crate::guests::Guest;
+use crate::measured::{compare_loads, number, rows, text};
+use crate::outcome::{Findings, Outcome};
+
+const FILESYSTEMS: [&str; 2] = ["ext4", "xfs"];
+/// What guest/faults.sh puts into each write or flush, less one tick of the kernel's clock.
+const DELAY: f64 = 0.060 - 0.004;
+const REDO_LOG: &str = "#innodb_redo/#ib_redo7";
+
+pub fn expect(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
+    for mode in guest.modes() {
+        let named = |what: &str| format!("{what}-{mode}");
+        findings.run(&named("failing"), |findings| failing(outcome, mode, findings));
+        findings.run(&named("delayed"), |findings| delayed(outcome, mode, findings));
+        findings.run(&named("stalled"), |findings| stalled(outcome, mode, findings));
+    }
+}
+
+/// By file, operation and errno as the load saw it. The load has seen syncs succeed and fail, on each filesystem, and went on when not even
+/// writing was possible any more.
+fn failing(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()> {
+    let name = format!("failing-{mode}");
+    attached_as(mode, &compare_loads(outcome, &name, &FILESYSTEMS, findings)?, findings)?;
+    let mut note = Vec::new();
+    for filesystem in FILESYSTEMS {
+        let load = outcome.load(&format!("{name}.{filesystem}"))?;
+        for op in ["fsync", "fdatasync"] {
+            let count = &load["ops"][op];
+            let (succeeded, eio) =
+                (number(&count["succeeded"]), count["errors"]["EIO"].as_u64().unwrap_or(0));
+            findings.check(succeeded > 0 && eio > 0, || format!("{filesystem}: no trial of {op}: {count}"));
+            note.push(format!("{filesystem} {op} {}", count["errors"]));
+        }
+        let writes = number(&load["failed_writes"]);
+        findings.check(writes > 0, || format!("{filesystem} took every write"));
+    }
+    findings.notes.push(format!("{mode} and the load saw {}", note.join(", ")));
+    Ok(())
+}
+
+/// The distribution is the one that the load measured around its calls, and begins at what the device took.
+fn delayed(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()> {
+    let name = format!("delayed-{mode}");
+    attached_as(mode, &compare_loads(outcome, &name, &FILESYSTEMS, findings)?, findings)?;
+    let measured = outcome.json(&format!("{name}.out"))?;
+    for filesystem in FILESYSTEMS {
+        let load = outcome.load(&format!("{name}.{filesystem}"))?;
+        for op in ["fsync", "fdatasync"] {
+            let row = rows(&measured["files"])
+                .find(|row| row["pid"] == load["pid"] && row["op"] == op)
+                .with_context(|| format!("{filesystem}: no row of {op}"))?;
+            let (seen, own) = (Latency::of(row)?, Latency::of_load(&load, op)?);
+            // The lower edge of a bucket, one step of 16 wide.
+            findings.check(seen.min > DELAY * 15.0 / 16.0, || {
+                format!("{filesystem}: an {op} of {} s on a device that takes {DELAY} s", seen.min)
+            });
+            for (what, seen, own) in
+                [("p50", seen.p50, own.p50), ("max", seen.max, own.max), ("mean", seen.mean, own.mean)]
+            {
+                // 3.2 % is what a bucket's midpoint may be off; below, what the load's own clock costs a busy host.
+                let (least, most) = (own * 0.9 - 0.01, own * if what == "p50" { 1.033 } else { 1.0 });
+                findings.check((least..=most).contains(&seen), || {
+                    format!("{filesystem} {op}: {what} is {seen} s, and the load measured {own} s")
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Latency {
+    min: f64,
+    mean: f64,
+    p50: f64,
+    max: f64,
+}
+
+impl Latency {
+    fn of(row: &Value) -> Result<Self> {
+        let of =
+            |name: &str| row["latency_seconds"][name].as_f64().with_context(|| format!("no {name}: {row}"));
+        Ok(Latency { min: of("min")?, mean: of("mean")?, p50: of("p50")?, max: of("max")? })
+    }
+
+    fn of_load(load: &Value, op: &str) -> Result<Self> {
+        Latency::of(&json!({ "latency_seconds": load["latency_seconds"][op] }))
+    }
+}
+
+/// While it hangs it is in flight, older in each interval; when the device goes on it is counted once, with all the time that it took.
+fn stalled(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()> {
+    let name = format!("stalled-{mode}");
+    let status = outcome.status(&name)?;
+    findings.check(status == 0, || format!("exit status {status}"));
+    let load = outcome.load(&format!("{name}.xfs"))?;
+    let intervals = outcome.json_lines(&format!("{name}.out"))?;
+    let path = format!("/mnt/xfs/{REDO_LOG}");
+    let mut ages: Vec<f64> = Vec::new();
+    for measured in &intervals {
+        attached_as(mode, &text(&measured["attach"]), findings)?;
+        for sync in rows(&measured["in_flight"]) {
+            let expected = json!({
+                "pid": load["pid"], "tid": load["threads"][0]["tid"], "thread": "sync-0", "op": "fdatasync", "role": "redo", "path": path,
+                "age_is_minimum": false,
+            });
+            let same = expected.as_object().into_iter().flatten().all(|(field, value)| sync[field] == *value);
+            findings.check(same, || format!("in flight should be {expected} and is {sync}"));
+            ages.push(sync["age_seconds"].as_f64().unwrap_or(f64::NAN));
+        }
+    }
+    findings.check(ages.len() > 2 && ages.is_sorted_by(|earlier, later| earlier < later), || {
+        format!("its ages, interval by interval: {ages:?}")
+    });
+    let last = intervals.last().context("no intervals")?;
+    findings
+        .check(rows(&last["in_flight"]).count() == 0, || format!("still in flight: {}", last["in_flight"]));
+    let counted: Vec<_> = intervals.iter().flat_map(|measured| rows(&measured["files"])).collect();
+    let [row] = counted[..] else {
+        findings.fail(format!("it should be counted once: {counted:?}"));
+        return Ok(());
+    };
+    let same = row["path"] == path.as_str() && row["count"] == 1 && row["op"] == "fdatasync";
+    findings.check(same, || format!("it was counted as {row}"));
+    let (seen, own) = (Latency::of(row)?.max, Latency::of_load(&load, "fdatasync")?.max);
+    let oldest = ages.last().copied().unwrap_or(f64::NAN);
+    findings.check(oldest <= seen && seen <= own && own > 0.8, || {
+        format!("it took {seen} s; it was {oldest} s old in flight, and the load measured {own} s")
+    });
+    Ok(())
+}
