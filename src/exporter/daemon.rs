@@ -137,7 +137,9 @@ impl Life<'_> {
                 _ = signals.hang_up.recv() => {
                     notify::reloading();
                     self.web.reload().await;
-                    notify::ready();
+                    if watching.is_some() {
+                        notify::ready();
+                    }
                 }
                 attached = arrival(&mut outcome) => {
                     let tracing = attached?;

@@ -284,9 +284,11 @@ mod tests {
             for guess in 0..3 * REMEMBERED as u32 {
                 authenticator.0.known.lock().unwrap().wrong.insert([guess as u8; 32]);
             }
-            let known = authenticator.0.known.lock().unwrap();
-            assert_eq!((known.wrong.all.len(), known.wrong.order.len()), (REMEMBERED, REMEMBERED));
-            drop(known);
+            let sizes = {
+                let known = authenticator.0.known.lock().unwrap();
+                (known.wrong.all.len(), known.wrong.order.len())
+            };
+            assert_eq!(sizes, (REMEMBERED, REMEMBERED));
             assert_eq!(authenticator.check(&users, Some(&right)).await, Verdict::Allowed);
             assert_eq!(authenticator.checked(), 1);
         });
