@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::exporter::{self, Exporter};
+use super::top::Top;
 use crate::history::remote;
 use crate::live::budget::Limit;
 use crate::once::{By, Output, Sort, Style};
@@ -14,6 +15,7 @@ use crate::snapshot::{AttachMode, Op};
 
 /// Traces the sync calls of MySQL and MariaDB servers: which files, how often, how long, what failed, what is stuck.
 ///
+/// Without an action, shows them live, as `top` does for processes; --once measures for a while and prints.
 /// Attaches to the servers that run, changes nothing in them, and detaches when it ends. Needs root, or the
 /// capabilities that `fsynctop check` names.
 #[derive(Debug, Parser)]
@@ -33,6 +35,7 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  fsynctop                                 the live view of all servers on this host; ? shows its keys
   fsynctop --once                          ten seconds of all servers on this host, by role
   fsynctop --once -d 1m --by file          a minute, by file
   fsynctop --once -i 1 -n 60 --output csv  sixty seconds, one line per role and second
@@ -52,6 +55,8 @@ pub enum Action {
     /// Trace for good and answer Prometheus: the daemon for every host
     #[command(after_help = exporter::AFTER_HELP)]
     Exporter(Exporter),
+    /// Show live what is synced; the same as without an action, with some options more
+    Top(Top),
     /// List the threads that are inside a sync call right now; needs no BPF and works where nothing else does
     Stuck(Stuck),
     /// The child's side of `-- COMMAND`: waits until it is traced
@@ -149,13 +154,13 @@ const PAST: &str = "What has been";
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to measure and print")]
 pub struct Once {
-    /// Measure for a while, or in a series, and print; this is also what happens without it
+    /// Measure for a while, or in a series, and print; this also happens where there is no terminal
     #[arg(long)]
     pub once: bool,
     /// How long to measure: 10, 90s, 5m; with -i, the whole series [default: 10s]
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// Measure a series, and print each interval of this length
+    /// Measure a series, and print each interval of this length; in the live view, from one snapshot to the next
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
     pub interval: Option<Duration>,
     /// How many intervals [default: until Ctrl-C, which prints the last one]
@@ -206,6 +211,20 @@ pub struct Once {
     pub trace: TraceArgs,
     #[command(flatten)]
     pub long_run: LongRunArgs,
+}
+
+impl Once {
+    /// What is asked for is no live view.
+    pub fn asks_for_one_measurement(&self) -> bool {
+        self.once
+            || self.duration.is_some()
+            || self.count.is_some()
+            || self.sort.is_some()
+            || self.histogram
+            || self.output != Output::Table
+            || self.output_file.is_some()
+            || !self.command.is_empty()
+    }
 }
 
 #[derive(Args, Debug)]

@@ -9,6 +9,7 @@ pub mod once;
 pub mod session;
 pub mod settings;
 pub mod stuck;
+pub mod top;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -41,8 +42,9 @@ pub fn run(arguments: args::Arguments) -> anyhow::Result<ExitCode> {
     match arguments.action {
         None => match arguments.once.last {
             Some(length) => last::run(&arguments.once, length),
-            None => once::run(&arguments.once),
+            None => top::run_plain(arguments.once),
         },
+        Some(args::Action::Top(top)) => top::run(top),
         Some(args::Action::Check(ref check)) => check::run(check),
         Some(args::Action::Exporter(exporter)) => exporter::run(exporter),
         Some(args::Action::Stuck(ref stuck)) => stuck::run(stuck),

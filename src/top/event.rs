@@ -22,7 +22,7 @@ pub enum Event {
     /// How the sampling goes.
     Sampling(live::State),
     /// What an exporter on this host remembers.
-    Earlier(History),
+    Earlier(Box<History>),
     /// Where threads are in the kernel that were asked about.
     Waits(Vec<Waiting>),
     /// An answer to what was wanted, for the status line.

@@ -1,5 +1,5 @@
-//! `fsynctop top`: the live view in a terminal. Snapshots and keys change a [`state::State`]; [`screen::draw`] draws it;
-//! [`terminal`] is the only part that talks to a terminal or waits for anything.
+//! `fsynctop top`: the live view in a terminal. Snapshots and keys change a state, the state is drawn, and
+//! [`terminal`] alone talks to a terminal or waits for anything.
 
 mod event;
 mod filter;
@@ -8,10 +8,19 @@ mod fixture;
 mod heatmap;
 mod keys;
 mod log;
+mod look;
 mod palette;
 mod past;
 mod rows;
 mod screen;
+mod source;
 mod state;
+pub mod terminal;
 mod trail;
 mod view;
+mod write;
+
+pub use palette::Colors;
+pub use source::{Start, StartError};
+pub use state::Options;
+pub use view::View;

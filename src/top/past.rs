@@ -14,6 +14,8 @@ use crate::snapshot::{FileRow, Measurement, Stats, ThreadRow};
 /// Files and threads whose last minutes are kept, of each interval: those that took most time.
 pub const KEPT_APART: usize = 50;
 const MOST_NEIGHBOURS: usize = 20;
+/// An interval ends after this time before its end.
+const JUST_BEFORE: Duration = Duration::from_nanos(1);
 
 /// One interval, by its number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,16 +47,23 @@ impl Past {
         self.enter(m, selected);
     }
 
-    /// Begins with what another program has remembered. What was recorded here before is lost.
-    pub fn begin_with(&mut self, history: History) {
+    /// Puts what another program remembers of the time up to `until` before what was recorded here. Returns by how
+    /// much the numbers of the intervals grow.
+    pub fn begin_with(&mut self, history: &History, until: SystemTime) -> u32 {
+        let own = std::mem::take(self);
         let ends: Vec<SystemTime> = history.moments().map(|moment| moment.end).collect();
-        let just_before = Duration::from_nanos(1);
-        *self = Past { history: history.clone(), ..Past::default() };
-        for end in ends {
-            if let Some(merged) = history.between(end - just_before, end) {
-                self.enter(&merged.measurement, None);
+        for end in ends.into_iter().filter(|end| *end <= until) {
+            if let Some(merged) = history.between(end - JUST_BEFORE, end) {
+                self.record(&merged.measurement, None);
             }
         }
+        let more = self.newest().map_or(0, |tick| tick.number);
+        for tick in &own.ticks {
+            if let Some(merged) = own.at(tick.number) {
+                self.record(&merged.measurement, None);
+            }
+        }
+        more
     }
 
     fn enter(&mut self, m: &Measurement, selected: Option<&Key>) {
@@ -90,7 +99,7 @@ impl Past {
     /// One interval as it was, with what is not kept apart any more.
     pub fn at(&self, number: u32) -> Option<Merged> {
         let tick = self.tick(number)?;
-        let mut merged = self.history.between(tick.end - Duration::from_nanos(1), tick.end)?;
+        let mut merged = self.history.between(tick.end - JUST_BEFORE, tick.end)?;
         merged.measurement.threads = self.threads(number);
         Some(merged)
     }
@@ -108,7 +117,7 @@ impl Past {
             covered >= length
         });
         let first = first.copied().or(self.oldest())?;
-        self.sum(first.end - Duration::from_nanos(1), until)
+        self.sum(first.end - JUST_BEFORE, until)
     }
 
     fn threads(&self, number: u32) -> Vec<ThreadRow> {
@@ -220,8 +229,9 @@ mod tests {
         }
         let json = serde_json::to_string(&other.history).unwrap();
         let mut past = Past::default();
-        past.begin_with(History::read_json(&json).unwrap());
         past.record(&second(6, files(2, 6)), None);
+        let until = second(5, Vec::new()).end;
+        assert_eq!(past.begin_with(&History::read_json(&json).unwrap(), until), 5);
         assert_eq!(past.newest().unwrap().number, 6);
         assert_eq!(past.at(2).unwrap().measurement.total().count, 4);
         let role = Key::Role(MYSQL, Role::Tablespace, Op::Fsync);

@@ -159,7 +159,7 @@ impl Row {
 
 /// Of a log that the server serialises. `oldest`: the age of a sync of it that is in flight.
 pub fn busy(mean: f64, oldest: Duration, over: Duration) -> f64 {
-    if oldest >= over && !oldest.is_zero() { 1.0 } else { mean.min(1.0) }
+    if oldest >= over && !over.is_zero() { 1.0 } else { mean.min(1.0) }
 }
 
 fn path_bytes(path: &Path) -> &[u8] {

@@ -160,7 +160,7 @@ pub struct Sort {
 
 impl Sort {
     /// Rows that are equal in the column keep one order: by what they stand for.
-    pub fn apply(self, rows: &mut Vec<Row>) {
+    pub fn apply(self, rows: &mut [Row]) {
         rows.sort_by(|a, b| a.natural_order(b));
         match self.column {
             Column::Name | Column::Graph => {}

@@ -100,6 +100,7 @@ fn flight(state: &State, row: &Row, over: Duration) -> Cell {
         return Cell { text: format!("STUCK {age}"), alarm: Some(Alarm::Alarm), ..Cell::default() };
     }
     match row.busy(over) {
+        _ if over.is_zero() => plain("–"),
         Some(busy) => {
             let alarm = (busy >= SATURATED).then_some(Alarm::Warning);
             Cell { text: format!("{:.0} % busy", busy * 100.0), alarm, ..Cell::default() }

@@ -50,7 +50,7 @@ fn who(state: &State) -> Vec<Part> {
             vec![Part::new(9, text, Ink::Strong)]
         }
     };
-    parts.push(Part::new(5, shown.m.setup.mode.name(), Ink::Plain));
+    parts.push(Part::new(4, shown.m.setup.mode.name(), Ink::Plain));
     parts.push(match state.sampling {
         live::State::Degraded { interval: now } => {
             Part::new(8, format!("every {} to save CPU", short(now)), Ink::Warning)
@@ -71,10 +71,10 @@ fn server_parts(server: &Server, state: &State) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut push = |rank, text: String| parts.push(Part::new(rank, text, Ink::Plain));
     if let Some(version) = &server.version {
-        push(6, escaped(version));
+        push(5, escaped(version));
     }
     if let Some(container) = &server.container {
-        push(4, format!("container {}", escaped(container)));
+        push(3, format!("container {}", escaped(container)));
     }
     let ports: Vec<String> = server.ports.iter().map(u16::to_string).collect();
     match (ports.is_empty(), &server.socket) {
@@ -87,9 +87,9 @@ fn server_parts(server: &Server, state: &State) -> Vec<Part> {
     }
     let on = |device: &String| format!("on {}", escaped(device));
     match (&server.filesystem, &server.device) {
-        (Some(filesystem), Some(device)) => push(3, format!("{} {}", escaped(filesystem), on(device))),
-        (Some(filesystem), None) => push(3, escaped(filesystem)),
-        (None, Some(device)) => push(3, on(device)),
+        (Some(filesystem), Some(device)) => push(6, format!("{} {}", escaped(filesystem), on(device))),
+        (Some(filesystem), None) => push(6, escaped(filesystem)),
+        (None, Some(device)) => push(6, on(device)),
         (None, None) => {}
     }
     let name = rows::server_name(Some(server.id), Some(server), &state.style);

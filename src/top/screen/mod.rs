@@ -22,7 +22,7 @@ use layout::{LEAST_COLUMNS, LEAST_ROWS};
 use pen::{Part, Pen};
 
 pub use cells::clock;
-pub use layout::{Areas, Hit, areas, hit};
+pub use layout::{Hit, areas, hit};
 pub use table::columns;
 
 /// Lines of what stands before the table.
@@ -89,6 +89,7 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
     let Some(shown) = &state.shown else {
         return Some(match &state.paused {
             Some(_) => vec!["Nothing is kept of this time.".into()],
+            None if !state.attached => vec!["Attaching …".into()],
             None => waiting(),
         });
     };
@@ -144,9 +145,10 @@ fn log(state: &State, area: Rect, pen: &mut Pen) {
             let cell = cells::cell_of_log(state, row, column);
             let room = columns.min(area.right().saturating_sub(x));
             let ink = cell.ink(Ink::Plain);
-            match column {
-                Column::Max => pen.put_right(x, y, room, &cell.text, ink),
-                _ => drop(pen.put_fitted(x, y, room, &cell.text, ink)),
+            if column == Column::Max {
+                pen.put_right(x, y, room, &cell.text, ink);
+            } else {
+                pen.put_fitted(x, y, room, &cell.text, ink);
             }
             x = x.saturating_add(room + 1);
         }

@@ -136,14 +136,14 @@ pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
         let is_sorted = state.table().sort.column == placed.column;
         let ink = if is_sorted { Ink::Chosen } else { Ink::Heading };
         let y = areas.heading.y;
-        match placed.column {
-            Column::Graph => {
-                drop(pen.put(placed.x, y, placed.columns, &graph_title(state, placed.columns), ink))
-            }
-            column if column.is_figure() => {
-                pen.put_right(placed.x, y, placed.columns, &heading(state, column), ink)
-            }
-            column => drop(pen.put(placed.x, y, placed.columns, &heading(state, column), ink)),
+        let title = match placed.column {
+            Column::Graph => graph_title(state, placed.columns),
+            column => heading(state, column),
+        };
+        if placed.column.is_figure() {
+            pen.put_right(placed.x, y, placed.columns, &title, ink);
+        } else {
+            pen.put(placed.x, y, placed.columns, &title, ink);
         }
     }
     for (at, cells) in plan.cells.iter().enumerate() {
@@ -210,10 +210,10 @@ fn graph(state: &State, row: &Row, placed: Placed, y: u16, pen: &mut Pen) {
     let bars = if state.style.unicode { BARS } else { ASCII_BARS };
     for (column, height) in heights(&values, scale).into_iter().enumerate() {
         let x = placed.x + column as u16;
-        match height {
-            _ if failed[column] => drop(pen.put(x, y, 1, "!", Ink::Alarm)),
-            Some(height) => drop(pen.put(x, y, 1, bars[usize::from(height).min(7)], Ink::Plain)),
-            None => {}
+        if failed[column] {
+            pen.put(x, y, 1, "!", Ink::Alarm);
+        } else if let Some(height) = height {
+            pen.put(x, y, 1, bars[usize::from(height).min(7)], Ink::Plain);
         }
     }
 }

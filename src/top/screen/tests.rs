@@ -34,6 +34,8 @@ fn hanging(columns: u16, rows: u16) -> Bench {
 #[test]
 fn without_a_server_it_says_what_it_waits_for() {
     let mut bench = Bench::new(80, 24);
+    bench.assert_shows("Attaching");
+    bench.apply(Event::Restarted);
     bench.assert_shows("Waiting for a process called mysqld or mariadbd.");
     bench.apply_first();
     bench.seconds(2, &nobody());

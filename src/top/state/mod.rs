@@ -16,6 +16,7 @@ use super::palette::Colors;
 use super::past::Past;
 use super::rows::{Row, Scope};
 use super::view::{Sort, View};
+use crate::history::History;
 use crate::live;
 use crate::once::Style;
 use crate::once::reading::Sentence;
@@ -111,6 +112,8 @@ pub struct State {
     pub mouse: bool,
     pub sampling: live::State,
     pub past: Past,
+    /// False until the probes are attached for the first time.
+    pub attached: bool,
     /// Since when it counts in [`State::cumulative`].
     base: Option<Arc<Snapshot>>,
     latest: Option<Arc<Snapshot>>,
@@ -161,6 +164,7 @@ impl State {
             mouse: options.mouse,
             sampling: live::State::Running,
             past: Past::default(),
+            attached: false,
             base: None,
             latest: None,
             newest: None,
@@ -196,7 +200,10 @@ impl State {
                 self.look()
             }
             Event::Restarted => {
-                (self.base, self.latest) = (None, None);
+                if self.base.take().is_some() {
+                    self.say("attached again; figures since the start begin anew".into());
+                }
+                (self.latest, self.attached) = (None, true);
                 Vec::new()
             }
             Event::Sampling(state) => {
@@ -204,10 +211,7 @@ impl State {
                 Vec::new()
             }
             Event::Earlier(history) => {
-                if self.newest.is_none() {
-                    self.past.begin_with(history);
-                    self.refresh();
-                }
+                self.remember(&history);
                 Vec::new()
             }
             Event::Waits(waits) => {
@@ -250,6 +254,20 @@ impl State {
         }
     }
 
+    /// Puts what another program remembers before what was seen here.
+    fn remember(&mut self, history: &History) {
+        let until = self.base.as_ref().map_or(self.now_wall, |base| base.taken_wall);
+        let more = self.past.begin_with(history, until);
+        if let Some((tick, _)) = &mut self.newest {
+            *tick += more;
+        }
+        if let Some(paused) = &mut self.paused {
+            paused.tick += more;
+            paused.frozen.0 += more;
+        }
+        self.refresh();
+    }
+
     pub fn say(&mut self, text: String) {
         self.message = Some((text, self.now));
     }
@@ -274,6 +292,12 @@ impl State {
             }
             _ => Duration::ZERO,
         }
+    }
+
+    /// Everything since the start, or since figures were last begun anew.
+    pub fn summary(&self) -> Option<Measurement> {
+        let (base, latest) = (self.base.as_ref()?, self.latest.as_ref()?);
+        (latest.taken > base.taken).then(|| Measurement::between(base, latest))
     }
 
     /// How long it is from one snapshot to the next.

@@ -556,7 +556,7 @@ fn what_an_exporter_remembers_can_be_stepped_into() {
         history.push(&m);
     }
     let mut bench = Bench::new(120, 40);
-    bench.apply(Event::Earlier(history));
+    bench.apply(Event::Earlier(Box::new(history)));
     bench.world.snapshot.servers = fixture::quiet().servers;
     bench.apply_first();
     bench.second(&fixture::busy());

@@ -1,0 +1,398 @@
+//! The view in a terminal: waits for keys, snapshots, signals and time, tells the state, draws it. Drawing drops
+//! frames where the terminal is slow to read; nothing here ever makes the sampler wait.
+
+mod backend;
+mod input;
+mod signals;
+mod tty;
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::event::{Effect, Event};
+use super::look::Looker;
+use super::screen;
+use super::source::{Letter, Mail, Source, Start, StartError};
+use super::state::{Options, State};
+use super::write::write;
+use crate::history::History;
+use crate::live::Live;
+use crate::snapshot::Measurement;
+use backend::Bytes;
+use input::Input;
+use signals::Signals;
+use tty::Tty;
+
+/// Two frames are at least so far apart.
+const FRAME: Duration = Duration::from_millis(40);
+/// Time is told at least so often.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How it ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Everything since the start, or since figures were last begun anew.
+    pub summary: Option<Measurement>,
+}
+
+/// The terminal, if there is one to show something on and to type on.
+pub struct Screen(Tty);
+
+impl Screen {
+    pub fn open() -> Option<Screen> {
+        Tty::open().map(Screen)
+    }
+}
+
+/// What an exporter on this host remembers, if there is one. Asked on a thread of its own.
+pub type Earlier = Box<dyn FnOnce() -> Option<History> + Send>;
+
+/// Why there is no view.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("the terminal: {0}")]
+    Terminal(#[from] io::Error),
+}
+
+/// Shows the view, and meanwhile attaches, by thread or not; until it is quit.
+pub fn run(
+    screen: Screen,
+    options: Options,
+    start: Start,
+    by_thread: bool,
+    earlier: Earlier,
+) -> Result<Ended, ViewError> {
+    let Screen(tty) = screen;
+    let signals = Signals::new()?;
+    let (mail, letters) = Mail::new()?;
+    ask_for_earlier(earlier, mail.clone());
+    let looker = Looker::start(mail.clone());
+    let mut source = Source::new(start, options.interval, mail.clone());
+    let (attached, sessions) = channel();
+    source.attach(by_thread, attached.clone())?;
+    let state = State::new(options, tty.size(), Instant::now(), SystemTime::now());
+    let mut view = View {
+        terminal: terminal(state.size)?,
+        tty,
+        state,
+        signals,
+        mail,
+        letters,
+        source,
+        sessions,
+        attached,
+        looker,
+        input: Input::default(),
+        is_stale: true,
+        drawn: Instant::now() - FRAME,
+        ticked: Instant::now(),
+    };
+    restore_on_panic();
+    view.tty.enter(view.state.mouse)?;
+    let ended = view.go_on();
+    tty::leave();
+    for panic in PANICS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        eprintln!("fsynctop: {panic}");
+    }
+    let View { state, source, .. } = view;
+    source.abandon();
+    Ok(Ended { signal: ended?, summary: state.summary() })
+}
+
+fn ask_for_earlier(earlier: Earlier, mail: Mail) {
+    let task = move || {
+        if let Some(history) = earlier() {
+            mail.send(Event::Earlier(Box::new(history)));
+        }
+    };
+    // Without a thread the past begins now.
+    let _ = std::thread::Builder::new().name("earlier".into()).spawn(task);
+}
+
+/// What other threads said when they panicked: on the screen it would be drawn over.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// A panic must be readable, and leave a terminal behind that can be used.
+fn restore_on_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let is_view = std::thread::current().name().is_none_or(|name| name == "main");
+        if is_view {
+            tty::leave();
+            print(info);
+        } else {
+            PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string());
+        }
+    }));
+}
+
+fn terminal((columns, rows): (u16, u16)) -> io::Result<Terminal<Bytes>> {
+    let viewport = Viewport::Fixed(Rect::new(0, 0, columns, rows));
+    Terminal::with_options(Bytes::new(columns, rows), TerminalOptions { viewport })
+}
+
+struct View {
+    terminal: Terminal<Bytes>,
+    tty: Tty,
+    state: State,
+    signals: Signals,
+    mail: Mail,
+    letters: Receiver<Letter>,
+    source: Source,
+    /// What came of attaching.
+    sessions: Receiver<Result<Live, StartError>>,
+    attached: Sender<Result<Live, StartError>>,
+    looker: Looker,
+    input: Input,
+    /// What is drawn is not what is known.
+    is_stale: bool,
+    drawn: Instant,
+    ticked: Instant,
+}
+
+/// Whether to go on.
+enum Next {
+    GoOn,
+    End(Option<i32>),
+}
+
+impl View {
+    fn go_on(&mut self) -> Result<Option<i32>, ViewError> {
+        loop {
+            self.draw()?;
+            let ready = self.wait()?;
+            self.take_sessions()?;
+            for step in [View::look_at_signals, View::read_mail, View::look_at_time] {
+                if let Next::End(signal) = step(self)? {
+                    return Ok(signal);
+                }
+            }
+            if ready.gone {
+                // The terminal was closed. Nobody reads any more.
+                return Ok(Some(signal_hook::consts::SIGHUP));
+            }
+            if ready.input
+                && let Next::End(signal) = self.read_keys()?
+            {
+                return Ok(signal);
+            }
+            if ready.output {
+                self.tty.write()?;
+            }
+        }
+    }
+
+    /// Draws the newest, unless the terminal still has the last frame to read.
+    fn draw(&mut self) -> io::Result<()> {
+        if !self.is_stale || !self.tty.is_idle() || self.drawn.elapsed() < FRAME {
+            return Ok(());
+        }
+        let state = &self.state;
+        self.terminal.draw(|frame| screen::draw(state, frame))?;
+        let bytes = self.terminal.backend_mut().take();
+        self.tty.queue(&bytes);
+        (self.is_stale, self.drawn) = (false, Instant::now());
+        self.tty.write()
+    }
+
+    fn wait(&self) -> io::Result<Ready> {
+        let now = Instant::now();
+        let mut until = self.ticked + TICK;
+        if self.is_stale && self.tty.is_idle() {
+            until = until.min(self.drawn + FRAME);
+        }
+        until = self.input.due().map_or(until, |due| until.min(due));
+        let left = until.saturating_duration_since(now);
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let out = if self.tty.is_idle() { PollFlags::empty() } else { PollFlags::OUT };
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.tty.input(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.tty.output(), out),
+            PollFd::from_borrowed_fd(self.mail.wake(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.signals.wake(), PollFlags::IN),
+        ];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
+            Err(error) => return Err(error.into()),
+        }
+        let [input, output, mail, signals] = fds.map(|fd| fd.revents());
+        if mail.contains(PollFlags::IN) {
+            self.mail.drain();
+        }
+        if signals.contains(PollFlags::IN) {
+            self.signals.drain();
+        }
+        let broken = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        Ok(Ready {
+            input: input.contains(PollFlags::IN),
+            output: output.contains(PollFlags::OUT),
+            gone: input.intersects(broken) || output.intersects(broken),
+        })
+    }
+
+    fn look_at_signals(&mut self) -> io::Result<Next> {
+        if let Some(signal) = self.signals.end() {
+            return Ok(Next::End(Some(signal)));
+        }
+        if self.signals.take_suspend() {
+            self.suspend()?;
+        } else if self.signals.take_resumed() {
+            // Whoever had the terminal meanwhile may have changed it.
+            self.come_back()?;
+        }
+        if self.signals.take_resized() {
+            self.resize()?;
+        }
+        Ok(Next::GoOn)
+    }
+
+    fn take_sessions(&mut self) -> Result<(), ViewError> {
+        while let Ok(outcome) = self.sessions.try_recv() {
+            let event = self.source.take(outcome)?;
+            self.apply(event)?;
+        }
+        Ok(())
+    }
+
+    fn read_mail(&mut self) -> io::Result<Next> {
+        while let Ok(letter) = self.letters.try_recv() {
+            if let Some(event) = self.source.read(letter) {
+                if matches!(event, Event::Snapshot(_)) {
+                    self.tell_time();
+                }
+                if let Next::End(signal) = self.apply(event)? {
+                    return Ok(Next::End(signal));
+                }
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    fn look_at_time(&mut self) -> io::Result<Next> {
+        let now = Instant::now();
+        if now >= self.ticked + TICK {
+            self.tell_time();
+        }
+        if self.input.due().is_some_and(|due| now >= due) {
+            let events = self.input.settle();
+            return self.apply_all(events);
+        }
+        Ok(Next::GoOn)
+    }
+
+    fn tell_time(&mut self) {
+        self.ticked = Instant::now();
+        let effects = self.state.apply(Event::Tick(self.ticked, SystemTime::now()));
+        // Time asks for nothing but another look at what is stuck.
+        for effect in effects {
+            if let Effect::Look(threads) = effect {
+                self.looker.ask(threads);
+            }
+        }
+        self.is_stale = true;
+    }
+
+    fn read_keys(&mut self) -> io::Result<Next> {
+        let mut bytes = [0; 1024];
+        match rustix::io::read(self.tty.input(), &mut bytes) {
+            Ok(0) => Ok(Next::End(Some(signal_hook::consts::SIGHUP))),
+            Ok(n) => {
+                let events = self.input.feed(&bytes[..n], Instant::now());
+                self.apply_all(events)
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(Next::GoOn),
+            // The terminal has gone.
+            Err(rustix::io::Errno::IO) => Ok(Next::End(Some(signal_hook::consts::SIGHUP))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn apply_all(&mut self, events: Vec<Event>) -> io::Result<Next> {
+        for event in events {
+            if let Next::End(signal) = self.apply(event)? {
+                return Ok(Next::End(signal));
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    fn apply(&mut self, event: Event) -> io::Result<Next> {
+        self.is_stale = true;
+        for effect in self.state.apply(event) {
+            match effect {
+                Effect::Quit => return Ok(Next::End(None)),
+                Effect::Suspend => self.suspend()?,
+                Effect::Redraw => self.draw_anew()?,
+                Effect::Interval(interval) => self.source.set_interval(interval),
+                Effect::Restart { by_thread } => self.source.attach(by_thread, self.attached.clone())?,
+                Effect::Look(threads) => self.looker.ask(threads),
+                Effect::Write(m) => self.write_file(m),
+                Effect::Mouse(on) => self.tty.set_mouse(on),
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// On a thread of its own: the directory may be on the very disk that hangs.
+    fn write_file(&self, m: Box<Measurement>) {
+        let (mail, unicode) = (self.mail.clone(), self.state.style);
+        let task = move || {
+            let directory = std::env::current_dir().unwrap_or_else(|_| ".".into());
+            let text = match write(&m, &directory, SystemTime::now()) {
+                Ok(path) => format!("written: {}", unicode.name(path.as_os_str().as_encoded_bytes())),
+                Err(error) => {
+                    let directory = unicode.name(directory.as_os_str().as_encoded_bytes());
+                    format!("cannot write a file in {directory}: {error}")
+                }
+            };
+            mail.send(Event::Said(text));
+        };
+        let _ = std::thread::Builder::new().name("write".into()).spawn(task);
+    }
+
+    fn suspend(&mut self) -> io::Result<()> {
+        tty::leave();
+        Signals::suspend();
+        self.come_back()
+    }
+
+    fn come_back(&mut self) -> io::Result<()> {
+        // It was told to go on twice: by the signal, and by coming back from the suspension.
+        self.signals.take_resumed();
+        tty::leave();
+        self.tty.enter(self.state.mouse)?;
+        self.resize()
+    }
+
+    fn resize(&mut self) -> io::Result<()> {
+        let (columns, rows) = self.tty.size();
+        self.terminal = terminal((columns, rows))?;
+        self.apply(Event::Resize(columns, rows))?;
+        self.draw_anew()
+    }
+
+    fn draw_anew(&mut self) -> io::Result<()> {
+        self.is_stale = true;
+        self.terminal.clear()
+    }
+}
+
+/// What can be read and written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ready {
+    input: bool,
+    output: bool,
+    /// The terminal has gone.
+    gone: bool,
+}
