@@ -135,7 +135,7 @@ fn a_second_exporter_on_the_port_fails_before_it_attaches() {
     }
     let exporter = Exporter::start(&NOBODY);
     let address = exporter.url("").trim_start_matches("http://").to_owned();
-    let second = output(fsynctop().args(["exporter", "--listen", &address]).args(NOBODY));
+    let second = output(fsynctop().args(["exporter", "--no-socket", "--listen", &address]).args(NOBODY));
     let message = stderr(&second);
     assert_eq!(second.status.code(), Some(1), "{message}");
     let expected = format!("cannot listen on {address}: Address already in use");
@@ -316,4 +316,39 @@ fn a_broken_web_configuration_is_refused_at_the_start_and_reread_on_sighup() {
         let answer = curl(&["--write-out", "%{http_code}", "--output", "/dev/null", &exporter.url("/")]);
         answer.stdout == b"429"
     });
+}
+
+#[test]
+fn clients_that_ask_without_end_do_not_end_the_tracing() {
+    if !can("clients_that_ask_without_end_do_not_end_the_tracing") {
+        return;
+    }
+    let exporter = Exporter::start(&["--max-cpu", "3%/2s", "--comm", "no-such-comm"]);
+    let used = || clock_ticks(exporter.pid());
+    let (begun, before) = (Instant::now(), used());
+    std::thread::scope(|scope| {
+        for page in ["/metrics", "/status", "/nothing", "/metrics"] {
+            let url = exporter.url(page);
+            scope.spawn(move || {
+                while begun.elapsed() < Duration::from_secs(12) {
+                    curl(&["--output", "/dev/null", &url, &url, &url, &url, &url, &url, &url, &url]);
+                }
+            });
+        }
+    });
+    let share = (used() - before) / begun.elapsed().as_secs_f64();
+    println!("{:.1} % of a processor in all", share * 100.0);
+    assert!(share > 0.04, "too little to show anything: {share}");
+    assert_eq!(status(&[&exporter.url("/-/ready")]), 200);
+    let metrics = exporter.get("/metrics");
+    assert!(metrics.contains("\nfsynctop_up 1\n"), "{metrics}");
+    assert!(!exporter.log().contains("less"), "{}", exporter.log());
+    assert!(!exporter.log().contains("processor time"), "{}", exporter.log());
+}
+
+/// Processor seconds that a process has used.
+fn clock_ticks(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
 }

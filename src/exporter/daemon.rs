@@ -17,6 +17,7 @@ use super::web::address::{self, ListenAddress};
 use super::web::{Statistics, Web};
 use super::{log, notify, privileges};
 use crate::host::Verdict;
+use crate::live::clients::Meter;
 use crate::live::{Live, State};
 
 /// How often the state of the tracing is looked at.
@@ -128,6 +129,7 @@ impl Life<'_> {
         let mut outcome = Some(outcome);
         let mut watching = None;
         let mut look = every(LOOK);
+        let mut meter = Meter::start();
         let mut watchdog = notify::watchdog().map(every);
         notify::status("attaching");
         loop {
@@ -149,6 +151,8 @@ impl Life<'_> {
                     notify::ready();
                 }
                 _ = look.tick() => {
+                    // this thread serves clients, and does little else
+                    meter.settle();
                     if let (Some(watching), Some(tracing)) = (&mut watching, self.stage.tracing.get()) {
                         watching.look(&tracing.live);
                         if let State::Failed { why } = tracing.live.state() {

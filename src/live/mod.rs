@@ -2,6 +2,7 @@
 //! waits for it, or makes it wait, for longer than it takes to exchange a pointer.
 
 pub mod budget;
+pub mod clients;
 mod sampling;
 mod shared;
 mod watch;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::budget::{Budget, Limit, Verdict};
+use super::clients;
 use crate::text::interval;
 
 /// What changes.
@@ -25,18 +26,19 @@ impl fmt::Display for Change {
     }
 }
 
-/// Processor time used by this process against what it may use.
+/// Processor time used by this process, but for its clients, against what it may use.
 pub struct CpuWatch {
     budget: Option<Budget>,
     asked: Duration,
     begun: Instant,
+    used: Duration,
 }
 
 impl CpuWatch {
     /// Begins to watch. Without a limit it changes nothing, ever.
     pub fn new(limit: Option<Limit>, asked: Duration) -> CpuWatch {
         let budget = limit.map(|limit| Budget::new(limit, asked));
-        CpuWatch { budget, asked, begun: Instant::now() }
+        CpuWatch { budget, asked, begun: Instant::now(), used: Duration::ZERO }
     }
 
     /// How long intervals are now.
@@ -60,7 +62,9 @@ impl CpuWatch {
     pub fn look(&mut self) -> Option<Change> {
         let budget = self.budget.as_mut()?;
         let limit = budget.limit();
-        match budget.look(self.begun.elapsed(), used()) {
+        // What clients cost is known a moment later than what the process has used.
+        self.used = self.used.max(used().saturating_sub(clients::spent()));
+        match budget.look(self.begun.elapsed(), self.used) {
             Verdict::GoOn => None,
             Verdict::Every { interval: now, share } => {
                 let degraded = budget.is_degraded();

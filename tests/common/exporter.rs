@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use super::faults::{finish, fsynctop, signal};
 use super::wait_until;
@@ -25,6 +27,10 @@ impl Exporter {
 
     /// Any command that becomes an exporter.
     pub fn spawn_as(command: &mut Command) -> Exporter {
+        // Others have theirs; whoever wants one says where.
+        if !command.get_args().any(|argument| argument == "--socket") {
+            command.env("FSYNCTOP_NO_SOCKET", "true");
+        }
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let (stderr, lines) = (child.stderr.take().unwrap(), log.clone());
@@ -44,7 +50,7 @@ impl Exporter {
     }
 
     pub fn wait_until_ready(&self) {
-        self.wait_for_line("listening on");
+        self.wait_for_line("attached by");
         wait_until("the exporter to be ready", || status(&[&self.url("/-/ready")]) == 200);
     }
 
@@ -59,8 +65,15 @@ impl Exporter {
     /// The first line of the log with this part.
     pub fn wait_for_line(&self, part: &str) -> String {
         let find = || self.log.lock().unwrap().iter().find(|line| line.contains(part)).cloned();
-        wait_until(&format!("{part:?} in the log, which is: {}", self.log()), || find().is_some());
-        find().unwrap()
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let ended = !Path::new(&format!("/proc/{}/fd/0", self.pid)).exists();
+            if let Some(line) = find() {
+                return line;
+            }
+            assert!(!ended && Instant::now() < deadline, "no {part:?} in the log:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// On the first address that it listens on.
@@ -81,8 +94,8 @@ impl Exporter {
     /// Waits for its end; what it logged.
     pub fn ended(mut self) -> (ExitStatus, String) {
         let child = self.child.take().unwrap();
-        let output = finish(child, std::time::Duration::from_secs(20));
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        let output = finish(child, Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(50));
         (output.status, self.log())
     }
 

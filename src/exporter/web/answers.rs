@@ -11,6 +11,7 @@ use hyper::body::Bytes;
 use tokio::sync::{OnceCell, watch};
 
 use crate::exporter::source::NotReady;
+use crate::live::clients::for_clients;
 
 /// How long an answer is given again, at least.
 const YOUNG: Duration = Duration::from_millis(250);
@@ -34,8 +35,9 @@ impl Answer {
     /// None if it cannot be compressed.
     pub async fn gzip(&self) -> Option<Bytes> {
         let text = self.text.clone();
-        let compress =
-            || async { tokio::task::spawn_blocking(move || gzip(&text)).await.ok().flatten().ok_or(()) };
+        let compress = || async {
+            tokio::task::spawn_blocking(move || for_clients(|| gzip(&text))).await.ok().flatten().ok_or(())
+        };
         self.gzip.get_or_try_init(compress).await.ok().cloned()
     }
 }
@@ -90,7 +92,7 @@ impl Shared {
         tell: watch::Sender<Option<Outcome>>,
     ) {
         let begun = Instant::now();
-        let outcome = match tokio::task::spawn_blocking(make).await {
+        let outcome = match tokio::task::spawn_blocking(|| for_clients(make)).await {
             Ok(outcome) => outcome.map(|text| Arc::new(Answer::new(text))),
             Err(_) => Err(NotReady("making the answer failed; the log says why".into())),
         };
