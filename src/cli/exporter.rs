@@ -1,6 +1,6 @@
 //! `fsynctop exporter`: from arguments to a daemon.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -65,9 +65,10 @@ pub struct Exporter {
     /// How much of the past `fsynctop --once --last` can ask for, in 4 MB of memory at most
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m", help_heading = METRICS)]
     pub history: Duration,
-    /// The local socket on which it asks; root and its group may open it
-    #[arg(long, value_name = "PATH", default_value = remote::SOCKET, help_heading = METRICS)]
-    pub socket: PathBuf,
+    /// The local socket on which it asks; root and its group may open it [default: /run/fsynctop/exporter.sock, or
+    /// none where that cannot be had]
+    #[arg(long, value_name = "PATH", help_heading = METRICS)]
+    pub socket: Option<PathBuf>,
     /// No such socket
     #[arg(long, help_heading = METRICS)]
     pub no_socket: bool,
@@ -104,14 +105,12 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         names: arguments.server_name,
     };
     let remembered = history::Options { length: arguments.history, ..history::Options::default() };
-    let socket = (!arguments.no_socket).then_some(arguments.socket);
+    let (socket, no_socket) = (arguments.socket, arguments.no_socket);
     let trace = arguments.trace;
     let long_run =
         Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0, ..Options::default() };
     let attach = move |statistics| {
-        // Before anything is attached: a second exporter must fail.
-        let socket =
-            socket.map(|path| HistorySocket::open(&path)).transpose().map_err(|error| error.to_string())?;
+        let socket = if no_socket { None } else { open_socket(socket.as_deref())? };
         let found = Arc::new(OnceLock::new());
         let tell = found.clone();
         let make = move || -> anyhow::Result<_> {
@@ -136,6 +135,19 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         Err(message) => {
             message.lines().for_each(log::error);
             Ok(ExitCode::from(FAILED))
+        }
+    }
+}
+
+/// One that was asked for must be had.
+fn open_socket(asked: Option<&Path>) -> Result<Option<HistorySocket>, String> {
+    let default = Path::new(remote::SOCKET);
+    match (HistorySocket::open(asked.unwrap_or(default)), asked) {
+        (Ok(socket), _) => Ok(Some(socket)),
+        (Err(error), Some(_)) => Err(error.to_string()),
+        (Err(error), None) => {
+            log::warning(format_args!("nobody can ask for the last minutes here: {error}"));
+            Ok(None)
         }
     }
 }

@@ -74,6 +74,16 @@ impl Samples {
         self.metrics.push(metric);
     }
 
+    /// As lines of text.
+    fn number(&self, book: &Book) -> usize {
+        let each = match self.family.kind {
+            // The infinite bucket, the sum and the count.
+            Kind::Histogram => book.options().buckets.len() + 3,
+            Kind::Counter | Kind::Gauge => 1,
+        };
+        self.metrics.len() * each
+    }
+
     /// None: there is nothing to say.
     fn finish(self) -> Option<MetricFamily> {
         if self.metrics.is_empty() {
@@ -94,14 +104,16 @@ impl Samples {
 
 /// An exposition in Prometheus' text format, version 0.0.4.
 pub fn text(book: &Book, own: &Own) -> prometheus::Result<String> {
-    let families: Vec<MetricFamily> = of_servers(book)
-        .into_iter()
-        .chain(of_files(book))
-        .chain(of_neighbours(book))
-        .chain(of_tracing(book, own))
-        .chain(own.samples(book))
-        .filter_map(Samples::finish)
-        .collect();
+    let mut all = of_servers(book);
+    all.extend(of_files(book));
+    all.extend(of_neighbours(book));
+    all.extend(of_tracing(book, own));
+    all.extend(own.samples(book));
+    let number: usize = all.iter().map(|samples| samples.number(book)).sum();
+    let mut samples = Samples::of(&family::SAMPLES);
+    samples.add(&[], (number + 1) as f64);
+    all.push(samples);
+    let families: Vec<MetricFamily> = all.into_iter().filter_map(Samples::finish).collect();
     let mut text = String::new();
     TextEncoder::new().encode_utf8(&families, &mut text)?;
     Ok(text)

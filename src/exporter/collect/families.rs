@@ -168,6 +168,10 @@ pub static EXPOSITION_BYTES: Family = Family {
     help: "Size of the exposition before this one.",
     ..family("fsynctop_exporter_exposition_bytes", Kind::Gauge, "bytes", &[])
 };
+pub static SAMPLES: Family = Family {
+    help: "Samples of this exposition.",
+    ..family("fsynctop_exporter_samples", Kind::Gauge, "samples", &[])
+};
 pub static REQUESTS: Family = Family {
     help: "HTTP requests by the status code that they were answered with.",
     ..family("fsynctop_exporter_http_requests_total", Kind::Counter, "requests", &["code"])
@@ -238,7 +242,7 @@ pub static PROCESS_START: Family = Family {
 };
 
 /// All of them, in the order of the page.
-pub static ALL: [&Family; 38] = [
+pub static ALL: [&Family; 39] = [
     &SYNC_DURATION,
     &SYNC_ERRORS,
     &IN_FLIGHT,
@@ -261,6 +265,7 @@ pub static ALL: [&Family; 38] = [
     &SCRAPES,
     &SCRAPE_SECONDS,
     &EXPOSITION_BYTES,
+    &SAMPLES,
     &REQUESTS,
     &CONNECTIONS,
     &CONNECTIONS_DROPPED,

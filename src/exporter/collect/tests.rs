@@ -543,6 +543,8 @@ fn what_is_exported_is_what_the_table_says() {
             "{line}"
         );
     }
+    let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+    assert!(text.contains(&format!("\nfsynctop_exporter_samples {samples}\n")), "{samples}");
     let types = text.lines().filter(|line| line.starts_with("# TYPE")).count();
     assert_eq!(types, families::ALL.len());
 }

@@ -1,0 +1,498 @@
+//! Needs root, tracefs and real servers: what the exporter counts, held against what the servers count themselves, over
+//! everything that happens to servers and files.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::disk::Mounted;
+use common::exact::{INNODB, on_both, until_quiet};
+use common::exporter::Exporter;
+use common::faults::{fsynctop, output, stderr, stdout};
+use common::server::{Database, Home, Kind};
+use common::{Running, built, can_run, wait_until};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A scrape: series → value.
+#[derive(Clone, Debug, Default)]
+struct Scrape(BTreeMap<String, f64>);
+
+impl Scrape {
+    fn parse(text: &str) -> Scrape {
+        let mut samples = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (series, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+            let earlier =
+                samples.insert(series.to_owned(), value.parse().unwrap_or_else(|_| panic!("{line}")));
+            assert_eq!(earlier, None, "{series} is there twice");
+        }
+        Scrape(samples)
+    }
+
+    fn of(exporter: &Exporter) -> Scrape {
+        Scrape::parse(&exporter.get("/metrics"))
+    }
+
+    fn of_family(&self, family: &str) -> impl Iterator<Item = (&String, f64)> {
+        self.0
+            .iter()
+            .filter(move |(series, _)| series.split('{').next() == Some(family))
+            .map(|(series, &value)| (series, value))
+    }
+
+    /// The sum of a family's samples with all of these labels.
+    fn sum(&self, family: &str, labels: &[&str]) -> u64 {
+        let has = |series: &str| labels.iter().all(|label| series.contains(label));
+        self.of_family(family).filter(|(series, _)| has(series)).map(|(_, value)| value).sum::<f64>() as u64
+    }
+
+    /// By the histogram.
+    fn syncs(&self, labels: &[&str]) -> u64 {
+        self.sum("fsynctop_sync_duration_seconds_count", labels)
+    }
+
+    /// What Innodb_data_fsyncs is about. MariaDB's dictionary is the server's: .frm files and the log of its changes.
+    fn innodb(&self) -> u64 {
+        let roles = INNODB.iter().filter(|role| **role != "dictionary");
+        let of_roles: u64 = roles.map(|role| self.syncs(&[&format!("role=\"{role}\"")])).sum();
+        of_roles + self.sum("fsynctop_file_syncs_total", &["role=\"dictionary\"", ".ibd\""])
+    }
+
+    /// Every sync is in the histogram and under a path, and nothing is lost.
+    fn assert_whole(&self) {
+        assert_eq!(self.syncs(&[]), self.sum("fsynctop_file_syncs_total", &[]), "{self:#?}");
+        assert_eq!(self.syncs(&[]), self.sum("fsynctop_sync_duration_seconds_bucket", &["le=\"+Inf\""]));
+        assert_eq!(self.sum("fsynctop_lost_total", &[]), 0, "{self:#?}");
+        assert_eq!(self.sum("fsynctop_sync_errors_total", &[]), 0);
+        assert_eq!(self.sum("fsynctop_up", &[]), 1);
+    }
+
+    /// The labels by which servers go.
+    fn servers(&self) -> BTreeSet<String> {
+        self.of_family("fsynctop_server_up").map(|(series, _)| label(series, "server")).collect()
+    }
+
+    fn paths(&self) -> BTreeSet<String> {
+        self.of_family("fsynctop_file_syncs_total").map(|(series, _)| label(series, "path")).collect()
+    }
+}
+
+fn label(series: &str, name: &str) -> String {
+    let rest = series.split_once(&format!("{name}=\"")).unwrap_or_else(|| panic!("no {name} in {series}")).1;
+    rest.split_once('"').unwrap().0.to_owned()
+}
+
+fn is_counter(series: &str) -> bool {
+    let name = series.split('{').next().unwrap();
+    name.ends_with("_total") || ["_bucket", "_sum", "_count"].iter().any(|end| name.ends_with(end))
+}
+
+/// Scrapes again and again while something happens: no counter goes down or away.
+struct Watched {
+    most_samples: usize,
+    scrapes: usize,
+    last: Scrape,
+}
+
+fn watched<T>(exporter: &Exporter, what: impl FnOnce() -> T) -> (T, Watched) {
+    let ended = AtomicBool::new(false);
+    let (most, scrapes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut before = Scrape::of(exporter);
+            while !ended.load(Ordering::Relaxed) {
+                let now = Scrape::of(exporter);
+                assert_no_counter_went_down(&before, &now);
+                most.fetch_max(now.0.len(), Ordering::Relaxed);
+                scrapes.fetch_add(1, Ordering::Relaxed);
+                before = now;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            before
+        });
+        // Also when it panics, the watcher has to end.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what));
+        ended.store(true, Ordering::Relaxed);
+        let last = watcher.join().unwrap();
+        let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (result, Watched { most_samples: most.into_inner(), scrapes: scrapes.into_inner(), last })
+    })
+}
+
+fn assert_no_counter_went_down(before: &Scrape, now: &Scrape) {
+    for (series, value) in before.0.iter().filter(|(series, _)| is_counter(series)) {
+        let later = now.0.get(series).unwrap_or_else(|| panic!("{series} has gone"));
+        assert!(later >= value, "{series} went from {value} to {later}");
+    }
+}
+
+/// An exporter of the servers of one home, with a socket of its own.
+fn exporter(home: &Home, directory: &TempDir) -> Exporter {
+    let socket = socket(directory);
+    Exporter::start(&["--comm", &home.comm, "--max-cpu", "off", "--socket", socket.to_str().unwrap()])
+}
+
+fn socket(directory: &TempDir) -> PathBuf {
+    directory.path().join("exporter.sock")
+}
+
+fn can(test: &str) -> bool {
+    can_run(test, &["/sys/kernel/tracing/events"])
+}
+
+/// Waits until what was just synced is told, which a fresh snapshot does.
+fn of_label(label: &str) -> String {
+    format!("server=\"{label}\"")
+}
+
+#[test]
+fn counts_are_the_servers_own_over_a_kill_and_a_restart() {
+    on_both("counts_are_the_servers_own_over_a_kill_and_a_restart", |kind| {
+        let home = Home::new(kind);
+        until_quiet(|| {
+            let directory = tempfile::tempdir().unwrap();
+            let exporter = exporter(&home, &directory);
+            let ((first, second, died), watched) = watched(&exporter, || {
+                let mut database = home.start(&[], &[]);
+                database.prepare();
+                database.insert(4, 100);
+                let first = database.quiet_counters();
+                let then = Scrape::of(&exporter);
+                if database.counters() != first {
+                    return (None, None, then);
+                }
+                assert_eq!(then.innodb(), first.innodb, "{kind:?} {then:#?}");
+                if let Some(redo) = first.redo {
+                    // The redo files that MySQL makes at its start are counted by the other one only.
+                    assert!(then.syncs(&["role=\"redo\""]) >= redo);
+                }
+                then.assert_whole();
+                database.kill();
+                drop(database);
+                let died = Scrape::of(&exporter);
+                assert_eq!(died.sum("fsynctop_server_up", &[]), 0, "{died:#?}");
+                // Another process, the same server.
+                let mut database = home.start(&[], &[]);
+                database.insert(2, 100);
+                let second = database.quiet_counters();
+                let now = Scrape::of(&exporter);
+                if database.counters() != second {
+                    return (Some(first), None, died);
+                }
+                assert_eq!(now.innodb() - died.innodb(), second.innodb, "{kind:?} {now:#?}");
+                now.assert_whole();
+                assert_eq!(now.servers(), then.servers());
+                assert_eq!(now.servers().len(), 1, "{:?}", now.servers());
+                assert_eq!(now.sum("fsynctop_server_up", &[]), 1);
+                assert_eq!(now.sum("fsynctop_server_info", &[&format!("pid=\"{}\"", database.pid)]), 1);
+                assert_eq!(now.sum("fsynctop_server_info", &[]), 1);
+                (Some(first), Some(second), died)
+            });
+            assert!(watched.scrapes > 10, "{}", watched.scrapes);
+            let (first, second) = (first?, second?);
+            let last = &watched.last;
+            eprintln!(
+                "{kind:?}: {} scrapes, at most {} samples; InnoDB's syncs {} and {}, commit groups {} and {}",
+                watched.scrapes,
+                watched.most_samples,
+                first.innodb,
+                second.innodb,
+                first.binlog,
+                second.binlog
+            );
+            assert!(died.syncs(&[]) <= last.syncs(&[]));
+            // The label is the socket: these servers have no port.
+            let label = last.servers().into_iter().next().unwrap();
+            assert_eq!(label, home.inside().join("db.sock").to_str().unwrap());
+            assert_eq!(last.syncs(&[&of_label(&label)]), last.syncs(&[]));
+            Some(())
+        });
+    });
+}
+
+#[test]
+fn a_kill_under_load_loses_no_sync() {
+    on_both("a_kill_under_load_loses_no_sync", |kind| {
+        let home = Home::new(kind);
+        let directory = tempfile::tempdir().unwrap();
+        let exporter = exporter(&home, &directory);
+        let mut database = home.start(&[], &[]);
+        database.prepare();
+        database.quiet_counters();
+        let before = Scrape::of(&exporter).syncs(&["role=\"binlog\"", "op=\"fdatasync\""]);
+        let (failed, watched) = watched(&exporter, || {
+            let groups = database.counters().binlog;
+            let load = database.load(1, 1_000_000).stderr(Stdio::piped()).spawn().unwrap();
+            wait_until("the load to run", || database.counters().binlog > groups + 200);
+            database.kill();
+            let message = String::from_utf8(load.wait_with_output().unwrap().stderr).unwrap();
+            let row = message.split_once("connection 1, row ").unwrap_or_else(|| panic!("{message}")).1;
+            row.split_once(' ').unwrap().0.parse::<u64>().unwrap()
+        });
+        let after = Scrape::of(&exporter);
+        assert_no_counter_went_down(&watched.last, &after);
+        after.assert_whole();
+        // What was confirmed is synced; the row after it may have been, too.
+        let synced = after.syncs(&["role=\"binlog\"", "op=\"fdatasync\""]) - before;
+        assert!((failed - 1..=failed).contains(&synced), "{synced} syncs, row {failed} failed");
+    });
+}
+
+/// Runs statements with the server's own client.
+fn sql(database: &Database, statements: &str) {
+    let mut command = Command::new("mariadb");
+    command.args(["--user=root", "--socket"]).arg(&database.socket);
+    let mut client = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut client.stdin.take().unwrap(), statements.as_bytes()).unwrap();
+    let output = client.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() {
+    on_both("a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact", |kind| {
+        let home = Home::new(kind);
+        until_quiet(|| {
+            let directory = tempfile::tempdir().unwrap();
+            let exporter = exporter(&home, &directory);
+            let mut database = home.start(&[], &[]);
+            database.prepare();
+            database.insert(2, 20);
+            sql(
+                &database,
+                "CREATE DATABASE shop; CREATE TABLE shop.first (id INT PRIMARY KEY) ENGINE=InnoDB; INSERT INTO shop.first VALUES (1); FLUSH BINARY LOGS;",
+            );
+            let small = Scrape::of(&exporter).0.len();
+            let ((), watched) = watched(&exporter, || {
+                for round in 0..10 {
+                    let mut text = String::new();
+                    for n in 0..100 {
+                        let table = format!("shop.t{}", round * 100 + n);
+                        text.push_str(&format!(
+                            "CREATE TABLE {table} (id INT PRIMARY KEY) ENGINE=InnoDB; INSERT INTO {table} VALUES (1);\n"
+                        ));
+                        if n % 10 == 0 {
+                            text.push_str("FLUSH BINARY LOGS;\n");
+                        }
+                    }
+                    (0..100).for_each(|n| text.push_str(&format!("DROP TABLE shop.t{};\n", round * 100 + n)));
+                    text.push_str(match kind {
+                        Kind::MariaDb => "PURGE BINARY LOGS BEFORE NOW();\n",
+                        Kind::MySql => "PURGE BINARY LOGS BEFORE DATE_ADD(NOW(), INTERVAL 1 DAY);\n",
+                    });
+                    sql(&database, &text);
+                }
+            });
+            let quiet = database.quiet_counters();
+            let scrape = Scrape::of(&exporter);
+            if database.counters() != quiet {
+                return None;
+            }
+            scrape.assert_whole();
+            let paths = scrape.paths();
+            eprintln!(
+                "{kind:?}: {small} samples before, {} after, {} paths, {} scrapes",
+                scrape.0.len(),
+                paths.len(),
+                watched.scrapes
+            );
+            // Two families of files, and a handful of roles that were not seen before.
+            assert!(paths.len() <= 201, "{}", paths.len());
+            assert!(scrape.0.len() < small + 2 * 2 * 201 + 200, "{small} and {}", scrape.0.len());
+            let logs: Vec<_> = paths.iter().filter(|path| path.contains("binlog.")).collect();
+            assert_eq!(logs.iter().filter(|path| !path.ends_with(".index")).count(), 1, "{logs:?}");
+            let by_table: u64 = INNODB
+                .iter()
+                .filter(|role| **role != "dictionary")
+                .map(|role| scrape.syncs(&[&format!("role=\"{role}\"")]))
+                .sum();
+            match kind {
+                // Its dictionary is made of files of its own.
+                Kind::MariaDb => assert_eq!(by_table, quiet.innodb, "{scrape:#?}"),
+                Kind::MySql => assert_eq!(scrape.innodb(), quiet.innodb, "{scrape:#?}"),
+            }
+            Some(())
+        });
+    });
+}
+
+#[test]
+fn an_exporter_that_is_started_again_begins_at_zero_under_the_same_label() {
+    let test = "an_exporter_that_is_started_again_begins_at_zero_under_the_same_label";
+    if !can(test) {
+        return;
+    }
+    let home = Home::new(Kind::MariaDb);
+    let directory = tempfile::tempdir().unwrap();
+    let mut database = home.start(&[], &[]);
+    database.prepare();
+    let scrapes = until_quiet(|| {
+        let mut scrapes = Vec::new();
+        for _ in 0..2 {
+            let before = database.quiet_counters();
+            let exporter = exporter(&home, &directory);
+            if database.counters() != before {
+                return None;
+            }
+            database.insert(2, 50);
+            let counted = database.quiet_counters().since(&before);
+            let scrape = Scrape::of(&exporter);
+            scrape.assert_whole();
+            if database.quiet_counters().since(&before) != counted {
+                return None;
+            }
+            assert_eq!(scrape.innodb(), counted.innodb, "{scrape:#?}");
+            assert_eq!(scrape.syncs(&["role=\"binlog\""]), counted.binlog);
+            exporter.signal("TERM");
+            let (status, log) = exporter.ended();
+            assert!(status.success(), "{log}");
+            assert!(!socket(&directory).exists(), "the socket is left behind");
+            scrapes.push(scrape);
+        }
+        Some(scrapes)
+    });
+    assert_eq!(scrapes[0].servers(), scrapes[1].servers());
+}
+
+#[test]
+fn the_last_minutes_are_told_by_the_socket() {
+    let test = "the_last_minutes_are_told_by_the_socket";
+    if !can(test) {
+        return;
+    }
+    let home = Home::new(Kind::MariaDb);
+    let directory = tempfile::tempdir().unwrap();
+    let socket = socket(&directory);
+    let socket = socket.to_str().unwrap();
+    let last = |options: &[&str]| {
+        output(fsynctop().args(["--once", "--last", "1m", "--socket", socket]).args(options))
+    };
+    let nobody = last(&[]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(stderr(&nobody).contains("Start `fsynctop exporter`"), "{}", stderr(&nobody));
+    let exporter = exporter(&home, &directory);
+    let mut database = home.start(&[], &[]);
+    database.prepare();
+    database.insert(2, 200);
+    database.quiet_counters();
+    // The history has whole seconds only.
+    std::thread::sleep(Duration::from_secs(2));
+    let scraped = Scrape::of(&exporter).syncs(&[]);
+    let json = last(&["--output", "json"]);
+    assert!(json.status.success(), "{}", stderr(&json));
+    let parts: Vec<Value> = stdout(&json).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(parts.len() > 1, "{parts:#?}");
+    let rows = || parts.iter().flat_map(|part| part["roles"].as_array().unwrap());
+    let remembered: u64 = rows().map(|row| row["count"].as_u64().unwrap()).sum();
+    assert_eq!(remembered, scraped);
+    assert!(rows().all(|row| row["pid"] == database.pid));
+    assert!(parts.iter().any(|part| part["worst_seconds"][0]["wait_seconds"].as_f64() > Some(0.0)));
+    let text = stdout(&last(&["--pid", &database.pid.to_string()]));
+    let redo_of_a_row = |line: &str| line.split_whitespace().nth(3).is_some_and(|max| max.ends_with('s'));
+    assert_eq!(text.lines().filter(|line| line.starts_with("UTC")).count(), 1, "{text}");
+    assert!(text.lines().any(redo_of_a_row), "{text}");
+    assert_eq!(last(&["--pid", "1"]).status.code(), Some(3));
+    // Who is not root, and not of its group, is turned away.
+    let mut command = Command::new("setpriv");
+    let other = ["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_fsynctop")];
+    std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let denied = output(command.args(other).args(["--once", "--last", "1m", "--socket", socket]));
+    if Path::new(env!("CARGO_BIN_EXE_fsynctop")).starts_with("/root") {
+        // It cannot even be run from there.
+        assert!(!denied.status.success());
+    } else {
+        assert!(stderr(&denied).contains("root and its group"), "{}", stderr(&denied));
+    }
+}
+
+#[test]
+fn hostile_file_names_are_labels_like_others() {
+    let test = "hostile_file_names_are_labels_like_others";
+    if !can(test) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let names =
+        ["plain.ibd", "a\"b}.ibd", "new\nline.ibd", "back\\slash.ibd", "bidi\u{202e}.ibd", "esc\x1b[2J.ibd"];
+    let exporter = Exporter::start(&["--comm", "hostile-names", "--no-socket"]);
+    let mut command = Command::new(built("syncgen"));
+    command.arg(directory.path()).args([
+        "--syncs",
+        "12",
+        "--comm",
+        "hostile-names",
+        "--names",
+        &names.join(","),
+    ]);
+    let load = output(&mut command);
+    assert!(load.status.success(), "{}", stderr(&load));
+    wait_until("its syncs to be told", || Scrape::of(&exporter).syncs(&[]) == 12);
+    let text = exporter.get("/metrics");
+    assert!(text.lines().all(|line| !line.contains(char::is_control)), "{text}");
+    let scrape = Scrape::parse(&text);
+    scrape.assert_whole();
+    for name in [
+        "plain.ibd",
+        "a\\\"b}.ibd",
+        "new\\\\nline.ibd",
+        "back\\\\\\\\slash.ibd",
+        "bidi\\\\u{202e}.ibd",
+        "esc\\\\x1b[2J.ibd",
+    ] {
+        let path = format!("path=\"{}/{name}\"", directory.path().display());
+        assert_eq!(scrape.sum("fsynctop_file_syncs_total", &[&path]), 2, "{name} {scrape:#?}");
+    }
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut promtool = promtool.spawn().expect("promtool, which tools/dependencies installs");
+    std::io::Write::write_all(&mut promtool.stdin.take().unwrap(), text.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+}
+
+/// `cargo test --release --test root_exporter_counts ten_thousand -- --nocapture` prints the figures.
+#[test]
+fn ten_thousand_files_are_scraped_fast_and_in_little_memory() {
+    let test = "ten_thousand_files_are_scraped_fast_and_in_little_memory";
+    if !can(test) {
+        return;
+    }
+    let memory = Mounted::tmpfs();
+    let exporter = Exporter::start(&["--comm", "many-files", "--no-socket", "--max-cpu", "off"]);
+    let mut command = Command::new(built("syncgen"));
+    command.arg(memory.path()).args(["--files", "10000", "--syncs", "1000000000", "--comm", "many-files"]);
+    let _load = Running(command.stdout(Stdio::null()).spawn().unwrap());
+    let known = || {
+        let scrape = Scrape::of(&exporter);
+        scrape.syncs(&[]) > 30_000 && scrape.sum("fsynctop_files_without_name", &[]) == 0
+    };
+    wait_until("all files to be known", known);
+    // Every file changes between two scrapes, and no two scrapes share a snapshot.
+    let mut took: Vec<Duration> = (0..20)
+        .map(|_| {
+            std::thread::sleep(Duration::from_millis(350));
+            let begun = Instant::now();
+            let text = exporter.get("/metrics");
+            let took = begun.elapsed();
+            assert!(text.contains("path=\"other\""));
+            took
+        })
+        .collect();
+    took.sort();
+    let resident = exporter.resident();
+    eprintln!(
+        "a scrape of 10,000 files, curl included: median {:?}, slowest {:?}; resident {} kB",
+        took[took.len() / 2],
+        took[took.len() - 1],
+        resident / 1024
+    );
+    if !cfg!(debug_assertions) {
+        assert!(took[took.len() / 2] < Duration::from_millis(20 + 15), "{took:?}");
+        assert!(resident < 20_000_000, "{resident}");
+    }
+}
