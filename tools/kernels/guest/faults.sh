@@ -18,12 +18,16 @@ becomes() {
 
 sound() { becomes $1 linear $(disk_of $1) 0; }
 
-# Every write fails, from somewhere in the midst of the load on.
+# Half of the syncs are made on a sound device, half on one that fails every write.
 failing() {
   for filesystem in ext4 xfs; do
-    syncgen /mnt/$filesystem --threads $(threads_of $1) --seconds 1 --keep-going --op fsync,fdatasync --write 512 --names "$NAMES" >/out/$1.$filesystem.load &
-    usleep 500000
+    load=/out/$1.$filesystem.load
+    mkfifo /tmp/$1.$filesystem
+    syncgen /mnt/$filesystem --threads $(threads_of $1) --syncs 96 --pause-after 48 --keep-going --op fsync,fdatasync --write 512 --names "$NAMES" \
+      <>/tmp/$1.$filesystem >$load &
+    until_true grep -q paused $load
     becomes $filesystem flakey $(disk_of $filesystem) 0 0 3600 1 error_writes
+    echo go on >/tmp/$1.$filesystem
     wait $!
   done
 }

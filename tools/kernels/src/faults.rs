@@ -22,8 +22,7 @@ pub fn expect(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     }
 }
 
-/// By file, operation and errno as the load saw it. The load has seen syncs succeed and fail, on each filesystem, and went on when not even
-/// writing was possible any more.
+/// By file, operation and errno as the load saw it, which has seen syncs succeed and fail on each filesystem.
 fn failing(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()> {
     let name = format!("failing-{mode}");
     attached_as(mode, &compare_loads(outcome, &name, &FILESYSTEMS, findings)?, findings)?;
@@ -37,8 +36,6 @@ fn failing(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()>
             findings.check(succeeded > 0 && eio > 0, || format!("{filesystem}: no trial of {op}: {count}"));
             note.push(format!("{filesystem} {op} {}", count["errors"]));
         }
-        let writes = number(&load["failed_writes"]);
-        findings.check(writes > 0, || format!("{filesystem} took every write"));
     }
     findings.notes.push(format!("{mode} and the load saw {}", note.join(", ")));
     Ok(())
@@ -60,13 +57,15 @@ fn delayed(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()>
             findings.check(seen.min > DELAY * 15.0 / 16.0, || {
                 format!("{filesystem}: an {op} of {} s on a device that takes {DELAY} s", seen.min)
             });
-            for (what, seen, own) in
-                [("p50", seen.p50, own.p50), ("max", seen.max, own.max), ("mean", seen.mean, own.mean)]
-            {
-                // 3.2 % is what a bucket's midpoint may be off; below, what the load's own clock costs a busy host.
-                let (least, most) = (own * 0.9 - 0.01, own * if what == "p50" { 1.033 } else { 1.0 });
+            // The load's clock runs around the call, so it shows more, and on a busy host much more in single calls. 3.2 % is what the
+            // midpoint of a bucket may be off.
+            for (what, seen, least, most) in [
+                ("p50", seen.p50, own.p50 * 0.9 - 0.01, own.p50 * 1.033),
+                ("mean", seen.mean, own.mean * 0.9 - 0.01, own.mean * 1.001),
+                ("max", seen.max, own.p50 * 0.9 - 0.01, own.max),
+            ] {
                 findings.check((least..=most).contains(&seen), || {
-                    format!("{filesystem} {op}: {what} is {seen} s, and the load measured {own} s")
+                    format!("{filesystem} {op}: {what} is {seen} s, and by the load {least} to {most} s")
                 });
             }
         }

@@ -12,9 +12,14 @@ mod preemption;
 mod shape;
 mod users;
 
+use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
@@ -41,6 +46,16 @@ struct Options {
     /// Compare what `--keep` kept, and boot nothing.
     #[arg(long, requires = "keep")]
     again: bool,
+    /// Guests that run at a time, each with one processor of this machine [default: as many as it has, at most 4].
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
+}
+
+impl Options {
+    fn jobs(&self) -> Result<NonZero<usize>> {
+        let processors = || thread::available_parallelism().context("cannot count the processors");
+        self.jobs.map_or_else(|| Ok(processors()?.min(const { NonZero::new(4).unwrap() })), Ok)
+    }
 }
 
 fn main() -> ExitCode {
@@ -67,28 +82,78 @@ fn run(options: &Options) -> Result<usize> {
     ensure!(!wanted.is_empty(), "no guest has such a name");
     let mut failures = 0;
     let mut seen = Vec::new();
-    for guest in wanted {
-        let began = Instant::now();
-        let to = directory.join(guest.name);
-        let booted = if options.again { Ok(()) } else { boot(guest, &options.programs, &to) };
-        let outcome = Outcome::new(to);
-        let mut findings = Findings::default();
-        match booted {
-            Ok(()) => expect::outcome(guest, &outcome, &mut findings),
-            Err(error) => findings.fail(format!("{error:#}")),
-        }
-        let verdict = if findings.failures.is_empty() { "ok" } else { "FAILED" };
-        println!("{verdict:6} {:28} {:3.0} s  {}", guest.name, began.elapsed().as_secs_f64(), guest.about);
-        findings.notes.iter().for_each(|note| println!("         {note}"));
-        findings.failures.iter().for_each(|failure| println!("       - {failure}"));
-        failures += findings.failures.len();
-        seen.push((guest, outcome));
-    }
+    in_parallel(
+        &wanted,
+        options.jobs()?,
+        |guest| one(guest, options, directory),
+        |guest, done| {
+            let verdict = if done.findings.failures.is_empty() { "ok" } else { "FAILED" };
+            println!("{verdict:6} {:28} {:3.0} s  {}", guest.name, done.took.as_secs_f64(), guest.about);
+            done.findings.notes.iter().for_each(|note| println!("         {note}"));
+            done.findings.failures.iter().for_each(|failure| println!("       - {failure}"));
+            failures += done.findings.failures.len();
+            seen.push((*guest, done.outcome));
+        },
+    );
     if let Some(page) = options.page.as_ref().filter(|_| failures == 0 && options.only.is_none()) {
         let text = page::render(&seen).context("docs/kernels.md")?;
         std::fs::write(page, text).with_context(|| format!("cannot write {}", page.display()))?;
     }
     Ok(failures)
+}
+
+struct Done {
+    outcome: Outcome,
+    findings: Findings,
+    took: Duration,
+}
+
+/// Boots a guest and looks at what it wrote.
+fn one(guest: &Guest, options: &Options, directory: &Path) -> Done {
+    let began = Instant::now();
+    let to = directory.join(guest.name);
+    let booted = if options.again { Ok(()) } else { boot(guest, &options.programs, &to) };
+    let outcome = Outcome::new(to);
+    let mut findings = Findings::default();
+    match booted {
+        Ok(()) => expect::outcome(guest, &outcome, &mut findings),
+        Err(error) => findings.fail(format!("{error:#}")),
+    }
+    Done { outcome, findings, took: began.elapsed() }
+}
+
+/// Does the work for some items at a time, and hands each result over in the items' order, as soon as it can.
+fn in_parallel<T: Sync, R: Send>(
+    items: &[T],
+    jobs: NonZero<usize>,
+    work: impl Fn(&T) -> R + Sync,
+    mut finish: impl FnMut(&T, R),
+) {
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..jobs.get().min(items.len()) {
+            let (sender, work, next) = (sender.clone(), &work, &next);
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(number) else { break };
+                    // The receiver lives as long as this scope.
+                    let _ = sender.send((number, work(item)));
+                }
+            });
+        }
+        drop(sender);
+        let mut early = BTreeMap::new();
+        let mut expected = 0;
+        for (number, result) in results {
+            early.insert(number, result);
+            while let Some(result) = early.remove(&expected) {
+                finish(&items[expected], result);
+                expected += 1;
+            }
+        }
+    });
 }
 
 /// Fetches the kernel if need be, boots it, and leaves what the guest wrote in `to`.
@@ -120,4 +185,21 @@ fn boot(guest: &Guest, programs: &Path, to: &Path) -> Result<()> {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_order_whoever_is_done_first() {
+        let items: Vec<u64> = (0..20).collect();
+        let mut seen = Vec::new();
+        let work = |&item: &u64| {
+            thread::sleep(Duration::from_millis((20 - item) % 7));
+            item * 2
+        };
+        in_parallel(&items, NonZero::new(3).expect("three"), work, |item, result| seen.push((*item, result)));
+        assert_eq!(seen, items.iter().map(|item| (*item, item * 2)).collect::<Vec<_>>());
+    }
 }

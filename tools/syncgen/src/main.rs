@@ -71,6 +71,9 @@ struct Options {
     /// Print "ready PID" when files and threads exist, and start when a line comes on standard input.
     #[arg(long)]
     wait: bool,
+    /// Print "paused" when every thread has made so many of its syncs, and go on when a line comes on standard input.
+    #[arg(long, value_name = "SYNCS", conflicts_with = "seconds")]
+    pause_after: Option<u64>,
     /// Stay, with the files open, after printing the counts, until standard input ends.
     #[arg(long)]
     hold: bool,
@@ -135,6 +138,10 @@ fn try_main(options: &Options) -> Result<()> {
 }
 
 fn plan(options: &Options) -> Result<Plan> {
+    ensure!(
+        options.pause_after.is_none_or(|after| after < options.syncs),
+        "--pause-after must be less than --syncs: else nobody would come so far"
+    );
     let mode = match options {
         Options { unlink_after: true, .. } => Mode::UnlinkAfter,
         Options { reopen: true, .. } => Mode::Reopen,
@@ -180,21 +187,29 @@ fn run(plan: &Arc<Plan>, options: &Options) -> Result<Report> {
     let mut workers = Vec::new();
     for number in 0..options.threads as usize {
         let (plan, start) = (Arc::clone(plan), Arc::clone(&start));
+        let pause_after = options.pause_after;
         let worker = thread::Builder::new().name(format!("sync-{number}")).spawn(move || {
             start.wait();
-            plan.run(number).map(|outcome| (gettid().as_raw_nonzero().get(), outcome))
+            // Twice: once when all have come so far, once when they may go on.
+            let pause = || {
+                start.wait();
+                start.wait();
+            };
+            plan.run(number, pause_after.map(|syncs| (syncs, &pause as &dyn Fn())))
+                .map(|outcome| (gettid().as_raw_nonzero().get(), outcome))
         });
         workers.push(worker.context("cannot start a thread")?);
     }
     if options.wait {
-        writeln!(std::io::stdout(), "ready {}", std::process::id())
-            .context("cannot say that everything is ready")?;
-        let mut line = String::new();
-        let read = std::io::stdin().lock().read_line(&mut line).context("cannot read standard input")?;
-        ensure!(read > 0, "standard input ended before a line came to start with");
+        say_and_wait(&format!("ready {}", std::process::id()))?;
     }
     start.wait();
     let began = Instant::now();
+    if options.pause_after.is_some() {
+        start.wait();
+        say_and_wait("paused")?;
+        start.wait();
+    }
     if let Some(seconds) = options.seconds {
         thread::sleep(Duration::try_from_secs_f64(seconds).context("--seconds")?);
         plan.stop.store(true, Ordering::Relaxed);
@@ -203,6 +218,15 @@ fn run(plan: &Arc<Plan>, options: &Options) -> Result<Report> {
     let elapsed = began.elapsed();
     let outcomes = results.into_iter().map(|result| result.map_err(|_| anyhow!("a thread panicked"))?);
     report(plan, elapsed, &outcomes.collect::<Result<Vec<_>>>()?)
+}
+
+/// Says something, and waits until a line comes.
+fn say_and_wait(what: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "{what}").context("cannot write to standard output")?;
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line).context("cannot read standard input")?;
+    ensure!(read > 0, "standard input ended before a line came to go on with");
+    Ok(())
 }
 
 fn report(plan: &Plan, elapsed: Duration, outcomes: &[(i32, Outcome)]) -> Result<Report> {

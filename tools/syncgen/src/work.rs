@@ -76,7 +76,8 @@ pub struct Outcome {
 }
 
 impl Plan {
-    pub fn run(&self, thread: usize) -> Result<Outcome> {
+    /// `pause`: what to wait for, once so many syncs are made.
+    pub fn run(&self, thread: usize, pause: Option<(u64, &dyn Fn())>) -> Result<Outcome> {
         let rows = self.targets.len().max(1);
         let latencies = if self.measure_latency { self.ops.len() } else { 0 };
         let mut outcome = Outcome {
@@ -89,6 +90,9 @@ impl Plan {
         let mut descriptor = None;
         let mut done = 0;
         while self.syncs.is_none_or(|syncs| done < syncs) && !self.stop.load(Ordering::Relaxed) {
+            if let Some((_, wait)) = pause.filter(|(after, _)| *after == done) {
+                wait();
+            }
             // Every operation meets every file: the operation advances once the files have had their turn.
             let turn = thread as u64 + done;
             let row = (turn % rows as u64) as usize;
@@ -175,7 +179,7 @@ mod tests {
     #[test]
     fn every_file_gets_its_exact_share_of_each_operation() {
         let (plan, directory) = plan(Mode::Shared, 2);
-        let outcome = plan.run(1).expect("a temporary directory can be synced");
+        let outcome = plan.run(1, None).expect("a temporary directory can be synced");
         assert_eq!(calls(&outcome), [[3, 3], [3, 3]]);
         assert_eq!(outcome.latency[0].len() + outcome.latency[1].len(), 12);
         std::fs::remove_dir_all(directory).expect("it is ours");
@@ -185,9 +189,9 @@ mod tests {
     fn a_write_that_fails_ends_the_load_unless_it_is_to_be_kept_going() {
         let (mut plan, directory) = plan(Mode::Shared, 1);
         plan.targets[0].file = File::open(&plan.targets[0].path).expect("it was just created");
-        assert!(plan.run(0).is_err());
+        assert!(plan.run(0, None).is_err());
         let plan = Plan { keep_going: true, ..plan };
-        let outcome = plan.run(0).expect("a temporary directory can be synced");
+        let outcome = plan.run(0, None).expect("a temporary directory can be synced");
         assert_eq!((outcome.failed_writes, calls(&outcome)), (12, vec![vec![6, 6]]));
         std::fs::remove_dir_all(directory).expect("it is ours");
     }
@@ -195,12 +199,12 @@ mod tests {
     #[test]
     fn short_lived_files_leave_nothing_and_bad_descriptors_all_fail() {
         let (plan, directory) = plan(Mode::UnlinkAfter, 0);
-        let outcome = plan.run(0).expect("a temporary directory can be synced");
+        let outcome = plan.run(0, None).expect("a temporary directory can be synced");
         assert_eq!((outcome.files_created, calls(&outcome)), (12, vec![vec![6, 6]]));
         assert_eq!(std::fs::read_dir(&directory).expect("it is ours").count(), 0);
         std::fs::remove_dir(&directory).expect("it is empty");
         let plan = Plan { mode: Mode::BadFd, ..plan };
-        let outcome = plan.run(0).expect("nothing is opened");
+        let outcome = plan.run(0, None).expect("nothing is opened");
         assert_eq!(outcome.counts[0][0].errors.get("EBADF"), Some(&6));
     }
 }

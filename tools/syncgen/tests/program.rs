@@ -56,3 +56,26 @@ fn it_waits_under_its_name_until_a_line_comes() {
     assert!(child.wait().expect("it ends").success());
     fs::remove_dir_all(directory).expect("it is ours");
 }
+
+#[test]
+fn it_pauses_when_every_thread_has_come_so_far_and_then_makes_the_rest() {
+    let directory = directory("pause");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_syncgen"))
+        .args(["--pause-after", "5", "--threads", "2", "--syncs", "12"])
+        .arg(&directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a line");
+    assert_eq!(line, "paused\n");
+    child.stdin.take().expect("it is piped").write_all(b"go on\n").expect("it is waiting");
+    let mut text = String::new();
+    output.read_to_string(&mut text).expect("its counts");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(report["calls"], 24);
+    assert!(child.wait().expect("it ends").success());
+    fs::remove_dir_all(directory).expect("it is ours");
+}
