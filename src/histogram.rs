@@ -115,6 +115,15 @@ impl Histogram {
         self.counts.is_none()
     }
 
+    /// What lies between the bucket under and the one over all others.
+    pub fn without_outermost(&self) -> Histogram {
+        let outermost = |&(bucket, _): &(usize, u64)| bucket == 0 || bucket == BUCKETS - 1;
+        match self.iter().any(|count| outermost(&count)) {
+            true => Histogram::from_sorted(self.iter().filter(|count| !outermost(count))),
+            false => self.clone(),
+        }
+    }
+
     /// Adds another one's counts to this one.
     pub fn merge(&mut self, other: &Histogram) {
         if self.is_empty() {

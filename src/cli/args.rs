@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::exporter::{self, Exporter};
+use crate::history::remote;
 use crate::live::budget::Limit;
 use crate::once::{By, Output, Sort, Style};
 use crate::snapshot::{AttachMode, Op};
@@ -37,6 +38,7 @@ Examples:
   fsynctop --once -i 1 -n 60 --output csv  sixty seconds, one line per role and second
   fsynctop --once --pid 4711 --histogram   one server, with its latencies drawn
   fsynctop --once -- ./load.sh             a command and all it starts, from its first call to its last
+  fsynctop --once --last 10m               what an exporter on this host saw in the last ten minutes
   fsynctop stuck                           syncs that hang right now, without any tracing
   fsynctop exporter                        run for good, for Prometheus to scrape 127.0.0.1:9871
   fsynctop check                           would tracing work here, and if not, why
@@ -141,6 +143,9 @@ impl std::fmt::Display for MaxCpu {
     }
 }
 
+/// Where the options of the time line stand in the help.
+const PAST: &str = "What has been";
+
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to measure and print")]
 pub struct Once {
@@ -183,6 +188,16 @@ pub struct Once {
     /// A sync in flight for this long is shown as stuck
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub stuck_after: Duration,
+    /// Measure nothing: show the time that has just passed, as an exporter on this host remembers it, in rows of 10 to
+    /// 30 seconds or of -i, with the worst seconds; of all its servers or of --pid
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = PAST, conflicts_with_all = [
+        "duration", "count", "wait", "by", "sort", "histogram", "command", "comm", "cgroup", "all", "ops", "attach",
+        "verbose", "roles", "max_files", "max_histograms", "max_cpu"
+    ])]
+    pub last: Option<Duration>,
+    /// The exporter's socket
+    #[arg(long, value_name = "PATH", default_value = remote::SOCKET, help_heading = PAST, requires = "last")]
+    pub socket: PathBuf,
     /// Trace this command and all that it starts, until it ends; with --pid, --comm, --cgroup or --all, trace those
     /// for as long as it runs
     #[arg(last = true, help_heading = None, value_name = "COMMAND", conflicts_with_all = ["duration", "count"])]

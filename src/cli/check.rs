@@ -12,7 +12,7 @@ use super::{FAILED, print};
 use crate::files::classify::Candidate;
 use crate::files::resolve;
 use crate::files::rules::Rules;
-use crate::host::{self, Skips, Status, Verdict, tracefs};
+use crate::host::{self, Status, Verdict, tracefs};
 use crate::once::Style;
 use crate::probe::{AttachError, Attached, CallStorage, Probe, ProbeConfig};
 use crate::snapshot::{AttachMode, Role};
@@ -102,12 +102,7 @@ fn attach(attached: &Attached, reasons: &[(AttachMode, String)]) -> Verdict {
         .collect();
     let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
     let chosen = format!("{}{why}", attached.mode.name());
-    let skipped = match host::skips() {
-        Skips::None => false,
-        Skips::Fentry => attached.mode == AttachMode::Fentry,
-        Skips::FentryAndTracepoints => attached.mode != AttachMode::Kprobe,
-    };
-    if skipped {
+    if host::skips().any_of(attached.mode) {
         let follows =
             "this kernel may preempt its programs and then skip others; such calls are counted as lost";
         Verdict::warn("attach", format!("{chosen}: {follows}"))

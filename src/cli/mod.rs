@@ -4,6 +4,7 @@ pub mod args;
 pub mod check;
 pub mod command;
 pub mod exporter;
+mod last;
 pub mod once;
 pub mod session;
 pub mod settings;
@@ -38,7 +39,10 @@ pub fn arguments() -> anyhow::Result<args::Arguments> {
 /// Runs what the arguments ask for.
 pub fn run(arguments: args::Arguments) -> anyhow::Result<ExitCode> {
     match arguments.action {
-        None => once::run(&arguments.once),
+        None => match arguments.once.last {
+            Some(length) => last::run(&arguments.once, length),
+            None => once::run(&arguments.once),
+        },
         Some(args::Action::Check(ref check)) => check::run(check),
         Some(args::Action::Exporter(exporter)) => exporter::run(exporter),
         Some(args::Action::Stuck(ref stuck)) => stuck::run(stuck),

@@ -42,8 +42,9 @@ pub enum RulesError {
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub role: Role,
-    pub name: Option<Regex>,
-    pub path: Option<Regex>,
+    /// Matched with those of all rules, in one pass.
+    name: Option<String>,
+    path: Option<String>,
     pub directory: bool,
     pub setting: Option<Setting>,
     pub content: Vec<Content>,
@@ -117,8 +118,7 @@ type Complaint = (usize, String);
 impl Rules {
     /// The rules that come with the program.
     pub fn builtin() -> Rules {
-        let rules = parse(BUILTIN).expect("rules.toml is part of the program and tested with it");
-        Rules::new(rules).expect("they are small")
+        Rules::new(builtin()).expect("they are small")
     }
 
     /// The user's rules in front of the program's own.
@@ -130,30 +130,38 @@ impl Rules {
             line: 1 + text.as_bytes()[..at.min(text.len())].iter().filter(|&&b| b == b'\n').count(),
             message,
         };
-        let mut rules = parse(&text).map_err(invalid)?;
-        rules.extend(Rules::builtin().rules);
+        // One by one, so that a mistake is named with its line.
+        let mut rules = parse(&text, |pattern| regex(pattern).map(drop)).map_err(invalid)?;
+        rules.extend(builtin());
         Rules::new(rules)
             .map_err(|error| invalid((0, format!("the patterns cannot be used together: {error}"))))
     }
 
     fn new(rules: Vec<Rule>) -> Result<Rules, regex::Error> {
-        let names = Patterns::new(rules.iter().map(|rule| rule.name.as_ref()))?;
-        let paths = Patterns::new(rules.iter().map(|rule| rule.path.as_ref()))?;
+        let names = Patterns::new(rules.iter().map(|rule| rule.name.as_deref()))?;
+        let paths = Patterns::new(rules.iter().map(|rule| rule.path.as_deref()))?;
         Ok(Rules { rules, names, paths })
     }
 }
 
-fn parse(text: &str) -> Result<Vec<Rule>, Complaint> {
-    let file: RulesFile = toml::from_str(text)
-        .map_err(|error| (error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
-    file.rule.into_iter().map(compile).collect()
+/// Says what is wrong with a pattern of a name or a path, which is otherwise compiled with all others only.
+type Check = fn(&str) -> Result<(), regex::Error>;
+
+fn builtin() -> Vec<Rule> {
+    parse(BUILTIN, |_| Ok(())).expect("rules.toml is part of the program and tested with it")
 }
 
-fn compile(rule: Spanned<RuleText>) -> Result<Rule, Complaint> {
+fn parse(text: &str, check: Check) -> Result<Vec<Rule>, Complaint> {
+    let file: RulesFile = toml::from_str(text)
+        .map_err(|error| (error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+    file.rule.into_iter().map(|rule| compile(rule, check)).collect()
+}
+
+fn compile(rule: Spanned<RuleText>, check: Check) -> Result<Rule, Complaint> {
     let at = rule.span().start;
     let text = rule.into_inner();
     let content = text.content.into_iter().map(compile_content).collect::<Result<Vec<_>, _>>()?;
-    let rest = text.rest.map(pattern).transpose()?;
+    let rest = text.rest.map(|text| pattern(text, regex)).transpose()?;
     let setting = match (text.setting, text.setting_names) {
         (Some(name), Some(names)) => {
             if (names == SettingNames::Base) != rest.is_some() {
@@ -169,10 +177,11 @@ fn compile(rule: Spanned<RuleText>) -> Result<Rule, Complaint> {
             return Err((at, message.to_owned()));
         }
     };
+    let checked = |text| pattern(text, |pattern| check(pattern).map(|()| pattern.to_owned()));
     let rule = Rule {
         role: text.role,
-        name: text.name.map(pattern).transpose()?,
-        path: text.path.map(pattern).transpose()?,
+        name: text.name.map(checked).transpose()?,
+        path: text.path.map(checked).transpose()?,
         directory: text.directory,
         setting,
         content,
@@ -185,9 +194,8 @@ fn compile(rule: Spanned<RuleText>) -> Result<Rule, Complaint> {
 }
 
 impl Patterns {
-    /// Of what [`pattern`] has compiled one by one.
-    fn new<'a>(patterns: impl Iterator<Item = Option<&'a Regex>> + Clone) -> Result<Patterns, regex::Error> {
-        let set = RegexSetBuilder::new(patterns.clone().flatten().map(Regex::as_str))
+    fn new<'a>(patterns: impl Iterator<Item = Option<&'a str>> + Clone) -> Result<Patterns, regex::Error> {
+        let set = RegexSetBuilder::new(patterns.clone().flatten())
             .unicode(false)
             .dot_matches_new_line(true)
             .size_limit(8 << 20)
@@ -205,14 +213,13 @@ impl Patterns {
 }
 
 /// A pattern over raw bytes that must match the whole of them.
-fn pattern(text: Spanned<String>) -> Result<Regex, Complaint> {
-    let at = text.span().start;
-    RegexBuilder::new(&format!("^(?:{})$", text.as_ref()))
-        .unicode(false)
-        .dot_matches_new_line(true)
-        .size_limit(1 << 20)
-        .build()
-        .map_err(|error| (at, format!("the pattern {:?} cannot be used: {error}", text.as_ref())))
+fn pattern<T>(text: Spanned<String>, make: impl Fn(&str) -> Result<T, regex::Error>) -> Result<T, Complaint> {
+    let complain = |error| format!("the pattern {:?} cannot be used: {error}", text.as_ref());
+    make(&format!("^(?:{})$", text.as_ref())).map_err(|error| (text.span().start, complain(error)))
+}
+
+fn regex(pattern: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern).unicode(false).dot_matches_new_line(true).size_limit(1 << 20).build()
 }
 
 fn compile_content(content: Spanned<ContentText>) -> Result<Content, Complaint> {

@@ -6,6 +6,7 @@ mod json;
 mod moment;
 mod packed;
 pub mod remote;
+pub mod series;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use super::btf;
 use super::kernel;
 use super::roots::Roots;
 use super::verdict::Verdict;
+use crate::snapshot::AttachMode;
 
 pub const NAME: &str = "preemption";
 
@@ -59,6 +60,16 @@ pub enum Skips {
     None,
     Fentry,
     FentryAndTracepoints,
+}
+
+impl Skips {
+    pub fn any_of(self, mode: AttachMode) -> bool {
+        match mode {
+            AttachMode::Fentry => self != Skips::None,
+            AttachMode::Tracepoint => self == Skips::FentryAndTracepoints,
+            AttachMode::Kprobe => false,
+        }
+    }
 }
 
 pub fn skips(roots: &Roots) -> Skips {

@@ -16,8 +16,13 @@ use crate::text::{errno, is_deceptive};
 
 /// Writes the object and a newline.
 pub(super) fn write(m: &Measurement, out: &mut impl Write) -> io::Result<()> {
+    write_visible(&of(m), out)
+}
+
+/// Writes one object that is safe on a terminal, and a newline.
+pub(super) fn write_visible(object: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
     let mut json = serde_json::Serializer::with_formatter(&mut *out, Visible);
-    of(m).serialize(&mut json)?;
+    object.serialize(&mut json)?;
     out.write_all(b"\n")
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod reading;
 pub(crate) mod rows;
 mod style;
 mod table;
+pub mod timeline;
 
 pub(crate) use style::Paint;
 pub use style::Style;

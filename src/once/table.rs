@@ -37,7 +37,7 @@ pub(super) fn table(m: &Measurement, options: &Options) -> String {
 }
 
 /// All servers, also one that only its rows still know.
-fn servers(m: &Measurement) -> Vec<ServerId> {
+pub(super) fn servers(m: &Measurement) -> Vec<ServerId> {
     let mut servers: Vec<ServerId> =
         m.servers.iter().map(|server: &std::sync::Arc<Server>| server.id).collect();
     let unknown = m.roles.iter().map(|row| row.server).chain(m.in_flight.iter().map(|sync| sync.server));
@@ -190,7 +190,7 @@ fn figures(stats: &Stats, in_flight: String, m: &Measurement, style: &Style) -> 
 }
 
 /// The greatest latency; `≤` where only its bucket is known, whose upper edge this is.
-fn maximum(max: Max) -> String {
+pub(super) fn maximum(max: Max) -> String {
     match max {
         Max { ns: u64::MAX, .. } => format!("≥{}", duration(1 << LAST_EXPONENT)),
         Max { ns, exact: true } => duration(ns),

@@ -41,6 +41,11 @@ impl MappedArray {
         Ok(window[at - begin..].as_mut_ptr())
     }
 
+    /// Gives the window back until the next entry is asked for.
+    pub fn unmap(&mut self) {
+        self.window = None;
+    }
+
     fn map(&self, begin: usize) -> std::io::Result<MmapMut> {
         let end = (self.entries as usize * self.stride).next_multiple_of(rustix::param::page_size());
         let mut options = MmapOptions::new();

@@ -9,12 +9,13 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
 
 use super::choice;
 use super::config::ProbeConfig;
-use super::features::Features;
+use super::features::{self, Features};
 use super::libbpf_log;
 use super::program_info;
 use super::self_test;
 use super::skeleton::{SyncSkel, SyncSkelBuilder};
 use super::slots::FreeSlots;
+use crate::host::{self, Skips};
 use crate::snapshot::{AttachMode, Op};
 
 /// Nothing could be attached.
@@ -83,6 +84,12 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
     };
     let mut failures: Vec<Failure> = Vec::new();
     for &mode in modes {
+        if mode == AttachMode::Fentry
+            && let Some(error) = features::fentry_refused()
+        {
+            failures.push(Failure { mode, reason: format!("load: {error}"), errno: error.raw_os_error() });
+            continue;
+        }
         let attempt = try_mode(mode, config, features).and_then(|attached| {
             match self_test::run(&attached, &config.ops) {
                 Ok(()) => Ok(attached),
@@ -150,12 +157,17 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
         size(open.maps.calls.set_autocreate(false))?;
     }
 
+    let skips = if config.preemptible { host::skips() } else { Skips::None };
+    let prefixes = choice::programs(mode, skips);
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let wanted = match name.as_str() {
             "list_in_flight" => features.task_storage,
             "follow_fork" | "follow_exit" => targets.follow_forks,
-            _ => config.ops.iter().any(|&op| is_program_of(&name, mode, op)),
+            _ => config
+                .ops
+                .iter()
+                .any(|op| prefixes.iter().any(|prefix| name.strip_prefix(prefix) == Some(op.name()))),
         };
         program.set_autoload(wanted);
     }
@@ -210,16 +222,6 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
         task_iterator,
         skel,
     })
-}
-
-/// The programs of an operation in a mode, by name.
-fn is_program_of(name: &str, mode: AttachMode, op: Op) -> bool {
-    let prefixes = match mode {
-        AttachMode::Fentry => ["fentry_", "fexit_"],
-        AttachMode::Kprobe => ["kprobe_", "kretprobe_"],
-        AttachMode::Tracepoint => ["enter_", "exit_"],
-    };
-    prefixes.iter().any(|prefix| name.strip_prefix(prefix) == Some(op.name()))
 }
 
 /// libbpf-rs hands out no error numbers: they follow from its kinds, or stand in its message.

@@ -1,6 +1,7 @@
 //! Which ways of attaching are tried, in which order, and why the others are not. Pure: what works is found out by
 //! trying.
 
+use crate::host::Skips;
 use crate::snapshot::AttachMode::{self, Fentry, Kprobe, Tracepoint};
 
 /// fentry costs only the calls that it watches. A kernel that preempts may preempt a program inside it, and skips the
@@ -27,6 +28,20 @@ pub fn untried(chosen: AttachMode, preemptible: bool) -> Vec<(AttachMode, String
         .collect()
 }
 
+/// How the names of a mode's programs begin, at entry and at exit.
+///
+/// Where this mode's programs may be skipped, entries are watched by kprobe, which is not. An exit that is skipped leaves
+/// the start of its call behind; if the entry of the thread's next call could be skipped as well, that call would end
+/// with a start that is not its own, and with a latency that never was.
+pub fn programs(mode: AttachMode, skips: Skips) -> [&'static str; 2] {
+    let [entry, exit] = match mode {
+        Fentry => ["fentry_", "fexit_"],
+        Kprobe => ["kprobe_", "kretprobe_"],
+        Tracepoint => ["enter_", "exit_"],
+    };
+    [if skips.any_of(mode) { "kprobe_" } else { entry }, exit]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,5 +62,15 @@ mod tests {
         assert_eq!(names(Kprobe, true), [&cheap("kprobe"), skips]);
         assert_eq!(names(Tracepoint, true), [skips]);
         assert_eq!(names(Fentry, true), [""; 0]);
+    }
+
+    #[test]
+    fn no_entry_is_watched_by_a_program_that_may_be_skipped() {
+        let full = Skips::Fentry;
+        assert_eq!(programs(Fentry, Skips::None), ["fentry_", "fexit_"]);
+        assert_eq!(programs(Fentry, full), ["kprobe_", "fexit_"]);
+        assert_eq!(programs(Tracepoint, full), ["enter_", "exit_"]);
+        assert_eq!(programs(Tracepoint, Skips::FentryAndTracepoints), ["kprobe_", "exit_"]);
+        assert_eq!(programs(Kprobe, Skips::FentryAndTracepoints), ["kprobe_", "kretprobe_"]);
     }
 }

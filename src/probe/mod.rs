@@ -229,6 +229,13 @@ impl Probe {
         self.attached.slots.give_back(&self.attached.skel.maps, slot).map_err(std::io::Error::other)
     }
 
+    /// Nothing is read for a while: what is mapped for reading is given back.
+    pub fn rest(&mut self) {
+        self.ring.unmap();
+        self.rows.unmap();
+        self.histograms.unmap();
+    }
+
     /// Clears a histogram that was shared by rows which are all gone.
     pub fn clear_shared(&mut self, slot: u32) -> std::io::Result<()> {
         self.histograms.write(slot, &RawHistogram::default())
@@ -247,9 +254,22 @@ impl Probe {
         }
     }
 
-    /// Ends counting; what was counted can still be read.
+    /// Ends counting; what was counted can still be read. A tracepoint takes the kernel some grace periods to detach,
+    /// tens of milliseconds: they are waited for at the same time.
     pub fn detach(&mut self) {
-        // Entries first: what is in flight then still ends.
-        while self.attached.links.pop().is_some() {}
+        self.stop();
+        std::thread::scope(|scope| {
+            for link in self.attached.links.drain(..) {
+                let thread = std::thread::Builder::new().name("detach".into());
+                // Without a thread, here and now.
+                let _ = thread.spawn_scoped(scope, move || drop(link));
+            }
+        });
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.detach();
     }
 }

@@ -92,6 +92,11 @@ impl Ring {
         Ok(&window[(offset - begin) as usize..])
     }
 
+    /// Gives the window back until there is another record.
+    pub fn unmap(&mut self) {
+        self.window = None;
+    }
+
     fn map(&self, begin: u64) -> std::io::Result<Mmap> {
         let length = WINDOW.min(self.size) + self.longest.next_multiple_of(self.page);
         let mut options = MmapOptions::new();

@@ -163,6 +163,7 @@ impl Sampler {
             .list(&self.probe, &self.ledger, &self.names, expected)
             .map_err(std::io::Error::other)?;
         let lost = self.lost(&files);
+        self.probe.rest();
         Ok(Snapshot {
             taken,
             taken_wall,
@@ -257,13 +258,10 @@ impl Sampler {
             if self.ledger.look(slot, &row) != Reading::Changed {
                 continue;
             }
-            let stats = if self.probe.has_histogram(slot) {
-                ledger::stats_of(&row, Some(&self.probe.histogram(slot)?))
-            } else {
-                ledger::stats_of(&row, None)
-            };
+            let is_cold = !self.probe.has_histogram(slot);
+            let histogram = if is_cold { None } else { Some(self.probe.histogram(slot)?) };
             self.probe.was_taken(slot);
-            self.ledger.enter(slot, &row, stats);
+            self.ledger.enter(slot, &row, ledger::stats_of(&row, histogram.as_ref()), is_cold);
             if row.errors > 0 {
                 failed.push((slot, row.sequence, row.errors));
             }

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use crate::files::settings::Settings;
 use crate::probe::FileEvent;
 use crate::snapshot::{FileId, FileInfo, Role, ServerId};
 
-/// Requests that may wait for the worker; more are made again later.
+/// Requests that may wait for the worker; more are made again when their files are synced again.
 const QUEUE: usize = 4_096;
 /// So many of the latest names wait for the end of their syncs.
 const LATEST: u64 = 1_024;
@@ -100,7 +100,7 @@ pub struct Names {
     mounts: HashMap<(ServerId, i32), Mounted>,
     settings: HashMap<ServerId, Arc<Settings>>,
     none: Arc<Settings>,
-    requests: SyncSender<Request>,
+    requests: Sender<Request>,
     /// The workers' end of the requests, and of the answers: for those that are started later.
     inbox: Arc<Mutex<Receiver<Request>>>,
     outbox: Sender<Answer>,
@@ -116,7 +116,7 @@ pub struct Names {
 
 impl Names {
     pub fn new(rules: Arc<Rules>) -> Names {
-        let (requests, inbox) = sync_channel(QUEUE);
+        let (requests, inbox) = channel();
         let (outbox, answers) = channel();
         let unknown = FileInfo {
             path: None,
@@ -386,6 +386,9 @@ impl Names {
     }
 
     fn ask(&mut self, key: FileKey, first_bytes: bool) {
+        if self.pending >= QUEUE {
+            return;
+        }
         let Some(named) = self.named.get_mut(&key) else { return };
         named.looked = Instant::now();
         let request = Request {
@@ -396,16 +399,12 @@ impl Names {
             known: named.info.path.clone().filter(|_| named.verified),
             first_bytes,
         };
-        match self.requests.try_send(request) {
-            Ok(()) => {
-                if self.pending == 0 {
-                    self.heard = Instant::now();
-                }
-                self.pending += 1;
-            }
-            // Asked again when the file is synced again.
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        // They end with this one only.
+        let _ = self.requests.send(request);
+        if self.pending == 0 {
+            self.heard = Instant::now();
         }
+        self.pending += 1;
     }
 }
 

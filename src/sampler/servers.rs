@@ -128,16 +128,12 @@ impl Servers {
         self.retention = retention;
     }
 
-    /// Notes a server; true if it is new. One that /proc showed first is known by a start time cut to a clock tick:
-    /// the kernel's own replaces it.
+    /// Notes a server; true if it is new.
     pub fn meet(&mut self, id: ServerId) -> bool {
         if id.pid == 0 {
             return false;
         }
-        if let Some(met) = self.met.get_mut(&process(id)) {
-            if id.start_ns > met.server.id.start_ns {
-                Arc::make_mut(&mut met.server).id = id;
-            }
+        if self.met.contains_key(&process(id)) {
             return false;
         }
         let comm = processes::find(Path::new(PROC), id.pid).map(|group| group.comm).unwrap_or_default();

@@ -113,7 +113,7 @@ impl Role {
 pub struct ServerId {
     /// As the host's initial PID namespace numbers it.
     pub pid: u32,
-    /// Since boot, as the kernel's `start_boottime`.
+    /// Since boot, as the kernel's `start_boottime`, cut to a clock tick (10 ms), as /proc/PID/stat has it.
     pub start_ns: u64,
 }
 

@@ -158,7 +158,7 @@ fn push_what_is_missing(text: &mut String, scan: &Scan, style: &Style) {
     if scan.unreadable > 0 {
         let threads = of_threads(scan.unreadable);
         let sentence = format!(
-            "{threads} not readable: that takes root (CAP_SYS_PTRACE), and a security module may forbid even that."
+            "{threads} not readable: that takes root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may forbid even that."
         );
         push_sentence(text, &sentence, style);
     }

@@ -1,11 +1,10 @@
 //! Which container a process runs in, by the names that container managers give their control groups.
 
-use std::sync::LazyLock;
-
 use regex::bytes::Regex;
 
-/// (manager, pattern of a control group's path). The last match in a path is the innermost container.
-static MANAGERS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
+/// (manager, pattern of a control group's path). The last match in a path is the innermost container. Not kept: they
+/// take a quarter of a megabyte, and are asked for some times in a server's life.
+fn managers() -> impl DoubleEndedIterator<Item = (&'static str, Regex)> {
     const ID: &str = "([0-9a-f]{64})";
     [
         ("docker", format!(r"/docker[-/]{ID}")),
@@ -22,13 +21,12 @@ static MANAGERS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
     .map(|(manager, pattern)| {
         (manager, Regex::new(&format!("(?-u){pattern}")).expect("constant, covered by tests"))
     })
-    .collect()
-});
+}
 
-static POD: LazyLock<Regex> = LazyLock::new(|| {
+fn pod() -> Regex {
     let uid = "[0-9a-f]{8}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{12}";
     Regex::new(&format!("(?-u)pod({uid})")).expect("constant, covered by tests")
-});
+}
 
 /// From the contents of /proc/PID/cgroup: "docker 0123456789ab", "containerd 0123456789ab, pod 6f1f0d6c-…".
 /// None for what runs in no container, such as a service of systemd.
@@ -41,8 +39,11 @@ pub fn of_cgroups(cgroups: &[u8]) -> Option<String> {
 }
 
 fn of_path(path: &[u8]) -> Option<String> {
-    let innermost = MANAGERS
-        .iter()
+    // What runs in no container is most often in the root, or in a service or a session of systemd.
+    if path == b"/" || path.is_empty() {
+        return None;
+    }
+    let innermost = managers()
         .filter_map(|(manager, pattern)| Some((manager, pattern.captures_iter(path).last()?.get(1)?)))
         // Of two that match the same id, the first in the list says more.
         .rev()
@@ -51,7 +52,7 @@ fn of_path(path: &[u8]) -> Option<String> {
     let id = id.as_bytes();
     let is_hash = id.len() == 64 && id.iter().all(u8::is_ascii_hexdigit);
     let id = String::from_utf8_lossy(if is_hash { &id[..12] } else { id });
-    let pod = POD.captures(path).map(|found| String::from_utf8_lossy(&found[1]).replace('_', "-"));
+    let pod = pod().captures(path).map(|found| String::from_utf8_lossy(&found[1]).replace('_', "-"));
     Some(match pod {
         Some(pod) => format!("{manager} {id}, pod {pod}"),
         None => format!("{manager} {id}"),

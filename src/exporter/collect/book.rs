@@ -128,10 +128,12 @@ impl Book {
 
     /// Takes note of processes that are new, and of what is newly known of the others.
     fn meet(&mut self, servers: &[Arc<Server>], now: Instant) {
-        let known: BTreeSet<ServerId> = servers.iter().map(|server| cut_to_tick(server.id)).collect();
+        // What stands for processes that are remembered no longer is none.
+        let processes = || servers.iter().filter(|server| server.id.pid != 0);
+        let known: BTreeSet<ServerId> = processes().map(|server| cut_to_tick(server.id)).collect();
         // Those that ended long ago are told of no more.
         self.processes.retain(|id, process| process.waiting.is_some() || known.contains(id));
-        for server in servers {
+        for server in processes() {
             let process = self.processes.entry(cut_to_tick(server.id)).or_insert_with(|| Process {
                 server: server.clone(),
                 met: now,

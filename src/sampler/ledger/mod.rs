@@ -55,6 +55,8 @@ struct Live {
     part: Option<Box<Stats>>,
     /// Syncs that have begun and not ended.
     running: u32,
+    /// It has no histogram of its own: latencies come one by one, or go into its role's.
+    cold: bool,
     /// It was taken out of use; it is freed some time later.
     unlinked: bool,
 }
@@ -124,10 +126,10 @@ impl Ledger {
         }
     }
 
-    /// Takes a row's figures, but for its errors.
-    pub fn enter(&mut self, slot: u32, row: &Row, stats: Stats) {
+    /// Takes a row's figures, but for its errors. `cold`: of one without a histogram of its own.
+    pub fn enter(&mut self, slot: u32, row: &Row, stats: Stats, cold: bool) {
         let known = self.live(slot).filter(|live| live.sequence == row.sequence);
-        let Some(at) = known.map(|live| live.account).or_else(|| self.open(slot, row)) else { return };
+        let Some(at) = known.map(|live| live.account).or_else(|| self.open(slot, row, cold)) else { return };
         let Some(live) = self.live.get_mut(slot as usize).and_then(Option::as_mut) else { return };
         live.started = row.started;
         live.sum_ns = row.sum_ns;
@@ -135,7 +137,13 @@ impl Ledger {
         live.running = row.started.saturating_sub(stats.count).try_into().unwrap_or(u32::MAX);
         let account = &mut self.accounts[at as usize];
         match &mut live.part {
-            None => account.stats = Stats { errors: std::mem::take(&mut account.stats.errors), ..stats },
+            None => {
+                let old = std::mem::replace(&mut account.stats, stats);
+                account.stats.errors = old.errors;
+                if cold {
+                    account.stats.histogram.merge(&old.histogram.without_outermost());
+                }
+            }
             Some(part) => {
                 let errors = std::mem::take(&mut part.errors);
                 account.stats.merge(&stats.since(part));
@@ -171,12 +179,14 @@ impl Ledger {
     }
 
     /// Begins to keep a row. The place of its account; None for a row that this side does not know.
-    fn open(&mut self, slot: u32, row: &Row) -> Option<u32> {
+    fn open(&mut self, slot: u32, row: &Row, cold: bool) -> Option<u32> {
         let subject = reserved(slot).or_else(|| Subject::of(&row.id))?;
         self.freed(slot);
         let at = self.account(subject);
         let account = &mut self.accounts[at as usize];
-        let is_first = account.rows == 0 && account.stats == Stats::default();
+        // The latencies of a cold row may come before it is read for the first time.
+        let nothing_else = if cold { account.stats.count == 0 } else { account.stats == Stats::default() };
+        let is_first = account.rows == 0 && nothing_else;
         if is_first {
             account.only = Some(slot);
         } else {
@@ -193,6 +203,7 @@ impl Ledger {
             others: 0,
             part: (!is_first).then(Box::default),
             running: 0,
+            cold,
             unlinked: false,
         };
         if self.live.len() <= slot as usize {
@@ -247,7 +258,15 @@ impl Ledger {
         let Some(subject) = Subject::of(id) else { return };
         let at = self.account(subject);
         let histogram = Histogram::from_sorted([(bucket_of(latency_ns), 1)]);
-        self.merge(at, &Stats { histogram, ..Stats::default() });
+        let account = &mut self.accounts[at as usize];
+        let only = account.only.and_then(|slot| self.live[slot as usize].as_ref());
+        if only.is_some_and(|live| live.cold) {
+            // Such a row counts in the two outermost buckets, and its latencies come in all others.
+            account.stats.histogram.merge(&histogram);
+            self.changed(at);
+        } else {
+            self.merge(at, &Stats { histogram, ..Stats::default() });
+        }
     }
 
     fn place_of(&self, subject: &Subject) -> Option<u32> {

@@ -2,6 +2,7 @@
 
 use crate::probe::{Identity, record};
 use crate::snapshot::{FileId, OTHER_NEIGHBOURS, Op, ServerId, Target};
+use crate::target::processes::cut_to_tick;
 
 /// The subject of an account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +29,8 @@ impl Subject {
     /// None for a row that this side does not know.
     pub fn of(id: &Identity) -> Option<Subject> {
         let op = *Op::ALL.get(usize::from(id.op))?;
-        let server = ServerId { pid: id.tgid, start_ns: id.owner };
+        // As /proc shows it, so that a server has one identity from the first that is heard of it.
+        let server = cut_to_tick(ServerId { pid: id.tgid, start_ns: id.owner });
         let file = |target| Subject::File { server, target, op };
         Some(match id.kind {
             record::KIND_FILE => file(Target::File(file_id(id))),

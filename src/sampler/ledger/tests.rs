@@ -33,7 +33,7 @@ fn row(id: Identity, sequence: u32, latencies: &[u64]) -> (Row, RawHistogram) {
 fn read(ledger: &mut Ledger, slot: u32, (row, raw): &(Row, RawHistogram)) -> Reading {
     let reading = ledger.look(slot, row);
     if reading == Reading::Changed {
-        ledger.enter(slot, row, stats_of(row, Some(raw)));
+        ledger.enter(slot, row, stats_of(row, Some(raw)), false);
     }
     reading
 }
@@ -111,6 +111,43 @@ fn an_errno_that_is_known_late_is_counted_once_whatever_else_its_file_has() {
 }
 
 #[test]
+fn a_cold_rows_latencies_come_one_by_one_whenever_it_is_read() {
+    let mut ledger = Ledger::default();
+    let stats = |ledger: &Ledger| ledger.accounts().next().unwrap().stats.clone();
+    let cold = |started, under| Row {
+        id: id(1, 1),
+        started,
+        sum_ns: 9_000,
+        max_ns: 7_000,
+        under,
+        elsewhere: started - under,
+        state: record::ROW_READY,
+        ..Row::default()
+    };
+    ledger.enter_latency(&id(1, 1), 7_000);
+    for (started, under) in [(2, 1), (4, 2)] {
+        let row = cold(started, under);
+        assert_eq!(ledger.look(5_000, &row), Reading::Changed);
+        ledger.enter(5_000, &row, stats_of(&row, None), true);
+        assert_eq!((stats(&ledger).count, stats(&ledger).histogram.count()), (started, 1 + under));
+    }
+    ledger.enter_latency(&id(1, 1), 2_000);
+    assert_eq!((stats(&ledger).count, stats(&ledger).histogram.count()), (4, 4));
+    // Or the row is read first.
+    let row = Row { id: id(2, 1), ..cold(2, 0) };
+    ledger.enter(5_001, &row, stats_of(&row, None), true);
+    for more in 0..3 {
+        ledger.enter_latency(&id(2, 1), 2_000);
+        let row = Row { id: id(2, 1), ..cold(3 + more, 1 + more) };
+        ledger.enter(5_001, &row, stats_of(&row, None), true);
+    }
+    let other = ledger.accounts().find(|account| account.subject == Subject::of(&id(2, 1)).unwrap());
+    let stats = &other.unwrap().stats;
+    assert_eq!((stats.count, stats.histogram.count()), (5, 6));
+    assert!(ledger.live.iter().flatten().all(|live| live.part.is_none()), "no second copy is needed");
+}
+
+#[test]
 fn a_row_whose_slot_began_another_life_is_not_freed() {
     let mut ledger = Ledger::default();
     read(&mut ledger, 300, &row(id(1, 1), 0, &[1_000]));
@@ -144,7 +181,7 @@ fn folding_keeps_the_sum_and_bounds_the_number() {
         ledger.count_event(&id(inode, 1), 5_000, if inode == 7 { -libc::EIO } else { 0 });
     }
     assert_eq!(ledger.fold(100, |_| Role::Tablespace), 925);
-    let server = ServerId { pid: 42, start_ns: 7 };
+    let server = ServerId { pid: 42, start_ns: 0 }; // 7 ns, cut to a clock tick
     let known = |inode| ledger.knows(server, file_id(&id(inode, 1)));
     assert!(known(999) && !known(0));
     assert_eq!(ledger.accounts().count(), 76);

@@ -1,20 +1,21 @@
 //! Puts docs/overhead.md together from what the parts have left.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
 use crate::context::Machine;
 use crate::section::{Section, bars};
 
-/// The parts' files are in the order of the page.
-pub fn write(machine: &Path, parts: &[std::path::PathBuf], page: &Path) -> Result<()> {
+/// The parts' files are in the order of the page. Returns the bars, as the page has them.
+pub fn write(machine: &Path, parts: &[PathBuf], page: &Path) -> Result<String> {
     let machine = std::fs::read(machine)
         .with_context(|| format!("{} is not there: measure something first", machine.display()))?;
     let machine: Machine = serde_json::from_slice(&machine).context("the description of the machine")?;
     let sections: Vec<Section> = parts.iter().map(|part| Section::read(part)).collect::<Result<_>>()?;
     let text = render(&machine, &sections);
-    std::fs::write(page, text).with_context(|| format!("cannot write {}", page.display()))
+    std::fs::write(page, text).with_context(|| format!("cannot write {}", page.display()))?;
+    Ok(verdict(&sections))
 }
 
 fn render(machine: &Machine, sections: &[Section]) -> String {
@@ -33,19 +34,24 @@ fn render(machine: &Machine, sections: &[Section]) -> String {
         let others = machine.others.join(", ");
         text.push_str(&format!("Somebody else's programs were attached all the time: {others}.\n\n"));
     }
-    let all: Vec<_> = sections.iter().flat_map(|section| section.bars.clone()).collect();
-    let missed = all.iter().filter(|bar| !bar.met).count();
-    let verdict = match missed {
-        0 => format!("All {} bars are met.", all.len()),
-        _ => format!("{missed} of {} bars are missed.", all.len()),
-    };
-    text.push_str(&format!("## The bars\n\n{verdict}\n\n{}\n", bars(&all)));
+    text.push_str(&format!("## The bars\n\n{}\n", verdict(sections)));
     for section in sections {
         let section = Section { bars: Vec::new(), ..section.clone() };
         text.push_str(&section.markdown());
         text.push('\n');
     }
     text.trim_end().to_owned() + "\n"
+}
+
+/// How many bars are met, and which.
+fn verdict(sections: &[Section]) -> String {
+    let all: Vec<_> = sections.iter().flat_map(|section| section.bars.clone()).collect();
+    let missed = all.iter().filter(|bar| !bar.met).count();
+    let verdict = match missed {
+        0 => format!("All {} bars are met.", all.len()),
+        _ => format!("{missed} of {} bars are missed.", all.len()),
+    };
+    format!("{verdict}\n\n{}", bars(&all))
 }
 
 #[cfg(test)]

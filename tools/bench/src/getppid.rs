@@ -5,6 +5,7 @@ use fsynctop::snapshot::AttachMode;
 use crate::calls::{Column, Measured, Shape};
 use crate::load::Call;
 use crate::section::{Bar, Section};
+use crate::stats::Estimate;
 use crate::sync::{table, values};
 use crate::tracer::Tracer;
 
@@ -38,12 +39,13 @@ fn bars_of(measured: &Measured, shape: &Shape, column: &Column) -> Vec<Bar> {
         let what = format!("getppid, {}: fsynctop (tracepoint) adds no more than bpftrace", shape.name);
         bars.push(Bar::new(what, format!("{} ns", script.show(0)), format!("{} ns", own.show(0)), met));
     }
-    if let Some(own) = find(Tracer::Fsynctop(AttachMode::Fentry)) {
+    for mode in [AttachMode::Fentry, AttachMode::Kprobe] {
+        let Some(own) = find(Tracer::Fsynctop(mode)) else { continue };
         let own = column.added(own);
-        let base = crate::stats::Estimate::of(&column.nothing).median;
+        let base = Estimate::of(&column.nothing).median;
         // Nothing at all: within the noise, or too little to tell (1 % of the call).
         let met = own.low <= 0.0 || own.median <= base / 100.0;
-        let what = format!("getppid, {}: fsynctop (fentry) adds nothing", shape.name);
+        let what = format!("getppid, {}: fsynctop ({}) adds nothing", shape.name, mode.name());
         bars.push(Bar::new(what, "0 ns", format!("{} ns", own.show(1)), met));
     }
     bars

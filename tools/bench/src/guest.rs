@@ -3,8 +3,9 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 use crate::context::Context;
 use crate::progress;
@@ -32,10 +33,18 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
         values: serde_json::json!({}),
         ..Section::default()
     };
-    for (kernel, cpu, about) in GUESTS {
+    for (kernel, _, about) in GUESTS {
         progress!("booting {kernel}, which {about}");
-        let to = out.join(format!("guest-{kernel}"));
-        boot(context, kernel, cpu, &to)?;
+    }
+    let place = |kernel: &str| out.join(format!("guest-{kernel}"));
+    // At once: each has one processor, and its own turns.
+    thread::scope(|scope| {
+        let boots = GUESTS
+            .map(|(kernel, cpu, _)| scope.spawn(move || boot(context.quick, kernel, cpu, &place(kernel))));
+        boots.into_iter().try_for_each(|boot| boot.join().map_err(|_| anyhow!("booting a guest panicked"))?)
+    })?;
+    for (kernel, ..) in GUESTS {
+        let to = place(kernel);
         let release = std::fs::read_to_string(to.join("release")).context("the guest's release")?;
         let name = format!("{} (guest)", release.trim());
         for part in ["sync", "getppid", "instructions"] {
@@ -60,7 +69,7 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
     Ok(section)
 }
 
-fn boot(context: &Context, kernel: &str, cpu: &str, to: &Path) -> Result<()> {
+fn boot(quick: bool, kernel: &str, cpu: &str, to: &Path) -> Result<()> {
     let fetched = Command::new("tools/kernels/fetch")
         .arg(kernel)
         .output()
@@ -74,7 +83,7 @@ fn boot(context: &Context, kernel: &str, cpu: &str, to: &Path) -> Result<()> {
     if let Some(missing) = programs.iter().find(|program| !program.is_file()) {
         bail!("{} is not there: `make bench` makes it", missing.display());
     }
-    let options = if context.quick { " bench_options=--quick" } else { "" };
+    let options = if quick { " bench_options=--quick" } else { "" };
     let booted = Command::new("tools/kernels/boot")
         .arg(tree.trim_end())
         .arg(to)

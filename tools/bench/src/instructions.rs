@@ -1,7 +1,7 @@
 //! How many instructions each BPF program has: as the compiler leaves it, which a checked-in table keeps an eye on, and as
 //! the running kernel executes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
@@ -89,16 +89,17 @@ pub fn section(context: &Context) -> Result<Section> {
         programs.push(("bpftrace".into(), bpftrace(SCRIPT)?));
     }
     let mut values = Vec::new();
+    let mut seen: BTreeSet<(&str, String)> = BTreeSet::new();
     for (tracer, program) in &programs {
         for Loaded { name, instructions, machine_bytes } in loaded_by(program.pid()) {
-            let own = sizes.get(&name).filter(|_| tracer == "fsynctop");
-            let in_object = own.map_or("–".to_owned(), |size| size.to_string());
-            table.row([
-                format!("{tracer} {name}"),
-                in_object,
-                instructions.to_string(),
-                machine_bytes.to_string(),
-            ]);
+            let own = full_name(&name, &sizes).filter(|_| tracer == "fsynctop");
+            let in_object = own.map_or("–".to_owned(), |own| sizes[own].to_string());
+            let name = own.cloned().unwrap_or(name);
+            if !seen.insert((tracer, name.clone())) {
+                continue; // the same in each mode
+            }
+            let figures = [in_object, instructions.to_string(), machine_bytes.to_string()];
+            table.row([format!("{tracer} {name}")].into_iter().chain(figures));
             values.push(json!({ "tracer": tracer, "program": name, "instructions": instructions, "bytes": machine_bytes }));
         }
     }
@@ -119,6 +120,11 @@ pub fn section(context: &Context) -> Result<Section> {
         values: json!(values),
         ..Section::default()
     })
+}
+
+/// The kernel keeps 15 bytes of a name.
+fn full_name<'a>(name: &str, sizes: &'a BTreeMap<String, u64>) -> Option<&'a String> {
+    sizes.keys().find(|full| **full == name || (name.len() == 15 && full.starts_with(name)))
 }
 
 fn is_program(name: &str) -> bool {

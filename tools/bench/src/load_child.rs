@@ -113,7 +113,7 @@ impl Worker {
 
     /// Exactly these are open afterwards, or more behind them.
     fn open(&mut self, wanted: Range<usize>, directory: &Path) -> Result<()> {
-        if self.first != wanted.start {
+        if self.first != wanted.start && !wanted.is_empty() {
             self.files.clear();
             self.first = wanted.start;
         }

@@ -137,6 +137,9 @@ fn run(options: &Options) -> Result<bool> {
     }
     parts.sort();
     parts.dedup();
+    if parts == [Part::Docs] {
+        return write_page(&options.out).map(|()| true);
+    }
     let context = Context::new(options.quick, options.guest, options.fsynctop.clone(), &options.directory)?;
     std::fs::create_dir_all(&options.out)
         .with_context(|| format!("cannot make {}", options.out.display()))?;
@@ -175,7 +178,8 @@ fn run(options: &Options) -> Result<bool> {
 fn write_page(out: &Path) -> Result<()> {
     let parts = Part::value_variants().iter().filter(|&&part| part != Part::Docs);
     let files: Vec<_> = parts.map(|part| part.file(out)).collect();
-    docs::write(&out.join("machine.json"), &files, Path::new(PAGE))?;
+    let bars = docs::write(&out.join("machine.json"), &files, Path::new(PAGE))?;
+    println!("{bars}");
     progress!("{PAGE} is written");
     Ok(())
 }

@@ -28,7 +28,7 @@ pub fn section(measured: &Measured) -> Section {
         values: values(measured, Call::Fsync),
         ..Section::default()
     };
-    for mode in [AttachMode::Fentry, AttachMode::Tracepoint] {
+    for mode in [AttachMode::Fentry, AttachMode::Kprobe, AttachMode::Tracepoint] {
         for (shape, column) in measured.of(Call::Fsync) {
             section.bars.extend(bars_of(measured, mode, shape, column));
         }

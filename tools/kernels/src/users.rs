@@ -41,5 +41,11 @@ fn hangs(outcome: &Outcome, step: &str, findings: &mut Findings) -> Result<()> {
         sync.retain(|field, _| expected[0].get(field).is_some());
     }
     findings.check(found == expected, || format!("in_flight should be {expected} and is {found}"));
+    if step == "other-user-stuck" {
+        let waits = &seen["in_flight"][0]["wait_channel"];
+        findings.check(waits.as_str().is_some_and(|name| name.starts_with("folio_wait")), || {
+            format!("it waits in {waits}")
+        });
+    }
     Ok(())
 }

@@ -1,0 +1,155 @@
+//! A range of the history as a series of parts, each some seconds long, with what stood out in each.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use super::{Kept, Merged, Moment, Sum};
+use crate::history::History;
+use crate::snapshot::{Role, ServerId, Stats};
+
+/// Some seconds.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub merged: Merged,
+    pub servers: BTreeMap<ServerId, Standout>,
+}
+
+/// What stood out in a part, for one server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Standout {
+    /// The most syncs that were in flight at the end of a moment, and the age of the oldest at any of them.
+    pub in_flight: u64,
+    pub oldest: Duration,
+    /// None: nothing was synced, and nothing in flight.
+    pub worst: Option<Worst>,
+}
+
+/// The moment with the longest wait: for a sync that ended in it, or for one that was still in flight at its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Worst {
+    pub start: SystemTime,
+    pub end: SystemTime,
+    pub role: Role,
+    /// What the role did in it.
+    pub stats: Stats,
+    /// Its oldest sync in flight at the end of it.
+    pub oldest: Duration,
+}
+
+impl Worst {
+    pub fn wait(&self) -> Duration {
+        Duration::from_nanos(self.stats.max.ns).max(self.oldest)
+    }
+}
+
+impl History {
+    /// The latest moments, so many that they cover `length`, in parts that cover at least `step` each, but for the
+    /// first. Whatever happened to the wall clock.
+    pub fn series(&self, length: Duration, step: Duration) -> Vec<Part> {
+        let mut parts: Vec<Vec<&Kept>> = Vec::new();
+        let (mut covered, mut in_part) = (Duration::ZERO, step);
+        for kept in self.moments.iter().rev() {
+            if covered >= length {
+                break;
+            }
+            covered += kept.duration;
+            if in_part >= step {
+                parts.push(Vec::new());
+                in_part = Duration::ZERO;
+            }
+            in_part += kept.duration;
+            parts.last_mut().into_iter().for_each(|part| part.push(kept));
+        }
+        parts.iter().rev().filter_map(|part| self.part(part.iter().rev().copied())).collect()
+    }
+
+    fn part<'a>(&self, kept: impl Iterator<Item = &'a Kept>) -> Option<Part> {
+        let mut sum: Option<Sum> = None;
+        let mut servers: BTreeMap<ServerId, Standout> = BTreeMap::new();
+        for moment in kept.filter_map(|kept| self.tables.unpack(kept.read()?).ok()) {
+            stand_out(&moment, &mut servers);
+            sum.get_or_insert_with(|| Sum::begin(&moment)).add(moment);
+        }
+        Some(Part { merged: sum?.merged(self.setup.clone()?), servers })
+    }
+}
+
+fn stand_out(moment: &Moment, servers: &mut BTreeMap<ServerId, Standout>) {
+    let mut roles: BTreeMap<(ServerId, Role), (Stats, Duration)> = BTreeMap::new();
+    for row in &moment.roles {
+        roles.entry((row.server, row.role)).or_default().0.merge(&row.stats);
+    }
+    let mut in_flight: BTreeMap<ServerId, u64> = BTreeMap::new();
+    for pending in &moment.pending {
+        let oldest = &pending.oldest;
+        *in_flight.entry(oldest.server).or_default() += pending.count;
+        let age = &mut roles.entry((oldest.server, oldest.role)).or_default().1;
+        *age = (*age).max(oldest.age);
+    }
+    for ((server, role), (stats, oldest)) in roles {
+        let known = servers.entry(server).or_default();
+        known.oldest = known.oldest.max(oldest);
+        let worst = Worst { start: moment.start, end: moment.end, role, stats, oldest };
+        if known.worst.as_ref().is_none_or(|known| worst.wait() > known.wait()) {
+            known.worst = Some(worst);
+        }
+    }
+    for (server, count) in in_flight {
+        let known = servers.entry(server).or_default();
+        known.in_flight = known.in_flight.max(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Options;
+    use crate::once::fixture::*;
+    use crate::snapshot::{Measurement, Op};
+
+    fn moment(second: u64, slowest_ns: u64, stuck: Option<u64>) -> Measurement {
+        let redo = row(
+            MYSQL,
+            1,
+            "/d/ib_logfile0",
+            Role::Redo,
+            Op::Fdatasync,
+            stats(&[(9, 200_000), (1, slowest_ns)]),
+        );
+        let in_flight: Vec<_> =
+            stuck.map(|age| in_flight(Role::Binlog, "/d/b", Duration::from_secs(age))).into_iter().collect();
+        let mut one = Measurement { in_flight, ..with_files(quiet(), vec![redo], Vec::new()) };
+        one.duration = Duration::from_secs(1);
+        one.start += Duration::from_secs(second);
+        one.end = one.start + one.duration;
+        one
+    }
+
+    #[test]
+    fn parts_end_with_the_newest_moment_and_know_their_worst() {
+        let mut history = History::new(Options::default());
+        for second in 0..100 {
+            let slowest = if second == 77 { 800_000_000 } else { 1_000_000 + second };
+            history.push(&moment(second, slowest, (second == 93).then_some(40)));
+        }
+        let parts = history.series(Duration::from_secs(45), Duration::from_secs(10));
+        let begin = quiet().start;
+        let second = |time: SystemTime| time.duration_since(begin).unwrap().as_secs();
+        let starts: Vec<_> = parts.iter().map(|part| second(part.merged.measurement.start)).collect();
+        assert_eq!(starts, [55, 60, 70, 80, 90]);
+        let counts: Vec<_> = parts.iter().map(|part| part.merged.measurement.total().count).collect();
+        assert_eq!(counts, [50, 100, 100, 100, 100]);
+        let worst = |at: usize| parts[at].servers[&MYSQL].worst.clone().unwrap();
+        assert_eq!((second(worst(2).start), worst(2).role), (77, Role::Redo));
+        assert_eq!(worst(2).wait(), Duration::from_millis(800));
+        // A sync that hangs is worse than any that ended.
+        assert_eq!(
+            (second(worst(4).start), worst(4).role, worst(4).wait().as_secs()),
+            (93, Role::Binlog, 40)
+        );
+        let last = &parts[4].servers[&MYSQL];
+        assert_eq!((last.in_flight, last.oldest.as_secs()), (1, 40));
+        assert_eq!(parts[3].servers[&MYSQL].in_flight, 0);
+        assert!(History::new(Options::default()).series(Duration::MAX, Duration::from_secs(1)).is_empty());
+    }
+}

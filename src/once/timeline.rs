@@ -1,0 +1,291 @@
+//! `fsynctop --once --last`: the past as a time line, a row for some seconds each, with the worst seconds marked.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use super::grid::{Align, Cell, Column, layout};
+use super::header::{self, rfc3339};
+use super::json::{self, length, seconds};
+use super::style::Paint;
+use super::{Options, Output, json_schema, reading, render, table};
+use crate::history::series::{Part, Standout, Worst};
+use crate::snapshot::{Measurement, Role, ServerId, Stats};
+use crate::text::{count, duration, rate};
+
+/// Rows whose worst second is marked.
+const WORST_MARKED: usize = 5;
+/// A row covers so much at least where nobody says how much, and so much at most.
+const SHORTEST_STEP: Duration = Duration::from_secs(10);
+const LONGEST_STEP: Duration = Duration::from_secs(30);
+/// Rows that a time line has at most, while that is possible.
+const ROWS: u32 = 40;
+
+/// How much of a range a row covers: 10 to 30 seconds, in fives.
+pub fn step(range: Duration) -> Duration {
+    let wanted = (range / ROWS).as_secs().div_ceil(5) * 5;
+    Duration::from_secs(wanted).clamp(SHORTEST_STEP, LONGEST_STEP)
+}
+
+/// Writes a time line. `all`: its parts summed up.
+pub fn write(parts: &[Part], all: &Measurement, options: &Options, out: &mut impl Write) -> io::Result<()> {
+    match options.output {
+        Output::Table => out.write_all(options.style.finish(text(parts, all, options)).as_bytes()),
+        Output::Json => parts.iter().try_for_each(|part| write_json(part, out)),
+        Output::Csv => parts.iter().enumerate().try_for_each(|(at, part)| {
+            let options = Options { interval: Some(at), ..options.clone() };
+            render(&part.merged.measurement, &options, out)
+        }),
+    }
+}
+
+fn text(parts: &[Part], all: &Measurement, options: &Options) -> String {
+    let mut out = String::new();
+    let servers = table::servers(all);
+    for &server in &servers {
+        for line in header::of_server(all, server, options) {
+            let _ = writeln!(out, "{}", options.style.paint(Paint::Heading, &line));
+        }
+        out.push('\n');
+        out.push_str(&rows(parts, server, options));
+        out.push('\n');
+    }
+    if servers.is_empty() {
+        let _ = writeln!(out, "No server ran in the last {}.", crate::text::interval(all.duration));
+    }
+    for sentence in reading::confidence(all, options) {
+        for line in options.style.wrap(&sentence.text, 2) {
+            let _ = writeln!(out, "{}", options.style.paint(sentence.paint, &line));
+        }
+    }
+    out
+}
+
+const fn column(title: &'static str, drop_at: Option<u8>) -> Column {
+    Column { title, align: Align::Right, roomy: 0, drop_at, flexible: false }
+}
+
+const COLUMNS: [Column; 11] = [
+    Column { align: Align::Left, ..column("UTC", None) },
+    column("SYNCS/S", Some(3)),
+    column("REDO P99", Some(2)),
+    column("REDO MAX", None),
+    column("BINLOG P99", Some(2)),
+    column("BINLOG MAX", None),
+    column("OTHER MAX", Some(1)),
+    column("IN FLIGHT", Some(0)),
+    column("OLDEST", None),
+    column("ERRORS", None),
+    Column { align: Align::Left, ..column("WORST SECOND", None) },
+];
+
+fn rows(parts: &[Part], server: ServerId, options: &Options) -> String {
+    let marked = worst_of(parts, server);
+    let rows: Vec<Vec<Cell>> =
+        parts.iter().enumerate().map(|(at, part)| row(part, server, marked.contains(&at))).collect();
+    layout(&COLUMNS, &rows, &options.style)
+}
+
+/// The parts with the longest waits.
+fn worst_of(parts: &[Part], server: ServerId) -> BTreeSet<usize> {
+    let mut waits: Vec<(Duration, usize)> = parts
+        .iter()
+        .enumerate()
+        .filter_map(|(at, part)| Some((part.servers.get(&server)?.worst.as_ref()?.wait(), at)))
+        .collect();
+    waits.sort_by_key(|&(wait, at)| std::cmp::Reverse((wait, at)));
+    waits.into_iter().take(WORST_MARKED).map(|(_, at)| at).collect()
+}
+
+fn row(part: &Part, server: ServerId, is_marked: bool) -> Vec<Cell> {
+    let m = &part.merged.measurement;
+    let standout = part.servers.get(&server).cloned().unwrap_or_default();
+    let of = |wanted: &dyn Fn(Role) -> bool| {
+        let mut total = Stats::default();
+        let rows = m.roles.iter().filter(|row| row.server == server && wanted(row.role));
+        rows.for_each(|row| total.merge(&row.stats));
+        total
+    };
+    let all = of(&|_| true);
+    let (redo, binlog) = (of(&|role| role == Role::Redo), of(&|role| role == Role::Binlog));
+    let other = of(&|role| !role.is_serial());
+    let errors = match all.error_count() {
+        0 => "0".to_owned().into(),
+        n => Cell { text: count(n), paint: Paint::Error, ..Cell::default() },
+    };
+    vec![
+        time_of_day(m.start).into(),
+        rate(all.count, m.duration).into(),
+        p99(&redo).into(),
+        max(&redo).into(),
+        p99(&binlog).into(),
+        max(&binlog).into(),
+        max(&other).into(),
+        count(standout.in_flight).into(),
+        oldest(&standout),
+        errors,
+        standout.worst.filter(|_| is_marked).map(|worst| mark(&worst)).unwrap_or_default(),
+    ]
+}
+
+fn oldest(standout: &Standout) -> Cell {
+    if standout.in_flight == 0 {
+        return "–".to_owned().into();
+    }
+    let text = duration(standout.oldest.as_nanos() as u64);
+    let is_long = standout.oldest >= Duration::from_secs(1);
+    Cell { text, paint: if is_long { Paint::Stuck } else { Paint::Plain }, ..Cell::default() }
+}
+
+/// `10:03:17 redo 2.1s`, `10:03:17 redo ≥40s` for one that was still in flight.
+fn mark(worst: &Worst) -> Cell {
+    let ended = Duration::from_nanos(worst.stats.max.ns);
+    let wait = duration(worst.wait().as_nanos() as u64);
+    let least = if worst.oldest > ended { "≥" } else { "" };
+    let text = format!("{} {} {least}{wait}", time_of_day(worst.start), worst.role.name());
+    Cell { text, paint: Paint::Error, ..Cell::default() }
+}
+
+fn p99(stats: &Stats) -> String {
+    stats.quantile_ns(0.99).map_or_else(|| "–".into(), duration)
+}
+
+fn max(stats: &Stats) -> String {
+    if stats.count == 0 { "–".into() } else { table::maximum(stats.max) }
+}
+
+/// `10:03:17`
+fn time_of_day(time: SystemTime) -> String {
+    rfc3339(time).get(11..19).unwrap_or_default().to_owned()
+}
+
+/// A measurement, and what stood out in it.
+#[derive(Serialize)]
+struct JsonPart {
+    #[serde(flatten)]
+    measurement: json_schema::Measurement,
+    worst_seconds: Vec<JsonStandout>,
+    /// Syncs of files that are in `roles` and not in `files`.
+    syncs_of_other_files: u64,
+}
+
+#[derive(Serialize)]
+struct JsonStandout {
+    pid: u32,
+    in_flight_most: u64,
+    oldest_in_flight_seconds: f64,
+    #[serde(flatten)]
+    worst: Option<JsonWorst>,
+}
+
+#[derive(Serialize)]
+struct JsonWorst {
+    start: String,
+    end: String,
+    role: Role,
+    count: u64,
+    p99_seconds: Option<f64>,
+    max_seconds: Option<f64>,
+    wait_seconds: f64,
+}
+
+fn write_json(part: &Part, out: &mut impl Write) -> io::Result<()> {
+    let worst = |worst: &Worst| JsonWorst {
+        start: rfc3339(worst.start),
+        end: rfc3339(worst.end),
+        role: worst.role,
+        count: worst.stats.count,
+        p99_seconds: worst.stats.quantile_ns(0.99).map(seconds),
+        max_seconds: super::rows::max_ns(&worst.stats).map(seconds),
+        wait_seconds: length(worst.wait()),
+    };
+    let standouts = part.servers.iter().map(|(server, standout)| JsonStandout {
+        pid: server.pid,
+        in_flight_most: standout.in_flight,
+        oldest_in_flight_seconds: length(standout.oldest),
+        worst: standout.worst.as_ref().map(worst),
+    });
+    let part = JsonPart {
+        measurement: json::of(&part.merged.measurement),
+        worst_seconds: standouts.collect(),
+        syncs_of_other_files: part.merged.rest.stats.count,
+    };
+    json::write_visible(&part, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{self, History};
+    use crate::once::Style;
+    use crate::once::fixture::{MYSQL, assert_expected, busy, in_flight, quiet, two_servers};
+
+    fn history() -> History {
+        let mut history = History::new(history::Options::default());
+        for second in 0..120 {
+            let mut one = if second % 2 == 0 { busy() } else { two_servers() };
+            if (77..80).contains(&second) {
+                one = quiet();
+                one.in_flight.push(in_flight(Role::Redo, "/d/#ib_redo7", Duration::from_secs(second - 76)));
+            }
+            one.duration = Duration::from_secs(1);
+            one.start += Duration::from_secs(second);
+            one.end = one.start + one.duration;
+            history.push(&one);
+        }
+        history
+    }
+
+    fn render(output: Output, width: Option<usize>) -> String {
+        let history = history();
+        let all = history.last(Duration::from_secs(60)).unwrap().measurement;
+        let parts = history.series(Duration::from_secs(60), step(Duration::from_secs(60)));
+        let style = Style { width, ..Style::default() };
+        let mut text = Vec::new();
+        write(&parts, &all, &Options { output, style, ..Options::default() }, &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn rows_cover_ten_to_thirty_seconds() {
+        let step = |seconds| super::step(Duration::from_secs(seconds)).as_secs();
+        assert_eq!([step(10), step(60), step(420), step(600), step(3_600)], [10, 10, 10, 15, 30]);
+    }
+
+    #[test]
+    fn the_time_line_looks_as_expected() {
+        assert_expected("src/once/expected/timeline_120.txt", &render(Output::Table, Some(120)));
+        assert_expected("src/once/expected/timeline_80.txt", &render(Output::Table, Some(80)));
+    }
+
+    #[test]
+    fn as_json_each_row_is_a_measurement_with_its_worst_second() {
+        let text = render(Output::Json, None);
+        let rows: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(rows.len(), 6);
+        let hung = rows
+            .iter()
+            .flat_map(|part| part["worst_seconds"].as_array().unwrap())
+            .max_by(|a, b| {
+                a["wait_seconds"].as_f64().unwrap().total_cmp(&b["wait_seconds"].as_f64().unwrap())
+            })
+            .unwrap();
+        assert_eq!((hung["wait_seconds"].as_f64(), hung["role"].as_str()), (Some(3.0), Some("redo")));
+        assert_eq!(hung["pid"], MYSQL.pid);
+        for part in &rows {
+            assert_eq!((part["schema"].as_u64(), part["duration_seconds"].as_f64()), (Some(1), Some(10.0)));
+            assert!(!part["roles"].as_array().unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn as_csv_there_is_one_heading() {
+        let text = render(Output::Csv, None);
+        assert_eq!(text.lines().filter(|line| line.starts_with("start,end,")).count(), 1);
+        assert!(text.lines().count() > 6);
+    }
+}
