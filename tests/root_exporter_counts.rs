@@ -120,7 +120,14 @@ fn watched<T>(exporter: &Exporter, what: impl FnOnce() -> T) -> (T, Watched) {
         ended.store(true, Ordering::Relaxed);
         let last = watcher.join().unwrap();
         let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (result, Watched { most_samples: most.into_inner(), scrapes: scrapes.into_inner(), last })
+        (
+            result,
+            Watched {
+                most_samples: most.load(Ordering::Relaxed),
+                scrapes: scrapes.load(Ordering::Relaxed),
+                last,
+            },
+        )
     })
 }
 
