@@ -166,6 +166,8 @@ fn prometheus_knows_what_the_servers_counted_to_the_sync() {
 
 /// Each panel of the dashboard, with what a user would have chosen. What is empty as long as all is well may be empty.
 fn dashboard_queries_return_data(prometheus: &Prometheus) {
+    // The thresholds are recorded once a minute.
+    wait_until("a threshold to be recorded", || !prometheus.query("fsynctop:slow_seconds").is_empty());
     let text = std::fs::read_to_string(Path::new(EXAMPLES).join("grafana/fsynctop.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let mut asked = 0;
@@ -204,6 +206,9 @@ fn a_hung_sync_and_a_failed_one_raise_their_alerts() {
     assert!(prometheus.firing().is_empty(), "{:?}", prometheus.firing());
 
     faults.control("fail EIO");
+    wait_until("a sync to fail", || {
+        !prometheus.query("fsynctop_sync_errors_total{errno=\"EIO\"} > 0").is_empty()
+    });
     faults.control("delay 20ms");
     wait_until("SyncFailed to fire", || {
         prometheus.firing().get("SyncFailed").is_some_and(|labels| labels["errno"] == "EIO")

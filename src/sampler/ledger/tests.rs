@@ -2,9 +2,12 @@ use super::subject::file_id;
 use super::*;
 use crate::probe::RawHistogram;
 
+/// A whole number of clock ticks, to which the start of a server is cut.
+const BOOT_NS: u64 = 70_000_000;
+
 fn id(inode: u64, generation: u32) -> Identity {
     Identity {
-        owner: 7,
+        owner: BOOT_NS,
         object: inode,
         tgid: 42,
         device: 0x800001,
@@ -221,7 +224,7 @@ fn a_neighbour_is_known_by_device_and_name() {
 fn servers_that_are_remembered_no_longer_stay_in_the_totals() {
     let mut ledger = Ledger::default();
     let of = |tgid, inode| Identity { tgid, ..id(inode, 1) };
-    let server = |pid| ServerId { pid, start_ns: 7 };
+    let server = |pid| ServerId { pid, start_ns: BOOT_NS };
     ledger.begin_tick();
     // 42 has a row, which also shares a histogram, an account without a row, and a thread; 43 lives.
     let mut hung = row(of(42, 1), 0, &[1_000; 3]);
