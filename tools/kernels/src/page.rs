@@ -18,8 +18,8 @@ cloud flavour), lets the static binary trace loads of exactly known counts there
 
 In each mode: every sync by file, operation, thread and errno, to the call, on ext4 and XFS; paths, inodes, roles and threads as they are; \
 a sync that hangs is shown, also one that hung before tracing began; nothing is lost; the JSON has the shape of [json.md](json.md); the \
-kernel's taint is unchanged and its log has no warning. The loads have three threads; on 7.2, which preempts as it ships, one: what threads \
-lose to each other there stands under Preemption.
+kernel's taint is unchanged and its log has no warning; each of the six operations is counted. The loads have three threads, but one in the \
+modes in which the kernel skips programs it has preempted: what threads lose to each other there stands under Preemption.
 
 ";
 
@@ -52,9 +52,23 @@ pub fn render(seen: &[(&Guest, Outcome)]) -> Result<String> {
         writeln!(reasons, "- {}: {mode} {why}", guest.name)?;
     }
     write!(page, "\nWhy auto takes what it takes, in the words of `fsynctop check`:\n\n{reasons}")?;
+    page.push_str(&faults(seen)?);
     page.push_str(&conditions(seen)?);
     page.push_str(&preemption::page(seen)?);
     Ok(page)
+}
+
+/// Where the devices were made to fail.
+fn faults(seen: &[(&Guest, Outcome)]) -> Result<String> {
+    let mut text = "\n## Faults of the device\n\nBelow ext4 (with its journal) and XFS, by the device mapper, in each mode. Writes that fail: errors by file, \
+                    operation and errno are those that the load saw, to the call. Flushes (ext4) and writes (XFS) that take 60 ms: median, mean \
+                    and maximum are those that the load measured around its calls. A device that is suspended: the sync is in flight, older in \
+                    each interval, with thread, path and role; when the device goes on, it is counted once with the time that it took.\n\n"
+        .to_owned();
+    for (guest, outcome) in seen.iter().filter(|(guest, _)| guest.faults) {
+        writeln!(text, "- {}: {}", outcome.text("release")?, guest.modes().join(", "))?;
+    }
+    Ok(text)
 }
 
 /// What `fsynctop` says where something is missing.
@@ -88,6 +102,11 @@ fn conditions(seen: &[(&Guest, Outcome)]) -> Result<String> {
                     "and CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYSLOG",
                     "both modes work, exact; tracepoints where `kernel.perf_event_paranoid` is at most 2",
                     &paranoid,
+                )?;
+                row(
+                    "the same, and the server is another user's, in a directory closed to others",
+                    "paths and roles as they are; syncs that hung earlier are shown",
+                    &outcome.verdict("other-user-check", "server")?.detail,
                 )?;
             }
             Scenario::Lockdown => {
