@@ -184,7 +184,7 @@ fn folding_keeps_the_sum_and_bounds_the_number() {
         ledger.count_event(&id(inode, 1), 5_000, if inode == 7 { -libc::EIO } else { 0 });
     }
     assert_eq!(ledger.fold(100, |_| Role::Tablespace), 925);
-    let server = ServerId { pid: 42, start_ns: 0 }; // 7 ns, cut to a clock tick
+    let server = ServerId { pid: 42, start_ns: BOOT_NS };
     let known = |inode| ledger.knows(server, file_id(&id(inode, 1)));
     assert!(known(999) && !known(0));
     assert_eq!(ledger.accounts().count(), 76);
