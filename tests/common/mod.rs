@@ -9,6 +9,7 @@ pub mod faults;
 pub mod measured;
 pub mod nested;
 pub mod server;
+pub mod terminal;
 pub mod traced;
 pub mod tracing;
 pub mod web;
