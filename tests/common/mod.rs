@@ -11,6 +11,7 @@ pub mod measured;
 pub mod nested;
 pub mod prometheus;
 pub mod server;
+pub mod terminal;
 pub mod traced;
 pub mod tracing;
 pub mod web;

@@ -18,6 +18,8 @@ const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
 const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
 /// How long giving it back may take, if it does not take what is written.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
+/// How long a terminal may take to read something of what was drawn last.
+const ROOM_WITHIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// What has to be restored. Known to everybody who may have to end the program: a panic, a signal.
 static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
@@ -140,17 +142,19 @@ impl Drop for Tty {
 /// Gives the terminal back as it was. Does nothing if that was done already. Never waits for long.
 pub fn leave() {
     let Some(Taken { input, output, before }) = taken().take() else { return };
-    let end = Instant::now() + LEAVE_WITHIN;
     let mut rest = LEAVE;
+    let mut full = false;
+    let end = Instant::now() + LEAVE_WITHIN;
     while !rest.is_empty() && Instant::now() < end {
-        let mut fds = [PollFd::new(&output, PollFlags::OUT)];
-        let left = end.saturating_duration_since(Instant::now());
-        let time = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
-        match poll(&mut fds, Some(&time)) {
-            Ok(0) => break,
-            Ok(_) if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => break,
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => break,
+        match has_room(&output) {
+            Ok(true) => {}
+            // Whoever reads the terminal does not: what it did not read of the last frame makes room.
+            Ok(false) if !std::mem::replace(&mut full, true) => {
+                let _ = tcflush(&output, QueueSelector::OFlush);
+                continue;
+            }
+            Ok(false) => continue,
+            Err(()) => break,
         }
         match rustix::io::write(&output, rest) {
             Ok(n) => rest = &rest[n..],
@@ -161,4 +165,15 @@ pub fn leave() {
     // What was typed, or sent by the mouse, and not read would be typed into the shell.
     let _ = tcflush(&input, QueueSelector::IFlush);
     let _ = tcsetattr(&input, OptionalActions::Now, &before);
+}
+
+/// Waits a little. Err: the terminal has gone.
+fn has_room(output: &OwnedFd) -> Result<bool, ()> {
+    let mut fds = [PollFd::new(output, PollFlags::OUT)];
+    match poll(&mut fds, Some(&ROOM_WITHIN)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => Ok(false),
+        Ok(_) if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => Err(()),
+        Ok(_) => Ok(true),
+        Err(_) => Err(()),
+    }
 }

@@ -1,0 +1,333 @@
+//! Needs root and tmux: the live view of real servers and of faults, in a real terminal, driven by its keys.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::faults::{FaultFs, finish, tool};
+use common::server::{Database, Kind};
+use common::terminal::{TMUX, Terminal, cells, number};
+use common::{Running, can_run};
+use serde_json::Value;
+
+/// Two intervals, and what a machine that does other things as well needs to draw them.
+const TWO_INTERVALS: Duration = Duration::from_secs(4);
+
+fn load(database: &Database) -> Running {
+    let mut command = database.load(8, 1_000_000);
+    Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+/// Syncs of files of these names, one after the other, so many bytes written before each.
+fn syncing(directory: &Path, arguments: &[&str]) -> Running {
+    let mut command = Command::new(tool("syncgen"));
+    command.arg(directory).args(["--seconds", "600", "--write", "512"]).args(arguments);
+    Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+fn pid(target: &Running) -> String {
+    target.0.id().to_string()
+}
+
+/// The rate in a table by role, whose columns are the role, the operation and the rate.
+fn rate(screen: &str, role: &str) -> Option<f64> {
+    cells(screen, role).and_then(|cells| cells.get(2).filter(|cell| **cell != "–").map(|cell| number(cell)))
+}
+
+#[test]
+fn root_top_a_server_under_load_in_every_view() {
+    if !can_run("root_top_a_server_under_load_in_every_view", &[TMUX]) {
+        return;
+    }
+    let database = Database::start(Kind::MariaDb, &[]);
+    database.prepare();
+    let _load = load(&database);
+    let own = database.pid.to_string();
+    let terminal = Terminal::fsynctop(120, 40, &["--pid", &own]);
+
+    let shows_logs = |screen: &str| {
+        rate(screen, "redo").is_some_and(|rate| rate > 1.0)
+            && rate(screen, "binlog").is_some_and(|rate| rate > 1.0)
+    };
+    let screen = terminal.until("the logs' rates", shows_logs);
+    assert!(screen.contains(&format!("mariadbd {own}")), "{screen}");
+    assert!(screen.contains("redo ") && screen.contains("% busy") && screen.contains("0 failed"), "{screen}");
+    assert!(screen.contains("exact"), "{screen}");
+    let screen = terminal.until_shown(&format!("MariaDB {}", database.version));
+    assert!(screen.contains(" on "), "the device and its filesystem: {screen}");
+    // The picture and its axis.
+    terminal.until("a picture", |screen| screen.contains('█') && screen.contains("now this interval"));
+
+    terminal.keys(&["f"]);
+    let screen = terminal.until_shown("[file]");
+    for name in ["ib_logfile0", "binlog.000001"] {
+        assert!(
+            screen.lines().any(|line| line.contains(name) && line.contains("% busy")),
+            "{name}: {screen}"
+        );
+    }
+    terminal.keys(&["s"]);
+    terminal.until("a row by server", |screen| {
+        screen.contains("[server]") && cells(screen, "mariadbd").is_some()
+    });
+    terminal.keys(&["n"]);
+    terminal.until_shown("[neighbour]");
+    terminal.keys(&["l"]);
+    terminal.until("the log", |screen| screen.contains("[log]") && screen.contains("ib_logfile0"));
+
+    // The selection follows the row when the order is another.
+    terminal.keys(&["r", "j"]);
+    terminal.until("another row's picture", |screen| screen.contains("binlog fdatasync  "));
+    terminal.keys(&["R"]);
+    let screen = terminal.until("the other order", |screen| screen.contains("ROLE▼"));
+    assert!(screen.lines().any(|line| line.starts_with("binlog fdatasync  ")), "{screen}");
+    terminal.keys(&["R", "g"]);
+
+    // Into the redo log's files and out again.
+    terminal.keys(&["Enter"]);
+    let screen = terminal.until_shown("files of redo");
+    assert!(!screen.contains("binlog.000001 "), "{screen}");
+    terminal.keys(&["Escape"]);
+    terminal.until_shown("[role]");
+
+    terminal.keys(&["f", "/", "binlog"]);
+    terminal.until("one row", |screen| screen.contains("/binlog: 1 of "));
+    terminal.keys(&["Tab"]);
+    terminal.until_shown("rows that match: binlog");
+    terminal.keys(&["Enter", "Escape"]);
+    terminal.until("all rows", |screen| !screen.contains("binlog: 1 of"));
+
+    terminal.keys(&["u", "u"]);
+    terminal.until("milliseconds", |screen| screen.contains("0.") && !screen.contains("µs"));
+    terminal.keys(&["u", "u"]);
+
+    terminal.keys(&["r", "c"]);
+    terminal.until("sums", |screen| screen.contains("SYNCS") && screen.contains("since "));
+    terminal.keys(&["c", "+"]);
+    terminal.until_shown("every 2 s");
+    terminal.keys(&["-"]);
+    terminal.until_shown("every 1 s");
+
+    terminal.keys(&["Space"]);
+    let paused = terminal.until_shown("PAUSED at ");
+    std::thread::sleep(Duration::from_millis(2_500));
+    let later = terminal.screen();
+    assert_eq!(cells(&paused, "redo"), cells(&later, "redo"), "nothing moves while it is paused");
+    let at = |screen: &str| screen.split("PAUSED at ").nth(1).unwrap()[..8].to_owned();
+    terminal.keys(&["Left", "Left"]);
+    terminal.until("the past", |screen| screen.contains("PAUSED at ") && at(screen) < at(&paused));
+    terminal.keys(&["w"]);
+    let said = terminal.until_shown("written: ");
+    let file = said.split("written: ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    let written: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!((&written["schema"], &written["servers"][0]["pid"]), (&1.into(), &database.pid.into()));
+    let redo = common::faults::row(&written["roles"], &[("role", "redo")]);
+    let shown = rate(&terminal.screen(), "redo").unwrap();
+    let exact = redo["count"].as_f64().unwrap() / written["duration_seconds"].as_f64().unwrap();
+    assert!((shown - exact).abs() <= 0.5 + exact * 0.005, "the file says {exact}, the screen {shown}");
+    terminal.keys(&["Space"]);
+    terminal.until("the present", |screen| !screen.contains("PAUSED"));
+
+    // By thread, for which it attaches again.
+    terminal.keys(&["t"]);
+    terminal.until_shown("Rows by thread are not kept");
+    terminal.keys(&["T"]);
+    terminal.until("rows by thread", |screen| screen.contains("THREAD") && screen.contains("fdatasync"));
+    terminal.keys(&["r"]);
+    terminal.until("the logs' rates", shows_logs);
+    terminal.keys(&["q"]);
+    terminal.assert_restored(0);
+}
+
+#[test]
+fn root_top_the_first_figures_come_soon() {
+    if !can_run("root_top_the_first_figures_come_soon", &[TMUX]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let target = syncing(directory.path(), &["--names", "ib_logfile0"]);
+    let terminal = Terminal::fsynctop(80, 24, &["--pid", &pid(&target)]);
+    let began = Instant::now();
+    terminal.until("a rate", |screen| rate(screen, "redo").is_some_and(|rate| rate > 0.0));
+    let took = began.elapsed();
+    println!("the first figures came after {took:?}");
+    // A second on a machine that has time; this one may be building something.
+    assert!(took < Duration::from_secs(if cfg!(debug_assertions) { 6 } else { 2 }), "{took:?}");
+}
+
+#[test]
+fn root_top_waits_for_a_server_and_traces_it_from_its_first_sync() {
+    if !can_run("root_top_waits_for_a_server_and_traces_it_from_its_first_sync", &[TMUX]) {
+        return;
+    }
+    let name = format!("late{}", std::process::id());
+    let terminal = Terminal::fsynctop(100, 30, &["--comm", &name]);
+    terminal.until_shown(&format!("Waiting for a process called {name}."));
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(tool("syncgen"));
+    command.arg(directory.path()).args(["--names", "ib_logfile0", "--syncs", "77", "--comm", &name]);
+    let run = command.stdout(Stdio::null()).spawn().unwrap();
+    assert!(finish(run, Duration::from_secs(30)).status.success());
+    terminal.keys(&["c"]);
+    terminal.until("all of its syncs", |screen| cells(screen, "redo").is_some_and(|cells| cells[2] == "77"));
+    terminal.until_shown("exited");
+}
+
+#[test]
+fn root_top_a_delay_a_hang_and_a_failure_are_seen_within_two_intervals() {
+    if !can_run("root_top_a_delay_a_hang_and_a_failure_are_seen_within_two_intervals", &[TMUX, "/dev/fuse"]) {
+        return;
+    }
+    let faults = FaultFs::mount("delay 2ms");
+    let target = syncing(faults.path(), &["--names", "ib_logfile0,binlog.000001", "--keep-going"]);
+    let terminal = Terminal::fsynctop(120, 40, &["--pid", &pid(&target)]);
+    terminal.until("syncs of 2 ms", |screen| {
+        cells(screen, "redo").is_some_and(|cells| cells.get(4).is_some_and(|p50| p50.starts_with("2.")))
+    });
+
+    // Slow: from 2 ms to 60 ms.
+    faults.control("delay 60ms");
+    terminal.within(TWO_INTERVALS, "syncs of 60 ms", |screen| {
+        cells(screen, "redo").is_some_and(|cells| {
+            let p50 = cells.get(4).and_then(|p50| p50.strip_suffix("ms")).and_then(|ms| ms.parse().ok());
+            p50.is_some_and(|ms: f64| (57.0..75.0).contains(&ms))
+        })
+    });
+    // Both populations are in the picture: bands of shades with an empty one between.
+    let screen = terminal.screen();
+    let bands: Vec<bool> = screen
+        .lines()
+        .filter(|line| line.matches('│').count() == 2)
+        .map(|line| line.split('│').nth(1).unwrap().contains(['░', '▒', '▓', '█']))
+        .collect();
+    let runs = bands.chunk_by(|a, b| a == b).filter(|run| run[0]).count();
+    assert_eq!(runs, 2, "{screen}");
+
+    // Stuck: since when, where, and what it waits for.
+    faults.control("hang");
+    faults.wait_for_hanging(1);
+    let began = Instant::now();
+    // It is stuck after one second, of which an interval may already be over.
+    terminal.within(TWO_INTERVALS + Duration::from_secs(1), "a stuck sync", |screen| {
+        screen.lines().any(|line| line.starts_with("STUCK for ") && line.contains("fdatasync"))
+    });
+    println!("a stuck sync was shown after {:?}", began.elapsed());
+    let screen = terminal.until("what it waits for", |screen| {
+        screen.contains("by the FUSE server") || screen.contains("the FUSE server's answer")
+    });
+    assert!(screen.contains("Every commit waits for the "), "{screen}");
+    assert!(
+        screen.contains("100 % busy") || screen.contains("STUCK 1") || screen.contains("STUCK 2"),
+        "{screen}"
+    );
+    terminal.keys(&["K"]);
+    terminal.until("its kernel stack", |screen| screen.contains("fuse_") && screen.contains("innermost"));
+    terminal.keys(&["Escape"]);
+    let age = |screen: &str| {
+        let line = screen.lines().find(|line| line.starts_with("STUCK for ")).unwrap().to_owned();
+        let text = line.trim_start_matches("STUCK for ").trim_start_matches("at least ").to_owned();
+        text.split(" s").next().unwrap().parse::<f64>().unwrap()
+    };
+    let young = age(&terminal.until_shown("STUCK for "));
+    terminal.until("a greater age", |screen| screen.contains("STUCK for ") && age(screen) >= young + 1.0);
+
+    // Failed: with its name, and it stays on the screen.
+    faults.control("fail EIO");
+    faults.control("release EIO");
+    terminal.within(TWO_INTERVALS, "a failure", |screen| {
+        screen.contains("EIO") && screen.contains(" failed, last ")
+    });
+    faults.control("ok");
+    terminal.until("no more failures", |screen| {
+        cells(screen, "redo").is_some_and(|cells| cells.contains(&"0") && !cells.contains(&"EIO"))
+    });
+    let screen = terminal.screen();
+    assert!(screen.contains(" failed, last ") && screen.contains('!'), "{screen}");
+    terminal.keys(&["l"]);
+    let screen = terminal.until("the log of it", |screen| screen.contains("[log]"));
+    assert!(screen.lines().any(|line| line.contains("EIO") && line.contains("ib_logfile0")), "{screen}");
+}
+
+#[test]
+fn root_top_another_process_on_the_same_device_is_a_neighbour() {
+    if !can_run("root_top_another_process_on_the_same_device_is_a_neighbour", &[TMUX]) {
+        return;
+    }
+    // Not in /tmp, which is memory on many systems.
+    let directory = tempfile::TempDir::with_prefix_in("fsynctop-", "/var/tmp").unwrap();
+    let server = directory.path().join("server");
+    let backup = directory.path().join("backup");
+    [&server, &backup].into_iter().for_each(|directory| std::fs::create_dir(directory).unwrap());
+    let target = syncing(&server, &["--names", "ib_logfile0"]);
+    let terminal = Terminal::fsynctop(120, 30, &["--pid", &pid(&target)]);
+    terminal.until("a rate", |screen| rate(screen, "redo").is_some_and(|rate| rate > 0.0));
+    let name = format!("bak{}", std::process::id());
+    let _neighbour = syncing(&backup, &["--comm", &name]);
+    terminal.keys(&["n"]);
+    let screen = terminal.within(TWO_INTERVALS, "the neighbour", |screen| {
+        cells(screen, &name).is_some_and(|cells| cells[2] == "yes" && number(cells[3]) > 0.0)
+    });
+    println!("{screen}");
+}
+
+#[test]
+fn root_top_colours_are_there_only_where_they_are_wanted() {
+    if !can_run("root_top_colours_are_there_only_where_they_are_wanted", &[TMUX]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let target = syncing(directory.path(), &["--names", "ib_logfile0"]);
+    let colours = |arguments: &[&str]| {
+        let number = pid(&target);
+        let terminal = Terminal::fsynctop(100, 30, &[&["--pid", &number], arguments].concat());
+        terminal.until("a picture", |screen| screen.contains("now this interval"));
+        terminal.colours()
+    };
+    assert!(colours(&[]).contains("\x1b[38;5;"), "256 colours");
+    let without = colours(&["--color", "never"]);
+    // tmux itself says 39 and 49: none.
+    let has_one = (30..=38).any(|code| without.contains(&format!("\x1b[{code}")));
+    assert!(!has_one, "{without:?}");
+    let ascii = colours(&["--no-unicode", "--color", "never"]);
+    assert!(ascii.is_ascii(), "{ascii}");
+}
+
+/// What the process used of a processor from now on, 0 to 1.
+fn cpu_share(pid: u32, time: Duration) -> f64 {
+    let used = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields: Vec<&str> = stat[stat.rfind(')').unwrap()..].split_whitespace().collect();
+        // User and system time in ticks, of which there are a hundred a second.
+        fields[12].parse::<f64>().unwrap() + fields[13].parse::<f64>().unwrap()
+    };
+    let (before, began) = (used(), Instant::now());
+    std::thread::sleep(time);
+    (used() - before) / 100.0 / began.elapsed().as_secs_f64()
+}
+
+#[test]
+fn root_top_costs_little_also_with_thousands_of_files() {
+    let test = "root_top_costs_little_also_with_thousands_of_files";
+    if !can_run(test, &[TMUX]) {
+        return;
+    }
+    if cfg!(debug_assertions) {
+        eprintln!("SKIPPED {test}: a figure of a build that is not optimised says nothing; use --release");
+        return;
+    }
+    let memory = common::disk::Mounted::tmpfs();
+    let target = syncing(memory.path(), &["--files", "5000", "--threads", "1"]);
+    let terminal = Terminal::fsynctop(120, 40, &["--pid", &pid(&target), "--max-cpu", "off"]);
+    terminal.until_shown("syncs/s");
+    terminal.keys(&["f"]);
+    terminal.until("thousands of rows", |screen| screen.contains(" of 5,000"));
+    // What it costs to learn so many names is over by then.
+    std::thread::sleep(Duration::from_secs(15));
+    let share = cpu_share(terminal.pid(), Duration::from_secs(30));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", terminal.pid())).unwrap();
+    let memory = status.lines().find(|line| line.starts_with("VmRSS")).unwrap().to_owned();
+    println!("{:.2} % of a processor, {memory}", share * 100.0);
+    assert!(share < 0.02, "{share}");
+}
