@@ -6,7 +6,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::disk::Mounted;
@@ -103,33 +103,25 @@ struct Watched {
 
 fn watched<T>(exporter: &Exporter, what: impl FnOnce() -> T) -> (T, Watched) {
     let ended = AtomicBool::new(false);
-    let (most, scrapes) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
-            let mut before = Scrape::of(exporter);
+            let mut watched = Watched { most_samples: 0, scrapes: 0, last: Scrape::of(exporter) };
             while !ended.load(Ordering::Relaxed) {
                 let now = Scrape::of(exporter);
-                assert_no_counter_went_down(&before, &now);
-                most.fetch_max(now.0.len(), Ordering::Relaxed);
-                scrapes.fetch_add(1, Ordering::Relaxed);
-                before = now;
+                assert_no_counter_went_down(&watched.last, &now);
+                watched.most_samples = watched.most_samples.max(now.0.len());
+                watched.scrapes += 1;
+                watched.last = now;
                 std::thread::sleep(Duration::from_millis(50));
             }
-            before
+            watched
         });
         // Also when it panics, the watcher has to end.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what));
         ended.store(true, Ordering::Relaxed);
-        let last = watcher.join().unwrap();
+        let watched = watcher.join();
         let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (
-            result,
-            Watched {
-                most_samples: most.load(Ordering::Relaxed),
-                scrapes: scrapes.load(Ordering::Relaxed),
-                last,
-            },
-        )
+        (result, watched.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
