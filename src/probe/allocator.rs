@@ -1,4 +1,7 @@
-//! Keeps the C library's allocator from hoarding: what a snapshot needs for a moment goes back to the kernel.
+//! Keeps the process small: what a snapshot needs for a moment goes back to the kernel, and so does the code that only
+//! the start needed.
+
+use procfs::process::{MMPermissions, MMapPath};
 
 /// Allocations from this size on are mappings of their own, which go back at once when they are freed. The same as
 /// glibc begins with, but it would raise it with the first large one that is freed.
@@ -23,5 +26,22 @@ pub fn trim() {
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// Lets go of the program's own code: what is still used comes back from the page cache as it is reached, a cheap fault
+/// for each stretch. Most of it has served to load the programs and to read the options, and is never used again.
+pub fn let_go_of_code() {
+    let Ok(program) = std::fs::read_link("/proc/self/exe") else { return };
+    let Ok(maps) = procfs::process::Process::myself().and_then(|own| own.maps()) else { return };
+    for map in maps {
+        let is_code = map.perms == MMPermissions::READ | MMPermissions::EXECUTE | MMPermissions::PRIVATE;
+        if !is_code || map.pathname != MMapPath::Path(program.clone()) {
+            continue;
+        }
+        let (begin, end) = map.address;
+        let begin = std::ptr::with_exposed_provenance_mut::<libc::c_void>(begin as usize);
+        // SAFETY: an unchanged mapping of a file: its pages can be had again from there at any moment.
+        unsafe { libc::madvise(begin, (end - map.address.0) as usize, libc::MADV_DONTNEED) };
     }
 }

@@ -173,6 +173,7 @@ impl Sampler {
         if Instant::now() >= self.next_trim {
             self.next_trim = Instant::now() + TRIM_EVERY;
             allocator::trim();
+            allocator::let_go_of_code();
         }
         Ok(Snapshot {
             taken,
