@@ -18,6 +18,7 @@ mod program_info;
 mod ring;
 mod self_test;
 mod slots;
+mod wait;
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -36,6 +37,7 @@ pub use flags::CallStorage;
 pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
 pub use permission::may_use_open_maps;
+pub use wait::{COMMITTER_STATES, SlotTime, SlotWait, WAIT_OBJECT, WaitError, WaitLosses, WaitProbe, Waits};
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
 
 use array::MappedArray;
@@ -105,6 +107,11 @@ impl Probe {
 
     pub fn capacity(&self) -> Capacity {
         self.capacity
+    }
+
+    /// Attaches the wait probes, if the configuration prepared for them.
+    pub fn watch_waits(&self) -> Result<WaitProbe, WaitError> {
+        WaitProbe::attach(&self.attached, self.capacity.slots())
     }
 
     /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.

@@ -1,0 +1,9 @@
+//! Where the time of the syncs went, on two levels: out of the stacks that the kernel side kept.
+
+mod account;
+mod phase;
+pub mod rules;
+pub mod symbols;
+
+pub use account::{Account, Part, Who};
+pub use phase::{Committer, Phase};
