@@ -44,6 +44,10 @@ enum {
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630
 #define BTRFS_SUPER_MAGIC 0x9123683E
 
+struct bpf_spin_lock {
+	u32 val;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct qstr {

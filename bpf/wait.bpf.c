@@ -19,6 +19,7 @@ struct wait_losses {
 	u64 stacks;   // waits whose stack could not be read or kept
 	u64 waits;    // waits that found no place in the map
 	u64 waits_ns; // their time
+	u64 writers;  // parts of transactions whose process found no place
 } lost;
 
 #define FRAMES 48
@@ -213,14 +214,32 @@ static __always_inline void enter_cpu(struct task_struct *task, u64 now)
 	w->on_ns = now;
 }
 
+static __always_inline void stop_committer(void *context, struct task_struct *task, bool preempted, u64 now)
+{
+	u32 zero = 0, number = committer_of(task), state = COMMITTER_QUEUED;
+	struct stack *stack;
+
+	if (!number)
+		return;
+	stack = bpf_map_lookup_elem(&scratch, &zero);
+	if (stack && !preempted && !can_run(task))
+		state = committer_state(stack, bpf_get_stack(context, stack, sizeof(*stack), 0));
+	set_committer(number, state, now);
+}
+
 SEC("tp_btf/sched_switch")
 int switch_threads(u64 *context)
 {
 	struct task_struct *from = (void *)context[1], *to = (void *)context[2];
 	u64 now = bpf_ktime_get_ns();
+	u32 number;
 
 	leave_cpu(context, from, context[0], now);
 	enter_cpu(to, now);
+	stop_committer(context, from, context[0], now);
+	number = committer_of(to);
+	if (number)
+		set_committer(number, COMMITTER_CPU, now);
 	return 0;
 }
 
@@ -229,8 +248,11 @@ int wake_thread(u64 *context)
 {
 	struct task_struct *task = (void *)context[0];
 	struct waiting *w = waiting_of(task);
+	u32 number = committer_of(task);
 	u64 now;
 
+	if (number)
+		set_committer(number, COMMITTER_QUEUED, bpf_ktime_get_ns());
 	if (!w || !w->start_ns || !w->off_ns || w->queued_ns)
 		return 0;
 	now = bpf_ktime_get_ns();

@@ -12,8 +12,8 @@ enum committer {
 	COMMITTER_FLUSH = 3,      // the device's cache is being flushed
 	COMMITTER_LOG = 4,        // waits for log blocks
 	COMMITTER_CPU = 5,        // runs
-	COMMITTER_IDLE = 6,       // does not run: nothing to do, or no processor free
-	COMMITTER_OTHER = 7,      // waits for something else
+	COMMITTER_IDLE = 6,       // has nothing to do yet
+	COMMITTER_QUEUED = 7,     // could run, but no processor is free
 	COMMITTER_STATES = 8,
 };
 

@@ -13,13 +13,16 @@ use super::args::{ColorArg, TraceArgs, duration};
 use super::{Exit, NOTHING_TO_TRACE, print, session};
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
-use crate::explain::waits::{Account, Who};
+use crate::explain::waits::{Account, Who, disks};
 use crate::explain::{Explanation, json, page};
+use crate::host;
+use crate::mountinfo;
 use crate::once::Style;
-use crate::probe::WaitProbe;
+use crate::probe::{WaitPlan, WaitProbe};
 use crate::sampler::Sampler;
 use crate::snapshot::Measurement;
 use crate::target::finder::Finder;
+use crate::target::selection::Selection;
 
 pub const AFTER_HELP: &str = "\
 The scheduler's hooks that this needs cost every thread of the host a little while it runs; nothing of them is left
@@ -83,8 +86,10 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let mut config = session::probe_config(&arguments.trace, &selection, false)?;
     config.watch_waits = true;
     let mut sampler = session::start(&arguments.trace, &config, roles)?;
-    let mut probe = sampler.watch_waits().context("cannot watch what syncs wait for")?;
+    let plan = plan(&selection, &symbols, &rules);
+    let probe = host::tracefs::with_tracefs_if_possible(|| sampler.watch_waits(&plan));
     session::print_libbpf_log(&arguments.trace);
+    let mut probe = probe.context("cannot watch what syncs wait for")?;
     let mut finder = Finder::start(&selection);
     look_for_servers(&mut sampler, &mut finder, FIRST_LOOK);
 
@@ -103,6 +108,18 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let explanation = Explanation { measurement, waits };
     write(arguments, &explanation)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The filesystems that have a second level, as the tool and the servers see them mounted, and the functions by which
+/// their committers are told.
+fn plan(selection: &Selection, symbols: &Symbols, rules: &Rules) -> WaitPlan {
+    let pids = selection.processes().into_iter().map(|process| process.pid);
+    let mounts =
+        std::iter::once(std::process::id()).chain(pids).flat_map(|pid| mountinfo::of_process(Path::new("/proc"), pid));
+    WaitPlan {
+        filesystems: disks::watched(Path::new("/sys"), mounts),
+        committer_functions: symbols.ranges(|name| rules.committer_in(name).map(|state| state as usize)),
+    }
 }
 
 fn look_for_servers(sampler: &mut Sampler, finder: &mut Finder, patience: Duration) {

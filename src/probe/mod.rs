@@ -37,7 +37,10 @@ pub use flags::CallStorage;
 pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
 pub use permission::may_use_open_maps;
-pub use wait::{COMMITTER_STATES, SlotTime, SlotWait, WAIT_OBJECT, WaitError, WaitLosses, WaitProbe, Waits};
+pub use wait::{
+    COMMITTER_STATES, JournalCounts, MOST_FILESYSTEMS, SlotTime, SlotWait, WAIT_OBJECT, WaitError, WaitLosses,
+    WaitPlan, WaitProbe, Waits, WatchedFilesystem, Writer,
+};
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
 
 use array::MappedArray;
@@ -110,8 +113,8 @@ impl Probe {
     }
 
     /// Attaches the wait probes, if the configuration prepared for them.
-    pub fn watch_waits(&self) -> Result<WaitProbe, WaitError> {
-        WaitProbe::attach(&self.attached, self.capacity.slots())
+    pub fn watch_waits(&self, plan: &WaitPlan) -> Result<WaitProbe, WaitError> {
+        WaitProbe::attach(&self.attached, self.capacity.slots(), plan)
     }
 
     /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.

@@ -28,12 +28,22 @@ unsafe impl Record for types::wait_key {}
 unsafe impl Record for types::wait_total {}
 // SAFETY: the same.
 unsafe impl Record for types::stack {}
+// SAFETY: the same.
+unsafe impl Record for types::clock {}
+// SAFETY: the same.
+unsafe impl Record for types::writer_key {}
 
 /// The programs as they were compiled (ELF), for those who look at their size.
 pub static WAIT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wait.bpf.o"));
 
 /// What a committer can be doing (`enum committer` in bpf/waiting.h).
 pub const COMMITTER_STATES: usize = 8;
+
+const COMMITTER_IDLE: u32 = 6;
+
+/// Programs of the second level: without them the first stands.
+const SECOND_LEVEL: [&str; 5] =
+    ["issue_request", "requeue_request", "complete_request", "start_commit", "start_handle"];
 
 /// What is in the way of explaining.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +82,56 @@ pub struct SlotWait {
     pub under: [u64; COMMITTER_STATES],
 }
 
+/// What the wait probes are to know of this host.
+#[derive(Clone, Debug, Default)]
+pub struct WaitPlan {
+    /// Those with a journal or log. More than [`MOST_FILESYSTEMS`] are left out.
+    pub filesystems: Vec<WatchedFilesystem>,
+    /// Functions of the kernel, [begin, end), and what a committer is doing in there (an index of the states). More
+    /// than [`MOST_RANGES`] are left out.
+    pub committer_functions: Vec<(u64, u64, usize)>,
+}
+
+/// CLOCKS of bpf/clock.h.
+pub const MOST_FILESYSTEMS: usize = 64;
+/// COMMITTER_RANGES of bpf/clock.h.
+pub const MOST_RANGES: usize = 32;
+/// DISKS_OF_CLOCK of bpf/clock.h.
+const MOST_ON_ONE_DISK: usize = 4;
+
+/// Device numbers are (major << 20) | minor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedFilesystem {
+    /// Of the superblock.
+    pub device: u32,
+    /// The whole disks that it lies on.
+    pub disks: Vec<u32>,
+    /// No thread of its own commits: what its disks do says what is waited for.
+    pub by_device: bool,
+}
+
+/// What the journal of one filesystem did in the window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalCounts {
+    pub device: u32,
+    pub by_device: bool,
+    /// 0 where there is no thread that commits.
+    pub commits: u64,
+    /// Cache flushes of its disks, and writes that are to be on disk when they end; whoever asked for them.
+    pub flushes: u64,
+    /// Writes of metadata to its disks, which those to the log are.
+    pub log_writes: u64,
+    /// Parts of transactions begun by each process.
+    pub writers: Vec<Writer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    pub pid: u32,
+    pub comm: String,
+    pub handles: u64,
+}
+
 /// All that was seen in the window.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
@@ -80,6 +140,9 @@ pub struct Waits {
     pub waits: Vec<SlotWait>,
     /// Addresses of the kernel, innermost frame first.
     pub stacks: HashMap<u64, Vec<u64>>,
+    pub journals: Vec<JournalCounts>,
+    /// (program, reason) of those that could not be attached: what they would have told is missing.
+    pub not_attached: Vec<(String, String)>,
     pub lost: WaitLosses,
 }
 
@@ -91,6 +154,8 @@ pub struct WaitLosses {
     /// Waits that found no place.
     pub waits: u64,
     pub waits_ns: u64,
+    /// Parts of transactions of which it is not known whose they are.
+    pub writers: u64,
     /// Runs of the scheduler's hooks that the kernel skipped.
     pub skipped: u64,
 }
@@ -102,6 +167,8 @@ pub struct WaitProbe {
     programs: Vec<OwnedFd>,
     spent: MappedArray,
     slots: u32,
+    filesystems: Vec<WatchedFilesystem>,
+    not_attached: Vec<(String, String)>,
     start_ns: u64,
     end_ns: u64,
     skel: Box<WaitSkel<'static>>,
@@ -109,7 +176,7 @@ pub struct WaitProbe {
 
 impl WaitProbe {
     /// Attaches beside the sync calls. Nothing counts before [`WaitProbe::begin`].
-    pub(super) fn attach(attached: &Attached, slots: u32) -> Result<WaitProbe, WaitError> {
+    pub(super) fn attach(attached: &Attached, slots: u32, plan: &WaitPlan) -> Result<WaitProbe, WaitError> {
         if !attached.watch_waits {
             return Err(WaitError::NotWatched);
         }
@@ -123,6 +190,10 @@ impl WaitProbe {
         let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has .rodata");
         rodata.task_storage = attached.features.task_storage;
         rodata.by_thread = !attached.features.task_storage || flags::storage_refused(attached);
+        let functions = plan.committer_functions.iter().take(MOST_RANGES);
+        for (i, &(begin, end, state)) in functions.enumerate() {
+            (rodata.range_begin[i], rodata.range_end[i], rodata.range_state[i]) = (begin, end, state as u32);
+        }
         let theirs = &attached.skel.maps;
         let share = |result: libbpf_rs::Result<()>| result.map_err(failed("share a map"));
         if attached.features.task_storage {
@@ -135,13 +206,23 @@ impl WaitProbe {
         share(open.maps.window.reuse_fd(theirs.window.as_fd()))?;
         let skel: Box<WaitSkel<'static>> = Box::new(open.load().map_err(failed("load the wait probes"))?);
 
+        let filesystems: Vec<_> = plan.filesystems.iter().take(MOST_FILESYSTEMS).cloned().collect();
+        let mut skel = skel;
+        name_filesystems(&skel, &filesystems).map_err(failed("name the filesystems"))?;
         let mut links = Vec::new();
         let mut programs = Vec::new();
+        let mut not_attached = Vec::new();
         let mut iterator = None;
-        let mut skel = skel;
         for program in skel.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            let link = program.attach().map_err(failed(&format!("attach {name}")))?;
+            let link = match program.attach() {
+                Ok(link) => link,
+                Err(error) if SECOND_LEVEL.contains(&name.as_str()) => {
+                    not_attached.push((name, format!("{error:#}")));
+                    continue;
+                }
+                Err(error) => return Err(failed(&format!("attach {name}"))(error)),
+            };
             if name == "cut_open_syncs" {
                 iterator = Some(link);
                 continue;
@@ -151,7 +232,18 @@ impl WaitProbe {
         }
         let iterator = iterator.expect("the object has its iterator");
         let spent = MappedArray::new(&skel.maps.spent, size_of::<types::spent>())?;
-        Ok(WaitProbe { links, iterator, programs, spent, slots, start_ns: 0, end_ns: 0, skel })
+        Ok(WaitProbe {
+            links,
+            iterator,
+            programs,
+            spent,
+            slots,
+            filesystems,
+            not_attached,
+            start_ns: 0,
+            end_ns: 0,
+            skel,
+        })
     }
 
     /// From now on time counts. Syncs in flight that began to wait before the probes were there are looked up.
@@ -192,6 +284,8 @@ impl WaitProbe {
         let mut waits = Waits {
             window: Duration::from_nanos(self.end_ns.saturating_sub(self.start_ns)),
             lost: self.losses(),
+            not_attached: self.not_attached.clone(),
+            journals: self.journals()?,
             ..Waits::default()
         };
         for slot in 0..self.slots {
@@ -228,13 +322,76 @@ impl WaitProbe {
         Ok(waits)
     }
 
+    fn journals(&self) -> Result<Vec<JournalCounts>, WaitError> {
+        let failed = |source| WaitError::Libbpf { step: "read the journals".into(), source };
+        let maps = &self.skel.maps;
+        let mut journals = Vec::new();
+        for (i, filesystem) in (0u32..).zip(&self.filesystems) {
+            let value = maps.clocks.lookup(&i.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+            let Some(clock) = value.and_then(|value| view::<types::clock>(&value)) else { continue };
+            let commits = maps.commits.lookup(&(i + 1).to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+            journals.push(JournalCounts {
+                device: filesystem.device,
+                by_device: filesystem.by_device,
+                commits: commits.and_then(|value| number(&value)).unwrap_or(0),
+                flushes: clock.flushes_done,
+                log_writes: clock.logs_done,
+                writers: Vec::new(),
+            });
+        }
+        for key in maps.writers.keys() {
+            let handles = maps.writers.lookup(&key, MapFlags::ANY).map_err(failed)?;
+            let (Some(key), Some(handles)) =
+                (view::<types::writer_key>(&key), handles.and_then(|value| number(&value)))
+            else {
+                continue;
+            };
+            let name = key.comm.split(|&b| b == 0).next().unwrap_or_default();
+            let comm = String::from_utf8_lossy(name).into_owned();
+            if let Some(journal) = (key.clock as usize).checked_sub(1).and_then(|i| journals.get_mut(i)) {
+                journal.writers.push(Writer { pid: key.tgid, comm, handles });
+            }
+        }
+        for journal in &mut journals {
+            journal.writers.sort_by_key(|writer| std::cmp::Reverse(writer.handles));
+        }
+        Ok(journals)
+    }
+
     fn losses(&self) -> WaitLosses {
         let bss = self.skel.maps.bss_data.as_deref().expect("the object has a .bss");
         // SAFETY: the kernel changes these words at any moment; each is read once.
         let raw = unsafe { std::ptr::from_ref(&bss.lost).read_volatile() };
         let skipped = self.programs.iter().map(|fd| program_info::read(fd.as_fd()).runs_skipped).sum();
-        WaitLosses { stacks: raw.stacks, waits: raw.waits, waits_ns: raw.waits_ns, skipped }
+        WaitLosses { stacks: raw.stacks, waits: raw.waits, waits_ns: raw.waits_ns, writers: raw.writers, skipped }
     }
+}
+
+/// Before anything is attached.
+fn name_filesystems(skel: &WaitSkel<'_>, filesystems: &[WatchedFilesystem]) -> libbpf_rs::Result<()> {
+    let mut disks: HashMap<u32, Vec<u32>> = HashMap::new();
+    for (clock, filesystem) in (1u32..).zip(filesystems) {
+        skel.maps.filesystems.update(
+            &filesystem.device.to_ne_bytes(),
+            &clock.to_ne_bytes(),
+            MapFlags::ANY,
+        )?;
+        let mut value = vec![0; skel.maps.clocks.value_size() as usize];
+        let state = std::mem::offset_of!(types::clock, state);
+        value[state..state + 4].copy_from_slice(&COMMITTER_IDLE.to_ne_bytes());
+        let by_device = std::mem::offset_of!(types::clock, by_device);
+        value[by_device..by_device + 4].copy_from_slice(&u32::from(filesystem.by_device).to_ne_bytes());
+        skel.maps.clocks.update(&(clock - 1).to_ne_bytes(), &value, MapFlags::ANY)?;
+        for &disk in &filesystem.disks {
+            disks.entry(disk).or_default().push(clock);
+        }
+    }
+    for (disk, mut clocks) in disks {
+        clocks.resize(MOST_ON_ONE_DISK, 0);
+        let clocks: Vec<u8> = clocks.iter().flat_map(|clock| clock.to_ne_bytes()).collect();
+        skel.maps.disks.update(&disk.to_ne_bytes(), &clocks, MapFlags::ANY)?;
+    }
+    Ok(())
 }
 
 fn number(bytes: &[u8]) -> Option<u64> {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::files::rules::Rules;
 use crate::histogram::Histogram;
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
-use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig, WaitError, WaitProbe};
+use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig, WaitError, WaitPlan, WaitProbe};
 use crate::snapshot::{
     FileInfo, FileRow, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats, Target,
     ThreadRow,
@@ -101,8 +101,8 @@ impl Sampler {
     }
 
     /// Attaches the wait probes, if the configuration prepared for them.
-    pub fn watch_waits(&self) -> Result<WaitProbe, WaitError> {
-        self.probe.watch_waits()
+    pub fn watch_waits(&self, plan: &WaitPlan) -> Result<WaitProbe, WaitError> {
+        self.probe.watch_waits(plan)
     }
 
     /// Syncs of which it is not known where they waited.

@@ -1,6 +1,7 @@
 //! Where the time of the syncs went, on two levels: out of the stacks that the kernel side kept.
 
 mod account;
+pub mod disks;
 mod phase;
 pub mod rules;
 pub mod symbols;

@@ -96,19 +96,22 @@ pub enum Committer {
     Flush,
     LogBlocks,
     OnCpu,
-    NotRunning,
+    Idle,
+    Queued,
+    /// What the clock did not see.
     Other,
 }
 
 impl Committer {
-    pub const ALL: [Committer; crate::probe::COMMITTER_STATES] = [
+    pub const ALL: [Committer; crate::probe::COMMITTER_STATES + 1] = [
         Committer::Checkpoint,
         Committer::OpenHandles,
         Committer::Data,
         Committer::Flush,
         Committer::LogBlocks,
         Committer::OnCpu,
-        Committer::NotRunning,
+        Committer::Idle,
+        Committer::Queued,
         Committer::Other,
     ];
 
@@ -121,7 +124,8 @@ impl Committer {
             Committer::Flush => "device_flush",
             Committer::LogBlocks => "log_blocks",
             Committer::OnCpu => "committer_on_cpu",
-            Committer::NotRunning => "committer_not_running",
+            Committer::Idle => "committer_idle",
+            Committer::Queued => "committer_run_queue",
             Committer::Other => "other",
         }
     }
@@ -135,7 +139,8 @@ impl Committer {
             Committer::Flush => "device cache flush",
             Committer::LogBlocks => "log blocks being written",
             Committer::OnCpu => "committer on CPU",
-            Committer::NotRunning => "committer not running",
+            Committer::Idle => "committer idle",
+            Committer::Queued => "committer not running (no processor free)",
             Committer::Other => "other",
         }
     }
