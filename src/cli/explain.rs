@@ -1,5 +1,6 @@
 //! `fsynctop explain`: attaches the wait probes for a while, and says where the time of the syncs went.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use super::args::{ColorArg, TraceArgs, duration};
 use super::{Exit, NOTHING_TO_TRACE, print, session};
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
-use crate::explain::waits::{Account, Who, disks};
+use crate::explain::waits::{Account, Who, disks, flame, journals};
 use crate::explain::{Explanation, json, page};
 use crate::host;
 use crate::mountinfo;
 use crate::once::Style;
-use crate::probe::{WaitPlan, WaitProbe};
+use crate::probe::{WaitPlan, Waits};
 use crate::sampler::Sampler;
 use crate::snapshot::Measurement;
 use crate::target::finder::Finder;
@@ -104,8 +105,15 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     probe.end().context("cannot end watching")?;
     let last = sampler.finish()?;
     let measurement = Measurement::between(&first, &last);
-    let waits = account(&mut sampler, &mut probe, &symbols, &rules)?;
-    let explanation = Explanation { measurement, waits };
+    let raw = probe.read().context("cannot read what syncs waited for")?;
+    probe.detach();
+    let explanation = Explanation {
+        journals: journals(&measurement, &raw.journals, raw.is_attached("start_handle")),
+        not_measurable: not_measurable(&raw),
+        waits: account(&mut sampler, &raw, &symbols, &rules),
+        measurement,
+    };
+    write_stacks(arguments, &explanation.waits)?;
     write(arguments, &explanation)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -128,22 +136,46 @@ fn look_for_servers(sampler: &mut Sampler, finder: &mut Finder, patience: Durati
     }
 }
 
-fn account(
-    sampler: &mut Sampler,
-    probe: &mut WaitProbe,
-    symbols: &Symbols,
-    rules: &Rules,
-) -> anyhow::Result<Account> {
-    let waits = probe.read().context("cannot read what syncs waited for")?;
-    probe.detach();
-    let sampler = std::cell::RefCell::new(sampler);
+fn account(sampler: &mut Sampler, waits: &Waits, symbols: &Symbols, rules: &Rules) -> Account {
+    let unseen = sampler.without_wait_state();
+    let sampler = RefCell::new(sampler);
     let who = |slot| {
         let (server, role, op) = sampler.borrow_mut().owner_of(slot)?;
         Some(Who { server, role, op })
     };
-    let mut account = Account::new(&waits, symbols, rules, who);
-    account.syncs_unseen = sampler.borrow().without_wait_state();
-    Ok(account)
+    Account { syncs_unseen: unseen, ..Account::new(waits, symbols, rules, who) }
+}
+
+/// What a program that could not be attached would have told.
+fn not_measurable(waits: &Waits) -> Vec<String> {
+    let tells = |program: &str| match program {
+        "start_commit" => "commits, and what the thread that makes them does (ext4)",
+        "start_handle" => "whose changes a commit writes out",
+        _ => "cache flushes and log writes of the devices",
+    };
+    let sentence = |(program, reason): &(String, String)| format!("{}: {reason}", tells(program));
+    let mut sentences: Vec<String> = waits.not_attached.iter().map(sentence).collect();
+    sentences.sort();
+    sentences.dedup();
+    sentences
+}
+
+fn write_stacks(arguments: &Explain, account: &Account) -> anyhow::Result<()> {
+    let lines = flame::folded(account);
+    let write = |path: &Path, bytes: &[u8]| {
+        std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    };
+    if let Some(path) = &arguments.folded {
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        write(path, text.as_bytes())?;
+    }
+    if let Some(path) = &arguments.flamegraph {
+        match flame::graph(&lines).context("cannot draw the flame graph")? {
+            Some(svg) => write(path, &svg)?,
+            None => eprintln!("fsynctop: no sync took any time: {} is not written", path.display()),
+        }
+    }
+    Ok(())
 }
 
 fn write(arguments: &Explain, explanation: &Explanation) -> anyhow::Result<()> {

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::Explanation;
-use super::waits::{Account, Who};
+use super::waits::{Account, Journal, Who};
 
 #[derive(Serialize)]
-struct Object {
+struct Object<'a> {
     schema: u32,
     start: String,
     end: String,
@@ -14,7 +14,40 @@ struct Object {
     phases: Vec<PhaseRow>,
     measured_seconds: f64,
     accounted_share: Option<f64>,
+    device_flush_seconds: f64,
+    journal: Vec<JournalRow<'a>>,
+    not_measurable: &'a [String],
     lost: Lost,
+}
+
+#[derive(Serialize)]
+struct JournalRow<'a> {
+    device: &'a str,
+    filesystem: Option<&'a str>,
+    mount: Option<String>,
+    commits: Option<u64>,
+    device_flushes: u64,
+    log_writes: u64,
+    syncs: u64,
+    neighbours: Vec<NeighbourRow<'a>>,
+    syncs_per_commit: Option<f64>,
+    syncs_per_device_flush: Option<f64>,
+    writers: Option<Vec<WriterRow<'a>>>,
+    traced_share: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct NeighbourRow<'a> {
+    comm: &'a str,
+    count: u64,
+}
+
+#[derive(Serialize)]
+struct WriterRow<'a> {
+    comm: &'a str,
+    pid: Option<u32>,
+    traced: bool,
+    handles: u64,
 }
 
 #[derive(Serialize)]
@@ -33,6 +66,7 @@ struct Lost {
     stacks: u64,
     waits: u64,
     waits_seconds: f64,
+    writers: u64,
     syncs: u64,
     preempted: u64,
 }
@@ -48,15 +82,46 @@ pub fn json(explanation: &Explanation) -> serde_json::Result<String> {
         phases: phases(waits),
         measured_seconds: seconds(waits.total().measured),
         accounted_share: waits.accounted_share(),
+        device_flush_seconds: seconds(waits.total().flush()),
+        journal: explanation.journals.iter().map(journal).collect(),
+        not_measurable: &explanation.not_measurable,
         lost: Lost {
             stacks: waits.lost.stacks,
             waits: waits.lost.waits,
             waits_seconds: seconds(waits.lost.waits_ns),
+            writers: waits.lost.writers,
             syncs: waits.syncs_unseen,
             preempted: waits.lost.skipped,
         },
     };
     Ok(serde_json::to_string(&object)? + "\n")
+}
+
+fn journal(journal: &Journal) -> JournalRow<'_> {
+    let neighbours = journal.neighbours.iter().map(|(comm, count)| NeighbourRow { comm, count: *count });
+    let writers = journal.writers.as_ref().map(|writers| {
+        let rows = writers.iter().map(|writer| WriterRow {
+            comm: &writer.comm,
+            pid: (writer.pid > 0).then_some(writer.pid),
+            traced: writer.traced,
+            handles: writer.handles,
+        });
+        rows.collect()
+    });
+    JournalRow {
+        device: &journal.device,
+        filesystem: journal.filesystem.as_deref(),
+        mount: journal.mount.as_ref().map(|path| crate::text::escape(path.as_os_str().as_encoded_bytes())),
+        commits: journal.commits,
+        device_flushes: journal.device_flushes,
+        log_writes: journal.log_writes,
+        syncs: journal.syncs,
+        neighbours: neighbours.collect(),
+        syncs_per_commit: journal.syncs_per_commit(),
+        syncs_per_device_flush: journal.syncs_per_device_flush(),
+        writers,
+        traced_share: journal.traced_share(),
+    }
 }
 
 fn phases(waits: &Account) -> Vec<PhaseRow> {

@@ -11,4 +11,8 @@ use crate::snapshot::Measurement;
 pub struct Explanation {
     pub measurement: Measurement,
     pub waits: waits::Account,
+    /// Of the filesystems that were synced.
+    pub journals: Vec<waits::Journal>,
+    /// What could not be measured here, and why. Plain sentences.
+    pub not_measurable: Vec<String>,
 }

@@ -146,6 +146,12 @@ pub struct Waits {
     pub lost: WaitLosses,
 }
 
+impl Waits {
+    pub fn is_attached(&self, program: &str) -> bool {
+        !self.not_attached.iter().any(|(name, _)| name == program)
+    }
+}
+
 /// What could not be kept. All zero: everything was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitLosses {
