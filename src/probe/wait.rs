@@ -255,15 +255,31 @@ impl WaitProbe {
     /// From now on time counts. Syncs in flight that began to wait before the probes were there are looked up.
     pub fn begin(&mut self) -> Result<(), WaitError> {
         self.cut_open_syncs()?;
-        self.start_ns = monotonic_ns();
-        self.set_window()
+        self.at_a_time_to_come(|probe, ns| probe.start_ns = ns)
     }
 
     /// Time counts no longer; the syncs in flight are cut off.
     pub fn end(&mut self) -> Result<(), WaitError> {
-        self.end_ns = monotonic_ns();
-        self.set_window()?;
+        self.at_a_time_to_come(|probe, ns| probe.end_ns = ns)?;
         self.cut_open_syncs()
+    }
+
+    /// Sets an end of the window, and waits for it: what happens between reading a clock and telling the programs would
+    /// count on one side of the books and not on the other.
+    fn at_a_time_to_come(&mut self, set: impl Fn(&mut WaitProbe, u64)) -> Result<(), WaitError> {
+        let mut lead = 1_000_000;
+        loop {
+            let at = monotonic_ns() + lead;
+            set(self, at);
+            self.set_window()?;
+            let left = at.saturating_sub(monotonic_ns());
+            if left > 0 {
+                std::thread::sleep(Duration::from_nanos(left));
+                return Ok(());
+            }
+            // This thread was put aside in the middle of it.
+            lead *= 2;
+        }
     }
 
     /// Takes the hooks away; what was counted can still be read.
