@@ -17,8 +17,9 @@ const volatile bool by_thread; // some or all threads' state is in the hash
 // What could not be kept; user space maps this.
 struct wait_losses {
 	u64 stacks;   // waits whose stack could not be read or kept
-	u64 waits;    // waits that found no place in the map
-	u64 waits_ns; // their time
+	u64 waits;    // waits that found no place in the map: they are counted by operation and stack, without a file
+	u64 unplaced; // not even there
+	u64 unplaced_ns; // their time
 	u64 writers;  // parts of transactions whose process found no place
 } lost;
 
@@ -43,10 +44,18 @@ struct wait_total {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 65536);
 	__type(key, struct wait_key);
 	__type(value, struct wait_total);
 } waits SEC(".maps");
+
+// What finds no place there, because so many files are synced: slots below OPS stand for operations.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2048);
+	__type(key, struct wait_key);
+	__type(value, struct wait_total);
+} waits_by_op SEC(".maps");
 
 // Frames by their hash.
 struct {
@@ -139,30 +148,38 @@ static __always_inline void count_queued(const struct waiting *w, struct window 
 		add(&spent_here->queued_ns, within(window, w->queued_ns, now));
 }
 
+static __always_inline struct wait_total *total_in(void *map, u32 slot, u64 stack)
+{
+	struct wait_key key = { .slot = slot, .stack = stack };
+	struct wait_total *total = bpf_map_lookup_elem(map, &key), none = {};
+
+	if (total)
+		return total;
+	bpf_map_update_elem(map, &key, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(map, &key);
+}
+
 // A wait that has ended, or is cut off at the window's end.
 static __noinline void count_wait(struct waiting *w, u64 now)
 {
-	struct wait_key key = {};
-	struct wait_total *total, none = {};
+	struct wait_total *total;
 	struct window *window = the_window();
-	struct spent *spent_here = spent_of(w);
+	struct spent *spent_here = w ? spent_of(w) : 0;
 	u64 ns;
 
-	if (!window || !spent_here)
+	if (!w || !window || !spent_here)
 		return;
 	ns = within(window, w->off_ns, now);
 	if (!ns)
 		return;
-	key.slot = w->slot;
-	key.stack = w->stack;
-	total = bpf_map_lookup_elem(&waits, &key);
-	if (!total) {
-		bpf_map_update_elem(&waits, &key, &none, BPF_NOEXIST);
-		total = bpf_map_lookup_elem(&waits, &key);
-	}
+	total = total_in(&waits, w->slot, w->stack);
 	if (!total) {
 		add(&lost.waits, 1);
-		add(&lost.waits_ns, ns);
+		total = total_in(&waits_by_op, w->op, w->stack);
+	}
+	if (!total) {
+		add(&lost.unplaced, 1);
+		add(&lost.unplaced_ns, ns);
 		return;
 	}
 	add(&total->ns, ns);

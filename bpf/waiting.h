@@ -27,7 +27,7 @@ struct waiting {
 	u64 queued_ns; // since when it could run, while it does not; 0: it waits for something
 	u64 stack;    // where it waits; 0: not known
 	u32 clock;    // 1 + the index of its device's clock; 0: none
-	u32 reserved;
+	u32 op;
 	u64 under[COMMITTER_STATES]; // the clock as it stood when the wait began
 };
 

@@ -25,6 +25,7 @@ static __noinline void watch_begin(struct call *call, u32 device)
 		return;
 	}
 	w->slot = call->slot == NO_SLOT ? call->op : call->slot;
+	w->op = call->op;
 	w->device = device;
 	w->off_ns = 0;
 	w->on_ns = 0;

@@ -122,8 +122,9 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
 /// their committers are told.
 fn plan(selection: &Selection, symbols: &Symbols, rules: &Rules) -> WaitPlan {
     let pids = selection.processes().into_iter().map(|process| process.pid);
-    let mounts =
-        std::iter::once(std::process::id()).chain(pids).flat_map(|pid| mountinfo::of_process(Path::new("/proc"), pid));
+    let mounts = std::iter::once(std::process::id())
+        .chain(pids)
+        .flat_map(|pid| mountinfo::of_process(Path::new("/proc"), pid));
     WaitPlan {
         filesystems: disks::watched(Path::new("/sys"), mounts),
         committer_functions: symbols.ranges(|name| rules.committer_in(name).map(|state| state as usize)),

@@ -11,6 +11,7 @@ struct Object<'a> {
     start: String,
     end: String,
     duration_seconds: f64,
+    syncs: u64,
     phases: Vec<PhaseRow>,
     measured_seconds: f64,
     accounted_share: Option<f64>,
@@ -65,7 +66,8 @@ struct PhaseRow {
 struct Lost {
     stacks: u64,
     waits: u64,
-    waits_seconds: f64,
+    unplaced_waits: u64,
+    unplaced_seconds: f64,
     writers: u64,
     syncs: u64,
     preempted: u64,
@@ -79,6 +81,7 @@ pub fn json(explanation: &Explanation) -> serde_json::Result<String> {
         start: humantime::format_rfc3339_millis(m.start).to_string(),
         end: humantime::format_rfc3339_millis(m.end).to_string(),
         duration_seconds: waits.window.as_secs_f64(),
+        syncs: m.total().count,
         phases: phases(waits),
         measured_seconds: seconds(waits.total().measured),
         accounted_share: waits.accounted_share(),
@@ -88,7 +91,8 @@ pub fn json(explanation: &Explanation) -> serde_json::Result<String> {
         lost: Lost {
             stacks: waits.lost.stacks,
             waits: waits.lost.waits,
-            waits_seconds: seconds(waits.lost.waits_ns),
+            unplaced_waits: waits.lost.unplaced,
+            unplaced_seconds: seconds(waits.lost.unplaced_ns),
             writers: waits.lost.writers,
             syncs: waits.syncs_unseen,
             preempted: waits.lost.skipped,
@@ -130,7 +134,15 @@ fn phases(waits: &Account) -> Vec<PhaseRow> {
         let row = |phase, under, ns: u64, of: u64| {
             let Who { server, role, op } = who;
             let (pid, role, op) = (server.pid, role.name(), op.name());
-            PhaseRow { pid, role, op, phase, under, seconds: seconds(ns), share: ns as f64 / of.max(1) as f64 }
+            PhaseRow {
+                pid,
+                role,
+                op,
+                phase,
+                under,
+                seconds: seconds(ns),
+                share: ns as f64 / of.max(1) as f64,
+            }
         };
         for (&phase, &ns) in &part.phases {
             rows.push(row(phase.name(), None, ns, part.accounted()));

@@ -19,7 +19,10 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
         page.push('\n');
     };
     if total.measured == 0 {
-        line(&mut page, format!("No traced process was in a sync in these {}.", text::interval(waits.window)));
+        line(
+            &mut page,
+            format!("No traced process was in a sync in these {}.", text::interval(waits.window)),
+        );
         return style.finish(page);
     }
     let heading = format!(
@@ -40,7 +43,8 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
         page.push('\n');
         line(&mut page, style.wrap(&journal_sentences(journal, style), 2).join("\n"));
     }
-    let mut notes = explanation.not_measurable.iter().map(|what| format!("Not measurable here: {what}.")).collect();
+    let mut notes =
+        explanation.not_measurable.iter().map(|what| format!("Not measurable here: {what}.")).collect();
     confidence(explanation, &mut notes);
     page.push('\n');
     notes.iter().for_each(|note| line(&mut page, style.wrap(note, 2).join("\n")));
@@ -60,7 +64,8 @@ fn table(page: &mut String, explanation: &Explanation, who: &Who, part: &Part, s
         0 => String::new(),
         n => format!(", {} each", text::duration(part.measured / n)),
     };
-    let heading = format!("{} {}{process}: {} syncs{each}", who.role.name(), who.op.name(), text::count(count));
+    let heading =
+        format!("{} {}{process}: {} syncs{each}", who.role.name(), who.op.name(), text::count(count));
     let _ = writeln!(page, "{}", style.paint(Paint::Heading, &heading));
     let all = part.accounted().max(1);
     let mut phases: Vec<_> = part.phases.iter().collect();
@@ -92,7 +97,8 @@ fn table(page: &mut String, explanation: &Explanation, who: &Who, part: &Part, s
 fn entry(page: &mut String, indent: usize, title: &str, ns: u64, of: u64) {
     let share = text::percent(ns as f64 / of.max(1) as f64);
     let width = 44 - indent;
-    let _ = writeln!(page, "{:indent$}{title:<width$} {:>8} s {share:>7}", "", format!("{:.3}", ns as f64 / 1e9));
+    let _ =
+        writeln!(page, "{:indent$}{title:<width$} {:>8} s {share:>7}", "", format!("{:.3}", ns as f64 / 1e9));
 }
 
 fn journal_sentences(journal: &Journal, style: &Style) -> String {
@@ -123,7 +129,11 @@ fn journal_sentences(journal: &Journal, style: &Style) -> String {
     }
     text.push('.');
     if let (Some(share), Some(writers)) = (journal.traced_share(), &journal.writers) {
-        let _ = write!(text, " Of the changes that the commits wrote, {} were the traced processes'", text::percent(share));
+        let _ = write!(
+            text,
+            " Of the changes that the commits wrote, {} were the traced processes'",
+            text::percent(share)
+        );
         let others: u64 = writers.iter().filter(|writer| !writer.traced).map(|writer| writer.handles).sum();
         let first = writers.iter().find(|writer| !writer.traced);
         if let Some(writer) = first.filter(|_| share < 0.995 && others > 0) {
@@ -139,12 +149,16 @@ fn journal_sentences(journal: &Journal, style: &Style) -> String {
 fn confidence(explanation: &Explanation, notes: &mut Vec<String>) {
     let waits = &explanation.waits;
     if let Some(share) = waits.accounted_share() {
-        notes.push(format!("The parts add up to {:.1} % of the time measured in the calls themselves.", share * 100.0));
+        notes.push(format!(
+            "The parts add up to {:.1} % of the time measured in the calls themselves.",
+            share * 100.0
+        ));
     }
     let lost = &waits.lost;
     for (n, what) in [
         (lost.stacks, "waits have no stack and stand under other"),
-        (lost.waits, "waits found no place and are missing"),
+        (lost.waits, "waits are not known by their file and stand under other, with no server"),
+        (lost.unplaced, "waits found no place and are missing"),
         (lost.writers, "changes are not known by their process"),
         (waits.syncs_unseen, "syncs are missing, because no memory was to be had for them"),
         (lost.skipped, "runs of the probes were skipped by the kernel, so that waits may be cut wrongly"),

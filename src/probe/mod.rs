@@ -37,11 +37,11 @@ pub use flags::CallStorage;
 pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
 pub use permission::may_use_open_maps;
-pub use wait::{
-    COMMITTER_STATES, JournalCounts, MOST_FILESYSTEMS, SlotTime, SlotWait, WAIT_OBJECT, WaitError, WaitLosses,
-    WaitPlan, WaitProbe, Waits, WatchedFilesystem, Writer,
-};
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
+pub use wait::{
+    COMMITTER_STATES, JournalCounts, MOST_FILESYSTEMS, SlotTime, SlotWait, WAIT_OBJECT, WaitError,
+    WaitLosses, WaitPlan, WaitProbe, Waits, WatchedFilesystem, Writer,
+};
 
 use array::MappedArray;
 use ring::Ring;

@@ -157,9 +157,11 @@ impl Waits {
 pub struct WaitLosses {
     /// Waits whose stack is not known.
     pub stacks: u64,
-    /// Waits that found no place.
+    /// Waits of which it is not known by which file: they are counted by operation.
     pub waits: u64,
-    pub waits_ns: u64,
+    /// Waits that are missing altogether.
+    pub unplaced: u64,
+    pub unplaced_ns: u64,
     /// Parts of transactions of which it is not known whose they are.
     pub writers: u64,
     /// Runs of the scheduler's hooks that the kernel skipped.
@@ -320,8 +322,9 @@ impl WaitProbe {
         self.spent.unmap();
         let failed = |source| WaitError::Libbpf { step: "read the waits".into(), source };
         let maps = &self.skel.maps;
-        for key in maps.waits.keys() {
-            let Some(value) = maps.waits.lookup(&key, MapFlags::ANY).map_err(failed)? else { continue };
+        let all = maps.waits.keys().map(|key| (&maps.waits, key));
+        for (map, key) in all.chain(maps.waits_by_op.keys().map(|key| (&maps.waits_by_op, key))) {
+            let Some(value) = map.lookup(&key, MapFlags::ANY).map_err(failed)? else { continue };
             let (Some(key), Some(total)) = (view::<types::wait_key>(&key), view::<types::wait_total>(&value))
             else {
                 continue;
@@ -385,7 +388,14 @@ impl WaitProbe {
         // SAFETY: the kernel changes these words at any moment; each is read once.
         let raw = unsafe { std::ptr::from_ref(&bss.lost).read_volatile() };
         let skipped = self.programs.iter().map(|fd| program_info::read(fd.as_fd()).runs_skipped).sum();
-        WaitLosses { stacks: raw.stacks, waits: raw.waits, waits_ns: raw.waits_ns, writers: raw.writers, skipped }
+        WaitLosses {
+            stacks: raw.stacks,
+            waits: raw.waits,
+            unplaced: raw.unplaced,
+            unplaced_ns: raw.unplaced_ns,
+            writers: raw.writers,
+            skipped,
+        }
     }
 }
 

@@ -114,7 +114,9 @@ impl Sampler {
     pub fn owner_of(&mut self, slot: u32) -> Option<(ServerId, Role, Op)> {
         let row = self.probe.row(slot).ok()?;
         match Subject::of(&row.id)? {
-            ref subject @ Subject::File { server, op, .. } => Some((server, role_of(subject, &self.names), op)),
+            ref subject @ Subject::File { server, op, .. } => {
+                Some((server, role_of(subject, &self.names), op))
+            }
             _ => None,
         }
     }

@@ -22,7 +22,10 @@ pub fn facts(account: &Account, journals: &[Journal], style: &Style) -> Vec<Stri
     };
     let phase = |wanted| total.phases.get(&wanted).copied().unwrap_or(0);
     let causes = [
-        (total.flush(), "the device to flush its cache, which only a faster or a power-protected device shortens"),
+        (
+            total.flush(),
+            "the device to flush its cache, which only a faster or a power-protected device shortens",
+        ),
         (
             phase(Phase::DataPages) + under(Committer::Data),
             "data pages to be written, which is how fast the device takes writes",
@@ -32,7 +35,10 @@ pub fn facts(account: &Account, journals: &[Journal], style: &Style) -> Vec<Stri
             phase(Phase::JournalSpace) + under(Committer::Checkpoint),
             "room in the journal: it is too small for what is written, or its checkpoints are too slow",
         ),
-        (under(Committer::OpenHandles), "other writers to finish with the transaction that is being committed"),
+        (
+            under(Committer::OpenHandles),
+            "other writers to finish with the transaction that is being committed",
+        ),
         (
             phase(Phase::RunQueue) + under(Committer::Queued),
             "a free processor: there is more to run than processors",
@@ -94,7 +100,11 @@ mod tests {
     #[test]
     fn a_flush_that_hides_in_a_commit_is_the_first_fact() {
         let account = account(
-            &[(Phase::JournalCommit, 800_000_000), (Phase::DataPages, 150_000_000), (Phase::OnCpu, 50_000_000)],
+            &[
+                (Phase::JournalCommit, 800_000_000),
+                (Phase::DataPages, 150_000_000),
+                (Phase::OnCpu, 50_000_000),
+            ],
             &[((Phase::JournalCommit, Committer::Flush), 700_000_000)],
         );
         let facts = facts(&account, &[], &Style::default());

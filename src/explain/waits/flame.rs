@@ -56,7 +56,9 @@ mod tests {
     #[test]
     fn the_graph_shows_every_frame_and_nothing_makes_no_graph() {
         let svg = String::from_utf8(graph(&folded(&account())).unwrap().unwrap()).unwrap();
-        assert!(svg.contains("<svg") && svg.contains("jbd2_log_wait_commit") && svg.contains("journal commit"));
+        assert!(
+            svg.contains("<svg") && svg.contains("jbd2_log_wait_commit") && svg.contains("journal commit")
+        );
         assert!(graph(&[]).unwrap().is_none());
     }
 }

@@ -119,9 +119,8 @@ fn writers(measurement: &Measurement, all: &[Writer]) -> Vec<JournalWriter> {
         entry.1 += writer.handles;
     }
     let list = merged.into_iter();
-    let mut list: Vec<_> = list
-        .map(|((comm, traced), (pid, handles))| JournalWriter { comm, pid, traced, handles })
-        .collect();
+    let mut list: Vec<_> =
+        list.map(|((comm, traced), (pid, handles))| JournalWriter { comm, pid, traced, handles }).collect();
     list.sort_by_key(|writer| std::cmp::Reverse(writer.handles));
     list
 }
@@ -147,8 +146,7 @@ mod tests {
         ];
         let merged = writers(&m, &raw);
         let shown: Vec<_> = merged.iter().map(|w| (w.comm.as_str(), w.pid, w.traced, w.handles)).collect();
-        let expected =
-            [("mysqld", MYSQL.pid, true, 60), ("rsync", 0, false, 30), ("kworker", 0, false, 10)];
+        let expected = [("mysqld", MYSQL.pid, true, 60), ("rsync", 0, false, 30), ("kworker", 0, false, 10)];
         assert_eq!(shown, expected);
         let journal = Journal {
             device: "/dev/x".into(),
@@ -164,6 +162,9 @@ mod tests {
         assert_eq!(journal.traced_share(), Some(0.6));
         assert_eq!((journal.syncs_per_commit(), journal.syncs_per_device_flush()), (Some(4.0), Some(2.0)));
         let none = Journal { commits: None, writers: None, device_flushes: 0, ..journal };
-        assert_eq!((none.syncs_per_commit(), none.syncs_per_device_flush(), none.traced_share()), (None, None, None));
+        assert_eq!(
+            (none.syncs_per_commit(), none.syncs_per_device_flush(), none.traced_share()),
+            (None, None, None)
+        );
     }
 }

@@ -78,7 +78,10 @@ mod tests {
     fn stacks_of_each_filesystem_say_what_is_waited_for() {
         let rules = Rules::builtin();
         for (expected, stack) in [
-            (Phase::JournalCommit, "schedule jbd2_log_wait_commit ext4_fsync_journal ext4_sync_file do_fsync"),
+            (
+                Phase::JournalCommit,
+                "schedule jbd2_log_wait_commit ext4_fsync_journal ext4_sync_file do_fsync",
+            ),
             (Phase::DeviceFlush, "io_schedule submit_bio_wait blkdev_issue_flush ext4_sync_file do_fsync"),
             (
                 Phase::DataPages,

@@ -40,9 +40,11 @@ impl Symbols {
         let mut line = String::new();
         while lines.read_line(&mut line)? > 0 {
             let mut fields = line.split_ascii_whitespace();
-            if let (Some(address), Some("t" | "T" | "w" | "W"), Some(name)) =
-                (fields.next().and_then(|hex| u64::from_str_radix(hex, 16).ok()), fields.next(), fields.next())
-            {
+            if let (Some(address), Some("t" | "T" | "w" | "W"), Some(name)) = (
+                fields.next().and_then(|hex| u64::from_str_radix(hex, 16).ok()),
+                fields.next(),
+                fields.next(),
+            ) {
                 let name = plain(name);
                 let length = name.len().min(usize::from(u16::MAX));
                 symbols.places.push((address, symbols.names.len() as u32, length as u16));

@@ -38,7 +38,14 @@ impl Target {
         let mapping = mapped.then(|| call::map(file.as_raw_fd(), FILE_BYTES)).transpose();
         let mapping = mapping.with_context(|| format!("cannot map {}", path.display()))?;
         let metadata = file.metadata().with_context(|| format!("cannot stat {}", path.display()))?;
-        Ok(Target { device: metadata.dev(), inode: metadata.ino(), path, file, mapping, end: AtomicU64::new(FILE_BYTES as u64) })
+        Ok(Target {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            path,
+            file,
+            mapping,
+            end: AtomicU64::new(FILE_BYTES as u64),
+        })
     }
 }
 
