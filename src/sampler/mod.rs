@@ -7,6 +7,7 @@ mod names;
 mod pool;
 mod running;
 mod servers;
+mod waits;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::files::rules::Rules;
 use crate::histogram::Histogram;
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
-use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig, WaitError, WaitPlan, WaitProbe};
+use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig};
 use crate::snapshot::{
     FileInfo, FileRow, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats, Target,
     ThreadRow,
@@ -98,27 +99,6 @@ impl Sampler {
 
     pub fn attached(&self) -> &Attached {
         self.probe.attached()
-    }
-
-    /// Attaches the wait probes, if the configuration prepared for them.
-    pub fn watch_waits(&self, plan: &WaitPlan) -> Result<WaitProbe, WaitError> {
-        self.probe.watch_waits(plan)
-    }
-
-    /// Syncs of which it is not known where they waited.
-    pub fn without_wait_state(&self) -> u64 {
-        self.probe.counters().no_wait_state
-    }
-
-    /// Whose syncs a slot of the kernel side counts, of what. None: nobody's, or not known any more.
-    pub fn owner_of(&mut self, slot: u32) -> Option<(ServerId, Role, Op)> {
-        let row = self.probe.row(slot).ok()?;
-        match Subject::of(&row.id)? {
-            ref subject @ Subject::File { server, op, .. } => {
-                Some((server, role_of(subject, &self.names), op))
-            }
-            _ => None,
-        }
     }
 
     /// Whether calls of this process's own are still counted; if not, why in words.
