@@ -102,7 +102,7 @@ fn entry(page: &mut String, indent: usize, title: &str, ns: u64, of: u64) {
 }
 
 fn journal_sentences(journal: &Journal, style: &Style) -> String {
-    let mut text = format!("{}", style.name(journal.device.as_bytes()));
+    let mut text = style.name(journal.device.as_bytes());
     if let (Some(filesystem), Some(mount)) = (&journal.filesystem, &journal.mount) {
         let mount = style.name(mount.as_os_str().as_encoded_bytes());
         let _ = write!(text, " ({} on {mount})", style.name(filesystem.as_bytes()));
@@ -166,5 +166,83 @@ fn confidence(explanation: &Explanation, notes: &mut Vec<String>) {
         if n > 0 {
             notes.push(format!("Lost: {} {what}.", text::count(n)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::waits::{Account, Committer, Phase};
+    use super::*;
+    use crate::once::fixture::busy;
+
+    /// Of a measurement in which something happened, the first row's time.
+    fn explanation() -> Explanation {
+        let measurement = busy();
+        let row = &measurement.roles[0];
+        let who = Who { server: row.server, role: row.role, op: row.op };
+        let part = Part {
+            measured: 2_000_000_000,
+            phases: [
+                (Phase::OnCpu, 100_000_000),
+                (Phase::JournalCommit, 1_890_000_000),
+                (Phase::Lock, 1_000_000),
+            ]
+            .into(),
+            under: [
+                ((Phase::JournalCommit, Committer::LogBlocks), 390_000_000),
+                ((Phase::JournalCommit, Committer::Flush), 1_500_000_000),
+            ]
+            .into(),
+        };
+        let waits = Account { parts: [(who, part)].into(), ..Account::default() };
+        Explanation {
+            measurement,
+            waits,
+            journals: Vec::new(),
+            not_measurable: vec!["whose changes: why".into()],
+        }
+    }
+
+    #[test]
+    fn what_matters_comes_first_and_each_table_the_greatest_first() {
+        let page = page(&explanation(), &Style::default());
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text:?} in\n{page}"));
+        let order = [
+            "the traced syncs took 2.0s together",
+            "1. 75 % of the time in syncs (1.5s) went by waiting for the device to flush its cache",
+            "2. 20 % of the time in syncs (390ms) went by waiting for the blocks of the journal",
+            "  journal commit                                1.890 s    95 %",
+            "    device cache flush                          1.500 s    79 %",
+            "    log blocks being written                    0.390 s    21 %",
+            "  on CPU                                        0.100 s     5 %",
+            "  all else                                      0.001 s     0 %",
+            "  = device cache flush, both levels             1.500 s    75 %",
+            "Not measurable here: whose changes: why.",
+            // 1.991 of 2 seconds
+            "The parts add up to 99.5 % of the time",
+        ];
+        let places = order.map(at);
+        assert!(places.is_sorted(), "{page}");
+    }
+
+    #[test]
+    fn a_window_without_syncs_says_so() {
+        let explanation = Explanation { waits: Account::default(), ..explanation() };
+        assert!(page(&explanation, &Style::default()).starts_with("No traced process was in a sync"));
+    }
+
+    #[test]
+    fn in_json_a_row_of_level_two_names_its_wait_and_has_its_share_of_that() {
+        let json: serde_json::Value =
+            serde_json::from_str(&super::super::json::json(&explanation()).unwrap()).unwrap();
+        let rows = json["phases"].as_array().unwrap();
+        let share = |phase: &str, under: Option<&str>| {
+            let row = rows.iter().find(|row| row["phase"] == phase && row["under"].as_str() == under);
+            row.unwrap()["share"].as_f64().unwrap()
+        };
+        assert!((share("journal_commit", None) - 1.89 / 1.991).abs() < 1e-9);
+        assert!((share("device_flush", Some("journal_commit")) - 1.5 / 1.89).abs() < 1e-9);
+        assert!((json["accounted_share"].as_f64().unwrap() - 0.9955).abs() < 1e-9);
+        assert_eq!((rows.len(), &json["device_flush_seconds"]), (5, &1.5.into()));
     }
 }

@@ -186,7 +186,7 @@ mod tests {
                 SlotWait { slot: 300, stack: 0, ns: 40, waits: 1, under },
             ],
             stacks: HashMap::from([(1, vec![])]),
-            lost: WaitLosses::default(),
+            ..Waits::default()
         }
     }
 
