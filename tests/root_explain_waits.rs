@@ -92,14 +92,14 @@ fn a_device_that_flushes_slowly_is_found_below_the_journal_commit() {
     let after = explain(&load);
     slow.control("ok");
     after.assert_adds_up();
-    // All else becomes a smaller share; the log's blocks are written between two flushes and stay as they were.
+    // Data pages wait longer, too: the loop device does one thing after the other, so that they queue behind a flush.
+    let (earlier, later) = (before.shown(), after.shown());
     assert_eq!(
         after.most_moved_since(&before),
         cell("device_flush", Some("journal_commit")),
-        "{:#}",
-        after.0
+        "{earlier}\n{later}"
     );
-    assert!(after.0["device_flush_seconds"].as_f64().unwrap() > 0.8 * after.total(), "{}", after.shown());
+    assert!(after.0["device_flush_seconds"].as_f64().unwrap() > 0.5 * after.total(), "{later}");
 }
 
 /// Changes the inodes of many files over and over, which takes room in the journal, and asks for no commit.
