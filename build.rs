@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
+/// One for each family of probes.
+const OBJECTS: [&str; 2] = ["sync", "wait"];
+
 /// As libbpf's headers call them.
 const ARCHITECTURES: [&str; 2] = ["x86", "arm64"];
 
@@ -17,12 +20,14 @@ fn main() {
         other => panic!("no programs for the architecture {other:?}: x86_64 and aarch64 are served"),
     };
     let clang = arguments(architecture);
-    SkeletonBuilder::new()
-        .source("bpf/sync.bpf.c")
-        .clang_args(&clang)
-        .obj(out.join("sync.bpf.o"))
-        .build_and_generate(out.join("sync.skel.rs"))
-        .expect("bpf/sync.bpf.c");
+    for name in OBJECTS {
+        SkeletonBuilder::new()
+            .source(format!("bpf/{name}.bpf.c"))
+            .clang_args(&clang)
+            .obj(out.join(format!("{name}.bpf.o")))
+            .build_and_generate(out.join(format!("{name}.skel.rs")))
+            .unwrap_or_else(|error| panic!("bpf/{name}.bpf.c: {error:?}"));
+    }
     SkeletonBuilder::new()
         .source("bpf/tests/bucket.bpf.c")
         .clang_args(&clang)
@@ -32,12 +37,14 @@ fn main() {
     // Who develops on one architecture hears at once of what does not compile for the other.
     if std::env::var("PROFILE").as_deref() == Ok("debug") {
         for other in ARCHITECTURES.into_iter().filter(|name| *name != architecture) {
-            SkeletonBuilder::new()
-                .source("bpf/sync.bpf.c")
-                .clang_args(arguments(other))
-                .obj(out.join(format!("sync-{other}.bpf.o")))
-                .build()
-                .unwrap_or_else(|error| panic!("bpf/sync.bpf.c for {other}: {error:?}"));
+            for name in OBJECTS {
+                SkeletonBuilder::new()
+                    .source(format!("bpf/{name}.bpf.c"))
+                    .clang_args(arguments(other))
+                    .obj(out.join(format!("{name}-{other}.bpf.o")))
+                    .build()
+                    .unwrap_or_else(|error| panic!("bpf/{name}.bpf.c for {other}: {error:?}"));
+            }
         }
     }
 }

@@ -37,10 +37,16 @@ enum {
 #define BPF_F_MMAPABLE (1 << 10)
 #define BPF_LOCAL_STORAGE_GET_F_CREATE 1
 
+#define PF_KTHREAD 0x00200000
+
 #define S_IFMT 0170000
 #define S_IFREG 0100000
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630
 #define BTRFS_SUPER_MAGIC 0x9123683E
+
+struct bpf_spin_lock {
+	u32 val;
+};
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -105,6 +111,7 @@ struct signal_struct {
 };
 
 struct task_struct {
+	unsigned int flags;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
@@ -112,6 +119,35 @@ struct task_struct {
 	char comm[16];
 	struct files_struct *files;
 	struct signal_struct *signal;
+};
+
+// Since 5.14, and before.
+struct task_struct___state {
+	unsigned int __state;
+};
+
+struct task_struct___long_state {
+	long state;
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+// Since 5.15 the queue knows its disk; before, each request does.
+struct request_queue {
+	struct gendisk *disk;
+};
+
+struct request {
+	struct request_queue *q;
+	unsigned int cmd_flags;
+	unsigned int __data_len;
+};
+
+struct request___disk {
+	struct gendisk *rq_disk;
 };
 
 struct pt_regs {

@@ -185,6 +185,7 @@ struct counters {
 	u64 errors_dropped;      // the map of errors was full
 	u64 processes_dropped;   // the map of followed processes was full
 	u64 neighbours_folded;   // counted in the neighbours' overflow row
+	u64 no_wait_state;       // the same for what `explain` keeps of it: where it waits is not known
 	u64 self_test[OPS];      // fsynctop's own calls, seen at entry and at exit
 	struct identity self_file[OPS]; // the file of the last of them
 };

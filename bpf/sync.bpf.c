@@ -12,6 +12,8 @@
 #include "slots.h"
 #include "events.h"
 #include "follow.h"
+#include "waiting.h"
+#include "watch.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -239,6 +241,8 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 		send_name(&call->id, file, fd, slot, 0);
 	}
 	call->start_ns = bpf_ktime_get_ns();
+	if (watch_waits && who.target)
+		watch_begin(call, key.sb ? device_of(&key) : 0);
 }
 
 static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 result)
@@ -378,6 +382,8 @@ static __always_inline void leave(u32 op, s64 result)
 	}
 	latency = now - call->start_ns;
 	call->start_ns = 0;
+	if (watch_waits)
+		watch_end(now);
 	end_call(call, op, latency, result);
 	close_call();
 }

@@ -39,6 +39,7 @@ fn live(pid: u32, interval: Duration) -> Result<Live, StartError> {
         mode: None,
         preemptible: fsynctop::host::may_skip_programs(),
         by_thread: false,
+        watch_waits: false,
         capacity: Capacity::default(),
     };
     let make = move || Ok(Sampler::start(&config, Rules::builtin(), "test".into())?);

@@ -69,6 +69,7 @@ fn live(retention: Retention) -> Live {
         mode: None,
         preemptible: fsynctop::host::may_skip_programs(),
         by_thread: false,
+        watch_waits: false,
         capacity: Capacity::default(),
     };
     let make =

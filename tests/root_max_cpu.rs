@@ -131,6 +131,7 @@ fn root_max_cpu_a_view_sees_that_it_is_degraded_and_then_detached() {
         mode: None,
         preemptible: fsynctop::host::may_skip_programs(),
         by_thread: false,
+        watch_waits: false,
         capacity: Capacity::default(),
     };
     let make =

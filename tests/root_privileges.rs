@@ -32,6 +32,7 @@ fn live_without_rights(comm: &'static str) -> Live {
         mode: None,
         preemptible: fsynctop::host::may_skip_programs(),
         by_thread: false,
+        watch_waits: false,
         capacity: Capacity { files: 64, histograms: 16 },
     };
     let make = move || -> std::io::Result<Sampler> {

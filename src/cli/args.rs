@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::explain::{self, Explain};
 use super::exporter::{self, Exporter};
 use super::top::Top;
 use crate::history::remote;
@@ -42,6 +43,7 @@ Examples:
   fsynctop --once --pid 4711 --histogram   one server, with its latencies drawn
   fsynctop --once -- ./load.sh             a command and all it starts, from its first call to its last
   fsynctop --once --last 10m               what an exporter on this host saw in the last ten minutes
+  fsynctop explain -d 10                   what the syncs of ten seconds waited for, on two levels
   fsynctop stuck                           syncs that hang right now, without any tracing
   fsynctop exporter                        run for good, for Prometheus to scrape 127.0.0.1:9871
   fsynctop check                           would tracing work here, and if not, why
@@ -52,6 +54,9 @@ Exit status: 0 done, 1 failed, 2 bad usage, 3 nothing to trace; with a command, 
 pub enum Action {
     /// Say what works on this host: kernel, rights, probes, memory, servers and their files
     Check(Check),
+    /// Say why commits take as long as they do: what the syncs wait for, and what the filesystem does meanwhile
+    #[command(after_help = explain::AFTER_HELP)]
+    Explain(Explain),
     /// Trace for good and answer Prometheus: the daemon for every host
     #[command(after_help = exporter::AFTER_HELP)]
     Exporter(Exporter),

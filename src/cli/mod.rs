@@ -3,6 +3,7 @@
 pub mod args;
 pub mod check;
 pub mod command;
+pub mod explain;
 pub mod exporter;
 mod last;
 pub mod once;
@@ -46,6 +47,7 @@ pub fn run(arguments: args::Arguments) -> anyhow::Result<ExitCode> {
         },
         Some(args::Action::Top(top)) => top::run(top),
         Some(args::Action::Check(ref check)) => check::run(check),
+        Some(args::Action::Explain(ref explain)) => explain::run(explain),
         Some(args::Action::Exporter(exporter)) => exporter::run(exporter),
         Some(args::Action::Stuck(ref stuck)) => stuck::run(stuck),
         Some(args::Action::ExecWhenTold { ref pipe, ref command }) => command::exec_when_told(pipe, command),

@@ -100,6 +100,7 @@ pub fn probe_config(
         mode: arguments.attach.mode(),
         preemptible: host::may_skip_programs(),
         by_thread,
+        watch_waits: false,
         capacity: Capacity { files: arguments.max_files, histograms: arguments.max_histograms },
     })
 }

@@ -68,6 +68,8 @@ pub struct Attached {
     pub programs: Vec<AttachedProgram>,
     pub ops: Vec<Op>,
     pub by_thread: bool,
+    /// What [`super::WaitProbe`] needs is there.
+    pub watch_waits: bool,
     pub(super) slots: FreeSlots,
     pub(super) links: Vec<Link>,
     pub(super) task_iterator: Option<Link>,
@@ -134,6 +136,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
     rodata.typed_task = features.typed_task;
     rodata.task_storage = features.task_storage;
     rodata.keep_threads = config.by_thread;
+    rodata.watch_waits = config.watch_waits;
     rodata.histogram_slots = config.capacity.histogram_slots();
     rodata.self_tgid = std::process::id();
     rodata.target_all = targets.all;
@@ -157,6 +160,15 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
     size(open.maps.free_neighbour.set_max_entries(super::record::FIRST_FILE_SLOT))?;
     if !features.task_storage {
         size(open.maps.calls.set_autocreate(false))?;
+    }
+    if config.watch_waits {
+        size(open.maps.spent.set_max_entries(capacity.slots()))?;
+        size(open.maps.waiting.set_autocreate(features.task_storage))?;
+    } else {
+        size(open.maps.waiting.set_autocreate(false))?;
+        size(open.maps.waiting_by_thread.set_autocreate(false))?;
+        size(open.maps.spent.set_autocreate(false))?;
+        size(open.maps.window.set_autocreate(false))?;
     }
 
     let skips = if config.preemptible { host::skips() } else { Skips::None };
@@ -221,6 +233,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
         programs,
         ops: config.ops.clone(),
         by_thread: config.by_thread,
+        watch_waits: config.watch_waits,
         slots,
         links,
         task_iterator,

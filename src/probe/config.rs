@@ -94,6 +94,8 @@ pub struct ProbeConfig {
     /// The kernel may preempt (preempt=full or lazy): tried in another order, because it then skips programs.
     pub preemptible: bool,
     pub by_thread: bool,
+    /// Prepare for [`super::Probe::watch_waits`]: costs each sync a little more.
+    pub watch_waits: bool,
     pub capacity: Capacity,
 }
 

@@ -14,6 +14,8 @@ pub struct Counters {
     pub entries_without_exit: u64,
     pub neighbour_entries_without_exit: u64,
     pub no_call_state: u64,
+    /// Syncs that are counted, but of which `explain` does not know where they wait.
+    pub no_wait_state: u64,
     pub no_row: u64,
     pub retired_row: u64,
     pub names_dropped: u64,
@@ -45,6 +47,7 @@ pub fn read(attached: &Attached) -> Counters {
         entries_without_exit: raw.entries_without_exit,
         neighbour_entries_without_exit: raw.neighbour_entries_without_exit,
         no_call_state: raw.no_call_state,
+        no_wait_state: raw.no_wait_state,
         no_row: raw.no_row,
         retired_row: raw.retired_row,
         names_dropped: raw.names_dropped,

@@ -18,6 +18,7 @@ mod program_info;
 mod ring;
 mod self_test;
 mod slots;
+mod wait;
 mod walk;
 
 use std::collections::HashMap;
@@ -38,6 +39,10 @@ pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
 pub use permission::may_use_open_maps;
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
+pub use wait::{
+    COMMITTER_STATES, JournalCounts, MOST_FILESYSTEMS, SlotTime, SlotWait, WAIT_OBJECT, WaitError,
+    WaitLosses, WaitPlan, WaitProbe, Waits, WatchedFilesystem, Writer,
+};
 
 use array::MappedArray;
 use ring::Ring;
@@ -107,6 +112,11 @@ impl Probe {
 
     pub fn capacity(&self) -> Capacity {
         self.capacity
+    }
+
+    /// Attaches the wait probes, if the configuration prepared for them.
+    pub fn watch_waits(&self, plan: &WaitPlan) -> Result<WaitProbe, WaitError> {
+        WaitProbe::attach(&self.attached, self.capacity.slots(), plan)
     }
 
     /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.

@@ -7,6 +7,7 @@ mod names;
 mod pool;
 mod running;
 mod servers;
+mod waits;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -41,13 +41,27 @@ impl Mounted {
 
     /// A new filesystem (ext4, xfs, btrfs) on a loop device of its own.
     pub fn image(filesystem: &str, megabytes: u64) -> Mounted {
-        let directory = tempfile::tempdir().unwrap();
-        let image = directory.path().join("image");
-        std::fs::File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
-        run(&format!("mkfs.{filesystem}"), &[OsStr::new("-q"), image.as_os_str()]);
-        let mut mounted = Mounted::new(&["-o", "loop", image.to_str().unwrap()]);
+        Mounted::image_with(filesystem, megabytes, &[])
+    }
+
+    /// The same, with options for mkfs.
+    pub fn image_with(filesystem: &str, megabytes: u64, options: &[&str]) -> Mounted {
+        // Not in /tmp, which is memory on many systems: a loop device's flush would cost nothing there.
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let mut mounted = Mounted::image_in(directory.path(), filesystem, megabytes, options);
         mounted._files.push(directory);
         mounted
+    }
+
+    /// The same, of an image in a directory that is there.
+    pub fn image_in(directory: &Path, filesystem: &str, megabytes: u64, options: &[&str]) -> Mounted {
+        let image = directory.join("image");
+        std::fs::File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
+        let options = options.iter().map(OsStr::new);
+        let arguments: Vec<_> =
+            [OsStr::new("-q")].into_iter().chain(options).chain([image.as_os_str()]).collect();
+        run(&format!("mkfs.{filesystem}"), &arguments);
+        Mounted::new(&["-o", "loop", image.to_str().unwrap()])
     }
 
     pub fn path(&self) -> &Path {

@@ -4,6 +4,7 @@
 
 pub mod disk;
 pub mod exact;
+pub mod explained;
 pub mod exporter;
 pub mod faultfs;
 pub mod faults;

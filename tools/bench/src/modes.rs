@@ -15,6 +15,7 @@ pub fn config(mode: Option<AttachMode>, pids: Vec<u32>) -> ProbeConfig {
         mode,
         preemptible: host::may_skip_programs(),
         by_thread: false,
+        watch_waits: false,
         capacity: Capacity::default(),
     }
 }

@@ -50,6 +50,9 @@ struct Options {
     /// Bytes to write before each sync.
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     write: usize,
+    /// The writes make the file grow, instead of overwriting its beginning.
+    #[arg(long, requires = "write", conflicts_with_all = ["unlink_after", "reopen"])]
+    append: bool,
     /// A write that fails is counted, and the sync after it is made all the same.
     #[arg(long, requires = "write", conflicts_with_all = ["unlink_after", "reopen"])]
     keep_going: bool,
@@ -176,6 +179,7 @@ fn plan(options: &Options) -> Result<Plan> {
         targets: targets.collect::<Result<_>>()?,
         syncs: options.seconds.is_none().then_some(options.syncs),
         write_bytes: options.write,
+        append: options.append,
         keep_going: options.keep_going,
         measure_latency: options.latency,
         stop: AtomicBool::new(false),

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -25,6 +25,8 @@ pub struct Target {
     pub inode: u64,
     file: File,
     mapping: Option<MmapRaw>,
+    /// Where the next write goes if it appends.
+    end: AtomicU64,
 }
 
 impl Target {
@@ -36,7 +38,14 @@ impl Target {
         let mapping = mapped.then(|| call::map(file.as_raw_fd(), FILE_BYTES)).transpose();
         let mapping = mapping.with_context(|| format!("cannot map {}", path.display()))?;
         let metadata = file.metadata().with_context(|| format!("cannot stat {}", path.display()))?;
-        Ok(Target { device: metadata.dev(), inode: metadata.ino(), path, file, mapping })
+        Ok(Target {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            path,
+            file,
+            mapping,
+            end: AtomicU64::new(FILE_BYTES as u64),
+        })
     }
 }
 
@@ -61,6 +70,8 @@ pub struct Plan {
     pub syncs: Option<u64>,
     /// Bytes written before each sync.
     pub write_bytes: usize,
+    /// Each write goes behind the one before it, so that the file grows; else to the file's beginning.
+    pub append: bool,
     /// A write that fails does not end the load: it is counted, and the sync that follows is made.
     pub keep_going: bool,
     pub measure_latency: bool,
@@ -101,7 +112,11 @@ impl Plan {
                 Mode::BadFd => self.sync(&mut outcome, row, op_index, -1, None),
                 Mode::Shared => {
                     let target = &self.targets[row];
-                    match write(&target.file, &data, &target.path) {
+                    let place = match self.append {
+                        true => target.end.fetch_add(data.len() as u64, Ordering::Relaxed),
+                        false => 0,
+                    };
+                    match write(&target.file, &data, place, &target.path) {
                         Err(_) if self.keep_going => outcome.failed_writes += 1,
                         written => written?,
                     }
@@ -113,7 +128,7 @@ impl Plan {
                     let file = file.with_context(|| format!("cannot reopen {}", path.display()))?;
                     let number = *descriptor.get_or_insert(file.as_raw_fd());
                     ensure!(file.as_raw_fd() == number, "descriptor {number} became {}", file.as_raw_fd());
-                    write(&file, &data, path)?;
+                    write(&file, &data, 0, path)?;
                     self.sync(&mut outcome, row, op_index, number, None);
                 }
                 Mode::UnlinkAfter => {
@@ -141,8 +156,8 @@ impl Plan {
     }
 }
 
-fn write(file: &File, data: &[u8], path: &Path) -> Result<()> {
-    let written = if data.is_empty() { Ok(()) } else { file.write_all_at(data, 0) };
+fn write(file: &File, data: &[u8], place: u64, path: &Path) -> Result<()> {
+    let written = if data.is_empty() { Ok(()) } else { file.write_all_at(data, place) };
     written.map_err(|error: io::Error| {
         anyhow::Error::new(error).context(format!("cannot write {}", path.display()))
     })
@@ -165,6 +180,7 @@ mod tests {
             targets: (0..files).map(create).collect(),
             syncs: Some(12),
             write_bytes: 1,
+            append: false,
             keep_going: false,
             measure_latency: true,
             stop: AtomicBool::new(false),
@@ -182,6 +198,20 @@ mod tests {
         let outcome = plan.run(1, None).expect("a temporary directory can be synced");
         assert_eq!(calls(&outcome), [[3, 3], [3, 3]]);
         assert_eq!(outcome.latency[0].len() + outcome.latency[1].len(), 12);
+        std::fs::remove_dir_all(directory).expect("it is ours");
+    }
+
+    #[test]
+    fn appended_files_grow_by_each_write_and_overwritten_ones_do_not() {
+        let (plan, directory) = plan(Mode::Shared, 3);
+        plan.run(0, None).expect("a temporary directory can be synced");
+        let lengths = |plan: &Plan| -> u64 {
+            plan.targets.iter().map(|target| target.file.metadata().expect("it is open").len()).sum()
+        };
+        assert_eq!(lengths(&plan), 3 * FILE_BYTES as u64);
+        let plan = Plan { append: true, ..plan };
+        plan.run(0, None).expect("a temporary directory can be synced");
+        assert_eq!(lengths(&plan), 3 * FILE_BYTES as u64 + 12);
         std::fs::remove_dir_all(directory).expect("it is ours");
     }
 

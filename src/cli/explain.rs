@@ -1,0 +1,191 @@
+//! `fsynctop explain`: attaches the wait probes for a while, and says where the time of the syncs went.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+
+use super::args::{ColorArg, TraceArgs, duration};
+use super::{Exit, NOTHING_TO_TRACE, print, session};
+use crate::explain::waits::rules::Rules;
+use crate::explain::waits::symbols::Symbols;
+use crate::explain::waits::{Account, Who, disks, flame, journals};
+use crate::explain::{Explanation, json, page};
+use crate::host;
+use crate::mountinfo;
+use crate::once::Style;
+use crate::probe::{WaitPlan, Waits};
+use crate::sampler::Sampler;
+use crate::snapshot::Measurement;
+use crate::target::finder::Finder;
+use crate::target::selection::Selection;
+
+pub const AFTER_HELP: &str = "\
+The scheduler's hooks that this needs cost every thread of the host a little while it runs; nothing of them is left
+when it ends. docs/explain.md says what each line means and how it was found.";
+
+/// How long the first look at the processes may take.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+/// How long a wait for events lasts at most: then Ctrl-C is looked at.
+const SLICE: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ExplainOutput {
+    /// A page of plain English, with tables
+    #[default]
+    Text,
+    /// One object (docs/json.md)
+    Json,
+}
+
+#[derive(Args, Debug)]
+pub struct Explain {
+    /// How long to watch: 10, 90s, 5m
+    #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "10")]
+    pub duration: Duration,
+    #[arg(long, value_enum, default_value_t, value_name = "FORM")]
+    pub output: ExplainOutput,
+    /// Write the stacks of the waits there, in the folded form that flame graphs are made from, in microseconds
+    #[arg(long, value_name = "FILE")]
+    pub folded: Option<PathBuf>,
+    /// Draw the stacks of the waits there, as a flame graph (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub flamegraph: Option<PathBuf>,
+    /// Colours [NO_COLOR is honoured]
+    #[arg(long, value_enum, default_value_t = ColorArg::Auto, value_name = "WHEN")]
+    pub color: ColorArg,
+    /// ASCII only
+    #[arg(long)]
+    pub no_unicode: bool,
+    #[command(flatten)]
+    pub trace: TraceArgs,
+}
+
+pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicUsize::new(0));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register_usize(signal, stop.clone(), signal as usize)
+            .context("cannot handle signals")?;
+    }
+    let roles = session::rules(arguments.trace.roles.as_deref())?;
+    session::require_host_pids()?;
+    let selection = session::selection(&arguments.trace.targets)?;
+    if selection.processes().is_empty() {
+        let message = format!(
+            "nothing to explain: there is no {}. --pid, --comm, --cgroup and --all select other processes.",
+            selection.describe().trim_start_matches("a ")
+        );
+        return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
+    }
+    let symbols = Symbols::load(Path::new("/proc/kallsyms"))?;
+    let rules = Rules::builtin();
+    let mut config = session::probe_config(&arguments.trace, &selection, false)?;
+    config.watch_waits = true;
+    let mut sampler = session::start(&arguments.trace, &config, roles)?;
+    let plan = plan(&selection, &symbols, &rules);
+    let probe = host::tracefs::with_tracefs_if_possible(|| sampler.watch_waits(&plan));
+    session::print_libbpf_log(&arguments.trace);
+    let mut probe = probe.context("cannot watch what syncs wait for")?;
+    let mut finder = Finder::start(&selection);
+    look_for_servers(&mut sampler, &mut finder, FIRST_LOOK);
+
+    probe.begin().context("cannot begin to watch")?;
+    let first = sampler.snapshot()?;
+    let end = Instant::now() + arguments.duration;
+    while stop.load(Ordering::Relaxed) == 0 && Instant::now() < end {
+        let left = end.saturating_duration_since(Instant::now()).min(SLICE);
+        sampler.wait(left).context("reading events")?;
+        look_for_servers(&mut sampler, &mut finder, Duration::ZERO);
+    }
+    probe.end().context("cannot end watching")?;
+    let last = sampler.finish()?;
+    let measurement = Measurement::between(&first, &last);
+    let raw = probe.read().context("cannot read what syncs waited for")?;
+    probe.detach();
+    let explanation = Explanation {
+        journals: journals(&measurement, &raw.journals, raw.is_attached("start_handle")),
+        not_measurable: not_measurable(&raw),
+        waits: account(&mut sampler, &raw, &symbols, &rules),
+        measurement,
+    };
+    write_stacks(arguments, &explanation.waits)?;
+    write(arguments, &explanation)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The filesystems that have a second level, as the tool and the servers see them mounted, and the functions by which
+/// their committers are told.
+fn plan(selection: &Selection, symbols: &Symbols, rules: &Rules) -> WaitPlan {
+    let pids = selection.processes().into_iter().map(|process| process.pid);
+    let mounts = std::iter::once(std::process::id())
+        .chain(pids)
+        .flat_map(|pid| mountinfo::of_process(Path::new("/proc"), pid));
+    WaitPlan {
+        filesystems: disks::watched(Path::new("/sys"), mounts),
+        committer_functions: symbols.ranges(|name| rules.committer_in(name).map(|state| state as usize)),
+    }
+}
+
+fn look_for_servers(sampler: &mut Sampler, finder: &mut Finder, patience: Duration) {
+    for server in finder.take(patience) {
+        sampler.expect_server(server);
+    }
+}
+
+fn account(sampler: &mut Sampler, waits: &Waits, symbols: &Symbols, rules: &Rules) -> Account {
+    let unseen = sampler.without_wait_state();
+    let sampler = RefCell::new(sampler);
+    let who = |slot| {
+        let (server, role, op) = sampler.borrow_mut().owner_of(slot)?;
+        Some(Who { server, role, op })
+    };
+    Account { syncs_unseen: unseen, ..Account::new(waits, symbols, rules, who) }
+}
+
+/// What a program that could not be attached would have told.
+fn not_measurable(waits: &Waits) -> Vec<String> {
+    let tells = |program: &str| match program {
+        "start_commit" => "commits, and what the thread that makes them does (ext4)",
+        "start_handle" => "whose changes a commit writes out",
+        _ => "cache flushes and log writes of the devices",
+    };
+    let sentence = |(program, reason): &(String, String)| format!("{}: {reason}", tells(program));
+    let mut sentences: Vec<String> = waits.not_attached.iter().map(sentence).collect();
+    sentences.sort();
+    sentences.dedup();
+    sentences
+}
+
+fn write_stacks(arguments: &Explain, account: &Account) -> anyhow::Result<()> {
+    let lines = flame::folded(account);
+    let write = |path: &Path, bytes: &[u8]| {
+        std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    };
+    if let Some(path) = &arguments.folded {
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        write(path, text.as_bytes())?;
+    }
+    if let Some(path) = &arguments.flamegraph {
+        match flame::graph(&lines).context("cannot draw the flame graph")? {
+            Some(svg) => write(path, &svg)?,
+            None => eprintln!("fsynctop: no sync took any time: {} is not written", path.display()),
+        }
+    }
+    Ok(())
+}
+
+fn write(arguments: &Explain, explanation: &Explanation) -> anyhow::Result<()> {
+    let mut style = Style::for_stdout();
+    arguments.color.apply(&mut style);
+    style.unicode &= !arguments.no_unicode;
+    let text = match arguments.output {
+        ExplainOutput::Text => page::page(explanation, &style),
+        ExplainOutput::Json => json::json(explanation)?,
+    };
+    print(text.as_bytes())
+}

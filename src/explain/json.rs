@@ -1,0 +1,159 @@
+//! `explain --output json`: one object (docs/json.md).
+
+use serde::Serialize;
+
+use super::Explanation;
+use super::waits::{Account, Journal, Who};
+
+#[derive(Serialize)]
+struct Object<'a> {
+    schema: u32,
+    start: String,
+    end: String,
+    duration_seconds: f64,
+    syncs: u64,
+    phases: Vec<PhaseRow>,
+    measured_seconds: f64,
+    accounted_share: Option<f64>,
+    device_flush_seconds: f64,
+    journal: Vec<JournalRow<'a>>,
+    not_measurable: &'a [String],
+    lost: Lost,
+}
+
+#[derive(Serialize)]
+struct JournalRow<'a> {
+    device: &'a str,
+    filesystem: Option<&'a str>,
+    mount: Option<String>,
+    commits: Option<u64>,
+    device_flushes: u64,
+    log_writes: u64,
+    syncs: u64,
+    neighbours: Vec<NeighbourRow<'a>>,
+    syncs_per_commit: Option<f64>,
+    syncs_per_device_flush: Option<f64>,
+    writers: Option<Vec<WriterRow<'a>>>,
+    traced_share: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct NeighbourRow<'a> {
+    comm: &'a str,
+    count: u64,
+}
+
+#[derive(Serialize)]
+struct WriterRow<'a> {
+    comm: &'a str,
+    pid: Option<u32>,
+    traced: bool,
+    handles: u64,
+}
+
+#[derive(Serialize)]
+struct PhaseRow {
+    pid: u32,
+    role: &'static str,
+    op: &'static str,
+    phase: &'static str,
+    under: Option<&'static str>,
+    seconds: f64,
+    share: f64,
+}
+
+#[derive(Serialize)]
+struct Lost {
+    stacks: u64,
+    waits: u64,
+    unplaced_waits: u64,
+    unplaced_seconds: f64,
+    writers: u64,
+    syncs: u64,
+    preempted: u64,
+}
+
+pub fn json(explanation: &Explanation) -> serde_json::Result<String> {
+    let m = &explanation.measurement;
+    let waits = &explanation.waits;
+    let object = Object {
+        schema: 1,
+        start: humantime::format_rfc3339_millis(m.start).to_string(),
+        end: humantime::format_rfc3339_millis(m.end).to_string(),
+        duration_seconds: waits.window.as_secs_f64(),
+        syncs: m.total().count,
+        phases: phases(waits),
+        measured_seconds: seconds(waits.total().measured),
+        accounted_share: waits.accounted_share(),
+        device_flush_seconds: seconds(waits.total().flush()),
+        journal: explanation.journals.iter().map(journal).collect(),
+        not_measurable: &explanation.not_measurable,
+        lost: Lost {
+            stacks: waits.lost.stacks,
+            waits: waits.lost.waits,
+            unplaced_waits: waits.lost.unplaced,
+            unplaced_seconds: seconds(waits.lost.unplaced_ns),
+            writers: waits.lost.writers,
+            syncs: waits.syncs_unseen,
+            preempted: waits.lost.skipped,
+        },
+    };
+    Ok(serde_json::to_string(&object)? + "\n")
+}
+
+fn journal(journal: &Journal) -> JournalRow<'_> {
+    let neighbours = journal.neighbours.iter().map(|(comm, count)| NeighbourRow { comm, count: *count });
+    let writers = journal.writers.as_ref().map(|writers| {
+        let rows = writers.iter().map(|writer| WriterRow {
+            comm: &writer.comm,
+            pid: (writer.pid > 0).then_some(writer.pid),
+            traced: writer.traced,
+            handles: writer.handles,
+        });
+        rows.collect()
+    });
+    JournalRow {
+        device: &journal.device,
+        filesystem: journal.filesystem.as_deref(),
+        mount: journal.mount.as_ref().map(|path| crate::text::escape(path.as_os_str().as_encoded_bytes())),
+        commits: journal.commits,
+        device_flushes: journal.device_flushes,
+        log_writes: journal.log_writes,
+        syncs: journal.syncs,
+        neighbours: neighbours.collect(),
+        syncs_per_commit: journal.syncs_per_commit(),
+        syncs_per_device_flush: journal.syncs_per_device_flush(),
+        writers,
+        traced_share: journal.traced_share(),
+    }
+}
+
+fn phases(waits: &Account) -> Vec<PhaseRow> {
+    let mut rows = Vec::new();
+    for (who, part) in &waits.parts {
+        let row = |phase, under, ns: u64, of: u64| {
+            let Who { server, role, op } = who;
+            let (pid, role, op) = (server.pid, role.name(), op.name());
+            PhaseRow {
+                pid,
+                role,
+                op,
+                phase,
+                under,
+                seconds: seconds(ns),
+                share: ns as f64 / of.max(1) as f64,
+            }
+        };
+        for (&phase, &ns) in &part.phases {
+            rows.push(row(phase.name(), None, ns, part.accounted()));
+            let under = part.under.iter().filter(|((wait, _), _)| *wait == phase);
+            let of = under.clone().map(|(_, ns)| ns).sum();
+            rows.extend(under.map(|((_, state), &ns)| row(state.name(), Some(phase.name()), ns, of)));
+        }
+    }
+    rows
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

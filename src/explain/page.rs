@@ -1,0 +1,248 @@
+//! The page that `explain` prints: plain English, what matters first.
+
+use std::fmt::Write;
+
+use super::Explanation;
+use super::waits::{Journal, Part, Who, facts};
+use crate::once::{Paint, Style};
+use crate::text;
+
+/// Parts below this share of the time are left out of the table and added up in one line.
+const SHOWN: f64 = 0.005;
+
+pub fn page(explanation: &Explanation, style: &Style) -> String {
+    let mut page = String::new();
+    let waits = &explanation.waits;
+    let total = waits.total();
+    let line = |page: &mut String, text: String| {
+        page.push_str(&text);
+        page.push('\n');
+    };
+    if total.measured == 0 {
+        line(
+            &mut page,
+            format!("No traced process was in a sync in these {}.", text::interval(waits.window)),
+        );
+        return style.finish(page);
+    }
+    let heading = format!(
+        "In {} the traced syncs took {} together. Where it went:",
+        text::interval(waits.window),
+        text::duration(total.measured)
+    );
+    line(&mut page, style.paint(Paint::Heading, &heading));
+    let facts = facts(waits, &explanation.journals, style);
+    for (i, fact) in facts.iter().enumerate() {
+        line(&mut page, style.wrap(&format!("{}. {fact}", i + 1), 3).join("\n"));
+    }
+    for (who, part) in &waits.parts {
+        page.push('\n');
+        table(&mut page, explanation, who, part, style);
+    }
+    for journal in &explanation.journals {
+        page.push('\n');
+        line(&mut page, style.wrap(&journal_sentences(journal, style), 2).join("\n"));
+    }
+    let mut notes =
+        explanation.not_measurable.iter().map(|what| format!("Not measurable here: {what}.")).collect();
+    confidence(explanation, &mut notes);
+    page.push('\n');
+    notes.iter().for_each(|note| line(&mut page, style.wrap(note, 2).join("\n")));
+    style.finish(page)
+}
+
+/// One (server, role, operation): its phases, the greatest first, each with what the committer did under it.
+fn table(page: &mut String, explanation: &Explanation, who: &Who, part: &Part, style: &Style) {
+    let m = &explanation.measurement;
+    let row = m.roles.iter().find(|row| (row.server, row.role, row.op) == (who.server, who.role, who.op));
+    let count = row.map_or(0, |row| row.stats.count);
+    let process = match m.servers.iter().find(|server| server.id == who.server) {
+        Some(server) => format!(" of {} {}", style.name(server.comm.as_bytes()), who.server.pid),
+        None => String::new(),
+    };
+    let each = match count {
+        0 => String::new(),
+        n => format!(", {} each", text::duration(part.measured / n)),
+    };
+    let heading =
+        format!("{} {}{process}: {} syncs{each}", who.role.name(), who.op.name(), text::count(count));
+    let _ = writeln!(page, "{}", style.paint(Paint::Heading, &heading));
+    let all = part.accounted().max(1);
+    let mut phases: Vec<_> = part.phases.iter().collect();
+    phases.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
+    let small = |ns: u64, of: u64| (ns as f64) < SHOWN * of as f64;
+    let mut rest = 0;
+    for (phase, &ns) in phases {
+        if small(ns, all) {
+            rest += ns;
+            continue;
+        }
+        entry(page, 2, phase.title(), ns, all);
+        let mut under: Vec<_> = part.under.iter().filter(|((wait, _), _)| wait == phase).collect();
+        under.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
+        let of: u64 = under.iter().map(|(_, ns)| **ns).sum();
+        for ((_, state), ns) in under.into_iter().filter(|(_, ns)| !small(**ns, of)) {
+            entry(page, 4, state.title(), *ns, of);
+        }
+    }
+    if rest > 0 {
+        entry(page, 2, "all else", rest, all);
+    }
+    let flush = part.flush();
+    if flush > 0 && part.under.values().sum::<u64>() > 0 {
+        entry(page, 2, "= device cache flush, both levels", flush, all);
+    }
+}
+
+fn entry(page: &mut String, indent: usize, title: &str, ns: u64, of: u64) {
+    let share = text::percent(ns as f64 / of.max(1) as f64);
+    let width = 44 - indent;
+    let _ =
+        writeln!(page, "{:indent$}{title:<width$} {:>8} s {share:>7}", "", format!("{:.3}", ns as f64 / 1e9));
+}
+
+fn journal_sentences(journal: &Journal, style: &Style) -> String {
+    let mut text = style.name(journal.device.as_bytes());
+    if let (Some(filesystem), Some(mount)) = (&journal.filesystem, &journal.mount) {
+        let mount = style.name(mount.as_os_str().as_encoded_bytes());
+        let _ = write!(text, " ({} on {mount})", style.name(filesystem.as_bytes()));
+    }
+    let _ = write!(text, ": {} traced syncs", text::count(journal.syncs));
+    if let Some((name, n)) = journal.neighbours.first() {
+        let others = journal.neighbour_syncs();
+        let _ = write!(text, " and {} of others", text::count(others));
+        let name = style.name(name.as_bytes());
+        let _ = match *n == others {
+            true => write!(text, " ({name})"),
+            false => write!(text, " (most of them {name}'s, {})", text::count(*n)),
+        };
+    }
+    if let Some(commits) = journal.commits {
+        let _ = write!(text, "; {} journal commits", text::count(commits));
+        if let Some(each) = journal.syncs_per_commit() {
+            let _ = write!(text, ", {each:.1} syncs carried by each");
+        }
+    }
+    let _ = write!(text, "; {} device flushes", text::count(journal.device_flushes));
+    if let Some(each) = journal.syncs_per_device_flush() {
+        let _ = write!(text, ", {each:.1} syncs for each");
+    }
+    text.push('.');
+    if let (Some(share), Some(writers)) = (journal.traced_share(), &journal.writers) {
+        let _ = write!(
+            text,
+            " Of the changes that the commits wrote, {} were the traced processes'",
+            text::percent(share)
+        );
+        let others: u64 = writers.iter().filter(|writer| !writer.traced).map(|writer| writer.handles).sum();
+        let first = writers.iter().find(|writer| !writer.traced);
+        if let Some(writer) = first.filter(|_| share < 0.995 && others > 0) {
+            let name = style.name(writer.comm.as_bytes());
+            let _ = write!(text, ", and of the rest most were {name}'s");
+        }
+        text.push('.');
+    }
+    text
+}
+
+/// How far the figures can be trusted.
+fn confidence(explanation: &Explanation, notes: &mut Vec<String>) {
+    let waits = &explanation.waits;
+    if let Some(share) = waits.accounted_share() {
+        notes.push(format!(
+            "The parts add up to {:.1} % of the time measured in the calls themselves.",
+            share * 100.0
+        ));
+    }
+    let lost = &waits.lost;
+    for (n, what) in [
+        (lost.stacks, "waits have no stack and stand under other"),
+        (lost.waits, "waits are not known by their file and stand under other, with no server"),
+        (lost.unplaced, "waits found no place and are missing"),
+        (lost.writers, "changes are not known by their process"),
+        (waits.syncs_unseen, "syncs are missing, because no memory was to be had for them"),
+        (lost.skipped, "runs of the probes were skipped by the kernel, so that waits may be cut wrongly"),
+    ] {
+        if n > 0 {
+            notes.push(format!("Lost: {} {what}.", text::count(n)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::waits::{Account, Committer, Phase};
+    use super::*;
+    use crate::once::fixture::busy;
+
+    /// Of a measurement in which something happened, the first row's time.
+    fn explanation() -> Explanation {
+        let measurement = busy();
+        let row = &measurement.roles[0];
+        let who = Who { server: row.server, role: row.role, op: row.op };
+        let part = Part {
+            measured: 2_000_000_000,
+            phases: [
+                (Phase::OnCpu, 100_000_000),
+                (Phase::JournalCommit, 1_890_000_000),
+                (Phase::Lock, 2_000_000),
+            ]
+            .into(),
+            under: [
+                ((Phase::JournalCommit, Committer::LogBlocks), 390_000_000),
+                ((Phase::JournalCommit, Committer::Flush), 1_500_000_000),
+            ]
+            .into(),
+        };
+        let waits = Account { parts: [(who, part)].into(), ..Account::default() };
+        Explanation {
+            measurement,
+            waits,
+            journals: Vec::new(),
+            not_measurable: vec!["whose changes: why".into()],
+        }
+    }
+
+    #[test]
+    fn what_matters_comes_first_and_each_table_the_greatest_first() {
+        let page = page(&explanation(), &Style::default());
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text:?} in\n{page}"));
+        let order = [
+            "the traced syncs took 2.0s together",
+            "1. 75 % of the time in syncs (1.5s) went by waiting for the device to flush its cache",
+            "2. 20 % of the time in syncs (390ms) went by waiting for the blocks of the journal",
+            "  journal commit                                1.890 s    95 %",
+            "    device cache flush                          1.500 s    79 %",
+            "    log blocks being written                    0.390 s    21 %",
+            "  on CPU                                        0.100 s     5 %",
+            "  all else                                      0.002 s     0 %",
+            "  = device cache flush, both levels             1.500 s    75 %",
+            "Not measurable here: whose changes: why.",
+            // 1.992 of 2 seconds
+            "The parts add up to 99.6 % of the time",
+        ];
+        let places = order.map(at);
+        assert!(places.is_sorted(), "{page}");
+    }
+
+    #[test]
+    fn a_window_without_syncs_says_so() {
+        let explanation = Explanation { waits: Account::default(), ..explanation() };
+        assert!(page(&explanation, &Style::default()).starts_with("No traced process was in a sync"));
+    }
+
+    #[test]
+    fn in_json_a_row_of_level_two_names_its_wait_and_has_its_share_of_that() {
+        let json: serde_json::Value =
+            serde_json::from_str(&super::super::json::json(&explanation()).unwrap()).unwrap();
+        let rows = json["phases"].as_array().unwrap();
+        let share = |phase: &str, under: Option<&str>| {
+            let row = rows.iter().find(|row| row["phase"] == phase && row["under"].as_str() == under);
+            row.unwrap()["share"].as_f64().unwrap()
+        };
+        assert!((share("journal_commit", None) - 1.89 / 1.992).abs() < 1e-9);
+        assert!((share("device_flush", Some("journal_commit")) - 1.5 / 1.89).abs() < 1e-9);
+        assert!((json["accounted_share"].as_f64().unwrap() - 0.996).abs() < 1e-9);
+        assert_eq!((rows.len(), &json["device_flush_seconds"]), (5, &1.5.into()));
+    }
+}

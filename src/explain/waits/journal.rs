@@ -1,0 +1,170 @@
+//! What the journals did: commits and flushes, how many syncs each carried, and whose changes they wrote out.
+
+use std::collections::BTreeMap;
+
+use crate::probe::{JournalCounts, Writer};
+use crate::snapshot::{Measurement, Target};
+
+/// One filesystem with a journal or log, in a window in which a traced process synced there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Journal {
+    /// "/dev/vda1".
+    pub device: String,
+    pub filesystem: Option<String>,
+    /// Escaped before it reaches a terminal.
+    pub mount: Option<std::path::PathBuf>,
+    /// None: this filesystem's commits cannot be counted (XFS has no thread that commits).
+    pub commits: Option<u64>,
+    /// Of its disks, whoever asked for them; and writes that are to be on disk when they end.
+    pub device_flushes: u64,
+    pub log_writes: u64,
+    /// Finished, of traced processes.
+    pub syncs: u64,
+    /// Of the others, by name, most first.
+    pub neighbours: Vec<(String, u64)>,
+    /// Who changed metadata, most first. None where it cannot be seen.
+    pub writers: Option<Vec<JournalWriter>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalWriter {
+    pub comm: String,
+    /// 0: several processes of that name.
+    pub pid: u32,
+    pub traced: bool,
+    /// Parts of transactions that it began.
+    pub handles: u64,
+}
+
+impl Journal {
+    pub fn neighbour_syncs(&self) -> u64 {
+        self.neighbours.iter().map(|(_, n)| n).sum()
+    }
+
+    /// Syncs, of whomever, for each commit. None: no commit, or none that can be counted.
+    pub fn syncs_per_commit(&self) -> Option<f64> {
+        per(self.syncs + self.neighbour_syncs(), self.commits?)
+    }
+
+    pub fn syncs_per_device_flush(&self) -> Option<f64> {
+        per(self.syncs + self.neighbour_syncs(), self.device_flushes)
+    }
+
+    /// How much of what the commits wrote out the traced processes changed. None: it cannot be seen.
+    pub fn traced_share(&self) -> Option<f64> {
+        let writers = self.writers.as_ref()?;
+        let handles = |wanted: fn(&&JournalWriter) -> bool| -> u64 {
+            writers.iter().filter(wanted).map(|writer| writer.handles).sum()
+        };
+        per(handles(|writer| writer.traced), handles(|_| true))
+    }
+}
+
+fn per(n: u64, of: u64) -> Option<f64> {
+    (of > 0).then(|| n as f64 / of as f64)
+}
+
+/// Of the filesystems on which a traced process synced.
+pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers: bool) -> Vec<Journal> {
+    let mut journals = Vec::new();
+    for count in counts {
+        let rows = measurement.files.iter().filter(|row| match row.target {
+            Target::File(file) => file.device == count.device,
+            Target::Filesystem(device) => device == count.device,
+            _ => false,
+        });
+        let rows: Vec<_> = rows.collect();
+        let syncs = rows.iter().map(|row| row.stats.count).sum();
+        if syncs == 0 {
+            continue;
+        }
+        let of_first = rows.iter().map(|row| &row.info).find(|info| info.device.is_some());
+        let mut neighbours: Vec<(String, u64)> = measurement
+            .neighbours
+            .iter()
+            .filter(|row| row.device_number == count.device)
+            .map(|row| (row.comm.clone(), row.stats.count))
+            .collect();
+        neighbours.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+        let name = crate::mountinfo::format_device(count.device);
+        journals.push(Journal {
+            device: of_first.and_then(|info| info.device.as_deref()).map_or(name, str::to_owned),
+            filesystem: of_first.and_then(|info| info.filesystem.as_deref()).map(str::to_owned),
+            mount: of_first.and_then(|info| info.mount.as_deref()).map(Into::into),
+            commits: (!count.by_device).then_some(count.commits),
+            device_flushes: count.flushes,
+            log_writes: count.log_writes,
+            syncs,
+            neighbours,
+            writers: (saw_writers && !count.by_device).then(|| writers(measurement, &count.writers)),
+        });
+    }
+    journals
+}
+
+/// By name where it is nobody's that is traced: which of a hundred short-lived processes it was says nothing. Numbers
+/// that kernel threads append to their names are left away.
+fn writers(measurement: &Measurement, all: &[Writer]) -> Vec<JournalWriter> {
+    let mut merged: BTreeMap<(String, bool), (u32, u64)> = BTreeMap::new();
+    for writer in all {
+        let traced = measurement.servers.iter().any(|server| server.id.pid == writer.pid);
+        let comm = match writer.comm.starts_with("kworker/") {
+            true => "kworker".to_owned(),
+            false => writer.comm.clone(),
+        };
+        let entry = merged.entry((comm, traced)).or_insert((writer.pid, 0));
+        if entry.0 != writer.pid {
+            entry.0 = 0;
+        }
+        entry.1 += writer.handles;
+    }
+    let list = merged.into_iter();
+    let mut list: Vec<_> =
+        list.map(|((comm, traced), (pid, handles))| JournalWriter { comm, pid, traced, handles }).collect();
+    list.sort_by_key(|writer| std::cmp::Reverse(writer.handles));
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::once::fixture::{MYSQL, busy};
+
+    fn writer(pid: u32, comm: &str, handles: u64) -> Writer {
+        Writer { pid, comm: comm.into(), handles }
+    }
+
+    #[test]
+    fn writers_are_merged_by_name_and_the_servers_share_is_of_all() {
+        let m = busy();
+        let raw = [
+            writer(MYSQL.pid, "mysqld", 60),
+            writer(1, "rsync", 20),
+            writer(2, "rsync", 10),
+            writer(3, "kworker/u8:1", 5),
+            writer(4, "kworker/u8:2", 5),
+        ];
+        let merged = writers(&m, &raw);
+        let shown: Vec<_> = merged.iter().map(|w| (w.comm.as_str(), w.pid, w.traced, w.handles)).collect();
+        let expected = [("mysqld", MYSQL.pid, true, 60), ("rsync", 0, false, 30), ("kworker", 0, false, 10)];
+        assert_eq!(shown, expected);
+        let journal = Journal {
+            device: "/dev/x".into(),
+            filesystem: None,
+            mount: None,
+            commits: Some(10),
+            device_flushes: 20,
+            log_writes: 0,
+            syncs: 30,
+            neighbours: vec![("rsync".into(), 10)],
+            writers: Some(merged),
+        };
+        assert_eq!(journal.traced_share(), Some(0.6));
+        assert_eq!((journal.syncs_per_commit(), journal.syncs_per_device_flush()), (Some(4.0), Some(2.0)));
+        let none = Journal { commits: None, writers: None, device_flushes: 0, ..journal };
+        assert_eq!(
+            (none.syncs_per_commit(), none.syncs_per_device_flush(), none.traced_share()),
+            (None, None, None)
+        );
+    }
+}

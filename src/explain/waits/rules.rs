@@ -1,0 +1,121 @@
+//! Which frames of a kernel stack say what a wait is for: data (`rules.toml`), by symbol name.
+
+use serde::Deserialize;
+
+use super::{Committer, Phase};
+
+const BUILTIN: &str = include_str!("rules.toml");
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    wait: Vec<WaitRule>,
+    committer: Vec<CommitterRule>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WaitRule {
+    phase: Phase,
+    frames: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CommitterRule {
+    state: CommitterName,
+    frames: Vec<String>,
+}
+
+/// Those that a stack can show.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum CommitterName {
+    Checkpoint,
+    OpenHandles,
+    DataPages,
+    DeviceFlush,
+    LogBlocks,
+}
+
+impl Rules {
+    pub fn builtin() -> Rules {
+        toml::from_str(BUILTIN).expect("the built-in rules are tested")
+    }
+
+    /// What a thread with this stack waits for. `frames`: names, in any order, without what compilers append.
+    pub fn phase_of<'a>(&self, frames: impl Iterator<Item = &'a str> + Clone) -> Phase {
+        let decides = |rule: &&WaitRule| frames.clone().any(|frame| is_one_of(frame, &rule.frames));
+        self.wait.iter().find(decides).map_or(Phase::Other, |rule| rule.phase)
+    }
+
+    /// What a committer does in a function of this name.
+    pub fn committer_in(&self, function: &str) -> Option<Committer> {
+        let rule = self.committer.iter().find(|rule| is_one_of(function, &rule.frames))?;
+        Some(match rule.state {
+            CommitterName::Checkpoint => Committer::Checkpoint,
+            CommitterName::OpenHandles => Committer::OpenHandles,
+            CommitterName::DataPages => Committer::Data,
+            CommitterName::DeviceFlush => Committer::Flush,
+            CommitterName::LogBlocks => Committer::LogBlocks,
+        })
+    }
+}
+
+fn is_one_of(name: &str, patterns: &[String]) -> bool {
+    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == pattern,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stacks as the kernel shows them, innermost frame first, from schedule outwards.
+    #[test]
+    fn stacks_of_each_filesystem_say_what_is_waited_for() {
+        let rules = Rules::builtin();
+        for (expected, stack) in [
+            (
+                Phase::JournalCommit,
+                "schedule jbd2_log_wait_commit ext4_fsync_journal ext4_sync_file do_fsync",
+            ),
+            (Phase::DeviceFlush, "io_schedule submit_bio_wait blkdev_issue_flush ext4_sync_file do_fsync"),
+            (
+                Phase::DataPages,
+                "io_schedule folio_wait_bit_common folio_wait_writeback __filemap_fdatawait_range \
+                 file_write_and_wait_range ext4_sync_file",
+            ),
+            // A commit that is waited for to make room is room, not a commit; so is the lock around it.
+            (
+                Phase::JournalSpace,
+                "schedule jbd2_log_wait_commit jbd2_log_do_checkpoint __jbd2_log_wait_for_space \
+                 add_transaction_credits start_this_handle ext4_do_writepages do_writepages",
+            ),
+            (
+                Phase::JournalSpace,
+                "schedule mutex_lock_io __jbd2_log_wait_for_space add_transaction_credits do_writepages",
+            ),
+            (Phase::MetadataBuffer, "io_schedule bit_wait_io do_get_write_access ext4_reserve_inode_write"),
+            (Phase::LogForce, "schedule xlog_wait_on_iclog xfs_log_force_seq xfs_file_fsync"),
+            (Phase::LogForce, "schedule btrfs_sync_log btrfs_sync_file do_fsync"),
+            (Phase::RemoteFilesystem, "schedule request_wait_answer fuse_simple_request fuse_fsync_common"),
+            (Phase::Lock, "schedule rwsem_down_write_slowpath down_write fuse_fsync do_fsync"),
+            (Phase::DataPages, "io_schedule __folio_lock writeback_iter do_writepages"),
+            (Phase::DeviceQueue, "io_schedule rq_qos_wait wbt_wait submit_bio_noacct do_writepages"),
+            (Phase::Other, "schedule something_new do_fsync"),
+        ] {
+            assert_eq!(rules.phase_of(stack.split_whitespace()), expected, "{stack}");
+        }
+    }
+
+    #[test]
+    fn the_committers_functions_are_told_apart() {
+        let rules = Rules::builtin();
+        assert_eq!(rules.committer_in("jbd2_journal_commit_transaction"), Some(Committer::LogBlocks));
+        assert_eq!(rules.committer_in("jbd2_journal_wait_updates"), Some(Committer::OpenHandles));
+        assert_eq!(rules.committer_in("kjournald2"), None);
+    }
+}

@@ -1,0 +1,437 @@
+//! The wait probes: an object of their own, attached beside the sync calls and only while `explain` runs. They share
+//! with it what says which threads are in a traced sync.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject};
+
+use super::array::MappedArray;
+use super::attach::Attached;
+use super::events::{Record, view};
+use super::{flags, program_info};
+use skeleton::types;
+
+#[allow(clippy::all, unsafe_op_in_unsafe_fn, missing_docs)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/wait.skel.rs"));
+}
+use skeleton::{WaitSkel, WaitSkelBuilder};
+
+// SAFETY: integers and arrays of them.
+unsafe impl Record for types::wait_key {}
+// SAFETY: the same.
+unsafe impl Record for types::wait_total {}
+// SAFETY: the same.
+unsafe impl Record for types::stack {}
+// SAFETY: the same.
+unsafe impl Record for types::clock {}
+// SAFETY: the same.
+unsafe impl Record for types::writer_key {}
+
+/// The programs as they were compiled (ELF), for those who look at their size.
+pub static WAIT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wait.bpf.o"));
+
+/// What a committer can be doing (`enum committer` in bpf/waiting.h).
+pub const COMMITTER_STATES: usize = 8;
+
+const COMMITTER_IDLE: u32 = 6;
+
+/// Programs of the second level: without them the first stands.
+const SECOND_LEVEL: [&str; 5] =
+    ["issue_request", "requeue_request", "complete_request", "start_commit", "start_handle"];
+
+/// What is in the way of explaining.
+#[derive(Debug, thiserror::Error)]
+pub enum WaitError {
+    /// The sync calls were attached without it ([`super::ProbeConfig::watch_waits`]).
+    #[error("the probes of the sync calls were attached without the waits")]
+    NotWatched,
+    #[error("{step}: {source}")]
+    Libbpf { step: String, source: libbpf_rs::Error },
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// Where the time of one row's syncs went, in the window. Nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotTime {
+    /// Of the row; below the number of operations: syncs without a row, by operation.
+    pub slot: u32,
+    /// From begin to end of each sync.
+    pub total_ns: u64,
+    pub cpu_ns: u64,
+    /// Could have run, but no processor was free.
+    pub queued_ns: u64,
+    pub waits: u64,
+}
+
+/// The waits of one row's syncs at one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotWait {
+    pub slot: u32,
+    /// Key into [`Waits::stacks`]; 0: not known.
+    pub stack: u64,
+    pub ns: u64,
+    pub waits: u64,
+    /// What the committer of its filesystem did meanwhile, by state; all 0 where there is none.
+    pub under: [u64; COMMITTER_STATES],
+}
+
+/// What the wait probes are to know of this host.
+#[derive(Clone, Debug, Default)]
+pub struct WaitPlan {
+    /// Those with a journal or log. More than [`MOST_FILESYSTEMS`] are left out.
+    pub filesystems: Vec<WatchedFilesystem>,
+    /// Functions of the kernel, [begin, end), and what a committer is doing in there (an index of the states). More
+    /// than [`MOST_RANGES`] are left out.
+    pub committer_functions: Vec<(u64, u64, usize)>,
+}
+
+/// CLOCKS of bpf/clock.h.
+pub const MOST_FILESYSTEMS: usize = 64;
+/// COMMITTER_RANGES of bpf/clock.h.
+pub const MOST_RANGES: usize = 32;
+/// DISKS_OF_CLOCK of bpf/clock.h.
+const MOST_ON_ONE_DISK: usize = 4;
+
+/// Device numbers are (major << 20) | minor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedFilesystem {
+    /// Of the superblock.
+    pub device: u32,
+    /// The whole disks that it lies on.
+    pub disks: Vec<u32>,
+    /// No thread of its own commits: what its disks do says what is waited for.
+    pub by_device: bool,
+}
+
+/// What the journal of one filesystem did in the window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalCounts {
+    pub device: u32,
+    pub by_device: bool,
+    /// 0 where there is no thread that commits.
+    pub commits: u64,
+    /// Cache flushes of its disks, and writes that are to be on disk when they end; whoever asked for them.
+    pub flushes: u64,
+    /// Writes of metadata to its disks, which those to the log are.
+    pub log_writes: u64,
+    /// Parts of transactions begun by each process.
+    pub writers: Vec<Writer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    pub pid: u32,
+    pub comm: String,
+    pub handles: u64,
+}
+
+/// All that was seen in the window.
+#[derive(Clone, Debug, Default)]
+pub struct Waits {
+    pub window: Duration,
+    pub times: Vec<SlotTime>,
+    pub waits: Vec<SlotWait>,
+    /// Addresses of the kernel, innermost frame first.
+    pub stacks: HashMap<u64, Vec<u64>>,
+    pub journals: Vec<JournalCounts>,
+    /// (program, reason) of those that could not be attached: what they would have told is missing.
+    pub not_attached: Vec<(String, String)>,
+    pub lost: WaitLosses,
+}
+
+impl Waits {
+    pub fn is_attached(&self, program: &str) -> bool {
+        !self.not_attached.iter().any(|(name, _)| name == program)
+    }
+}
+
+/// What could not be kept. All zero: everything was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitLosses {
+    /// Waits whose stack is not known.
+    pub stacks: u64,
+    /// Waits of which it is not known by which file: they are counted by operation.
+    pub waits: u64,
+    /// Waits that are missing altogether.
+    pub unplaced: u64,
+    pub unplaced_ns: u64,
+    /// Parts of transactions of which it is not known whose they are.
+    pub writers: u64,
+    /// Runs of the scheduler's hooks that the kernel skipped.
+    pub skipped: u64,
+}
+
+/// The attached wait probes. Dropping it detaches them.
+pub struct WaitProbe {
+    links: Vec<Link>,
+    iterator: Link,
+    programs: Vec<OwnedFd>,
+    spent: MappedArray,
+    slots: u32,
+    filesystems: Vec<WatchedFilesystem>,
+    not_attached: Vec<(String, String)>,
+    start_ns: u64,
+    end_ns: u64,
+    skel: Box<WaitSkel<'static>>,
+}
+
+impl WaitProbe {
+    /// Attaches beside the sync calls. Nothing counts before [`WaitProbe::begin`].
+    pub(super) fn attach(attached: &Attached, slots: u32, plan: &WaitPlan) -> Result<WaitProbe, WaitError> {
+        if !attached.watch_waits {
+            return Err(WaitError::NotWatched);
+        }
+        let failed = |step: &str| {
+            let step = step.to_owned();
+            move |source| WaitError::Libbpf { step, source }
+        };
+        // The object lives as long as the process.
+        let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = WaitSkelBuilder::default().open(storage).map_err(failed("open the wait probes"))?;
+        let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has .rodata");
+        rodata.task_storage = attached.features.task_storage;
+        rodata.by_thread = !attached.features.task_storage || flags::storage_refused(attached);
+        let functions = plan.committer_functions.iter().take(MOST_RANGES);
+        for (i, &(begin, end, state)) in functions.enumerate() {
+            (rodata.range_begin[i], rodata.range_end[i], rodata.range_state[i]) = (begin, end, state as u32);
+        }
+        let theirs = &attached.skel.maps;
+        let share = |result: libbpf_rs::Result<()>| result.map_err(failed("share a map"));
+        if attached.features.task_storage {
+            share(open.maps.waiting.reuse_fd(theirs.waiting.as_fd()))?;
+        } else {
+            share(open.maps.waiting.set_autocreate(false))?;
+        }
+        share(open.maps.waiting_by_thread.reuse_fd(theirs.waiting_by_thread.as_fd()))?;
+        share(open.maps.spent.reuse_fd(theirs.spent.as_fd()))?;
+        share(open.maps.window.reuse_fd(theirs.window.as_fd()))?;
+        let skel: Box<WaitSkel<'static>> = Box::new(open.load().map_err(failed("load the wait probes"))?);
+
+        let filesystems: Vec<_> = plan.filesystems.iter().take(MOST_FILESYSTEMS).cloned().collect();
+        let mut skel = skel;
+        name_filesystems(&skel, &filesystems).map_err(failed("name the filesystems"))?;
+        let mut links = Vec::new();
+        let mut programs = Vec::new();
+        let mut not_attached = Vec::new();
+        let mut iterator = None;
+        for program in skel.object_mut().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let link = match program.attach() {
+                Ok(link) => link,
+                Err(error) if SECOND_LEVEL.contains(&name.as_str()) => {
+                    not_attached.push((name, format!("{error:#}")));
+                    continue;
+                }
+                Err(error) => return Err(failed(&format!("attach {name}"))(error)),
+            };
+            if name == "cut_open_syncs" {
+                iterator = Some(link);
+                continue;
+            }
+            links.push(link);
+            programs.push(program.as_fd().try_clone_to_owned()?);
+        }
+        let iterator = iterator.expect("the object has its iterator");
+        let spent = MappedArray::new(&skel.maps.spent, size_of::<types::spent>())?;
+        Ok(WaitProbe {
+            links,
+            iterator,
+            programs,
+            spent,
+            slots,
+            filesystems,
+            not_attached,
+            start_ns: 0,
+            end_ns: 0,
+            skel,
+        })
+    }
+
+    /// From now on time counts. Syncs in flight that began to wait before the probes were there are looked up.
+    pub fn begin(&mut self) -> Result<(), WaitError> {
+        self.cut_open_syncs()?;
+        self.at_a_time_to_come(|probe, ns| probe.start_ns = ns)
+    }
+
+    /// Time counts no longer; the syncs in flight are cut off.
+    pub fn end(&mut self) -> Result<(), WaitError> {
+        self.at_a_time_to_come(|probe, ns| probe.end_ns = ns)?;
+        self.cut_open_syncs()
+    }
+
+    /// Sets an end of the window, and waits for it: what happens between reading a clock and telling the programs would
+    /// count on one side of the books and not on the other.
+    fn at_a_time_to_come(&mut self, set: impl Fn(&mut WaitProbe, u64)) -> Result<(), WaitError> {
+        let mut lead = 1_000_000;
+        loop {
+            let at = monotonic_ns() + lead;
+            set(self, at);
+            self.set_window()?;
+            let left = at.saturating_sub(monotonic_ns());
+            if left > 0 {
+                std::thread::sleep(Duration::from_nanos(left));
+                return Ok(());
+            }
+            // This thread was put aside in the middle of it.
+            lead *= 2;
+        }
+    }
+
+    /// Takes the hooks away; what was counted can still be read.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    fn set_window(&self) -> Result<(), WaitError> {
+        // struct window
+        let window = [self.start_ns, self.end_ns].map(u64::to_ne_bytes).concat();
+        let set = self.skel.maps.window.update(&0u32.to_ne_bytes(), &window, MapFlags::ANY);
+        set.map_err(|source| WaitError::Libbpf { step: "set the window".into(), source })
+    }
+
+    fn cut_open_syncs(&self) -> Result<(), WaitError> {
+        let failed = |source| WaitError::Libbpf { step: "look at the syncs in flight".into(), source };
+        let mut nothing = Vec::new();
+        Iter::new(&self.iterator).map_err(failed)?.read_to_end(&mut nothing)?;
+        Ok(())
+    }
+
+    /// Everything that was seen in the window. After [`WaitProbe::end`].
+    pub fn read(&mut self) -> Result<Waits, WaitError> {
+        let mut waits = Waits {
+            window: Duration::from_nanos(self.end_ns.saturating_sub(self.start_ns)),
+            lost: self.losses(),
+            not_attached: self.not_attached.clone(),
+            journals: self.journals()?,
+            ..Waits::default()
+        };
+        for slot in 0..self.slots {
+            let spent: types::spent = self.spent.read(slot)?;
+            if spent.total_ns > 0 {
+                let types::spent { total_ns, cpu_ns, queued_ns, waits: n } = spent;
+                waits.times.push(SlotTime { slot, total_ns, cpu_ns, queued_ns, waits: n });
+            }
+        }
+        self.spent.unmap();
+        let failed = |source| WaitError::Libbpf { step: "read the waits".into(), source };
+        let maps = &self.skel.maps;
+        let all = maps.waits.keys().map(|key| (&maps.waits, key));
+        for (map, key) in all.chain(maps.waits_by_op.keys().map(|key| (&maps.waits_by_op, key))) {
+            let Some(value) = map.lookup(&key, MapFlags::ANY).map_err(failed)? else { continue };
+            let (Some(key), Some(total)) = (view::<types::wait_key>(&key), view::<types::wait_total>(&value))
+            else {
+                continue;
+            };
+            waits.waits.push(SlotWait {
+                slot: key.slot,
+                stack: key.stack,
+                ns: total.ns,
+                waits: total.waits,
+                under: total.under,
+            });
+        }
+        for key in maps.stacks.keys() {
+            let Some(value) = maps.stacks.lookup(&key, MapFlags::ANY).map_err(failed)? else { continue };
+            let (Some(hash), Some(stack)) = (number(&key), view::<types::stack>(&value)) else {
+                continue;
+            };
+            waits.stacks.insert(hash, stack.frame.iter().copied().take_while(|&ip| ip != 0).collect());
+        }
+        Ok(waits)
+    }
+
+    fn journals(&self) -> Result<Vec<JournalCounts>, WaitError> {
+        let failed = |source| WaitError::Libbpf { step: "read the journals".into(), source };
+        let maps = &self.skel.maps;
+        let mut journals = Vec::new();
+        for (i, filesystem) in (0u32..).zip(&self.filesystems) {
+            let value = maps.clocks.lookup(&i.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+            let Some(clock) = value.and_then(|value| view::<types::clock>(&value)) else { continue };
+            let commits = maps.commits.lookup(&(i + 1).to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+            journals.push(JournalCounts {
+                device: filesystem.device,
+                by_device: filesystem.by_device,
+                commits: commits.and_then(|value| number(&value)).unwrap_or(0),
+                flushes: clock.flushes_done,
+                log_writes: clock.logs_done,
+                writers: Vec::new(),
+            });
+        }
+        for key in maps.writers.keys() {
+            let handles = maps.writers.lookup(&key, MapFlags::ANY).map_err(failed)?;
+            let (Some(key), Some(handles)) =
+                (view::<types::writer_key>(&key), handles.and_then(|value| number(&value)))
+            else {
+                continue;
+            };
+            let name = key.comm.split(|&b| b == 0).next().unwrap_or_default();
+            let comm = String::from_utf8_lossy(name).into_owned();
+            if let Some(journal) = (key.clock as usize).checked_sub(1).and_then(|i| journals.get_mut(i)) {
+                journal.writers.push(Writer { pid: key.tgid, comm, handles });
+            }
+        }
+        for journal in &mut journals {
+            journal.writers.sort_by_key(|writer| std::cmp::Reverse(writer.handles));
+        }
+        Ok(journals)
+    }
+
+    fn losses(&self) -> WaitLosses {
+        let bss = self.skel.maps.bss_data.as_deref().expect("the object has a .bss");
+        // SAFETY: the kernel changes these words at any moment; each is read once.
+        let raw = unsafe { std::ptr::from_ref(&bss.lost).read_volatile() };
+        let skipped = self.programs.iter().map(|fd| program_info::read(fd.as_fd()).runs_skipped).sum();
+        WaitLosses {
+            stacks: raw.stacks,
+            waits: raw.waits,
+            unplaced: raw.unplaced,
+            unplaced_ns: raw.unplaced_ns,
+            writers: raw.writers,
+            skipped,
+        }
+    }
+}
+
+/// Before anything is attached.
+fn name_filesystems(skel: &WaitSkel<'_>, filesystems: &[WatchedFilesystem]) -> libbpf_rs::Result<()> {
+    let mut disks: HashMap<u32, Vec<u32>> = HashMap::new();
+    for (clock, filesystem) in (1u32..).zip(filesystems) {
+        skel.maps.filesystems.update(
+            &filesystem.device.to_ne_bytes(),
+            &clock.to_ne_bytes(),
+            MapFlags::ANY,
+        )?;
+        let mut value = vec![0; skel.maps.clocks.value_size() as usize];
+        let state = std::mem::offset_of!(types::clock, state);
+        value[state..state + 4].copy_from_slice(&COMMITTER_IDLE.to_ne_bytes());
+        let by_device = std::mem::offset_of!(types::clock, by_device);
+        value[by_device..by_device + 4].copy_from_slice(&u32::from(filesystem.by_device).to_ne_bytes());
+        skel.maps.clocks.update(&(clock - 1).to_ne_bytes(), &value, MapFlags::ANY)?;
+        for &disk in &filesystem.disks {
+            disks.entry(disk).or_default().push(clock);
+        }
+    }
+    for (disk, mut clocks) in disks {
+        clocks.resize(MOST_ON_ONE_DISK, 0);
+        let clocks: Vec<u8> = clocks.iter().flat_map(|clock| clock.to_ne_bytes()).collect();
+        skel.maps.disks.update(&disk.to_ne_bytes(), &clocks, MapFlags::ANY)?;
+    }
+    Ok(())
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    bytes.try_into().ok().map(u64::from_ne_bytes)
+}
+
+/// The clock of the programs.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,319 @@
+//! Needs root: where the time of syncs goes, on real filesystems, with causes that are put there on purpose and have to
+//! be found. Speeds are the machine's own; what is asserted is where the time is.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use common::disk::Mounted;
+use common::explained::{Explained, cell, load};
+use common::faults::FaultFs;
+use common::server::{Database, Kind};
+use common::{Running, can_run};
+
+const SECONDS: u32 = 4;
+
+/// Of syncgen, whose first thread gives the process its number.
+fn explain(load: &Running) -> Explained {
+    Explained::of(load.0.id(), SECONDS, &[])
+}
+
+const APPEND: &[&str] = &["--threads", "4", "--files", "4", "--write", "4096", "--append"];
+
+#[test]
+fn on_ext4_appended_files_wait_for_the_journal_and_overwritten_ones_for_the_device() {
+    if !can_run(
+        "on_ext4_appended_files_wait_for_the_journal_and_overwritten_ones_for_the_device",
+        &["/sbin/mkfs.ext4"],
+    ) {
+        return;
+    }
+    let disk = Mounted::image("ext4", 512);
+    let appended = {
+        let load = load(disk.path(), "appends", APPEND);
+        explain(&load)
+    };
+    appended.assert_adds_up();
+    assert!(appended.share_of_waits("journal_commit") > 0.5, "{}", appended.shown());
+    // The syncs themselves flush nothing: the committer does, and it is seen to.
+    assert!(appended.share_of_waits("device_flush") < 0.05, "{}", appended.shown());
+    assert!(appended.seconds("device_flush", Some("journal_commit")) > 0.0);
+    let flush = appended.0["device_flush_seconds"].as_f64().unwrap();
+    let parts =
+        ["journal_commit", "metadata_buffer"].map(|wait| appended.seconds("device_flush", Some(wait)));
+    assert!((flush - parts.iter().sum::<f64>() - appended.seconds("device_flush", None)).abs() < 1e-6);
+    let journal = appended.journal();
+    let number = |name: &str| journal[name].as_f64().unwrap();
+    assert!(number("commits") > 0.0 && number("commits") <= number("syncs") + 1.0, "{journal:#}");
+    // On a device without FUA, a commit flushes before its last block and after it.
+    assert!(number("device_flushes") >= number("commits"), "{journal:#}");
+    assert!(number("syncs_per_commit") >= 1.0, "{journal:#}");
+    assert!(journal["traced_share"].as_f64().unwrap() > 0.3, "{journal:#}");
+
+    let overwritten = {
+        let load = load(disk.path(), "overwrites", &["--threads", "2", "--files", "2", "--write", "4096"]);
+        explain(&load)
+    };
+    overwritten.assert_adds_up();
+    assert!(overwritten.share_of_waits("device_flush") > 0.4, "{}", overwritten.shown());
+    assert!(overwritten.share_of_waits("journal_commit") < 0.2, "{}", overwritten.shown());
+}
+
+#[test]
+fn on_xfs_appended_files_wait_for_the_log_and_the_flush_in_it_is_seen() {
+    if !can_run("on_xfs_appended_files_wait_for_the_log_and_the_flush_in_it_is_seen", &["/sbin/mkfs.xfs"]) {
+        return;
+    }
+    let disk = Mounted::image("xfs", 512);
+    let load = load(disk.path(), "appends", APPEND);
+    let explained = explain(&load);
+    explained.assert_adds_up();
+    assert!(explained.share_of_waits("log_force") > 0.5, "{}", explained.shown());
+    assert!(explained.seconds("device_flush", Some("log_force")) > 0.0, "{}", explained.shown());
+    assert!(explained.journal()["commits"].is_null(), "XFS has no thread that commits");
+}
+
+#[test]
+fn a_device_that_flushes_slowly_is_found_below_the_journal_commit() {
+    if !can_run("a_device_that_flushes_slowly_is_found_below_the_journal_commit", &["/dev/fuse"]) {
+        return;
+    }
+    let slow = FaultFs::mount("ok");
+    let disk = Mounted::image_in(slow.path(), "ext4", 512, &[]);
+    let load =
+        load(disk.path(), "appends", &["--threads", "2", "--files", "2", "--write", "4096", "--append"]);
+    let before = explain(&load);
+    slow.control("delay 30ms");
+    let after = explain(&load);
+    slow.control("ok");
+    after.assert_adds_up();
+    // Data pages wait longer, too: the loop device does one thing after the other, so that they queue behind a flush.
+    let (earlier, later) = (before.shown(), after.shown());
+    assert_eq!(
+        after.most_moved_since(&before),
+        cell("device_flush", Some("journal_commit")),
+        "{earlier}\n{later}"
+    );
+    assert!(after.0["device_flush_seconds"].as_f64().unwrap() > 0.5 * after.total(), "{later}");
+}
+
+/// Changes the inodes of many files over and over, which takes room in the journal, and asks for no commit.
+struct Churn {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Churn {
+    fn start(directory: &Path, threads: usize) -> Churn {
+        let stop = Arc::new(AtomicBool::new(false));
+        let files: Vec<PathBuf> = (0..2_000).map(|i| directory.join(format!("churn-{i}"))).collect();
+        files.iter().for_each(|file| std::fs::write(file, "").unwrap());
+        let threads = (0..threads).map(|thread| {
+            let (stop, files) = (stop.clone(), files.clone());
+            std::thread::spawn(move || {
+                for (i, file) in files.iter().cycle().skip(thread * 500).enumerate() {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let mode = if (i / files.len()) % 2 == 0 { 0o600 } else { 0o640 };
+                    std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+                }
+            })
+        });
+        Churn { threads: threads.collect(), stop }
+    }
+}
+
+impl Drop for Churn {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+    }
+}
+
+#[test]
+fn a_tiny_journal_makes_syncs_wait_for_room() {
+    if !can_run("a_tiny_journal_makes_syncs_wait_for_room", &["/sbin/mkfs.ext4"]) {
+        return;
+    }
+    let look = |journal: &str| {
+        // An inode fills a block, so that each change takes one in the journal.
+        let options = ["-b", "1024", "-I", "1024", "-N", "8000", "-J", journal];
+        let disk = Mounted::image_with("ext4", 512, &options);
+        let _churn = Churn::start(disk.path(), 4);
+        let load =
+            load(disk.path(), "appends", &["--threads", "2", "--files", "2", "--write", "4096", "--append"]);
+        explain(&load)
+    };
+    let (large, tiny) = (look("size=64"), look("size=1"));
+    eprintln!("{}\n{}", large.shown(), tiny.shown());
+    tiny.assert_adds_up();
+    let room = |explained: &Explained| {
+        explained.share("journal_space", None)
+            + explained.seconds("checkpoint", Some("journal_commit")) / explained.total()
+    };
+    assert!(room(&tiny) > room(&large) + 0.1, "{}\n{}", large.shown(), tiny.shown());
+    // Less is waited for elsewhere: the writers that would queue for a processor wait for room as well.
+    assert_eq!(tiny.most_moved_since(&large), cell("journal_space", None));
+}
+
+#[test]
+fn a_neighbour_that_forces_commits_is_named() {
+    if !can_run("a_neighbour_that_forces_commits_is_named", &["/sbin/mkfs.ext4"]) {
+        return;
+    }
+    let disk = Mounted::image("ext4", 512);
+    let (own, others) = (disk.path().join("own"), disk.path().join("others"));
+    [&own, &others].into_iter().for_each(|directory| std::fs::create_dir(directory).unwrap());
+    let _neighbour =
+        load(&others, "noisy", &["--threads", "4", "--files", "4", "--write", "4096", "--append"]);
+    let load = load(&own, "quiet", &["--threads", "1", "--write", "4096", "--append"]);
+    let explained = explain(&load);
+    explained.assert_adds_up();
+    let journal = explained.journal();
+    let neighbour = &journal["neighbours"][0];
+    assert_eq!(neighbour["comm"], "noisy", "{journal:#}");
+    assert!(neighbour["count"].as_u64() > journal["syncs"].as_u64(), "{journal:#}");
+    // And most of what the commits wrote was its.
+    let writers = journal["writers"].as_array().unwrap();
+    let handles = |comm: &str| {
+        writers
+            .iter()
+            .find(|writer| writer["comm"] == comm)
+            .map_or(0, |writer| writer["handles"].as_u64().unwrap())
+    };
+    assert!(handles("noisy") > handles("quiet") && handles("quiet") > 0, "{journal:#}");
+    assert!(writers.iter().all(|writer| (writer["comm"] == "quiet") == (writer["traced"] == true)));
+    let output = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
+        .args(["explain", "-d", "2", "--pid", &load.0.id().to_string()])
+        .output()
+        .unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.contains("come from noisy, which is not traced"), "{page}");
+}
+
+/// So many busy loops on processor 0.
+fn hogs(n: usize) -> Vec<Running> {
+    let hog = || {
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0", "nice", "-n", "-20", "sh", "-c", "while :; do :; done"]);
+        Running(command.stdout(Stdio::null()).spawn().unwrap())
+    };
+    (0..n).map(|_| hog()).collect()
+}
+
+#[test]
+fn a_processor_that_others_use_is_found_as_the_run_queue() {
+    if !can_run("a_processor_that_others_use_is_found_as_the_run_queue", &["/usr/bin/taskset"]) {
+        return;
+    }
+    let disk = Mounted::image("ext4", 128);
+    let load = load(disk.path(), "pinned", &["--threads", "4", "--files", "4", "--write", "4096"]);
+    common::disk::run("taskset", &["-a", "-c", "-p", "0", &load.0.id().to_string()]);
+    let before = explain(&load);
+    let hogs = hogs(6);
+    let after = explain(&load);
+    drop(hogs);
+    after.assert_adds_up();
+    // What the device's own worker does is late as well, so that data pages and flushes may take longer, too.
+    assert_eq!(
+        after.most_moved_since(&before),
+        cell("run_queue", None),
+        "{}\n{}",
+        before.shown(),
+        after.shown()
+    );
+}
+
+#[test]
+fn syncs_that_queue_at_one_inode_are_found_at_its_lock() {
+    if !can_run("syncs_that_queue_at_one_inode_are_found_at_its_lock", &["/dev/fuse"]) {
+        return;
+    }
+    // FUSE syncs a file under its inode's lock, one thread at a time.
+    let slow = FaultFs::mount("delay 10ms");
+    let explain_threads = |threads: &str| {
+        let load = load(slow.path(), "locks", &["--threads", threads]);
+        explain(&load)
+    };
+    let alone = explain_threads("1");
+    let together = explain_threads("8");
+    for explained in [&alone, &together] {
+        explained.assert_adds_up();
+        // Each thread is in its sync nearly all of the time, which is known from outside.
+        assert!(explained.0["journal"].as_array().unwrap().is_empty());
+    }
+    assert!(alone.share("remote_filesystem", None) > 0.8, "{}", alone.shown());
+    assert_eq!(together.most_moved_since(&alone), cell("lock", None), "{}", together.shown());
+    // Seven of eight wait at any time.
+    assert!((together.share("lock", None) - 0.875).abs() < 0.1, "{}", together.shown());
+    let window = together.0["duration_seconds"].as_f64().unwrap();
+    let in_syncs = together.0["measured_seconds"].as_f64().unwrap() / (8.0 * window);
+    assert!((0.9..1.01).contains(&in_syncs), "8 threads were in their syncs for {in_syncs} of the time");
+}
+
+/// A sync that hung before the probes were there, and that ends inside the window or not at all.
+#[test]
+fn syncs_in_flight_are_cut_at_both_ends_of_the_window() {
+    if !can_run("syncs_in_flight_are_cut_at_both_ends_of_the_window", &["/dev/fuse"]) {
+        return;
+    }
+    // Each sync takes longer than the window, so that none begins and ends in it.
+    let slow = FaultFs::mount("delay 6s");
+    let load = load(slow.path(), "slow", &["--threads", "2", "--files", "2", "--op", "fsync"]);
+    let explained = Explained::of(load.0.id(), 9, &[]);
+    explained.assert_adds_up();
+    assert!(explained.share("remote_filesystem", None) > 0.9, "{}", explained.shown());
+    // A sync that began before the probes is not traced: at least half of the time is left.
+    assert!(explained.total() > 4.0 && explained.total() < 18.2, "{}", explained.shown());
+}
+
+#[test]
+fn stacks_are_written_folded_and_drawn() {
+    if !can_run("stacks_are_written_folded_and_drawn", &["/sbin/mkfs.ext4"]) {
+        return;
+    }
+    let disk = Mounted::image("ext4", 256);
+    let files = tempfile::tempdir().unwrap();
+    let [folded, svg] = ["folded", "graph.svg"].map(|name| files.path().join(name));
+    let load = load(disk.path(), "appends", APPEND);
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let options = ["--folded", &text(&folded), "--flamegraph", &text(&svg)];
+    let explained = Explained::of(load.0.id(), 2, &options);
+    let lines = std::fs::read_to_string(&folded).unwrap();
+    let microseconds = lines.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap());
+    let seconds = microseconds.sum::<f64>() / 1e6;
+    assert!((seconds / explained.total() - 1.0).abs() < 0.01, "{seconds} of {}", explained.total());
+    assert!(
+        lines
+            .lines()
+            .any(|line| line.contains(";jbd2_log_wait_commit;") && line.contains("[journal commit]"))
+    );
+    assert!(std::fs::read_to_string(&svg).unwrap().contains("jbd2_log_wait_commit"));
+}
+
+#[test]
+fn the_syncs_of_a_server_under_load_are_taken_apart_by_role() {
+    if !can_run("the_syncs_of_a_server_under_load_are_taken_apart_by_role", &["/usr/sbin/mariadbd"]) {
+        return;
+    }
+    let disk = Mounted::image("ext4", 1024);
+    let database = Database::start_on(Kind::MariaDb, Some(disk.path()), &[]);
+    database.prepare();
+    let load = Running(database.load(16, 100_000).stdout(Stdio::null()).spawn().unwrap());
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let explained = Explained::of(database.pid, SECONDS, &[]);
+    drop(load);
+    explained.assert_adds_up();
+    for role in ["redo", "binlog"] {
+        assert!(explained.phases().iter().any(|row| row["role"] == role), "{role}: {:#}", explained.0);
+    }
+    let journal = explained.journal();
+    let traced = journal["writers"].as_array().unwrap().iter().any(|writer| writer["traced"] == true);
+    assert!(traced, "{journal:#}");
+}
