@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::exporter::{self, Exporter};
 use super::top::Top;
+use super::verify::Verify;
 use crate::history::remote;
 use crate::live::budget::Limit;
 use crate::once::{By, Output, Sort, Style};
@@ -44,6 +45,7 @@ Examples:
   fsynctop --once --last 10m               what an exporter on this host saw in the last ten minutes
   fsynctop stuck                           syncs that hang right now, without any tracing
   fsynctop exporter                        run for good, for Prometheus to scrape 127.0.0.1:9871
+  fsynctop verify -d 30                    is what it traces what the server itself counts?
   fsynctop check                           would tracing work here, and if not, why
 
 Exit status: 0 done, 1 failed, 2 bad usage, 3 nothing to trace; with a command, the command's own.";
@@ -59,6 +61,8 @@ pub enum Action {
     Top(Top),
     /// List the threads that are inside a sync call right now; needs no BPF and works where nothing else does
     Stuck(Stuck),
+    /// Compare what is traced with what the server itself counts; fails if they differ
+    Verify(Verify),
     /// The child's side of `-- COMMAND`: waits until it is traced
     #[command(hide = true)]
     ExecWhenTold { pipe: PathBuf, command: Vec<OsString> },

@@ -3,13 +3,16 @@
 pub mod args;
 pub mod check;
 pub mod command;
+pub mod connection;
 pub mod exporter;
 mod last;
 pub mod once;
+pub mod one_server;
 pub mod session;
 pub mod settings;
 pub mod stuck;
 pub mod top;
+pub mod verify;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -48,6 +51,7 @@ pub fn run(arguments: args::Arguments) -> anyhow::Result<ExitCode> {
         Some(args::Action::Check(ref check)) => check::run(check),
         Some(args::Action::Exporter(exporter)) => exporter::run(exporter),
         Some(args::Action::Stuck(ref stuck)) => stuck::run(stuck),
+        Some(args::Action::Verify(ref verify)) => verify::run(verify),
         Some(args::Action::ExecWhenTold { ref pipe, ref command }) => command::exec_when_told(pipe, command),
     }
 }
