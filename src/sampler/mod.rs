@@ -17,8 +17,8 @@ use crate::histogram::Histogram;
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
 use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig};
 use crate::snapshot::{
-    FileInfo, FileRow, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats, Target,
-    ThreadRow,
+    FileInfo, FileRow, InFlight, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats,
+    Target, ThreadRow,
 };
 
 use ledger::{Ledger, Reading, Slots, Subject};
@@ -175,6 +175,16 @@ impl Sampler {
             in_flight,
             neighbours,
         })
+    }
+
+    /// The syncs in flight at this moment, without a snapshot: sampled often, they say how many are under way on
+    /// average, whatever the latencies say.
+    pub fn in_flight(&mut self) -> std::io::Result<Vec<InFlight>> {
+        self.take_events(SOME)?;
+        self.read_rows()?;
+        // What the rows say is older than what the threads say.
+        let at_least_one = self.ledger.running().max(1);
+        self.running.list(&self.probe, &self.ledger, &self.names, at_least_one).map_err(std::io::Error::other)
     }
 
     /// Waits for descriptions and names that are on their way, but no longer than `patience`.

@@ -1,7 +1,7 @@
 //! A password: from a file, the environment or a prompt, never from an argument, and never shown.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Write};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
@@ -50,10 +50,10 @@ fn ask_on(terminal: &File) -> io::Result<Secret> {
     write!(&mut &*terminal, "Password: ")?;
     tcsetattr(terminal, OptionalActions::Flush, &quiet)?;
     let _restore = Quiet(terminal, before);
-    read_line(terminal)
+    read_line(std::io::BufReader::new(terminal))
 }
 
-fn read_line(input: impl Read) -> io::Result<Secret> {
+fn read_line(input: impl BufRead) -> io::Result<Secret> {
     let mut password = Vec::new();
     for byte in input.bytes() {
         match byte? {

@@ -1,0 +1,3 @@
+//! `fsynctop explain`: why commits take as long as they do. Pure: it gets figures and gives text and JSON.
+
+pub mod factors;

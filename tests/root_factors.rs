@@ -1,0 +1,110 @@
+//! Needs root and real servers: the throughput taken apart into factors that are measured apart from each other, and
+//! the server's counters as an account without any rights sees them.
+
+mod common;
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use fsynctop::explain::factors::{InFlightSamples, Throughput, Window, measure, render};
+use fsynctop::files::rules::Rules;
+use fsynctop::probe::{Capacity, ProbeConfig, Targets};
+use fsynctop::sampler::Sampler;
+use fsynctop::server_status::connection::Connection;
+use fsynctop::server_status::find::Target;
+use fsynctop::server_status::options::ConnectOptions;
+use fsynctop::server_status::reading::Scope;
+use fsynctop::snapshot::{Measurement, Op, Server};
+use fsynctop::target::{describe, processes};
+
+use common::Running;
+use common::exact::on_both;
+use common::server::{Database, Kind};
+
+fn server_of(database: &Database) -> Server {
+    let id = processes::find(Path::new("/proc"), database.pid).unwrap().id();
+    describe::describe(Path::new("/proc"), id, &Rules::builtin()).0
+}
+
+/// Takes a load apart, in a window in the midst of it.
+fn take_apart(database: &Database, connections: u32, window: Duration) -> Throughput {
+    let server = server_of(database);
+    let mut connection = Connection::open(&Target::of(ConnectOptions::default(), &server).unwrap()).unwrap();
+    let config = ProbeConfig {
+        targets: Targets { pids: vec![database.pid], ..Targets::default() },
+        ops: vec![Op::Fsync, Op::Fdatasync],
+        mode: None,
+        preemptible: fsynctop::host::may_skip_programs(),
+        by_thread: false,
+        capacity: Capacity::default(),
+    };
+    let mut sampler = Sampler::start(&config, Rules::builtin(), "test".into()).unwrap();
+    let mut load = database.load(connections, 1_000_000);
+    let _load = Running(load.stdout(Stdio::null()).spawn().unwrap());
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        sampler.wait(Duration::from_millis(100)).unwrap();
+    }
+    let mut samples = InFlightSamples::new(server.id);
+    let before = connection.read(Scope::Everything).unwrap();
+    let from = sampler.snapshot().unwrap();
+    let end = Instant::now() + window;
+    while Instant::now() < end {
+        sampler.wait(Duration::from_millis(10)).unwrap();
+        samples.add(&sampler.in_flight().unwrap());
+    }
+    let to = sampler.snapshot().unwrap();
+    let after = connection.read(Scope::Everything).unwrap();
+    let measurement = Measurement::between(&from, &to);
+    let window = Window {
+        server: server.id,
+        measurement: &measurement,
+        status: Some((&before, &after)),
+        in_flight: &samples,
+    };
+    let throughput = measure(&window);
+    eprintln!("{connections} connections\n{}", render(&throughput));
+    throughput
+}
+
+#[test]
+fn the_factors_of_a_real_load_add_up() {
+    on_both("the_factors_of_a_real_load_add_up", |kind| {
+        let database = Database::start(kind, &[]);
+        database.prepare();
+        for connections in [1, 16] {
+            let throughput = take_apart(&database, connections, Duration::from_secs(6));
+            let page = render(&throughput);
+            let factors = &throughput.factors;
+            let group = factors.transactions_per_commit_group.value.unwrap();
+            match connections {
+                1 => assert!((group - 1.0).abs() < 0.05, "{page}"),
+                _ => assert!(group > 1.2, "{page}"),
+            }
+            assert_eq!(
+                factors.commit_groups_per_binlog_sync.value.is_some(),
+                kind == Kind::MariaDb,
+                "{page}"
+            );
+            let observed = throughput.observed_transactions_per_second.unwrap();
+            for log in &factors.logs {
+                assert_eq!(log.adds_up, Some(true), "{page}");
+                assert_eq!(log.in_flight.unwrap().most, 1, "the servers serialise their logs: {page}");
+                assert!(observed <= log.bound_transactions_per_second.unwrap() * 1.03, "{page}");
+            }
+            let predicted = throughput.predicted_transactions_per_second.unwrap();
+            let sampled = factors.logs[1].in_flight.unwrap();
+            // As far off as the samples may be by chance.
+            let tolerance = 4.0 * sampled.standard_error / sampled.mean + 0.1;
+            assert!((predicted / observed - 1.0).abs() < tolerance, "{page}");
+            assert!(
+                factors.redo.fullness().unwrap() > 0.0 && factors.redo.bytes_per_hour.unwrap() > 0,
+                "{page}"
+            );
+            assert!(!factors.redo.synced_by.is_empty(), "{page}");
+            let naive = factors.naive.unwrap();
+            assert!((naive.multiple - naive.transactions_per_group * naive.groups_at_once).abs() < 1e-6);
+        }
+    });
+}
