@@ -1,5 +1,6 @@
 //! fsynctop: traces the durability system calls of a database server. `docs/architecture.md` is the map.
 
+pub mod calibrate;
 pub mod cli;
 pub mod explain;
 pub mod exporter;

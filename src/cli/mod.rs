@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand, and what they share.
 
 pub mod args;
+pub mod calibrate;
 pub mod check;
 pub mod command;
 pub mod connection;
@@ -51,6 +52,7 @@ pub fn run(arguments: args::Arguments) -> anyhow::Result<ExitCode> {
         Some(args::Action::Check(ref check)) => check::run(check),
         Some(args::Action::Exporter(exporter)) => exporter::run(exporter),
         Some(args::Action::Stuck(ref stuck)) => stuck::run(stuck),
+        Some(args::Action::Calibrate(ref calibrate)) => calibrate::run(calibrate),
         Some(args::Action::Verify(ref verify)) => verify::run(verify),
         Some(args::Action::ExecWhenTold { ref pipe, ref command }) => command::exec_when_told(pipe, command),
     }
