@@ -15,6 +15,7 @@ pub mod probe;
 pub mod sampler;
 pub mod server_status;
 pub mod snapshot;
+pub mod storage;
 pub mod stuck;
 pub mod target;
 pub mod text;

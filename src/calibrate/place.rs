@@ -4,7 +4,6 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use procfs::process::MountInfo;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +11,7 @@ use super::CalibrateError;
 use crate::files::rooted::Root;
 use crate::files::settings::Settings;
 use crate::snapshot::Server;
+use crate::storage::Storage;
 use crate::text::{escape, percent};
 
 /// A device that is busy for more of the time than this is left alone.
@@ -67,22 +67,13 @@ impl Place {
         }
         let statvfs =
             rustix::fs::statvfs(&real).map_err(|error| io("look at its filesystem")(error.into()))?;
-        let mounts = procfs::process::Process::myself().and_then(|me| me.mountinfo());
-        let mounts = mounts.map_err(|error| io("list the mounts for")(std::io::Error::other(error)))?;
-        // The last of those that are mounted over each other.
-        let mount = mounts
-            .0
-            .iter()
-            .filter(|mount| real.starts_with(&mount.mount_point))
-            .max_by_key(|mount| mount.mount_point.components().count());
-        let mount = mount.ok_or_else(|| io("find the mount for")(std::io::ErrorKind::NotFound.into()))?;
-        let device = mount.mount_source.clone().unwrap_or_default();
+        let storage = Storage::of(&real).map_err(io("find the mount of"))?;
         Ok(Place {
             directory: real,
-            filesystem: mount.fs_type.clone(),
-            kernel_device: kernel_device(mount, &device),
-            device,
-            mount_options: options(mount),
+            filesystem: storage.filesystem,
+            kernel_device: storage.kernel_device,
+            device: storage.device,
+            mount_options: storage.options.join(","),
             filesystem_id: statvfs.f_fsid,
         })
     }
@@ -159,30 +150,6 @@ fn server_directories(server: &Server, settings: &Settings) -> Vec<(Identity, Re
     let logs = SERVER_LOGS.iter().flat_map(|name| settings.paths(name));
     found.extend(logs.filter_map(|path| Some((of(path.parent()?)?, Reach::Itself))));
     found
-}
-
-fn options(mount: &MountInfo) -> String {
-    let write = |(name, value): (&String, &Option<String>)| match value {
-        Some(value) => format!("{name}={value}"),
-        None => name.clone(),
-    };
-    let mut all: Vec<String> = mount.mount_options.iter().chain(&mount.super_options).map(write).collect();
-    all.sort();
-    all.dedup();
-    all.join(",")
-}
-
-/// By the filesystem's own device number, or, where that stands for no device (btrfs), by what is mounted.
-fn kernel_device(mount: &MountInfo, source: &str) -> Option<String> {
-    let name_of = |number: &str| {
-        let link = std::fs::read_link(format!("/sys/dev/block/{number}")).ok()?;
-        Some(link.file_name()?.to_str()?.to_owned())
-    };
-    name_of(&mount.majmin).or_else(|| {
-        let device = std::fs::metadata(source).ok().filter(|_| source.starts_with("/dev/"))?;
-        let number = std::os::unix::fs::MetadataExt::rdev(&device);
-        name_of(&format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number)))
-    })
 }
 
 /// The time that a device has had requests to work on, since boot (Documentation/block/stat.rst, io_ticks).
