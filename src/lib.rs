@@ -12,6 +12,7 @@ pub mod live;
 pub mod mountinfo;
 pub mod once;
 pub mod probe;
+pub mod processors;
 pub mod sampler;
 pub mod server_status;
 pub mod snapshot;

@@ -194,6 +194,12 @@ impl Target {
             }
             _ => "",
         };
-        Failure::Lost(format!("{error}{cure}"))
+        let reason = match error {
+            mysql::Error::MySqlError(error) => error.to_string(),
+            mysql::Error::IoError(error) => error.to_string(),
+            mysql::Error::TlsError(error) => error.to_string(),
+            other => other.to_string(),
+        };
+        Failure::Lost(format!("{reason}{cure}"))
     }
 }

@@ -4,6 +4,7 @@
 //! in flight: `X = (X/G) · (G/S) · (N / R)`. N is sampled apart from R, so that the product can fail, and how well it
 //! adds up is part of the answer. A log that the server serialises has N ≤ 1, which gives the bounds.
 
+pub mod alone;
 pub mod form;
 pub mod log;
 pub mod redo;
@@ -16,6 +17,7 @@ use crate::server_status::counters::{Between, Counted};
 use crate::server_status::reading::Reading;
 use crate::snapshot::{Measurement, Role, ServerId};
 
+pub use alone::Alone;
 pub use form::Form;
 pub use log::Log;
 pub use redo::Redo;

@@ -201,7 +201,7 @@ pub(crate) fn name(role: Role) -> &'static str {
     }
 }
 
-fn latency(seconds: f64) -> String {
+pub(crate) fn latency(seconds: f64) -> String {
     duration_in_words((seconds * 1e9).round() as u64)
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn rate(value: f64) -> String {
 }
 
 /// A quotient: three digits that count.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value {
         v if v < 9.995 => format!("{v:.2}"),
         v if v < 99.95 => format!("{v:.1}"),

@@ -235,3 +235,45 @@ fn the_page_and_the_object_look_like_this() {
     assert_eq!(json["factors"]["logs"][1]["role"], "binlog");
     assert_eq!(json["factors"]["redo"]["synced_by"][0]["who"], "connections");
 }
+
+#[test]
+fn the_latencies_stand_beside_those_of_a_sync_alone() {
+    use crate::calibrate::plan::{Case, Method, Pattern};
+    use crate::calibrate::{Calibration, Figures, Outcome, place::Place};
+    let (measurement, status) = classic();
+    let factors = taken_apart(&measurement, Some(&status), &samples(60, 160)).factors;
+    let outcome = |pattern, mean_seconds| {
+        let figures = Figures {
+            syncs: 1_000,
+            syncs_per_second: 1.0 / mean_seconds,
+            mean_seconds,
+            p50_seconds: mean_seconds,
+            p99_seconds: mean_seconds,
+            max_seconds: mean_seconds,
+            journal_commits: None,
+        };
+        Outcome { case: Case::alone(Method::Fdatasync, pattern), figures: Some(figures), refused: None }
+    };
+    let mut calibration = Calibration {
+        schema: 1,
+        when: "2026-01-01T00:00:00Z".into(),
+        place: Place::look(std::path::Path::new("/")).unwrap(),
+        kernel: "6.12".into(),
+        block_bytes: 4096,
+        seconds_each: 1.0,
+        outcomes: vec![outcome(Pattern::Overwritten, 0.0001), outcome(Pattern::Appended, 0.002)],
+        complete: true,
+    };
+    let alone = Alone::of(&factors, &calibration).unwrap();
+    let text = alone.in_words();
+    assert!(
+        text.contains("100 µs for the redo log alone, 300 µs under this load (3.00 times that)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("2.0 ms for the binary log alone, 1.0 ms under this load (0.50 times that)"),
+        "{text}"
+    );
+    calibration.outcomes.clear();
+    assert_eq!(Alone::of(&factors, &calibration), None);
+}
