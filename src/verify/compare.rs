@@ -60,6 +60,9 @@ pub struct Row {
 /// The outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verification {
+    /// RFC 3339.
+    pub start: String,
+    pub end: String,
     pub duration_seconds: f64,
     pub rows: Vec<Row>,
     pub lost: Lost,
@@ -162,7 +165,10 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
     };
     let is_worth_a_line = |row: &Row| row.traced > 0 || row.counted.is_some_and(|range| range.at_most > 0);
     let rows = rows.into_iter().chain([nothing_counts_it]);
+    let time = |time| humantime::format_rfc3339_millis(time).to_string();
     Verification {
+        start: time(measurement.start),
+        end: time(measurement.end),
         duration_seconds: measurement.duration.as_secs_f64(),
         rows: rows.filter(|row| row.kind == Kind::Exact || is_worth_a_line(row)).collect(),
         lost: measurement.lost,
