@@ -11,6 +11,7 @@ pub mod host;
 pub mod live;
 pub mod mountinfo;
 pub mod once;
+pub mod priority;
 pub mod probe;
 pub mod processors;
 pub mod sampler;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use fsynctop::explain::factors::{InFlightSamples, Throughput, Window, measure, render};
 use fsynctop::files::rules::Rules;
+use fsynctop::priority::Punctual;
 use fsynctop::probe::{Capacity, ProbeConfig, Targets};
 use fsynctop::sampler::Sampler;
 use fsynctop::server_status::connection::Connection;
@@ -46,6 +47,7 @@ fn take_apart(database: &Database, connections: u32, window: Duration) -> Throug
     while Instant::now() < end {
         sampler.wait(Duration::from_millis(100)).unwrap();
     }
+    let _punctual = Punctual::begin();
     let mut samples = InFlightSamples::new(server.id);
     let before = connection.read(Scope::Everything).unwrap();
     let from = sampler.snapshot().unwrap();
@@ -105,6 +107,28 @@ fn the_factors_of_a_real_load_add_up() {
             assert!(!factors.redo.synced_by.is_empty(), "{page}");
             let naive = factors.naive.unwrap();
             assert!((naive.multiple - naive.transactions_per_group * naive.groups_at_once).abs() < 1e-6);
+        }
+    });
+}
+
+#[test]
+fn where_a_log_is_not_waited_for_its_equation_does_not_apply() {
+    on_both("where_a_log_is_not_waited_for_its_equation_does_not_apply", |kind| {
+        for (option, says) in
+            [("--skip-log-bin", "the binary log is off"), ("--sync-binlog=0", "sync_binlog=0")]
+        {
+            let database = Database::start(kind, &[option]);
+            database.prepare();
+            let throughput = take_apart(&database, 8, Duration::from_secs(4));
+            let page = render(&throughput);
+            let factors = &throughput.factors;
+            assert!(factors.form.why_not_binlog.as_ref().unwrap().contains(says), "{page}");
+            let redo = &factors.logs[0];
+            assert_eq!(redo.adds_up, Some(true), "{page}");
+            // The redo log is waited for alone, and it is that which predicts.
+            assert_eq!(throughput.predicted_transactions_per_second, redo.predicted_transactions_per_second);
+            let naive = factors.naive.unwrap();
+            assert!((naive.ceiling_transactions_per_second * redo.mean_latency_seconds - 1.0).abs() < 1e-9);
         }
     });
 }

@@ -6,8 +6,16 @@ mod common;
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
+use fsynctop::files::rules::Rules;
+use fsynctop::server_status::connection::Connection;
+use fsynctop::server_status::counters::Between;
+use fsynctop::server_status::find::Target;
+use fsynctop::server_status::options::ConnectOptions;
+use fsynctop::server_status::reading::Scope;
+use fsynctop::target::{describe, processes};
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 use serde_json::Value;
@@ -91,6 +99,46 @@ fn an_account_without_rights_sees_all_but_what_needs_one() {
         // An argument is no place for a password.
         let output = verify(&database).arg(format!("--password={PASSWORD}")).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
+    });
+}
+
+/// What the server says of 1,600 INSERTs by 16 connections: (count, the counter's name, exact), and its groups.
+fn counted(database: &Database) -> ((u64, &'static str, bool), Option<u64>) {
+    let id = processes::find(Path::new("/proc"), database.pid).unwrap().id();
+    let server = describe::describe(Path::new("/proc"), id, &Rules::builtin()).0;
+    let mut connection = Connection::open(&Target::of(ConnectOptions::default(), &server).unwrap()).unwrap();
+    let from = connection.read(Scope::Everything).unwrap();
+    database.insert(16, 100);
+    let to = connection.read(Scope::Everything).unwrap();
+    let between = Between { from: &from, to: &to };
+    assert_eq!(between.interrupted(), None);
+    assert!(between.redo_bytes().unwrap() > 100_000 && to.redo_capacity().unwrap() > 1 << 20);
+    assert!(to.checkpoint_age().unwrap() <= to.redo_capacity().unwrap());
+    assert!(to.refused.is_empty(), "{:?}", to.refused);
+    let transactions = between.transactions().unwrap();
+    let groups = between.commit_groups().map(|groups| groups.count);
+    ((transactions.count, transactions.source, transactions.exact), groups)
+}
+
+#[test]
+fn transactions_are_those_that_the_client_made() {
+    on_both("transactions_are_those_that_the_client_made", |kind| {
+        let database = Database::start(kind, &[]);
+        database.prepare();
+        let (transactions, groups) = counted(&database);
+        match kind {
+            Kind::MariaDb => {
+                assert_eq!(transactions, (1_600, "binlog_commits", true));
+                assert!(groups.is_some_and(|groups| (100..=1_600).contains(&groups)), "{groups:?}");
+            }
+            Kind::MySql => assert_eq!((transactions, groups), ((1_600, "gtid_executed", true), None)),
+        }
+        // Without a binary log, about.
+        let database = Database::start(kind, &["--skip-log-bin"]);
+        database.prepare();
+        let ((count, source, exact), _) = counted(&database);
+        assert_eq!((source, exact), ("handler_commit", false));
+        assert!((1_600..2_000).contains(&count), "{count}");
     });
 }
 

@@ -58,7 +58,9 @@ impl Between<'_> {
         {
             return Some(counted);
         }
-        let has_gtids = self.to.variable("gtid_mode").is_some_and(|mode| mode.eq_ignore_ascii_case("ON"));
+        // Without a binary log, a server's own transactions get no identifiers.
+        let has_gtids = self.has_binlog() != Some(false)
+            && self.to.variable("gtid_mode").is_some_and(|mode| mode.eq_ignore_ascii_case("ON"));
         if has_gtids && let (Some(to), Some(from)) = (self.to.gtids, self.from.gtids) {
             let count = to.checked_sub(from)?;
             return Some(Counted { count, source: "gtid_executed", exact: true });
@@ -145,7 +147,13 @@ mod tests {
         assert_eq!(transactions(&mysql(10, "ON"), &mysql(17, "ON")), Some((7, "gtid_executed", true)));
         assert!(!transactions(&mysql(10, "OFF"), &mysql(10, "OFF")).unwrap().2);
 
-        let off = |n| reading(&[("Binlog_commits", "0"), ("Handler_commit", n)], &[("log_bin", "OFF")]);
+        let off = |n| Reading {
+            gtids: Some(7),
+            ..reading(
+                &[("Binlog_commits", "0"), ("Handler_commit", n)],
+                &[("log_bin", "OFF"), ("gtid_mode", "ON")],
+            )
+        };
         assert_eq!(transactions(&off("4"), &off("10")), Some((6, "handler_commit", false)));
         assert_eq!(transactions(&reading(&[], &[]), &reading(&[], &[])), None);
     }

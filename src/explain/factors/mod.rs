@@ -127,7 +127,7 @@ pub fn measure(window: &Window) -> Throughput {
     };
     let source = transactions.as_ref().map_or("", |counted| counted.source);
     let no_groups = match &form.why_not_binlog {
-        Some(why) if groups_per_second.is_none() => why.clone(),
+        Some(why) if groups_per_second.is_none_or(|groups| groups == 0.0) => why.clone(),
         _ => missing("not measurable here: this server counts no commit groups"),
     };
     // With sync_binlog=1, each group syncs the binary log once; only a rotation syncs it as well.

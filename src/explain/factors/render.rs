@@ -112,9 +112,11 @@ fn write_logs(text: &mut String, logs: &[Log]) -> std::fmt::Result {
 fn write_prediction(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
     let log = throughput.factors.form.commits_wait_for();
     let log = throughput.factors.logs.iter().find(|candidate| Some(candidate.role) == log);
-    let (Some(log), Some(predicted), Some(observed)) =
-        (log, throughput.predicted_transactions_per_second, throughput.observed_transactions_per_second)
-    else {
+    let (Some(log), Some(predicted), Some(observed)) = (
+        log,
+        throughput.predicted_transactions_per_second,
+        throughput.observed_transactions_per_second.filter(|&observed| observed > 0.0),
+    ) else {
         return Ok(());
     };
     let Some(sampled) = log.in_flight else { return Ok(()) };
