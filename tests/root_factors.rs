@@ -3,35 +3,28 @@
 
 mod common;
 
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use fsynctop::explain::factors::{InFlightSamples, Throughput, Window, measure, render};
+use fsynctop::cli::args::TargetArgs;
+use fsynctop::cli::commit_watch::{CommitWatch, EVERY};
+use fsynctop::cli::connection::ConnectionArgs;
+use fsynctop::cli::one_server::{self, Chosen};
+use fsynctop::explain::audit::Standing;
+use fsynctop::explain::commits::Commits;
 use fsynctop::files::rules::Rules;
-use fsynctop::priority::Punctual;
 use fsynctop::probe::{Capacity, ProbeConfig, Targets};
 use fsynctop::sampler::Sampler;
-use fsynctop::server_status::connection::Connection;
-use fsynctop::server_status::find::Target;
-use fsynctop::server_status::options::ConnectOptions;
-use fsynctop::server_status::reading::Scope;
-use fsynctop::snapshot::{Measurement, Op, Server};
-use fsynctop::target::{describe, processes};
+use fsynctop::snapshot::{Measurement, Op};
 
 use common::Running;
 use common::exact::on_both;
 use common::server::{Database, Kind};
 
-fn server_of(database: &Database) -> Server {
-    let id = processes::find(Path::new("/proc"), database.pid).unwrap().id();
-    describe::describe(Path::new("/proc"), id, &Rules::builtin()).0
-}
-
 /// Takes a load apart, in a window in the midst of it.
-fn take_apart(database: &Database, connections: u32, window: Duration) -> Throughput {
-    let server = server_of(database);
-    let mut connection = Connection::open(&Target::of(ConnectOptions::default(), &server).unwrap()).unwrap();
+fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
+    let targets = TargetArgs { pid: vec![database.pid], ..TargetArgs::default() };
+    let Chosen { server, status } = one_server::choose(&targets, &ConnectionArgs::default(), None).unwrap();
     let config = ProbeConfig {
         targets: Targets { pids: vec![database.pid], ..Targets::default() },
         ops: vec![Op::Fsync, Op::Fdatasync],
@@ -47,27 +40,18 @@ fn take_apart(database: &Database, connections: u32, window: Duration) -> Throug
     while Instant::now() < end {
         sampler.wait(Duration::from_millis(100)).unwrap();
     }
-    let _punctual = Punctual::begin();
-    let mut samples = InFlightSamples::new(server.id);
-    let before = connection.read(Scope::Everything).unwrap();
+    let mut commits = CommitWatch::begin(server, status);
     let from = sampler.snapshot().unwrap();
     let end = Instant::now() + window;
     while Instant::now() < end {
-        sampler.wait(Duration::from_millis(10)).unwrap();
-        samples.add(&sampler.in_flight().unwrap());
+        sampler.wait(EVERY).unwrap();
+        commits.sample(&mut sampler).unwrap();
     }
     let to = sampler.snapshot().unwrap();
-    let after = connection.read(Scope::Everything).unwrap();
-    let measurement = Measurement::between(&from, &to);
-    let window = Window {
-        server: server.id,
-        measurement: &measurement,
-        status: Some((&before, &after)),
-        in_flight: &samples,
-    };
-    let throughput = measure(&window);
-    eprintln!("{connections} connections\n{}", render(&throughput));
-    throughput
+    commits.close();
+    let commits = commits.finish(&Measurement::between(&from, &to), None);
+    eprintln!("{connections} connections\n{}", commits.render());
+    commits
 }
 
 #[test]
@@ -76,8 +60,15 @@ fn the_factors_of_a_real_load_add_up() {
         let database = Database::start(kind, &[]);
         database.prepare();
         for connections in [1, 16] {
-            let throughput = take_apart(&database, connections, Duration::from_secs(6));
-            let page = render(&throughput);
+            let commits = watch(&database, connections, Duration::from_secs(6));
+            let (page, throughput) = (commits.render(), &commits.throughput);
+            let standing = |setting: &str| {
+                let finding = commits.audit.iter().find(|finding| finding.setting == setting);
+                finding.unwrap_or_else(|| panic!("{setting}: {page}")).standing
+            };
+            assert_eq!(standing("innodb_flush_log_at_trx_commit=1"), Standing::Kept);
+            assert_eq!(standing("sync_binlog=1"), Standing::Kept);
+            assert!(commits.audit.iter().all(|finding| finding.standing > Standing::Usual), "{page}");
             let factors = &throughput.factors;
             let group = factors.transactions_per_commit_group.value.unwrap();
             match connections {
@@ -92,7 +83,7 @@ fn the_factors_of_a_real_load_add_up() {
             let observed = throughput.observed_transactions_per_second.unwrap();
             for log in &factors.logs {
                 assert_eq!(log.adds_up, Some(true), "{page}");
-                assert_eq!(log.in_flight.unwrap().most, 1, "the servers serialise their logs: {page}");
+                assert!(log.in_flight.unwrap().is_serial(), "the servers serialise their logs: {page}");
                 assert!(observed <= log.bound_transactions_per_second.unwrap() * 1.03, "{page}");
             }
             let predicted = throughput.predicted_transactions_per_second.unwrap();
@@ -119,8 +110,10 @@ fn where_a_log_is_not_waited_for_its_equation_does_not_apply() {
         {
             let database = Database::start(kind, &[option]);
             database.prepare();
-            let throughput = take_apart(&database, 8, Duration::from_secs(4));
-            let page = render(&throughput);
+            let commits = watch(&database, 8, Duration::from_secs(4));
+            let (page, throughput) = (commits.render(), &commits.throughput);
+            let weak = commits.audit.iter().any(|finding| finding.standing == Standing::Weak);
+            assert_eq!(weak, option == "--sync-binlog=0", "{page}");
             let factors = &throughput.factors;
             assert!(factors.form.why_not_binlog.as_ref().unwrap().contains(says), "{page}");
             let redo = &factors.logs[0];

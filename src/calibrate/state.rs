@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::place::Place;
 use super::{CalibrateError, Calibration};
+use crate::storage::Storage;
 
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -48,20 +48,27 @@ pub fn save(state: &Path, calibration: &Calibration) -> Result<PathBuf, Calibrat
     Ok(path)
 }
 
-/// The last one of the filesystem that a path lies on, if it is of the same device and kind of filesystem.
+/// The last one of the filesystem that a path of our own root lies on.
 pub fn load(state: &Path, path: &Path) -> Option<Calibration> {
-    let place = Place::look(path).ok()?;
-    let file = file_of(state, place.filesystem_id);
+    let storage = Storage::of(&path.canonicalize().ok()?).ok()?;
+    load_of(state, path, &storage)
+}
+
+/// The same of a path whose storage is known: of the same device and kind of filesystem.
+pub fn load_of(state: &Path, path: &Path, storage: &Storage) -> Option<Calibration> {
+    let file = file_of(state, rustix::fs::statvfs(path).ok()?.f_fsid);
     if std::fs::metadata(&file).ok()?.len() > MOST_BYTES {
         return None;
     }
     let calibration: Calibration = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
-    let same = calibration.place.device == place.device && calibration.place.filesystem == place.filesystem;
+    let same =
+        calibration.place.device == storage.device && calibration.place.filesystem == storage.filesystem;
     (same && calibration.schema == 1).then_some(calibration)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Place;
     use super::*;
 
     #[test]

@@ -4,6 +4,7 @@ pub mod args;
 pub mod calibrate;
 pub mod check;
 pub mod command;
+pub mod commit_watch;
 pub mod connection;
 pub mod exporter;
 mod last;

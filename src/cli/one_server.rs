@@ -1,6 +1,8 @@
 //! The one server that `verify` and `explain` are about, and a connection to its own counters where there is one.
 
 use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -15,6 +17,10 @@ use crate::server_status::options::ConnectOptions;
 use crate::server_status::reading::{Reading, Scope};
 use crate::snapshot::Server;
 use crate::target::describe;
+use crate::target::processes::ThreadGroup;
+
+/// How long describing one server may take.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A connection, and what the server first said.
 pub type Status = Result<(Connection, Reading), StatusError>;
@@ -62,10 +68,24 @@ pub fn choose(
     }
 }
 
-fn describe_all(processes: &[crate::target::processes::ThreadGroup], rules: &Rules) -> Vec<Server> {
-    let described =
-        processes.iter().map(|process| describe::describe(Path::new("/proc"), process.id(), rules).0);
-    described.filter(|server| server.alive).collect()
+/// Each on a thread of its own: describing a server that hangs in the kernel can hang as well. Of one that is not
+/// described in time, no more is known than what its process is.
+fn describe_all(processes: &[ThreadGroup], rules: &Rules) -> Vec<Server> {
+    let describe = |process: &ThreadGroup| {
+        let (id, rules) = (process.id(), rules.clone());
+        within(PATIENCE, move || describe::describe(Path::new("/proc"), id, &rules).0)
+            .unwrap_or_else(|| Server::new(id, process.comm.clone()))
+    };
+    processes.iter().map(describe).filter(|server| server.alive).collect()
+}
+
+/// The result of a task, if there is one in time; else the task is left to itself.
+pub fn within<T: Send + 'static>(patience: Duration, task: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (outbox, inbox) = channel();
+    // Nobody may be waiting any more.
+    let run = move || drop(outbox.send(task()));
+    std::thread::Builder::new().name("patient".into()).spawn(run).ok()?;
+    inbox.recv_timeout(patience).ok()
 }
 
 fn only(mut servers: Vec<Server>) -> anyhow::Result<Server> {

@@ -30,18 +30,20 @@ fn finding(setting: impl Into<String>, standing: Standing, promise: &str, seen: 
 }
 
 /// Where commits that are lost come back from elsewhere.
-fn comes_back(reading: &Reading) -> Option<&'static str> {
+fn comes_back(evidence: &Evidence, reading: &Reading) -> Option<&'static str> {
     if reading.is_on("wsrep_on") == Some(true) || reading.status("wsrep_cluster_status") == Some("Primary") {
         return Some("usual in a Galera cluster: what one member loses comes back from the others");
     }
+    // MySQL from 8.0 on has no such status, but it writes a relay log.
     let replicates = reading.status_is_on("slave_running") == Some(true)
+        || evidence.syncs(Role::RelayLog) > 0
         || reading.is_on("super_read_only") == Some(true)
         || reading.is_on("read_only") == Some(true);
     replicates.then_some("usual on a replica: what it loses it fetches again from its source")
 }
 
-fn weak(reading: &Reading, promise: &str) -> (Standing, String) {
-    match comes_back(reading) {
+fn weak(evidence: &Evidence, reading: &Reading, promise: &str) -> (Standing, String) {
+    match comes_back(evidence, reading) {
         Some(why) => (Standing::Usual, format!("{promise}; {why}")),
         None => (Standing::Weak, promise.to_owned()),
     }
@@ -69,7 +71,7 @@ fn redo(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
         2 => "a crash of the host loses the commits of the last second or more",
         _ => "a crash of the server loses the commits of the last second or more",
     };
-    let (standing, promise) = weak(reading, promise);
+    let (standing, promise) = weak(evidence, reading, promise);
     Some(finding(setting, standing, &promise, seen))
 }
 
@@ -118,7 +120,7 @@ fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
         }
         n => format!("a crash of the host loses up to {n} commit groups from the binary log"),
     };
-    let (standing, promise) = weak(reading, &promise);
+    let (standing, promise) = weak(evidence, reading, &promise);
     Some(finding(setting, standing, &promise, seen))
 }
 

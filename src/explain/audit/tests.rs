@@ -2,7 +2,7 @@ use super::*;
 use crate::explain::factors::{InFlightSamples, Throughput, Window, measure};
 use crate::once::fixture::{self, MYSQL};
 use crate::storage::WriteCache;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Pairs<'a> = &'a [(&'static str, &'static str)];
 
@@ -177,7 +177,8 @@ fn without_a_connection_the_storage_is_still_looked_at() {
 fn throughput(redo: u64, binlog: u64, counters: Pairs) -> Throughput {
     let (from, to) = status(counters, &[("innodb_log_file_size", "100663296")]);
     let mut samples = InFlightSamples::new(MYSQL);
-    (0..200).for_each(|_| samples.add(&[]));
+    let start = Instant::now();
+    (1..201).for_each(|n| samples.add(&[], start + Duration::from_millis(50 * n)));
     let measurement = measurement(redo, binlog, 0);
     measure(&Window {
         server: MYSQL,

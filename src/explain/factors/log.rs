@@ -56,7 +56,7 @@ impl Log {
             _ => form.why_not_redo.is_none(),
         };
         let per_sync = observed.map(|observed| observed / syncs_per_second);
-        let is_serial = in_flight.is_none_or(|sampled| sampled.most <= 1);
+        let is_serial = in_flight.is_none_or(|sampled| sampled.is_serial());
         let predicted = per_sync
             .zip(in_flight.filter(|sampled| sampled.samples >= ENOUGH))
             .map(|(per_sync, sampled)| per_sync * sampled.mean / mean_latency_seconds);

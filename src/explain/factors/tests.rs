@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::once::fixture::{self, MARIADB, MYSQL};
@@ -25,13 +25,14 @@ fn measurement(redo: (u64, u64), binlog: (u64, u64)) -> Measurement {
 
 /// Of 200 samples, so many with a sync of the redo log and of the binary log in flight.
 fn samples(redo: u64, binlog: u64) -> InFlightSamples {
-    let mut samples = InFlightSamples::new(MYSQL);
+    let start = Instant::now();
+    let mut samples = InFlightSamples::begun(MYSQL, start);
     for n in 0..200 {
         let one = |role| fixture::in_flight(role, "/d/x", Duration::ZERO);
         let mut now: Vec<InFlight> = Vec::new();
         now.extend((n < redo).then(|| InFlight { thread: "connection".into(), ..one(Role::Redo) }));
         now.extend((n >= 200 - binlog).then(|| one(Role::Binlog)));
-        samples.add(&now);
+        samples.add(&now, start + Duration::from_millis(50) * (n as u32 + 1));
     }
     samples
 }
@@ -116,7 +117,7 @@ fn samples_that_disagree_with_the_latencies_are_said_to() {
     assert!(render(&throughput).contains("0.40 ± 0.03, DOES NOT ADD UP"));
     // A handful of samples says nothing either way, and predicts nothing.
     let mut few = InFlightSamples::new(MYSQL);
-    few.add(&[]);
+    few.add(&[], Instant::now() + Duration::from_millis(1));
     let throughput = taken_apart(&measurement, Some(&status), &few);
     assert_eq!(throughput.factors.logs[1].adds_up, None);
     assert_eq!(throughput.predicted_transactions_per_second, None);
@@ -127,7 +128,12 @@ fn a_log_that_was_seen_twice_in_flight_is_not_serial_and_gives_no_bound() {
     let (measurement, status) = classic();
     let mut samples = samples(60, 160);
     let one = fixture::in_flight(Role::Redo, "/d/x", Duration::ZERO);
-    samples.add(&[one.clone(), one]);
+    let at = |n: u32| Instant::now() + Duration::from_secs(SECONDS) + Duration::from_millis(50) * (n + 1);
+    // Once may be the looking itself.
+    samples.add(&[one.clone(), one.clone()], at(0));
+    let throughput = taken_apart(&measurement, Some(&status), &samples);
+    assert!(throughput.factors.logs[0].bound_transactions_per_second.is_some());
+    (1..20).for_each(|n| samples.add(&[one.clone(), one.clone()], at(n)));
     let throughput = taken_apart(&measurement, Some(&status), &samples);
     assert_eq!(throughput.factors.logs[0].bound_transactions_per_second, None);
     assert!(throughput.factors.logs[1].bound_transactions_per_second.is_some());
