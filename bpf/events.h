@@ -16,29 +16,24 @@ struct {
 	__type(value, struct file_event);
 } names SEC(".maps");
 
-// Sends the name that the file has at this moment: its components from itself up to the mount's root.
-// Not inlined: it runs once for each name.
-// Five arguments at most: 7.2 counts them in the function's type.
-static __noinline bool send_name(struct identity *id, struct file *file, s32 fd, u32 slot, u32 sequence)
+// Puts the name that a file has at this moment, its components from itself up to the mount's root, into the event
+// that was begun for an operation, and sends it. Not static: the verifier then looks at it once, and not anew for
+// every state in which it may be called, which took most of the time to load. It takes numbers only: the file's
+// address stands where the name will.
+__noinline int put_name(u32 op)
 {
-	u32 op = id->op;
 	struct file_event *event = bpf_map_lookup_elem(&names, &op);
+	struct file *file;
 	struct vfsmount *mount;
 	struct dentry *dentry, *parent, *root;
 	u32 length = 0;
 	u64 size;
 
 	if (!event)
-		return false;
-	event->type = EVENT_FILE;
-	event->slot = slot;
-	event->id = *id;
-	event->sequence = sequence;
-	event->fd = fd;
-	event->tid = bpf_get_current_pid_tgid();
+		return 0;
+	file = *(struct file **)event->name;
 	event->mode = BPF_CORE_READ(file, f_inode, i_mode);
 	event->complete = 0;
-	event->reserved = 0;
 	mount = BPF_CORE_READ(file, f_path.mnt);
 	event->mount_id =
 		BPF_CORE_READ((struct mount *)((void *)mount - bpf_core_field_offset(struct mount, mnt)), mnt_id);
@@ -64,12 +59,32 @@ static __noinline bool send_name(struct identity *id, struct file *file, s32 fd,
 	size = __builtin_offsetof(struct file_event, name) + length;
 	asm volatile("" : "+r"(size)); // so that what is compared is what is passed on, as the verifier wants it
 	if (size > sizeof(*event))
-		return false;
+		return 0;
 	if (bpf_ringbuf_output(&events, event, size, 0)) {
 		count(names_dropped);
-		return false;
+		return 0;
 	}
-	return true;
+	return 1;
+}
+
+// Sends a file's name. Not inlined: it runs once for each name.
+// Five arguments at most: 7.2 counts them in the function's type.
+static __noinline bool send_name(struct identity *id, struct file *file, s32 fd, u32 slot, u32 sequence)
+{
+	u32 op = id->op;
+	struct file_event *event = bpf_map_lookup_elem(&names, &op);
+
+	if (!event)
+		return false;
+	event->type = EVENT_FILE;
+	event->slot = slot;
+	event->id = *id;
+	event->sequence = sequence;
+	event->fd = fd;
+	event->tid = bpf_get_current_pid_tgid();
+	event->reserved = 0;
+	*(struct file **)event->name = file;
+	return put_name(op);
 }
 
 // A file of two names that is synced by each in turn sends them this often only.

@@ -53,6 +53,12 @@ struct identity {
 #define NO_SLOT 0xffffffff
 #define SELF_SLOT 0xfffffffe
 
+// The queues of free slots, and how many slots one run of `hand_out` puts into one.
+#define QUEUE_HOT 0
+#define QUEUE_COLD 1
+#define QUEUE_NEIGHBOUR 2
+#define HANDED_OUT_AT_ONCE 48
+
 // What a row's `state` says; written once, by the program that made the row.
 #define ROW_READY 1 // its key is published
 
@@ -103,7 +109,7 @@ struct call {
 	u32 thread_sequence;
 	u32 op;
 	s32 fd;
-	struct identity id; // only where slot is NO_SLOT or SELF_SLOT
+	struct identity id; // of the call only where slot is NO_SLOT or SELF_SLOT
 	struct place place[PLACES];
 	u32 last_place; // the one used last
 	u32 reserved;

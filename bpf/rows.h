@@ -37,6 +37,30 @@ QUEUE(free_hot);       // with a histogram
 QUEUE(free_cold);      // without one
 QUEUE(free_neighbour);
 
+// A loop for each queue: to choose inside of one would be three times the work for the verifier.
+#define HAND_OUT(queue, slot, end)                                              \
+	for (int i = 0; i < HANDED_OUT_AT_ONCE && slot < end; i++, slot++) {    \
+		if (bpf_map_push_elem(&queue, &slot, 0))                        \
+			break;                                                  \
+	}
+
+// User space runs this for itself, to fill the queues: thousands of slots would take it a system call each.
+// Arguments: which queue, the first slot, the one after the last. Returns how many were put in.
+SEC("raw_tp")
+int hand_out(u64 *arguments)
+{
+	u32 queue = arguments[0], first = arguments[1], end = arguments[2], slot = first;
+
+	if (queue == QUEUE_HOT) {
+		HAND_OUT(free_hot, slot, end);
+	} else if (queue == QUEUE_COLD) {
+		HAND_OUT(free_cold, slot, end);
+	} else {
+		HAND_OUT(free_neighbour, slot, end);
+	}
+	return slot - first;
+}
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2048);
@@ -75,62 +99,6 @@ static __always_inline u64 *bucket_at(struct histogram *histogram, u64 bucket)
 static __always_inline struct row *row_at(u32 slot)
 {
 	return bpf_map_lookup_elem(&rows, &slot);
-}
-
-// A slot for an identity that has none yet; NO_SLOT when none is free. Not inlined: it runs once for each file.
-static __noinline u32 new_slot(struct identity *id, s32 fd)
-{
-	u32 slot = NO_SLOT;
-	struct row *row;
-	u32 *winner;
-	bool neighbour = id->kind == KIND_NEIGHBOUR;
-
-	if (neighbour) {
-		if (bpf_map_pop_elem(&free_neighbour, &slot))
-			return NO_SLOT;
-	} else if (bpf_map_pop_elem(&free_hot, &slot) && bpf_map_pop_elem(&free_cold, &slot)) {
-		return NO_SLOT;
-	}
-	row = row_at(slot);
-	if (!row)
-		return NO_SLOT;
-	// User space has cleared the row and given it its sequence number.
-	__builtin_memcpy(&row->id, id, sizeof(*id));
-	row->fd = fd;
-	if (!bpf_map_update_elem(&slots, id, &slot, BPF_NOEXIST)) {
-		row->state = ROW_READY;
-		return slot;
-	}
-	// Another processor was first, or the hash is full: the slot goes back.
-	row->id.kind = KIND_FREE;
-	if (neighbour)
-		bpf_map_push_elem(&free_neighbour, &slot, 0);
-	else if (slot < histogram_slots)
-		bpf_map_push_elem(&free_hot, &slot, 0);
-	else
-		bpf_map_push_elem(&free_cold, &slot, 0);
-	winner = bpf_map_lookup_elem(&slots, id);
-	return winner ? *winner : NO_SLOT;
-}
-
-static __always_inline bool same_identity(const struct identity *a, const struct identity *b)
-{
-	const u64 *x = (const u64 *)a, *y = (const u64 *)b;
-
-	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
-}
-
-// The slot of an identity. `last`: where this thread was before, which for a log is nearly always right: four
-// comparisons instead of a look-up in the hash.
-static __always_inline u32 slot_of(struct identity *id, s32 fd, u32 last)
-{
-	struct row *row = row_at(last);
-	u32 *slot;
-
-	if (row && row->state && !row->retired && same_identity(&row->id, id))
-		return last;
-	slot = bpf_map_lookup_elem(&slots, id);
-	return slot ? *slot : new_slot(id, fd);
 }
 
 static __noinline void count_error(u32 slot, u32 sequence, s32 error)

@@ -9,6 +9,7 @@
 #include "identity.h"
 #include "rows.h"
 #include "inflight.h"
+#include "slots.h"
 #include "events.h"
 #include "follow.h"
 
@@ -63,7 +64,7 @@ static __always_inline void enter_thread_row(struct call *call, struct who *who)
 	id.tgid = who->tgid;
 	id.object = TASK_READ(task, pid);
 	id.generation = TASK_READ(task, start_boottime) / 1000;
-	call->thread_slot = slot_of(&id, -1, call->thread_slot);
+	call->thread_slot = slot_of(call, &id, -1, call->thread_slot);
 	row = row_at(call->thread_slot);
 	if (!row) {
 		call->thread_slot = 0;
@@ -117,7 +118,7 @@ static __noinline u32 find_slot(struct call *call, struct who *who, struct inode
 		id.owner = who->comm_low;
 		id.object = who->comm_high;
 	}
-	slot = slot_of(&id, call->fd, 0);
+	slot = slot_of(call, &id, call->fd, 0);
 	if (slot == NO_SLOT && !who->target) {
 		count(neighbours_folded);
 		return NEIGHBOUR_OVERFLOW_SLOT;
@@ -242,8 +243,8 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 
 static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 result)
 {
-	u64 bucket = bucket_of(latency);
 	struct histogram *histogram;
+	u64 bucket;
 
 	add(&row->sum_ns, latency);
 	raise(&row->max_ns, latency);
@@ -251,6 +252,8 @@ static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 r
 		add(&row->errors, 1);
 		count_error(slot, row->sequence, -result);
 	}
+	// Last: the verifier goes through what follows once for each power of two.
+	bucket = bucket_of(latency);
 	if (bucket == 0) {
 		add(&row->under, 1);
 		return;
@@ -276,9 +279,9 @@ static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 r
 static __always_inline void finish_thread(struct call *call, u64 latency, s64 result)
 {
 	struct row *row = row_at(call->thread_slot);
-	u64 bucket = bucket_of(latency);
 	u32 slot = call->thread_slot;
 	struct histogram *histogram;
+	u64 bucket;
 
 	if (!row || row->sequence != call->thread_sequence)
 		return;
@@ -289,6 +292,7 @@ static __always_inline void finish_thread(struct call *call, u64 latency, s64 re
 		row->errors++;
 		count_error(slot, row->sequence, -result);
 	}
+	bucket = bucket_of(latency);
 	if (bucket == 0) {
 		row->under++;
 	} else if (bucket > HISTOGRAM_BUCKETS) {

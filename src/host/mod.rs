@@ -19,6 +19,7 @@ pub mod tracefs;
 mod verdict;
 
 pub use explain::explain_load_error;
+pub use pid_namespace::is_initial as in_initial_pid_namespace;
 pub use preemption::Skips;
 pub use render::{json, table};
 pub use roots::Roots;

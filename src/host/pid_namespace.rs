@@ -22,6 +22,11 @@ pub fn check(roots: &Roots) -> Verdict {
     }
 }
 
+/// Whether this process is in the initial one; no, if that cannot be told.
+pub fn is_initial() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link == Path::new(INITIAL))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::roots::fixture;

@@ -71,6 +71,8 @@ pub struct Attached {
     pub(super) slots: FreeSlots,
     pub(super) links: Vec<Link>,
     pub(super) task_iterator: Option<Link>,
+    /// The numbers of processes that the kernel's programs see are those that this process sees.
+    pub(super) in_initial_pid_namespace: bool,
     pub(super) skel: Box<SyncSkel<'static>>,
 }
 
@@ -163,6 +165,8 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
         let name = program.name().to_string_lossy().into_owned();
         let wanted = match name.as_str() {
             "list_in_flight" => features.task_storage,
+            // Run when it is wanted, attached nowhere.
+            "hand_out" => true,
             "follow_fork" | "follow_exit" => targets.follow_forks,
             _ => config
                 .ops
@@ -175,7 +179,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
 
     // All that the programs look up is in place before the first of them runs.
     let mut slots = FreeSlots::new(capacity);
-    slots.begin(&skel.maps).map_err(|e| failed("hand out rows".into(), e))?;
+    slots.begin(&skel).map_err(|e| failed("hand out rows".into(), e))?;
     for pid in &targets.pids {
         let added = skel.maps.traced.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY);
         added.map_err(|e| failed("name the processes".into(), e))?;
@@ -190,7 +194,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
         for program in skel.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let is_exit = ["exit_", "fexit_", "kretprobe_"].iter().any(|prefix| name.starts_with(prefix));
-            if is_exit != exits || !program.autoload() {
+            if is_exit != exits || !program.autoload() || name == "hand_out" {
                 continue;
             }
             let link = program.attach().map_err(|e| failed(format!("attach {name}"), e))?;
@@ -220,6 +224,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
         slots,
         links,
         task_iterator,
+        in_initial_pid_namespace: host::in_initial_pid_namespace(),
         skel,
     })
 }

@@ -1,14 +1,14 @@
 //! The syncs that have begun and not ended, out of the threads' own storage.
 
 use std::collections::HashSet;
-use std::io::Read;
 
-use libbpf_rs::{Iter, MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags};
 
 use super::attach::Attached;
 use super::events::view;
 use super::flags;
 use super::skeleton::types;
+use super::walk;
 
 /// A sync in flight.
 #[derive(Clone, Debug)]
@@ -45,11 +45,10 @@ impl Calls {
     }
 }
 
-pub fn read(attached: &Attached) -> libbpf_rs::Result<Calls> {
+pub fn read(attached: &Attached, processes: &[u32]) -> libbpf_rs::Result<Calls> {
     let mut calls = Calls::default();
-    if let Some(link) = &attached.task_iterator {
-        let mut bytes = Vec::new();
-        Iter::new(link)?.read_to_end(&mut bytes)?;
+    if attached.task_iterator.is_some() {
+        let bytes = walk::records(attached, processes)?;
         for raw in bytes.chunks_exact(size_of::<types::in_flight>()).filter_map(view::<types::in_flight>) {
             calls.add(RunningCall {
                 start_ns: raw.start_ns,

@@ -18,6 +18,7 @@ mod program_info;
 mod ring;
 mod self_test;
 mod slots;
+mod walk;
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -57,6 +58,7 @@ pub mod record {
     pub const FIRST_FILE_SLOT: u32 = 256;
     pub const NO_SLOT: u32 = u32::MAX;
     pub const ROW_READY: u32 = 1;
+    pub const HANDED_OUT_AT_ONCE: u32 = 48;
     pub const HISTOGRAM_BUCKETS: usize = 512;
 }
 
@@ -179,9 +181,10 @@ impl Probe {
         Ok(counts)
     }
 
-    /// The syncs in flight that began under the programs' eyes, and which threads have begun any.
-    pub fn in_flight(&self) -> libbpf_rs::Result<Calls> {
-        in_flight::read(&self.attached)
+    /// The syncs in flight of these processes (0: one that is not known) that began under the programs' eyes, and which
+    /// of their threads have begun any; perhaps of others, too.
+    pub fn in_flight(&self, processes: &[u32]) -> libbpf_rs::Result<Calls> {
+        in_flight::read(&self.attached, processes)
     }
 
     /// Everything that went wrong so far.
@@ -243,7 +246,7 @@ impl Probe {
 
     /// Hands out more slots where few are left.
     pub fn refill(&mut self) -> libbpf_rs::Result<()> {
-        self.attached.slots.refill(&self.attached.skel.maps)
+        self.attached.slots.refill(&self.attached.skel)
     }
 
     /// From now on no sync is begun; those in flight still end. Takes no time, where detaching takes much.

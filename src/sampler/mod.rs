@@ -157,10 +157,9 @@ impl Sampler {
         self.reclaim()?;
         self.forget_ended()?;
         let (files, threads, neighbours) = self.rows();
-        let expected = self.ledger.running();
         let in_flight = self
             .running
-            .list(&self.probe, &self.ledger, &self.names, expected)
+            .list(&self.probe, &self.ledger, &self.names, self.short_of_rows())
             .map_err(std::io::Error::other)?;
         let lost = self.lost(&files);
         self.probe.rest();

@@ -59,18 +59,21 @@ impl Running {
         self.lookers.run(task);
     }
 
-    /// All syncs in flight of the traced processes. `expected`: how many the rows say there are; the threads are
-    /// walked only if there are any.
+    /// All syncs in flight of the traced processes. Only the threads of those are walked that have any; all threads if
+    /// there may be syncs without a row.
     pub fn list(
         &mut self,
         probe: &Probe,
         ledger: &Ledger,
         names: &Names,
-        expected: u64,
+        short_of_rows: bool,
     ) -> libbpf_rs::Result<Vec<InFlight>> {
         self.refresh(probe);
-        let walk = expected > 0 || !self.earlier.is_empty();
-        let calls = if walk { probe.in_flight()? } else { Calls::default() };
+        let mut processes = ledger.running();
+        processes.extend(short_of_rows.then_some(0));
+        processes.extend(self.earlier.iter().map(|earlier| earlier.server.pid));
+        let processes: Vec<u32> = processes.into_iter().collect();
+        let calls = if processes.is_empty() { Calls::default() } else { probe.in_flight(&processes)? };
         let now_ns = monotonic_ns();
         let mut all: Vec<_> =
             calls.running.iter().filter_map(|call| in_flight(call, ledger, names, now_ns)).collect();

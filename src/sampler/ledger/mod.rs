@@ -11,7 +11,7 @@ mod subject;
 mod tests;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
@@ -345,11 +345,14 @@ impl Ledger {
         Some(&self.accounts[live.account as usize].subject)
     }
 
-    /// Syncs that have begun in a row and not ended, over all rows; the calls in flight, unless some were lost.
-    pub fn running(&self) -> u64 {
-        let of_thread =
-            |live: &Live| matches!(self.accounts[live.account as usize].subject, Subject::Thread { .. });
+    /// The processes that have syncs in flight, by the rows of files; 0 for syncs that found no row.
+    pub fn running(&self) -> BTreeSet<u32> {
         let running = self.live.iter().flatten().filter(|live| live.running > 0);
-        running.filter(|live| !of_thread(live)).map(|live| u64::from(live.running)).sum()
+        let process = |live: &Live| match self.accounts[live.account as usize].subject {
+            Subject::File { server, .. } => Some(server.pid),
+            // Also counted by file, or not shown.
+            Subject::Thread { .. } | Subject::Neighbour { .. } => None,
+        };
+        running.filter_map(process).collect()
     }
 }

@@ -41,8 +41,10 @@ pub fn shapes(context: &Context, call: Call) -> Vec<Shape> {
 
 /// What can be attached here.
 pub fn tracers(context: &Context) -> Vec<Tracer> {
-    let mut tracers: Vec<_> =
-        modes::all().into_iter().flat_map(|mode| [Tracer::Floor(mode), Tracer::Fsynctop(mode)]).collect();
+    let mut tracers: Vec<_> = modes::all()
+        .into_iter()
+        .flat_map(|mode| [Tracer::Floor(mode), Tracer::Clock(mode), Tracer::Fsynctop(mode)])
+        .collect();
     tracers.push(Tracer::Bpftrace);
     if !context.guest {
         tracers.extend([Tracer::Strace, Tracer::PerfTrace]);

@@ -5,7 +5,7 @@ use fsynctop::host;
 use fsynctop::probe::{Capacity, Probe, ProbeConfig, Targets};
 use fsynctop::snapshot::{AttachMode, Op};
 
-use crate::floor::Floor;
+use crate::floor::{Does, Floor};
 use crate::progress;
 
 pub fn config(mode: Option<AttachMode>, pids: Vec<u32>) -> ProbeConfig {
@@ -24,7 +24,7 @@ pub fn all() -> Vec<AttachMode> {
     let mut modes = vec![AttachMode::Fentry, AttachMode::Kprobe, AttachMode::Tracepoint];
     modes.retain(|&mode| {
         let own = Probe::attach(&config(Some(mode), Vec::new())).map(drop).context("fsynctop");
-        match own.and_then(|()| Floor::attach(mode)) {
+        match own.and_then(|()| Floor::attach(mode, Does::Nothing)) {
             Ok(_) => true,
             Err(error) => {
                 progress!("{} is not to be had here: {error:#}", mode.name());

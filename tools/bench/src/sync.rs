@@ -32,11 +32,30 @@ pub fn section(measured: &Measured) -> Section {
         for (shape, column) in measured.of(Call::Fsync) {
             section.bars.extend(bars_of(measured, mode, shape, column));
         }
+        let traced = measured.of(Call::Fsync).find(|(shape, _)| shape.traced);
+        section.notes.extend(traced.and_then(|(_, column)| clock_note(measured, mode, column)));
     }
     if !measured.tracers.contains(&Tracer::Fsynctop(AttachMode::Fentry)) {
         section.notes.push("This kernel has no fentry; its figures come from a guest, below.".into());
     }
     section
+}
+
+/// Why the bar against the floor is where it is: how much of the distance is the clock.
+fn clock_note(measured: &Measured, mode: AttachMode, column: &Column) -> Option<String> {
+    let median = |tracer| {
+        let at = measured.tracers.iter().position(|&other| other == tracer)?;
+        Some(column.added(at).median)
+    };
+    let (floor, clock) = (median(Tracer::Floor(mode))?, median(Tracer::Clock(mode))?);
+    let own = median(Tracer::Fsynctop(mode))?;
+    Some(format!(
+        "{}: a latency takes two readings of the clock. They alone make {:.2} x of the floor ({clock:.0} ns against \
+         {floor:.0}); finding the thread's state, the file and its row, and adding to it, take the other {:.0} ns.",
+        mode.name(),
+        clock / floor,
+        own - clock,
+    ))
 }
 
 fn bars_of(measured: &Measured, mode: AttachMode, shape: &Shape, column: &Column) -> Vec<Bar> {

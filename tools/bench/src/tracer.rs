@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::context::Context;
 use crate::counted;
-use crate::floor::Floor;
+use crate::floor::{Does, Floor};
 
 /// No tracer takes longer to attach, or to end.
 const LONG: Duration = Duration::from_secs(60);
@@ -26,6 +26,7 @@ pub const SCRIPT: &str = include_str!("../../../examples/sync-histogram.bt");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracer {
     Floor(AttachMode),
+    Clock(AttachMode),
     Fsynctop(AttachMode),
     Bpftrace,
     Strace,
@@ -36,6 +37,7 @@ impl Tracer {
     pub fn name(self) -> String {
         match self {
             Tracer::Floor(mode) => format!("two empty programs, {}", mode.name()),
+            Tracer::Clock(mode) => format!("two that read the clock, {}", mode.name()),
             Tracer::Fsynctop(mode) => format!("fsynctop, {}", mode.name()),
             Tracer::Bpftrace => "bpftrace, sync-histogram.bt".into(),
             Tracer::Strace => "strace -f -c".into(),
@@ -46,7 +48,8 @@ impl Tracer {
     /// Attached and counting when it returns. `pid`: the traced process, called "mysqld".
     pub fn start(self, context: &Context, pid: u32) -> Result<Running> {
         let kind = match self {
-            Tracer::Floor(mode) => Kind::Floor(Floor::attach(mode)?),
+            Tracer::Floor(mode) => Kind::Floor(Floor::attach(mode, Does::Nothing)?),
+            Tracer::Clock(mode) => Kind::Floor(Floor::attach(mode, Does::ReadClock)?),
             Tracer::Fsynctop(mode) => Kind::Program(fsynctop(context, mode)?),
             Tracer::Bpftrace => Kind::Program(bpftrace(&SCRIPT.replace("\n\n", "\n"))?),
             Tracer::Strace => {
@@ -115,7 +118,7 @@ impl Running {
         let (out, err) = program.stop()?;
         let name = self.tracer.name();
         let (counted, right) = match self.tracer {
-            Tracer::Floor(_) => return Ok(()),
+            Tracer::Floor(_) | Tracer::Clock(_) => return Ok(()),
             Tracer::Fsynctop(_) => {
                 let (own, unattributed) = counted::by_fsynctop(&out, self.pid);
                 // A kernel that preempts programs skips some, which is said in another place than this table.

@@ -59,7 +59,8 @@ fn one(outcome: &Outcome, step: &str, mode: &str, exact: bool, findings: &mut Fi
     });
     findings.check(otherwise == 0, || format!("{otherwise} were lost otherwise"));
     findings.check(!exact || preempted == 0, || format!("{preempted} were lost in a mode that loses none"));
-    findings.check(intervals.len() > 3, || format!("only {} intervals", intervals.len()));
+    // The reader polled while the load ran; how often depends on the host.
+    findings.check(intervals.len() > 1, || format!("only {} intervals", intervals.len()));
     for row in intervals.iter().flat_map(|measured| rows(&measured["files"])) {
         no_longer_than_seen(row, &load, findings)?;
     }

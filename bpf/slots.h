@@ -1,0 +1,69 @@
+// From an identity to the slot of its row, which it is given at its first sync.
+#pragma once
+
+// A slot for the identity in this thread's call, which has none yet; NO_SLOT when none is free. It runs once for each
+// file. Not static: the verifier then looks at it once, and not anew for every state in which it may be called.
+__noinline u32 new_slot(s32 fd)
+{
+	struct call *call = find_call();
+	u32 slot = NO_SLOT;
+	struct identity *id;
+	struct row *row;
+	u32 *winner;
+	bool neighbour;
+
+	if (!call)
+		return NO_SLOT;
+	id = &call->id;
+	neighbour = id->kind == KIND_NEIGHBOUR;
+
+	if (neighbour) {
+		if (bpf_map_pop_elem(&free_neighbour, &slot))
+			return NO_SLOT;
+	} else if (bpf_map_pop_elem(&free_hot, &slot) && bpf_map_pop_elem(&free_cold, &slot)) {
+		return NO_SLOT;
+	}
+	row = row_at(slot);
+	if (!row)
+		return NO_SLOT;
+	// User space has cleared the row and given it its sequence number.
+	__builtin_memcpy(&row->id, id, sizeof(*id));
+	row->fd = fd;
+	if (!bpf_map_update_elem(&slots, id, &slot, BPF_NOEXIST)) {
+		row->state = ROW_READY;
+		return slot;
+	}
+	// Another processor was first, or the hash is full: the slot goes back.
+	row->id.kind = KIND_FREE;
+	if (neighbour)
+		bpf_map_push_elem(&free_neighbour, &slot, 0);
+	else if (slot < histogram_slots)
+		bpf_map_push_elem(&free_hot, &slot, 0);
+	else
+		bpf_map_push_elem(&free_cold, &slot, 0);
+	winner = bpf_map_lookup_elem(&slots, id);
+	return winner ? *winner : NO_SLOT;
+}
+
+static __always_inline bool same_identity(const struct identity *a, const struct identity *b)
+{
+	const u64 *x = (const u64 *)a, *y = (const u64 *)b;
+
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
+}
+
+// The slot of an identity. `last`: where this thread was before, which for a log is nearly always right: four
+// comparisons instead of a look-up in the hash.
+static __always_inline u32 slot_of(struct call *call, struct identity *id, s32 fd, u32 last)
+{
+	struct row *row = row_at(last);
+	u32 *slot;
+
+	if (row && row->state && !row->retired && same_identity(&row->id, id))
+		return last;
+	slot = bpf_map_lookup_elem(&slots, id);
+	if (slot)
+		return *slot;
+	call->id = *id;
+	return new_slot(fd);
+}
