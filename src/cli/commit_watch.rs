@@ -66,7 +66,7 @@ impl CommitWatch {
 
     /// To be called [`EVERY`] so often by the thread that began.
     pub fn sample(&mut self, sampler: &mut Sampler) -> io::Result<()> {
-        let in_flight = sampler.in_flight()?;
+        let in_flight = sampler.in_flight(self.server.id.pid)?;
         self.samples.add(&in_flight, Instant::now());
         Ok(())
     }

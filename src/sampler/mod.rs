@@ -159,7 +159,7 @@ impl Sampler {
         let (files, threads, neighbours) = self.rows();
         let in_flight = self
             .running
-            .list(&self.probe, &self.ledger, &self.names, self.short_of_rows())
+            .list(&self.probe, &self.ledger, &self.names, self.short_of_rows(), None)
             .map_err(std::io::Error::other)?;
         let lost = self.lost(&files);
         self.probe.rest();
@@ -176,14 +176,16 @@ impl Sampler {
         })
     }
 
-    /// The syncs in flight at this moment, without a snapshot: sampled often, they say how many are under way on
-    /// average, whatever the latencies say.
-    pub fn in_flight(&mut self) -> std::io::Result<Vec<InFlight>> {
+    /// The syncs of a process that are in flight at this moment, and maybe others', without a snapshot: sampled often,
+    /// they say how many are under way on average, whatever the latencies say. Its threads are walked also if its rows
+    /// show none: what had begun when the rows were read, and is still there when the threads are, would be too few.
+    pub fn in_flight(&mut self, pid: u32) -> std::io::Result<Vec<InFlight>> {
         self.take_events(SOME)?;
         self.read_rows()?;
-        // What the rows say is older than what the threads say.
-        let at_least_one = self.ledger.running().max(1);
-        self.running.list(&self.probe, &self.ledger, &self.names, at_least_one).map_err(std::io::Error::other)
+        let short_of_rows = self.short_of_rows();
+        self.running
+            .list(&self.probe, &self.ledger, &self.names, short_of_rows, Some(pid))
+            .map_err(std::io::Error::other)
     }
 
     /// Waits for descriptions and names that are on their way, but no longer than `patience`.
