@@ -3,8 +3,11 @@
 use std::process::ExitCode;
 
 use fsynctop::cli::{self, Exit, FAILED};
+use fsynctop::probe::allocator;
 
 fn main() -> ExitCode {
+    // Before there are threads with heaps of their own.
+    allocator::be_frugal();
     match cli::arguments().and_then(cli::run) {
         Ok(status) => status,
         Err(error) => {

@@ -4,10 +4,11 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use common::disk::Mounted;
 use common::exact::{INNODB, on_both, until_quiet};
@@ -34,10 +35,16 @@ impl Scrape {
         Scrape(samples)
     }
 
-    /// One that was not made before this was called: an answer is given again for a quarter of a second.
+    /// One of a snapshot that was not taken before this was called: an answer is given again for up to a second, and
+    /// says of when its figures are.
     fn of(exporter: &Exporter) -> Scrape {
-        std::thread::sleep(Duration::from_millis(300));
-        Scrape::parse(&exporter.get("/metrics"))
+        let called = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+        let mut scrape = Scrape::default();
+        wait_until("figures of now", || {
+            scrape = Scrape::parse(&exporter.get("/metrics"));
+            scrape.0["fsynctop_snapshot_timestamp_seconds"] >= called
+        });
+        scrape
     }
 
     fn of_family(&self, family: &str) -> impl Iterator<Item = (&String, f64)> {
@@ -219,7 +226,6 @@ fn counts_are_the_servers_own_over_a_kill_and_a_restart() {
 }
 
 #[test]
-#[ignore = "not true yet on a busy machine: 164 of 205 syncs were in the scrape after the kill"]
 fn a_kill_under_load_loses_no_sync() {
     on_both("a_kill_under_load_loses_no_sync", |kind| {
         let home = Home::new(kind);
@@ -257,12 +263,59 @@ fn sql(database: &Database, statements: &str) {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
+/// How many syncs InnoDB's own counter may miss over a thousand tables.
+const MISSED_BY_INNODB: u64 = 5;
+const BPFTRACE: &str = "/usr/bin/bpftrace";
+
+/// Syncs by process as bpftrace counts them: another program, in other probes.
+struct KernelCount(Child);
+
+impl KernelCount {
+    fn begin() -> KernelCount {
+        let program = r#"BEGIN { printf("begun\n") }
+            tracepoint:syscalls:sys_exit_fsync,tracepoint:syscalls:sys_exit_fdatasync { @[pid] = count() }"#;
+        let mut command = Command::new(BPFTRACE);
+        command.args(["-e", program]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut output = child.stdout.take().unwrap();
+        let mut text = Vec::new();
+        while !text.ends_with(b"begun\n") {
+            let mut byte = [0];
+            assert_eq!(output.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&text));
+            text.push(byte[0]);
+        }
+        child.stdout = Some(output);
+        KernelCount(child)
+    }
+
+    /// Of one process since the beginning.
+    fn end(mut self, pid: u32) -> u64 {
+        common::faults::signal(self.0.id(), "INT");
+        let mut text = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let count = text.lines().find_map(|line| line.strip_prefix(&format!("@[{pid}]: ")));
+        count.unwrap_or_else(|| panic!("no {pid} in {text}")).parse().unwrap()
+    }
+}
+
+impl Drop for KernelCount {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() {
-    on_both("a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact", |kind| {
+    let test = "a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact";
+    if !can_run(test, &[BPFTRACE]) {
+        return;
+    }
+    on_both(test, |kind| {
         let home = Home::new(kind);
         until_quiet(|| {
             let directory = tempfile::tempdir().unwrap();
+            let kernel = KernelCount::begin();
             let exporter = exporter(&home, &directory);
             let mut database = home.start(&[], &[]);
             database.prepare();
@@ -294,6 +347,7 @@ fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() 
             });
             let quiet = database.quiet_counters();
             let scrape = Scrape::of(&exporter);
+            let by_kernel = kernel.end(database.pid);
             if database.counters() != quiet {
                 return None;
             }
@@ -308,12 +362,15 @@ fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() 
             // Two families of files, and a handful of roles that were not seen before.
             assert!(paths.len() <= 201, "{}", paths.len());
             assert!(scrape.0.len() < small + 2 * 2 * 201 + 200, "{small} and {}", scrape.0.len());
-            // Before a server in a chroot is described, its files have the path that the kernel gives them: two at most.
+            // MySQL runs in a chroot, of which the kernel's own paths know nothing.
             let logs: Vec<_> = paths.iter().filter(|path| path.ends_with("/binlog.*")).collect();
-            assert!((1..=2).contains(&logs.len()), "{paths:?}");
+            let binlog = home.inside().join("data/binlog.*");
+            assert_eq!(logs, [binlog.to_str().unwrap()], "{paths:?}");
             assert!(!paths.iter().any(|path| path.contains("binlog.0")), "{paths:?}");
-            // Both servers count one sync less over a thousand tables. Which one is not found out yet; without tables
-            // that come and go the two are equal (above).
+            // The kernel's own count, taken by another program, is ours to the last sync. InnoDB's is a plain variable
+            // that threads increment without a lock (++os_n_fsyncs in os0file.cc): of two that do so at the same moment
+            // one is missing there, in about every second run.
+            assert_eq!(scrape.syncs(&[]), by_kernel, "{scrape:#?}");
             let seen = match kind {
                 // Its dictionary is made of files of its own.
                 Kind::MariaDb => INNODB
@@ -323,7 +380,10 @@ fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() 
                     .sum(),
                 Kind::MySql => scrape.innodb(),
             };
-            assert!((quiet.innodb..=quiet.innodb + 1).contains(&seen), "{seen} and {quiet:?}: {scrape:#?}");
+            assert!(
+                (quiet.innodb..=quiet.innodb + MISSED_BY_INNODB).contains(&seen),
+                "{seen} and {quiet:?}: {scrape:#?}"
+            );
             Some(())
         });
     });

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::exporter::Exporter;
 use common::faults::{FaultFs, finish, tool};
 use common::server::{Database, Kind};
 use common::terminal::{TMUX, Terminal, cells, number};
@@ -34,6 +35,13 @@ fn pid(target: &Running) -> String {
 /// The rate in a table by role, whose columns are the role, the operation and the rate.
 fn rate(screen: &str, role: &str) -> Option<f64> {
     cells(screen, role).and_then(|cells| cells.get(2).filter(|cell| **cell != "–").map(|cell| number(cell)))
+}
+
+/// How far back the picture goes, as its axis says: `-12s`.
+fn seconds_drawn(screen: &str) -> f64 {
+    let axis = screen.lines().find(|line| line.contains("now this interval"));
+    let begin = axis.and_then(|line| line.trim_start().strip_prefix('-')?.split_once('s'));
+    begin.map_or(0.0, |(seconds, _)| number(seconds))
 }
 
 #[test]
@@ -100,10 +108,15 @@ fn root_top_a_server_under_load_in_every_view() {
     terminal.until("all rows", |screen| !screen.contains("binlog: 1 of"));
 
     terminal.keys(&["u", "u"]);
-    // In the table; the title below it has the unit that suits each figure.
+    // In the table, in the title below it and on the axis.
     terminal.until("milliseconds", |screen| {
-        let mut rows = screen.lines().filter(|line| line.contains("fdatasync") && !line.contains(" syncs "));
-        rows.clone().any(|row| row.contains("0.")) && rows.all(|row| !row.contains("µs"))
+        let mut rows = screen.lines().filter(|line| line.contains("fdatasync"));
+        let mut bands = screen.lines().filter(|line| line.matches('│').count() == 2);
+        rows.clone().any(|row| row.contains(" syncs ") && row.contains(" ms "))
+            && rows.all(|row| !row.contains("µs"))
+            && bands.clone().count() > 3
+            && bands
+                .all(|band| band.trim_start().split('│').next().is_some_and(|label| label.ends_with("ms")))
     });
     terminal.keys(&["u", "u"]);
 
@@ -114,13 +127,15 @@ fn root_top_a_server_under_load_in_every_view() {
     terminal.keys(&["-"]);
     terminal.until_shown("every 1 s");
 
+    terminal.until("some seconds to step back into", |screen| seconds_drawn(screen) >= 4.0);
     terminal.keys(&["Space"]);
     let paused = terminal.until_shown("PAUSED at ");
     std::thread::sleep(Duration::from_millis(2_500));
     let later = terminal.screen();
     assert_eq!(cells(&paused, "redo"), cells(&later, "redo"), "nothing moves while it is paused");
     let at = |screen: &str| screen.split("PAUSED at ").nth(1).unwrap()[..8].to_owned();
-    terminal.keys(&["Left", "Left"]);
+    // Each change of the interval cut one short: of two intervals, both may lie in the second that is shown.
+    terminal.keys(&["Left"; 6]);
     terminal.until("the past", |screen| screen.contains("PAUSED at ") && at(screen) < at(&paused));
     terminal.keys(&["w"]);
     let said = terminal.until_shown("written: ");
@@ -159,6 +174,55 @@ fn root_top_the_first_figures_come_soon() {
     println!("the first figures came after {took:?}");
     // A second on a machine that has time; this one may be building something.
     assert!(took < Duration::from_secs(if cfg!(debug_assertions) { 6 } else { 2 }), "{took:?}");
+}
+
+#[test]
+fn root_top_what_an_exporter_remembers_is_there_at_once() {
+    if !can_run("root_top_what_an_exporter_remembers_is_there_at_once", &[TMUX]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("exporter.sock");
+    let socket = socket.to_str().unwrap();
+    let name = format!("told{}", std::process::id());
+    let other = format!("other{}", std::process::id());
+    let exporter =
+        Exporter::start(&["--comm", &name, "--comm", &other, "--max-cpu", "off", "--socket", socket]);
+    let _target = syncing(directory.path(), &["--names", "ib_logfile0", "--comm", &name]);
+    let _other = syncing(directory.path(), &["--names", "binlog.000001", "--comm", &other]);
+    std::thread::sleep(Duration::from_secs(15));
+    let terminal = Terminal::fsynctop(120, 40, &["--comm", &name, "--socket", socket]);
+    let screen = terminal.until("the exporter's time on the axis", |screen| screen.contains("exporter│"));
+    assert!(seconds_drawn(&screen) >= 10.0, "{screen}");
+    assert!(cells(&screen, "binlog").is_none(), "a server that is not asked for: {screen}");
+    // Its own figures go on behind them, and every step back is a second that the exporter told of.
+    terminal.until("a rate of its own", |screen| rate(screen, "redo").is_some_and(|rate| rate > 0.0));
+    terminal.keys(&["Space"]);
+    terminal.until_shown("PAUSED at ");
+    assert!(!terminal.screen().contains("told by the exporter"));
+    terminal.keys(&["{"]);
+    let screen = terminal.until_shown(", told by the exporter");
+    assert!(rate(&screen, "redo").is_some_and(|rate| rate > 0.0), "{screen}");
+    terminal.keys(&["f"]);
+    terminal.until("the files of then", |screen| {
+        screen.contains("[file]") && screen.lines().any(|line| line.contains("ib_logfile0"))
+    });
+    terminal.keys(&["Space", "r"]);
+    terminal.until("the present", |screen| !screen.contains("PAUSED"));
+    terminal.keys(&["q"]);
+    terminal.assert_restored(0);
+    drop(exporter);
+
+    // One that never answers delays nothing.
+    let silent = directory.path().join("silent.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
+    let terminal = Terminal::fsynctop(100, 30, &["--comm", &name, "--socket", silent.to_str().unwrap()]);
+    let began = Instant::now();
+    let screen = terminal.until("a rate", |screen| rate(screen, "redo").is_some_and(|rate| rate > 0.0));
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}: it waited for the exporter", began.elapsed());
+    assert!(!screen.contains("exporter│"), "{screen}");
+    terminal.keys(&["q"]);
+    terminal.assert_restored(0);
 }
 
 #[test]
@@ -207,7 +271,8 @@ fn root_top_a_delay_a_hang_and_a_failure_are_seen_within_two_intervals() {
         .map(|line| line.split('│').nth(1).unwrap().contains(['░', '▒', '▓', '█']))
         .collect();
     let runs = bands.chunk_by(|a, b| a == b).filter(|run| run[0]).count();
-    assert_eq!(runs, 2, "{screen}");
+    // On a busy machine a single sync may stand apart from both.
+    assert!(runs >= 2, "{screen}");
 
     // Stuck: since when, where, and what it waits for.
     faults.control("hang");
@@ -271,7 +336,8 @@ fn root_top_another_process_on_the_same_device_is_a_neighbour() {
     let _neighbour = syncing(&backup, &["--comm", &name]);
     terminal.keys(&["n"]);
     let screen = terminal.within(TWO_INTERVALS, "the neighbour", |screen| {
-        cells(screen, &name).is_some_and(|cells| cells[2] == "yes" && number(cells[3]) > 0.0)
+        cells(screen, &name)
+            .is_some_and(|cells| cells[2] == "yes" && cells[3] != "–" && number(cells[3]) > 0.0)
     });
     println!("{screen}");
 }

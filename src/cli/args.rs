@@ -208,8 +208,8 @@ pub struct Once {
         "verbose", "roles", "max_files", "max_histograms", "max_cpu"
     ])]
     pub last: Option<Duration>,
-    /// The exporter's socket
-    #[arg(long, value_name = "PATH", default_value = remote::SOCKET, help_heading = PAST, requires = "last")]
+    /// The exporter's socket; the live view asks there for the last ten minutes
+    #[arg(long, value_name = "PATH", default_value = remote::SOCKET, help_heading = PAST)]
     pub socket: PathBuf,
     /// Trace this command and all that it starts, until it ends; with --pid, --comm, --cgroup or --all, trace those
     /// for as long as it runs

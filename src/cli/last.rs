@@ -70,10 +70,7 @@ fn join(pids: &[u32]) -> String {
 }
 
 fn restrict(m: &mut Measurement, pids: &[u32]) {
-    m.servers.retain(|server| pids.contains(&server.id.pid));
-    m.roles.retain(|row| pids.contains(&row.server.pid));
-    m.files.retain(|row| pids.contains(&row.server.pid));
-    m.in_flight.retain(|sync| pids.contains(&sync.server.pid));
+    m.retain_servers(|server| pids.contains(&server.pid));
 }
 
 fn restrict_part(part: &mut Part, pids: &[u32]) {

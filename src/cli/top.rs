@@ -1,5 +1,6 @@
 //! `fsynctop` and `fsynctop top`: the live view. Without a terminal, one measurement.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +10,13 @@ use clap::{Args, ValueEnum};
 use super::args::{Arguments, ColorArg, LongRunArgs, Once, TraceArgs, duration};
 use super::{once, print, session};
 use crate::files::rules::Rules;
+use crate::history::remote;
 use crate::live::{self, Live};
 use crate::once::{By, Options as Printed, Style, render};
 use crate::snapshot::Measurement;
 use crate::target::selection::Selection;
 use crate::top::terminal::{self, Screen};
-use crate::top::{Colors, Options, Start, StartError, View};
+use crate::top::{Colors, Earlier, Options, Start, StartError, View};
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to show")]
@@ -37,6 +39,9 @@ pub struct Top {
     /// Leave the mouse to the terminal, which then selects and copies text with it
     #[arg(long)]
     pub no_mouse: bool,
+    /// Where an exporter on this host, if there is one, is asked for the last ten minutes
+    #[arg(long, value_name = "PATH", default_value = remote::SOCKET)]
+    pub socket: PathBuf,
     #[command(flatten)]
     pub trace: TraceArgs,
     #[command(flatten)]
@@ -93,6 +98,7 @@ pub fn run_plain(arguments: Once) -> anyhow::Result<ExitCode> {
         color: arguments.color,
         no_unicode: arguments.no_unicode,
         no_mouse: false,
+        socket: arguments.socket.clone(),
         trace: arguments.trace.clone(),
         long_run: arguments.long_run.clone(),
     };
@@ -151,8 +157,9 @@ fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
         mouse: !top.no_mouse,
     };
     let by_thread = top.by == Rows::Thread;
+    let earlier = earlier(top.socket, selection.clone());
     let start = starter(top.trace, top.long_run, selection);
-    let ended = terminal::run(screen, options, start, by_thread, Box::new(|| None))?;
+    let ended = terminal::run(screen, options, start, by_thread, earlier)?;
     if let Some(signal) = ended.signal {
         return Ok(ExitCode::from(128 + signal as u8));
     }
@@ -160,6 +167,19 @@ fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
         print_summary(&summary, style)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What an exporter remembers of the servers that are selected. That there is none, or none that may be asked, is no
+/// error: the past begins now.
+fn earlier(socket: PathBuf, selection: Selection) -> terminal::Earlier {
+    Box::new(move || {
+        let history = remote::fetch(&socket).ok()?;
+        let all = history.last(Duration::MAX)?;
+        let alive = selection.processes();
+        let servers = all.measurement.servers.iter().filter(|server| selection.takes(server, &alive));
+        let servers = servers.map(|server| server.id).collect();
+        Some(Earlier { history, servers })
+    })
 }
 
 /// What attaches, now and when the view asks for it again.

@@ -174,8 +174,14 @@ fn is_deleted(proc_root: &Path, pid: u32, target: &Path, links: Option<u32>, id:
 /// A path as our own root shows it, as the process's root shows it. The links of a process in a chroot begin with
 /// the chroot's directory; those of one in another mount namespace begin at its own root already.
 fn inside(proc_root: &Path, pid: u32, path: &Path) -> PathBuf {
-    let root = std::fs::read_link(proc_root.join(format!("{pid}/root")));
-    root.ok().and_then(|root| strip_root(path, &root)).unwrap_or_else(|| path.to_owned())
+    root_of(proc_root, pid).and_then(|root| strip_root(path, &root)).unwrap_or_else(|| path.to_owned())
+}
+
+/// The directory in which a process is chrooted. None: in none, or in another mount namespace, or it has gone. The link
+/// is read, not followed: nothing blocks.
+pub fn root_of(proc_root: &Path, pid: u32) -> Option<PathBuf> {
+    let root = std::fs::read_link(proc_root.join(format!("{pid}/root"))).ok()?;
+    (root != Path::new("/")).then_some(root)
 }
 
 /// Whose root a mount point is seen from.

@@ -1,7 +1,7 @@
 //! The only place that touches the kernel side: loads and attaches the programs of `bpf/`, and reads what they
 //! sum up. Everything it hands out is plain data; decisions are made elsewhere.
 
-mod allocator;
+pub mod allocator;
 mod array;
 mod attach;
 mod choice;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::files::rules::Rules;
 use crate::histogram::Histogram;
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
-use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig};
+use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig, allocator};
 use crate::snapshot::{
     FileInfo, FileRow, InFlight, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats,
     Target, ThreadRow,
@@ -39,6 +39,11 @@ const ALL: usize = 64;
 /// Rows are retired when fewer are free: a quarter of a small map, and this many of a large one.
 const ENOUGH_FREE: usize = 4_096;
 
+/// Learning the names of thousands of files takes megabytes for a moment. The allocator would keep them for good, between
+/// what stays; looking through its heap takes it some milliseconds.
+const TRIM_FIRST: Duration = Duration::from_secs(10);
+const TRIM_EVERY: Duration = Duration::from_secs(60);
+
 /// Reads the kernel side and makes snapshots. Lives on one thread.
 pub struct Sampler {
     probe: Probe,
@@ -49,6 +54,7 @@ pub struct Sampler {
     running: running::Running,
     setup: Arc<Setup>,
     last_reclaim: Instant,
+    next_trim: Instant,
     /// Since boot.
     began_ns: u64,
     /// Stands for the servers that are remembered no longer, if there are any.
@@ -82,6 +88,7 @@ impl Sampler {
             running: running::Running::default(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
+            next_trim: Instant::now() + TRIM_FIRST,
             began_ns: running::boot_ns(),
             forgotten: None,
         }
@@ -147,13 +154,13 @@ impl Sampler {
     /// Everything counted up to now.
     pub fn snapshot(&mut self) -> std::io::Result<Snapshot> {
         self.take_events(ALL)?;
+        // Whatever ended before this is in it; while the rows are read, more ends.
+        let (taken, taken_wall) = (Instant::now(), SystemTime::now());
         self.read_rows()?;
         // A row that was read may have sent its name, or a latency, just before.
         self.take_events(ALL)?;
         self.names.collect();
         self.servers.refresh(&mut self.names);
-        let taken = Instant::now();
-        let taken_wall = SystemTime::now();
         self.reclaim()?;
         self.forget_ended()?;
         let (files, threads, neighbours) = self.rows();
@@ -163,6 +170,10 @@ impl Sampler {
             .map_err(std::io::Error::other)?;
         let lost = self.lost(&files);
         self.probe.rest();
+        if Instant::now() >= self.next_trim {
+            self.next_trim = Instant::now() + TRIM_EVERY;
+            allocator::trim();
+        }
         Ok(Snapshot {
             taken,
             taken_wall,

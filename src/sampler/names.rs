@@ -17,11 +17,13 @@ use indexmap::IndexMap;
 
 use crate::files::classify::Candidate;
 use crate::files::resolve::{self, Existence, Resolved};
+use crate::files::rooted::strip_root;
 use crate::files::rules::Rules;
 use crate::files::settings::Settings;
 use crate::probe::FileEvent;
 use crate::snapshot::{FileId, FileInfo, Role, ServerId};
 
+const PROC: &str = "/proc";
 /// Requests that may wait for the worker; more are made again when their files are synced again.
 const QUEUE: usize = 4_096;
 /// So many of the latest names wait for the end of their syncs.
@@ -99,6 +101,8 @@ pub struct Names {
     /// The mounts that were seen, by server and the kernel's number.
     mounts: HashMap<(ServerId, i32), Mounted>,
     settings: HashMap<ServerId, Arc<Settings>>,
+    /// None: in no chroot.
+    roots: HashMap<ServerId, Option<PathBuf>>,
     none: Arc<Settings>,
     requests: Sender<Request>,
     /// The workers' end of the requests, and of the answers: for those that are started later.
@@ -135,6 +139,7 @@ impl Names {
             points: HashSet::new(),
             mounts: HashMap::new(),
             settings: HashMap::new(),
+            roots: HashMap::new(),
             none: Arc::new(Settings::default()),
             requests,
             inbox: Arc::new(Mutex::new(inbox)),
@@ -175,6 +180,10 @@ impl Names {
         let start = mount.as_ref().and_then(|mount| mount.point.as_deref()).unwrap_or(Path::new("/"));
         let mut path = start.to_owned();
         path.extend(event.components.iter().rev().map(|name| OsStr::from_bytes(name)));
+        // The kernel knows nothing of a chroot. Two paths for one file would be two series.
+        if let Some(inside) = self.root_of(key.0).and_then(|root| strip_root(&path, root)) {
+            path = inside;
+        }
         path.shrink_to_fit();
         let (role, decided) = self.role(key.0, &path, is_directory, None);
         // The kernel's own name is complete where the mount is known. Confirming it can wait until the file is synced
@@ -207,6 +216,12 @@ impl Names {
         if !hurried {
             self.ask(key, !decided);
         }
+    }
+
+    /// The directory in which a server is chrooted; looked at when its first file is named.
+    fn root_of(&mut self, server: ServerId) -> Option<&Path> {
+        let look = || resolve::root_of(Path::new(PROC), server.pid);
+        self.roots.entry(server).or_insert_with(look).as_deref()
     }
 
     /// A file whose name was never sent is looked up by the descriptor of its row.
@@ -286,6 +301,7 @@ impl Names {
         self.named.retain(|(server, _), _| !gone.contains(server));
         self.mounts.retain(|(server, _), _| !gone.contains(server));
         self.settings.retain(|server, _| !gone.contains(server));
+        self.roots.retain(|server, _| !gone.contains(server));
     }
 
     /// The server's settings are known: they come before names.
@@ -434,7 +450,7 @@ fn split(components: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn work(requests: &Mutex<Receiver<Request>>, answers: &Sender<Answer>) {
-    let proc_root = Path::new("/proc");
+    let proc_root = Path::new(PROC);
     // The lock is held while waiting for a request, never while working on one.
     let next = || requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
     while let Ok(request) = next() {

@@ -79,6 +79,15 @@ impl Measurement {
         }
     }
 
+    /// Leaves out what belongs to other servers. Neighbours stay: they are nobody's.
+    pub fn retain_servers(&mut self, wanted: impl Fn(ServerId) -> bool) {
+        self.servers.retain(|server| wanted(server.id));
+        self.roles.retain(|row| wanted(row.server));
+        self.files.retain(|row| wanted(row.server));
+        self.threads.retain(|row| wanted(row.server));
+        self.in_flight.retain(|sync| wanted(sync.server));
+    }
+
     /// All traced syncs of the interval together.
     pub fn total(&self) -> Stats {
         let mut total = Stats::default();

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::filter::TargetFilter;
 use super::processes::{self, ThreadGroup};
+use crate::snapshot::Server;
 
 const PROC: &str = "/proc";
 
@@ -26,6 +27,16 @@ impl Selection {
         &self.0
     }
 
+    /// Whether it selects a server that another program has traced, dead or alive. `alive`: those that it selects now.
+    pub fn takes(&self, server: &Server, alive: &[ThreadGroup]) -> bool {
+        let is_now = || alive.iter().any(|process| processes::same_server(process.id(), server.id));
+        self.0.iter().any(|filter| match filter {
+            TargetFilter::All => true,
+            TargetFilter::Comms(comms) => comms.iter().any(|comm| comm.bytes() == server.comm.as_bytes()),
+            TargetFilter::Pids(_) | TargetFilter::Cgroups(_) | TargetFilter::Tree(_) => false,
+        }) || is_now()
+    }
+
     pub fn describe(&self) -> String {
         self.0.iter().map(TargetFilter::describe).collect::<Vec<_>>().join(" or ")
     }
@@ -43,5 +54,26 @@ impl Selection {
         let me = std::process::id();
         found.retain(|process| process.pid != me);
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::ServerId;
+
+    #[test]
+    fn a_server_that_another_program_traced_is_selected_by_its_name_or_while_it_lives() {
+        let own = processes::find(Path::new(PROC), std::process::id()).unwrap();
+        let server = |comm: &str, id| Server::new(id, comm.to_owned());
+        let gone = ServerId { pid: own.pid, start_ns: 1 };
+        let by_name = Selection::new(Vec::new());
+        assert!(by_name.takes(&server("mariadbd", gone), &[]));
+        assert!(!by_name.takes(&server("postgres", gone), &[]));
+        let by_pid = Selection::new(vec![TargetFilter::Pids(vec![own.pid])]);
+        let alive = [own.clone()];
+        assert!(by_pid.takes(&server("postgres", own.id()), &alive));
+        assert!(!by_pid.takes(&server("postgres", gone), &alive), "another process that had its number");
+        assert!(Selection::new(vec![TargetFilter::All]).takes(&server("postgres", gone), &[]));
     }
 }

@@ -1,12 +1,13 @@
 //! What happens to the view, and what the view wants done. Between the two stands the state, which does nothing itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::keys::Press;
 use crate::history::History;
 use crate::live;
-use crate::snapshot::{Measurement, Snapshot};
+use crate::snapshot::{Measurement, ServerId, Snapshot};
 use crate::stuck::Wait;
 
 #[derive(Clone, Debug)]
@@ -22,7 +23,7 @@ pub enum Event {
     /// How the sampling goes.
     Sampling(live::State),
     /// What an exporter on this host remembers.
-    Earlier(Box<History>),
+    Earlier(Box<Earlier>),
     /// Where threads are in the kernel that were asked about.
     Waits(Vec<Waiting>),
     /// An answer to what was wanted, for the status line.
@@ -43,6 +44,14 @@ pub enum MouseKind {
     Press,
     WheelUp,
     WheelDown,
+}
+
+/// What another program remembers of the last minutes.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    pub history: History,
+    /// Of which servers it is shown here: it may have traced others.
+    pub servers: BTreeSet<ServerId>,
 }
 
 /// Where a thread is in the kernel.

@@ -20,6 +20,7 @@ mod trail;
 mod view;
 mod write;
 
+pub use event::Earlier;
 pub use palette::Colors;
 pub use source::{Start, StartError};
 pub use state::Options;

@@ -1,14 +1,15 @@
 //! The last ten minutes: what the view steps back into, and what it draws over time.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
 
+use super::event::Earlier;
 use super::log::Log;
 use super::rows::{Key, Row, Scope, rows};
 use super::trail::{TICKS, Trails};
 use super::view::View;
-use crate::history::{History, Merged, Options};
+use crate::history::{History, Merged, Options, Rest};
 use crate::snapshot::{FileRow, Measurement, Stats, ThreadRow};
 
 /// Files and threads whose last minutes are kept, of each interval: those that took most time.
@@ -23,6 +24,8 @@ pub struct Tick {
     pub number: u32,
     pub end: SystemTime,
     pub duration: Duration,
+    /// Another program told of it.
+    pub is_told: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -31,12 +34,20 @@ pub struct Past {
     pub trails: Trails,
     pub log: Log,
     ticks: VecDeque<Tick>,
+    /// By the number of the interval: the files that its measurement did not keep apart when it was recorded.
+    rests: BTreeMap<u32, Rest>,
 }
 
 impl Default for Past {
     fn default() -> Self {
         let history = History::new(Options { files: KEPT_APART, ..Options::default() });
-        Past { history, trails: Trails::default(), log: Log::default(), ticks: VecDeque::new() }
+        Past {
+            history,
+            trails: Trails::default(),
+            log: Log::default(),
+            ticks: VecDeque::new(),
+            rests: BTreeMap::new(),
+        }
     }
 }
 
@@ -44,33 +55,52 @@ impl Past {
     /// Adds an interval. `selected`: a row that is remembered however little it does.
     pub fn record(&mut self, m: &Measurement, selected: Option<&Key>) {
         self.history.push(m);
-        self.enter(m, selected);
+        self.enter(m, selected, false);
     }
 
     /// Puts what another program remembers of the time up to `until` before what was recorded here. Returns by how
     /// much the numbers of the intervals grow.
-    pub fn begin_with(&mut self, history: &History, until: SystemTime) -> u32 {
+    pub fn begin_with(&mut self, earlier: &Earlier, until: SystemTime) -> u32 {
+        if earlier.servers.is_empty() {
+            return 0;
+        }
         let own = std::mem::take(self);
+        let history = &earlier.history;
         let ends: Vec<SystemTime> = history.moments().map(|moment| moment.end).collect();
         for end in ends.into_iter().filter(|end| *end <= until) {
-            if let Some(merged) = history.between(end - JUST_BEFORE, end) {
-                self.record(&merged.measurement, None);
+            if let Some(mut merged) = history.between(end - JUST_BEFORE, end) {
+                merged.measurement.retain_servers(|server| earlier.servers.contains(&server));
+                self.record_again(&merged, true);
             }
         }
         let more = self.newest().map_or(0, |tick| tick.number);
         for tick in &own.ticks {
             if let Some(merged) = own.at(tick.number) {
-                self.record(&merged.measurement, None);
+                self.record_again(&merged, tick.is_told);
             }
         }
         more
     }
 
-    fn enter(&mut self, m: &Measurement, selected: Option<&Key>) {
+    /// One that was in a history: files that are not kept apart there are none of its rows.
+    fn record_again(&mut self, merged: &Merged, is_told: bool) {
+        self.history.push(&merged.measurement);
+        self.enter(&merged.measurement, None, is_told);
+        if merged.rest.rows > 0
+            && let Some(tick) = self.newest()
+        {
+            self.rests.insert(tick.number, merged.rest.clone());
+        }
+    }
+
+    fn enter(&mut self, m: &Measurement, selected: Option<&Key>, is_told: bool) {
         let number = self.ticks.back().map_or(1, |tick| tick.number + 1);
-        self.ticks.push_back(Tick { number, end: m.end, duration: m.duration });
+        self.ticks.push_back(Tick { number, end: m.end, duration: m.duration, is_told });
         if self.ticks.len() > TICKS as usize {
             self.ticks.pop_front();
+        }
+        if let Some(first) = self.ticks.front() {
+            self.rests = self.rests.split_off(&first.number);
         }
         self.trails.record(number, &most_important(m, selected));
         self.log.record(m);
@@ -101,6 +131,9 @@ impl Past {
         let tick = self.tick(number)?;
         let mut merged = self.history.between(tick.end - JUST_BEFORE, tick.end)?;
         merged.measurement.threads = self.threads(number);
+        if let Some(rest) = self.rests.get(&number) {
+            merged.rest = rest.clone();
+        }
         Some(merged)
     }
 
@@ -168,7 +201,7 @@ fn most(mut rows: Vec<Row>, most: usize, selected: Option<&Key>) -> Vec<Row> {
 mod tests {
     use super::*;
     use crate::once::fixture::{self, MYSQL, file, row, spread};
-    use crate::snapshot::{Op, Role};
+    use crate::snapshot::{Op, Role, ServerId};
 
     fn second(number: u64, files: Vec<FileRow>) -> Measurement {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
@@ -231,7 +264,17 @@ mod tests {
         let mut past = Past::default();
         past.record(&second(6, files(2, 6)), None);
         let until = second(5, Vec::new()).end;
-        assert_eq!(past.begin_with(&History::read_json(&json).unwrap(), until), 5);
+        let history = History::read_json(&json).unwrap();
+        let told = |servers: &[ServerId]| Earlier {
+            history: history.clone(),
+            servers: servers.iter().copied().collect(),
+        };
+        assert_eq!(past.begin_with(&told(&[]), until), 0, "servers that are not traced here");
+        assert_eq!(past.begin_with(&told(&[MYSQL]), until), 5);
+        assert_eq!(
+            past.until(6).map(|tick| tick.is_told).collect::<Vec<_>>(),
+            [false, true, true, true, true, true]
+        );
         assert_eq!(past.newest().unwrap().number, 6);
         assert_eq!(past.at(2).unwrap().measurement.total().count, 4);
         let role = Key::Role(MYSQL, Role::Tablespace, Op::Fsync);
@@ -239,5 +282,19 @@ mod tests {
             past.trails.points(&role).map(|point| point.count).collect::<Vec<_>>(),
             [2, 4, 6, 8, 10, 12]
         );
+    }
+
+    #[test]
+    fn what_an_exporter_did_not_keep_apart_is_still_said() {
+        let mut history = History::new(Options { files: 10, ..Options::default() });
+        history.push(&second(1, files(30, 2)));
+        let mut past = Past::default();
+        past.record(&second(2, files(2, 1)), None);
+        let earlier = Earlier { history, servers: [MYSQL].into() };
+        past.begin_with(&earlier, second(1, Vec::new()).end);
+        let then = past.at(1).unwrap();
+        assert_eq!((then.measurement.files.len(), then.rest.rows, then.rest.stats.count), (10, 20, 40));
+        assert_eq!(then.measurement.total().count, 60);
+        assert_eq!(past.at(2).unwrap().rest.rows, 0);
     }
 }

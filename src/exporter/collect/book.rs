@@ -9,7 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 use super::buckets::Buckets;
 use super::naming::{self, GivenName, Identity};
 use super::own::boot_time;
+use super::paths::Did;
 use super::totals::{Neighbours, ServerTotals};
+use super::waiting::Waiting;
 use crate::snapshot::{Lost, Measurement, Role, Server, ServerId, Setup, Snapshot};
 use crate::target::processes::cut_to_tick;
 
@@ -60,7 +62,7 @@ struct Process {
     /// The place was chosen before anything was known of it.
     is_provisional: bool,
     /// What it did while it has no place.
-    waiting: Option<Box<ServerTotals>>,
+    waiting: Option<Box<Waiting>>,
 }
 
 #[derive(Clone, Debug)]
@@ -118,6 +120,12 @@ impl Book {
         let now = snapshot.taken;
         self.meet(&snapshot.servers, now);
         self.add(&measurement, now);
+        let waits = self.processes.values().any(|process| process.waiting.is_some());
+        for row in snapshot.files.iter().filter(|_| waits) {
+            if let Some(waiting) = self.waiting_of(row.server) {
+                waiting.learn(row);
+            }
+        }
         self.decide(&snapshot.setup, now);
         self.look(&measurement, now);
         self.neighbours.add(&measurement);
@@ -156,9 +164,18 @@ impl Book {
         }
         if options.paths.is_some() {
             for rows in measurement.files.chunk_by(|a, b| a.server == b.server) {
-                self.totals_of(rows[0].server, now).add_files(rows.iter());
+                match self.waiting_of(rows[0].server) {
+                    Some(waiting) => waiting.add_files(rows),
+                    None => self.totals_of(rows[0].server, now).add_files(rows.iter().map(Did::from)),
+                }
             }
         }
+    }
+
+    /// Of a process that has no place, and something that waits for one.
+    fn waiting_of(&mut self, id: ServerId) -> Option<&mut Waiting> {
+        let process = self.processes.get_mut(&cut_to_tick(id)).filter(|process| process.place.is_none())?;
+        process.waiting.as_deref_mut()
     }
 
     fn totals_of(&mut self, id: ServerId, now: Instant) -> &mut ServerTotals {
@@ -168,7 +185,7 @@ impl Book {
             Some(Some(place)) => place,
             Some(None) => {
                 let process = self.processes.get_mut(&id).expect("it was just there");
-                return process.waiting.get_or_insert_with(|| Box::new(ServerTotals::new(paths)));
+                return &mut process.waiting.get_or_insert_with(|| Box::new(Waiting::new(paths))).totals;
             }
             None => self.special_place(UNKNOWN, now),
         };
@@ -281,7 +298,7 @@ impl Book {
             totals.begin_at_zero(&setup.ops, &options.buckets);
         }
         if let Some(waiting) = waiting {
-            totals.merge(&waiting);
+            waiting.settle(totals);
         }
     }
 

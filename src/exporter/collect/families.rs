@@ -145,7 +145,7 @@ pub static SELF_TEST: Family = Family {
     ..family("fsynctop_self_test_timestamp_seconds", Kind::Gauge, "seconds", &[])
 };
 pub static SNAPSHOT_TIME: Family = Family {
-    help: "When the snapshot that this was made of was taken, in seconds since 1970.",
+    help: "When the snapshot that this was made of was taken, in seconds since 1970: every sync that had ended by then is in it.",
     ..family("fsynctop_snapshot_timestamp_seconds", Kind::Gauge, "seconds", &[])
 };
 pub static SNAPSHOT_INTERVAL: Family = Family {

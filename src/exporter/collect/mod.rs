@@ -17,6 +17,7 @@ mod rotation;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod waiting;
 
 pub use book::Options;
 pub use buckets::{Buckets, BucketsError};

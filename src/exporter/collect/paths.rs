@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::rotation;
-use crate::snapshot::{FileRow, Op, Role, Target};
+use crate::snapshot::{FileInfo, FileRow, Op, Role, Target};
 use crate::text;
 
 /// The label of all files that have none of their own. No path is called that: paths begin with a slash.
@@ -29,6 +29,22 @@ impl Work {
     }
 }
 
+/// What a file did by one operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Did<'a> {
+    pub target: Target,
+    pub op: Op,
+    pub info: &'a FileInfo,
+    pub work: Work,
+}
+
+impl<'a> From<&'a FileRow> for Did<'a> {
+    fn from(row: &'a FileRow) -> Did<'a> {
+        let work = Work { count: row.stats.count, sum_ns: row.stats.sum_ns };
+        Did { target: row.target, op: row.op, info: &row.info, work }
+    }
+}
+
 /// What a server's files did.
 #[derive(Clone, Debug)]
 pub struct Files {
@@ -47,32 +63,32 @@ impl Files {
     }
 
     /// Adds what files did. Of those that are new, the ones that took most time come first.
-    pub fn add<'a>(&mut self, rows: impl Iterator<Item = &'a FileRow>) {
-        let mut unknown: Vec<(&FileRow, PathBuf)> = Vec::new();
+    pub fn add<'a>(&mut self, rows: impl Iterator<Item = Did<'a>>) {
+        let mut unknown: Vec<(Did, PathBuf)> = Vec::new();
         for row in rows {
             let path = match (&row.target, &row.info.path) {
                 (Target::File(_), Some(path)) => rotation::shown(row.info.role, path),
                 _ => {
-                    self.count(None, row);
+                    self.count(None, &row);
                     continue;
                 }
             };
             match self.known.get(&*path) {
-                Some(&number) => self.count(Some(number), row),
-                None if self.is_full_for(row.info.role) => self.count(None, row),
+                Some(&number) => self.count(Some(number), &row),
+                None if self.is_full_for(row.info.role) => self.count(None, &row),
                 None => unknown.push((row, path.into_owned())),
             }
         }
-        unknown.sort_by_key(|(row, _)| std::cmp::Reverse(row.stats.sum_ns));
+        unknown.sort_by_key(|(row, _)| std::cmp::Reverse(row.work.sum_ns));
         for (row, path) in unknown {
             let number = self.number_of(&path, row.info.role);
-            self.count(number, row);
+            self.count(number, &row);
         }
     }
 
-    fn count(&mut self, number: Option<u32>, row: &FileRow) {
+    fn count(&mut self, number: Option<u32>, row: &Did) {
         let work = self.work.entry((number, row.info.role, row.op)).or_default();
-        work.add(row.stats.count, row.stats.sum_ns);
+        work.add(row.work.count, row.work.sum_ns);
     }
 
     fn is_full_for(&self, role: Role) -> bool {
@@ -147,7 +163,7 @@ mod tests {
 
     fn files(limit: usize, rows: &[FileRow]) -> Files {
         let mut files = Files::new(limit);
-        files.add(rows.iter());
+        files.add(rows.iter().map(Did::from));
         files
     }
 
@@ -167,7 +183,7 @@ mod tests {
     fn ten_thousand_tables_and_a_thousand_rotations_are_as_many_series_as_the_limit() {
         let mut files = Files::new(200);
         for n in 0..10_000 {
-            files.add([table(n), binlog(n / 10)].iter());
+            files.add([table(n), binlog(n / 10)].iter().map(Did::from));
         }
         assert!(files.iter().count() <= 201, "{}", files.iter().count());
         assert_eq!(of(&files, "/d/binlog.*"), 20_000);
@@ -175,7 +191,7 @@ mod tests {
         assert_eq!(files.iter().map(|(.., work)| work.count).sum::<u64>(), 30_000);
         assert!(files.known.len() <= 200);
         // The first ones stay.
-        files.add([table(0), table(9_999)].iter());
+        files.add([table(0), table(9_999)].iter().map(Did::from));
         assert_eq!((of(&files, "/d/shop/t0.ibd"), of(&files, "/d/shop/t9999.ibd")), (2, 0));
     }
 
@@ -185,7 +201,7 @@ mod tests {
         let mut files = files(16, &tables);
         assert_eq!(of(&files, "/d/shop/t99.ibd"), 1);
         assert_eq!(of(&files, "/d/shop/t0.ibd"), 0);
-        files.add([binlog(1)].iter());
+        files.add([binlog(1)].iter().map(Did::from));
         assert_eq!(of(&files, "/d/binlog.*"), 2);
         assert_eq!(files.known.len(), 15);
     }
@@ -222,7 +238,7 @@ mod tests {
     fn what_was_counted_before_the_server_had_a_name_is_added() {
         let mut all = files(10, &[table(1), binlog(1)]);
         let mut earlier = Files::new(10);
-        earlier.add([table(1), table(2), binlog(7)].iter());
+        earlier.add([table(1), table(2), binlog(7)].iter().map(Did::from));
         all.merge(&earlier);
         assert_eq!(of(&all, "/d/shop/t1.ibd"), 2);
         assert_eq!(of(&all, "/d/shop/t2.ibd"), 1);

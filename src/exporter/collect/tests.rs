@@ -330,6 +330,23 @@ fn a_server_that_cannot_be_described_is_shown_all_the_same_and_named_when_it_can
 }
 
 #[test]
+fn a_path_that_is_found_out_with_the_server_is_the_only_one() {
+    let mut world = World::new(Options::default());
+    world.servers.push(Server::new(MYSQL, "mysqld".into()));
+    world.files.push(redo(MYSQL, 1, &[(5, 80_000)]));
+    let known = world.files[0].info.clone();
+    // Relative to the mount, as the kernel told it.
+    Arc::make_mut(&mut world.files[0].info).path = Some("/ib_logfile0".into());
+    assert_eq!(sum(&world.tick(), "fsynctop_file_syncs_total", &[]), 0.0, "they wait");
+    world.servers[0] = server(MYSQL, "mysqld", "MySQL 9.7.4", 3306);
+    world.files[0].info = known.clone();
+    let all = world.tick();
+    let path = super::rotation::shown(Role::Redo, known.path.as_deref().unwrap()).display().to_string();
+    assert_eq!(sum(&all, "fsynctop_file_syncs_total", &[&format!("path=\"{path}\"")]), 5.0, "{all:#?}");
+    assert_eq!(sum(&all, "fsynctop_file_syncs_total", &[]), 5.0);
+}
+
+#[test]
 fn two_servers_on_one_port_are_told_apart_and_neither_takes_the_others_label() {
     let mut world = World::with_mysql();
     let mut other = server(MARIADB, "mariadbd", "MariaDB 10.11.14", 3306);

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::buckets::Buckets;
-use super::paths::{Files, Work};
-use crate::snapshot::{FileRow, Measurement, NeighbourRow, Op, Role, RoleRow};
+use super::paths::{Did, Files, Work};
+use crate::snapshot::{Measurement, NeighbourRow, Op, Role, RoleRow};
 use crate::text;
 
 /// Failures that are shown before there is one: `rate()` sees nothing of a series whose first sample is not zero, so a
@@ -76,7 +76,7 @@ impl ServerTotals {
         }
     }
 
-    pub fn add_files<'a>(&mut self, rows: impl Iterator<Item = &'a FileRow>) {
+    pub fn add_files<'a>(&mut self, rows: impl Iterator<Item = Did<'a>>) {
         self.files.add(rows);
     }
 

@@ -137,7 +137,9 @@ pub fn latency(ns: u64, units: Units) -> String {
             v if v >= 99.95 => return count(v.round() as u64) + unit,
             v if v >= 9.995 => 1,
             v if v >= 0.9995 => 2,
-            _ => 3,
+            // Two digits that count: what is short must not look like nothing.
+            v if v > 0.0 => (1 - v.log10().floor() as i32) as usize,
+            _ => 0,
         };
         format!("{value:.digits$}{unit}")
     };
@@ -146,6 +148,25 @@ pub fn latency(ns: u64, units: Units) -> String {
         Units::Micros => fixed(1e3, "µs"),
         Units::Millis => fixed(1e6, "ms"),
         Units::Seconds => fixed(1e9, "s"),
+    }
+}
+
+/// The same for a sentence: `0.092 ms`.
+pub fn latency_in_words(ns: u64, units: Units) -> String {
+    if units == Units::Fitting {
+        return duration_in_words(ns);
+    }
+    let text = latency(ns, units);
+    let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    format!("{} {}", &text[..unit], &text[unit..])
+}
+
+/// `2.8 ms`, `up to 3.1 s`, `18m20s or more`.
+pub fn maximum_in_words(max: Max, units: Units) -> String {
+    match max {
+        Max { ns: u64::MAX, .. } => format!("{} or more", latency_in_words(1 << LAST_EXPONENT, units)),
+        Max { ns, exact: true } => latency_in_words(ns, units),
+        Max { ns, exact: false } => format!("up to {}", latency_in_words(ns, units)),
     }
 }
 
@@ -159,13 +180,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn latencies_in_one_unit_keep_three_digits() {
+    fn latencies_in_one_unit_keep_two_digits_or_more() {
         assert_eq!(latency(1_700_000, Units::Fitting), "1.7ms");
         assert_eq!(latency(1_700_000, Units::Micros), "1,700µs");
         assert_eq!(latency(1_700_000, Units::Millis), "1.70ms");
-        assert_eq!(latency(1_700_000, Units::Seconds), "0.002s");
+        assert_eq!(latency(1_700_000, Units::Seconds), "0.0017s");
+        assert_eq!(latency(256, Units::Seconds), "0.00000026s");
+        assert_eq!(latency(92_000, Units::Millis), "0.092ms");
+        assert_eq!(latency(0, Units::Millis), "0ms");
         assert_eq!(latency(12_345_000_000, Units::Seconds), "12.3s");
         assert_eq!(latency(123_456_000_000, Units::Millis), "123,456ms");
+    }
+
+    #[test]
+    fn sentences_follow_the_unit_too() {
+        assert_eq!(latency_in_words(92_000, Units::Fitting), "92 µs");
+        assert_eq!(latency_in_words(92_000, Units::Millis), "0.092 ms");
+        assert_eq!(maximum_in_words(Max { ns: 2_800_000, exact: true }, Units::Micros), "2,800 µs");
+        assert_eq!(maximum_in_words(Max { ns: 3_100_000_000, exact: false }, Units::Seconds), "up to 3.10 s");
+        let beyond = Max { ns: u64::MAX, exact: false };
+        assert_eq!(maximum_in_words(beyond, Units::Seconds), "1,100 s or more");
     }
 
     #[test]

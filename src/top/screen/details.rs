@@ -2,18 +2,20 @@
 
 use ratatui::layout::Rect;
 
-use super::cells::{clock, latency};
+use super::cells::{clock, latency, latency_in_words, maximum_in_words};
 use super::pen::Pen;
 use crate::once::histogram::bar;
-use crate::once::rows::{max_in_words, p99};
-use crate::text::{count, duration_in_words, rate, shorten_path, width};
+use crate::once::rows::p99;
+use crate::text::{count, rate, shorten_path, width};
 use crate::top::heatmap::{Map, Span, level, map};
 use crate::top::palette::{ASCII_SHADES, Ink, SHADES};
 use crate::top::rows::{About, Row};
 use crate::top::state::State;
 
-/// `≥ 999ms` and the axis.
-const LABEL: u16 = 8;
+/// Of the labels and the axis: `262µs` and room to spare, so that it is seldom that the picture moves.
+const LABEL_AT_LEAST: u16 = 8;
+/// Between the figures of an exporter and its own is as much as it takes to attach; more is said.
+const UNSEEN: std::time::Duration = std::time::Duration::from_secs(3);
 /// Of the bars beside the picture.
 const BARS: std::ops::RangeInclusive<u16> = 14..=60;
 
@@ -21,19 +23,32 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     let (Some(row), Some(shown)) = (state.selected(), &state.shown) else { return };
     title(state, row, area, pen);
     let bars = (area.width / 4).clamp(*BARS.start(), *BARS.end());
-    let picture = area.width.saturating_sub(LABEL + bars + 1);
     let bands = area.height.saturating_sub(2);
-    let span = Span { until: shown.tick, columns: usize::from(picture), each: state.each };
-    let points = state.past.trails.points(&row.key);
-    let Some(map) = map(points, &row.stats.histogram, span, usize::from(bands)) else {
+    let drawn = |label: u16| {
+        let picture = area.width.saturating_sub(label + bars + 1);
+        let span = Span { until: shown.tick, columns: usize::from(picture), each: state.each };
+        let points = state.past.trails.points(&row.key);
+        let map = map(points, &row.stats.histogram, span, usize::from(bands))?;
+        let labels = map.bands.iter().map(|band| width(&latency(band.from_ns, state.units)) as u16 + 1);
+        let widest = labels.max().unwrap_or(0);
+        Some((map, span, picture, widest))
+    };
+    // A unit that is much too small has long labels; with less room for the picture there are no longer ones.
+    let mut label = LABEL_AT_LEAST;
+    let mut found = drawn(label);
+    if let Some(widest) = found.as_ref().map(|(.., widest)| *widest).filter(|widest| *widest > label) {
+        label = widest;
+        found = drawn(label);
+    }
+    let Some((map, span, picture, _)) = found else {
         let text = "no sync of this row in the time that would be drawn here ([ draws more)";
-        pen.put(area.x + LABEL, area.y + 1, area.width - LABEL, text, Ink::Faint);
+        pen.put(area.x + label, area.y + 1, area.width - label, text, Ink::Faint);
         return;
     };
     let below = Rect::new(area.x, area.y + 1, area.width, area.height - 1);
-    draw_map(state, &map, below, picture, pen);
+    draw_map(state, &map, below, label, picture, pen);
     draw_bars(state, &map, Rect::new(area.right() - bars, below.y, bars, bands), pen);
-    axis(state, &map, span, Rect::new(area.x + LABEL, area.bottom() - 1, picture, 1), pen);
+    axis(state, &map, span, Rect::new(area.x + label, area.bottom() - 1, picture, 1), pen);
     let what = if state.cumulative { "since then" } else { "this interval" };
     pen.put(area.right() - bars, area.bottom() - 1, bars, what, Ink::Faint);
 }
@@ -44,10 +59,11 @@ fn title(state: &State, row: &Row, area: Rect, pen: &mut Pen) {
     let stats = &row.stats;
     let mut facts = vec![format!("{} syncs", count(stats.count)), format!("{}/s", rate(stats.count, over))];
     if stats.count > 0 {
-        let quantile = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", duration_in_words(ns)));
+        let in_words = |ns| latency_in_words(ns, state.units);
+        let quantile = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", in_words(ns)));
         facts.extend(quantile("p50", stats.quantile_ns(0.5)));
         facts.extend(quantile("p99", p99(stats)));
-        facts.push(format!("max {}", max_in_words(stats.max)));
+        facts.push(format!("max {}", maximum_in_words(stats.max, state.units)));
     }
     if let About::File(info) = &row.about {
         let escaped = |text: &str| state.style.name(text.as_bytes());
@@ -73,16 +89,16 @@ fn title(state: &State, row: &Row, area: Rect, pen: &mut Pen) {
     pen.put(area.x + taken, area.y, area.width.saturating_sub(taken), &format!(" {facts} "), Ink::Plain);
 }
 
-fn draw_map(state: &State, map: &Map, area: Rect, picture: u16, pen: &mut Pen) {
+fn draw_map(state: &State, map: &Map, area: Rect, label: u16, picture: u16, pen: &mut Pen) {
     let shades = if state.style.unicode { SHADES } else { ASCII_SHADES };
     for (at, band) in map.bands.iter().enumerate() {
         let y = area.y + at as u16;
-        pen.put_right(area.x, y, LABEL - 1, &latency(band.from_ns, state.units), Ink::Faint);
+        pen.put_right(area.x, y, label - 1, &latency(band.from_ns, state.units), Ink::Faint);
         let axis = if state.style.unicode { "│" } else { "|" };
-        pen.put(area.x + LABEL - 1, y, 1, axis, Ink::Faint);
+        pen.put(area.x + label - 1, y, 1, axis, Ink::Faint);
         for (column, &n) in band.counts.iter().enumerate().take(usize::from(picture)) {
             if let Some(level) = level(n, map.most) {
-                let x = area.x + LABEL + column as u16;
+                let x = area.x + label + column as u16;
                 pen.put(x, y, 1, shades[usize::from(level)], Ink::Level(level));
             }
         }
@@ -122,9 +138,33 @@ fn axis(state: &State, map: &Map, span: Span, area: Rect, pen: &mut Pen) {
     let full = state.past.until(span.until).count() / span.each as usize;
     let first = span.columns.saturating_sub(full) as u16;
     let over = usize::from(first)..usize::from(first) + width(&begin) + 1;
-    let is_free = map.failed.get(over).is_some_and(|failed| failed.iter().all(|n| *n == 0));
-    if is_free && area.width > first + (width(&begin) + width(&end)) as u16 + 1 {
+    let is_begin_free = map.failed.get(over).is_some_and(|failed| failed.iter().all(|n| *n == 0));
+    let is_begin_shown = is_begin_free && area.width > first + (width(&begin) + width(&end)) as u16 + 1;
+    if is_begin_shown {
         pen.put(area.x + first, area.y, area.width - first, &begin, Ink::Faint);
+    }
+    let is_free = |columns: std::ops::Range<usize>| {
+        map.failed.get(columns).is_some_and(|failed| failed.iter().all(|n| *n == 0))
+    };
+    // Where the figures of an exporter end and its own begin.
+    let told = state.past.until(span.until).find(|tick| tick.is_told);
+    if let Some(seam) = told.and_then(|tick| span.column(tick.number)).filter(|seam| seam + 1 < span.columns)
+    {
+        let mark = if state.style.unicode { "│" } else { "|" };
+        let own = told.and_then(|tick| state.past.tick(tick.number + 1).zip(Some(tick)));
+        let unseen = own.and_then(|(own, told)| (own.end - own.duration).duration_since(told.end).ok());
+        let text = match unseen.filter(|unseen| *unseen >= UNSEEN) {
+            None => format!("exporter{mark}"),
+            Some(unseen) => format!("exporter, then {} s unseen{mark}", unseen.as_secs()),
+        };
+        let wide = width(&text);
+        let begins = if is_begin_shown { usize::from(first) + width(&begin) + 1 } else { usize::from(first) };
+        let ends = span.columns - width(&end) - 1;
+        if seam + 1 >= begins + wide && seam < ends && is_free(seam + 1 - wide..seam + 1) {
+            pen.put(area.x + (seam + 1 - wide) as u16, area.y, wide as u16, &text, Ink::Faint);
+        } else if seam < ends && is_free(seam..seam + 1) {
+            pen.put(area.x + seam as u16, area.y, 1, mark, Ink::Faint);
+        }
     }
     for (column, _) in map.failed.iter().enumerate().filter(|(_, failed)| **failed > 0) {
         pen.put(area.x + column as u16, area.y, 1, "!", Ink::Alarm);

@@ -111,6 +111,9 @@ fn totals(state: &State) -> Vec<Part> {
     let mut total = Stats::default();
     m.roles.iter().filter(|row| servers.contains(&row.server)).for_each(|row| total.merge(&row.stats));
     let mut parts = vec![Part::new(8, format!("{} syncs/s", rate(total.count, m.duration)), Ink::Plain)];
+    if !state.cumulative && is_unusual(m.duration, state.expected_interval()) {
+        parts.push(Part::new(8, format!("over {}", interval(m.duration)), Ink::Plain));
+    }
     for role in [Role::Redo, Role::Binlog] {
         parts.extend(busiest(state, m, &servers, role));
     }
@@ -119,6 +122,12 @@ fn totals(state: &State) -> Vec<Part> {
     parts.push(failures(state));
     parts.push(confidence(state, m));
     parts
+}
+
+/// The first interval is short, so is one in which another length was asked for, and an exporter has a length of its
+/// own: what they show rests on less time, or on more.
+fn is_unusual(duration: Duration, asked: Duration) -> bool {
+    duration * 5 < asked * 4 || duration * 4 > asked * 5
 }
 
 /// How busy a log is; of several servers, the busiest.
@@ -308,8 +317,10 @@ fn narrowed(state: &State) -> Vec<Part> {
         parts.push(Part::new(5, text, Ink::Mode));
     }
     if let Some(paused) = &state.paused {
-        let at =
-            state.past.tick(paused.tick).map_or(String::new(), |tick| format!(" at {}", clock(tick.end)));
+        let at = state.past.tick(paused.tick).map_or(String::new(), |tick| {
+            let by = if tick.is_told { ", told by the exporter" } else { "" };
+            format!(" at {}{by}", clock(tick.end))
+        });
         parts.push(Part::new(7, format!("PAUSED{at}"), Ink::Mode));
     }
     if let Some(shown) = state.shown.as_ref().filter(|shown| shown.rest.rows > 0 && state.view == View::File)

@@ -137,10 +137,13 @@ fn log(state: &State, area: Rect, pen: &mut Pen) {
     let until = state.paused.as_ref().and_then(|paused| state.past.tick(paused.tick)).map(|tick| tick.end);
     let mut rows = state.past.log.rows(until);
     Sort { column: Column::Time, reverse: false }.apply(&mut rows);
-    for (at, row) in rows.iter().enumerate().take(usize::from(area.height).saturating_sub(1)) {
+    rows.truncate(usize::from(area.height).saturating_sub(1));
+    let latencies = rows.iter().map(|row| width(&cells::cell_of_log(state, row, Column::Max).text) as u16);
+    let latency = latencies.max().unwrap_or(0).max(8);
+    for (at, row) in rows.iter().enumerate() {
         let y = area.y + 1 + at as u16;
         let mut x = area.x;
-        let columns = [(Column::Time, 8), (Column::Max, 8), (Column::Errors, 12), (Column::Role, 18)];
+        let columns = [(Column::Time, 8), (Column::Max, latency), (Column::Errors, 12), (Column::Role, 18)];
         for (column, columns) in columns.into_iter().chain([(Column::Op, 10), (Column::Name, u16::MAX)]) {
             let cell = cells::cell_of_log(state, row, column);
             let room = columns.min(area.right().saturating_sub(x));

@@ -9,14 +9,13 @@ mod tests;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::event::{Effect, Event, Waiting};
+use super::event::{Earlier, Effect, Event, Waiting};
 use super::filter::Filter;
 use super::keys::Press;
 use super::palette::Colors;
 use super::past::Past;
 use super::rows::{Row, Scope};
 use super::view::{Sort, View};
-use crate::history::History;
 use crate::live;
 use crate::once::Style;
 use crate::once::reading::Sentence;
@@ -117,6 +116,8 @@ pub struct State {
     /// Since when it counts in [`State::cumulative`].
     base: Option<Arc<Snapshot>>,
     latest: Option<Arc<Snapshot>>,
+    /// Since when figures are its own.
+    first_taken: Option<SystemTime>,
     /// The last interval, and its number.
     newest: Option<(u32, Arc<Measurement>)>,
     /// The interval at which it is paused. None: live.
@@ -167,6 +168,7 @@ impl State {
             attached: false,
             base: None,
             latest: None,
+            first_taken: None,
             newest: None,
             paused: None,
             shown: None,
@@ -210,8 +212,8 @@ impl State {
                 self.sampling = state;
                 Vec::new()
             }
-            Event::Earlier(history) => {
-                self.remember(&history);
+            Event::Earlier(earlier) => {
+                self.remember(&earlier);
                 Vec::new()
             }
             Event::Waits(waits) => {
@@ -234,6 +236,7 @@ impl State {
 
     fn take(&mut self, snapshot: Arc<Snapshot>) {
         self.now = self.now.max(snapshot.taken);
+        self.first_taken.get_or_insert(snapshot.taken_wall);
         let base = self.base.get_or_insert_with(|| snapshot.clone()).clone();
         match self.latest.replace(snapshot.clone()) {
             Some(earlier) if earlier.taken < snapshot.taken => {
@@ -255,9 +258,9 @@ impl State {
     }
 
     /// Puts what another program remembers before what was seen here.
-    fn remember(&mut self, history: &History) {
-        let until = self.base.as_ref().map_or(self.now_wall, |base| base.taken_wall);
-        let more = self.past.begin_with(history, until);
+    fn remember(&mut self, earlier: &Earlier) {
+        let until = self.first_taken.unwrap_or(self.now_wall);
+        let more = self.past.begin_with(earlier, until);
         if let Some((tick, _)) = &mut self.newest {
             *tick += more;
         }

@@ -6,7 +6,7 @@ use super::*;
 use crate::history::History;
 use crate::once::fixture::{self, MARIADB, MYSQL};
 use crate::snapshot::{Op, Role};
-use crate::top::event::{Mouse, MouseKind};
+use crate::top::event::{Earlier, Mouse, MouseKind};
 use crate::top::fixture::{Bench, SECOND, many_files, stuck};
 use crate::top::keys::KEYS;
 use crate::top::screen::areas;
@@ -221,7 +221,7 @@ const CHECKS: &[Check] = &[
             bench.press(key);
             bench.assert_shows("1.70ms");
             bench.press(key);
-            bench.assert_shows("0.002s");
+            bench.assert_shows("0.0017s");
             bench.press(key);
             bench.assert_shows(" ≤1.7ms");
         });
@@ -548,25 +548,28 @@ fn another_session_goes_on_where_the_last_ended() {
 #[test]
 fn what_an_exporter_remembers_can_be_stepped_into() {
     let mut history = History::new(crate::history::Options::default());
-    for number in 0..30 {
+    for number in 0..60 {
         let mut m = fixture::busy();
         m.duration = SECOND;
-        m.end = std::time::UNIX_EPOCH + SECOND * (1_779_937_100 + number);
+        m.end = std::time::UNIX_EPOCH + SECOND * (1_779_937_070 + number);
         m.start = m.end - SECOND;
         history.push(&m);
     }
     let mut bench = Bench::new(120, 40);
-    bench.apply(Event::Earlier(Box::new(history)));
+    bench.apply(Event::Earlier(Box::new(Earlier { history, servers: [MYSQL].into() })));
     bench.world.snapshot.servers = fixture::quiet().servers;
     bench.apply_first();
-    bench.second(&fixture::busy());
-    for _ in 0..10 {
+    bench.seconds(8, &fixture::busy());
+    bench.assert_shows("exporter, then 71 s unseen│");
+    bench.press(Press::Left);
+    bench.assert_shows_not("told by");
+    for _ in 0..16 {
         bench.press(Press::Left);
     }
     assert_eq!(bench.state.rows[0].stats.count, 3_237);
-    bench.assert_shows("PAUSED at 02:58:40");
+    bench.assert_shows("PAUSED at 02:58:40, told by the exporter");
     let redo = crate::top::rows::Key::Role(MYSQL, Role::Redo, Op::Fdatasync);
-    assert_eq!(bench.state.past.trails.points(&redo).count(), 31);
+    assert_eq!(bench.state.past.trails.points(&redo).count(), 68);
 }
 
 #[test]

@@ -15,13 +15,12 @@ use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::event::{Effect, Event};
+use super::event::{self, Effect, Event};
 use super::look::Looker;
 use super::screen;
 use super::source::{Letter, Mail, Source, Start, StartError};
 use super::state::{Options, State};
 use super::write::write;
-use crate::history::History;
 use crate::live::Live;
 use crate::snapshot::Measurement;
 use backend::Bytes;
@@ -53,7 +52,7 @@ impl Screen {
 }
 
 /// What an exporter on this host remembers, if there is one. Asked on a thread of its own.
-pub type Earlier = Box<dyn FnOnce() -> Option<History> + Send>;
+pub type Earlier = Box<dyn FnOnce() -> Option<event::Earlier> + Send>;
 
 /// Why there is no view.
 #[derive(Debug, thiserror::Error)]
@@ -111,8 +110,8 @@ pub fn run(
 
 fn ask_for_earlier(earlier: Earlier, mail: Mail) {
     let task = move || {
-        if let Some(history) = earlier() {
-            mail.send(Event::Earlier(Box::new(history)));
+        if let Some(earlier) = earlier() {
+            mail.send(Event::Earlier(Box::new(earlier)));
         }
     };
     // Without a thread the past begins now.
