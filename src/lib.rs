@@ -1,5 +1,6 @@
 //! fsynctop: traces the durability system calls of a database server. `docs/architecture.md` is the map.
 
+pub mod calibrate;
 pub mod cli;
 pub mod explain;
 pub mod exporter;
@@ -10,10 +11,15 @@ pub mod host;
 pub mod live;
 pub mod mountinfo;
 pub mod once;
+pub mod priority;
 pub mod probe;
+pub mod processors;
 pub mod sampler;
+pub mod server_status;
 pub mod snapshot;
+pub mod storage;
 pub mod stuck;
 pub mod target;
 pub mod text;
 pub mod top;
+pub mod verify;

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::calibrate::Calibrate;
 use super::explain::{self, Explain};
 use super::exporter::{self, Exporter};
 use super::top::Top;
+use super::verify::Verify;
 use crate::history::remote;
 use crate::live::budget::Limit;
 use crate::once::{By, Output, Sort, Style};
@@ -46,6 +48,8 @@ Examples:
   fsynctop explain -d 10                   what the syncs of ten seconds waited for, on two levels
   fsynctop stuck                           syncs that hang right now, without any tracing
   fsynctop exporter                        run for good, for Prometheus to scrape 127.0.0.1:9871
+  fsynctop verify -d 30                    is what it traces what the server itself counts?
+  fsynctop calibrate /srv/scratch          what does one sync cost on that filesystem?
   fsynctop check                           would tracing work here, and if not, why
 
 Exit status: 0 done, 1 failed, 2 bad usage, 3 nothing to trace; with a command, the command's own.";
@@ -64,6 +68,10 @@ pub enum Action {
     Top(Top),
     /// List the threads that are inside a sync call right now; needs no BPF and works where nothing else does
     Stuck(Stuck),
+    /// Measure what one sync costs in a directory, in every way that databases do it, alone and by many threads
+    Calibrate(Calibrate),
+    /// Compare what is traced with what the server itself counts; fails if they differ
+    Verify(Verify),
     /// The child's side of `-- COMMAND`: waits until it is traced
     #[command(hide = true)]
     ExecWhenTold { pipe: PathBuf, command: Vec<OsString> },

@@ -1,16 +1,21 @@
 //! The command line: one file per subcommand, and what they share.
 
 pub mod args;
+pub mod calibrate;
 pub mod check;
 pub mod command;
+pub mod commit_watch;
+pub mod connection;
 pub mod explain;
 pub mod exporter;
 mod last;
 pub mod once;
+pub mod one_server;
 pub mod session;
 pub mod settings;
 pub mod stuck;
 pub mod top;
+pub mod verify;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -50,6 +55,8 @@ pub fn run(arguments: args::Arguments) -> anyhow::Result<ExitCode> {
         Some(args::Action::Explain(ref explain)) => explain::run(explain),
         Some(args::Action::Exporter(exporter)) => exporter::run(exporter),
         Some(args::Action::Stuck(ref stuck)) => stuck::run(stuck),
+        Some(args::Action::Calibrate(ref calibrate)) => calibrate::run(calibrate),
+        Some(args::Action::Verify(ref verify)) => verify::run(verify),
         Some(args::Action::ExecWhenTold { ref pipe, ref command }) => command::exec_when_told(pipe, command),
     }
 }

@@ -129,6 +129,14 @@ impl Settings {
         settings
     }
 
+    /// What some groups of one option file and of those that it includes say: a client's. Relative values stay so.
+    pub fn of_groups(root: &Root, file: &Path, groups: &[&str]) -> Settings {
+        let groups = groups.iter().map(|group| group.as_bytes().to_vec()).collect();
+        let mut reader = Reader { root: Some(root), groups, values: BTreeMap::new() };
+        reader.file(file, INCLUDE_DEPTH);
+        Settings { values: reader.values, ..Settings::default() }
+    }
+
     /// From option text alone, with its values relative to `datadir`; what tests and other tools need.
     pub fn from_pairs<'a>(datadir: &Path, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Settings {
         let mut values = BTreeMap::new();

@@ -18,8 +18,8 @@ use crate::histogram::Histogram;
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
 use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig, allocator};
 use crate::snapshot::{
-    FileInfo, FileRow, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats, Target,
-    ThreadRow,
+    FileInfo, FileRow, InFlight, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats,
+    Target, ThreadRow,
 };
 
 use ledger::{Ledger, Reading, Slots, Subject};
@@ -167,7 +167,7 @@ impl Sampler {
         let (files, threads, neighbours) = self.rows();
         let in_flight = self
             .running
-            .list(&self.probe, &self.ledger, &self.names, self.short_of_rows())
+            .list(&self.probe, &self.ledger, &self.names, self.short_of_rows(), None)
             .map_err(std::io::Error::other)?;
         let lost = self.lost(&files);
         self.probe.rest();
@@ -187,6 +187,18 @@ impl Sampler {
             in_flight,
             neighbours,
         })
+    }
+
+    /// The syncs of a process that are in flight at this moment, and maybe others', without a snapshot: sampled often,
+    /// they say how many are under way on average, whatever the latencies say. Its threads are walked also if its rows
+    /// show none: what had begun when the rows were read, and is still there when the threads are, would be too few.
+    pub fn in_flight(&mut self, pid: u32) -> std::io::Result<Vec<InFlight>> {
+        self.take_events(SOME)?;
+        self.read_rows()?;
+        let short_of_rows = self.short_of_rows();
+        self.running
+            .list(&self.probe, &self.ledger, &self.names, short_of_rows, Some(pid))
+            .map_err(std::io::Error::other)
     }
 
     /// Waits for descriptions and names that are on their way, but no longer than `patience`.

@@ -59,17 +59,19 @@ impl Running {
         self.lookers.run(task);
     }
 
-    /// All syncs in flight of the traced processes. Only the threads of those are walked that have any; all threads if
-    /// there may be syncs without a row.
+    /// All syncs in flight of the traced processes. Only the threads of those are walked that have any, and of the
+    /// process `always`; all threads if there may be syncs without a row.
     pub fn list(
         &mut self,
         probe: &Probe,
         ledger: &Ledger,
         names: &Names,
         short_of_rows: bool,
+        always: Option<u32>,
     ) -> libbpf_rs::Result<Vec<InFlight>> {
         self.refresh(probe);
         let mut processes = ledger.running();
+        processes.extend(always);
         processes.extend(short_of_rows.then_some(0));
         processes.extend(self.earlier.iter().map(|earlier| earlier.server.pid));
         let processes: Vec<u32> = processes.into_iter().collect();

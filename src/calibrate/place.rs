@@ -1,0 +1,206 @@
+//! The directory that is measured: its filesystem and device, and whether measuring may be done there.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use super::CalibrateError;
+use crate::files::rooted::Root;
+use crate::files::settings::Settings;
+use crate::snapshot::Server;
+use crate::storage::Storage;
+use crate::text::{escape, percent};
+
+/// A device that is busy for more of the time than this is left alone.
+pub const MOST_BUSY: f64 = 0.3;
+/// How long its work is watched first.
+const WATCH: Duration = Duration::from_secs(1);
+/// Files that only the data directory of a server has.
+const MARKS: [&str; 5] = ["ibdata1", "mysql.ibd", "aria_log_control", "auto.cnf", "ib_logfile0"];
+/// Settings that name a directory whose files a server syncs.
+const SERVER_DIRECTORIES: [&str; 6] = [
+    "datadir",
+    "innodb_log_group_home_dir",
+    "innodb_data_home_dir",
+    "innodb_doublewrite_dir",
+    "innodb_undo_directory",
+    "aria_log_dir_path",
+];
+/// Settings that name files, without what the server appends.
+const SERVER_LOGS: [&str; 2] = ["log_bin", "relay_log"];
+
+/// Device and inode, which are the same whichever way leads there.
+type Identity = (u64, u64);
+
+/// What of a directory is the server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    AllBelow,
+    /// It holds a log, and may hold anything else.
+    Itself,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    pub directory: PathBuf,
+    pub filesystem: String,
+    /// "/dev/vda1", or what else is mounted there.
+    pub device: String,
+    /// The kernel's name of the block device ("vda1"); None where there is none.
+    pub kernel_device: Option<String>,
+    /// As they are in force: "rw,noatime,nobarrier".
+    pub mount_options: String,
+    /// What the kernel calls the filesystem, whatever it is mounted as.
+    pub filesystem_id: u64,
+}
+
+impl Place {
+    /// Looks at a directory.
+    pub fn look(directory: &Path) -> Result<Place, CalibrateError> {
+        let io = |what| CalibrateError::io(directory, what);
+        let real = std::fs::canonicalize(directory).map_err(io("find it"))?;
+        if !real.is_dir() {
+            return Err(CalibrateError::Refused(format!("{} is no directory", directory.display())));
+        }
+        let statvfs =
+            rustix::fs::statvfs(&real).map_err(|error| io("look at its filesystem")(error.into()))?;
+        let storage = Storage::of(&real).map_err(io("find the mount of"))?;
+        Ok(Place {
+            directory: real,
+            filesystem: storage.filesystem,
+            kernel_device: storage.kernel_device,
+            device: storage.device,
+            mount_options: storage.options.join(","),
+            filesystem_id: statvfs.f_fsid,
+        })
+    }
+
+    /// How busy the device is, watched for a moment. None where the kernel keeps no count: tmpfs, NFS.
+    pub fn busy(&self) -> Option<f64> {
+        let device = self.kernel_device.as_deref()?;
+        let (began, before) = (Instant::now(), milliseconds_busy(device)?);
+        std::thread::sleep(WATCH);
+        let after = milliseconds_busy(device)?;
+        Some(after.saturating_sub(before) as f64 / 1e3 / began.elapsed().as_secs_f64())
+    }
+
+    /// Refuses a device that others need.
+    pub fn refuse_if_busy(&self) -> Result<(), CalibrateError> {
+        match self.busy() {
+            Some(busy) if busy > MOST_BUSY => Err(CalibrateError::Refused(format!(
+                "{} is busy for {} of the time, and more than {} is too much: measuring would slow down what works \
+                 there, and the figures would be wrong. Try again when it is idle.",
+                self.device,
+                percent(busy),
+                percent(MOST_BUSY)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses what belongs to a database server, running or not. `servers`: those that run here.
+    pub fn refuse_if_servers(&self, servers: &[(Server, Settings)]) -> Result<(), CalibrateError> {
+        let refused = |whose: String| {
+            let directory = escape(self.directory.as_os_str().as_encoded_bytes());
+            Err(CalibrateError::Refused(format!(
+                "{directory} is {whose}. Another directory of the same filesystem tells as much. If it must be this \
+                 one, say so: --production {directory}"
+            )))
+        };
+        let above: Vec<_> = self.directory.ancestors().filter_map(identity).collect();
+        for (server, settings) in servers {
+            let theirs = server_directories(server, settings);
+            let is_here = |&(directory, reach): &(Identity, Reach)| match reach {
+                Reach::AllBelow => above.contains(&directory),
+                Reach::Itself => above.first() == Some(&directory),
+            };
+            if theirs.iter().any(is_here) {
+                let comm = escape(server.comm.as_bytes());
+                return refused(format!("used by a running server ({comm} {})", server.id.pid));
+            }
+        }
+        let mark = MARKS.iter().find(|mark| self.directory.join(mark).exists());
+        match mark {
+            Some(mark) => refused(format!("the data directory of a server: it holds {mark}")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((std::os::unix::fs::MetadataExt::dev(&metadata), std::os::unix::fs::MetadataExt::ino(&metadata)))
+}
+
+/// The directories that a server's settings name, as its own root has them.
+fn server_directories(server: &Server, settings: &Settings) -> Vec<(Identity, Reach)> {
+    let datadir = server.known_by.datadir.map(|identity| (identity, Reach::AllBelow));
+    let mut found: Vec<_> = datadir.into_iter().collect();
+    let Ok(root) = Root::of_process(Path::new("/proc"), server.id.pid) else { return found };
+    let of = |path: &Path| {
+        let directory = root.open(path, OFlags::PATH | OFlags::DIRECTORY).ok()?;
+        let stat = rustix::fs::fstat(directory.as_fd()).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    };
+    let directories = SERVER_DIRECTORIES.iter().flat_map(|name| settings.paths(name));
+    found.extend(directories.filter_map(|path| Some((of(&path)?, Reach::AllBelow))));
+    let logs = SERVER_LOGS.iter().flat_map(|name| settings.paths(name));
+    found.extend(logs.filter_map(|path| Some((of(path.parent()?)?, Reach::Itself))));
+    found
+}
+
+/// The time that a device has had requests to work on, since boot (Documentation/block/stat.rst, io_ticks).
+fn milliseconds_busy(device: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/sys/class/block/{device}/stat")).ok()?;
+    text.split_whitespace().nth(9)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{KnownBy, ServerId};
+
+    #[test]
+    fn a_place_is_described_and_its_filesystem_known_again() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let place = Place::look(directory.path()).unwrap();
+        assert!(!place.filesystem.is_empty() && place.mount_options.contains("rw"), "{place:?}");
+        let below = directory.path().join("below");
+        std::fs::create_dir(&below).unwrap();
+        assert_eq!(Place::look(&below).unwrap().filesystem_id, place.filesystem_id);
+        assert!(Place::look(&directory.path().join("none")).is_err());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(Place::look(file.path()).unwrap_err().to_string().contains("is no directory"));
+    }
+
+    #[test]
+    fn what_belongs_to_a_server_is_refused_running_or_not() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let below = directory.path().join("schema");
+        std::fs::create_dir(&below).unwrap();
+        let place = Place::look(&below).unwrap();
+        place.refuse_if_servers(&[]).unwrap();
+        let id = ServerId { pid: std::process::id(), start_ns: 0 };
+        let mut server = Server::new(id, "mysqld".into());
+        server.known_by = KnownBy { datadir: identity(directory.path()), ..KnownBy::default() };
+        let error =
+            place.refuse_if_servers(&[(server.clone(), Settings::default())]).unwrap_err().to_string();
+        assert!(
+            error.contains("used by a running server (mysqld") && error.contains("--production"),
+            "{error}"
+        );
+        // The binary log's directory, by its base name.
+        server.known_by = KnownBy::default();
+        let log = below.join("binlog");
+        let settings = Settings::from_pairs(Path::new("/no"), [("log_bin", log.to_str().unwrap())]);
+        assert!(place.refuse_if_servers(&[(server.clone(), settings)]).is_err());
+        let elsewhere = Settings::from_pairs(Path::new("/no"), [("log_bin", "/no/such/binlog")]);
+        place.refuse_if_servers(&[(server, elsewhere)]).unwrap();
+        std::fs::write(below.join("ibdata1"), "").unwrap();
+        let error = place.refuse_if_servers(&[]).unwrap_err().to_string();
+        assert!(error.contains("it holds ibdata1"), "{error}");
+    }
+}

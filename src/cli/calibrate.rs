@@ -1,0 +1,127 @@
+//! `fsynctop calibrate DIR`: what one sync costs there.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::args::{TargetArgs, duration};
+use super::{Exit, FAILED, print, session};
+use crate::calibrate::place::Place;
+use crate::calibrate::plan::{self, Case};
+use crate::calibrate::{CalibrateError, calibrate, render, state};
+use crate::files::rules::Rules;
+use crate::target::describe;
+
+#[derive(Args, Debug)]
+pub struct Calibrate {
+    /// Where to write: a directory on the filesystem that is to be measured, best none of a server's own. At most
+    /// 64 MB are written to at a time, and nothing stays
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// How long to measure each way: 1, 500ms
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub each: Duration,
+    /// The most threads: 1, 2, 4 and so on up to this
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// Do it although DIR belongs to a database server: DIR again, typed once more
+    #[arg(long, value_name = "DIR")]
+    pub production: Option<PathBuf>,
+    /// Do not keep the result for `explain`
+    #[arg(long)]
+    pub no_save: bool,
+    /// A table for people, JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub output: CalibrateOutput,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CalibrateOutput {
+    #[default]
+    Table,
+    Json,
+}
+
+pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
+    // Two of each: one says that it is over, the other which signal it was.
+    let (stop, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    for number in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(number, stop.clone())
+            .and_then(|_| signal_hook::flag::register_usize(number, signal.clone(), number as usize))
+            .context("cannot handle signals")?;
+    }
+    let place = Place::look(&arguments.directory)?;
+    let allowed = arguments.production.as_deref().is_some_and(|typed| typed == arguments.directory);
+    if arguments.production.is_some() && !allowed {
+        let message = "--production names another directory than the one to measure".to_owned();
+        return Err(Exit { status: super::BAD_USAGE, message }.into());
+    }
+    if !allowed {
+        place.refuse_if_servers(&servers()?)?;
+    }
+    place.refuse_if_busy()?;
+
+    let cases = plan::cases(arguments.threads);
+    let bar = progress_bar(cases.len());
+    let outcome = calibrate(place, &cases, arguments.each, &stop, |done, case| {
+        bar.set_position(done as u64);
+        bar.set_message(name(case));
+    });
+    bar.finish_and_clear();
+    let calibration = outcome?;
+
+    let text = match arguments.output {
+        CalibrateOutput::Table => render::table(&calibration),
+        CalibrateOutput::Json => {
+            let json = serde_json::to_string(&calibration).context("cannot encode the result")?;
+            format!("{json}\n")
+        }
+    };
+    print(text.as_bytes())?;
+    if !calibration.complete {
+        return Ok(ExitCode::from(128 + signal.load(Ordering::Relaxed) as u8));
+    }
+    if !arguments.no_save {
+        save(&calibration)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Those that run, with what they were told.
+fn servers() -> anyhow::Result<Vec<(crate::snapshot::Server, crate::files::settings::Settings)>> {
+    let selection = session::selection(&TargetArgs::default())?;
+    let rules = Rules::builtin();
+    let processes = selection.processes();
+    Ok(processes.iter().map(|process| describe::describe(Path::new("/proc"), process.id(), &rules)).collect())
+}
+
+fn save(calibration: &crate::calibrate::Calibration) -> anyhow::Result<()> {
+    let Some(directory) = state::directory() else { return Ok(()) };
+    let saved = state::save(&directory, calibration);
+    saved.map(drop).map_err(|error: CalibrateError| {
+        let message = format!("{error}; the result stands above, but explain cannot use it (--no-save)");
+        Exit { status: FAILED, message }.into()
+    })
+}
+
+fn name(case: &Case) -> String {
+    let what = format!("{}, {}", case.method.name(), case.pattern.name());
+    match (case.threads, case.file_each) {
+        (1, _) => what,
+        (n, false) => format!("{what}, {n} threads on one file"),
+        (n, true) => format!("{what}, {n} threads on one file each"),
+    }
+}
+
+/// On standard error, and only if that is a terminal.
+fn progress_bar(length: usize) -> ProgressBar {
+    let bar = ProgressBar::new(length as u64);
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {msg}");
+    style.map_or(bar.clone(), |style| bar.with_style(style))
+}

@@ -1,0 +1,143 @@
+//! What `explain` gathers about the commits of one server while it traces: the server's own counters at both ends, the
+//! syncs in flight in between, and what the server's files lie on. Nothing here waits for the server for long.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::one_server::{Status, within};
+use crate::calibrate::{Calibration, state};
+use crate::explain::audit::Evidence;
+use crate::explain::commits::{Commits, Gathered};
+use crate::explain::factors::InFlightSamples;
+use crate::priority::Punctual;
+use crate::processors::ProcessorTimes;
+use crate::sampler::Sampler;
+use crate::server_status::connection::Connection;
+use crate::server_status::reading::{Reading, Scope};
+use crate::snapshot::{Measurement, Role, Server};
+use crate::storage::Storage;
+
+const PROC: &str = "/proc";
+/// How often the syncs in flight are to be sampled: a hundred samples a second make a window of a few seconds enough.
+pub const EVERY: Duration = Duration::from_millis(10);
+/// How long the server's filesystems may take to be looked at.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Begun just before the first snapshot, closed just before the last.
+pub struct CommitWatch {
+    server: Server,
+    connection: Option<Connection>,
+    ends: Option<(Reading, Reading)>,
+    from: Option<Reading>,
+    /// Why there are no counters.
+    no_status: Option<String>,
+    samples: InFlightSamples,
+    processors: Option<ProcessorTimes>,
+    idle: Option<f64>,
+    punctual: Option<Punctual>,
+}
+
+impl CommitWatch {
+    pub fn begin(server: Server, status: Status) -> CommitWatch {
+        let (mut connection, mut no_status) = match status {
+            Ok((connection, _)) => (Some(connection), None),
+            Err(error) => (None, Some(sentence(&error.to_string()))),
+        };
+        let from = connection.as_mut().and_then(|connection| match connection.read(Scope::Everything) {
+            Ok(reading) => Some(reading),
+            Err(error) => {
+                no_status = Some(sentence(&error.to_string()));
+                None
+            }
+        });
+        CommitWatch {
+            samples: InFlightSamples::new(server.id),
+            server,
+            connection,
+            ends: None,
+            from,
+            no_status,
+            processors: ProcessorTimes::read(Path::new(PROC)),
+            idle: None,
+            punctual: Some(Punctual::begin()),
+        }
+    }
+
+    /// To be called [`EVERY`] so often by the thread that began.
+    pub fn sample(&mut self, sampler: &mut Sampler) -> io::Result<()> {
+        let in_flight = sampler.in_flight(self.server.id.pid)?;
+        self.samples.add(&in_flight, Instant::now());
+        Ok(())
+    }
+
+    /// Reads the server's counters again.
+    pub fn close(&mut self) {
+        self.punctual = None;
+        let now = ProcessorTimes::read(Path::new(PROC));
+        self.idle = now.zip(self.processors).and_then(|(now, before)| now.idle_share_since(&before));
+        let (Some(connection), Some(from)) = (&mut self.connection, self.from.take()) else { return };
+        match connection.read(Scope::Everything) {
+            Ok(to) => self.ends = Some((from, to)),
+            Err(error) => self.no_status = Some(sentence(&error.to_string())),
+        }
+    }
+
+    /// `device_flushes`: how many the devices were sent, if that was counted.
+    pub fn finish(self, measurement: &Measurement, device_flushes: Option<u64>) -> Commits {
+        let places = places(&self.server, measurement);
+        let pid = self.server.id.pid;
+        let (storage, calibration) = within(PATIENCE, move || look(pid, &places)).unwrap_or_default();
+        let evidence = Evidence {
+            server: &self.server,
+            measurement,
+            status: self.ends.as_ref().map(|(from, to)| (from, to)),
+            storage: &storage,
+            device_flushes,
+        };
+        let gathered = Gathered {
+            in_flight: &self.samples,
+            idle: self.idle,
+            calibration: calibration.as_ref(),
+            no_status: self.no_status.as_deref(),
+        };
+        Commits::of(&evidence, &gathered)
+    }
+}
+
+fn sentence(error: &str) -> String {
+    let mut chars = error.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    format!("{}.", first.chain(chars).collect::<String>())
+}
+
+/// One file of each role that durability hangs on, the redo log first, and the data directory.
+fn places(server: &Server, measurement: &Measurement) -> Vec<PathBuf> {
+    let of = |role| {
+        let mut files =
+            measurement.files.iter().filter(move |row| row.server == server.id && row.info.role == role);
+        files.find_map(|row| row.info.path.clone())
+    };
+    let roles = [Role::Redo, Role::Binlog, Role::Doublewrite, Role::Tablespace];
+    roles.into_iter().filter_map(of).chain(server.datadir.clone()).collect()
+}
+
+/// What they lie on, each once, and the last calibration of the first of them.
+fn look(pid: u32, places: &[PathBuf]) -> (Vec<Storage>, Option<Calibration>) {
+    let mut found: Vec<Storage> = Vec::new();
+    let mut calibration = None;
+    for place in places {
+        let Ok(storage) = Storage::seen_by(pid, place) else { continue };
+        if found.is_empty()
+            && let Some(state) = state::directory()
+        {
+            let inside = Path::new(PROC).join(format!("{pid}/root"));
+            let path = inside.join(place.strip_prefix("/").unwrap_or(place));
+            calibration = state::load_of(&state, &path, &storage);
+        }
+        if !found.contains(&storage) {
+            found.push(storage);
+        }
+    }
+    (found, calibration)
+}

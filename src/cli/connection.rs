@@ -1,0 +1,90 @@
+//! The options that say how to reach a server's own counters, as any MySQL client has them.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+
+use crate::server_status::options::{ConnectOptions, Tls};
+use crate::server_status::secret::Secret;
+
+const HEADING: &str = "How to reach the server's own counters";
+
+/// Nothing is needed where the server lets the user who runs this in without a password; its socket is found. A
+/// password comes from the option file, from MYSQL_PWD or from the prompt of --password.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = HEADING)]
+pub struct ConnectionArgs {
+    /// Read the groups [client] and [fsynctop] of this option file. No other is read, not even root's own ~/.my.cnf
+    #[arg(long, value_name = "FILE")]
+    pub defaults_file: Option<PathBuf>,
+    /// The server's socket
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// The server's address, for TCP
+    #[arg(long, value_name = "NAME", conflicts_with = "socket")]
+    pub host: Option<String>,
+    /// Its port [default: 3306]
+    #[arg(long, value_name = "N")]
+    pub port: Option<u16>,
+    /// The account [default: the user who runs this]
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Ask for the password on the terminal; it is never taken from the command line, where everyone can read it
+    #[arg(long)]
+    pub password: bool,
+    /// TLS over TCP: preferred and required encrypt, verify-identity looks at the certificate, too
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub ssl_mode: Option<TlsArg>,
+    /// Certificates of the authorities to believe; with this, the server's certificate is looked at
+    #[arg(long, value_name = "FILE")]
+    pub ssl_ca: Option<PathBuf>,
+    /// Our own certificate
+    #[arg(long, value_name = "FILE", requires = "ssl_key")]
+    pub ssl_cert: Option<PathBuf>,
+    /// And its key
+    #[arg(long, value_name = "FILE", requires = "ssl_cert")]
+    pub ssl_key: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TlsArg {
+    Disabled,
+    Preferred,
+    Required,
+    VerifyIdentity,
+}
+
+impl ConnectionArgs {
+    /// Reads the option file, and asks for the password where that was asked for.
+    pub fn options(&self) -> anyhow::Result<ConnectOptions> {
+        let environment = std::env::var("MYSQL_PWD").ok().filter(|password| !password.is_empty());
+        let password = match self.password {
+            true => Some(Secret::ask().context("cannot ask for the password")?),
+            false => None,
+        };
+        let given = ConnectOptions {
+            socket: self.socket.clone(),
+            host: self.host.clone(),
+            port: self.port,
+            user: self.user.clone(),
+            password,
+            tls: self.ssl_mode.map(|mode| match mode {
+                TlsArg::Disabled => Tls::Disabled,
+                TlsArg::Preferred => Tls::Preferred,
+                TlsArg::Required => Tls::Required,
+                TlsArg::VerifyIdentity => Tls::VerifyIdentity,
+            }),
+            ca: self.ssl_ca.clone(),
+            certificate: self.ssl_cert.clone(),
+            key: self.ssl_key.clone(),
+        };
+        let file = match &self.defaults_file {
+            Some(path) => ConnectOptions::from_file(path)?,
+            None => ConnectOptions::default(),
+        };
+        let environment =
+            ConnectOptions { password: environment.map(Secret::new), ..ConnectOptions::default() };
+        Ok(given.or(file).or(environment))
+    }
+}

@@ -1,0 +1,111 @@
+//! The one server that `verify` and `explain` are about, and a connection to its own counters where there is one.
+
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::args::TargetArgs;
+use super::connection::ConnectionArgs;
+use super::{BAD_USAGE, Exit, NOTHING_TO_TRACE, session};
+use crate::files::rules::Rules;
+use crate::server_status::StatusError;
+use crate::server_status::connection::Connection;
+use crate::server_status::find::Target;
+use crate::server_status::options::ConnectOptions;
+use crate::server_status::reading::{Reading, Scope};
+use crate::snapshot::Server;
+use crate::target::describe;
+use crate::target::processes::ThreadGroup;
+
+/// How long describing one server may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A connection, and what the server first said.
+pub type Status = Result<(Connection, Reading), StatusError>;
+
+pub struct Chosen {
+    pub server: Server,
+    pub status: Status,
+}
+
+/// The server that is selected; of several, the one that the connection leads to. Looks into the servers' roots.
+pub fn choose(
+    targets: &TargetArgs,
+    connection: &ConnectionArgs,
+    rules: Option<&Path>,
+) -> anyhow::Result<Chosen> {
+    session::require_host_pids()?;
+    let rules = session::rules(rules)?;
+    let options = connection.options()?;
+    let selection = session::selection(targets)?;
+    let mut servers: Vec<Server> = describe_all(&selection.processes(), &rules);
+    if servers.is_empty() {
+        let message = format!(
+            "there is no {} on this host; --pid and --comm select other processes",
+            selection.describe().trim_start_matches("a ")
+        );
+        return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
+    }
+    match options.place() {
+        Some(place) => {
+            let status = open(&Target::named(options, place));
+            if let Ok((_, reading)) = &status
+                && servers.len() > 1
+            {
+                servers.retain(|server| reading.is_of(server).is_ok());
+            }
+            let server = only(servers)?;
+            let status = status.and_then(|status| status.1.is_of(&server).map(|()| status));
+            Ok(Chosen { server, status })
+        }
+        None => {
+            let server = only(servers)?;
+            let status = find(options, &server);
+            Ok(Chosen { server, status })
+        }
+    }
+}
+
+/// Each on a thread of its own: describing a server that hangs in the kernel can hang as well. Of one that is not
+/// described in time, no more is known than what its process is.
+fn describe_all(processes: &[ThreadGroup], rules: &Rules) -> Vec<Server> {
+    let describe = |process: &ThreadGroup| {
+        let (id, rules) = (process.id(), rules.clone());
+        within(PATIENCE, move || describe::describe(Path::new("/proc"), id, &rules).0)
+            .unwrap_or_else(|| Server::new(id, process.comm.clone()))
+    };
+    processes.iter().map(describe).filter(|server| server.alive).collect()
+}
+
+/// The result of a task, if there is one in time; else the task is left to itself.
+pub fn within<T: Send + 'static>(patience: Duration, task: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (outbox, inbox) = channel();
+    // Nobody may be waiting any more.
+    let run = move || drop(outbox.send(task()));
+    std::thread::Builder::new().name("patient".into()).spawn(run).ok()?;
+    inbox.recv_timeout(patience).ok()
+}
+
+fn only(mut servers: Vec<Server>) -> anyhow::Result<Server> {
+    if let [_] = servers[..] {
+        return servers.pop().context("one server");
+    }
+    let lines: Vec<String> =
+        servers.iter().map(|server| format!("\n  {}", describe::in_words(server))).collect();
+    let message = format!("there are several servers; say which one with --pid:{}", lines.concat());
+    Err(Exit { status: BAD_USAGE, message }.into())
+}
+
+fn find(options: ConnectOptions, server: &Server) -> Status {
+    let status = open(&Target::of(options, server)?)?;
+    status.1.is_of(server)?;
+    Ok(status)
+}
+
+fn open(target: &Target) -> Status {
+    let mut connection = Connection::open(target)?;
+    let reading = connection.read(Scope::Everything)?;
+    Ok((connection, reading))
+}

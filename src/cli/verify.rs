@@ -1,0 +1,81 @@
+//! `fsynctop verify`: is what is traced what the server itself counts?
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::args::{TraceArgs, duration};
+use super::connection::ConnectionArgs;
+use super::one_server::{self, Chosen};
+use super::{FAILED, print, session};
+use crate::target::describe;
+use crate::target::filter::TargetFilter;
+use crate::target::selection::Selection;
+use crate::verify::{Edge, compare, render};
+
+/// How long the last names are waited for before the window ends.
+const PATIENCE: Duration = Duration::from_secs(1);
+const SLICE: Duration = Duration::from_millis(100);
+
+#[derive(Args, Debug)]
+pub struct Verify {
+    /// How long to trace and count: 10, 90s, 5m; Ctrl-C ends it earlier
+    #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub duration: Duration,
+    /// A table for people, JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub output: VerifyOutput,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    #[command(flatten)]
+    pub trace: TraceArgs,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum VerifyOutput {
+    #[default]
+    Table,
+    Json,
+}
+
+pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
+    }
+    let roles = arguments.trace.roles.as_deref();
+    let Chosen { server, status } =
+        one_server::choose(&arguments.trace.targets, &arguments.connection, roles)?;
+    let (mut connection, settings) = status.context("there is nothing to verify against")?;
+
+    let filter = TargetFilter::pids(std::path::Path::new("/proc"), &[server.id.pid])?;
+    let selection = Selection::new(vec![filter]);
+    let config = session::probe_config(&arguments.trace, &selection, false)?;
+    let mut sampler = session::start(&arguments.trace, &config, session::rules(roles)?)?;
+    sampler.expect_server(server.id);
+    sampler.settle(PATIENCE)?;
+    let first = Edge::find(&mut sampler, &mut connection, &settings, server.id)?;
+    let end = Instant::now() + arguments.duration;
+    while !stop.load(Ordering::Relaxed) && Instant::now() < end {
+        sampler.wait(SLICE.min(end.saturating_duration_since(Instant::now()))).context("reading events")?;
+    }
+    sampler.settle(PATIENCE)?;
+    let last = Edge::find(&mut sampler, &mut connection, &settings, server.id)?;
+    let verification = compare::compare(server.id, &first, &last);
+
+    let text = match arguments.output {
+        VerifyOutput::Table => render::table(&verification, &describe::in_words(&server)),
+        VerifyOutput::Json => {
+            let version = server.version.as_deref();
+            let facts = json!({ "pid": server.id.pid, "comm": server.comm, "version": version });
+            format!("{}\n", render::json(&verification, facts))
+        }
+    };
+    print(text.as_bytes())?;
+    Ok(if verification.succeeds() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}

@@ -1,0 +1,78 @@
+//! What would help, each with the figure that says so. No figure, no advice.
+
+use serde::Serialize;
+
+use crate::explain::factors::render::{megabytes, name};
+use crate::explain::factors::{Log, Throughput};
+use crate::text::percent;
+
+/// Above this, a serial log has no room for more syncs.
+pub const NEARLY_FULL: f64 = 0.8;
+/// With less idle processor time than this, more connections compete for it.
+const IDLE: f64 = 0.25;
+/// A checkpoint age from which on the redo log's size begins to matter.
+const FULL: f64 = 0.6;
+
+/// One sentence to act on, and one with its figures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    pub what: String,
+    pub because: String,
+}
+
+/// `idle`: the share of the host's processor time that was idle meanwhile; None if nobody looked.
+pub fn advise(throughput: &Throughput, idle: Option<f64>) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    advice.extend(connections(throughput, idle));
+    advice.extend(redo_size(throughput));
+    advice
+}
+
+fn connections(throughput: &Throughput, idle: Option<f64>) -> Option<Advice> {
+    let form = &throughput.factors.form;
+    let logs = &throughput.factors.logs;
+    throughput.observed_transactions_per_second.filter(|&rate| rate > 0.0)?;
+    if !form.known || logs.is_empty() || logs.iter().any(|log| log.bound_transactions_per_second.is_none()) {
+        return None;
+    }
+    let busy: Vec<String> =
+        logs.iter().map(|log| format!("the {} is {} busy", name(log.role), percent(log.busy))).collect();
+    let fullest = logs.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))?;
+    if fullest.busy >= NEARLY_FULL {
+        return Some(Advice {
+            what: format!("Faster syncs of the {} are what would help most.", name(fullest.role)),
+            because: format!(
+                "It is synced {} of the time, one sync after the other; more connections can only share each sync.",
+                percent(fullest.busy)
+            ),
+        });
+    }
+    let idle = idle.filter(|&idle| idle >= IDLE)?;
+    let at_once = |log: &Log| log.in_flight.is_some();
+    logs.iter().all(at_once).then(|| Advice {
+        what: "More connections would help.".into(),
+        because: format!(
+            "{}, and the processors were idle for {} of the time.",
+            upper(&busy.join(", ")),
+            percent(idle)
+        ),
+    })
+}
+
+fn redo_size(throughput: &Throughput) -> Option<Advice> {
+    let redo = &throughput.factors.redo;
+    let (fullness, held, needs) = (redo.fullness()?, redo.hours_held?, redo.an_hour_needs_bytes?);
+    (fullness >= FULL && held < 1.0).then(|| Advice {
+        what: format!("A redo log of {} would hold an hour of this load.", megabytes(needs)),
+        because: format!(
+            "The checkpoint age is at {} of its limit, and the log is written once around in {:.0} minutes.",
+            percent(fullness),
+            (held * 60.0).max(1.0)
+        ),
+    })
+}
+
+fn upper(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}

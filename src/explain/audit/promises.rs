@@ -1,0 +1,241 @@
+//! Each setting that durability hangs on, held against the window's figures.
+
+use super::{Evidence, Finding, Standing};
+use crate::server_status::reading::Reading;
+use crate::snapshot::Role;
+use crate::storage::WriteCache;
+use crate::text::count;
+
+/// So few transactions without a sync may be chance: they were in a group whose sync fell outside the window.
+const ENOUGH_TRANSACTIONS: u64 = 50;
+
+/// All findings, the worst first.
+pub fn audit(evidence: &Evidence) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(preloaded(evidence));
+    if let Some(reading) = evidence.reading() {
+        findings.extend(redo_switched_off(reading));
+        findings.extend(redo(evidence, reading));
+        findings.extend(binlog(evidence, reading));
+        findings.extend(flush_method(evidence, reading));
+        findings.extend(doublewrite(evidence, reading));
+    }
+    findings.extend(mounts(evidence));
+    findings.sort_by_key(|finding| finding.standing);
+    findings
+}
+
+fn finding(setting: impl Into<String>, standing: Standing, promise: &str, seen: String) -> Finding {
+    Finding { setting: setting.into(), standing, promise: promise.into(), seen }
+}
+
+/// Where commits that are lost come back from elsewhere.
+fn comes_back(evidence: &Evidence, reading: &Reading) -> Option<&'static str> {
+    if reading.is_on("wsrep_on") == Some(true) || reading.status("wsrep_cluster_status") == Some("Primary") {
+        return Some("usual in a Galera cluster: what one member loses comes back from the others");
+    }
+    // MySQL from 8.0 on has no such status, but it writes a relay log.
+    let replicates = reading.status_is_on("slave_running") == Some(true)
+        || evidence.syncs(Role::RelayLog) > 0
+        || reading.is_on("super_read_only") == Some(true)
+        || reading.is_on("read_only") == Some(true);
+    replicates.then_some("usual on a replica: what it loses it fetches again from its source")
+}
+
+fn weak(evidence: &Evidence, reading: &Reading, promise: &str) -> (Standing, String) {
+    match comes_back(evidence, reading) {
+        Some(why) => (Standing::Usual, format!("{promise}; {why}")),
+        None => (Standing::Weak, promise.to_owned()),
+    }
+}
+
+/// "3,064 syncs for 16,000 transactions".
+fn syncs_for(evidence: &Evidence, role: Role) -> String {
+    let syncs = count(evidence.syncs(role));
+    match evidence.transactions() {
+        Some(transactions) => format!("{syncs} syncs for {} transactions", count(transactions)),
+        None => format!("{syncs} syncs"),
+    }
+}
+
+fn redo(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
+    let value = reading.setting("innodb_flush_log_at_trx_commit")?;
+    let setting = format!("innodb_flush_log_at_trx_commit={value}");
+    let seen = syncs_for(evidence, Role::Redo);
+    let promise = match value {
+        1 | 3 => {
+            let promise = "a commit returns once its redo log is durable";
+            let standing = kept(evidence, Role::Redo, durable_writes(evidence, reading));
+            return Some(finding(setting, standing, promise, seen));
+        }
+        2 => "a crash of the host loses the commits of the last second or more",
+        _ => "a crash of the server loses the commits of the last second or more",
+    };
+    let (standing, promise) = weak(evidence, reading, promise);
+    Some(finding(setting, standing, &promise, seen))
+}
+
+/// The redo log's writes are durable themselves, so that no sync is to be expected.
+fn durable_writes(evidence: &Evidence, reading: &Reading) -> bool {
+    let told =
+        reading.variable("innodb_flush_method").is_some_and(|method| method.eq_ignore_ascii_case("O_DSYNC"))
+            || reading.is_on("innodb_log_file_write_through") == Some(true);
+    told || evidence.server.notes.iter().any(|note| note.contains("O_DSYNC descriptors"))
+}
+
+fn kept(evidence: &Evidence, role: Role, excused: bool) -> Standing {
+    let transactions = evidence.transactions().unwrap_or(0);
+    match (evidence.syncs(role), excused) {
+        (1.., _) => Standing::Kept,
+        (0, false) if transactions >= ENOUGH_TRANSACTIONS && evidence.measurement.lost.is_zero() => {
+            Standing::Broken
+        }
+        _ => Standing::Unseen,
+    }
+}
+
+fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
+    if reading.is_on("log_bin") != Some(true) {
+        return None;
+    }
+    if reading.variable("binlog_storage_engine").is_some_and(|engine| engine.eq_ignore_ascii_case("innodb")) {
+        let promise = "the binary log is in InnoDB, and durable with its redo log";
+        return Some(finding(
+            "binlog_storage_engine=innodb",
+            Standing::Unseen,
+            promise,
+            syncs_for(evidence, Role::Redo),
+        ));
+    }
+    let value = reading.setting("sync_binlog")?;
+    let setting = format!("sync_binlog={value}");
+    let seen = syncs_for(evidence, Role::Binlog);
+    if value == 1 {
+        let promise = "a commit returns once its binary log is durable";
+        return Some(finding(setting, kept(evidence, Role::Binlog, false), promise, seen));
+    }
+    let promise = match value {
+        0 => {
+            "a crash of the host loses as much of the binary log as the kernel had not written out".to_owned()
+        }
+        n => format!("a crash of the host loses up to {n} commit groups from the binary log"),
+    };
+    let (standing, promise) = weak(evidence, reading, &promise);
+    Some(finding(setting, standing, &promise, seen))
+}
+
+fn flush_method(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
+    let method = reading.variable("innodb_flush_method")?;
+    let data = evidence.syncs(Role::Tablespace)
+        + evidence.syncs(Role::SystemTablespace)
+        + evidence.syncs(Role::Undo);
+    let seen = format!("{} syncs of data files", count(data));
+    let (standing, promise) = match method.to_ascii_uppercase().as_str() {
+        "NOSYNC" => (Standing::Broken, "nothing is ever synced: a crash of the host can destroy the data"),
+        "LITTLESYNC" => {
+            (Standing::Weak, "data files are not synced: a crash of the host can destroy the data")
+        }
+        "O_DIRECT_NO_FSYNC" => (
+            Standing::Kept,
+            "data files are synced only when they grow: safe where the device has no volatile cache",
+        ),
+        _ => return None,
+    };
+    let volatile = evidence.storage.iter().any(|storage| storage.write_cache == Some(WriteCache::Volatile));
+    let standing = if standing == Standing::Kept && volatile { Standing::Weak } else { standing };
+    Some(finding(format!("innodb_flush_method={method}"), standing, promise, seen))
+}
+
+fn doublewrite(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
+    let value = reading.variable("innodb_doublewrite")?;
+    let is_off = matches!(value.to_ascii_uppercase().as_str(), "OFF" | "0" | "DETECT_ONLY");
+    let seen = format!("{} syncs of doublewrite files", count(evidence.syncs(Role::Doublewrite)));
+    let setting = format!("innodb_doublewrite={value}");
+    if !is_off {
+        // Its writes come with those of data pages, and in older servers they go to the system tablespace.
+        let standing = if evidence.syncs(Role::Doublewrite) > 0 { Standing::Kept } else { Standing::Unseen };
+        return Some(finding(setting, standing, "a page that a crash cut in half is repaired", seen));
+    }
+    let atomic =
+        evidence.storage.iter().any(|storage| matches!(storage.filesystem.as_str(), "zfs" | "btrfs"));
+    let promise = if atomic {
+        "a page that a crash cut in half is not repaired; copy-on-write filesystems do not cut pages"
+    } else {
+        "a page that a crash of the host cut in half is not repaired"
+    };
+    Some(finding(setting, if atomic { Standing::Usual } else { Standing::Weak }, promise, seen))
+}
+
+fn redo_switched_off(reading: &Reading) -> Option<Finding> {
+    let off = reading.status_is_on("innodb_redo_log_enabled") == Some(false);
+    let promise = "a crash of the server, not only of the host, destroys the data";
+    off.then(|| {
+        finding(
+            "innodb_redo_log_enabled=OFF",
+            Standing::Broken,
+            promise,
+            "ALTER INSTANCE DISABLE INNODB REDO_LOG".into(),
+        )
+    })
+}
+
+/// What makes syncs do nothing, whatever the settings say.
+fn preloaded(evidence: &Evidence) -> Option<Finding> {
+    let mapped = evidence.server.notes.iter().any(|note| note.starts_with("libeatmydata"));
+    let traced: u64 = evidence
+        .measurement
+        .roles
+        .iter()
+        .filter(|row| row.server == evidence.server.id)
+        .map(|row| row.stats.count)
+        .sum();
+    let promise = "the server's syncs do nothing: a crash of the host can destroy the data";
+    mapped.then(|| {
+        finding(
+            "libeatmydata",
+            Standing::Broken,
+            promise,
+            format!("{} syncs reached the kernel", count(traced)),
+        )
+    })
+}
+
+fn mounts(evidence: &Evidence) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for storage in evidence.storage {
+        let place = format!("{} on {}", storage.filesystem, crate::text::escape(storage.device.as_bytes()));
+        let flushes = evidence.device_flushes.map(|n| format!("{} flushes sent to devices", count(n)));
+        let cache = match storage.write_cache {
+            Some(WriteCache::Volatile) => "its device has a volatile cache",
+            Some(WriteCache::None) => "its device is taken to have no volatile cache",
+            None => "nothing is known of its device's cache",
+        };
+        let seen = flushes.map_or(cache.to_owned(), |flushes| format!("{cache}; {flushes}"));
+        if let Some(option) = storage.without_flushes() {
+            let (standing, promise) = match storage.write_cache {
+                Some(WriteCache::None) => (Standing::Kept, "no flushes are sent, and none are needed"),
+                _ => {
+                    (Standing::Broken, "no flushes are sent: a power cut loses what the device's cache held")
+                }
+            };
+            findings.push(finding(format!("{option} ({place})"), standing, promise, seen));
+        } else if matches!(storage.filesystem.as_str(), "tmpfs" | "ramfs") {
+            let promise = "it is memory: nothing survives a crash of the host";
+            findings.push(finding(place, Standing::Weak, promise, seen));
+        } else {
+            let synced = evidence.measurement.roles.iter().any(|row| row.stats.count > 0);
+            let standing = match (storage.write_cache, evidence.device_flushes) {
+                (Some(WriteCache::Volatile), Some(0)) if synced => Standing::Unseen,
+                (Some(WriteCache::Volatile), None) => Standing::Unseen,
+                _ => Standing::Kept,
+            };
+            findings.push(finding(
+                place,
+                standing,
+                "a sync flushes the device's cache where there is one",
+                seen,
+            ));
+        }
+    }
+    findings
+}

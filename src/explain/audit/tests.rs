@@ -1,0 +1,211 @@
+use super::*;
+use crate::explain::factors::{InFlightSamples, Throughput, Window, measure};
+use crate::once::fixture::{self, MYSQL};
+use crate::storage::WriteCache;
+use std::time::{Duration, Instant};
+
+type Pairs<'a> = &'a [(&'static str, &'static str)];
+
+fn server(notes: &[&str]) -> Server {
+    let notes = notes.iter().map(|&note| note.to_owned()).collect();
+    Server { notes, ..fixture::server(MYSQL, "mysqld", "MySQL 9.7.4", 3306) }
+}
+
+fn measurement(redo: u64, binlog: u64, doublewrite: u64) -> Measurement {
+    let row = |inode, role, n| {
+        fixture::row(MYSQL, inode, "/d/x", role, Op::Fdatasync, fixture::stats(&[(n, 1_000_000)]))
+    };
+    let files =
+        vec![row(1, Role::Redo, redo), row(2, Role::Binlog, binlog), row(3, Role::Doublewrite, doublewrite)];
+    let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
+    Measurement {
+        duration: Duration::from_secs(10),
+        ..fixture::with_files(fixture::quiet(), files, Vec::new())
+    }
+}
+
+/// 1,000 transactions in ten seconds.
+fn status(status: Pairs, variables: Pairs) -> (Reading, Reading) {
+    let defaults = [
+        ("log_bin", "ON"),
+        ("sync_binlog", "1"),
+        ("innodb_flush_log_at_trx_commit", "1"),
+        ("innodb_flush_method", "O_DIRECT"),
+        ("innodb_doublewrite", "ON"),
+    ];
+    let at = |commits: &'static str, uptime: &'static str| {
+        let counters = [("Binlog_commits", commits), ("Uptime", uptime)];
+        Reading::from_pairs(
+            counters.into_iter().chain(status.iter().copied()),
+            defaults.into_iter().chain(variables.iter().copied()),
+        )
+    };
+    let from = at("0", "1");
+    let to = Reading { began: from.began + Duration::from_secs(10), ..at("1000", "11") };
+    (from, to)
+}
+
+fn ext4(options: &[&str], write_cache: Option<WriteCache>) -> Storage {
+    Storage {
+        filesystem: "ext4".into(),
+        device: "/dev/vda".into(),
+        kernel_device: Some("vda".into()),
+        options: options.iter().map(|&option| option.to_owned()).collect(),
+        write_cache,
+    }
+}
+
+fn findings(
+    server: &Server,
+    measurement: &Measurement,
+    status: &(Reading, Reading),
+    storage: Storage,
+) -> Vec<Finding> {
+    let storage = [storage];
+    audit(&Evidence {
+        server,
+        measurement,
+        status: Some((&status.0, &status.1)),
+        storage: &storage,
+        device_flushes: Some(300),
+    })
+}
+
+fn standing(findings: &[Finding], setting: &str) -> Standing {
+    let found = findings.iter().find(|finding| finding.setting.starts_with(setting));
+    found.unwrap_or_else(|| panic!("{setting}: {findings:?}")).standing
+}
+
+fn with(variables: Pairs, counters: Pairs) -> Vec<Finding> {
+    let status = status(counters, variables);
+    findings(&server(&[]), &measurement(200, 180, 3), &status, ext4(&["rw"], Some(WriteCache::Volatile)))
+}
+
+#[test]
+fn what_is_promised_and_seen_is_kept() {
+    let findings = with(&[], &[]);
+    assert!(findings.iter().all(|finding| finding.standing == Standing::Kept), "{findings:#?}");
+    assert_eq!(findings.len(), 4);
+    assert!(findings[0].seen.contains("200 syncs for 1,000 transactions"), "{findings:#?}");
+}
+
+#[test]
+fn a_promise_without_syncs_is_broken_unless_something_explains_it() {
+    let status_ = status(&[], &[]);
+    let storage = || ext4(&["rw"], Some(WriteCache::Volatile));
+    let none = measurement(0, 0, 0);
+    let found = findings(&server(&[]), &none, &status_, storage());
+    assert_eq!(standing(&found, "innodb_flush_log_at_trx_commit=1"), Standing::Broken);
+    assert_eq!(standing(&found, "sync_binlog=1"), Standing::Broken);
+    // Nothing may be concluded from what the probes may have missed, or from a server that did nothing.
+    let mut lossy = none.clone();
+    lossy.lost.preempted = 1;
+    assert_eq!(
+        standing(&findings(&server(&[]), &lossy, &status_, storage()), "sync_binlog=1"),
+        Standing::Unseen
+    );
+    let (_, idle) = status(&[], &[]);
+    let found = findings(&server(&[]), &none, &(idle.clone(), idle), storage());
+    assert_eq!(standing(&found, "sync_binlog=1"), Standing::Unseen);
+    let durable = status(&[], &[("innodb_flush_method", "O_DSYNC")]);
+    let found = findings(&server(&[]), &none, &durable, storage());
+    assert_eq!(standing(&found, "innodb_flush_log_at_trx_commit=1"), Standing::Unseen);
+}
+
+#[test]
+fn settings_that_are_weaker_say_so_but_replicas_and_clusters_are_not_scolded() {
+    for (variable, value) in [
+        ("innodb_flush_log_at_trx_commit", "2"),
+        ("innodb_flush_log_at_trx_commit", "0"),
+        ("sync_binlog", "0"),
+        ("sync_binlog", "100"),
+    ] {
+        let is = |more: Pairs, counters: Pairs| {
+            standing(&with(&[&[(variable, value)], more].concat(), counters), &format!("{variable}={value}"))
+        };
+        assert_eq!(is(&[], &[]), Standing::Weak, "{variable}={value}");
+        assert_eq!(is(&[("wsrep_on", "ON")], &[]), Standing::Usual);
+        assert_eq!(is(&[("super_read_only", "ON")], &[]), Standing::Usual);
+        assert_eq!(is(&[], &[("Slave_running", "ON")]), Standing::Usual);
+    }
+    assert_eq!(
+        standing(&with(&[("innodb_doublewrite", "OFF")], &[]), "innodb_doublewrite=OFF"),
+        Standing::Weak
+    );
+    let detect = with(&[("innodb_doublewrite", "DETECT_ONLY")], &[]);
+    assert_eq!(standing(&detect, "innodb_doublewrite"), Standing::Weak);
+    assert_eq!(
+        standing(&with(&[("innodb_flush_method", "nosync")], &[]), "innodb_flush_method"),
+        Standing::Broken
+    );
+}
+
+#[test]
+fn what_makes_every_promise_void_comes_first() {
+    let first = |notes: &[&str], counters: Pairs, storage| {
+        let status = status(counters, &[("sync_binlog", "0")]);
+        findings(&server(notes), &measurement(200, 180, 3), &status, storage).swap_remove(0)
+    };
+    let storage = || ext4(&["rw"], Some(WriteCache::Volatile));
+    let eatmydata = first(&["libeatmydata is loaded: the server's syncs do nothing"], &[], storage());
+    assert_eq!((eatmydata.setting.as_str(), eatmydata.standing), ("libeatmydata", Standing::Broken));
+    let off = first(&[], &[("Innodb_redo_log_enabled", "OFF")], storage());
+    assert_eq!(off.setting, "innodb_redo_log_enabled=OFF");
+    let nobarrier = first(&[], &[], ext4(&["nobarrier", "rw"], Some(WriteCache::Volatile)));
+    assert_eq!(nobarrier.setting, "nobarrier (ext4 on /dev/vda)");
+    // Where no flush is needed, none is missed.
+    let protected = first(&[], &[], ext4(&["nobarrier", "rw"], Some(WriteCache::None)));
+    assert_eq!((protected.setting.as_str(), protected.standing), ("sync_binlog=0", Standing::Weak));
+}
+
+#[test]
+fn without_a_connection_the_storage_is_still_looked_at() {
+    let (server, measurement) = (server(&[]), measurement(5, 5, 0));
+    let storage = [ext4(&["barrier=0"], None)];
+    let evidence = Evidence {
+        server: &server,
+        measurement: &measurement,
+        status: None,
+        storage: &storage,
+        device_flushes: None,
+    };
+    let findings = audit(&evidence);
+    assert_eq!(findings.len(), 1);
+    assert!(render(&findings, &[]).starts_with("BROKEN  barrier=0 (ext4 on /dev/vda): no flushes are sent"));
+}
+
+fn throughput(redo: u64, binlog: u64, counters: Pairs) -> Throughput {
+    let (from, to) = status(counters, &[("innodb_log_file_size", "100663296")]);
+    let mut samples = InFlightSamples::new(MYSQL);
+    let start = Instant::now();
+    (1..201).for_each(|n| samples.add(&[], start + Duration::from_millis(50 * n)));
+    let measurement = measurement(redo, binlog, 0);
+    measure(&Window {
+        server: MYSQL,
+        measurement: &measurement,
+        status: Some((&from, &to)),
+        in_flight: &samples,
+    })
+}
+
+#[test]
+fn advice_needs_its_figure() {
+    // Each sync takes a millisecond, and the window ten seconds.
+    let roomy = throughput(2_000, 3_000, &[]);
+    let advice = advise(&roomy, Some(0.6));
+    assert_eq!(advice[0].what, "More connections would help.");
+    assert!(advice[0].because.contains("20 %") && advice[0].because.contains("30 %"), "{advice:?}");
+    assert_eq!(advise(&roomy, Some(0.1)), [], "the processors have nothing to give");
+    assert_eq!(advise(&roomy, None), [], "nobody looked");
+    let full = throughput(2_000, 9_000, &[]);
+    assert!(advise(&full, Some(0.6))[0].what.contains("Faster syncs of the binary log"));
+    assert_eq!(advise(&throughput(0, 0, &[]), Some(0.9)), []);
+
+    let status = [("Innodb_checkpoint_age", "60000000"), ("Innodb_checkpoint_max_age", "80000000")];
+    let mut small = throughput(2_000, 3_000, &status);
+    assert_eq!(advise(&small, None), [], "nothing was written");
+    small.factors.redo.hours_held = Some(0.2);
+    small.factors.redo.an_hour_needs_bytes = Some(1 << 30);
+    let advice = advise(&small, None);
+    assert!(advice[0].what.contains("1.0 GB") && advice[0].because.contains("75 %"), "{advice:?}");
+}

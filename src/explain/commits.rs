@@ -1,0 +1,65 @@
+//! The parts of `explain` that are about commits, together: the throughput in factors, the latencies beside those of a
+//! sync alone, the audit, the advice. Pure.
+
+use serde::Serialize;
+
+use super::audit::{self, Advice, Evidence, Finding};
+use super::factors::{self, Alone, InFlightSamples, Throughput, Window};
+use crate::calibrate::Calibration;
+
+/// What a page or an object gets. Flattened into an object, it has `observed_transactions_per_second`,
+/// `predicted_transactions_per_second`, `factors`, `alone`, `audit` and `advice`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Commits {
+    #[serde(flatten)]
+    pub throughput: Throughput,
+    pub alone: Option<Alone>,
+    pub audit: Vec<Finding>,
+    pub advice: Vec<Advice>,
+}
+
+/// What was gathered beside the traced figures.
+#[derive(Clone, Copy, Debug)]
+pub struct Gathered<'a> {
+    pub in_flight: &'a InFlightSamples,
+    /// The share of the host's processor time that was idle.
+    pub idle: Option<f64>,
+    pub calibration: Option<&'a Calibration>,
+    /// Why the server's counters are missing, where they are. A plain sentence.
+    pub no_status: Option<&'a str>,
+}
+
+impl Commits {
+    pub fn of(evidence: &Evidence, gathered: &Gathered) -> Commits {
+        let window = Window {
+            server: evidence.server.id,
+            measurement: evidence.measurement,
+            status: evidence.status,
+            in_flight: gathered.in_flight,
+        };
+        let mut throughput = factors::measure(&window);
+        throughput.factors.left_out.extend(gathered.no_status.map(str::to_owned));
+        let alone = gathered.calibration.and_then(|calibration| Alone::of(&throughput.factors, calibration));
+        Commits {
+            alone,
+            audit: audit::audit(evidence),
+            advice: audit::advise(&throughput, gathered.idle),
+            throughput,
+        }
+    }
+
+    /// For a page: what the throughput is made of, and then how durable it is.
+    pub fn render(&self) -> String {
+        let mut text = factors::render(&self.throughput);
+        if let Some(alone) = &self.alone {
+            text.push_str(&alone.in_words());
+            text.push('\n');
+        }
+        let audit = audit::render(&self.audit, &self.advice);
+        if !audit.is_empty() {
+            text.push('\n');
+            text.push_str(&audit);
+        }
+        text
+    }
+}

@@ -1,0 +1,60 @@
+//! The logs' latencies beside what `fsynctop calibrate` measured for one sync alone on the same filesystem.
+
+use serde::Serialize;
+
+use super::{Factors, render};
+use crate::calibrate::Calibration;
+use crate::calibrate::plan::{Case, Method, Pattern};
+use crate::snapshot::Role;
+
+/// One log's mean latency, and that of one sync alone.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Beside {
+    pub role: Role,
+    pub mean_latency_seconds: f64,
+    pub alone_seconds: f64,
+}
+
+/// What one sync costs without the server, where that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Alone {
+    /// RFC 3339.
+    pub measured: String,
+    pub logs: Vec<Beside>,
+}
+
+impl Alone {
+    /// A redo log overwrites blocks that are there, a binary log grows. None: nothing to hold against each other.
+    pub fn of(factors: &Factors, calibration: &Calibration) -> Option<Alone> {
+        let logs: Vec<Beside> = factors
+            .logs
+            .iter()
+            .filter_map(|log| {
+                let pattern = if log.role == Role::Redo { Pattern::Overwritten } else { Pattern::Appended };
+                let alone = calibration.of(Case::alone(Method::Fdatasync, pattern))?;
+                let (mean_latency_seconds, alone_seconds) = (log.mean_latency_seconds, alone.mean_seconds);
+                (alone_seconds > 0.0).then_some(Beside {
+                    role: log.role,
+                    mean_latency_seconds,
+                    alone_seconds,
+                })
+            })
+            .collect();
+        (!logs.is_empty()).then(|| Alone { measured: calibration.when.clone(), logs })
+    }
+
+    pub fn in_words(&self) -> String {
+        let one = |log: &Beside| {
+            format!(
+                "{} for the {} alone, {} under this load ({} times that)",
+                render::latency(log.alone_seconds),
+                render::name(log.role),
+                render::latency(log.mean_latency_seconds),
+                render::number(log.mean_latency_seconds / log.alone_seconds)
+            )
+        };
+        let logs: Vec<String> = self.logs.iter().map(one).collect();
+        let when = crate::text::escape_sentence(&self.measured);
+        format!("A sync like those costs here, as calibrate measured at {when}: {}.", logs.join("; "))
+    }
+}

@@ -1,0 +1,87 @@
+//! Which of the equations hold for a server's settings.
+
+use serde::Serialize;
+
+use crate::server_status::counters::Between;
+use crate::snapshot::Role;
+
+/// How this server makes a commit durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Form {
+    /// In words: "each commit group syncs the redo log, then the binary log".
+    pub in_words: String,
+    /// Why the binary log's equation does not apply. None: it does, or nothing is known of the settings.
+    pub why_not_binlog: Option<String>,
+    pub why_not_redo: Option<String>,
+    /// What else is to be known: a member of a Galera cluster, a binary log inside InnoDB.
+    pub notes: Vec<String>,
+    /// The settings could be read.
+    pub known: bool,
+}
+
+impl Form {
+    pub fn of(status: Option<&Between>) -> Form {
+        let Some(between) = status else {
+            return Form { in_words: "not known without a connection".into(), ..Form::default() };
+        };
+        let reading = between.to;
+        let mut form = Form { known: true, ..Form::default() };
+        let in_innodb = reading
+            .variable("binlog_storage_engine")
+            .is_some_and(|engine| engine.eq_ignore_ascii_case("innodb"));
+        form.why_not_binlog = match (reading.is_on("log_bin"), reading.setting("sync_binlog")) {
+            (Some(false), _) => Some("does not apply: the binary log is off".into()),
+            _ if in_innodb => {
+                Some("does not apply: the binary log is in InnoDB, and durable with the redo log".into())
+            }
+            (_, Some(0)) => {
+                Some("does not apply: sync_binlog=0, so no commit waits for a sync of the binary log".into())
+            }
+            (_, Some(n)) if n > 1 => Some(format!(
+                "does not apply: sync_binlog={n}, so only one commit group in {n} waits for a sync of the binary log"
+            )),
+            _ => None,
+        };
+        form.why_not_redo = match reading.setting("innodb_flush_log_at_trx_commit") {
+            Some(n @ (0 | 2)) => Some(format!(
+                "does not apply: innodb_flush_log_at_trx_commit={n}, so no commit waits for a sync of the redo log"
+            )),
+            _ if reading.status_is_on("innodb_redo_log_enabled") == Some(false) => {
+                Some("does not apply: the redo log is switched off".into())
+            }
+            _ if reading.variable("innodb_flush_method").is_some_and(|m| m.eq_ignore_ascii_case("O_DSYNC")) => {
+                Some("does not apply: innodb_flush_method=O_DSYNC, so each write of the redo log is durable itself".into())
+            }
+            _ => None,
+        };
+        let is_galera = reading.is_on("wsrep_on") == Some(true)
+            || reading.status("wsrep_cluster_status").is_some_and(|status| status == "Primary");
+        if is_galera {
+            form.notes.push(
+                "This is a member of a Galera cluster: a commit also waits for its certification, and what a crash of \
+                 this member alone loses comes back from the others."
+                    .into(),
+            );
+        }
+        form.in_words = form.words();
+        form
+    }
+
+    fn words(&self) -> String {
+        match (&self.why_not_redo, &self.why_not_binlog) {
+            (None, None) => "each commit group syncs the redo log, then the binary log",
+            (None, Some(_)) => "a commit waits for the redo log alone",
+            (Some(_), None) => "a commit waits for the binary log's sync alone",
+            (Some(_), Some(_)) => "no commit waits for a sync",
+        }
+        .to_owned()
+    }
+
+    /// The log whose sync a commit waits for last.
+    pub fn commits_wait_for(&self) -> Option<Role> {
+        if self.why_not_binlog.is_none() {
+            return Some(Role::Binlog);
+        }
+        self.why_not_redo.is_none().then_some(Role::Redo)
+    }
+}

@@ -1,0 +1,208 @@
+//! Why transactions per second is not syncs per second: the throughput taken apart into measured factors.
+//!
+//! With X transactions, G commit groups and S syncs of a log per second, R a sync's mean latency and N the mean number
+//! in flight: `X = (X/G) · (G/S) · (N / R)`. N is sampled apart from R, so that the product can fail, and how well it
+//! adds up is part of the answer. A log that the server serialises has N ≤ 1, which gives the bounds.
+
+pub mod alone;
+pub mod form;
+pub mod log;
+pub mod redo;
+pub mod render;
+pub mod samples;
+
+use serde::Serialize;
+
+use crate::server_status::counters::{Between, Counted};
+use crate::server_status::reading::Reading;
+use crate::snapshot::{Measurement, Role, ServerId};
+
+pub use alone::Alone;
+pub use form::Form;
+pub use log::Log;
+pub use redo::Redo;
+pub use render::render;
+pub use samples::InFlightSamples;
+
+/// What the factors are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    pub server: ServerId,
+    pub measurement: &'a Measurement,
+    /// The server's own counters at the window's ends, the earlier one first. None: no connection.
+    pub status: Option<(&'a Reading, &'a Reading)>,
+    pub in_flight: &'a InFlightSamples,
+}
+
+/// The throughput, as the server counted it and as the factors of the log that commits wait for last predict it; and
+/// the factors. Flattened into an object, these are the three fields of `explain`'s JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Throughput {
+    pub observed_transactions_per_second: Option<f64>,
+    pub predicted_transactions_per_second: Option<f64>,
+    pub factors: Factors,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Factors {
+    pub duration_seconds: f64,
+    /// Which of the equations hold for this server's settings, and why the others do not.
+    pub form: Form,
+    pub transactions: Option<Counted>,
+    pub transactions_per_commit_group: Factor,
+    pub commit_groups_per_binlog_sync: Factor,
+    pub transactions_per_binlog_sync: Factor,
+    pub redo_syncs_per_binlog_sync: Factor,
+    pub transactions_per_redo_sync: Factor,
+    /// The redo log and the binary log, where they were synced.
+    pub logs: Vec<Log>,
+    pub naive: Option<Naive>,
+    pub redo: Redo,
+    /// What is not told, and why. Plain sentences.
+    pub left_out: Vec<String>,
+}
+
+/// One measured quotient.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Factor {
+    pub value: Option<f64>,
+    /// Where it comes from; without a value, why there is none.
+    pub source: String,
+}
+
+impl Factor {
+    fn of(value: Option<f64>, source: &str, missing: &str) -> Factor {
+        let value = value.filter(|value| value.is_finite());
+        Factor { source: if value.is_some() { source } else { missing }.to_owned(), value }
+    }
+}
+
+/// The throughput of one commit after the other, each waiting for both logs, and why more is observed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Naive {
+    /// 1 / (mean redo latency + mean binary-log latency), or of the redo log alone where commits wait for no other.
+    pub ceiling_transactions_per_second: f64,
+    /// Observed / ceiling = transactions per group x groups at once.
+    pub multiple: f64,
+    pub transactions_per_group: f64,
+    /// How many groups were in their syncs at once on average: at most 1 for each log.
+    pub groups_at_once: f64,
+}
+
+/// Takes a window apart.
+pub fn measure(window: &Window) -> Throughput {
+    let status = window.status.map(|(from, to)| Between { from, to });
+    let mut left_out = Vec::new();
+    let status = match status.map(|between| (between, between.interrupted())) {
+        None => {
+            left_out.push("No connection to the server: its own counters are missing.".to_owned());
+            None
+        }
+        Some((_, Some(why))) => {
+            left_out.push(format!("The server's counters cannot be used: {why}."));
+            None
+        }
+        Some((between, None)) => Some(between),
+    };
+    let seconds = window.measurement.duration.as_secs_f64();
+    let form = Form::of(status.as_ref());
+    let transactions = status.and_then(|between| between.transactions());
+    let per_second = |count: u64, over: f64| (over > 0.0).then(|| count as f64 / over);
+    let counted_over = status.map_or(0.0, |between| between.duration().as_secs_f64());
+    let observed = transactions.as_ref().and_then(|counted| per_second(counted.count, counted_over));
+    let groups = status.and_then(|between| between.commit_groups());
+    let groups_per_second = groups.and_then(|counted| per_second(counted.count, counted_over));
+
+    let log = |role| Log::measure(window, role, seconds, observed, &form);
+    let (redo_log, binlog) = (log(Role::Redo), log(Role::Binlog));
+    let rate = |log: &Log| log.syncs_per_second;
+    let (redo_rate, binlog_rate) = (redo_log.as_ref().map(rate), binlog.as_ref().map(rate));
+    let quotient = |of: Option<f64>, by: Option<f64>| Some(of? / by?);
+
+    let no_connection = "not measurable here: no connection to the server";
+    let no_binlog = form.why_not_binlog.as_deref().unwrap_or("no sync of the binary log was traced");
+    let no_redo = form.why_not_redo.as_deref().unwrap_or("no sync of the redo log was traced");
+    let missing = |otherwise: &str| -> String {
+        if status.is_none() { no_connection.to_owned() } else { otherwise.to_owned() }
+    };
+    let source = transactions.as_ref().map_or("", |counted| counted.source);
+    let no_groups = match &form.why_not_binlog {
+        Some(why) if groups_per_second.is_none_or(|groups| groups == 0.0) => why.clone(),
+        _ => missing("not measurable here: this server counts no commit groups"),
+    };
+    // With sync_binlog=1, each group syncs the binary log once; only a rotation syncs it as well.
+    let syncs_are_groups = status.is_some() && groups_per_second.is_none() && form.why_not_binlog.is_none();
+    let transactions_per_commit_group = if syncs_are_groups {
+        let text =
+            "the binary log's syncs: this server counts no groups, and with sync_binlog=1 each syncs once";
+        Factor::of(quotient(observed, binlog_rate), text, &missing(no_binlog))
+    } else {
+        Factor::of(quotient(observed, groups_per_second), source, &no_groups)
+    };
+    let commit_groups_per_binlog_sync = Factor::of(
+        quotient(groups_per_second, binlog_rate),
+        "binlog_group_commits and traced syncs",
+        &no_groups,
+    );
+    let transactions_per_binlog_sync = Factor::of(
+        quotient(observed, binlog_rate),
+        &format!("{source} and traced syncs"),
+        &missing(no_binlog),
+    );
+    let redo_syncs_per_binlog_sync = Factor::of(
+        quotient(redo_rate, binlog_rate),
+        "traced syncs of both",
+        if redo_rate.is_none() { no_redo } else { no_binlog },
+    );
+    let transactions_per_redo_sync =
+        Factor::of(quotient(observed, redo_rate), &format!("{source} and traced syncs"), &missing(no_redo));
+
+    let waits_for = match form.commits_wait_for() {
+        Some(Role::Binlog) => binlog.as_ref(),
+        Some(_) => redo_log.as_ref(),
+        None => None,
+    };
+    let predicted = waits_for.and_then(|log| log.predicted_transactions_per_second);
+    let naive = observed.and_then(|observed| naive(observed, redo_log.as_ref(), binlog.as_ref(), &form));
+    if let Some(between) = &status {
+        let refused = between.to.refused.iter().map(|what| format!("Not allowed: {what}."));
+        left_out.extend(refused);
+    }
+    let factors = Factors {
+        duration_seconds: seconds,
+        transactions,
+        transactions_per_commit_group,
+        commit_groups_per_binlog_sync,
+        transactions_per_binlog_sync,
+        redo_syncs_per_binlog_sync,
+        transactions_per_redo_sync,
+        naive,
+        redo: Redo::measure(window.in_flight, status.as_ref()),
+        logs: redo_log.into_iter().chain(binlog).collect(),
+        form,
+        left_out,
+    };
+    Throughput {
+        observed_transactions_per_second: observed,
+        predicted_transactions_per_second: predicted,
+        factors,
+    }
+}
+
+fn naive(observed: f64, redo: Option<&Log>, binlog: Option<&Log>, form: &Form) -> Option<Naive> {
+    let redo = redo.filter(|_| form.why_not_redo.is_none());
+    let binlog = binlog.filter(|_| form.why_not_binlog.is_none());
+    let latency = |log: Option<&Log>| log.map_or(0.0, |log| log.mean_latency_seconds);
+    let each = latency(redo) + latency(binlog);
+    // What a group is counted by: its sync of the log that commits wait for last.
+    let groups = binlog.or(redo)?.syncs_per_second;
+    (each > 0.0 && groups > 0.0 && observed > 0.0).then(|| Naive {
+        ceiling_transactions_per_second: 1.0 / each,
+        multiple: observed * each,
+        transactions_per_group: observed / groups,
+        groups_at_once: groups * each,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! The number of syncs in flight, sampled. Apart from the latencies, so that the two can disagree.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::snapshot::{InFlight, Role, ServerId};
+
+/// With fewer samples a mean says little.
+pub const ENOUGH: u64 = 100;
+
+/// One role's samples, each weighted by the seconds since the one before.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct OfRole {
+    sum: f64,
+    squares: f64,
+    most: u64,
+    /// Samples in which there was more than one.
+    several: u64,
+    /// How many of the syncs seen were a thread's of that name.
+    threads: BTreeMap<String, u64>,
+}
+
+/// Samples of one server's syncs in flight. Each stands for the time since the one before, so that it does not matter
+/// if they come more slowly while the host is busy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InFlightSamples {
+    server: ServerId,
+    last: Instant,
+    taken: u64,
+    weight: f64,
+    weight_squares: f64,
+    roles: BTreeMap<Role, OfRole>,
+}
+
+/// The mean of the samples of one role.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sampled {
+    pub mean: f64,
+    /// Of the mean, if the samples are independent.
+    pub standard_error: f64,
+    /// The most that were ever seen at once. The threads are looked at one after the other, so that a sync that ended
+    /// and the next one can be seen as two.
+    pub most: u64,
+    /// The share of the samples in which there was more than one.
+    pub several_share: f64,
+    pub samples: u64,
+}
+
+impl Sampled {
+    /// Whether there is never more than one, but for what the looking itself makes. Syncs that have nothing to do with
+    /// each other would be seen together in about half the square of the mean of all samples.
+    pub fn is_serial(&self) -> bool {
+        self.several_share <= (self.mean * self.mean / 2.0 / 4.0).max(0.01)
+    }
+}
+
+impl InFlightSamples {
+    /// Begins now.
+    pub fn new(server: ServerId) -> InFlightSamples {
+        InFlightSamples::begun(server, Instant::now())
+    }
+
+    pub fn begun(server: ServerId, at: Instant) -> InFlightSamples {
+        InFlightSamples {
+            server,
+            last: at,
+            taken: 0,
+            weight: 0.0,
+            weight_squares: 0.0,
+            roles: BTreeMap::new(),
+        }
+    }
+
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Adds what was in flight at one moment; other servers' syncs are left out.
+    pub fn add(&mut self, in_flight: &[InFlight], at: Instant) {
+        let weight = at.saturating_duration_since(self.last).as_secs_f64();
+        self.last = at;
+        self.taken += 1;
+        self.weight += weight;
+        self.weight_squares += weight * weight;
+        let mut counts: BTreeMap<Role, u64> = BTreeMap::new();
+        for sync in in_flight.iter().filter(|sync| sync.server == self.server) {
+            *counts.entry(sync.role).or_default() += 1;
+            let threads = &mut self.roles.entry(sync.role).or_default().threads;
+            *threads.entry(without_number(&sync.thread).to_owned()).or_default() += 1;
+        }
+        for (role, count) in counts {
+            let of_role = self.roles.entry(role).or_default();
+            of_role.sum += weight * count as f64;
+            of_role.squares += weight * (count * count) as f64;
+            of_role.most = of_role.most.max(count);
+            of_role.several += u64::from(count > 1);
+        }
+    }
+
+    /// None before the first sample.
+    pub fn of(&self, role: Role) -> Option<Sampled> {
+        let none = OfRole::default();
+        let of_role = self.roles.get(&role).unwrap_or(&none);
+        (self.weight > 0.0).then(|| {
+            let mean = of_role.sum / self.weight;
+            let variance = (of_role.squares / self.weight - mean * mean).max(0.0);
+            // As many samples of equal weight would say as much.
+            let equal = self.weight * self.weight / self.weight_squares;
+            Sampled {
+                mean,
+                standard_error: (variance / equal).sqrt(),
+                most: of_role.most,
+                several_share: of_role.several as f64 / self.taken as f64,
+                samples: self.taken,
+            }
+        })
+    }
+
+    /// The names of the threads that were seen in syncs of a role, the most frequent first, with how often.
+    pub fn threads(&self, role: Role) -> Vec<(String, u64)> {
+        let Some(of_role) = self.roles.get(&role) else { return Vec::new() };
+        let mut threads: Vec<_> = of_role.threads.iter().map(|(name, &n)| (name.clone(), n)).collect();
+        threads.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        threads
+    }
+}
+
+/// Of a row of threads that do the same ("ib_io_wr-3").
+fn without_number(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::once::fixture::{self, MARIADB, MYSQL};
+    use std::time::Duration;
+
+    #[test]
+    fn the_mean_counts_the_empty_samples_too() {
+        let one = |thread: &str, role| InFlight {
+            thread: thread.into(),
+            ..fixture::in_flight(role, "/d/x", Duration::ZERO)
+        };
+        let server = one("x", Role::Redo).server;
+        let start = Instant::now();
+        let mut samples = InFlightSamples::begun(server, start);
+        assert_eq!(samples.of(Role::Redo), None);
+        let other = if server == MYSQL { MARIADB } else { MYSQL };
+        let pages = [1, 2].map(|n| one(&format!("ib_io_wr-{n}"), Role::Tablespace));
+        let seen = [
+            vec![one("connection", Role::Redo), one("connection", Role::Binlog)],
+            vec![InFlight { server: other, ..one("connection", Role::Redo) }],
+            [&[one("ib_log_flush", Role::Redo)][..], &pages].concat(),
+            vec![one("connection", Role::Redo)],
+        ];
+        for (n, now) in (1..).zip(&seen) {
+            samples.add(now, start + Duration::from_millis(10 * n));
+        }
+        let redo = samples.of(Role::Redo).unwrap();
+        let near =
+            |actual: f64, expected: f64| assert!((actual - expected).abs() < 1e-9, "{actual} {expected}");
+        near(redo.mean, 0.75);
+        near(redo.standard_error, (0.1875_f64 / 4.0).sqrt());
+        assert_eq!((redo.most, redo.samples, redo.is_serial()), (1, 4, true));
+        let pages = samples.of(Role::Tablespace).unwrap();
+        near(pages.mean, 0.5);
+        assert_eq!((pages.most, pages.several_share, pages.is_serial()), (2, 0.25, false));
+        assert_eq!(samples.of(Role::Undo).unwrap().mean, 0.0);
+        assert_eq!(
+            samples.threads(Role::Redo),
+            [("connection".to_owned(), 2), ("ib_log_flush".to_owned(), 1)]
+        );
+        assert_eq!(samples.threads(Role::Tablespace), [("ib_io_wr".to_owned(), 2)]);
+        // A sample that stands for as long as all others counts as much as they.
+        samples.add(&[], start + Duration::from_millis(80));
+        near(samples.of(Role::Redo).unwrap().mean, 0.375);
+    }
+}

@@ -1,0 +1,285 @@
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::once::fixture::{self, MARIADB, MYSQL};
+use crate::snapshot::{InFlight, Op};
+
+const SECONDS: u64 = 10;
+
+/// Ten seconds of these syncs, each so long.
+fn measurement(redo: (u64, u64), binlog: (u64, u64)) -> Measurement {
+    let row = |server, inode, path: &str, role, stats: (u64, u64)| {
+        fixture::row(server, inode, path, role, Op::Fdatasync, fixture::stats(&[stats]))
+    };
+    let files = vec![
+        row(MYSQL, 1, "/d/ib_logfile0", Role::Redo, redo),
+        row(MYSQL, 2, "/d/binlog.000001", Role::Binlog, binlog),
+        row(MARIADB, 3, "/b/ib_logfile0", Role::Redo, (777_777, 1_000)),
+    ];
+    let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
+    Measurement {
+        duration: Duration::from_secs(SECONDS),
+        ..fixture::with_files(fixture::quiet(), files, Vec::new())
+    }
+}
+
+/// Of 200 samples, so many with a sync of the redo log and of the binary log in flight.
+fn samples(redo: u64, binlog: u64) -> InFlightSamples {
+    let start = Instant::now();
+    let mut samples = InFlightSamples::begun(MYSQL, start);
+    for n in 0..200 {
+        let one = |role| fixture::in_flight(role, "/d/x", Duration::ZERO);
+        let mut now: Vec<InFlight> = Vec::new();
+        now.extend((n < redo).then(|| InFlight { thread: "connection".into(), ..one(Role::Redo) }));
+        now.extend((n >= 200 - binlog).then(|| one(Role::Binlog)));
+        samples.add(&now, start + Duration::from_millis(50) * (n as u32 + 1));
+    }
+    samples
+}
+
+/// Two readings of a MariaDB, ten seconds apart.
+fn status(commits: &str, groups: &str, variables: &[(&'static str, &'static str)]) -> (Reading, Reading) {
+    let at = |commits: &str, groups: &str, uptime: &str, lsn: &str| {
+        let status = [
+            ("Binlog_commits", commits),
+            ("Handler_commit", commits),
+            ("Binlog_group_commits", groups),
+            ("Uptime", uptime),
+            ("Innodb_lsn_current", lsn),
+            ("Innodb_checkpoint_age", "50331648"),
+            ("Innodb_checkpoint_max_age", "80000000"),
+            ("Innodb_buffer_pool_pages_dirty", "512"),
+            ("Innodb_buffer_pool_pages_total", "8192"),
+        ];
+        let defaults = [
+            ("log_bin", "ON"),
+            ("sync_binlog", "1"),
+            ("innodb_flush_log_at_trx_commit", "1"),
+            ("innodb_log_file_size", "100663296"),
+        ];
+        Reading::from_pairs(status, defaults.into_iter().chain(variables.iter().copied()))
+    };
+    let from = at("1000", "500", "100", "0");
+    let mut to = at(commits, groups, "110", "10485760");
+    to.began = from.began + Duration::from_secs(SECONDS);
+    (from, to)
+}
+
+fn taken_apart(
+    measurement: &Measurement,
+    status: Option<&(Reading, Reading)>,
+    samples: &InFlightSamples,
+) -> Throughput {
+    let status = status.map(|(from, to)| (from, to));
+    measure(&Window { server: MYSQL, measurement, status, in_flight: samples })
+}
+
+fn near(actual: Option<f64>, expected: f64) {
+    let actual = actual.unwrap_or(f64::NAN);
+    assert!((actual - expected).abs() < expected * 1e-6, "{actual} is not {expected}");
+}
+
+/// 40,000 transactions in 8,000 groups; 10,000 redo syncs of 300 µs, 8,000 binary-log syncs of 1 ms.
+fn classic() -> (Measurement, (Reading, Reading)) {
+    (measurement((10_000, 300_000), (8_000, 1_000_000)), status("41000", "8500", &[]))
+}
+
+#[test]
+fn the_factors_multiply_to_the_throughput() {
+    let (measurement, status) = classic();
+    let throughput = taken_apart(&measurement, Some(&status), &samples(60, 160));
+    let factors = &throughput.factors;
+    near(throughput.observed_transactions_per_second, 4_000.0);
+    near(throughput.predicted_transactions_per_second, 4_000.0);
+    near(factors.transactions_per_commit_group.value, 5.0);
+    near(factors.commit_groups_per_binlog_sync.value, 1.0);
+    near(factors.redo_syncs_per_binlog_sync.value, 1.25);
+    let [redo, binlog] = &factors.logs[..] else { panic!("{factors:?}") };
+    near(Some(redo.busy), 0.3);
+    near(Some(binlog.busy), 0.8);
+    near(binlog.bound_transactions_per_second, 5_000.0);
+    near(redo.bound_transactions_per_second, 4_000.0 / 0.3);
+    assert_eq!((redo.adds_up, binlog.adds_up), (Some(true), Some(true)));
+    let naive = factors.naive.unwrap();
+    near(Some(naive.ceiling_transactions_per_second), 1.0 / 0.0013);
+    near(Some(naive.multiple), 5.2);
+    near(Some(naive.transactions_per_group * naive.groups_at_once), 5.2);
+    near(Some(naive.groups_at_once), 1.04);
+}
+
+#[test]
+fn samples_that_disagree_with_the_latencies_are_said_to() {
+    let (measurement, status) = classic();
+    let throughput = taken_apart(&measurement, Some(&status), &samples(60, 80));
+    let binlog = &throughput.factors.logs[1];
+    assert_eq!(binlog.adds_up, Some(false));
+    near(throughput.predicted_transactions_per_second, 2_000.0);
+    assert!(render(&throughput).contains("0.40 ± 0.03, DOES NOT ADD UP"));
+    // A handful of samples says nothing either way, and predicts nothing.
+    let mut few = InFlightSamples::new(MYSQL);
+    few.add(&[], Instant::now() + Duration::from_millis(1));
+    let throughput = taken_apart(&measurement, Some(&status), &few);
+    assert_eq!(throughput.factors.logs[1].adds_up, None);
+    assert_eq!(throughput.predicted_transactions_per_second, None);
+}
+
+#[test]
+fn a_log_that_was_seen_twice_in_flight_is_not_serial_and_gives_no_bound() {
+    let (measurement, status) = classic();
+    let mut samples = samples(60, 160);
+    let one = fixture::in_flight(Role::Redo, "/d/x", Duration::ZERO);
+    let at = |n: u32| Instant::now() + Duration::from_secs(SECONDS) + Duration::from_millis(50) * (n + 1);
+    // Once may be the looking itself.
+    samples.add(&[one.clone(), one.clone()], at(0));
+    let throughput = taken_apart(&measurement, Some(&status), &samples);
+    assert!(throughput.factors.logs[0].bound_transactions_per_second.is_some());
+    (1..20).for_each(|n| samples.add(&[one.clone(), one.clone()], at(n)));
+    let throughput = taken_apart(&measurement, Some(&status), &samples);
+    assert_eq!(throughput.factors.logs[0].bound_transactions_per_second, None);
+    assert!(throughput.factors.logs[1].bound_transactions_per_second.is_some());
+}
+
+#[test]
+fn settings_that_take_a_log_out_of_the_commit_take_its_equation_out() {
+    let (measurement, _) = classic();
+    let samples = samples(60, 160);
+    let with = |variables: &[(&'static str, &'static str)]| {
+        taken_apart(&measurement, Some(&status("41000", "8500", variables)), &samples)
+    };
+    for (variable, says) in [
+        (("log_bin", "OFF"), "the binary log is off"),
+        (("sync_binlog", "0"), "sync_binlog=0"),
+        (("sync_binlog", "100"), "one commit group in 100"),
+        (("binlog_storage_engine", "innodb"), "in InnoDB"),
+    ] {
+        let throughput = with(&[variable]);
+        let form = &throughput.factors.form;
+        assert!(form.why_not_binlog.as_ref().unwrap().contains(says), "{form:?}");
+        assert_eq!(form.commits_wait_for(), Some(Role::Redo));
+        // The redo log's latency alone: 40,000 transactions by 10,000 syncs of 300 µs.
+        near(Some(throughput.factors.naive.unwrap().ceiling_transactions_per_second), 1.0 / 0.0003);
+        assert_eq!(throughput.factors.logs[1].bound_transactions_per_second, None);
+        assert!(render(&throughput).contains("a commit waits for the redo log alone"));
+    }
+    let unsynced = with(&[("innodb_flush_log_at_trx_commit", "2"), ("sync_binlog", "0")]);
+    assert_eq!((unsynced.predicted_transactions_per_second, unsynced.factors.naive), (None, None));
+    let galera = with(&[("wsrep_on", "ON")]);
+    assert!(galera.factors.form.notes[0].contains("Galera"));
+}
+
+#[test]
+fn without_a_connection_what_is_traced_is_still_told() {
+    let (measurement, _) = classic();
+    let throughput = taken_apart(&measurement, None, &samples(60, 160));
+    assert_eq!(throughput.observed_transactions_per_second, None);
+    near(throughput.factors.redo_syncs_per_binlog_sync.value, 1.25);
+    assert_eq!(throughput.factors.transactions_per_commit_group.value, None);
+    assert!(throughput.factors.transactions_per_commit_group.source.contains("no connection"));
+    assert_eq!(throughput.factors.logs.len(), 2);
+    let text = render(&throughput);
+    assert!(text.contains("No connection to the server: its own counters are missing."), "{text}");
+    assert!(text.contains("80 %"), "{text}");
+}
+
+#[test]
+fn a_server_that_counts_no_groups_has_them_by_its_binary_log_alone() {
+    let (measurement, _) = classic();
+    let at = |gtids, uptime: &str| Reading {
+        gtids: Some(gtids),
+        ..Reading::from_pairs(
+            [("Uptime", uptime)],
+            [
+                ("log_bin", "ON"),
+                ("gtid_mode", "ON"),
+                ("sync_binlog", "1"),
+                ("innodb_flush_log_at_trx_commit", "1"),
+            ],
+        )
+    };
+    let from = at(7, "5");
+    let to = Reading { began: from.began + Duration::from_secs(SECONDS), ..at(40_007, "15") };
+    let throughput = taken_apart(&measurement, Some(&(from, to)), &samples(60, 160));
+    near(throughput.factors.transactions_per_commit_group.value, 5.0);
+    let groups = &throughput.factors.commit_groups_per_binlog_sync;
+    assert_eq!(groups.value, None);
+    assert!(groups.source.starts_with("not measurable here"), "{groups:?}");
+}
+
+#[test]
+fn after_a_restart_no_counter_is_used() {
+    let (measurement, (from, to)) = classic();
+    let throughput = taken_apart(&measurement, Some(&(to, from)), &samples(60, 160));
+    assert_eq!(throughput.observed_transactions_per_second, None);
+    assert!(throughput.factors.left_out[0].contains("restarted"), "{:?}", throughput.factors.left_out);
+}
+
+#[test]
+fn the_redo_log_is_sized_by_what_is_written_to_it() {
+    let (measurement, status) = classic();
+    let throughput = taken_apart(&measurement, Some(&status), &samples(60, 160));
+    let redo = &throughput.factors.redo;
+    // 10 MB in ten seconds.
+    assert_eq!(redo.bytes_per_hour, Some(3600 << 20));
+    assert_eq!(redo.an_hour_needs_bytes, Some((3600_u64 << 20).div_ceil(64 << 20) * (64 << 20)));
+    near(redo.hours_held, 96.0 / 3600.0);
+    near(redo.fullness(), 50_331_648.0 / 80_000_000.0);
+    near(redo.dirty_share, 0.0625);
+    assert!(!redo.limit.unwrap().is_estimate);
+    let (who, share) = redo.mostly_synced_by().unwrap();
+    assert_eq!((who.in_words(), share), ("connections", 1.0));
+}
+
+#[test]
+fn the_page_and_the_object_look_like_this() {
+    let (measurement, status) = classic();
+    let throughput = taken_apart(&measurement, Some(&status), &samples(60, 160));
+    fixture::assert_expected("src/explain/factors/expected/classic.txt", &render(&throughput));
+    let json = serde_json::to_value(&throughput).unwrap();
+    for field in ["observed_transactions_per_second", "predicted_transactions_per_second"] {
+        assert!(json[field].as_f64().is_some_and(|value| (value - 4_000.0).abs() < 1e-6), "{json:#}");
+    }
+    assert_eq!(json["factors"]["logs"][1]["role"], "binlog");
+    assert_eq!(json["factors"]["redo"]["synced_by"][0]["who"], "connections");
+}
+
+#[test]
+fn the_latencies_stand_beside_those_of_a_sync_alone() {
+    use crate::calibrate::plan::{Case, Method, Pattern};
+    use crate::calibrate::{Calibration, Figures, Outcome, place::Place};
+    let (measurement, status) = classic();
+    let factors = taken_apart(&measurement, Some(&status), &samples(60, 160)).factors;
+    let outcome = |pattern, mean_seconds| {
+        let figures = Figures {
+            syncs: 1_000,
+            syncs_per_second: 1.0 / mean_seconds,
+            mean_seconds,
+            p50_seconds: mean_seconds,
+            p99_seconds: mean_seconds,
+            max_seconds: mean_seconds,
+            journal_commits: None,
+        };
+        Outcome { case: Case::alone(Method::Fdatasync, pattern), figures: Some(figures), refused: None }
+    };
+    let mut calibration = Calibration {
+        schema: 1,
+        when: "2026-01-01T00:00:00Z".into(),
+        place: Place::look(std::path::Path::new("/")).unwrap(),
+        kernel: "6.12".into(),
+        block_bytes: 4096,
+        seconds_each: 1.0,
+        outcomes: vec![outcome(Pattern::Overwritten, 0.0001), outcome(Pattern::Appended, 0.002)],
+        complete: true,
+    };
+    let alone = Alone::of(&factors, &calibration).unwrap();
+    let text = alone.in_words();
+    assert!(
+        text.contains("100 µs for the redo log alone, 300 µs under this load (3.00 times that)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("2.0 ms for the binary log alone, 1.0 ms under this load (0.50 times that)"),
+        "{text}"
+    );
+    calibration.outcomes.clear();
+    assert_eq!(Alone::of(&factors, &calibration), None);
+}

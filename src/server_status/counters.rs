@@ -1,0 +1,193 @@
+//! What happened between two readings of one server's counters. A counter that is not there gives nothing, and one
+//! that went backwards (a restart, FLUSH STATUS) gives nothing either.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::reading::Reading;
+
+/// A number, where it comes from, and how far it can be trusted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    pub count: u64,
+    /// The counter's name.
+    pub source: &'static str,
+    /// False: the counter also counts other things, or not all.
+    pub exact: bool,
+}
+
+/// Two readings, the earlier one first.
+#[derive(Clone, Copy, Debug)]
+pub struct Between<'a> {
+    pub from: &'a Reading,
+    pub to: &'a Reading,
+}
+
+impl Between<'_> {
+    pub fn duration(&self) -> Duration {
+        self.to.began.saturating_duration_since(self.from.began)
+    }
+
+    /// How much a status counter grew.
+    pub fn grown(&self, name: &str) -> Option<u64> {
+        self.to.number(name)?.checked_sub(self.from.number(name)?)
+    }
+
+    /// Why no counter of this interval can be used.
+    pub fn interrupted(&self) -> Option<&'static str> {
+        let fell = |name: &str| self.from.number(name) > self.to.number(name);
+        if fell("uptime") {
+            return Some("the server was restarted meanwhile");
+        }
+        fell("uptime_since_flush_status").then_some("FLUSH STATUS set the server's counters back meanwhile")
+    }
+
+    fn counted(&self, name: &'static str, exact: bool) -> Option<Counted> {
+        self.grown(name).map(|count| Counted { count, source: name, exact })
+    }
+
+    pub fn has_binlog(&self) -> Option<bool> {
+        self.to.is_on("log_bin")
+    }
+
+    /// Transactions committed. Without a binary log only the engine's handler calls tell, which count more than that.
+    pub fn transactions(&self) -> Option<Counted> {
+        if let Some(counted) = self.counted("binlog_commits", true)
+            && self.has_binlog() != Some(false)
+        {
+            return Some(counted);
+        }
+        // Without a binary log, a server's own transactions get no identifiers.
+        let has_gtids = self.has_binlog() != Some(false)
+            && self.to.variable("gtid_mode").is_some_and(|mode| mode.eq_ignore_ascii_case("ON"));
+        if has_gtids && let (Some(to), Some(from)) = (self.to.gtids, self.from.gtids) {
+            let count = to.checked_sub(from)?;
+            return Some(Counted { count, source: "gtid_executed", exact: true });
+        }
+        if self.has_binlog() == Some(true) {
+            let count = self.grown("binlog_cache_use")? + self.grown("binlog_stmt_cache_use").unwrap_or(0);
+            let source = "binlog_cache_use + binlog_stmt_cache_use";
+            return Some(Counted { count, source, exact: false });
+        }
+        // Also counts commits that changed nothing.
+        self.counted("handler_commit", false)
+    }
+
+    /// Groups of transactions that went to the binary log together. Only MariaDB counts them.
+    pub fn commit_groups(&self) -> Option<Counted> {
+        self.counted("binlog_group_commits", true)
+    }
+
+    /// Sync calls on the redo log.
+    pub fn redo_syncs(&self) -> Option<Counted> {
+        self.counted("innodb_os_log_fsyncs", true)
+    }
+
+    /// Sync calls on files of InnoDB, those on the redo log included, those on directories not.
+    pub fn innodb_syncs(&self) -> Option<Counted> {
+        self.counted("innodb_data_fsyncs", true)
+    }
+
+    /// Sync calls on the binary log. Not exact where another file was begun meanwhile: what begins and ends a file is
+    /// counted with its syncs, or not counted as a group.
+    pub fn binlog_syncs(&self) -> Option<Counted> {
+        if let Some(groups) = self.commit_groups() {
+            let syncs_each = self.to.setting("sync_binlog") == Some(1);
+            let same_file =
+                self.from.status("binlog_snapshot_file") == self.to.status("binlog_snapshot_file");
+            return syncs_each.then_some(Counted { exact: same_file, ..groups });
+        }
+        let (from, to) = (self.from.binlog_files.as_ref()?, self.to.binlog_files.as_ref()?);
+        let sum = |files: &super::reading::BinlogFiles| files.values().sum::<u64>();
+        let exact = from.keys().eq(to.keys());
+        // Of a file that is closed, the count goes with it.
+        let count = sum(to).checked_sub(sum(from))?;
+        Some(Counted { count, source: "file_summary_by_instance.COUNT_MISC", exact })
+    }
+
+    /// Sync calls on Aria's log.
+    pub fn aria_log_syncs(&self) -> Option<Counted> {
+        self.counted("aria_transaction_log_syncs", false)
+    }
+
+    /// Bytes of redo log written.
+    pub fn redo_bytes(&self) -> Option<u64> {
+        self.to.lsn()?.checked_sub(self.from.lsn()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(
+        status: &[(&'static str, &'static str)],
+        variables: &[(&'static str, &'static str)],
+    ) -> Reading {
+        Reading::from_pairs(status.iter().copied(), variables.iter().copied())
+    }
+
+    fn transactions(from: &Reading, to: &Reading) -> Option<(u64, &'static str, bool)> {
+        Between { from, to }.transactions().map(|counted| (counted.count, counted.source, counted.exact))
+    }
+
+    #[test]
+    fn transactions_come_from_the_best_counter_that_is_there() {
+        let mariadb = |n| reading(&[("Binlog_commits", n), ("Handler_commit", "9")], &[("log_bin", "ON")]);
+        assert_eq!(transactions(&mariadb("5"), &mariadb("8")), Some((3, "binlog_commits", true)));
+
+        let mysql = |gtids, mode| Reading {
+            gtids: Some(gtids),
+            ..reading(
+                &[("Binlog_cache_use", "4"), ("Binlog_stmt_cache_use", "2")],
+                &[("log_bin", "ON"), ("gtid_mode", mode)],
+            )
+        };
+        assert_eq!(transactions(&mysql(10, "ON"), &mysql(17, "ON")), Some((7, "gtid_executed", true)));
+        assert!(!transactions(&mysql(10, "OFF"), &mysql(10, "OFF")).unwrap().2);
+
+        let off = |n| Reading {
+            gtids: Some(7),
+            ..reading(
+                &[("Binlog_commits", "0"), ("Handler_commit", n)],
+                &[("log_bin", "OFF"), ("gtid_mode", "ON")],
+            )
+        };
+        assert_eq!(transactions(&off("4"), &off("10")), Some((6, "handler_commit", false)));
+        assert_eq!(transactions(&reading(&[], &[]), &reading(&[], &[])), None);
+    }
+
+    #[test]
+    fn a_counter_that_went_backwards_gives_nothing() {
+        let at = |uptime, syncs| reading(&[("Uptime", uptime), ("Innodb_os_log_fsyncs", syncs)], &[]);
+        let (from, to) = (at("100", "50"), at("3", "7"));
+        let between = Between { from: &from, to: &to };
+        assert_eq!(between.redo_syncs(), None);
+        assert_eq!(between.interrupted(), Some("the server was restarted meanwhile"));
+        let between = Between { from: &to, to: &from };
+        assert_eq!((between.interrupted(), between.redo_syncs().unwrap().count), (None, 43));
+    }
+
+    #[test]
+    fn a_new_binary_log_makes_the_count_approximate() {
+        let at = |files: &[(&str, u64)]| Reading {
+            binlog_files: Some(files.iter().map(|&(name, n)| (name.to_owned(), n)).collect()),
+            ..reading(&[], &[])
+        };
+        let (a, b, c) = (at(&[("/b.1", 5)]), at(&[("/b.1", 9)]), at(&[("/b.1", 9), ("/b.2", 4)]));
+        let syncs =
+            |from, to| Between { from, to }.binlog_syncs().map(|counted| (counted.count, counted.exact));
+        assert_eq!(syncs(&a, &b), Some((4, true)));
+        assert_eq!(syncs(&b, &c), Some((4, false)));
+
+        let mariadb = |n, file| {
+            reading(&[("Binlog_group_commits", n), ("Binlog_snapshot_file", file)], &[("sync_binlog", "1")])
+        };
+        let (a, b, c) = (mariadb("1", "x.1"), mariadb("4", "x.1"), mariadb("6", "x.2"));
+        assert_eq!(syncs(&a, &b), Some((3, true)));
+        assert_eq!(syncs(&b, &c), Some((2, false)));
+        let unsynced = |n| reading(&[("Binlog_group_commits", n)], &[("sync_binlog", "0")]);
+        assert_eq!(syncs(&unsynced("1"), &unsynced("2")), None);
+    }
+}

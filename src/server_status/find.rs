@@ -1,0 +1,101 @@
+//! The place where a server that runs here can be reached: what its descriptors and its options say, seen through its
+//! own root. Reads files of that root: not for a hot path.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+
+use super::StatusError;
+use super::options::{ConnectOptions, Place};
+use crate::files::rooted::Root;
+use crate::snapshot::Server;
+
+/// Where to connect.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub options: ConnectOptions,
+    pub place: Place,
+    /// What to call it in messages: a found socket by its path inside the server's root.
+    pub name: String,
+    /// A found socket, held open: `place` leads to it by its descriptor, because a symlink in the server's root must
+    /// not be followed in ours.
+    _socket: Option<Arc<OwnedFd>>,
+}
+
+impl Target {
+    /// The place that the options name, else the one found for this server.
+    pub fn of(options: ConnectOptions, server: &Server) -> Result<Target, StatusError> {
+        match options.place() {
+            Some(place) => Ok(Target::named(options, place)),
+            None => Target::found(options, server),
+        }
+    }
+
+    pub fn named(options: ConnectOptions, place: Place) -> Target {
+        Target { options, name: place.to_string(), place, _socket: None }
+    }
+
+    /// A password goes to no place that was not named: any process can call itself mysqld and listen.
+    fn found(options: ConnectOptions, server: &Server) -> Result<Target, StatusError> {
+        if options.password.is_some() {
+            let text = "there is a password, but no place to use it: give --socket or --host (or socket= in the \
+                        option file); it is not sent to a socket that was merely found";
+            return Err(StatusError::Options(text.into()));
+        }
+        let refused = |endpoint: String, reason: String| StatusError::NoConnection { endpoint, reason };
+        let Some(path) = &server.socket else {
+            let which = format!("process {}", server.id.pid);
+            return Err(refused(
+                which,
+                "it has no socket that could be found; give --socket or --host".into(),
+            ));
+        };
+        let name = crate::text::escape(path.as_os_str().as_encoded_bytes());
+        let open = Root::of_process(Path::new("/proc"), server.id.pid)
+            .and_then(|root| root.open(path, OFlags::PATH))
+            .map_err(|error| refused(name.clone(), error.to_string()))?;
+        let place = Place::Socket(PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd())));
+        Ok(Target { options, place, name, _socket: Some(Arc::new(open)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server_status::secret::Secret;
+    use crate::target::processes;
+
+    fn server(socket: Option<&Path>) -> Server {
+        let id = processes::find(Path::new("/proc"), std::process::id()).unwrap().id();
+        Server { socket: socket.map(Path::to_owned), ..Server::new(id, "mysqld".into()) }
+    }
+
+    #[test]
+    fn a_found_socket_is_reached_by_its_descriptor_and_gets_no_password() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db.sock");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let target = Target::of(ConnectOptions::default(), &server(Some(&path))).unwrap();
+        let Place::Socket(place) = &target.place else { panic!("{target:?}") };
+        assert!(place.starts_with("/proc/self/fd"));
+        assert_eq!(target.name, path.to_str().unwrap());
+        std::os::unix::net::UnixStream::connect(place).unwrap();
+
+        let secret = ConnectOptions { password: Some(Secret::new("p".into())), ..ConnectOptions::default() };
+        let error = Target::of(secret.clone(), &server(Some(&path))).unwrap_err().to_string();
+        assert!(error.contains("not sent to a socket that was merely found"), "{error}");
+        let named = ConnectOptions { socket: Some(path.clone()), ..secret };
+        assert_eq!(Target::of(named, &server(None)).unwrap().place, Place::Socket(path));
+    }
+
+    #[test]
+    fn without_a_socket_the_message_says_what_to_do() {
+        let error = Target::of(ConnectOptions::default(), &server(None)).unwrap_err().to_string();
+        assert!(error.contains("give --socket or --host"), "{error}");
+        let gone = server(Some(Path::new("/no/such.sock")));
+        let error = Target::of(ConnectOptions::default(), &gone).unwrap_err().to_string();
+        assert!(error.starts_with("no connection to the server at /no/such.sock: No such file"), "{error}");
+    }
+}

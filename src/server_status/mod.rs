@@ -1,0 +1,29 @@
+//! What a server counts itself, read over one client connection: [`options`] says where to and as whom, [`find`] finds
+//! the socket of a server that runs here, [`connection`] asks with deadlines that a hung server cannot exceed,
+//! [`reading`] is what it answered, and [`counters`] what happened between two readings.
+
+pub mod connection;
+pub mod counters;
+pub mod engine_status;
+pub mod find;
+pub mod gtid;
+pub mod options;
+pub mod reading;
+pub mod secret;
+
+/// Why the server's counters are not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    #[error("cannot read the option file {path}: {source}", path = .path.display())]
+    OptionFile { path: std::path::PathBuf, source: std::io::Error },
+    #[error("{0}")]
+    Options(String),
+    #[error("no connection to the server at {endpoint}: {reason}")]
+    NoConnection { endpoint: String, reason: String },
+    #[error("the server at {endpoint} did not answer within {seconds} s")]
+    NoAnswer { endpoint: String, seconds: f64 },
+    #[error("the server refused to answer: {0}")]
+    Refused(String),
+    #[error("the connection leads to another server: {0}")]
+    OtherServer(String),
+}

@@ -1,0 +1,258 @@
+//! What a server answered at one moment: its status and its variables, as text by name, and what older ones say only
+//! when asked apart. A counter is there or it is not; the version decides nothing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::StatusError;
+use super::engine_status::EngineStatus;
+use super::gtid;
+use crate::files::rooted::Root;
+use crate::snapshot::Server;
+
+/// How much is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Only that it answers at all.
+    Nothing,
+    /// What counts syncs: little, so that it is quick.
+    Syncs,
+    Everything,
+}
+
+/// The number of sync calls that performance_schema has for each binary log that is open.
+pub type BinlogFiles = BTreeMap<String, u64>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    pub began: Instant,
+    pub ended: Instant,
+    pub(crate) status: BTreeMap<String, String>,
+    pub(crate) variables: Arc<BTreeMap<String, String>>,
+    /// How many transactions the server has ever executed, by their identifiers. MySQL only.
+    pub gtids: Option<u64>,
+    /// None: no such table, or no right to read it.
+    pub binlog_files: Option<BinlogFiles>,
+    pub engine: Option<EngineStatus>,
+    /// What the account may not ask. Plain sentences.
+    pub refused: Vec<String>,
+}
+
+const BINLOG_FILES: &str = "SELECT FILE_NAME, COUNT_MISC FROM performance_schema.file_summary_by_instance \
+                            WHERE EVENT_NAME = 'wait/io/file/sql/binlog'";
+/// What asking for something unknown or forbidden is answered with: no right (1044, 1142, 1143, 1227), no such
+/// database, table, column or variable (1049, 1146, 1054, 1193).
+const NOT_TO_BE_HAD: [u16; 8] = [1044, 1142, 1143, 1227, 1049, 1146, 1054, 1193];
+const FORBIDDEN: [u16; 4] = [1044, 1142, 1143, 1227];
+
+type Rows = Vec<Vec<String>>;
+
+impl Reading {
+    /// Asks, by way of `query`.
+    pub(super) fn ask(
+        scope: Scope,
+        query: &mut dyn FnMut(&str) -> mysql::Result<Rows>,
+    ) -> mysql::Result<Reading> {
+        let began = Instant::now();
+        let mut reading = Reading::empty(began);
+        if scope == Scope::Nothing {
+            query("DO 0")?;
+            return Ok(reading);
+        }
+        // Without GLOBAL, this connection's own figures would be mixed in.
+        reading.status = table(query("SHOW GLOBAL STATUS")?);
+        let mut refused = Vec::new();
+        let mut allowed = |answer: mysql::Result<Rows>, what: &str| match answer {
+            Err(mysql::Error::MySqlError(error)) if NOT_TO_BE_HAD.contains(&error.code) => {
+                if FORBIDDEN.contains(&error.code) {
+                    refused.push(format!("{what}: {}", error.message));
+                }
+                Ok(None)
+            }
+            other => other.map(Some),
+        };
+        let set = allowed(query("SELECT @@GLOBAL.gtid_executed"), "transactions by identifier")?;
+        reading.gtids = set.and_then(first).and_then(|set| gtid::count(&set));
+        // MariaDB counts groups, and its performance_schema is off.
+        if reading.number("binlog_group_commits").is_none() {
+            let what = "the binary log's syncs (SELECT on performance_schema.file_summary_by_instance)";
+            let files = allowed(query(BINLOG_FILES), what)?;
+            let pair = |row: Vec<String>| Some((row.first()?.clone(), row.get(1)?.parse().ok()?));
+            reading.binlog_files = files.map(|rows| rows.into_iter().filter_map(pair).collect());
+        }
+        reading.ended = Instant::now();
+        if scope == Scope::Everything {
+            reading.variables = Arc::new(table(query("SHOW GLOBAL VARIABLES")?));
+            if reading.lsn().is_none() || reading.checkpoint_age().is_none() {
+                let rows = allowed(query("SHOW ENGINE INNODB STATUS"), "the checkpoint age (PROCESS)")?;
+                let text = rows.and_then(|rows| rows.into_iter().next()?.into_iter().nth(2));
+                reading.engine = text.map(|text| EngineStatus::parse(&text));
+            }
+        }
+        reading.refused = refused;
+        Ok(reading)
+    }
+
+    fn empty(began: Instant) -> Reading {
+        Reading {
+            began,
+            ended: began,
+            status: BTreeMap::new(),
+            variables: Arc::default(),
+            gtids: None,
+            binlog_files: None,
+            engine: None,
+            refused: Vec::new(),
+        }
+    }
+
+    /// Out of pairs of names and values; for tests and recordings.
+    pub fn from_pairs<'a>(
+        status: impl IntoIterator<Item = (&'a str, &'a str)>,
+        variables: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Reading {
+        let rows = |pairs: Vec<(&str, &str)>| {
+            table(pairs.into_iter().map(|(name, value)| vec![name.to_owned(), value.to_owned()]).collect())
+        };
+        Reading {
+            status: rows(status.into_iter().collect()),
+            variables: Arc::new(rows(variables.into_iter().collect())),
+            ..Reading::empty(Instant::now())
+        }
+    }
+
+    /// This reading's counters, with the variables of another one, which asked for them.
+    pub fn with_variables_of(mut self, other: &Reading) -> Reading {
+        self.variables = other.variables.clone();
+        self
+    }
+
+    /// A status value as it is, by its name in lower case.
+    pub fn status(&self, name: &str) -> Option<&str> {
+        self.status.get(name).map(String::as_str)
+    }
+
+    /// A status counter.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.status(name)?.parse().ok()
+    }
+
+    /// A system variable as it is, by its name in lower case.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    pub fn setting(&self, name: &str) -> Option<u64> {
+        self.variable(name)?.parse().ok()
+    }
+
+    /// ON or OFF, in the several ways that servers write it.
+    pub fn is_on(&self, name: &str) -> Option<bool> {
+        on(self.variable(name)?)
+    }
+
+    /// The same of a status value.
+    pub fn status_is_on(&self, name: &str) -> Option<bool> {
+        on(self.status(name)?)
+    }
+
+    /// Syncs that InnoDB is in at this moment.
+    pub fn pending_syncs(&self) -> u64 {
+        let names = ["innodb_data_pending_fsyncs", "innodb_os_log_pending_fsyncs"];
+        names.into_iter().filter_map(|name| self.number(name)).sum()
+    }
+
+    /// Bytes of redo log ever written.
+    pub fn lsn(&self) -> Option<u64> {
+        ["innodb_redo_log_current_lsn", "innodb_lsn_current"]
+            .into_iter()
+            .find_map(|name| self.number(name))
+            .or_else(|| self.engine?.lsn)
+    }
+
+    /// Bytes of redo log that a crash would have to be recovered from.
+    pub fn checkpoint_age(&self) -> Option<u64> {
+        if let Some(age) = self.number("innodb_checkpoint_age") {
+            return Some(age);
+        }
+        let since = match self.number("innodb_redo_log_checkpoint_lsn") {
+            Some(lsn) => lsn,
+            None => self.engine?.checkpoint?,
+        };
+        self.lsn()?.checked_sub(since)
+    }
+
+    /// What the server says the checkpoint age may reach at most, before writers must wait.
+    pub fn max_checkpoint_age(&self) -> Option<u64> {
+        self.number("innodb_checkpoint_max_age").or_else(|| self.engine?.max_checkpoint_age)
+    }
+
+    /// Bytes that the redo log has room for.
+    pub fn redo_capacity(&self) -> Option<u64> {
+        if let Some(capacity) = self.number("innodb_redo_log_capacity_resized").filter(|&bytes| bytes > 0) {
+            return Some(capacity);
+        }
+        let files = self.setting("innodb_log_files_in_group").unwrap_or(1);
+        self.setting("innodb_log_file_size")?.checked_mul(files)
+    }
+
+    /// Whether this is the server that is traced, as far as both sides say who they are. The reason if it is not.
+    /// Looks into the server's root: not for a hot path.
+    pub fn is_of(&self, server: &Server) -> Result<(), StatusError> {
+        let other = |what: &str, theirs: &str, ours: String| {
+            let text = format!("its {what} is {theirs}, that of process {} is {ours}", server.id.pid);
+            Err(StatusError::OtherServer(crate::text::escape_sentence(&text)))
+        };
+        if let (Some(theirs), Some(ours)) = (self.variable("server_uuid"), &server.known_by.uuid)
+            && !theirs.eq_ignore_ascii_case(ours)
+        {
+            return other("server_uuid", theirs, ours.clone());
+        }
+        if let (Some(theirs), Some(ours)) = (self.variable("datadir"), &server.datadir) {
+            let plain = |path: &Path| -> PathBuf { path.components().collect() };
+            // Either may be written with a symlink, which is one of the server's own root.
+            let root = Root::of_process(Path::new("/proc"), server.id.pid).ok();
+            let real = |path: &Path| root.as_ref()?.canonical(path);
+            let theirs_real = real(Path::new(theirs));
+            let same =
+                plain(Path::new(theirs)) == plain(ours) || theirs_real.is_some() && theirs_real == real(ours);
+            if !same {
+                return other("data directory", theirs, ours.display().to_string());
+            }
+        }
+        if let Some(theirs) = self.setting("port").filter(|_| self.is_on("skip_networking") == Some(false))
+            && !server.ports.is_empty()
+            && !server.ports.iter().any(|&ours| u64::from(ours) == theirs)
+        {
+            return other("port", &theirs.to_string(), format!("{:?}", server.ports));
+        }
+        Ok(())
+    }
+}
+
+fn on(text: &str) -> Option<bool> {
+    match text.to_ascii_uppercase().as_str() {
+        "ON" | "1" | "YES" | "TRUE" => Some(true),
+        "OFF" | "0" | "NO" | "FALSE" => Some(false),
+        _ => None,
+    }
+}
+
+fn first(rows: Rows) -> Option<String> {
+    rows.into_iter().next()?.into_iter().next()
+}
+
+/// Names in lower case: servers have changed their spelling.
+fn table(rows: Rows) -> BTreeMap<String, String> {
+    let pair = |row: Vec<String>| {
+        let mut columns = row.into_iter();
+        Some((columns.next()?.to_ascii_lowercase(), columns.next()?))
+    };
+    rows.into_iter().filter_map(pair).collect()
+}
+
+#[cfg(test)]
+#[path = "reading_tests.rs"]
+mod tests;

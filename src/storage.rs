@@ -1,0 +1,149 @@
+//! What a path lies on, as far as durability goes: its filesystem with the options in force, its device, and whether
+//! that device has a cache that a power cut empties.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use procfs::process::{MountInfo, Process};
+use serde::Serialize;
+
+use crate::files::rooted::Root;
+
+/// What the kernel knows of a device's write cache (/sys/block/*/queue/write_cache).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteCache {
+    /// There is one that a power cut may empty: the kernel sends it flushes.
+    Volatile,
+    /// There is none, or the device says that it keeps what it has, or somebody told the kernel so: no flushes are sent.
+    None,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Storage {
+    pub filesystem: String,
+    /// "/dev/vda1", or what else is mounted.
+    pub device: String,
+    /// The kernel's name of the block device ("vda1"); None where there is none.
+    pub kernel_device: Option<String>,
+    /// Of the mount and of the filesystem, as they are in force, sorted.
+    pub options: Vec<String>,
+    pub write_cache: Option<WriteCache>,
+}
+
+impl Storage {
+    /// Of a path of this process's own root, without symlinks.
+    pub fn of(real_path: &Path) -> io::Result<Storage> {
+        let mounts = Process::myself().and_then(|me| me.mountinfo()).map_err(io::Error::other)?;
+        Storage::covering(&mounts.0, real_path)
+    }
+
+    /// Of a path as another process sees it. Looks into its root: not for a hot path.
+    pub fn seen_by(pid: u32, path: &Path) -> io::Result<Storage> {
+        let real = Root::of_process(Path::new("/proc"), pid)?.canonical(path);
+        let mounts = i32::try_from(pid).map_err(io::Error::other).and_then(|pid| {
+            Process::new(pid).and_then(|process| process.mountinfo()).map_err(io::Error::other)
+        })?;
+        Storage::covering(&mounts.0, real.as_deref().unwrap_or(path))
+    }
+
+    /// The longest mount point, and of those mounted over each other the last.
+    fn covering(mounts: &[MountInfo], path: &Path) -> io::Result<Storage> {
+        let mount = mounts
+            .iter()
+            .filter(|mount| path.starts_with(&mount.mount_point))
+            .max_by_key(|mount| mount.mount_point.components().count())
+            .ok_or(io::ErrorKind::NotFound)?;
+        let device = mount.mount_source.clone().unwrap_or_default();
+        let kernel_device = kernel_device(mount, &device);
+        Ok(Storage {
+            filesystem: mount.fs_type.clone(),
+            write_cache: kernel_device.as_deref().and_then(|device| write_cache(Path::new("/sys"), device)),
+            kernel_device,
+            device,
+            options: options(mount),
+        })
+    }
+
+    /// The option that takes the flushes out of the filesystem's syncs, if there is one.
+    pub fn without_flushes(&self) -> Option<&str> {
+        let takes_them_out = |option: &&String| matches!(option.as_str(), "nobarrier" | "barrier=0");
+        self.options.iter().find(takes_them_out).map(String::as_str)
+    }
+}
+
+fn options(mount: &MountInfo) -> Vec<String> {
+    let write = |(name, value): (&String, &Option<String>)| match value {
+        Some(value) => format!("{name}={value}"),
+        None => name.clone(),
+    };
+    let mut all: Vec<String> = mount.mount_options.iter().chain(&mount.super_options).map(write).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// By the filesystem's own device number, or, where that stands for no device (btrfs), by what is mounted.
+fn kernel_device(mount: &MountInfo, source: &str) -> Option<String> {
+    let name_of = |number: &str| {
+        let link = std::fs::read_link(format!("/sys/dev/block/{number}")).ok()?;
+        Some(link.file_name()?.to_str()?.to_owned())
+    };
+    name_of(&mount.majmin).or_else(|| {
+        let number = std::fs::metadata(source).ok().filter(|_| source.starts_with("/dev/"))?.rdev();
+        name_of(&format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number)))
+    })
+}
+
+/// A partition has its disk's.
+fn write_cache(sys: &Path, device: &str) -> Option<WriteCache> {
+    let own = sys.join("class/block").join(device);
+    let real = own.canonicalize().ok()?;
+    let text = [real.join("queue/write_cache"), real.parent()?.join("queue/write_cache")]
+        .into_iter()
+        .find_map(|path| std::fs::read_to_string(path).ok())?;
+    match text.trim() {
+        "write back" => Some(WriteCache::Volatile),
+        "write through" => Some(WriteCache::None),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_has_the_write_cache_of_its_disk() {
+        let sys = tempfile::tempdir().unwrap();
+        let disk = sys.path().join("devices/vda");
+        for (path, text) in [("queue/write_cache", "write back\n"), ("vda1/partition", "1\n")] {
+            let path = disk.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        std::fs::create_dir_all(sys.path().join("class/block")).unwrap();
+        for (name, target) in [("vda", "vda"), ("vda1", "vda/vda1")] {
+            let link = sys.path().join("class/block").join(name);
+            std::os::unix::fs::symlink(Path::new("../../devices").join(target), link).unwrap();
+        }
+        assert_eq!(write_cache(sys.path(), "vda"), Some(WriteCache::Volatile));
+        assert_eq!(write_cache(sys.path(), "vda1"), Some(WriteCache::Volatile));
+        assert_eq!(write_cache(sys.path(), "vdb"), None);
+        std::fs::write(disk.join("queue/write_cache"), "write through\n").unwrap();
+        assert_eq!(write_cache(sys.path(), "vda1"), Some(WriteCache::None));
+    }
+
+    #[test]
+    fn what_a_path_lies_on_is_the_same_whoever_looks() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let real = directory.path().canonicalize().unwrap();
+        let storage = Storage::of(&real).unwrap();
+        assert_eq!(Storage::seen_by(std::process::id(), &real).unwrap(), storage);
+        assert!(storage.options.contains(&"rw".to_owned()), "{storage:?}");
+        assert_eq!(storage.without_flushes(), None);
+        let options = vec!["nobarrier".to_owned(), "rw".to_owned()];
+        assert_eq!(Storage { options, ..storage }.without_flushes(), Some("nobarrier"));
+    }
+}

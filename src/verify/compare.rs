@@ -1,0 +1,213 @@
+//! The comparison, line by line: pure.
+
+use serde::Serialize;
+
+use super::Edge;
+use crate::server_status::counters::{Between, Counted};
+use crate::snapshot::{FileRow, Lost, Measurement, Role, ServerId};
+
+/// The roles whose files Innodb_data_fsyncs is about.
+const INNODB: [Role; 7] = [
+    Role::Redo,
+    Role::Doublewrite,
+    Role::Undo,
+    Role::SystemTablespace,
+    Role::Tablespace,
+    Role::Dictionary,
+    Role::Temporary,
+];
+
+/// How far a row can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Both sides count the same calls: it decides whether the verification succeeds.
+    Exact,
+    /// The server's counter also counts other things, or not all; why is said.
+    Approximate,
+    /// The server has no such counter, or none that this account may read.
+    NoCounter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Agrees,
+    Differs,
+    NotCompared,
+}
+
+/// What the server counted: one number where nothing moved at the edges, else from here to there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Range {
+    pub at_least: u64,
+    pub at_most: u64,
+}
+
+/// One thing that both sides count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    pub what: &'static str,
+    pub traced: u64,
+    pub counted: Option<Range>,
+    /// The server's counter.
+    pub source: Option<&'static str>,
+    pub kind: Kind,
+    pub verdict: Verdict,
+    pub note: Option<String>,
+}
+
+/// The outcome.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verification {
+    /// RFC 3339.
+    pub start: String,
+    pub end: String,
+    pub duration_seconds: f64,
+    pub rows: Vec<Row>,
+    pub lost: Lost,
+    /// Why the server's counters of this window cannot be used at all.
+    pub interrupted: Option<String>,
+    /// What the account may not read.
+    pub refused: Vec<String>,
+}
+
+impl Verification {
+    /// Every exact row agrees, and there is at least one.
+    pub fn succeeds(&self) -> bool {
+        let exact = || self.rows.iter().filter(|row| row.kind == Kind::Exact);
+        self.interrupted.is_none() && exact().count() > 0 && exact().all(|row| row.verdict == Verdict::Agrees)
+    }
+}
+
+/// What is compared: its name, the syncs that were traced, the server's counter for them.
+struct Line<'a> {
+    what: &'static str,
+    traced: u64,
+    counter: &'a dyn Fn(&Between<'_>) -> Option<Counted>,
+    /// Why the row is approximate, if it is.
+    approximate: Option<&'static str>,
+    none: Option<&'static str>,
+}
+
+/// Compares one server's part of the window between two edges.
+pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
+    let measurement = Measurement::between(&first.snapshot, &last.snapshot);
+    let files: Vec<&FileRow> = measurement.files.iter().filter(|row| row.server == server).collect();
+    let of = |wanted: &dyn Fn(&FileRow) -> bool| {
+        files.iter().filter(|row| wanted(row)).map(|row| row.stats.count).sum::<u64>()
+    };
+    let role = |role: Role| of(&|row| row.info.role == role);
+    // MariaDB's dictionary is the server's own: .frm files and the log of its changes.
+    let is_mariadb = last.after.number("binlog_group_commits").is_some();
+    let is_innodb = |row: &FileRow| {
+        let is_ibd = |path: &std::path::PathBuf| path.extension() == Some("ibd".as_ref());
+        let own = row.info.path.as_ref().map_or(!is_mariadb, is_ibd);
+        INNODB.contains(&row.info.role) && (row.info.role != Role::Dictionary || own)
+    };
+    let innodb = of(&is_innodb);
+    let data = innodb - role(Role::Redo);
+    let data_counter = |between: &Between<'_>| {
+        let count = between.innodb_syncs()?.count.checked_sub(between.redo_syncs()?.count)?;
+        let source = "innodb_data_fsyncs - innodb_os_log_fsyncs";
+        Some(Counted { count, source, exact: true })
+    };
+    let lines = [
+        Line {
+            what: "redo log",
+            traced: role(Role::Redo),
+            counter: &|between| between.redo_syncs(),
+            approximate: None,
+            none: Some("this server has no counter of its redo log's syncs; they are in the sum"),
+        },
+        Line {
+            what: "data files, doublewrite, undo",
+            traced: data,
+            counter: &data_counter,
+            approximate: None,
+            none: Some("this server counts them only together with the redo log's"),
+        },
+        Line {
+            what: "InnoDB together",
+            traced: innodb,
+            counter: &|between| between.innodb_syncs(),
+            approximate: None,
+            none: None,
+        },
+        Line {
+            what: "binary log",
+            traced: role(Role::Binlog),
+            counter: &|between| between.binlog_syncs(),
+            approximate: Some("another file was begun meanwhile, which is counted differently"),
+            none: Some("no counter: it is not synced by each group, or the account may not read it"),
+        },
+        Line {
+            what: "Aria's and other engines' logs",
+            traced: role(Role::EngineLog),
+            counter: &|between| between.aria_log_syncs(),
+            approximate: Some("the counter is of Aria's log alone, and of requests"),
+            none: None,
+        },
+    ];
+    let rows: Vec<Row> = lines.iter().map(|line| row(line, server, first, last)).collect();
+    let other = files.iter().map(|row| row.stats.count).sum::<u64>()
+        - innodb
+        - role(Role::Binlog)
+        - role(Role::EngineLog);
+    let nothing_counts_it = Row {
+        what: "everything else",
+        traced: other,
+        counted: None,
+        source: None,
+        kind: Kind::NoCounter,
+        verdict: Verdict::NotCompared,
+        note: Some("directories, relay logs, indexes and the like: no server counts them".into()),
+    };
+    let is_worth_a_line = |row: &Row| row.traced > 0 || row.counted.is_some_and(|range| range.at_most > 0);
+    let rows = rows.into_iter().chain([nothing_counts_it]);
+    let time = |time| humantime::format_rfc3339_millis(time).to_string();
+    Verification {
+        start: time(measurement.start),
+        end: time(measurement.end),
+        duration_seconds: measurement.duration.as_secs_f64(),
+        rows: rows.filter(|row| row.kind == Kind::Exact || is_worth_a_line(row)).collect(),
+        lost: measurement.lost,
+        interrupted: Between { from: &first.before, to: &last.after }.interrupted().map(str::to_owned),
+        refused: last.after.refused.clone(),
+    }
+}
+
+fn row(line: &Line, server: ServerId, first: &Edge, last: &Edge) -> Row {
+    // A counter that is read before our figures and after them in the other end spans more, and the reverse less.
+    let outer = (line.counter)(&Between { from: &first.before, to: &last.after });
+    let inner = (line.counter)(&Between { from: &first.after, to: &last.before });
+    let empty = Row {
+        what: line.what,
+        traced: line.traced,
+        counted: None,
+        source: None,
+        kind: Kind::NoCounter,
+        verdict: Verdict::NotCompared,
+        note: line.none.map(str::to_owned),
+    };
+    let Some(outer) = outer else { return empty };
+    let inner_count = inner.map_or(0, |inner| inner.count);
+    // Servers count a sync when it begins, or when it has ended; the probes when it has ended.
+    let slack = first.under_way(server) + last.under_way(server);
+    let counted =
+        Range { at_least: inner_count.min(outer.count).saturating_sub(slack), at_most: outer.count + slack };
+    let agrees = (counted.at_least..=counted.at_most).contains(&line.traced);
+    let exact = outer.exact;
+    Row {
+        counted: Some(counted),
+        source: Some(outer.source),
+        kind: if exact { Kind::Exact } else { Kind::Approximate },
+        verdict: if agrees { Verdict::Agrees } else { Verdict::Differs },
+        note: if exact { None } else { line.approximate.map(str::to_owned) },
+        ..empty
+    }
+}
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;

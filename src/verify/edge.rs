@@ -1,0 +1,83 @@
+//! One end of the window. The server's counters and ours cannot be read at the same instant, so the server's are read
+//! before and after: ours then lie between the two, and where nothing moved they are equal.
+
+use std::time::{Duration, Instant};
+
+use crate::sampler::Sampler;
+use crate::server_status::StatusError;
+use crate::server_status::connection::Connection;
+use crate::server_status::reading::{Reading, Scope};
+use crate::snapshot::{ServerId, Snapshot};
+
+/// How long a quiet moment is looked for.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Debug, thiserror::Error)]
+pub enum EdgeError {
+    #[error(transparent)]
+    Status(#[from] StatusError),
+    #[error("reading the figures of the probes: {0}")]
+    Sampler(#[from] std::io::Error),
+}
+
+/// Our figures, between two readings of the server's.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    pub before: Reading,
+    pub snapshot: Snapshot,
+    pub after: Reading,
+}
+
+impl Edge {
+    /// A quiet one, if one comes soon; else the one in which least happened. `settings`: a reading with variables.
+    pub fn find(
+        sampler: &mut Sampler,
+        connection: &mut Connection,
+        settings: &Reading,
+        server: ServerId,
+    ) -> Result<Edge, EdgeError> {
+        let end = Instant::now() + PATIENCE;
+        let mut best: Option<Edge> = None;
+        loop {
+            let edge = Edge::read(sampler, connection, settings)?;
+            if best.as_ref().is_none_or(|best| edge.width(server) < best.width(server)) {
+                best = Some(edge);
+            }
+            match best.take_if(|best| best.width(server) == 0 || Instant::now() >= end) {
+                Some(best) => return Ok(best),
+                None => sampler.wait(PAUSE)?,
+            }
+        }
+    }
+
+    fn read(
+        sampler: &mut Sampler,
+        connection: &mut Connection,
+        settings: &Reading,
+    ) -> Result<Edge, EdgeError> {
+        let before = connection.read(Scope::Syncs)?.with_variables_of(settings);
+        let snapshot = sampler.snapshot()?;
+        let after = connection.read(Scope::Syncs)?.with_variables_of(settings);
+        Ok(Edge { before, snapshot, after })
+    }
+
+    /// How many syncs may lie on either side of this edge.
+    fn width(&self, server: ServerId) -> u64 {
+        let moved: u64 =
+            ["innodb_data_fsyncs", "binlog_group_commits", "binlog_cache_use", "aria_transaction_log_syncs"]
+                .into_iter()
+                .filter_map(|name| self.after.number(name)?.checked_sub(self.before.number(name)?))
+                .sum();
+        let sum =
+            |reading: &Reading| reading.binlog_files.iter().flat_map(|files| files.values()).sum::<u64>();
+        let binlog = sum(&self.after).abs_diff(sum(&self.before));
+        moved + binlog + self.under_way(server)
+    }
+
+    /// Syncs that had begun and not ended, as both sides saw it.
+    pub fn under_way(&self, server: ServerId) -> u64 {
+        let traced = self.snapshot.in_flight.iter().filter(|sync| sync.server == server).count() as u64;
+        traced.max(self.before.pending_syncs()).max(self.after.pending_syncs())
+    }
+}

@@ -1,0 +1,127 @@
+//! Needs root and real servers: the throughput taken apart into factors that are measured apart from each other, and
+//! the server's counters as an account without any rights sees them.
+
+mod common;
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use fsynctop::cli::args::TargetArgs;
+use fsynctop::cli::commit_watch::{CommitWatch, EVERY};
+use fsynctop::cli::connection::ConnectionArgs;
+use fsynctop::cli::one_server::{self, Chosen};
+use fsynctop::explain::audit::Standing;
+use fsynctop::explain::commits::Commits;
+use fsynctop::files::rules::Rules;
+use fsynctop::probe::{Capacity, ProbeConfig, Targets};
+use fsynctop::sampler::Sampler;
+use fsynctop::snapshot::{Measurement, Op};
+
+use common::Running;
+use common::exact::on_both;
+use common::server::{Database, Kind};
+
+/// Takes a load apart, in a window in the midst of it.
+fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
+    let targets = TargetArgs { pid: vec![database.pid], ..TargetArgs::default() };
+    let Chosen { server, status } = one_server::choose(&targets, &ConnectionArgs::default(), None).unwrap();
+    let config = ProbeConfig {
+        targets: Targets { pids: vec![database.pid], ..Targets::default() },
+        ops: vec![Op::Fsync, Op::Fdatasync],
+        mode: None,
+        preemptible: fsynctop::host::may_skip_programs(),
+        by_thread: false,
+        capacity: Capacity::default(),
+    };
+    let mut sampler = Sampler::start(&config, Rules::builtin(), "test".into()).unwrap();
+    let mut load = database.load(connections, 1_000_000);
+    let _load = Running(load.stdout(Stdio::null()).spawn().unwrap());
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        sampler.wait(Duration::from_millis(100)).unwrap();
+    }
+    let mut commits = CommitWatch::begin(server, status);
+    let from = sampler.snapshot().unwrap();
+    let end = Instant::now() + window;
+    while Instant::now() < end {
+        sampler.wait(EVERY).unwrap();
+        commits.sample(&mut sampler).unwrap();
+    }
+    let to = sampler.snapshot().unwrap();
+    commits.close();
+    let commits = commits.finish(&Measurement::between(&from, &to), None);
+    eprintln!("{connections} connections\n{}", commits.render());
+    commits
+}
+
+#[test]
+fn the_factors_of_a_real_load_add_up() {
+    on_both("the_factors_of_a_real_load_add_up", |kind| {
+        let database = Database::start(kind, &[]);
+        database.prepare();
+        for connections in [1, 16] {
+            let commits = watch(&database, connections, Duration::from_secs(6));
+            let (page, throughput) = (commits.render(), &commits.throughput);
+            let standing = |setting: &str| {
+                let finding = commits.audit.iter().find(|finding| finding.setting == setting);
+                finding.unwrap_or_else(|| panic!("{setting}: {page}")).standing
+            };
+            assert_eq!(standing("innodb_flush_log_at_trx_commit=1"), Standing::Kept);
+            assert_eq!(standing("sync_binlog=1"), Standing::Kept);
+            assert!(commits.audit.iter().all(|finding| finding.standing > Standing::Usual), "{page}");
+            let factors = &throughput.factors;
+            let group = factors.transactions_per_commit_group.value.unwrap();
+            match connections {
+                1 => assert!((group - 1.0).abs() < 0.05, "{page}"),
+                _ => assert!(group > 1.2, "{page}"),
+            }
+            assert_eq!(
+                factors.commit_groups_per_binlog_sync.value.is_some(),
+                kind == Kind::MariaDb,
+                "{page}"
+            );
+            let observed = throughput.observed_transactions_per_second.unwrap();
+            for log in &factors.logs {
+                assert_eq!(log.adds_up, Some(true), "{page}");
+                assert!(log.in_flight.unwrap().is_serial(), "the servers serialise their logs: {page}");
+                assert!(observed <= log.bound_transactions_per_second.unwrap() * 1.03, "{page}");
+            }
+            let predicted = throughput.predicted_transactions_per_second.unwrap();
+            let sampled = factors.logs[1].in_flight.unwrap();
+            // As far off as the samples may be by chance.
+            let tolerance = 4.0 * sampled.standard_error / sampled.mean + 0.1;
+            assert!((predicted / observed - 1.0).abs() < tolerance, "{page}");
+            assert!(
+                factors.redo.fullness().unwrap() > 0.0 && factors.redo.bytes_per_hour.unwrap() > 0,
+                "{page}"
+            );
+            assert!(!factors.redo.synced_by.is_empty(), "{page}");
+            let naive = factors.naive.unwrap();
+            assert!((naive.multiple - naive.transactions_per_group * naive.groups_at_once).abs() < 1e-6);
+        }
+    });
+}
+
+#[test]
+fn where_a_log_is_not_waited_for_its_equation_does_not_apply() {
+    on_both("where_a_log_is_not_waited_for_its_equation_does_not_apply", |kind| {
+        for (option, says) in
+            [("--skip-log-bin", "the binary log is off"), ("--sync-binlog=0", "sync_binlog=0")]
+        {
+            let database = Database::start(kind, &[option]);
+            database.prepare();
+            let commits = watch(&database, 8, Duration::from_secs(4));
+            let (page, throughput) = (commits.render(), &commits.throughput);
+            let weak = commits.audit.iter().any(|finding| finding.standing == Standing::Weak);
+            assert_eq!(weak, option == "--sync-binlog=0", "{page}");
+            let factors = &throughput.factors;
+            assert!(factors.form.why_not_binlog.as_ref().unwrap().contains(says), "{page}");
+            let redo = &factors.logs[0];
+            assert_eq!(redo.adds_up, Some(true), "{page}");
+            // The redo log is waited for alone, and it is that which predicts.
+            assert_eq!(throughput.predicted_transactions_per_second, redo.predicted_transactions_per_second);
+            let naive = factors.naive.unwrap();
+            assert!((naive.ceiling_transactions_per_second * redo.mean_latency_seconds - 1.0).abs() < 1e-9);
+        }
+    });
+}

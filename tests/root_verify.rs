@@ -1,0 +1,123 @@
+//! Needs root and real servers: `fsynctop verify` agrees with what they count, also in the middle of a load, and a
+//! server that hangs hangs nobody.
+
+mod common;
+
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use common::exact::on_both;
+use common::server::{Database, Kind};
+use common::{Running, can_run};
+
+fn verify(database: &Database, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
+    command.args(["verify", "--output", "json", "--pid", &database.pid.to_string()]).args(options);
+    command
+}
+
+fn parse(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text)
+        .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn row<'a>(value: &'a Value, what: &str) -> &'a Value {
+    value["rows"].as_array().unwrap().iter().find(|row| row["what"] == what).unwrap_or(&Value::Null)
+}
+
+#[test]
+fn traced_syncs_are_those_that_the_server_counts() {
+    on_both("traced_syncs_are_those_that_the_server_counts", |kind| {
+        let mut database = Database::start(kind, &[]);
+        database.prepare();
+        database.quiet_counters();
+        let child = verify(&database, &["-d", "12"]).stdout(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(3));
+        database.insert(16, 500);
+        let output = child.wait_with_output().unwrap();
+        let value = parse(&output);
+        assert!(output.status.success(), "{value:#}");
+        assert_eq!(value["agrees"], true);
+        let exact: &[&str] = match kind {
+            Kind::MariaDb => &["InnoDB together", "binary log"],
+            Kind::MySql => &["redo log", "data files, doublewrite, undo", "InnoDB together", "binary log"],
+        };
+        for what in exact {
+            let row = row(&value, what);
+            assert_eq!((&row["kind"], &row["verdict"]), (&"exact".into(), &"agrees".into()), "{value:#}");
+        }
+        assert!(row(&value, "binary log")["traced"].as_u64().unwrap() > 100, "{value:#}");
+        if kind == Kind::MariaDb {
+            assert_eq!(row(&value, "redo log")["verdict"], "not_compared", "{value:#}");
+        }
+    });
+}
+
+#[test]
+fn the_window_may_begin_and_end_in_the_middle_of_a_load() {
+    on_both("the_window_may_begin_and_end_in_the_middle_of_a_load", |kind| {
+        let database = Database::start(kind, &[]);
+        database.prepare();
+        let mut load = database.load(16, 1_000_000);
+        let _load = Running(load.stdout(Stdio::null()).spawn().unwrap());
+        std::thread::sleep(Duration::from_secs(1));
+        let output = verify(&database, &["-d", "3"]).output().unwrap();
+        let value = parse(&output);
+        assert!(output.status.success(), "{value:#}");
+        let binlog = row(&value, "binary log");
+        let (least, most) = (&binlog["counted"]["at_least"], &binlog["counted"]["at_most"]);
+        // The server is never quiet, and still the window's figures are known to a few syncs.
+        let (least, most) = (least.as_u64().unwrap(), most.as_u64().unwrap());
+        assert!(least > 0 && most - least < most / 4, "{value:#}");
+    });
+}
+
+#[test]
+fn without_the_calls_that_the_server_makes_the_figures_differ() {
+    on_both("without_the_calls_that_the_server_makes_the_figures_differ", |kind| {
+        let mut database = Database::start(kind, &[]);
+        database.prepare();
+        database.quiet_counters();
+        // fdatasync, which both make for their logs, is not traced.
+        let mut command = verify(&database, &["-d", "8", "--ops", "fsync"]);
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(3));
+        database.insert(4, 100);
+        let output = child.wait_with_output().unwrap();
+        let value = parse(&output);
+        assert_eq!(output.status.code(), Some(1), "{value:#}");
+        assert_eq!(row(&value, "binary log")["verdict"], "differs", "{value:#}");
+    });
+}
+
+#[test]
+fn a_server_that_hangs_is_given_up_soon() {
+    if !can_run("a_server_that_hangs_is_given_up_soon", &[]) {
+        return;
+    }
+    let database = Database::start(Kind::MariaDb, &[]);
+    let pid = database.pid.to_string();
+    let hung = |seconds: u64, after: Duration, says: &str| {
+        let window = seconds.to_string();
+        let mut command = verify(&database, &["-d", &window]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(after);
+        common::disk::run("kill", &["-STOP", &pid]);
+        let began = Instant::now();
+        let output = child.wait_with_output();
+        let took = began.elapsed();
+        common::disk::run("kill", &["-CONT", &pid]);
+        let output = output.unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains(says), "{message}");
+        assert!(took < Duration::from_secs(seconds + 10), "{took:?}");
+    };
+    common::disk::run("kill", &["-STOP", &pid]);
+    hung(1, Duration::ZERO, "did not answer within 1 s");
+    // In the midst of the window: its beginning was read, its end is not to be had.
+    hung(6, Duration::from_secs(4), "did not answer within 2 s");
+}
