@@ -201,7 +201,7 @@ fn a_neighbour_that_forces_commits_is_named() {
 fn hogs(n: usize) -> Vec<Running> {
     let hog = || {
         let mut command = Command::new("taskset");
-        command.args(["-c", "0", "nice", "-n", "-20", "sh", "-c", "while :; do :; done"]);
+        command.args(["-c", "0", "nice", "-n", "-8", "sh", "-c", "while :; do :; done"]);
         Running(command.stdout(Stdio::null()).spawn().unwrap())
     };
     (0..n).map(|_| hog()).collect()
@@ -220,14 +220,18 @@ fn a_processor_that_others_use_is_found_as_the_run_queue() {
     let after = explain(&load);
     drop(hogs);
     after.assert_adds_up();
-    // What the device's own worker does is late as well, so that data pages and flushes may take longer, too.
-    assert_eq!(
-        after.most_moved_since(&before),
-        cell("run_queue", None),
-        "{}\n{}",
-        before.shown(),
-        after.shown()
-    );
+    // What the device's own worker does is late as well, so that flushes and data pages may take longer, too, and on a
+    // busy machine even more. Of all that the hogs do to the thread itself, nothing else grows so much.
+    let (earlier, later) = (before.shown(), after.shown());
+    let grown = |phase: &str| {
+        let of = |explained: &Explained| explained.cells().get(&cell(phase, None)).copied().unwrap_or(0.0);
+        of(&after) - of(&before)
+    };
+    let queued = grown("run_queue");
+    assert!(queued > 0.0001, "{earlier}\n{later}");
+    for other in ["on_cpu", "lock", "memory", "device_queue", "other"] {
+        assert!(grown(other) < queued, "{other}\n{earlier}\n{later}");
+    }
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Explained {
             let grown = seconds - before.get(&cell).copied().unwrap_or(0.0);
             (cell, grown)
         });
-        grown.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0
+        grown.max_by(|a, b| a.1.total_cmp(&b.1)).expect("there were syncs").0
     }
 
     /// The parts add up to the measured time within 2 %, level two to its wait, and hardly anything is not known.
