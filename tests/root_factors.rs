@@ -31,6 +31,7 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
         mode: None,
         preemptible: fsynctop::host::may_skip_programs(),
         by_thread: false,
+        watch_waits: false,
         capacity: Capacity::default(),
     };
     let mut sampler = Sampler::start(&config, Rules::builtin(), "test".into()).unwrap();

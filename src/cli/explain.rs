@@ -11,7 +11,10 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 
 use super::args::{ColorArg, TraceArgs, duration};
-use super::{Exit, NOTHING_TO_TRACE, print, session};
+use super::commit_watch::{CommitWatch, EVERY};
+use super::connection::ConnectionArgs;
+use super::one_server::{self, Chosen};
+use super::{BAD_USAGE, Exit, NOTHING_TO_TRACE, print, session};
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
 use crate::explain::waits::{Account, Who, disks, flame, journals};
@@ -63,6 +66,8 @@ pub struct Explain {
     #[arg(long)]
     pub no_unicode: bool,
     #[command(flatten)]
+    pub connection: ConnectionArgs,
+    #[command(flatten)]
     pub trace: TraceArgs,
 }
 
@@ -82,6 +87,8 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
         );
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     }
+    let mut not_measurable = Vec::new();
+    let chosen = the_server(arguments, &mut not_measurable)?;
     let symbols = Symbols::load(Path::new("/proc/kallsyms"))?;
     let rules = Rules::builtin();
     let mut config = session::probe_config(&arguments.trace, &selection, false)?;
@@ -94,22 +101,35 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let mut finder = Finder::start(&selection);
     look_for_servers(&mut sampler, &mut finder, FIRST_LOOK);
 
+    let mut commits = chosen.map(|Chosen { server, status }| CommitWatch::begin(server, status));
     probe.begin().context("cannot begin to watch")?;
     let first = sampler.snapshot()?;
     let end = Instant::now() + arguments.duration;
+    let slice = if commits.is_some() { EVERY } else { SLICE };
     while stop.load(Ordering::Relaxed) == 0 && Instant::now() < end {
-        let left = end.saturating_duration_since(Instant::now()).min(SLICE);
+        let left = end.saturating_duration_since(Instant::now()).min(slice);
         sampler.wait(left).context("reading events")?;
+        if let Some(commits) = &mut commits {
+            commits.sample(&mut sampler).context("looking at the syncs in flight")?;
+        }
         look_for_servers(&mut sampler, &mut finder, Duration::ZERO);
     }
     probe.end().context("cannot end watching")?;
+    if let Some(commits) = &mut commits {
+        commits.close();
+    }
     let last = sampler.finish()?;
     let measurement = Measurement::between(&first, &last);
     let raw = probe.read().context("cannot read what syncs waited for")?;
     probe.detach();
+    not_measurable.extend(not_attached(&raw));
+    let journals = journals(&measurement, &raw.journals, raw.is_attached("start_handle"));
+    let flushes =
+        raw.is_attached("issue_request").then(|| journals.iter().map(|journal| journal.device_flushes).sum());
     let explanation = Explanation {
-        journals: journals(&measurement, &raw.journals, raw.is_attached("start_handle")),
-        not_measurable: not_measurable(&raw),
+        commits: commits.map(|commits| commits.finish(&measurement, flushes)),
+        journals,
+        not_measurable,
         waits: account(&mut sampler, &raw, &symbols, &rules),
         measurement,
     };
@@ -147,8 +167,27 @@ fn account(sampler: &mut Sampler, waits: &Waits, symbols: &Symbols, rules: &Rule
     Account { syncs_unseen: unseen, ..Account::new(waits, symbols, rules, who) }
 }
 
+/// The one server whose counters and settings are looked at, if it is a database. Of several, none.
+fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::Result<Option<Chosen>> {
+    let roles = arguments.trace.roles.as_deref();
+    match one_server::choose(&arguments.trace.targets, &arguments.connection, roles) {
+        Ok(chosen) if chosen.server.version.is_none() && chosen.status.is_err() => Ok(None),
+        Ok(chosen) => Ok(Some(chosen)),
+        Err(error) => match error.downcast_ref::<Exit>() {
+            Some(exit) if exit.status == BAD_USAGE => {
+                not_measurable.push(
+                    "what the throughput is made of: there are several servers, --pid names one".into(),
+                );
+                Ok(None)
+            }
+            Some(exit) if exit.status == NOTHING_TO_TRACE => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
 /// What a program that could not be attached would have told.
-fn not_measurable(waits: &Waits) -> Vec<String> {
+fn not_attached(waits: &Waits) -> Vec<String> {
     let tells = |program: &str| match program {
         "start_commit" => "commits, and what the thread that makes them does (ext4)",
         "start_handle" => "whose changes a commit writes out",

@@ -17,6 +17,8 @@ struct Object<'a> {
     accounted_share: Option<f64>,
     device_flush_seconds: f64,
     journal: Vec<JournalRow<'a>>,
+    #[serde(flatten)]
+    commits: Option<&'a super::commits::Commits>,
     not_measurable: &'a [String],
     lost: Lost,
 }
@@ -87,6 +89,7 @@ pub fn json(explanation: &Explanation) -> serde_json::Result<String> {
         accounted_share: waits.accounted_share(),
         device_flush_seconds: seconds(waits.total().flush()),
         journal: explanation.journals.iter().map(journal).collect(),
+        commits: explanation.commits.as_ref(),
         not_measurable: &explanation.not_measurable,
         lost: Lost {
             stacks: waits.lost.stacks,

@@ -16,6 +16,8 @@ pub struct Explanation {
     pub waits: waits::Account,
     /// Of the filesystems that were synced.
     pub journals: Vec<waits::Journal>,
+    /// Of the one server that was watched: its throughput in factors, what its settings promise.
+    pub commits: Option<commits::Commits>,
     /// What could not be measured here, and why. Plain sentences.
     pub not_measurable: Vec<String>,
 }

@@ -43,6 +43,13 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
         page.push('\n');
         line(&mut page, style.wrap(&journal_sentences(journal, style), 2).join("\n"));
     }
+    if let Some(commits) = &explanation.commits {
+        page.push('\n');
+        line(&mut page, style.paint(Paint::Heading, "Why transactions per second are not syncs per second:"));
+        for text in commits.render().lines() {
+            line(&mut page, style.wrap(text, text.len() - text.trim_start().len() + 2).join("\n"));
+        }
+    }
     let mut notes =
         explanation.not_measurable.iter().map(|what| format!("Not measurable here: {what}.")).collect();
     confidence(explanation, &mut notes);
@@ -196,6 +203,7 @@ mod tests {
         };
         let waits = Account { parts: [(who, part)].into(), ..Account::default() };
         Explanation {
+            commits: None,
             measurement,
             waits,
             journals: Vec::new(),
