@@ -320,4 +320,19 @@ fn the_syncs_of_a_server_under_load_are_taken_apart_by_role() {
     let journal = explained.journal();
     let traced = journal["writers"].as_array().unwrap().iter().any(|writer| writer["traced"] == true);
     assert!(traced, "{journal:#}");
+    // The same window, by the server's own counters.
+    let number = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| panic!("{:#}", explained.0));
+    let factors = &explained.0["factors"];
+    let observed = number(&explained.0["observed_transactions_per_second"]);
+    let group = number(&factors["transactions_per_commit_group"]["value"]);
+    assert!(observed > 0.0 && group > 1.0 && group <= 16.0, "{factors:#}");
+    let binlog = factors["logs"].as_array().unwrap().iter().find(|log| log["role"] == "binlog").unwrap();
+    let product =
+        number(&factors["transactions_per_binlog_sync"]["value"]) * number(&binlog["syncs_per_second"]);
+    assert!((product / observed - 1.0).abs() < 0.02, "{product} and {observed}: {factors:#}");
+    let kept = |setting: &str| {
+        let audit = explained.0["audit"].as_array().unwrap();
+        audit.iter().any(|finding| finding["setting"] == setting && finding["standing"] == "kept")
+    };
+    assert!(kept("sync_binlog=1") && kept("innodb_flush_log_at_trx_commit=1"), "{:#}", explained.0["audit"]);
 }
