@@ -12,13 +12,13 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint test tracefs kernels bench demo dist install clean
+.PHONY: help deps build lint test tracefs kernels bench demo investigation dist install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@echo "fsynctop: which files a database server syncs, how often and how long"
 	@echo
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
 
 deps: ## install what building and testing need and this machine lacks (apt)
 	@tools/dependencies
@@ -65,6 +65,10 @@ demo: deps ## trace a throw-away server under load; SERVER=mysql for a real MySQ
 	@echo "Building (the first time takes some minutes)"
 	@cargo build --release --locked --package fsynctop --package insert-load
 	@tools/demo $(SERVER)
+
+investigation: deps tracefs ## why commits are faster than one sync allows, on throw-away servers, and write docs/investigation.md
+	cargo build --release --locked --package fsynctop --package insert-load
+	$(SUDO) tools/investigation
 
 dist: deps ## one static binary for any distribution, in dist/; ARCH=arm64 for that architecture instead of this one
 	@mkdir -p dist
