@@ -51,6 +51,7 @@ pub struct Explain {
     /// How long to watch: 10, 90s, 5m
     #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "10")]
     pub duration: Duration,
+    /// A page for people, JSON for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]
     pub output: ExplainOutput,
     /// Write the stacks of the waits there, in the folded form that flame graphs are made from, in microseconds
