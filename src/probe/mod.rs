@@ -97,6 +97,7 @@ impl Probe {
         allocator::be_frugal();
         let attached = attach::attach(config)?;
         allocator::trim();
+        allocator::let_go_of_code();
         let maps = &attached.skel.maps;
         let ring = Ring::new(&maps.events, events::LONGEST)?;
         let rows = MappedArray::new(&maps.rows, size_of::<Row>())?;
