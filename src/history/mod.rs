@@ -46,6 +46,8 @@ pub struct History {
     options: Options,
     setup: Option<Arc<Setup>>,
     moments: VecDeque<Kept>,
+    /// The beginning of the next moment, if it came in parts.
+    begun: Option<Sum>,
     tables: Tables,
     /// Of all moments.
     length: Duration,
@@ -104,6 +106,7 @@ impl History {
             options,
             setup: None,
             moments: VecDeque::new(),
+            begun: None,
             tables: Tables::default(),
             length: Duration::ZERO,
             packed_bytes: 0,
@@ -111,14 +114,29 @@ impl History {
         }
     }
 
-    /// Adds what happened since the last moment, and forgets what there is no room for.
+    /// Adds a moment: what happened since the last one, or since the last of its parts, and forgets what there is no
+    /// room for.
     pub fn push(&mut self, measurement: &Measurement) {
         self.setup = Some(measurement.setup.clone());
-        self.insert(&Moment::of(measurement, self.options.files));
+        let last = Moment::of(measurement, self.options.files);
+        let moment = match self.begun.take() {
+            None => last,
+            Some(mut sum) => {
+                sum.add(last);
+                sum.moment(measurement.setup.clone(), self.options.files)
+            }
+        };
+        self.insert(&moment);
         for server in &measurement.servers {
             self.tables.servers.update(&server.id, server.clone());
         }
         self.forget();
+    }
+
+    /// A part of the next moment: snapshots that are taken in between do not make moments shorter.
+    pub fn push_part(&mut self, measurement: &Measurement) {
+        let part = Moment::of(measurement, self.options.files);
+        self.begun.get_or_insert_with(|| Sum::begin(&part)).add(part);
     }
 
     fn insert(&mut self, moment: &Moment) {
@@ -237,6 +255,7 @@ impl History {
 }
 
 /// Moments, added up one after the other.
+#[derive(Clone, Debug)]
 struct Sum {
     start: SystemTime,
     end: SystemTime,
@@ -292,6 +311,18 @@ impl Sum {
         self.rest.rows = self.rest.rows.max(moment.rest.rows);
         self.rest.stats.merge(&moment.rest.stats);
         self.pending = moment.pending;
+    }
+
+    /// Parts of one moment as one, again with no more rows than there is room for.
+    fn moment(mut self, setup: Arc<Setup>, files: usize) -> Moment {
+        let pending = std::mem::take(&mut self.pending);
+        let Merged { measurement, rest, .. } = self.merged(setup);
+        let mut moment = Moment::of(&measurement, files);
+        // Rows that are left out here were mostly left out of one part already.
+        moment.rest.rows = moment.rest.rows.max(rest.rows);
+        moment.rest.stats.merge(&rest.stats);
+        moment.pending = pending;
+        moment
     }
 
     fn merged(self, setup: Arc<Setup>) -> Merged {

@@ -80,6 +80,25 @@ fn a_range_adds_up_to_what_was_pushed() {
 }
 
 #[test]
+fn parts_of_a_moment_are_one_moment() {
+    let many = |second| at(second, with_files(quiet(), files(80), Vec::new()));
+    let mut history = History::new(Options::default());
+    history.push_part(&many(0));
+    history.push_part(&at(1, busy()));
+    assert!(history.is_empty(), "it has only begun");
+    history.push(&many(2));
+    history.push(&many(3));
+    let [moment, next] = &history.moments().collect::<Vec<_>>()[..] else { panic!("{}", history.len()) };
+    assert_eq!((moment.start, moment.end), (many(0).start, many(2).end));
+    assert_eq!(moment.duration, Duration::from_secs(3));
+    let sum = 2 * many(0).total().count + busy().total().count;
+    assert_eq!(moment.total(None, None).count, sum);
+    assert_eq!(moment.files.len(), 50, "no more than there is room for");
+    assert_eq!(moment.files.iter().map(|row| row.stats.count).sum::<u64>() + moment.rest.stats.count, sum);
+    assert_eq!(*next, Moment::of(&many(3), 50), "nothing of it is left for the next");
+}
+
+#[test]
 fn it_reaches_back_as_far_as_it_should_and_no_further() {
     let mut history = history(60, 4 << 20);
     for second in 0..200 {

@@ -21,8 +21,10 @@ pub struct Shared {
 
 struct Published {
     latest: Option<Arc<Snapshot>>,
-    /// The latest of the regular ones.
+    /// The latest of the regular ones: as long as there is no newer one of any kind, or for as long as it takes once
+    /// somebody has waited for one. One of ten thousand files takes megabytes.
     tick: Option<Arc<Snapshot>>,
+    ticks_are_wanted: bool,
     state: State,
     /// When calls of this process's own were last seen to be counted.
     tested: SystemTime,
@@ -53,6 +55,7 @@ impl Shared {
             published: Mutex::new(Published {
                 latest: None,
                 tick: None,
+                ticks_are_wanted: false,
                 state: State::Running,
                 tested: SystemTime::now(),
             }),
@@ -80,6 +83,7 @@ impl Shared {
         timeout: Duration,
         wanted: impl Fn(&Snapshot) -> bool,
     ) -> Option<Arc<Snapshot>> {
+        held(&self.published).ticks_are_wanted = true;
         self.wait(timeout, wanted, |published| &published.tick)
     }
 
@@ -146,7 +150,11 @@ impl Shared {
     pub fn publish(&self, snapshot: Arc<Snapshot>, is_tick: bool) {
         let mut published = held(&self.published);
         let latest = published.latest.replace(snapshot.clone());
-        let tick = if is_tick { published.tick.replace(snapshot) } else { None };
+        let tick = match is_tick {
+            true => published.tick.replace(snapshot),
+            false if published.ticks_are_wanted => None,
+            false => published.tick.take(),
+        };
         drop(published);
         self.changed.notify_all();
         drop((latest, tick));

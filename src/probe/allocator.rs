@@ -29,14 +29,18 @@ pub fn trim() {
     }
 }
 
-/// Lets go of the program's own code: what is still used comes back from the page cache as it is reached, a cheap fault
-/// for each stretch. Most of it has served to load the programs and to read the options, and is never used again.
+/// Lets go of code and constants, the program's own and its libraries': what is still used comes back from the page
+/// cache as it is reached, a cheap fault for each stretch. Most of it has served to load the programs and to read the
+/// options, and is never used again.
 pub fn let_go_of_code() {
-    let Ok(program) = std::fs::read_link("/proc/self/exe") else { return };
-    let Ok(maps) = procfs::process::Process::myself().and_then(|own| own.maps()) else { return };
+    let Ok(maps) = procfs::process::Process::myself().and_then(|own| own.smaps()) else { return };
     for map in maps {
-        let is_code = map.perms == MMPermissions::READ | MMPermissions::EXECUTE | MMPermissions::PRIVATE;
-        if !is_code || map.pathname != MMapPath::Path(program.clone()) {
+        let MMapPath::Path(_) = map.pathname else { continue };
+        // Relocated constants can be read only, too, but are no longer what the file holds: they are pages of its own.
+        let is_unchanged = map.extension.map.get("Anonymous") == Some(&0)
+            && map.perms.contains(MMPermissions::PRIVATE | MMPermissions::READ)
+            && !map.perms.contains(MMPermissions::WRITE);
+        if !is_unchanged {
             continue;
         }
         let (begin, end) = map.address;

@@ -5,6 +5,7 @@ mod devices;
 pub mod ledger;
 mod names;
 mod pool;
+mod rows;
 mod running;
 mod servers;
 mod waits;
@@ -14,13 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::files::rules::Rules;
-use crate::histogram::Histogram;
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
-use crate::probe::{Attached, Counters, Event, Probe, ProbeConfig, allocator};
-use crate::snapshot::{
-    FileInfo, FileRow, InFlight, Lost, NeighbourRow, Op, Role, Server, ServerId, Setup, Snapshot, Stats,
-    Target, ThreadRow,
-};
+use crate::probe::{Attached, Event, Probe, ProbeConfig, allocator};
+use crate::snapshot::{InFlight, Role, Server, ServerId, Setup, Snapshot, Target};
 
 use ledger::{Ledger, Reading, Slots, Subject};
 use names::Names;
@@ -41,9 +38,9 @@ const ALL: usize = 64;
 const ENOUGH_FREE: usize = 4_096;
 
 /// Learning the names of thousands of files takes megabytes for a moment. The allocator would keep them for good, between
-/// what stays; looking through its heap takes it some milliseconds.
-const TRIM_FIRST: Duration = Duration::from_secs(10);
-const TRIM_EVERY: Duration = Duration::from_secs(60);
+/// what stays; looking through its heap takes it some milliseconds. Each time half as often, since most is new at first.
+const TRIM_FIRST: Duration = Duration::from_secs(2);
+const TRIM_SELDOM: Duration = Duration::from_secs(60);
 
 /// Reads the kernel side and makes snapshots. Lives on one thread.
 pub struct Sampler {
@@ -56,6 +53,7 @@ pub struct Sampler {
     setup: Arc<Setup>,
     last_reclaim: Instant,
     next_trim: Instant,
+    trim_after: Duration,
     /// Since boot.
     began_ns: u64,
     /// Stands for the servers that are remembered no longer, if there are any.
@@ -90,6 +88,7 @@ impl Sampler {
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
             next_trim: Instant::now() + TRIM_FIRST,
+            trim_after: TRIM_FIRST,
             began_ns: running::boot_ns(),
             forgotten: None,
         }
@@ -149,7 +148,19 @@ impl Sampler {
                 self.reclaim()?;
             }
         }
+        self.trim_if_due();
         Ok(())
+    }
+
+    /// Between snapshots, so that nobody waits for it.
+    fn trim_if_due(&mut self) {
+        let now = Instant::now();
+        if now >= self.next_trim {
+            self.trim_after = (self.trim_after * 2).min(TRIM_SELDOM);
+            self.next_trim = now + self.trim_after;
+            allocator::trim();
+            allocator::let_go_of_code();
+        }
     }
 
     /// Everything counted up to now.
@@ -171,11 +182,6 @@ impl Sampler {
             .map_err(std::io::Error::other)?;
         let lost = self.lost(&files);
         self.probe.rest();
-        if Instant::now() >= self.next_trim {
-            self.next_trim = Instant::now() + TRIM_EVERY;
-            allocator::trim();
-            allocator::let_go_of_code();
-        }
         Ok(Snapshot {
             taken,
             taken_wall,
@@ -393,83 +399,6 @@ impl Sampler {
         }
         Ok(())
     }
-
-    fn rows(&mut self) -> (Vec<FileRow>, Vec<ThreadRow>, Vec<NeighbourRow>) {
-        let (mut files, mut threads, mut neighbours) = (Vec::new(), Vec::new(), Vec::new());
-        for account in self.ledger.accounts() {
-            let stats = account.stats.clone();
-            match &account.subject {
-                Subject::File { server, target, op } => {
-                    let info = match target {
-                        Target::File(file) => self.names.info(&(*server, *file)).clone(),
-                        Target::Filesystem(device) => Arc::new(FileInfo {
-                            device: Some(self.devices.name(*device).into()),
-                            ..nameless(Role::Other)
-                        }),
-                        Target::Gone(role) => {
-                            Arc::new(FileInfo { open: false, unlinked: true, ..nameless(*role) })
-                        }
-                        _ => Arc::new(nameless(Role::Other)),
-                    };
-                    account.shown_as.set(Some(info.role));
-                    files.push(FileRow { server: *server, target: *target, op: *op, info, stats });
-                }
-                Subject::Thread { server, tid, start, op } => {
-                    let name =
-                        self.servers.thread_name(*server, *tid, *start, self.ledger.has_changed(account));
-                    threads.push(ThreadRow {
-                        server: *server,
-                        tid: *tid,
-                        start: *start,
-                        name,
-                        op: *op,
-                        stats,
-                    });
-                }
-                Subject::Neighbour { device, comm } => neighbours.push(NeighbourRow {
-                    device_number: *device,
-                    device: self.devices.name(*device),
-                    comm: comm.clone(),
-                    stats,
-                }),
-            }
-        }
-        for (server, role, op, histogram) in self.ledger.shared() {
-            files.push(shared_row(server, role, op, histogram));
-        }
-        files.sort_by_key(|row| (row.server, row.target, row.op));
-        threads.sort_by_key(|row| (row.server, row.tid, row.start, row.op));
-        neighbours.sort_by(|a, b| (a.device_number, &a.comm).cmp(&(b.device_number, &b.comm)));
-        (files, threads, neighbours)
-    }
-
-    fn lost(&self, files: &[FileRow]) -> Lost {
-        let counters = self.probe.counters();
-        let of = |wanted: fn(&FileRow) -> bool| files.iter().filter(move |row| wanted(row));
-        let unattributed = of(|row| row.target == Target::Unattributed).map(|row| row.stats.count).sum();
-        let nameless = of(|row| matches!(row.target, Target::File(_)) && row.info.path.is_none()).count();
-        Lost {
-            preempted: preempted(&counters),
-            files: unattributed,
-            events: counters.latencies_dropped,
-            names: nameless as u64,
-            errors: counters.errors_dropped,
-            threads: counters.no_call_state,
-            processes: counters.processes_dropped,
-        }
-    }
-}
-
-/// Traced calls of which the kernel skipped a program. An exit without an entry is one if its thread had entered
-/// before. Of a thread that never had, it is one only if the kernel says that an entry was skipped; else the call
-/// began before the probes did. A skipped exit shows when its thread enters again; until then it
-/// is not known whose it was, and it is counted here.
-fn preempted(counters: &Counters) -> u64 {
-    let certain = counters.exits_of_skipped_entries;
-    let entries =
-        certain + counters.exits_without_entry.min(counters.entries_skipped.saturating_sub(certain));
-    let attributed = counters.entries_without_exit + counters.neighbour_entries_without_exit;
-    entries + counters.entries_without_exit + counters.exits_skipped.saturating_sub(attributed)
 }
 
 fn role_of(subject: &Subject, names: &Names) -> Role {
@@ -481,31 +410,4 @@ fn role_of(subject: &Subject, names: &Names) -> Role {
 
 fn is_short(total: usize, used: usize) -> bool {
     total.saturating_sub(used) < (total / 4).min(ENOUGH_FREE)
-}
-
-fn nameless(role: Role) -> FileInfo {
-    FileInfo { path: None, role, device: None, mount: None, filesystem: None, open: true, unlinked: false }
-}
-
-/// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the files'
-/// own rows.
-fn shared_row(server: ServerId, role: Role, op: Op, histogram: &Histogram) -> FileRow {
-    let stats = Stats { histogram: histogram.clone(), ..Stats::default() };
-    FileRow { server, target: Target::Shared(role), op, info: Arc::new(nameless(role)), stats }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_that_began_before_the_probes_is_not_lost() {
-        let before = Counters { exits_without_entry: 3, ..Counters::default() };
-        assert_eq!(preempted(&before), 0);
-        let skipped = Counters { entries_skipped: 2, exits_skipped: 5, ..before };
-        assert_eq!(preempted(&skipped), 7);
-        // Two of the exits turned out to be a neighbour's, one was traced, two are still open.
-        let shown = Counters { entries_without_exit: 1, neighbour_entries_without_exit: 2, ..skipped };
-        assert_eq!(preempted(&shown), 5);
-    }
 }

@@ -12,7 +12,6 @@ use crate::exporter::web::Statistics;
 use crate::history::{self, History};
 use crate::live::{self, Follower, Live, State};
 use crate::sampler::Sampler;
-use crate::snapshot::{Measurement, Snapshot};
 use crate::target::selection::Selection;
 
 /// A snapshot of this age is fresh: scrapes that come close together share one.
@@ -100,22 +99,20 @@ impl Collector {
     }
 }
 
-/// Feeds the books with every snapshot, and the history with the regular ones.
+/// Feeds the books with every snapshot, and the history with what came between two regular ones.
 fn follower(kept: Arc<Kept>) -> Follower {
-    let mut tick: Option<Arc<Snapshot>> = None;
+    let mut is_first = true;
     Box::new(move |snapshot, is_tick| {
-        let mut book = held(&kept.book);
-        let before = book.last().cloned();
-        let measurement = book.feed(snapshot.clone());
-        drop(book);
-        if !is_tick {
+        let measurement = held(&kept.book).feed(snapshot.clone());
+        // What the first one holds happened while it was being attached.
+        if std::mem::take(&mut is_first) {
             return;
         }
-        let Some(earlier) = tick.replace(snapshot.clone()) else { return };
-        let is_whole = before.is_some_and(|before| Arc::ptr_eq(&before, &earlier));
-        // A scrape came in between.
-        let measurement = if is_whole { measurement } else { Measurement::between(&earlier, snapshot) };
-        held(&kept.history).push(&measurement);
+        let mut history = held(&kept.history);
+        match is_tick {
+            true => history.push(&measurement),
+            false => history.push_part(&measurement),
+        }
     })
 }
 

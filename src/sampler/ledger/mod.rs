@@ -12,8 +12,9 @@ mod tests;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
+use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::histogram::{Histogram, bucket_of};
@@ -40,6 +41,8 @@ pub struct Account {
     pub changed: u64,
     /// The role in the last snapshot: there its syncs stay when it is folded.
     pub shown_as: Cell<Option<Role>>,
+    /// Folded into another: its place waits for the next.
+    closed: bool,
 }
 
 /// A row in use, as it was last read.
@@ -287,6 +290,7 @@ impl Ledger {
             rows: 0,
             changed: self.tick,
             shown_as: Cell::default(),
+            closed: false,
         };
         let at = match self.vacant.pop() {
             Some(at) => {
@@ -310,14 +314,16 @@ impl Ledger {
         let hash = self.hasher.hash_one(&account.subject);
         if let Ok(entry) = self.by_subject.find_entry(hash, |&other| other == at) {
             entry.remove();
+            account.closed = true;
             self.vacant.push(at);
             self.rowless -= 1;
         }
         (account.subject.clone(), std::mem::take(&mut account.stats), account.shown_as.get())
     }
 
+    /// In the order in which they were begun, which is how they lie in memory.
     pub fn accounts(&self) -> impl Iterator<Item = &Account> {
-        self.by_subject.iter().map(|&at| &self.accounts[at as usize])
+        self.accounts.iter().filter(|account| !account.closed)
     }
 
     /// Whether anything came to it in this round of readings.

@@ -3,25 +3,29 @@
 //! renamed. A worker may block on a file system that hangs: the sampler never waits for one but at the very end, and
 //! another takes its place.
 
+mod worker;
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 
 use crate::files::classify::Candidate;
-use crate::files::resolve::{self, Existence, Resolved};
+use crate::files::resolve;
 use crate::files::rooted::strip_root;
 use crate::files::rules::Rules;
 use crate::files::settings::Settings;
 use crate::probe::FileEvent;
 use crate::snapshot::{FileId, FileInfo, Role, ServerId};
+
+use worker::{Answer, Request, work};
 
 const PROC: &str = "/proc";
 /// Requests that may wait for the worker; more are made again when their files are synced again.
@@ -63,26 +67,6 @@ struct Named {
     looked: Instant,
 }
 
-struct Request {
-    key: FileKey,
-    fd: i32,
-    mount_id: i32,
-    /// As in [`Named`].
-    components: Option<Box<[u8]>>,
-    /// Where it was found before.
-    known: Option<PathBuf>,
-    /// The name leaves the role open: the first bytes are wanted.
-    first_bytes: bool,
-}
-
-struct Answer {
-    key: FileKey,
-    mount_id: i32,
-    resolved: Option<Resolved>,
-    first_bytes: Option<Vec<u8>>,
-    unlinked: bool,
-}
-
 /// Each device, mount point and filesystem is kept once, however many files lie there.
 #[derive(Clone)]
 struct Mounted {
@@ -94,7 +78,9 @@ struct Mounted {
 /// The registry of names.
 pub struct Names {
     rules: Arc<Rules>,
-    named: IndexMap<FileKey, Named>,
+    /// Looked up for each row of each snapshot: by a hash that is quicker than the standard one, and as hard to guess
+    /// for who chooses inode numbers.
+    named: IndexMap<FileKey, Named, foldhash::fast::RandomState>,
     hasher: RandomState,
     texts: HashSet<Arc<str>>,
     points: HashSet<Arc<Path>>,
@@ -115,6 +101,10 @@ pub struct Names {
     heard: Instant,
     learnt: u64,
     learnt_before_tick: u64,
+    /// When the rows were begun to be read, and how long ago a file was looked at that is now to be looked at again:
+    /// the same for all rows.
+    tick: Instant,
+    look_again: Duration,
     unknown: Arc<FileInfo>,
 }
 
@@ -133,8 +123,8 @@ impl Names {
         };
         let mut names = Names {
             rules,
-            named: IndexMap::new(),
-            hasher: RandomState::new(),
+            named: IndexMap::default(),
+            hasher: RandomState::default(),
             texts: HashSet::new(),
             points: HashSet::new(),
             mounts: HashMap::new(),
@@ -150,6 +140,8 @@ impl Names {
             heard: Instant::now(),
             learnt: 0,
             learnt_before_tick: 0,
+            tick: Instant::now(),
+            look_again: LOOK_AGAIN,
             unknown: Arc::new(unknown),
         };
         names.add_worker();
@@ -244,12 +236,12 @@ impl Names {
 
     /// A file was synced: it is looked at if that is due, if need be by the descriptor of its row. Its role.
     pub fn attend(&mut self, key: FileKey, fd: i32) -> Role {
-        let again = LOOK_AGAIN + Duration::from_secs(self.named.len() as u64) / LOOKS_PER_SECOND;
         match self.named.get(&key) {
             None => self.learn_by_descriptor(key, fd),
             Some(named) => {
                 let role = named.info.role;
-                let is_due = !named.verified || named.looked.elapsed() >= again;
+                let is_due =
+                    !named.verified || self.tick.saturating_duration_since(named.looked) >= self.look_again;
                 if is_due && self.pending < BUSY {
                     let undecided = role == Role::Other && !named.is_directory;
                     self.ask(key, undecided);
@@ -280,6 +272,8 @@ impl Names {
     /// The rows are about to be read: those of the names learnt so far will be known.
     pub fn begin_tick(&mut self) {
         self.learnt_before_tick = self.learnt;
+        self.tick = Instant::now();
+        self.look_again = LOOK_AGAIN + Duration::from_secs(self.named.len() as u64) / LOOKS_PER_SECOND;
     }
 
     /// Forgets the names of the files that are not `wanted`, but for those whose rows, or the ends of whose syncs, may
@@ -445,66 +439,9 @@ fn join(components: &[Vec<u8>]) -> Box<[u8]> {
     components.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
 }
 
-fn split(components: &[u8]) -> Vec<Vec<u8>> {
-    components.split(|&b| b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
-}
-
-fn work(requests: &Mutex<Receiver<Request>>, answers: &Sender<Answer>) {
-    let proc_root = Path::new(PROC);
-    // The lock is held while waiting for a request, never while working on one.
-    let next = || requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
-    while let Ok(request) = next() {
-        let (server, file) = request.key;
-        let mut unlinked = false;
-        let resolved = resolve::resolve(proc_root, server.pid, request.fd, file).or_else(|| {
-            // Closed: a path that was confirmed before stays, and only its end is noticed.
-            match &request.known {
-                Some(path) => {
-                    unlinked =
-                        resolve::still_exists(proc_root, server.pid, path, file) == Existence::Unlinked;
-                    None
-                }
-                None if request.mount_id < 0 => None,
-                None => {
-                    let components = split(request.components.as_deref().unwrap_or_default());
-                    resolve::from_dentry(proc_root, server.pid, request.mount_id, &components, file)
-                }
-            }
-        });
-        let first_bytes = request
-            .first_bytes
-            .then_some(())
-            .and(resolved.as_ref())
-            .filter(|found| !found.filesystem.as_deref().is_some_and(may_never_answer))
-            .and_then(|found| resolve::first_bytes(proc_root, server.pid, &found.path, file));
-        let answer = Answer { key: request.key, mount_id: request.mount_id, resolved, first_bytes, unlinked };
-        if answers.send(answer).is_err() {
-            return;
-        }
-    }
-}
-
-/// A filesystem behind which stands another process or machine. Who waits for one that has gone cannot even be killed:
-/// content is not read from these, the name must do.
-fn may_never_answer(filesystem: &str) -> bool {
-    filesystem.starts_with("fuse")
-        || filesystem.starts_with("nfs")
-        || matches!(filesystem, "9p" | "afs" | "ceph" | "cifs" | "smb3" | "virtiofs")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn files_of_other_machines_and_processes_are_not_opened() {
-        for filesystem in ["fuse", "fuse.glusterfs", "fuseblk", "nfs4", "cifs", "virtiofs"] {
-            assert!(may_never_answer(filesystem), "{filesystem}");
-        }
-        for filesystem in ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs"] {
-            assert!(!may_never_answer(filesystem), "{filesystem}");
-        }
-    }
 
     #[test]
     fn a_worker_that_hangs_is_replaced_up_to_a_limit() {

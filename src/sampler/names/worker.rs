@@ -1,0 +1,90 @@
+//! Looks at files through /proc, on threads that a file system may hold.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Mutex, PoisonError};
+
+use super::{FileKey, PROC};
+use crate::files::resolve::{self, Existence, Resolved};
+
+pub struct Request {
+    pub key: FileKey,
+    pub fd: i32,
+    pub mount_id: i32,
+    /// As in `Named`.
+    pub components: Option<Box<[u8]>>,
+    /// Where it was found before.
+    pub known: Option<PathBuf>,
+    /// The name leaves the role open: the first bytes are wanted.
+    pub first_bytes: bool,
+}
+
+pub struct Answer {
+    pub key: FileKey,
+    pub mount_id: i32,
+    pub resolved: Option<Resolved>,
+    pub first_bytes: Option<Vec<u8>>,
+    pub unlinked: bool,
+}
+
+fn split(components: &[u8]) -> Vec<Vec<u8>> {
+    components.split(|&b| b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+pub fn work(requests: &Mutex<Receiver<Request>>, answers: &Sender<Answer>) {
+    let proc_root = Path::new(PROC);
+    // The lock is held while waiting for a request, never while working on one.
+    let next = || requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    while let Ok(request) = next() {
+        let (server, file) = request.key;
+        let mut unlinked = false;
+        let resolved = resolve::resolve(proc_root, server.pid, request.fd, file).or_else(|| {
+            // Closed: a path that was confirmed before stays, and only its end is noticed.
+            match &request.known {
+                Some(path) => {
+                    unlinked =
+                        resolve::still_exists(proc_root, server.pid, path, file) == Existence::Unlinked;
+                    None
+                }
+                None if request.mount_id < 0 => None,
+                None => {
+                    let components = split(request.components.as_deref().unwrap_or_default());
+                    resolve::from_dentry(proc_root, server.pid, request.mount_id, &components, file)
+                }
+            }
+        });
+        let first_bytes = request
+            .first_bytes
+            .then_some(())
+            .and(resolved.as_ref())
+            .filter(|found| !found.filesystem.as_deref().is_some_and(may_never_answer))
+            .and_then(|found| resolve::first_bytes(proc_root, server.pid, &found.path, file));
+        let answer = Answer { key: request.key, mount_id: request.mount_id, resolved, first_bytes, unlinked };
+        if answers.send(answer).is_err() {
+            return;
+        }
+    }
+}
+
+/// A filesystem behind which stands another process or machine. Who waits for one that has gone cannot even be killed:
+/// content is not read from these, the name must do.
+fn may_never_answer(filesystem: &str) -> bool {
+    filesystem.starts_with("fuse")
+        || filesystem.starts_with("nfs")
+        || matches!(filesystem, "9p" | "afs" | "ceph" | "cifs" | "smb3" | "virtiofs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_other_machines_and_processes_are_not_opened() {
+        for filesystem in ["fuse", "fuse.glusterfs", "fuseblk", "nfs4", "cifs", "virtiofs"] {
+            assert!(may_never_answer(filesystem), "{filesystem}");
+        }
+        for filesystem in ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs"] {
+            assert!(!may_never_answer(filesystem), "{filesystem}");
+        }
+    }
+}

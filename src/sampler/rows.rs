@@ -1,0 +1,115 @@
+//! The rows of a snapshot, out of the books.
+
+use std::sync::Arc;
+
+use super::Sampler;
+use super::ledger::Subject;
+use crate::histogram::Histogram;
+use crate::probe::Counters;
+use crate::snapshot::{FileInfo, FileRow, Lost, NeighbourRow, Op, Role, ServerId, Stats, Target, ThreadRow};
+
+impl Sampler {
+    pub(super) fn rows(&mut self) -> (Vec<FileRow>, Vec<ThreadRow>, Vec<NeighbourRow>) {
+        let (mut files, mut threads, mut neighbours) = (Vec::new(), Vec::new(), Vec::new());
+        for account in self.ledger.accounts() {
+            let stats = account.stats.clone();
+            match &account.subject {
+                Subject::File { server, target, op } => {
+                    let info = match target {
+                        Target::File(file) => self.names.info(&(*server, *file)).clone(),
+                        Target::Filesystem(device) => Arc::new(FileInfo {
+                            device: Some(self.devices.name(*device).into()),
+                            ..nameless(Role::Other)
+                        }),
+                        Target::Gone(role) => {
+                            Arc::new(FileInfo { open: false, unlinked: true, ..nameless(*role) })
+                        }
+                        _ => Arc::new(nameless(Role::Other)),
+                    };
+                    account.shown_as.set(Some(info.role));
+                    files.push(FileRow { server: *server, target: *target, op: *op, info, stats });
+                }
+                Subject::Thread { server, tid, start, op } => {
+                    let name =
+                        self.servers.thread_name(*server, *tid, *start, self.ledger.has_changed(account));
+                    threads.push(ThreadRow {
+                        server: *server,
+                        tid: *tid,
+                        start: *start,
+                        name,
+                        op: *op,
+                        stats,
+                    });
+                }
+                Subject::Neighbour { device, comm } => neighbours.push(NeighbourRow {
+                    device_number: *device,
+                    device: self.devices.name(*device),
+                    comm: comm.clone(),
+                    stats,
+                }),
+            }
+        }
+        for (server, role, op, histogram) in self.ledger.shared() {
+            files.push(shared_row(server, role, op, histogram));
+        }
+        files.sort_by_key(|row| (row.server, row.target, row.op));
+        threads.sort_by_key(|row| (row.server, row.tid, row.start, row.op));
+        neighbours.sort_by(|a, b| (a.device_number, &a.comm).cmp(&(b.device_number, &b.comm)));
+        (files, threads, neighbours)
+    }
+
+    pub(super) fn lost(&self, files: &[FileRow]) -> Lost {
+        let counters = self.probe.counters();
+        let of = |wanted: fn(&FileRow) -> bool| files.iter().filter(move |row| wanted(row));
+        let unattributed = of(|row| row.target == Target::Unattributed).map(|row| row.stats.count).sum();
+        let nameless = of(|row| matches!(row.target, Target::File(_)) && row.info.path.is_none()).count();
+        Lost {
+            preempted: preempted(&counters),
+            files: unattributed,
+            events: counters.latencies_dropped,
+            names: nameless as u64,
+            errors: counters.errors_dropped,
+            threads: counters.no_call_state,
+            processes: counters.processes_dropped,
+        }
+    }
+}
+
+/// Traced calls of which the kernel skipped a program. An exit without an entry is one if its thread had entered
+/// before. Of a thread that never had, it is one only if the kernel says that an entry was skipped; else the call
+/// began before the probes did. A skipped exit shows when its thread enters again; until then it
+/// is not known whose it was, and it is counted here.
+fn preempted(counters: &Counters) -> u64 {
+    let certain = counters.exits_of_skipped_entries;
+    let entries =
+        certain + counters.exits_without_entry.min(counters.entries_skipped.saturating_sub(certain));
+    let attributed = counters.entries_without_exit + counters.neighbour_entries_without_exit;
+    entries + counters.entries_without_exit + counters.exits_skipped.saturating_sub(attributed)
+}
+
+fn nameless(role: Role) -> FileInfo {
+    FileInfo { path: None, role, device: None, mount: None, filesystem: None, open: true, unlinked: false }
+}
+
+/// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the files'
+/// own rows.
+fn shared_row(server: ServerId, role: Role, op: Op, histogram: &Histogram) -> FileRow {
+    let stats = Stats { histogram: histogram.clone(), ..Stats::default() };
+    FileRow { server, target: Target::Shared(role), op, info: Arc::new(nameless(role)), stats }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_began_before_the_probes_is_not_lost() {
+        let before = Counters { exits_without_entry: 3, ..Counters::default() };
+        assert_eq!(preempted(&before), 0);
+        let skipped = Counters { entries_skipped: 2, exits_skipped: 5, ..before };
+        assert_eq!(preempted(&skipped), 7);
+        // Two of the exits turned out to be a neighbour's, one was traced, two are still open.
+        let shown = Counters { entries_without_exit: 1, neighbour_entries_without_exit: 2, ..skipped };
+        assert_eq!(preempted(&shown), 5);
+    }
+}
