@@ -9,10 +9,13 @@ use crate::diff::differences;
 use crate::guests::{Guest, MODES, Scenario};
 use crate::measured::{compare, nothing_is_lost, number, rows, text};
 use crate::outcome::{Findings, Outcome};
-use crate::{faults, preemption, shape, users};
+use crate::{faults, preemption, shape, users, waits};
 
 /// What a kernel writes when something in it goes wrong.
 const ALARMS: [&str; 5] = ["WARNING:", "BUG:", "Oops", "cut here", "general protection"];
+
+/// Filesystems, and what `explain` calls the wait for their committer.
+const JOURNALS: [(&str, &str); 2] = [("ext4", "journal_commit"), ("xfs", "log_force")];
 
 pub fn outcome(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     findings.run("guest", |findings| {
@@ -80,6 +83,10 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
         findings.notes.push(format!("auto: {said}"));
         Ok(())
     });
+    for (filesystem, journal) in JOURNALS {
+        let step = format!("explain-{filesystem}");
+        findings.run(&step, |findings| waits::expect(outcome, &step, journal, findings));
+    }
     findings.run("ops", |findings| every_operation(guest, outcome, findings));
     findings.run("task storage", |findings| {
         let storage = outcome.verdict("check-json", "task storage")?;

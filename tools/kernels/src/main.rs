@@ -11,6 +11,7 @@ mod page;
 mod preemption;
 mod shape;
 mod users;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;

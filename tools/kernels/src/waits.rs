@@ -1,0 +1,57 @@
+//! What `fsynctop explain` says of a load on a filesystem with a journal or log.
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::measured::{number, rows, text};
+use crate::outcome::{Findings, Outcome};
+
+/// How far the parts may be from the whole, and how much may be called "other", as shares.
+const MOST_OFF: f64 = 0.02;
+const MOST_OTHER: f64 = 0.05;
+
+/// The step `name` watched redo and binary log, undo and a tablespace of one process on one filesystem. `journal`: the
+/// wait of level one in which ext4 and XFS wait for their committer.
+pub fn expect(outcome: &Outcome, name: &str, journal: &str, findings: &mut Findings) -> Result<()> {
+    let (status, complaints) = (outcome.status(name)?, outcome.text(&format!("{name}.err"))?);
+    findings.check(status == 0 && complaints.is_empty(), || format!("exit status {status}: {complaints}"));
+    let explained = outcome.json(&format!("{name}.out"))?;
+    let seconds = |row: &Value| row["seconds"].as_f64().unwrap_or(f64::NAN);
+    let phases: Vec<_> = rows(&explained["phases"]).collect();
+    let first = || phases.iter().filter(|row| row["under"].is_null());
+
+    for role in ["redo", "binlog", "undo", "tablespace"] {
+        findings.check(first().any(|row| text(&row["role"]) == role), || format!("no phases of {role}"));
+    }
+    let accounted = explained["accounted_share"].as_f64().unwrap_or(f64::NAN);
+    findings.check((accounted - 1.0).abs() <= MOST_OFF, || format!("the parts are {accounted} of the whole"));
+    let whole: f64 = first().map(|row| seconds(row)).sum();
+    let other: f64 = first().filter(|row| text(&row["phase"]) == "other").map(|row| seconds(row)).sum();
+    findings.check(other <= MOST_OTHER * whole, || {
+        format!("{other} of {whole} s are called other: {}", explained["phases"])
+    });
+    let waited: f64 = first().filter(|row| text(&row["phase"]) == journal).map(|row| seconds(row)).sum();
+    let below: f64 = phases.iter().filter(|row| text(&row["under"]) == journal).map(|row| seconds(row)).sum();
+    findings.check(waited > 0.0, || format!("nothing waits in {journal}: {}", explained["phases"]));
+    findings.check((below - waited).abs() <= MOST_OFF * waited, || {
+        format!("{journal} took {waited} s, and what the committer did meanwhile {below} s")
+    });
+    let journals: Vec<_> = rows(&explained["journal"]).collect();
+    findings.check(journals.len() == 1, || format!("one filesystem was synced: {}", explained["journal"]));
+    for journal in journals {
+        let is_silent = |field: &str| number(&journal[field]) == 0;
+        findings.check(!is_silent("log_writes") && !is_silent("device_flushes"), || {
+            format!("its log was written, and its device flushed: {journal}")
+        });
+        let counts_commits = text(&journal["filesystem"]) == "ext4";
+        findings.check(!counts_commits || !is_silent("commits"), || format!("it committed: {journal}"));
+    }
+    for (what, lost) in explained["lost"].as_object().into_iter().flatten() {
+        findings.check(lost.as_f64() == Some(0.0), || format!("{what}: {lost} are lost"));
+    }
+    // There is no server whose counters could be read; all else can be had.
+    for sentence in rows(&explained["not_measurable"]).map(text) {
+        findings.check(sentence.contains("counters"), || format!("not measurable: {sentence}"));
+    }
+    Ok(())
+}
