@@ -159,6 +159,35 @@ pub fn shorten_path(path: &str, columns: usize, ellipsis: &str) -> String {
     format!("{kept}{ellipsis}{name}")
 }
 
+/// Shortens an escaped path to at most `columns` from its begin, between two directories: `…/shop/products.ibd`. What a
+/// server's files have in common stands at the begin, and which schema a table belongs to at the end.
+pub fn end_of_path(path: &str, columns: usize, ellipsis: &str) -> String {
+    if width(path) <= columns {
+        return path.to_owned();
+    }
+    let dots = width(ellipsis);
+    let ends = path.match_indices('/').map(|(slash, _)| &path[slash..]);
+    match ends.into_iter().find(|end| dots + width(end) <= columns) {
+        Some(end) => format!("{ellipsis}{end}"),
+        None => shorten_path(path, columns, ellipsis),
+    }
+}
+
+/// Shortens a text to at most `columns` by leaving out its end, behind a word where there is one. Escapes are never cut
+/// in two.
+pub fn begin_of(text: &str, columns: usize, ellipsis: &str) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let kept = take_columns(units(text), columns.saturating_sub(width(ellipsis)));
+    let is_cut_in_word = !text[kept.len()..].starts_with(' ');
+    let kept = match kept.rfind(' ') {
+        Some(blank) if is_cut_in_word => &kept[..blank],
+        _ => kept.as_str(),
+    };
+    take_columns(units(&format!("{}{ellipsis}", kept.trim_end())), columns)
+}
+
 /// Shortens an escaped text to at most `columns` by leaving out its middle. Escapes are never cut in two.
 pub fn shorten_middle(text: &str, columns: usize, ellipsis: &str) -> String {
     if width(text) <= columns {
@@ -292,6 +321,33 @@ mod tests {
         assert_eq!(shorten_path(path, 7, "…"), "#ib…do5");
         for columns in 1..45 {
             assert!(width(&shorten_path(path, columns, "…")) <= columns, "{columns}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_path_keeps_the_directories_next_to_the_file() {
+        let path = "/var/lib/mysql/shop/products.ibd";
+        assert_eq!(end_of_path(path, 32, "…"), path);
+        assert_eq!(end_of_path(path, 31, "…"), "…/lib/mysql/shop/products.ibd");
+        assert_eq!(end_of_path(path, 24, "…"), "…/shop/products.ibd");
+        assert_eq!(end_of_path(path, 24, "..."), ".../shop/products.ibd");
+        assert_eq!(end_of_path(path, 14, "…"), "…/products.ibd");
+        assert_eq!(end_of_path(path, 7, "…"), "pro…ibd");
+        for columns in 1..40 {
+            assert!(width(&end_of_path(path, columns, "…")) <= columns, "{columns}");
+        }
+    }
+
+    #[test]
+    fn the_begin_of_a_text_ends_with_a_word() {
+        let text = "the binary log is busy";
+        assert_eq!(begin_of(text, 22, " …"), text);
+        assert_eq!(begin_of(text, 21, " …"), "the binary log is …");
+        assert_eq!(begin_of(text, 20, " …"), "the binary log is …");
+        assert_eq!(begin_of(text, 18, " …"), "the binary log …");
+        assert_eq!(begin_of("unbreakable", 8, " …"), "unbrea …");
+        for columns in 0..24 {
+            assert!(width(&begin_of(text, columns, " …")) <= columns, "{columns}");
         }
     }
 

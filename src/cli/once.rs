@@ -320,6 +320,7 @@ impl Sink {
             limit,
             stuck_after: arguments.stuck_after,
             interval: None,
+            longest_path: None,
         };
         Ok(Sink { options, file, series, written: 0 })
     }

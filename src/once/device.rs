@@ -6,7 +6,7 @@ use crate::snapshot::{FileRow, Measurement, ServerId, Stats, Target};
 
 /// A process, or all processes of one name, that synced on a device beside the server.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Neighbour {
+pub(crate) struct Neighbour {
     /// Unescaped.
     pub comm: String,
     /// Set for another traced server, which has a table of its own.
@@ -16,7 +16,7 @@ pub(super) struct Neighbour {
 
 /// A device with files of the server on it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Device {
+pub(crate) struct Device {
     /// Unescaped: "/dev/vda", or "8:1".
     pub name: String,
     /// The one with the most syncs first.
@@ -41,7 +41,7 @@ pub(crate) fn used_by<'a>(m: &'a Measurement, servers: &[ServerId]) -> BTreeMap<
 }
 
 /// The devices that these servers use, with their neighbours.
-pub(super) fn devices(m: &Measurement, servers: &[ServerId]) -> Vec<Device> {
+pub(crate) fn devices(m: &Measurement, servers: &[ServerId]) -> Vec<Device> {
     let numbers = used_by(m, servers);
     // By its name; by its number where the two sides came to different names for one device.
     let is_on = |name: &str, device: &str, number: Option<u32>| match numbers.contains_key(device) {

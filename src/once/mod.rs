@@ -83,6 +83,8 @@ pub struct Options {
     pub stuck_after: Duration,
     /// Which interval of a series this is, from 0; None for a single one. The first of a CSV brings the column names.
     pub interval: Option<usize>,
+    /// A path in a sentence has at most so many columns. None: all of it.
+    pub longest_path: Option<usize>,
 }
 
 impl Default for Options {
@@ -96,6 +98,7 @@ impl Default for Options {
             limit: None,
             stuck_after: Duration::from_secs(1),
             interval: None,
+            longest_path: None,
         }
     }
 }

@@ -105,7 +105,7 @@ const fn key(keys: &'static [Press], action: Action, group: Group, help: &'stati
 use Group::{Move, Rest, Show, Table, Time};
 use Press::{Char, Ctrl, F};
 
-/// Every key there is, but for those that edit a filter.
+/// Every key there is, but for those that mean something else while a filter is typed.
 pub const KEYS: &[Binding] = &[
     key(&[Char('r'), Char('1')], Action::Show(View::Role), Show, "by role: redo log, binary log, …"),
     key(&[Char('f'), Char('2')], Action::Show(View::File), Show, "by file"),
@@ -160,6 +160,40 @@ pub const KEYS: &[Binding] = &[
     key(&[Ctrl('z')], Action::Suspend, Rest, "suspend"),
     key(&[Char('q'), Ctrl('c'), F(10)], Action::Quit, Rest, "quit"),
 ];
+
+/// What a key does while a filter is typed; every other character becomes part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EditAction {
+    Toggle,
+    Keep,
+    Undo,
+    Erase,
+    Clear,
+}
+
+/// Keys that do the same while a filter is typed.
+#[derive(Clone, Copy, Debug)]
+pub struct EditBinding {
+    pub keys: &'static [Press],
+    pub action: EditAction,
+    pub help: &'static str,
+}
+
+const fn edit(keys: &'static [Press], action: EditAction, help: &'static str) -> EditBinding {
+    EditBinding { keys, action, help }
+}
+
+pub const EDIT_KEYS: &[EditBinding] = &[
+    edit(&[Press::Tab, Ctrl('r')], EditAction::Toggle, "a regular expression, or a text again"),
+    edit(&[Press::Enter], EditAction::Keep, "keep the filter"),
+    edit(&[Press::Esc], EditAction::Undo, "leave the filter as it was before"),
+    edit(&[Press::Backspace, Ctrl('h')], EditAction::Erase, "erase a character"),
+    edit(&[Ctrl('u')], EditAction::Clear, "erase all of it"),
+];
+
+pub fn edit_action(press: Press) -> Option<EditAction> {
+    EDIT_KEYS.iter().find(|binding| binding.keys.contains(&press)).map(|binding| binding.action)
+}
 
 /// What a key does. None: nothing.
 pub fn action(press: Press) -> Option<Action> {
@@ -216,6 +250,16 @@ mod tests {
                 binding.action
             );
         }
+    }
+
+    #[test]
+    fn no_key_of_the_filter_means_two_things() {
+        let mut keys: Vec<Press> = EDIT_KEYS.iter().flat_map(|binding| binding.keys).copied().collect();
+        let all = keys.len();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+        assert!(!keys.iter().any(|key| matches!(key, Press::Char(_))), "those are typed");
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::snapshot::{FileRow, Measurement, Stats, ThreadRow};
 /// Files and threads whose last minutes are kept, of each interval: those that took most time.
 pub const KEPT_APART: usize = 50;
 const MOST_NEIGHBOURS: usize = 20;
+/// A sync that takes at least so long, and longer than the interval, hangs.
+const HANGS: Duration = Duration::from_secs(1);
 /// An interval ends after this time before its end.
 const JUST_BEFORE: Duration = Duration::from_nanos(1);
 
@@ -26,6 +28,9 @@ pub struct Tick {
     pub duration: Duration,
     /// Another program told of it.
     pub is_told: bool,
+    /// A sync was in flight all the time, or ended that had begun before: how busy a log was then is no part of how busy
+    /// it is.
+    hung: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -95,7 +100,8 @@ impl Past {
 
     fn enter(&mut self, m: &Measurement, selected: Option<&Key>, is_told: bool) {
         let number = self.ticks.back().map_or(1, |tick| tick.number + 1);
-        self.ticks.push_back(Tick { number, end: m.end, duration: m.duration, is_told });
+        let hung = hung(m);
+        self.ticks.push_back(Tick { number, end: m.end, duration: m.duration, is_told, hung });
         if self.ticks.len() > TICKS as usize {
             self.ticks.pop_front();
         }
@@ -144,13 +150,29 @@ impl Past {
 
     /// The intervals up to one of them, so many that they cover `length`, summed up.
     pub fn recent(&self, until: u32, length: Duration) -> Option<Merged> {
+        self.recent_that(until, length, |_| true)
+    }
+
+    /// The same, but none of before a sync hung.
+    pub fn recent_since_hang(&self, until: u32, length: Duration) -> Option<Merged> {
+        self.recent_that(until, length, |tick| !tick.hung)
+    }
+
+    /// `goes_on`: whether an interval is more than the only one, or has others before it.
+    fn recent_that(&self, until: u32, length: Duration, goes_on: impl Fn(&Tick) -> bool) -> Option<Merged> {
+        let mut first: Option<Tick> = None;
         let mut covered = Duration::ZERO;
-        let first = self.until(until).find(|tick| {
+        for tick in self.until(until) {
+            if first.is_some_and(|first| !goes_on(&first)) || first.is_some() && !goes_on(tick) {
+                break;
+            }
+            first = Some(*tick);
             covered += tick.duration;
-            covered >= length
-        });
-        let first = first.copied().or(self.oldest())?;
-        self.sum(first.end - JUST_BEFORE, until)
+            if covered >= length {
+                break;
+            }
+        }
+        self.sum(first?.end - JUST_BEFORE, until)
     }
 
     fn threads(&self, number: u32) -> Vec<ThreadRow> {
@@ -169,6 +191,12 @@ impl Past {
     pub fn is_short_of_memory(&self) -> bool {
         self.history.is_short_of_memory()
     }
+}
+
+fn hung(m: &Measurement) -> bool {
+    let long = m.duration.max(HANGS);
+    let ended = |row: &FileRow| u128::from(row.stats.max.ns) >= long.as_nanos();
+    m.in_flight.iter().any(|sync| sync.age >= long) || m.files.iter().any(ended)
 }
 
 /// The rows whose last minutes are kept.

@@ -2,10 +2,10 @@
 
 use super::{Scene, Sentence};
 use crate::once::rows::nameless;
-use crate::once::style::{Paint, Style};
+use crate::once::style::Paint;
 use crate::once::{Options, header};
 use crate::snapshot::{FileRow, Lost, Measurement, ServerId};
-use crate::text::{count, errno};
+use crate::text::{count, end_of_path, errno};
 
 /// Files with errors named one by one.
 const FAILED_SHOWN: usize = 3;
@@ -38,7 +38,7 @@ pub(super) fn failures(scene: &Scene) -> Vec<Sentence> {
         .sort_by_key(|row| (!row.stats.errors.contains_key(&libc::EIO), u64::MAX - row.stats.error_count()));
     let total: u64 = failed.iter().map(|row| row.stats.error_count()).sum();
     let mut parts: Vec<String> =
-        failed.iter().take(FAILED_SHOWN).map(|row| failure(row, &scene.options.style)).collect();
+        failed.iter().take(FAILED_SHOWN).map(|row| failure(row, scene.options)).collect();
     if failed.len() > FAILED_SHOWN {
         parts.push(format!("and {} more files", count((failed.len() - FAILED_SHOWN) as u64)));
     }
@@ -65,10 +65,15 @@ const MEANINGS: [(i32, &str); 5] = [
     (libc::EBADF, "the server synced a descriptor that was not open."),
 ];
 
-fn failure(row: &FileRow, style: &Style) -> String {
+fn failure(row: &FileRow, options: &Options) -> String {
+    let style = &options.style;
     let named: Vec<String> =
         row.stats.errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number))).collect();
     let path = row.info.path.as_ref().map(|path| style.name(path.as_os_str().as_encoded_bytes()));
+    let path = path.map(|path| match options.longest_path {
+        Some(columns) => end_of_path(&path, columns, style.ellipsis()),
+        None => path,
+    });
     let file = nameless(row).or(path).unwrap_or_default();
     format!("{} on {file} ({} {})", named.join(", "), row.info.role.name(), row.op.name())
 }

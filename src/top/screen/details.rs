@@ -1,12 +1,14 @@
 //! Of the selected row: its latencies over time, and beside them how many syncs of the interval took how long.
 
+use std::sync::Arc;
+
 use ratatui::layout::Rect;
 
 use super::cells::{clock, latency, latency_in_words, maximum_in_words};
-use super::pen::Pen;
+use super::pen::{GAP, Part, Pen, fit};
 use crate::once::histogram::bar;
 use crate::once::rows::p99;
-use crate::text::{count, rate, shorten_path, width};
+use crate::text::{count, end_of_path, rate, width};
 use crate::top::heatmap::{Map, Span, level, map};
 use crate::top::palette::{ASCII_SHADES, Ink, SHADES};
 use crate::top::rows::{About, Row};
@@ -16,6 +18,8 @@ use crate::top::state::State;
 const LABEL_AT_LEAST: u16 = 8;
 /// Between the figures of an exporter and its own is as much as it takes to attach; more is said.
 const UNSEEN: std::time::Duration = std::time::Duration::from_secs(3);
+/// Of the name in the title, if it is that long.
+const NAME_AT_LEAST: usize = 24;
 /// Of the bars beside the picture.
 const BARS: std::ops::RangeInclusive<u16> = 14..=60;
 
@@ -53,40 +57,49 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     pen.put(area.right() - bars, area.bottom() - 1, bars, what, Ink::Faint);
 }
 
-/// `redo fdatasync  4,480 syncs  3,084/s  p50 92 µs  p99 467 µs  max 2.8 ms`.
+/// `redo fdatasync  4,480 syncs  3,084/s  p50 92 µs  p99 467 µs  max 2.8 ms`: facts go before too much of the name does.
 fn title(state: &State, row: &Row, area: Rect, pen: &mut Pen) {
+    let facts = facts(state, row);
+    let op = row.op.map_or(String::new(), |op| format!(" {}", op.name()));
+    let columns = usize::from(area.width);
+    let wide: usize = facts.iter().map(|fact| width(&fact.text) + GAP).sum();
+    let room = columns.saturating_sub(width(&op) + 1);
+    let name = row.name(&state.style);
+    let name =
+        end_of_path(&name, room.saturating_sub(wide).max(NAME_AT_LEAST.min(room)), state.style.ellipsis());
+    pen.put(area.x, area.y, area.width, &"─".repeat(columns), Ink::Faint);
+    let mut x = area.x + pen.put(area.x, area.y, area.width, &format!("{name}{op} "), Ink::Strong);
+    let room = usize::from(area.right().saturating_sub(x + 1));
+    for (text, ink) in fit(&facts, room).into_iter().filter(|(text, _)| width(text) <= room) {
+        x += pen.put(x, area.y, area.right() - x, &format!(" {text} "), ink);
+    }
+}
+
+fn facts(state: &State, row: &Row) -> Vec<Part> {
     let over = state.shown.as_ref().map(|shown| shown.m.duration).unwrap_or_default();
     let stats = &row.stats;
-    let mut facts = vec![format!("{} syncs", count(stats.count)), format!("{}/s", rate(stats.count, over))];
+    let fact = |rank, text: String| Part::new(rank, text, Ink::Plain);
+    let syncs = if stats.count == 1 { "sync" } else { "syncs" };
+    let mut facts = vec![
+        fact(2, format!("{} {syncs}", count(stats.count))),
+        fact(4, format!("{}/s", rate(stats.count, over))),
+    ];
     if stats.count > 0 {
         let in_words = |ns| latency_in_words(ns, state.units);
-        let quantile = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", in_words(ns)));
-        facts.extend(quantile("p50", stats.quantile_ns(0.5)));
-        facts.extend(quantile("p99", p99(stats)));
-        facts.push(format!("max {}", maximum_in_words(stats.max, state.units)));
+        facts.extend(stats.quantile_ns(0.5).map(|ns| fact(3, format!("p50 {}", in_words(ns)))));
+        facts.extend(p99(stats).map(|ns| fact(5, format!("p99 {}", in_words(ns)))));
+        facts.push(fact(6, format!("max {}", maximum_in_words(stats.max, state.units))));
     }
     if let About::File(info) = &row.about {
-        let escaped = |text: &str| state.style.name(text.as_bytes());
-        match (&info.filesystem, &info.device) {
-            (Some(filesystem), Some(device)) => {
-                facts.push(format!("{} on {}", escaped(filesystem), escaped(device)));
-            }
-            (Some(one), None) | (None, Some(one)) => facts.push(escaped(one)),
+        let escaped = |text: &Arc<str>| state.style.name(text.as_bytes());
+        let filesystem = info.filesystem.as_ref().map(escaped);
+        match (filesystem, info.device.as_ref().map(escaped)) {
+            (Some(filesystem), Some(device)) => facts.push(fact(1, format!("{filesystem} on {device}"))),
+            (Some(one), None) | (None, Some(one)) => facts.push(fact(1, one)),
             (None, None) => {}
         }
     }
-    let facts = facts.join("  ");
-    let op = row.op.map_or(String::new(), |op| format!(" {}", op.name()));
-    let room = usize::from(area.width).saturating_sub(width(&facts) + width(&op) + 4);
-    let name = row.name(&state.style);
-    let name = if room >= 12 || width(&name) <= room {
-        shorten_path(&name, room, state.style.ellipsis())
-    } else {
-        shorten_path(&name, usize::from(area.width).saturating_sub(width(&op)), state.style.ellipsis())
-    };
-    pen.put(area.x, area.y, area.width, &"─".repeat(usize::from(area.width)), Ink::Faint);
-    let taken = pen.put(area.x, area.y, area.width, &format!("{name}{op} "), Ink::Strong);
-    pen.put(area.x + taken, area.y, area.width.saturating_sub(taken), &format!(" {facts} "), Ink::Plain);
+    facts
 }
 
 fn draw_map(state: &State, map: &Map, area: Rect, label: u16, picture: u16, pen: &mut Pen) {

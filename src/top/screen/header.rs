@@ -1,4 +1,4 @@
-//! Above the table: whose figures these are, how busy the logs are, what is stuck, what the figures say.
+//! Above the table: whose figures these are, how busy the logs are, who else syncs, what is stuck, what the figures say.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,38 +7,48 @@ use ratatui::layout::Rect;
 
 use super::cells::{SATURATED, clock};
 use super::layout::{Areas, tabs};
-use super::pen::{Part, Pen};
+use super::pen::{GAP, Part, Pen, fit};
+use super::readings;
 use crate::live;
-use crate::once::Paint;
-use crate::once::header::age;
-use crate::snapshot::{InFlight, Lost, Measurement, Role, Server, ServerId, Stats};
-use crate::text::{count, escape_sentence, interval, rate, shorten_path, width};
+use crate::snapshot::{Lost, Measurement, Role, Server, ServerId, Stats};
+use crate::text::{count, interval, rate, shorten_middle, width};
 use crate::top::palette::Ink;
 use crate::top::rows;
 use crate::top::state::State;
 use crate::top::view::View;
 
-/// No snapshot for so long, beside three intervals: something is wrong.
-const LATE: Duration = Duration::from_secs(2);
-
 pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
-    let Rect { x, y, width: columns, .. } = areas.header;
+    let Rect { x, y, width: columns, height } = areas.header;
+    let has_neighbours = height > 2;
     let time = format!("{} UTC", clock(state.now_wall));
     let taken = width(&time) as u16;
     pen.put_right(x, y, columns, &time, Ink::Faint);
-    pen.put_parts(x, y, columns.saturating_sub(taken + 2), &who(state));
+    let mut parts = who(state);
+    if !has_neighbours {
+        parts.extend(how(state));
+    }
+    pen.put_parts(x, y, columns.saturating_sub(taken + GAP as u16), &parts);
     pen.put_parts(x, y + 1, columns, &totals(state));
-    stuck(state, areas.stuck, pen);
-    readings(state, areas.readings, pen);
+    if has_neighbours {
+        let how = how(state);
+        let wide: usize = how.iter().map(|part| width(&part.text) + GAP).sum();
+        let room = columns.saturating_sub(wide as u16);
+        pen.put_fitted(x, y + 2, room, &readings::neighbours(state, usize::from(room)), Ink::Plain);
+        pen.put_parts(x + room + GAP as u16, y + 2, columns.saturating_sub(room + GAP as u16), &how);
+    }
+    for (at, line) in areas.stuck_lines.iter().enumerate() {
+        pen.put_fitted(x, areas.stuck.y + at as u16, columns, line, Ink::Alarm);
+    }
+    readings::draw(state, areas.readings, pen);
     tab_line(state, areas.tabs, pen);
 }
 
-/// `mysqld 31960  MySQL 9.7.4  port 3306  /var/lib/mysql  ext4 on /dev/vda  fentry  every 1.00 s`.
+/// `mysqld 31960  MySQL 9.7.4  port 3306  /var/lib/mysql  ext4 on /dev/vda`.
 fn who(state: &State) -> Vec<Part> {
     let Some(shown) = &state.shown else { return vec![Part::new(9, "fsynctop", Ink::Strong)] };
     let servers = state.servers();
     let known = |id: &ServerId| shown.m.servers.iter().find(|server| server.id == *id);
-    let mut parts = match &servers[..] {
+    match &servers[..] {
         [] => vec![Part::new(9, "fsynctop: no server yet", Ink::Strong)],
         [id] => match known(id) {
             Some(server) => server_parts(server, state),
@@ -49,15 +59,19 @@ fn who(state: &State) -> Vec<Part> {
             let text = format!("{} servers: {}", several.len(), names.join(", "));
             vec![Part::new(9, text, Ink::Strong)]
         }
-    };
-    parts.push(Part::new(4, shown.m.setup.mode.name(), Ink::Plain));
-    parts.push(match state.sampling {
+    }
+}
+
+/// `fentry  every 1 s`.
+fn how(state: &State) -> Vec<Part> {
+    let Some(shown) = &state.shown else { return Vec::new() };
+    let every = match state.sampling {
         live::State::Degraded { interval: now } => {
             Part::new(8, format!("every {} to save CPU", short(now)), Ink::Warning)
         }
         _ => Part::new(7, format!("every {}", short(state.interval)), Ink::Plain),
-    });
-    parts
+    };
+    vec![Part::new(4, shown.m.setup.mode.name(), Ink::Plain), every]
 }
 
 /// `1 s`, `0.2 s`.
@@ -145,7 +159,9 @@ fn busiest(state: &State, m: &Measurement, servers: &[ServerId], role: Role) -> 
     let (busy, server) = servers.iter().map(of).max_by(|a, b| a.0.total_cmp(&b.0))?;
     let whose = if servers.len() > 1 { format!(" ({})", state.server_name(server)) } else { String::new() };
     let ink = if busy >= SATURATED { Ink::Warning } else { Ink::Plain };
-    Some(Part::new(7, format!("{} {:.0} % busy{whose}", role.name(), busy * 100.0), ink))
+    let share = format!("{} {:.0} %", role.name(), busy * 100.0);
+    let short = if servers.len() > 1 { format!("{share} busy") } else { share.clone() };
+    Some(Part::new(7, format!("{share} busy{whose}"), ink).or(short))
 }
 
 /// Since the log began: one that failed minutes ago still matters.
@@ -153,8 +169,8 @@ fn failures(state: &State) -> Part {
     match state.past.log.last_failure() {
         None => Part::new(6, "0 failed", Ink::Plain),
         Some(last) => {
-            let text = format!("{} failed, last {}", count(state.past.log.failures()), clock(last.at));
-            Part::new(9, text, Ink::Alarm)
+            let failed = format!("{} failed", count(state.past.log.failures()));
+            Part::new(9, format!("{failed}, last {}", clock(last.at)), Ink::Alarm)
         }
     }
 }
@@ -171,101 +187,11 @@ fn confidence(state: &State, m: &Measurement) -> Part {
     };
     match (describe(&m.lost), state.lost_before().as_ref().and_then(describe)) {
         (Some(now), _) => Part::new(9, now, Ink::Alarm),
-        (None, Some(before)) => Part::new(5, format!("exact now, {before} before"), Ink::Warning),
+        (None, Some(before)) => {
+            Part::new(5, format!("exact now, {before} before"), Ink::Warning).or(format!("{before} before"))
+        }
         (None, None) => Part::new(5, "exact", Ink::Plain),
     }
-}
-
-/// `STUCK for 12 s: redo fdatasync, waits for the journal commit, thread ib_log_flush 31999, /var/lib/mysql/…`.
-fn stuck(state: &State, area: Rect, pen: &mut Pen) {
-    let stuck = state.stuck();
-    for line in 0..usize::from(area.height) {
-        let is_last = line + 1 == usize::from(area.height);
-        let rest = stuck.len() - line;
-        let text = match stuck.get(line) {
-            Some(_) if is_last && rest > 1 => {
-                format!("STUCK {} more syncs (K shows all, and where they wait)", count(rest as u64))
-            }
-            Some(sync) => stuck_line(state, sync, usize::from(area.width)),
-            None => continue,
-        };
-        let y = area.y + line as u16;
-        pen.put_fitted(area.x, y, area.width, &text, Ink::Alarm);
-    }
-}
-
-/// The path is shortened so that all of it fits.
-pub fn stuck_line(state: &State, sync: &InFlight, columns: usize) -> String {
-    let thread = state.style.name(sync.thread.as_bytes());
-    let whose = if state.servers().len() > 1 { state.server_name(sync.server) + ", " } else { String::new() };
-    let wait =
-        state.waiting(sync.tid).map_or(String::new(), |waiting| match (&waiting.wait, waiting.state) {
-            (Some(wait), _) => format!(" waits for {},", wait.what),
-            (None, state) => format!(" in state {state},"),
-        });
-    let mut text = format!(
-        "STUCK {}: {whose}{} {},{wait} thread {thread} {}",
-        age(sync),
-        sync.role.name(),
-        sync.op.name(),
-        sync.tid
-    );
-    if let Some(path) = &sync.path {
-        text += ", ";
-        let path = state.style.name(path.as_os_str().as_encoded_bytes());
-        text += &shorten_path(&path, columns.saturating_sub(width(&text)), state.style.ellipsis());
-    }
-    text
-}
-
-fn readings(state: &State, area: Rect, pen: &mut Pen) {
-    let mut lines: Vec<(String, Ink)> = Vec::new();
-    match &state.sampling {
-        live::State::Detached { why } | live::State::Failed { why } => {
-            lines.push((format!("Nothing is traced any more: {}", escape_sentence(why)), Ink::Alarm));
-        }
-        live::State::Stopped => lines.push(("Tracing has ended.".into(), Ink::Alarm)),
-        live::State::Running | live::State::Degraded { .. } => {
-            let late = state.since_shown();
-            if late > state.expected_interval() * 3 + LATE {
-                lines.push((format!("No new figures for {}.", interval(late)), Ink::Alarm));
-            }
-        }
-    }
-    lines.extend(commits_wait(state).map(|text| (text, Ink::Alarm)));
-    let style = crate::once::Style { width: Some(usize::from(area.width)), ..state.style };
-    for sentence in &state.readings {
-        let ink = match sentence.paint {
-            Paint::Error | Paint::Stuck => Ink::Alarm,
-            Paint::Plain | Paint::Heading => Ink::Plain,
-        };
-        let wrapped = style.wrap(&sentence.text, 2);
-        lines.extend(wrapped.into_iter().map(|line| (line, ink)));
-    }
-    let cut = lines.len() > usize::from(area.height);
-    for (at, (text, ink)) in lines.iter().take(usize::from(area.height)).enumerate() {
-        let y = area.y + at as u16;
-        let taken = pen.put(area.x, y, area.width, text, *ink);
-        if cut && at + 1 == usize::from(area.height) {
-            let ellipsis = state.style.ellipsis();
-            let room = width(ellipsis) as u16 + 1;
-            let x = (area.x + taken + 1).min(area.right().saturating_sub(room - 1));
-            pen.put(x, y, room, ellipsis, *ink);
-        }
-    }
-}
-
-/// What it means that a log hangs.
-fn commits_wait(state: &State) -> Option<String> {
-    let stuck = state.stuck();
-    let sync = stuck.iter().find(|sync| sync.role.is_serial())?;
-    let whose = if state.servers().len() > 1 {
-        format!(" of {}", state.server_name(sync.server))
-    } else {
-        String::new()
-    };
-    let log = if sync.role == Role::Redo { "redo log" } else { "binary log" };
-    Some(format!("Every commit{whose} waits for the {log}."))
 }
 
 /// The groupings, and to the right what narrows the view.
@@ -284,8 +210,8 @@ fn tab_line(state: &State, area: Rect, pen: &mut Pen) {
     }
     let room = area.right().saturating_sub(end + 1);
     let parts = narrowed(state);
-    let wide: usize = parts.iter().map(|part| width(&part.text) + 2).sum();
-    let x = area.right().saturating_sub(wide.saturating_sub(2).min(usize::from(room)) as u16);
+    let wide: usize = fit(&parts, usize::from(room)).iter().map(|(text, _)| width(text) + GAP).sum();
+    let x = area.right().saturating_sub(wide.saturating_sub(GAP).min(usize::from(room)) as u16);
     pen.put_parts(x, area.y, area.right() - x, &parts);
 }
 
@@ -307,21 +233,24 @@ fn narrowed(state: &State) -> Vec<Part> {
     if state.filter.is_on() {
         let text = state.style.name(state.filter.text.as_bytes());
         let sign = if state.filter.is_regex { "~" } else { "/" };
-        let rows = (count(state.rows.len() as u64), count(state.rows_before_filter as u64));
-        parts.push(Part::new(6, format!("{sign}{text}: {} of {} rows", rows.0, rows.1), Ink::Mode));
+        let of = format!("{} of {}", count(state.rows.len() as u64), count(state.rows_before_filter as u64));
+        let short = format!("{sign}{}: {of}", shorten_middle(&text, 8, state.style.ellipsis()));
+        parts.push(Part::new(6, format!("{sign}{text}: {of} rows"), Ink::Mode).or(short));
     }
     if state.cumulative
         && let Some(shown) = &state.shown
     {
-        let text = format!("since {}, {}", clock(shown.m.start), interval(shown.m.duration));
-        parts.push(Part::new(5, text, Ink::Mode));
+        let since = format!("since {}", clock(shown.m.start));
+        parts.push(Part::new(5, format!("{since}, {}", interval(shown.m.duration)), Ink::Mode).or(since));
     }
     if let Some(paused) = &state.paused {
         let at = state.past.tick(paused.tick).map_or(String::new(), |tick| {
             let by = if tick.is_told { ", told by the exporter" } else { "" };
             format!(" at {}{by}", clock(tick.end))
         });
-        parts.push(Part::new(7, format!("PAUSED{at}"), Ink::Mode));
+        let short =
+            state.past.tick(paused.tick).map_or(String::new(), |tick| format!(" {}", clock(tick.end)));
+        parts.push(Part::new(7, format!("PAUSED{at}"), Ink::Mode).or(format!("PAUSED{short}")));
     }
     if let Some(shown) = state.shown.as_ref().filter(|shown| shown.rest.rows > 0 && state.view == View::File)
     {

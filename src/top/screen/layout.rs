@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use super::table;
+use super::{stuck, table};
 use crate::text::width;
 use crate::top::state::State;
 use crate::top::view::{Column, View};
@@ -16,11 +16,13 @@ const MOST_DETAILS: u16 = 34;
 /// From so many on, the log has a place of its own.
 const ROOM_FOR_LOG: u16 = 36;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Areas {
     pub too_small: bool,
     pub header: Rect,
     pub stuck: Rect,
+    /// What stands there, a line each.
+    pub stuck_lines: Vec<String>,
     pub readings: Rect,
     pub tabs: Rect,
     pub heading: Rect,
@@ -48,11 +50,12 @@ pub fn areas(state: &State) -> Areas {
         y += height;
         area
     };
-    let header = take(2);
-    let stuck = take((state.stuck().len() as u16).min((rows / 8).max(1)));
+    let header = take(if rows < ROOM_FOR_DETAILS { 2 } else { 3 });
+    let stuck_lines = stuck::all(state, usize::from(columns), usize::from(rows / 8).max(1));
+    let stuck = take(stuck_lines.len() as u16);
     let readings = take(match rows {
-        ..30 => 1,
-        30..45 => 2,
+        ..24 => 1,
+        24..45 => 2,
         _ => 4,
     });
     let tabs = take(1);
@@ -68,7 +71,20 @@ pub fn areas(state: &State) -> Areas {
     let details = (details > 0).then(|| take(details));
     let log = (log > 0).then(|| take(log));
     let footer = take(1);
-    Areas { too_small: false, header, stuck, readings, tabs, heading, rows: rows_area, details, log, footer }
+    let rows = rows_area;
+    Areas {
+        too_small: false,
+        header,
+        stuck,
+        stuck_lines,
+        readings,
+        tabs,
+        heading,
+        rows,
+        details,
+        log,
+        footer,
+    }
 }
 
 /// What the mouse points at.

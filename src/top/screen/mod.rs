@@ -6,6 +6,8 @@ mod header;
 mod layout;
 mod overlay;
 mod pen;
+mod readings;
+mod stuck;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -111,7 +113,11 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
                 name_of(Action::Threads)
             ),
         ],
-        _ => vec!["No sync yet.".into()],
+        View::Thread if state.cumulative && state.paused.is_some() => vec![
+            "Rows by thread are kept of each interval of the past, but not since the start.".into(),
+            format!("{} shows the interval.", name_of(Action::Cumulative)),
+        ],
+        _ => vec!["No sync has finished yet.".into()],
     })
 }
 
@@ -189,7 +195,7 @@ fn footer(state: &State, area: Rect, pen: &mut Pen) {
             hint(3, Action::Cumulative, if state.cumulative { "interval" } else { "since start" }),
             hint(2, Action::Open, "into"),
             hint(1, Action::Write, "write JSON"),
-            hint(0, Action::Stacks, "kernel stacks"),
+            hint(if state.stuck().is_empty() { 0 } else { 7 }, Action::Stacks, "kernel stacks"),
         ];
         pen.put_parts(area.x, area.y, area.width, &parts);
     }

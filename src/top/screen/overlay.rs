@@ -2,19 +2,21 @@
 
 use ratatui::layout::Rect;
 
-use super::header::stuck_line;
 use super::pen::Pen;
+use super::stuck;
 use crate::text::width;
-use crate::top::keys::{Group, KEYS};
+use crate::top::keys::{EDIT_KEYS, Group, KEYS, Press};
 use crate::top::palette::Ink;
 use crate::top::state::{Overlay, State};
 
-const ABOUT: [&str; 5] = [
-    "STUCK: a sync that has been in flight for longer than --stuck-after. % busy: how much of the time a log",
-    "that the server syncs one call at a time was being synced. IN FLIGHT: the mean number of syncs under way.",
-    "MAX with ≤: at most so much. ! in a graph or a picture: a sync failed then. The picture: time from left to",
-    "right, latency from below upwards, darker where more syncs took so long. exact: no sync was missed, and",
-    "that was checked.",
+const ABOUT: [&str; 7] = [
+    "STUCK: a sync that has been in flight for longer than --stuck-after. % busy: how much of the time a log that the",
+    "server syncs one call at a time was being synced. IN FLIGHT: the mean number of syncs under way. MAX with ≤: at most",
+    "so much. SHARED: on a device that the servers use, too. exact: no sync was missed, and that was checked.",
+    "The small graphs: an interval each, the newest to the right; every row has a scale of its own. The picture: time from",
+    "left to right, latency from below upwards, each line from the latency beside it to that of the line above, denser",
+    "where more syncs took so long; to its right, how many did in the interval. ! in both: a sync failed then.",
+    "The log has one entry for a file and interval, with the latency of its slowest sync.",
 ];
 
 pub fn lines(state: &State, overlay: Overlay) -> Vec<(String, Ink)> {
@@ -27,18 +29,21 @@ pub fn lines(state: &State, overlay: Overlay) -> Vec<(String, Ink)> {
 /// From the table of the keys.
 fn help(state: &State) -> Vec<(String, Ink)> {
     let mut lines = Vec::new();
-    let names = |keys: &[crate::top::keys::Press]| {
-        keys.iter().map(|key| key.to_string()).collect::<Vec<_>>().join(" ")
+    let names = |keys: &[Press]| keys.iter().map(|key| key.to_string()).collect::<Vec<_>>().join(" ");
+    let all = KEYS.iter().map(|binding| binding.keys).chain(EDIT_KEYS.iter().map(|binding| binding.keys));
+    let widest = all.map(|keys| width(&names(keys))).max().unwrap_or(0);
+    let line = |keys: &[Press], help: &str| {
+        let keys = names(keys);
+        let blanks = " ".repeat(widest - width(&keys) + 2);
+        (format!("  {keys}{blanks}{help}"), Ink::Plain)
     };
-    let widest = KEYS.iter().map(|binding| width(&names(binding.keys))).max().unwrap_or(0);
     for group in Group::ALL {
         lines.push((group.title().to_owned(), Ink::Heading));
-        for binding in KEYS.iter().filter(|binding| binding.group == group) {
-            let keys = names(binding.keys);
-            let blanks = " ".repeat(widest - width(&keys) + 2);
-            lines.push((format!("  {keys}{blanks}{}", binding.help), Ink::Plain));
-        }
+        let of_group = KEYS.iter().filter(|binding| binding.group == group);
+        lines.extend(of_group.map(|binding| line(binding.keys, binding.help)));
     }
+    lines.push(("While a filter is typed".to_owned(), Ink::Heading));
+    lines.extend(EDIT_KEYS.iter().map(|binding| line(binding.keys, binding.help)));
     lines.push((String::new(), Ink::Plain));
     let style = crate::once::Style { width: Some(usize::from(state.size.0)), ..state.style };
     lines.extend(style.wrap(&ABOUT.join(" "), 0).into_iter().map(|line| (line, Ink::Plain)));
@@ -47,12 +52,13 @@ fn help(state: &State) -> Vec<(String, Ink)> {
 
 fn stacks(state: &State) -> Vec<(String, Ink)> {
     let mut lines = Vec::new();
-    let stuck = state.stuck();
-    if stuck.is_empty() {
+    let all = state.stuck();
+    if all.is_empty() {
         lines.push(("Nothing is stuck.".to_owned(), Ink::Plain));
     }
-    for sync in &stuck {
-        lines.push((stuck_line(state, sync, usize::from(state.size.0)), Ink::Alarm));
+    for sync in &all {
+        let said = stuck::one(state, sync, usize::from(state.size.0));
+        lines.extend(said.into_iter().map(|line| (line, Ink::Alarm)));
         match state.waiting(sync.tid) {
             None => lines.push(("    not looked at yet".into(), Ink::Faint)),
             Some(waiting) if waiting.stack.is_empty() => {

@@ -47,19 +47,12 @@ impl<'a> Pen<'a> {
         self.put(x + columns - taken, y, taken, text, ink);
     }
 
-    /// Parts one after the other with two blanks between, as far as they fit; each whole. Of those that do not fit
-    /// together, the ones with the lowest rank are left out.
+    /// Parts one after the other with two blanks between, each whole, as far as they fit: see [`fit`].
     pub fn put_parts(&mut self, x: u16, y: u16, columns: u16, parts: &[Part]) -> u16 {
-        let mut kept: Vec<usize> = (0..parts.len()).collect();
-        let wide = |kept: &[usize]| kept.iter().map(|&at| width(&parts[at].text) + GAP).sum::<usize>();
-        while kept.len() > 1 && wide(&kept) > usize::from(columns) + GAP {
-            let Some(least) = kept.iter().copied().min_by_key(|&at| parts[at].rank) else { break };
-            kept.retain(|&at| at != least);
-        }
         let mut at = x;
-        for part in kept {
+        for (text, ink) in fit(parts, usize::from(columns)) {
             let left = (x + columns).saturating_sub(at);
-            at += self.put_fitted(at, y, left, &parts[part].text, parts[part].ink) + GAP as u16;
+            at += self.put_fitted(at, y, left, text, ink) + GAP as u16;
         }
         at.saturating_sub(x + GAP as u16)
     }
@@ -85,18 +78,66 @@ impl<'a> Pen<'a> {
     }
 }
 
-const GAP: usize = 2;
+/// Blanks between two parts.
+pub const GAP: usize = 2;
 
 /// A part of a line, and how much it matters.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub rank: u8,
     pub text: String,
+    /// What does where there is no room for all of it.
+    pub short: Option<String>,
     pub ink: Ink,
 }
 
 impl Part {
     pub fn new(rank: u8, text: impl Into<String>, ink: Ink) -> Part {
-        Part { rank, text: text.into(), ink }
+        Part { rank, text: text.into(), short: None, ink }
+    }
+
+    pub fn or(self, short: impl Into<String>) -> Part {
+        Part { short: Some(short.into()), ..self }
+    }
+}
+
+/// What of the parts fits on so many columns, at least one of them. First those with the lowest rank become short, then
+/// they are left out.
+pub fn fit(parts: &[Part], columns: usize) -> Vec<(&str, Ink)> {
+    let mut kept: Vec<(&Part, &str)> = parts.iter().map(|part| (part, part.text.as_str())).collect();
+    let is_too_wide = |kept: &[(&Part, &str)]| {
+        kept.iter().map(|(_, text)| width(text) + GAP).sum::<usize>() > columns + GAP
+    };
+    let mut by_rank: Vec<usize> = (0..parts.len()).collect();
+    by_rank.sort_by_key(|&at| parts[at].rank);
+    for at in by_rank {
+        if let Some(short) = parts[at].short.as_deref().filter(|_| is_too_wide(&kept)) {
+            kept[at].1 = short;
+        }
+    }
+    while kept.len() > 1 && is_too_wide(&kept) {
+        let least = kept.iter().enumerate().min_by_key(|(_, (part, _))| part.rank);
+        let Some((least, _)) = least else { break };
+        kept.remove(least);
+    }
+    kept.into_iter().map(|(part, text)| (text, part.ink)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matters_least_becomes_short_first_and_then_goes() {
+        let part = |rank, text: &str| Part::new(rank, text, Ink::Plain);
+        let parts = [part(5, "one hundred").or("100"), part(2, "of them"), part(4, "exactly").or("exact")];
+        let fitted =
+            |columns| fit(&parts, columns).into_iter().map(|(text, _)| text).collect::<Vec<_>>().join("  ");
+        assert_eq!(fitted(29), "one hundred  of them  exactly");
+        assert_eq!(fitted(28), "one hundred  of them  exact");
+        assert_eq!(fitted(26), "100  of them  exact");
+        assert_eq!(fitted(18), "100  exact");
+        assert_eq!(fitted(9), "100");
+        assert_eq!(fitted(1), "100", "one stays, and is cut where it is drawn");
     }
 }

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::cells::{Cell, cell};
 use super::layout::Areas;
 use super::pen::Pen;
-use crate::text::{shorten_middle, shorten_path, width};
+use crate::text::{end_of_path, shorten_middle, width};
 use crate::top::heatmap::{Scale, Span, heights};
 use crate::top::palette::Ink;
 use crate::top::rows::Row;
@@ -172,7 +172,7 @@ fn put(state: &State, cell: &Cell, placed: Placed, y: u16, pen: &mut Pen) {
     let is_path = placed.column == Column::Name
         && matches!(state.view, View::File | View::Log)
         && !cell.text.starts_with('(');
-    let shorten = if is_path { shorten_path } else { shorten_middle };
+    let shorten = if is_path { end_of_path } else { shorten_middle };
     let text = shorten(&cell.text, room, state.style.ellipsis()) + cell.suffix;
     pen.put(placed.x, y, placed.columns, &text, ink);
 }

@@ -6,10 +6,10 @@ use ratatui::style::Color;
 
 use super::*;
 use crate::once::fixture::{self, MARIADB, MYSQL, assert_expected, stats};
-use crate::snapshot::{Lost, Measurement, Op, Role};
+use crate::snapshot::{FileRow, Lost, Measurement, Op, Role};
 use crate::top::event::{Event, Waiting};
 use crate::top::fixture::{Bench, SECOND, many_files, stuck};
-use crate::top::keys::{KEYS, Press};
+use crate::top::keys::{EDIT_KEYS, KEYS, Press};
 use crate::top::palette::Colors;
 
 fn expected(bench: &Bench, name: &str) {
@@ -59,18 +59,15 @@ fn before_the_first_interval_the_server_is_there_already() {
 fn a_sync_that_hangs_comes_first_grows_older_and_says_what_it_waits_for() {
     let mut bench = hanging(120, 30);
     assert!(
-        bench.lines()[2].starts_with("STUCK for 12 s: redo fdatasync, thread ib_log_flush 31999, /var/lib")
+        bench.lines()[3].starts_with("STUCK for 12 s: redo fdatasync, thread ib_log_flush 31999, /var/lib")
     );
     bench.assert_shows("redo 100 % busy");
     bench.assert_shows("STUCK 12 s");
     bench.wait(4 * SECOND);
     bench.assert_shows("STUCK for 16 s: redo");
-    let wait = crate::stuck::waits_for(&["jbd2_log_wait_commit".into(), "do_fsync".into()], None);
-    let stack = vec!["jbd2_log_wait_commit".into(), "do_fsync".into()];
-    let waiting = Waiting { pid: MYSQL.pid, tid: 31_999, stack, wait, state: 'D' };
-    bench.apply(Event::Waits(vec![waiting]));
+    bench.apply(Event::Waits(vec![waiting_for_the_journal()]));
     bench.assert_shows(
-        "STUCK for 16 s: redo fdatasync, waits for the journal commit, thread ib_log_flush 31999, /",
+        "STUCK for 16 s: redo fdatasync, waits for the journal commit, thread ib_log_flush 31999, …/mysql/",
     );
     bench.assert_shows("Every commit waits for the redo log.");
     expected(&bench, "stuck_120x30");
@@ -84,8 +81,137 @@ fn many_stuck_syncs_leave_room_for_the_table() {
     let mut m = fixture::quiet();
     m.in_flight = (0..40).map(|at| stuck(MYSQL, &format!("/f{at}"), (50 - at) * SECOND)).collect();
     bench.second(&m);
-    bench.assert_shows("STUCK 38 more syncs (K shows all, and where they wait)");
+    bench.assert_shows("STUCK 38 more syncs (K shows where each waits)");
     bench.assert_shows("redo        fdatasync");
+    m.in_flight.truncate(2);
+    bench.apply(Event::Waits(vec![waiting_for_the_journal()]));
+    bench.second(&m);
+    bench.assert_shows("STUCK 1 more sync (K shows where each waits)");
+}
+
+fn waiting_for_the_journal() -> Waiting {
+    let stack = vec!["jbd2_log_wait_commit".into(), "do_fsync".into()];
+    let wait = crate::stuck::waits_for(&stack, None);
+    Waiting { pid: MYSQL.pid, tid: 31_999, stack, wait, state: 'D' }
+}
+
+#[test]
+fn on_a_small_screen_a_stuck_sync_still_has_its_file_its_thread_and_what_it_waits_for() {
+    let mut bench = hanging(80, 24);
+    bench.apply(Event::Waits(vec![waiting_for_the_journal()]));
+    let lines = bench.lines();
+    assert_eq!(
+        lines[3..5],
+        [
+            "STUCK for 12 s: redo fdatasync, /var/lib/mysql/#innodb_redo/#ib_redo5",
+            "  waits for the journal commit, thread ib_log_flush 31999"
+        ]
+    );
+    bench.assert_shows("K kernel stacks");
+    expected(&bench, "stuck_80x24");
+    // However long the name of its directory is.
+    let mut m = fixture::quiet();
+    let deep = format!("/var/lib/{}/#innodb_redo/#ib_redo5", "d".repeat(100));
+    m.in_flight = vec![stuck(MYSQL, &deep, 12 * SECOND)];
+    bench.second(&m);
+    bench.assert_shows("STUCK for 12 s: redo fdatasync, …/#innodb_redo/#ib_redo5");
+    bench.assert_shows("  waits for the journal commit, thread ib_log_flush 31999");
+}
+
+#[test]
+fn after_a_hang_no_sentence_says_that_the_log_was_idle() {
+    let mut bench = hanging(120, 30);
+    let mut m = fixture::quiet();
+    for age in 13..25 {
+        m.in_flight = vec![stuck(MYSQL, REDO, age * SECOND)];
+        bench.second(&m);
+        // Of before it hung, too: nobody commits now.
+        bench.assert_shows_not("saturated");
+    }
+    let mut m = fixture::busy();
+    m.files[0].stats.merge(&stats(&[(1, 25_000_000_000)]));
+    let (files, threads) = (m.files.clone(), m.threads.clone());
+    bench.second(&fixture::with_files(m, files, threads));
+    bench.assert_shows("The redo log is 100 % busy");
+    bench.seconds(3, &fixture::busy());
+    bench.assert_shows("Last 3 s: The redo log is 88 % busy and the binary log is 95 % busy");
+}
+
+#[test]
+fn who_else_syncs_on_the_device_is_said_on_every_view() {
+    let mut bench = Bench::busy(80, 24, 3);
+    assert!(bench.lines()[2].starts_with("also on /dev/vda, last 3 s: no other process synced"));
+    let mut m = fixture::busy();
+    let backup = [(120, 20_000_000), (80, 90_000_000)];
+    m.neighbours = vec![
+        fixture::neighbour("/dev/vda", "xtrabackup", &backup),
+        fixture::neighbour("/dev/vda", "rsyslogd", &[(3, 400_000)]),
+        fixture::neighbour("/dev/sdb", "dd", &[(900, 400_000)]),
+    ];
+    bench.seconds(10, &m);
+    assert_eq!(
+        bench.lines()[2],
+        "also on /dev/vda (10 s): xtrabackup 200/s, p99 90 ms; 1 more   fentry  every 1 s"
+    );
+    for key in ["f", "t", "s", "l"] {
+        bench.keys(key);
+        bench.assert_shows("also on /dev/vda (10 s): xtrabackup 200/s");
+    }
+    bench.apply(Event::Resize(120, 24));
+    bench.assert_shows("xtrabackup 200/s, p99 90 ms; rsyslogd 3.0/s, max 400 µs ");
+    bench.keys("c");
+    bench.assert_shows("also on /dev/vda: xtrabackup ");
+    // Also while nothing of the server's own finishes.
+    bench.keys("c");
+    let mut m = fixture::quiet();
+    m.in_flight = vec![stuck(MYSQL, REDO, 12 * SECOND)];
+    bench.second(&m);
+    bench.assert_shows("also on /dev/vda, last 10 s: xtrabackup 180/s, p99 90 ms");
+}
+
+#[test]
+fn a_small_screen_has_all_that_the_header_should_have() {
+    let mut bench = Bench::busy(80, 24, 3);
+    let mut m = fixture::busy();
+    m.files[0].stats.merge(&stats(&[(1, 900_000_000)]));
+    m.files[2].stats.merge(&stats(&[(1, 900_000_000)]));
+    m.in_flight = (0..12).map(|_| stuck(MYSQL, REDO, SECOND / 20)).collect();
+    let (files, threads) = (m.files.clone(), m.threads.clone());
+    bench.second(&fixture::with_files(m, files, threads));
+    let header = bench.lines()[..3].join("\n");
+    let both = "6,250 syncs/s  redo 100 % busy  binlog 100 % busy  12 in flight  0 failed  exact";
+    for part in ["mysqld 31960", "MySQL 9.7.4", "ext4 on /dev/vda", both, "fentry", "every 1 s"] {
+        assert!(header.contains(part), "{part:?}:\n{header}");
+    }
+}
+
+#[test]
+fn facts_of_the_selected_row_go_whole_or_not_at_all() {
+    let mut bench = Bench::busy(80, 24, 3);
+    bench.keys("f");
+    for columns in 40..160 {
+        bench.apply(Event::Resize(columns, 24));
+        let at = areas(&bench.state).details.expect("there is room").y;
+        let title = bench.lines()[usize::from(at)].clone();
+        let facts = title.trim_end_matches(['─', ' ']);
+        let last = facts.rsplit("  ").next().unwrap();
+        let whole = ["/s", "µs", "ms", "syncs", "ext4 on /dev/vda", "fdatasync"];
+        assert!(whole.iter().any(|end| last.ends_with(end)), "{columns}: {title}");
+        assert!(title.contains("binlog.000003"), "{columns}: {title}");
+    }
+    bench.apply(Event::Resize(80, 24));
+    bench.assert_shows("…/mysql/binlog.000003 fdatasync  2,980/s  p99 737 µs  max up to 3.1 ms ──");
+}
+
+#[test]
+fn on_a_small_screen_nothing_that_hides_rows_goes_unsaid() {
+    let mut bench = Bench::busy(80, 24, 5);
+    bench.keys("f/ib_redo");
+    bench.press(Press::Enter);
+    bench.keys(" ");
+    bench.assert_shows("/ib_redo: 2 of 6  PAUSED 03:00:05");
+    bench.keys(" c");
+    bench.assert_shows("/ib_redo: 2 of 6  since 03:00:00");
 }
 
 #[test]
@@ -97,7 +223,10 @@ fn failures_stay_on_the_screen() {
     bench.second(&fixture::with_files(m, files, threads));
     bench.assert_shows("2 failed, last 03:00:04");
     bench.assert_shows("2 EIO");
-    bench.assert_shows("2 syncs failed: 2 EIO on /var/lib/mysql/#innodb_redo/#ib_redo5 (redo fdatasync).");
+    bench.assert_shows("Last 4 s: 2 syncs failed: 2 EIO on …/mysql/#innodb_redo/#ib_redo5 (redo fdatasync).");
+    bench.apply(Event::Resize(80, 24));
+    bench.assert_shows("Last 4 s: 2 syncs failed: 2 EIO on …/#innodb_redo/#ib_redo5 (redo fdatasync).");
+    bench.apply(Event::Resize(100, 40));
     bench.seconds(20, &fixture::busy());
     bench.assert_shows("2 failed, last 03:00:04");
     // In the graph of the row, below the picture, and in the log.
@@ -129,6 +258,18 @@ fn several_servers_are_told_apart_in_every_grouping() {
     ];
     bench.seconds(5, &m);
     expected(&bench, "two_servers_120x30");
+    // The one that does nothing does not hide what the other one's figures say.
+    bench.apply(Event::Resize(80, 24));
+    bench.assert_shows("redo 88 % busy  binlog 95 % busy  0 in flight");
+    bench.assert_shows("Last 5 s: mysqld 31960: The redo log is 88 % busy");
+    let mut idle = m.clone();
+    let others = |row: &FileRow| row.server == MARIADB;
+    idle.files.retain(others);
+    idle.roles.retain(|row| row.server == MARIADB);
+    bench.seconds(10, &idle);
+    bench.assert_shows("Last 10 s: mariadbd 40112: ");
+    bench.seconds(10, &m);
+    bench.apply(Event::Resize(120, 30));
     bench.keys("f");
     bench.assert_shows("mariadbd 40112 /srv/mariadb/ib_logfile0");
     bench.keys("s");
@@ -140,7 +281,8 @@ fn several_servers_are_told_apart_in_every_grouping() {
     bench.press(Press::Tab);
     bench.assert_shows("only mysqld 31960");
     bench.keys("r");
-    bench.assert_shows_not("mariadbd 40112");
+    assert!(bench.state.rows.iter().all(|row| row.key.server() == Some(MYSQL)));
+    bench.assert_shows("also on /dev/vda, last 10 s: mariadbd 40112 410/s");
 }
 
 #[test]
@@ -261,22 +403,21 @@ fn no_line_is_wider_than_the_screen_and_nothing_overlaps_at_any_width() {
 
 #[test]
 fn the_help_has_every_key() {
-    let mut bench = Bench::busy(100, 80, 1);
+    let mut bench = Bench::busy(100, 90, 1);
     bench.keys("?");
     let screen = bench.screen();
-    for binding in KEYS {
-        let line = screen.lines().find(|line| line.ends_with(binding.help));
-        let line = line.unwrap_or_else(|| panic!("{:?} is not in the help:\n{screen}", binding.action));
-        let keys: Vec<String> = binding.keys.iter().map(ToString::to_string).collect();
+    let all = KEYS.iter().map(|binding| (binding.keys, binding.help));
+    for (keys, help) in all.chain(EDIT_KEYS.iter().map(|binding| (binding.keys, binding.help))) {
+        let line = screen.lines().find(|line| line.ends_with(help));
+        let line = line.unwrap_or_else(|| panic!("{help:?} is not in the help:\n{screen}"));
+        let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
         assert!(line.contains(&keys.join(" ")), "{line}");
     }
     // On a small screen it is read in two pages.
     bench.apply(Event::Resize(80, 24));
     bench.assert_shows("more lines: Space, Down; Esc closes this");
-    bench.press(Press::Char(' '));
-    bench.press(Press::Char(' '));
-    bench.press(Press::Char(' '));
-    bench.assert_shows("that was checked.");
+    (0..4).for_each(|_| bench.press(Press::Char(' ')));
+    bench.assert_shows("with the latency of its slowest sync.");
     bench.press(Press::Esc);
     bench.assert_shows("redo");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Edit, Graph, Overlay, Paused, State, Units};
 use crate::text;
 use crate::top::event::Effect;
-use crate::top::keys::{Action, Press};
+use crate::top::keys::{Action, EditAction, Press, edit_action};
 use crate::top::rows::{Key, Scope};
 use crate::top::view::{Column, View};
 
@@ -105,19 +105,33 @@ impl State {
         let page = usize::from(self.size.1).saturating_sub(4).max(1);
         match action {
             Action::Up => self.overlay_offset = self.overlay_offset.saturating_sub(1),
-            Action::Down => self.overlay_offset += 1,
+            Action::Down => self.overlay_offset = self.overlay_offset.saturating_add(1),
             Action::PageUp => self.overlay_offset = self.overlay_offset.saturating_sub(page),
-            Action::PageDown | Action::Pause => self.overlay_offset += page,
+            Action::PageDown | Action::Pause => {
+                self.overlay_offset = self.overlay_offset.saturating_add(page)
+            }
             Action::First => self.overlay_offset = 0,
+            Action::Last => self.overlay_offset = usize::MAX,
             Action::Suspend => return vec![Effect::Suspend],
             Action::Redraw => return vec![Effect::Redraw],
             Action::Help if self.overlay == Some(Overlay::Stacks) => self.open(Overlay::Help),
             Action::Stacks if self.overlay == Some(Overlay::Help) => self.open(Overlay::Stacks),
             _ => self.overlay = None,
         }
+        self.place_overlay();
+        Vec::new()
+    }
+
+    pub(super) fn scroll_overlay(&mut self, lines: isize) {
+        self.overlay_offset = self.overlay_offset.saturating_add_signed(lines);
+        self.place_overlay();
+    }
+
+    /// No further than to its end.
+    fn place_overlay(&mut self) {
+        let page = usize::from(self.size.1).saturating_sub(2).max(1);
         let most = crate::top::screen::overlay_lines(self).saturating_sub(page);
         self.overlay_offset = self.overlay_offset.min(most);
-        Vec::new()
     }
 
     fn open(&mut self, overlay: Overlay) {
@@ -200,7 +214,7 @@ impl State {
 
     fn pause(&mut self) {
         if let Some(newest) = &self.newest {
-            self.paused = Some(Paused { tick: newest.0, frozen: newest.clone() });
+            self.paused = Some(Paused { tick: newest.0, frozen: newest.clone(), until: self.latest.clone() });
             self.refresh();
         }
     }
@@ -309,21 +323,21 @@ impl State {
     /// The filter is used as it is typed; Esc brings back what was before.
     pub(super) fn type_filter(&mut self, press: Press) {
         let Some(edit) = &mut self.edit else { return };
-        match press {
-            Press::Char(c) if edit.text.len() < LONGEST_FILTER => edit.text.push(c),
-            Press::Backspace | Press::Ctrl('h') => drop(edit.text.pop()),
-            Press::Ctrl('u') => edit.text.clear(),
-            Press::Tab | Press::Ctrl('r') => edit.is_regex = !edit.is_regex,
-            Press::Enter => {
+        match (edit_action(press), press) {
+            (Some(EditAction::Toggle), _) => edit.is_regex = !edit.is_regex,
+            (Some(EditAction::Erase), _) => drop(edit.text.pop()),
+            (Some(EditAction::Clear), _) => edit.text.clear(),
+            (Some(EditAction::Keep), _) => {
                 self.edit = None;
                 return;
             }
-            Press::Esc => {
+            (Some(EditAction::Undo), _) => {
                 self.filter = edit.before.clone();
                 self.edit = None;
                 return self.refresh_rows();
             }
-            _ => return,
+            (None, Press::Char(c)) if edit.text.len() < LONGEST_FILTER => edit.text.push(c),
+            (None, _) => return,
         }
         let (text, is_regex) = (edit.text.clone(), edit.is_regex);
         self.filter.set(text, is_regex);

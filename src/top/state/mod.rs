@@ -18,10 +18,11 @@ use super::rows::{Row, Scope};
 use super::view::{Sort, View};
 use crate::live;
 use crate::once::Style;
-use crate::once::reading::Sentence;
 use crate::snapshot::{InFlight, Lost, Measurement, Snapshot};
 use select::Selection;
 use shown::Shown;
+
+pub use shown::Read;
 
 /// How long the status line keeps a message.
 const MESSAGE: Duration = Duration::from_secs(8);
@@ -127,7 +128,7 @@ pub struct State {
     pub rows: Vec<Row>,
     /// Before the filter.
     pub rows_before_filter: usize,
-    pub readings: Vec<Sentence>,
+    pub read: Option<Read>,
     pub waits: Vec<Waiting>,
     looked: Option<Instant>,
     message: Option<(String, Instant)>,
@@ -139,6 +140,8 @@ pub struct Paused {
     pub tick: u32,
     /// As it was on the screen when the pause began: with all its rows, where only the most important are kept.
     frozen: (u32, Arc<Measurement>),
+    /// What was counted until then.
+    until: Option<Arc<Snapshot>>,
 }
 
 impl State {
@@ -174,7 +177,7 @@ impl State {
             shown: None,
             rows: Vec::new(),
             rows_before_filter: 0,
-            readings: Vec::new(),
+            read: None,
             waits: Vec::new(),
             looked: None,
             message: None,
@@ -187,14 +190,13 @@ impl State {
         match event {
             Event::Key(press) => self.key(press),
             Event::Mouse(mouse) => {
-                if self.overlay.is_none() && self.edit.is_none() {
-                    self.mouse_at(mouse);
-                }
+                self.mouse_at(mouse);
                 Vec::new()
             }
             Event::Resize(columns, rows) => {
                 self.size = (columns, rows);
-                self.place();
+                self.refresh();
+                self.scroll_overlay(0);
                 Vec::new()
             }
             Event::Snapshot(snapshot) => {

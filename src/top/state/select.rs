@@ -59,6 +59,16 @@ impl State {
     }
 
     pub(super) fn mouse_at(&mut self, mouse: Mouse) {
+        if self.edit.is_some() {
+            return;
+        }
+        if self.overlay.is_some() {
+            return match mouse.kind {
+                MouseKind::WheelUp => self.scroll_overlay(-WHEEL),
+                MouseKind::WheelDown => self.scroll_overlay(WHEEL),
+                MouseKind::Press => {}
+            };
+        }
         match mouse.kind {
             MouseKind::WheelUp => self.move_by(-WHEEL),
             MouseKind::WheelDown => self.move_by(WHEEL),

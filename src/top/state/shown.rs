@@ -1,11 +1,13 @@
 //! What is shown: which interval, or which sum, and the rows made of it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::State;
-use crate::history::Rest;
+use crate::history::{Merged, Rest};
+use crate::once::device::{self, Device};
 use crate::once::reading::{self, Sentence};
 use crate::once::{self, Paint};
 use crate::snapshot::{Measurement, ServerId};
@@ -19,6 +21,8 @@ const IDLE_TICKS_OF_MANY: u32 = 60;
 /// What is read from the figures is read from those of so long a time: sentences that change every second are of no
 /// use.
 const READ_OVER: Duration = Duration::from_secs(10);
+/// A path in a sentence has so many columns at least.
+const LEAST_PATH: usize = 24;
 
 /// The figures on the screen.
 #[derive(Clone, Debug)]
@@ -30,21 +34,33 @@ pub struct Shown {
     pub tick: u32,
 }
 
+/// What the figures say.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// The most urgent first.
+    pub sentences: Vec<Sentence>,
+    /// How long the time is that they are about. None: what is shown.
+    pub sentences_over: Option<Duration>,
+    /// That the servers use, with whoever else syncs there.
+    pub devices: Vec<Device>,
+    /// How long the time is that these figures are of.
+    pub devices_over: Duration,
+    /// It is another than what is shown.
+    pub devices_are_recent: bool,
+}
+
 impl State {
     /// Makes everything anew that depends on which figures are shown, how and of what.
     pub(super) fn refresh(&mut self) {
         self.shown = self.what_is_shown();
         self.refresh_rows();
-        self.readings = self.read();
+        self.read = self.read();
     }
 
     fn what_is_shown(&self) -> Option<Shown> {
         let live = |tick, m: &Arc<Measurement>| Shown { m: m.clone(), rest: Rest::default(), tick };
-        let merged = |tick, merged: crate::history::Merged| Shown {
-            m: Arc::new(merged.measurement),
-            rest: merged.rest,
-            tick,
-        };
+        let merged =
+            |tick, merged: Merged| Shown { m: Arc::new(merged.measurement), rest: merged.rest, tick };
         match (&self.paused, self.cumulative) {
             (None, false) => self.newest.as_ref().map(|(tick, m)| live(*tick, m)),
             (None, true) => {
@@ -56,6 +72,10 @@ impl State {
                 Some(live(paused.tick, &paused.frozen.1))
             }
             (Some(paused), false) => self.past.at(paused.tick).map(|found| merged(paused.tick, found)),
+            (Some(paused), true) if paused.tick == paused.frozen.0 && paused.until.is_some() => {
+                let (base, until) = (self.base.as_ref()?, paused.until.as_ref()?);
+                Some(live(paused.tick, &Arc::new(Measurement::between(base, until))))
+            }
             (Some(paused), true) => {
                 let from = self.base.as_ref()?.taken_wall;
                 self.past.sum(from, paused.tick).map(|found| merged(paused.tick, found))
@@ -142,32 +162,57 @@ impl State {
         all.filter(|id| self.scope.server.is_none_or(|wanted| wanted == *id)).collect()
     }
 
-    /// Sentences on what the figures say, the most urgent first.
-    fn read(&self) -> Vec<Sentence> {
-        let Some(shown) = &self.shown else { return Vec::new() };
+    fn read(&self) -> Option<Read> {
+        let shown = self.shown.as_ref()?;
         if shown.m.duration.is_zero() {
-            return Vec::new();
+            return None;
         }
-        let recent = if self.cumulative { None } else { self.past.recent(shown.tick, READ_OVER) };
-        let m = match recent {
-            Some(recent) => Arc::new(Measurement {
-                in_flight: shown.m.in_flight.clone(),
-                servers: shown.m.servers.clone(),
-                ..recent.measurement
-            }),
-            None => shown.m.clone(),
+        let longer = |merged: Merged| {
+            let recent = merged.measurement;
+            let (in_flight, servers) = (shown.m.in_flight.clone(), shown.m.servers.clone());
+            (recent.duration > shown.m.duration)
+                .then(|| Arc::new(Measurement { in_flight, servers, ..recent }))
         };
-        let options =
-            once::Options { style: self.style, stuck_after: self.options.stuck_after, ..Default::default() };
+        let (recent, since_hang) = match self.cumulative {
+            true => (None, None),
+            false => (
+                self.past.recent(shown.tick, READ_OVER).and_then(longer),
+                self.past.recent_since_hang(shown.tick, READ_OVER).and_then(longer),
+            ),
+        };
         let servers = self.servers();
+        let sentences = self.sentences(since_hang.as_ref().unwrap_or(&shown.m), &servers);
+        let devices = device::devices(recent.as_ref().unwrap_or(&shown.m), &servers);
+        let duration = |m: &Option<Arc<Measurement>>| m.as_ref().map(|m| m.duration);
+        Some(Read {
+            sentences,
+            sentences_over: duration(&since_hang),
+            devices_over: duration(&recent).unwrap_or(shown.m.duration),
+            devices_are_recent: recent.is_some(),
+            devices,
+        })
+    }
+
+    fn sentences(&self, m: &Measurement, servers: &[ServerId]) -> Vec<Sentence> {
+        let options = once::Options {
+            style: self.style,
+            stuck_after: self.options.stuck_after,
+            longest_path: Some((usize::from(self.size.0) / 3).max(LEAST_PATH)),
+            ..Default::default()
+        };
         let mut sentences: Vec<Sentence> = Vec::new();
         if !m.lost.is_zero() {
-            let missed = reading::confidence(&m, &options);
+            let missed = reading::confidence(m, &options);
             sentences.extend(missed.into_iter().filter(|said| !said.text.starts_with("Nothing ")));
         }
+        // Those that do most, first.
+        let busy =
+            |id: ServerId| m.roles.iter().filter(|row| row.server == id).map(|row| row.stats.sum_ns).sum();
+        let mut servers = servers.to_vec();
+        servers.sort_by_key(|&id| Reverse::<u64>(busy(id)));
         for &server in &servers {
             // What is stuck has lines of its own.
-            let said = reading::of_server(&m, server, &options);
+            let said = reading::of_server(m, server, &options);
             let mut said: Vec<_> = said.into_iter().filter(|said| said.paint != Paint::Stuck).collect();
             if servers.len() > 1 {
                 let name = self.server_name(server);

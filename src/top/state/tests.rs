@@ -8,7 +8,7 @@ use crate::once::fixture::{self, MARIADB, MYSQL};
 use crate::snapshot::{Op, Role};
 use crate::top::event::{Earlier, Mouse, MouseKind};
 use crate::top::fixture::{Bench, SECOND, many_files, stuck};
-use crate::top::keys::KEYS;
+use crate::top::keys::{EDIT_KEYS, KEYS};
 use crate::top::screen::areas;
 use crate::top::view::Column;
 
@@ -236,6 +236,16 @@ const CHECKS: &[Check] = &[
         });
     }),
     (&[Char('c')], |keys| {
+        // Paused, it stays as it was: with every file, of which fewer are kept of the past.
+        let mut bench = busy();
+        bench.second(&many_files(200));
+        bench.keys("f ");
+        let sum = |bench: &Bench| bench.state.rows.iter().map(|row| row.stats.count).sum::<u64>();
+        keys.iter().for_each(|&key| bench.press(key));
+        let before = sum(&bench);
+        assert_eq!((bench.state.rows.len(), before), (205, bench.state.summary().unwrap().total().count));
+        bench.second(&many_files(200));
+        assert_eq!(sum(&bench), before);
         each(keys, nothing, |bench, key| {
             assert_eq!(bench.state.rows[0].stats.count, u64::from(SECONDS) * 3_237);
             bench.assert_shows("38,844");
@@ -409,6 +419,70 @@ fn every_key_of_the_table_is_tested() {
     let tested: BTreeSet<Press> = CHECKS.iter().flat_map(|(keys, _)| *keys).copied().collect();
     let all: BTreeSet<Press> = KEYS.iter().flat_map(|binding| binding.keys).copied().collect();
     assert_eq!(tested, all);
+}
+
+/// Each with what it makes of a filter that says `redo`.
+const EDIT_CHECKS: &[(&[Press], &str, bool, bool)] = &[
+    (&[Press::Tab, Ctrl('r')], "redo", true, true),
+    (&[Press::Enter], "redo", false, false),
+    (&[Press::Esc], "", false, false),
+    (&[Press::Backspace, Ctrl('h')], "red", false, true),
+    (&[Ctrl('u')], "", false, true),
+];
+
+#[test]
+fn every_key_of_the_filter_does_what_its_help_says() {
+    for &(keys, text, is_regex, is_typed) in EDIT_CHECKS {
+        each(
+            keys,
+            |bench| bench.keys("/redo"),
+            |bench, key| {
+                let filter = &bench.state.filter;
+                assert_eq!((filter.text.as_str(), filter.is_regex), (text, is_regex), "{key}");
+                assert_eq!(bench.state.edit.is_some(), is_typed, "{key}");
+            },
+        );
+    }
+    let tested: BTreeSet<Press> = EDIT_CHECKS.iter().flat_map(|(keys, ..)| *keys).copied().collect();
+    let all: BTreeSet<Press> = EDIT_KEYS.iter().flat_map(|binding| binding.keys).copied().collect();
+    assert_eq!(tested, all);
+}
+
+#[test]
+fn help_is_read_as_in_less_and_with_the_wheel() {
+    let mut bench = Bench::busy(80, 24, 1);
+    let at = |bench: &Bench| bench.state.overlay_offset;
+    bench.keys("?j");
+    assert_eq!(at(&bench), 1);
+    bench.keys("k G");
+    let end = at(&bench);
+    bench.assert_shows("Esc closes this");
+    bench.assert_shows_not("more lines");
+    bench.keys(" j");
+    assert_eq!(at(&bench), end, "there is nothing after the end");
+    bench.press(Press::PageUp);
+    assert_eq!(at(&bench), end - 20);
+    let wheel = |bench: &mut Bench, kind| bench.apply(Event::Mouse(Mouse { column: 0, row: 9, kind }));
+    wheel(&mut bench, MouseKind::WheelUp);
+    assert_eq!(at(&bench), end - 23);
+    (0..9).for_each(|_| wheel(&mut bench, MouseKind::WheelDown));
+    assert_eq!(at(&bench), end);
+    // On a larger screen there is less above it.
+    bench.apply(Event::Resize(80, 200));
+    assert_eq!(at(&bench), 0);
+    bench.keys("g");
+    assert_eq!((at(&bench), bench.state.overlay), (0, Some(Overlay::Help)));
+}
+
+#[test]
+fn threads_since_the_start_are_not_kept_of_the_past_which_is_said() {
+    let mut bench = busy();
+    bench.keys("tc");
+    assert!(!bench.state.rows.is_empty());
+    bench.press(Press::Left);
+    bench.assert_shows("Rows by thread are kept of each interval of the past, but not since the start.");
+    bench.keys("c");
+    assert!(!bench.state.rows.is_empty());
 }
 
 #[test]

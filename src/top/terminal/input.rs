@@ -37,31 +37,35 @@ impl Input {
     }
 
     fn events(&mut self) -> Vec<Event> {
-        std::iter::from_fn(|| self.parser.pop()).filter_map(event).collect()
+        std::iter::from_fn(|| self.parser.pop()).flat_map(events).collect()
     }
 }
 
-fn event(sent: Sent) -> Option<Event> {
+fn events(sent: Sent) -> Vec<Event> {
     match sent {
-        Sent::Key(key) if key.kind != KeyEventKind::Release => press(key).map(Event::Key),
+        // Nothing needs Alt. Over a slow line it is an Esc that came together with the key after it.
+        Sent::Key(key) if key.kind != KeyEventKind::Release && key.modifiers.contains(Modifiers::ALT) => {
+            let presses = [Some(Press::Esc), press(key)];
+            presses.into_iter().flatten().map(Event::Key).collect()
+        }
+        Sent::Key(key) if key.kind != KeyEventKind::Release => {
+            press(key).map(Event::Key).into_iter().collect()
+        }
         Sent::Mouse(mouse) => {
             let kind = match mouse.kind {
                 MouseEventKind::Down(_) => MouseKind::Press,
                 MouseEventKind::ScrollUp => MouseKind::WheelUp,
                 MouseEventKind::ScrollDown => MouseKind::WheelDown,
-                _ => return None,
+                _ => return Vec::new(),
             };
-            Some(Event::Mouse(Mouse { column: mouse.column, row: mouse.row, kind }))
+            vec![Event::Mouse(Mouse { column: mouse.column, row: mouse.row, kind })]
         }
-        _ => None,
+        _ => Vec::new(),
     }
 }
 
 fn press(key: KeyEvent) -> Option<Press> {
     let control = key.modifiers.contains(Modifiers::CONTROL);
-    if key.modifiers.contains(Modifiers::ALT) {
-        return None;
-    }
     Some(match key.code {
         // What a terminal sends for Backspace, and for Enter on a keypad.
         KeyCode::Char('h') if control => Press::Backspace,
@@ -137,6 +141,7 @@ mod tests {
         ] {
             assert_eq!(keys(bytes), [press], "{bytes:?}");
         }
+        assert_eq!(keys(b"\x1br"), [Esc, Char('r')], "two keys that came together");
         assert_eq!(keys(b"jj\x1b[Ak"), [Char('j'), Char('j'), Up, Char('k')]);
     }
 
