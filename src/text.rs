@@ -129,6 +129,12 @@ pub fn rate(n: u64, over: std::time::Duration) -> String {
     }
 }
 
+/// With a capital letter at the begin, as a sentence has it.
+pub fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
 /// A share (0 to 1) as a percentage: `57 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)

@@ -356,10 +356,18 @@ fn root_top_colours_are_there_only_where_they_are_wanted() {
         terminal.colours()
     };
     assert!(colours(&[]).contains("\x1b[38;5;"), "256 colours");
-    let without = colours(&["--color", "never"]);
-    // tmux itself says 39 and 49: none.
-    let has_one = (30..=38).any(|code| without.contains(&format!("\x1b[{code}")));
-    assert!(!has_one, "{without:?}");
+    let assert_none = |screen: &str| {
+        // tmux itself says 39 and 49: none.
+        let has_one = (30..=38).any(|code| screen.contains(&format!("\x1b[{code}")));
+        assert!(!has_one, "{screen:?}");
+        assert!(screen.contains("\x1b[7m"), "the selected row: {screen:?}");
+    };
+    assert_none(&colours(&["--color", "never"]));
+    let script = r#"NO_COLOR=1 exec "$1" --pid "$2""#;
+    let program = ["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_fsynctop"), &pid(&target)];
+    let terminal = Terminal::new(100, 30, &program);
+    terminal.until("a picture", |screen| screen.contains("now this interval"));
+    assert_none(&terminal.colours());
     let ascii = colours(&["--no-unicode", "--color", "never"]);
     assert!(ascii.is_ascii(), "{ascii}");
 }

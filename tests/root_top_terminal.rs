@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use common::faults::{fsynctop, output, signal, stderr, stdout, tool};
 use common::terminal::{TMUX, Terminal};
 use common::{Running, can_run, wait_until};
+use fsynctop::top::terminal::{Screen, giving_back};
 
 /// A process that syncs all the time, which no other test's fsynctop is asked for.
 fn syncing(directory: &std::path::Path, arguments: &[&str]) -> Running {
@@ -63,6 +64,42 @@ fn root_top_every_way_out_restores_the_terminal() {
         terminal.assert_restored(status);
         assert!(began.elapsed() < Duration::from_secs(20), "{name}: {:?}", began.elapsed());
     }
+}
+
+/// What the test after this one runs in a terminal.
+#[test]
+#[ignore = "panics, on purpose: a part of another test"]
+fn panics_in_a_terminal_that_it_took_over() {
+    let mut screen = Screen::open().expect("it runs in a terminal");
+    giving_back(|| {
+        screen.take_over().unwrap();
+        let other = std::thread::spawn(|| panic!("said by another thread"));
+        assert!(other.join().is_err());
+    });
+    giving_back(|| {
+        screen.take_over().unwrap();
+        std::fs::write("taken", "").unwrap();
+        while !std::path::Path::new("go").exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("said by the view");
+    });
+}
+
+#[test]
+fn root_top_a_panic_restores_the_terminal_and_can_be_read() {
+    if !can_run("root_top_a_panic_restores_the_terminal_and_can_be_read", &[TMUX]) {
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let arguments = ["--ignored", "--exact", "panics_in_a_terminal_that_it_took_over", "--nocapture"];
+    let terminal = Terminal::program(100, 24, program.to_str().unwrap(), &arguments);
+    wait_until("the terminal to be taken over", || terminal.directory().join("taken").exists());
+    terminal.until("the other screen", |_| terminal.fact("alternate_on") == "1");
+    std::fs::write(terminal.directory().join("go"), "").unwrap();
+    terminal.assert_restored(101);
+    let screen = terminal.screen();
+    assert!(screen.contains("said by the view") && screen.contains("said by another thread"), "{screen}");
 }
 
 #[test]

@@ -150,29 +150,30 @@ impl Past {
 
     /// The intervals up to one of them, so many that they cover `length`, summed up.
     pub fn recent(&self, until: u32, length: Duration) -> Option<Merged> {
-        self.recent_that(until, length, |_| true)
+        let mut covered = Duration::ZERO;
+        let first = self.until(until).find(|tick| {
+            covered += tick.duration;
+            covered >= length
+        });
+        let first = first.copied().or(self.oldest())?;
+        self.sum(first.end - JUST_BEFORE, until)
     }
 
-    /// The same, but none of before a sync hung.
+    /// As [`Past::recent`], but none of before a sync hung. None: the same, none hung.
     pub fn recent_since_hang(&self, until: u32, length: Duration) -> Option<Merged> {
-        self.recent_that(until, length, |tick| !tick.hung)
-    }
-
-    /// `goes_on`: whether an interval is more than the only one, or has others before it.
-    fn recent_that(&self, until: u32, length: Duration, goes_on: impl Fn(&Tick) -> bool) -> Option<Merged> {
-        let mut first: Option<Tick> = None;
+        let mut after: Option<&Tick> = None;
         let mut covered = Duration::ZERO;
         for tick in self.until(until) {
-            if first.is_some_and(|first| !goes_on(&first)) || first.is_some() && !goes_on(tick) {
-                break;
+            if tick.hung {
+                return self.sum(after.unwrap_or(tick).end - JUST_BEFORE, until);
             }
-            first = Some(*tick);
             covered += tick.duration;
             if covered >= length {
-                break;
+                return None;
             }
+            after = Some(tick);
         }
-        self.sum(first?.end - JUST_BEFORE, until)
+        None
     }
 
     fn threads(&self, number: u32) -> Vec<ThreadRow> {

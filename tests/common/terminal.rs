@@ -20,11 +20,16 @@ pub struct Terminal {
 impl Terminal {
     /// Runs `fsynctop ARGUMENTS` in an empty directory. When that has ended, the terminal stays and says how.
     pub fn fsynctop(columns: u16, rows: u16, arguments: &[&str]) -> Terminal {
+        Terminal::program(columns, rows, env!("CARGO_BIN_EXE_fsynctop"), arguments)
+    }
+
+    /// The same of another program.
+    pub fn program(columns: u16, rows: u16, program: &str, arguments: &[&str]) -> Terminal {
         let script = r#"
             stty -a >before; program=$1; shift
             sh -c 'echo $$ >pid; exec "$0" "$@"' "$program" "$@"
             echo "ended with $?"; stty -a >after; exec sleep 1000"#;
-        let mut command = vec!["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_fsynctop")];
+        let mut command = vec!["sh", "-c", script, "sh", program];
         command.extend(arguments);
         Terminal::new(columns, rows, &command)
     }
@@ -38,7 +43,8 @@ impl Terminal {
         let mut tmux = terminal.command();
         tmux.args(["-f", "/dev/null", "new-session", "-d", "-x", &size[0], "-y", &size[1], "-c", &directory]);
         // The environment of whoever runs the tests decides nothing.
-        for variable in ["LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TERM=xterm-256color", "NO_COLOR=", "COLORTERM="] {
+        let own = ["LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TERM=xterm-256color", "NO_COLOR=", "COLORTERM="];
+        for variable in own.into_iter().chain(["RUST_BACKTRACE=0"]) {
             tmux.args(["-e", variable]);
         }
         let output = tmux.args(command).output().unwrap();

@@ -2,7 +2,7 @@
 
 use super::{SATURATED, Scene, called};
 use crate::snapshot::Role;
-use crate::text::{count, percent};
+use crate::text::{capital, count, percent};
 
 /// From so many redo syncs per binary-log sync on, commits do not each sync the binary log: with sync_binlog=1
 /// servers were seen between 1.0 and 1.4.
@@ -77,9 +77,4 @@ pub(super) fn ratio(scene: &Scene) -> Option<String> {
 fn hangs(scene: &Scene, role: Role) -> bool {
     let stuck = crate::once::header::stuck(scene.m, &[scene.server], scene.options);
     stuck.iter().any(|sync| sync.role == role)
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }

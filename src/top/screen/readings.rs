@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use ratatui::layout::Rect;
 
-use super::cells::{latency_in_words, maximum_in_words};
+use super::cells::{clock, latency_in_words, maximum_in_words};
 use super::pen::Pen;
 use crate::live;
 use crate::once::Paint;
 use crate::once::device::{Device, Neighbour};
 use crate::once::rows::p99;
 use crate::snapshot::Role;
-use crate::text::{begin_of, escape_sentence, interval, rate, width};
+use crate::text::{begin_of, capital, escape_sentence, interval, rate, width};
 use crate::top::palette::Ink;
 use crate::top::state::{Read, State};
 
@@ -66,7 +66,7 @@ fn lines(state: &State) -> Vec<(String, Ink)> {
         }
     }
     lines.extend(commits_wait(state).map(|text| (text, Ink::Alarm)));
-    let window = state.read.as_ref().and_then(|read| read.sentences_over).map(seconds);
+    let window = state.read.as_ref().and_then(|read| read.sentences_over).map(|over| recent(state, over));
     let sentences = state.read.iter().flat_map(|read| &read.sentences);
     lines.extend(sentences.enumerate().map(|(at, sentence)| {
         let ink = match sentence.paint {
@@ -74,7 +74,7 @@ fn lines(state: &State) -> Vec<(String, Ink)> {
             Paint::Plain | Paint::Heading => Ink::Plain,
         };
         match window.as_ref().filter(|_| at == 0) {
-            Some(window) => (format!("Last {window}: {}", sentence.text), ink),
+            Some(window) => (format!("{}: {}", capital(window), sentence.text), ink),
             None => (sentence.text.clone(), ink),
         }
     }));
@@ -97,11 +97,12 @@ fn commits_wait(state: &State) -> Option<String> {
 /// `also on /dev/vda, last 10 s: xtrabackup 41/s, p99 90 ms; 2 more`: as much as there is room for.
 pub fn neighbours(state: &State, columns: usize) -> String {
     let Some(read) = &state.read else { return String::new() };
-    let window = |before: &str, after: &str| match read.devices_are_recent {
-        true => format!("{before}{}{after}", seconds(read.devices_over)),
+    let window = |before: &str, time: &dyn Fn(Duration) -> String, after: &str| match read.devices_are_recent
+    {
+        true => format!("{before}{}{after}", time(read.devices_over)),
         false => String::new(),
     };
-    let (long, short) = (window(", last ", ""), window(" (", ")"));
+    let (long, short) = (window(", ", &|over| recent(state, over), ""), window(" (", &seconds, ")"));
     let forms = [(&long, true), (&short, true), (&short, false)];
     let lines = forms.into_iter().map(|(window, latency)| also_on(state, read, window, latency, columns));
     let mut narrow = String::new();
@@ -155,6 +156,15 @@ fn one(state: &State, neighbour: &Neighbour, over: Duration, latency: bool) -> S
         None => format!(", max {}", maximum_in_words(stats.max, state.units)),
     };
     format!("{}{pid} {}/s{worst}", state.style.name(neighbour.comm.as_bytes()), rate(stats.count, over))
+}
+
+/// `last 10 s`; of the past: `10 s until 03:12:59`.
+fn recent(state: &State, over: Duration) -> String {
+    let paused = state.paused.as_ref().and_then(|paused| state.past.tick(paused.tick));
+    match paused {
+        None => format!("last {}", seconds(over)),
+        Some(tick) => format!("{} until {}", seconds(over), clock(tick.end)),
+    }
 }
 
 fn seconds(window: Duration) -> String {

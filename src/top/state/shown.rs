@@ -167,6 +167,7 @@ impl State {
         if shown.m.duration.is_zero() {
             return None;
         }
+        // What the time of what is shown is a part of.
         let longer = |merged: Merged| {
             let recent = merged.measurement;
             let (in_flight, servers) = (shown.m.in_flight.clone(), shown.m.servers.clone());
@@ -175,10 +176,13 @@ impl State {
         };
         let (recent, since_hang) = match self.cumulative {
             true => (None, None),
-            false => (
-                self.past.recent(shown.tick, READ_OVER).and_then(longer),
-                self.past.recent_since_hang(shown.tick, READ_OVER).and_then(longer),
-            ),
+            false => {
+                let recent = self.past.recent(shown.tick, READ_OVER).and_then(longer);
+                match self.past.recent_since_hang(shown.tick, READ_OVER) {
+                    None => (recent.clone(), recent),
+                    Some(since_hang) => (recent, longer(since_hang)),
+                }
+            }
         };
         let servers = self.servers();
         let sentences = self.sentences(since_hang.as_ref().unwrap_or(&shown.m), &servers);

@@ -49,6 +49,12 @@ impl Screen {
     pub fn open() -> Option<Screen> {
         Tty::open().map(Screen)
     }
+
+    /// Takes the terminal over, with the mouse; see [`giving_back`].
+    pub fn take_over(&mut self) -> io::Result<()> {
+        self.0.enter(true)?;
+        self.0.write()
+    }
 }
 
 /// What an exporter on this host remembers, if there is one. Asked on a thread of its own.
@@ -96,13 +102,10 @@ pub fn run(
         drawn: Instant::now() - FRAME,
         ticked: Instant::now(),
     };
-    restore_on_panic();
-    view.tty.enter(view.state.mouse)?;
-    let ended = view.go_on();
-    tty::leave();
-    for panic in PANICS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-        eprintln!("fsynctop: {panic}");
-    }
+    let ended = giving_back(|| {
+        view.tty.enter(view.state.mouse)?;
+        view.go_on()
+    });
     let View { state, source, .. } = view;
     source.abandon();
     Ok(Ended { signal: ended?, summary: state.summary() })
@@ -121,12 +124,23 @@ fn ask_for_earlier(earlier: Earlier, mail: Mail) {
 /// What other threads said when they panicked: on the screen it would be drawn over.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// A panic must be readable, and leave a terminal behind that can be used.
+/// Works on a terminal that was taken over, and gives it back however that ends. A panic of this thread can be read then,
+/// as can what other threads said when they panicked.
+pub fn giving_back<T>(work: impl FnOnce() -> T) -> T {
+    restore_on_panic();
+    let ended = work();
+    tty::leave();
+    for panic in PANICS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        eprintln!("fsynctop: {panic}");
+    }
+    ended
+}
+
 fn restore_on_panic() {
     let print = std::panic::take_hook();
+    let view = std::thread::current().id();
     std::panic::set_hook(Box::new(move |info| {
-        let is_view = std::thread::current().name().is_none_or(|name| name == "main");
-        if is_view {
+        if std::thread::current().id() == view {
             tty::leave();
             print(info);
         } else {
