@@ -241,6 +241,10 @@ fn root_top_waits_for_a_server_and_traces_it_from_its_first_sync() {
     terminal.keys(&["c"]);
     terminal.until("all of its syncs", |screen| cells(screen, "redo").is_some_and(|cells| cells[2] == "77"));
     terminal.until_shown("exited");
+    // Its figures stay to be looked at; the end is as any other.
+    terminal.keys(&["q"]);
+    terminal.assert_restored(0);
+    terminal.until_shown(&name);
 }
 
 #[test]
@@ -360,7 +364,8 @@ fn root_top_colours_are_there_only_where_they_are_wanted() {
         // tmux itself says 39 and 49: none.
         let has_one = (30..=38).any(|code| screen.contains(&format!("\x1b[{code}")));
         assert!(!has_one, "{screen:?}");
-        assert!(screen.contains("\x1b[7m"), "the selected row: {screen:?}");
+        let reversed = ["\x1b[7m", "\x1b[0;7m"].iter().any(|code| screen.contains(code));
+        assert!(reversed, "the selected row: {screen:?}");
     };
     assert_none(&colours(&["--color", "never"]));
     let script = r#"NO_COLOR=1 exec "$1" --pid "$2""#;

@@ -56,8 +56,8 @@ fn who(state: &State) -> Vec<Part> {
         },
         several => {
             let names: Vec<String> = several.iter().map(|id| state.server_name(*id)).collect();
-            let text = format!("{} servers: {}", several.len(), names.join(", "));
-            vec![Part::new(9, text, Ink::Strong)]
+            let count = format!("{} servers", several.len());
+            vec![Part::new(9, format!("{count}: {}", names.join(", ")), Ink::Strong).or(count)]
         }
     }
 }
@@ -157,7 +157,10 @@ fn busiest(state: &State, m: &Measurement, servers: &[ServerId], role: Role) -> 
         (rows::busy(sum.in_flight_mean(m.duration), oldest, m.duration), *server)
     };
     let (busy, server) = servers.iter().map(of).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let whose = if servers.len() > 1 { format!(" ({})", state.server_name(server)) } else { String::new() };
+    let whose = match servers.len() > 1 && busy > 0.0 {
+        true => format!(" ({})", state.server_name(server)),
+        false => String::new(),
+    };
     let ink = if busy >= SATURATED { Ink::Warning } else { Ink::Plain };
     let share = format!("{} {:.0} %", role.name(), busy * 100.0);
     let short = if servers.len() > 1 { format!("{share} busy") } else { share.clone() };

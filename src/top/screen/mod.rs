@@ -7,6 +7,8 @@ mod layout;
 mod overlay;
 mod pen;
 mod readings;
+#[cfg(test)]
+mod small_tests;
 mod stuck;
 mod table;
 #[cfg(test)]

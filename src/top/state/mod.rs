@@ -1,6 +1,8 @@
 //! What the view shows, and how that changes: a function of what happened, without a clock, a file or a terminal.
 
 mod actions;
+#[cfg(test)]
+mod key_tests;
 mod select;
 mod shown;
 #[cfg(test)]

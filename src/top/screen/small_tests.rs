@@ -1,0 +1,167 @@
+//! What must not be lost on a terminal of 80x24, and what the lines above the table say.
+
+use std::sync::Arc;
+
+use super::areas;
+use super::tests::{REDO, expected, hanging, waiting_for_the_journal};
+use crate::once::fixture::{self, MYSQL, stats};
+use crate::snapshot::{Measurement, Op, Role, Server, ServerId};
+use crate::top::event::Event;
+use crate::top::fixture::{Bench, SECOND, stuck};
+use crate::top::keys::Press;
+
+#[test]
+fn on_a_small_screen_a_stuck_sync_still_has_its_file_its_thread_and_what_it_waits_for() {
+    let mut bench = hanging(80, 24);
+    bench.apply(Event::Waits(vec![waiting_for_the_journal()]));
+    let lines = bench.lines();
+    assert_eq!(
+        lines[3..5],
+        [
+            "STUCK for 12 s: redo fdatasync, /var/lib/mysql/#innodb_redo/#ib_redo5",
+            "  waits for the journal commit, thread ib_log_flush 31999"
+        ]
+    );
+    bench.assert_shows("K kernel stacks");
+    expected(&bench, "stuck_80x24");
+    // However long the name of its directory is.
+    let mut m = fixture::quiet();
+    let deep = format!("/var/lib/{}/#innodb_redo/#ib_redo5", "d".repeat(100));
+    m.in_flight = vec![stuck(MYSQL, &deep, 12 * SECOND)];
+    bench.second(&m);
+    bench.assert_shows("STUCK for 12 s: redo fdatasync, …/#innodb_redo/#ib_redo5");
+    bench.assert_shows("  waits for the journal commit, thread ib_log_flush 31999");
+}
+
+#[test]
+fn after_a_hang_no_sentence_says_that_the_log_was_idle() {
+    let mut bench = hanging(120, 30);
+    let mut m = fixture::quiet();
+    for age in 13..25 {
+        m.in_flight = vec![stuck(MYSQL, REDO, age * SECOND)];
+        bench.second(&m);
+        // Of before it hung, too: nobody commits now.
+        bench.assert_shows_not("saturated");
+    }
+    let mut m = fixture::busy();
+    m.files[0].stats.merge(&stats(&[(1, 25_000_000_000)]));
+    let (files, threads) = (m.files.clone(), m.threads.clone());
+    bench.second(&fixture::with_files(m, files, threads));
+    bench.assert_shows("The redo log is 100 % busy");
+    bench.seconds(3, &fixture::busy());
+    bench.assert_shows("Last 3 s: The redo log is 88 % busy and the binary log is 95 % busy");
+}
+
+#[test]
+fn who_else_syncs_on_the_device_is_said_on_every_view() {
+    let mut bench = Bench::busy(80, 24, 3);
+    assert!(bench.lines()[2].starts_with("also on /dev/vda, last 3 s: no other process synced"));
+    let mut m = fixture::busy();
+    let backup = [(120, 20_000_000), (80, 90_000_000)];
+    m.neighbours = vec![
+        fixture::neighbour("/dev/vda", "xtrabackup", &backup),
+        fixture::neighbour("/dev/vda", "rsyslogd", &[(3, 400_000)]),
+        fixture::neighbour("/dev/sdb", "dd", &[(900, 400_000)]),
+    ];
+    bench.seconds(10, &m);
+    assert_eq!(
+        bench.lines()[2],
+        "also on /dev/vda (10 s): xtrabackup 200/s, p99 90 ms; 1 more   fentry  every 1 s"
+    );
+    for key in ["f", "t", "s", "l"] {
+        bench.keys(key);
+        bench.assert_shows("also on /dev/vda (10 s): xtrabackup 200/s");
+    }
+    bench.apply(Event::Resize(120, 24));
+    bench.assert_shows("xtrabackup 200/s, p99 90 ms; rsyslogd 3.0/s, max 400 µs ");
+    bench.keys("c");
+    bench.assert_shows("also on /dev/vda: xtrabackup ");
+    // Also while nothing of the server's own finishes.
+    bench.keys("c");
+    let mut m = fixture::quiet();
+    m.in_flight = vec![stuck(MYSQL, REDO, 12 * SECOND)];
+    bench.second(&m);
+    bench.assert_shows("also on /dev/vda, last 10 s: xtrabackup 180/s, p99 90 ms");
+}
+
+#[test]
+fn a_small_screen_has_all_that_the_header_should_have() {
+    let mut bench = Bench::busy(80, 24, 3);
+    let mut m = fixture::busy();
+    m.files[0].stats.merge(&stats(&[(1, 900_000_000)]));
+    m.files[2].stats.merge(&stats(&[(1, 900_000_000)]));
+    m.in_flight = (0..12).map(|_| stuck(MYSQL, REDO, SECOND / 20)).collect();
+    let (files, threads) = (m.files.clone(), m.threads.clone());
+    bench.second(&fixture::with_files(m, files, threads));
+    let header = bench.lines()[..3].join("\n");
+    let both = "6,250 syncs/s  redo 100 % busy  binlog 100 % busy  12 in flight  0 failed  exact";
+    for part in ["mysqld 31960", "MySQL 9.7.4", "ext4 on /dev/vda", both, "fentry", "every 1 s"] {
+        assert!(header.contains(part), "{part:?}:\n{header}");
+    }
+}
+
+#[test]
+fn facts_of_the_selected_row_go_whole_or_not_at_all() {
+    let mut bench = Bench::busy(80, 24, 3);
+    bench.keys("f");
+    for columns in 40..160 {
+        bench.apply(Event::Resize(columns, 24));
+        let at = areas(&bench.state).details.expect("there is room").y;
+        let title = bench.lines()[usize::from(at)].clone();
+        let facts = title.trim_end_matches(['─', ' ']);
+        let last = facts.rsplit("  ").next().unwrap();
+        let whole = ["/s", "µs", "ms", "syncs", "ext4 on /dev/vda", "fdatasync"];
+        assert!(whole.iter().any(|end| last.ends_with(end)), "{columns}: {title}");
+        assert!(title.contains("binlog.000003"), "{columns}: {title}");
+    }
+    bench.apply(Event::Resize(80, 24));
+    bench.assert_shows("…/mysql/binlog.000003 fdatasync  2,980/s  p99 737 µs  max up to 3.1 ms ──");
+}
+
+#[test]
+fn on_a_small_screen_nothing_that_hides_rows_goes_unsaid() {
+    let mut bench = Bench::busy(80, 24, 5);
+    bench.keys("f/ib_redo");
+    bench.press(Press::Enter);
+    bench.keys(" ");
+    bench.assert_shows("/ib_redo: 2 of 6  PAUSED 03:00:05");
+    bench.keys(" c");
+    bench.assert_shows("/ib_redo: 2 of 6  since 03:00:00");
+}
+
+/// Forty servers, each of which commits a little more than the one before.
+fn forty_servers() -> Measurement {
+    let id = |pid| ServerId { pid, start_ns: 1 };
+    let quiet = fixture::quiet();
+    let server = |pid| Arc::new(Server { id: id(pid), ..(*quiet.servers[0]).clone() });
+    let file = |pid: u32| {
+        let path = format!("/srv/{pid}/ib_logfile0");
+        let stats = stats(&[(u64::from(pid), 100_000)]);
+        fixture::row(id(pid), u64::from(pid), &path, Role::Redo, Op::Fdatasync, stats)
+    };
+    let servers = (1_001..=1_040).map(server).collect();
+    fixture::with_files(
+        Measurement { servers, ..quiet.clone() },
+        (1_001..=1_040).map(file).collect(),
+        Vec::new(),
+    )
+}
+
+#[test]
+fn forty_servers_are_counted_scrolled_and_told_apart() {
+    let mut bench = Bench::new(80, 24);
+    bench.apply_first();
+    bench.seconds(3, &forty_servers());
+    expected(&bench, "forty_servers_80x24");
+    // The busiest is named where there is room for its name.
+    bench.apply(Event::Resize(200, 24));
+    bench.assert_shows("redo 10 % busy (mysqld 1040)");
+    bench.apply(Event::Resize(80, 24));
+    bench.keys("sG");
+    assert_eq!(bench.selected_name(), "mysqld 1040");
+    bench.assert_shows(" of 40");
+    bench.press(Press::Enter);
+    bench.assert_shows("only mysqld 1040");
+    assert_eq!(bench.state.rows.len(), 1);
+    assert!(bench.lines()[0].starts_with("mysqld 1040  MySQL 9.7.4  "));
+}
