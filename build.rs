@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use libbpf_cargo::SkeletonBuilder;
 
 /// One for each family of probes.
-const OBJECTS: [&str; 2] = ["sync", "wait"];
+const OBJECTS: [&str; 3] = ["sync", "wait", "timer"];
 
 /// As libbpf's headers call them.
 const ARCHITECTURES: [&str; 2] = ["x86", "arm64"];

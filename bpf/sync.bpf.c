@@ -198,6 +198,8 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 		return;
 	}
 	lost_exit = call->start_ns;
+	if (watch_waits && lost_exit)
+		change_in_flight(call->slot, -1);
 	call->op = op;
 	call->fd = fd;
 	if (kind == KIND_FILE || kind == KIND_FILESYSTEM) {
@@ -241,6 +243,8 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 		send_name(&call->id, file, fd, slot, 0);
 	}
 	call->start_ns = bpf_ktime_get_ns();
+	if (watch_waits)
+		change_in_flight(slot, 1);
 	if (watch_waits && who.target)
 		watch_begin(call, key.sb ? device_of(&key) : 0);
 }
@@ -382,8 +386,10 @@ static __always_inline void leave(u32 op, s64 result)
 	}
 	latency = now - call->start_ns;
 	call->start_ns = 0;
-	if (watch_waits)
+	if (watch_waits) {
+		change_in_flight(call->slot, -1);
 		watch_end(now);
+	}
 	end_call(call, op, latency, result);
 	close_call();
 }

@@ -37,6 +37,8 @@ struct spent {
 	u64 cpu_ns;    // on a processor
 	u64 queued_ns; // could have run, but no processor was free
 	u64 waits;     // how often it waited for something
+	s64 in_flight; // syncs that have begun and not ended, inside the window or not
+	u64 reserved[3]; // user space maps the array: a power of two
 };
 
 // Only time inside the window counts. CLOCK_MONOTONIC; start 0: not yet, end 0: no end yet.

@@ -1,4 +1,5 @@
-// `fsynctop explain` only: tells bpf/wait.bpf.c which threads are in a traced sync, from begin to end.
+// `fsynctop explain` only: tells bpf/wait.bpf.c which threads are in a traced sync, from begin to end, and
+// bpf/timer.bpf.c how many.
 #pragma once
 
 static __always_inline struct waiting *waiting_by_number(u32 thread, bool create)
@@ -9,6 +10,15 @@ static __always_inline struct waiting *waiting_by_number(u32 thread, bool create
 		return w;
 	bpf_map_update_elem(&waiting_by_thread, &thread, &none, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&waiting_by_thread, &thread);
+}
+
+// Only traced files have slots from there on.
+static __always_inline void change_in_flight(u32 slot, s64 change)
+{
+	struct spent *spent_here = slot >= FIRST_FILE_SLOT ? bpf_map_lookup_elem(&spent, &slot) : 0;
+
+	if (spent_here)
+		add(&spent_here->in_flight, change);
 }
 
 static __noinline void watch_begin(struct call *call, u32 device)

@@ -10,7 +10,9 @@ use crate::calibrate::{Calibration, state};
 use crate::explain::audit::Evidence;
 use crate::explain::commits::{Commits, Gathered};
 use crate::explain::factors::InFlightSamples;
+use crate::explain::factors::samples::LOG_ROLES;
 use crate::priority::Punctual;
+use crate::probe::{TimerProbe, TimerSamples, WaitError};
 use crate::processors::ProcessorTimes;
 use crate::sampler::Sampler;
 use crate::server_status::connection::Connection;
@@ -20,7 +22,9 @@ use crate::storage::Storage;
 
 const PROC: &str = "/proc";
 /// How often the syncs in flight are to be sampled: a hundred samples a second make a window of a few seconds enough.
-pub const EVERY: Duration = Duration::from_millis(10);
+const EVERY: Duration = Duration::from_millis(10);
+/// The same where a timer samples, and looking only tells which threads sync.
+const EVERY_BESIDE_TIMER: Duration = Duration::from_millis(25);
 /// How long the server's filesystems may take to be looked at.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -33,13 +37,15 @@ pub struct CommitWatch {
     /// Why there are no counters.
     no_status: Option<String>,
     samples: InFlightSamples,
+    /// Where the kernel has one for us, and what it had sampled when the window began.
+    timer: Option<(TimerProbe, TimerSamples)>,
     processors: Option<ProcessorTimes>,
     idle: Option<f64>,
     punctual: Option<Punctual>,
 }
 
 impl CommitWatch {
-    pub fn begin(server: Server, status: Status) -> CommitWatch {
+    pub fn begin(server: Server, status: Status, timer: Result<TimerProbe, WaitError>) -> CommitWatch {
         let (mut connection, mut no_status) = match status {
             Ok((connection, _)) => (Some(connection), None),
             Err(error) => (None, Some(sentence(&error.to_string()))),
@@ -51,8 +57,17 @@ impl CommitWatch {
                 None
             }
         });
+        let mut samples = InFlightSamples::new(server.id);
+        let timer = match timer {
+            Ok(timer) => Some((timer, TimerSamples::default())),
+            Err(error) => {
+                samples.set_no_timer(error.to_string());
+                None
+            }
+        };
         CommitWatch {
-            samples: InFlightSamples::new(server.id),
+            samples,
+            timer,
             server,
             connection,
             ends: None,
@@ -64,15 +79,44 @@ impl CommitWatch {
         }
     }
 
-    /// To be called [`EVERY`] so often by the thread that began.
+    /// How often [`CommitWatch::sample`] is to be called.
+    pub fn every(&self) -> Duration {
+        if self.timer.is_some() { EVERY_BESIDE_TIMER } else { EVERY }
+    }
+
+    /// Samples count from now on: right after the first snapshot.
+    pub fn open(&mut self, sampler: &Sampler) {
+        self.follow_logs(sampler);
+        if let Some((timer, from)) = &mut self.timer {
+            *from = timer.read();
+        }
+    }
+
+    /// By the thread that began.
     pub fn sample(&mut self, sampler: &mut Sampler) -> io::Result<()> {
         let in_flight = sampler.in_flight(self.server.id.pid)?;
         self.samples.add(&in_flight, Instant::now());
+        self.follow_logs(sampler);
         Ok(())
     }
 
-    /// Reads the server's counters again.
+    /// A log that goes on in another file has another row; a row that is used no more may become another file's.
+    fn follow_logs(&mut self, sampler: &Sampler) {
+        let Some((timer, _)) = &mut self.timer else { return };
+        for (log, role) in LOG_ROLES.into_iter().enumerate() {
+            timer.watch(log, &sampler.slots_of(self.server.id, role));
+        }
+    }
+
+    /// Reads the server's counters again, and ends the sampling: right before the last snapshot.
     pub fn close(&mut self) {
+        self.read_status();
+        if let Some((timer, from)) = self.timer.take() {
+            self.samples.set_timer(from, timer.read());
+        }
+    }
+
+    fn read_status(&mut self) {
         self.punctual = None;
         let now = ProcessorTimes::read(Path::new(PROC));
         self.idle = now.zip(self.processors).and_then(|(now, before)| now.idle_share_since(&before));

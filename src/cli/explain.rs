@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 
 use super::args::{ColorArg, TraceArgs, duration};
-use super::commit_watch::{CommitWatch, EVERY};
+use super::commit_watch::CommitWatch;
 use super::connection::ConnectionArgs;
 use super::one_server::{self, Chosen};
 use super::{BAD_USAGE, Exit, NOTHING_TO_TRACE, print, session};
@@ -102,11 +102,15 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let mut finder = Finder::start(&selection);
     look_for_servers(&mut sampler, &mut finder, FIRST_LOOK);
 
-    let mut commits = chosen.map(|Chosen { server, status }| CommitWatch::begin(server, status));
+    let mut commits =
+        chosen.map(|Chosen { server, status }| CommitWatch::begin(server, status, sampler.watch_logs()));
     probe.begin().context("cannot begin to watch")?;
     let first = sampler.snapshot()?;
+    if let Some(commits) = &mut commits {
+        commits.open(&sampler);
+    }
     let end = Instant::now() + arguments.duration;
-    let slice = if commits.is_some() { EVERY } else { SLICE };
+    let slice = commits.as_ref().map_or(SLICE, CommitWatch::every);
     while stop.load(Ordering::Relaxed) == 0 && Instant::now() < end {
         let left = end.saturating_duration_since(Instant::now()).min(slice);
         sampler.wait(left).context("reading events")?;

@@ -18,6 +18,7 @@ mod program_info;
 mod ring;
 mod self_test;
 mod slots;
+mod timer;
 mod wait;
 mod walk;
 
@@ -39,6 +40,7 @@ pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
 pub use permission::may_use_open_maps;
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
+pub use timer::{LOGS, LogSamples, SLOTS_OF_LOG, TimerProbe, TimerSamples};
 pub use wait::{
     COMMITTER_STATES, JournalCounts, MOST_FILESYSTEMS, SlotTime, SlotWait, WAIT_OBJECT, WaitError,
     WaitLosses, WaitPlan, WaitProbe, Waits, WatchedFilesystem, Writer,
@@ -118,6 +120,11 @@ impl Probe {
     /// Attaches the wait probes, if the configuration prepared for them.
     pub fn watch_waits(&self, plan: &WaitPlan) -> Result<WaitProbe, WaitError> {
         WaitProbe::attach(&self.attached, self.capacity.slots(), plan)
+    }
+
+    /// Samples how many syncs of the logs are in flight, if the configuration prepared for the waits.
+    pub fn watch_logs(&self) -> Result<TimerProbe, WaitError> {
+        TimerProbe::attach(&self.attached)
     }
 
     /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.

@@ -315,7 +315,7 @@ impl WaitProbe {
         for slot in 0..self.slots {
             let spent: types::spent = self.spent.read(slot)?;
             if spent.total_ns > 0 {
-                let types::spent { total_ns, cpu_ns, queued_ns, waits: n } = spent;
+                let types::spent { total_ns, cpu_ns, queued_ns, waits: n, .. } = spent;
                 waits.times.push(SlotTime { slot, total_ns, cpu_ns, queued_ns, waits: n });
             }
         }

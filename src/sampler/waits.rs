@@ -2,13 +2,32 @@
 
 use super::ledger::Subject;
 use super::{Sampler, role_of};
-use crate::probe::{WaitError, WaitPlan, WaitProbe};
+use crate::probe::{SLOTS_OF_LOG, TimerProbe, WaitError, WaitPlan, WaitProbe};
 use crate::snapshot::{Op, Role, ServerId};
 
 impl Sampler {
     /// Attaches the wait probes, if the configuration prepared for them.
     pub fn watch_waits(&self, plan: &WaitPlan) -> Result<WaitProbe, WaitError> {
         self.probe.watch_waits(plan)
+    }
+
+    /// Begins to sample how many syncs of the logs are in flight. Whose is said by [`TimerProbe::watch`].
+    pub fn watch_logs(&self) -> Result<TimerProbe, WaitError> {
+        self.probe.watch_logs()
+    }
+
+    /// The slots in which a server's syncs of one role are counted, those that were synced last first; as of the last
+    /// reading of the rows, which [`Sampler::in_flight`] is one of. As many as can be sampled.
+    pub fn slots_of(&self, server: ServerId, role: Role) -> Vec<u32> {
+        let rows = self.ledger.rows_in_use_of(server).filter(|(_, account)| {
+            let is_one = |op| matches!(op, Op::Fsync | Op::Fdatasync);
+            let Subject::File { op, .. } = account.subject else { return false };
+            is_one(op) && role_of(&account.subject, &self.names) == role
+        });
+        let mut rows: Vec<_> = rows.map(|(slot, account)| (account.changed, slot)).collect();
+        rows.sort_unstable_by_key(|&(changed, slot)| (std::cmp::Reverse(changed), slot));
+        rows.truncate(SLOTS_OF_LOG);
+        rows.into_iter().map(|(_, slot)| slot).collect()
     }
 
     /// Syncs of which it is not known where they waited.

@@ -2,14 +2,15 @@
 
 use serde::Serialize;
 
-use super::samples::{ENOUGH, Sampled};
+use super::samples::{By, ENOUGH, Sampled};
 use super::{Form, Window};
 use crate::snapshot::{Op, Role, Stats};
 
 /// By so many standard errors the samples may differ from the latencies by chance.
 const STANDARD_ERRORS: f64 = 4.0;
-/// And by so much because samples and snapshots begin and end at slightly different moments.
-const EDGES: f64 = 0.03;
+/// And by so much because samples and snapshots begin and end at slightly different moments: a timer's are read right
+/// after the one and before the other.
+const EDGES: [(By, f64); 2] = [(By::Timer, 0.01), (By::Thread, 0.03)];
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Log {
@@ -68,17 +69,19 @@ impl Log {
             mean_latency_seconds,
             busy,
             in_flight,
-            adds_up: in_flight.and_then(|sampled| adds_up(&sampled, busy)),
+            adds_up: in_flight.and_then(|sampled| adds_up(&sampled, busy, mean_latency_seconds / seconds)),
             predicted_transactions_per_second: predicted,
             bound_transactions_per_second: bound,
         })
     }
 }
 
-/// Whether a sampled mean is that which the latencies give.
-fn adds_up(sampled: &Sampled, busy: f64) -> Option<bool> {
+/// Whether a sampled mean is that which the latencies give. `one`: a sync's share of the window. One that began before it
+/// counts with its whole latency, one that is still in flight not at all.
+fn adds_up(sampled: &Sampled, busy: f64, one: f64) -> Option<bool> {
     // Of samples that were all alike the spread says nothing; what the latencies expect of them does.
     let expected = (busy * (1.0 - busy).max(0.0) / sampled.samples as f64).sqrt();
-    let tolerance = STANDARD_ERRORS * sampled.standard_error.max(expected) + EDGES;
+    let edges = EDGES.iter().find(|(by, _)| *by == sampled.by).map_or(0.0, |&(_, edges)| edges);
+    let tolerance = STANDARD_ERRORS * sampled.standard_error.max(expected) + edges + one;
     (sampled.samples >= ENOUGH).then(|| (sampled.mean - busy).abs() <= tolerance)
 }

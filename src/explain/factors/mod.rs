@@ -157,6 +157,7 @@ pub fn measure(window: &Window) -> Throughput {
     let transactions_per_redo_sync =
         Factor::of(quotient(observed, redo_rate), &format!("{source} and traced syncs"), &missing(no_redo));
 
+    left_out.extend(window.in_flight.without_timer());
     let waits_for = match form.commits_wait_for() {
         Some(Role::Binlog) => binlog.as_ref(),
         Some(_) => redo_log.as_ref(),

@@ -82,7 +82,7 @@ fn write_quotients(text: &mut String, factors: &Factors) -> std::fmt::Result {
 fn write_logs(text: &mut String, logs: &[Log]) -> std::fmt::Result {
     writeln!(
         text,
-        "  {:<11} {:>8} {:>8} {:>7}  {:<26} allows at most",
+        "  {:<11} {:>8} {:>8} {:>7}  {:<30} allows at most",
         "", "syncs/s", "mean", "busy", "in flight, sampled"
     )?;
     for log in logs {
@@ -92,14 +92,14 @@ fn write_logs(text: &mut String, logs: &[Log]) -> std::fmt::Result {
                 Some(false) => ", DOES NOT ADD UP",
                 None => ", too few samples",
             };
-            format!("{:.2} ± {:.2}{verdict}", sampled.mean, sampled.standard_error)
+            format!("{:.3} ± {:.3}{verdict}", sampled.mean, sampled.standard_error)
         });
         let bound = log
             .bound_transactions_per_second
             .map_or("–".into(), |bound| format!("{} transactions/s", rate(bound)));
         writeln!(
             text,
-            "  {:<11} {:>8} {:>8} {:>7}  {sampled:<26} {bound}",
+            "  {:<11} {:>8} {:>8} {:>7}  {sampled:<30} {bound}",
             name(log.role),
             rate(log.syncs_per_second),
             latency(log.mean_latency_seconds),
@@ -122,7 +122,7 @@ fn write_prediction(text: &mut String, throughput: &Throughput) -> std::fmt::Res
     let Some(sampled) = log.in_flight else { return Ok(()) };
     writeln!(
         text,
-        "The {} predicts {} transactions/s, {} of what was observed: {} transactions per sync x {:.2} in flight / {}.",
+        "The {} predicts {} transactions/s, {} of what was observed: {} transactions per sync x {:.3} in flight / {}.",
         name(log.role),
         rate(predicted),
         percent(predicted / observed),

@@ -5,10 +5,14 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use crate::probe::{LOGS, TimerSamples};
 use crate::snapshot::{InFlight, Role, ServerId};
 
 /// With fewer samples a mean says little.
 pub const ENOUGH: u64 = 100;
+
+/// Whose syncs the timer samples.
+pub const LOG_ROLES: [Role; LOGS] = [Role::Redo, Role::Binlog];
 
 /// One role's samples, each weighted by the seconds since the one before.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,6 +36,19 @@ pub struct InFlightSamples {
     weight: f64,
     weight_squares: f64,
     roles: BTreeMap<Role, OfRole>,
+    /// What the timer had sampled when the window began, and when it ended.
+    timer: Option<(TimerSamples, TimerSamples)>,
+    no_timer: Option<String>,
+}
+
+/// Who looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// The interrupt of a timer, whatever the processor was doing.
+    Timer,
+    /// A thread, when it got a processor.
+    Thread,
 }
 
 /// The mean of the samples of one role.
@@ -40,12 +57,13 @@ pub struct Sampled {
     pub mean: f64,
     /// Of the mean, if the samples are independent.
     pub standard_error: f64,
-    /// The most that were ever seen at once. The threads are looked at one after the other, so that a sync that ended
+    /// The most that were ever seen at once. A thread looks at the others one after the other, so that a sync that ended
     /// and the next one can be seen as two.
     pub most: u64,
     /// The share of the samples in which there was more than one.
     pub several_share: f64,
     pub samples: u64,
+    pub by: By,
 }
 
 impl Sampled {
@@ -70,7 +88,29 @@ impl InFlightSamples {
             weight: 0.0,
             weight_squares: 0.0,
             roles: BTreeMap::new(),
+            timer: None,
+            no_timer: None,
         }
+    }
+
+    /// What the timer had sampled at the window's ends.
+    pub fn set_timer(&mut self, from: TimerSamples, to: TimerSamples) {
+        self.timer = Some((from, to));
+    }
+
+    /// There is no timer, and why.
+    pub fn set_no_timer(&mut self, why: String) {
+        self.no_timer = Some(why);
+    }
+
+    /// A plain sentence where the timer is missing.
+    pub fn without_timer(&self) -> Option<String> {
+        self.no_timer.as_ref().map(|why| {
+            format!(
+                "Syncs in flight were sampled by fsynctop's own thread, because there is no timer for it ({why}): where no \
+                 processor is free, the samples come out low."
+            )
+        })
     }
 
     pub fn taken(&self) -> u64 {
@@ -99,8 +139,33 @@ impl InFlightSamples {
         }
     }
 
-    /// None before the first sample.
+    /// By the timer where it looked often enough, else by the thread. None before the first sample.
     pub fn of(&self, role: Role) -> Option<Sampled> {
+        self.by_timer(role).filter(|sampled| sampled.samples >= ENOUGH).or_else(|| self.by_thread(role))
+    }
+
+    fn by_timer(&self, role: Role) -> Option<Sampled> {
+        let log = LOG_ROLES.iter().position(|&log| log == role)?;
+        let (from, to) = self.timer.as_ref()?;
+        let samples = to.taken.saturating_sub(from.taken);
+        let time = to.time_ns.saturating_sub(from.time_ns) as f64;
+        let (from, to) = (&from.logs[log], &to.logs[log]);
+        let share = |from: u64, to: u64| to.saturating_sub(from) as f64 / time;
+        (samples > 0 && time > 0.0).then(|| {
+            let mean = share(from.sum_ns, to.sum_ns);
+            let variance = (share(from.squares_ns, to.squares_ns) - mean * mean).max(0.0);
+            Sampled {
+                mean,
+                standard_error: (variance / samples as f64).sqrt(),
+                most: to.most,
+                several_share: share(from.several_ns, to.several_ns),
+                samples,
+                by: By::Timer,
+            }
+        })
+    }
+
+    fn by_thread(&self, role: Role) -> Option<Sampled> {
         let none = OfRole::default();
         let of_role = self.roles.get(&role).unwrap_or(&none);
         (self.weight > 0.0).then(|| {
@@ -114,6 +179,7 @@ impl InFlightSamples {
                 most: of_role.most,
                 several_share: of_role.several as f64 / self.taken as f64,
                 samples: self.taken,
+                by: By::Thread,
             }
         })
     }
@@ -136,6 +202,7 @@ fn without_number(name: &str) -> &str {
 mod tests {
     use super::*;
     use crate::once::fixture::{self, MARIADB, MYSQL};
+    use crate::probe::LogSamples;
     use std::time::Duration;
 
     #[test]
@@ -174,8 +241,41 @@ mod tests {
             [("connection".to_owned(), 2), ("ib_log_flush".to_owned(), 1)]
         );
         assert_eq!(samples.threads(Role::Tablespace), [("ib_io_wr".to_owned(), 2)]);
+        assert_eq!((redo.by, samples.without_timer()), (By::Thread, None));
         // A sample that stands for as long as all others counts as much as they.
         samples.add(&[], start + Duration::from_millis(80));
         near(samples.of(Role::Redo).unwrap().mean, 0.375);
+    }
+
+    #[test]
+    fn a_timer_is_believed_rather_than_the_thread_once_it_has_looked_often_enough() {
+        let at = |taken, sum_ns, squares_ns, several_ns| {
+            let redo = LogSamples { sum_ns, squares_ns, several_ns, most: 2 };
+            TimerSamples { taken, time_ns: taken * 1_000, logs: [redo, LogSamples::default()] }
+        };
+        let start = Instant::now();
+        let mut samples = InFlightSamples::begun(MYSQL, start);
+        samples.add(&[], start + Duration::from_millis(10));
+        samples.set_timer(at(1_000, 7_000, 7_000, 7), at(1_099, 8_000, 8_000, 8));
+        assert_eq!(samples.of(Role::Redo).unwrap().by, By::Thread, "99 samples");
+        // One in flight in half of the time, two in a tenth.
+        samples.set_timer(at(1_000, 7_000, 7_000, 7), at(2_000, 707_000, 907_000, 100_007));
+        let redo = samples.of(Role::Redo).unwrap();
+        assert_eq!((redo.by, redo.samples, redo.most), (By::Timer, 1_000, 2));
+        assert_eq!((redo.mean, redo.several_share), (0.7, 0.1));
+        assert!((redo.standard_error - (0.41_f64 / 1_000.0).sqrt()).abs() < 1e-9, "{redo:?}");
+        assert_eq!(samples.of(Role::Binlog).unwrap().mean, 0.0);
+        // It looks at the logs only.
+        assert_eq!(samples.of(Role::Undo).unwrap().by, By::Thread);
+    }
+
+    #[test]
+    fn a_timer_that_is_refused_is_said_to_be_missing() {
+        let mut samples = InFlightSamples::new(MYSQL);
+        samples.set_no_timer("Operation not permitted (os error 1)".into());
+        let sentence = samples.without_timer().unwrap();
+        assert!(sentence.contains("(Operation not permitted (os error 1))"), "{sentence}");
+        samples.add(&[], Instant::now() + Duration::from_millis(1));
+        assert_eq!(samples.of(Role::Redo).unwrap().by, By::Thread);
     }
 }

@@ -114,7 +114,7 @@ fn samples_that_disagree_with_the_latencies_are_said_to() {
     let binlog = &throughput.factors.logs[1];
     assert_eq!(binlog.adds_up, Some(false));
     near(throughput.predicted_transactions_per_second, 2_000.0);
-    assert!(render(&throughput).contains("0.40 ± 0.03, DOES NOT ADD UP"));
+    assert!(render(&throughput).contains("0.400 ± 0.035, DOES NOT ADD UP"));
     // A handful of samples says nothing either way, and predicts nothing.
     let mut few = InFlightSamples::new(MYSQL);
     few.add(&[], Instant::now() + Duration::from_millis(1));

@@ -351,6 +351,15 @@ impl Ledger {
         Some(&self.accounts[live.account as usize].subject)
     }
 
+    /// The rows of files in use, with what they are about and when that last changed.
+    pub fn rows_in_use_of(&self, server: ServerId) -> impl Iterator<Item = (u32, &Account)> {
+        let rows = (0..).zip(&self.live).filter_map(|(slot, live)| Some((slot, live.as_ref()?)));
+        let rows = rows.filter(|(_, live)| !live.unlinked);
+        rows.map(|(slot, live)| (slot, &self.accounts[live.account as usize])).filter(move |(_, account)| {
+            matches!(account.subject, Subject::File { server: whose, .. } if whose == server)
+        })
+    }
+
     /// The processes that have syncs in flight, by the rows of files; 0 for syncs that found no row.
     pub fn running(&self) -> BTreeSet<u32> {
         let running = self.live.iter().flatten().filter(|live| live.running > 0);
