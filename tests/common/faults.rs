@@ -68,6 +68,13 @@ impl FaultFs {
         std::fs::write(self.path().join(".control"), command).unwrap();
     }
 
+    /// From now on it answers on this processor only, and at once, whoever else would like to run there.
+    pub fn pin(&self, processor: usize) {
+        let pid = self.serving.0.id().to_string();
+        super::disk::run("taskset", &["-a", "-c", "-p", &processor.to_string(), &pid]);
+        super::disk::run("chrt", &["-a", "-f", "-p", "1", &pid]);
+    }
+
     fn report(&self) -> String {
         std::fs::read_to_string(self.path().join(".control")).unwrap()
     }
