@@ -2,18 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::context::Machine;
 use crate::section::{Section, bars};
 
-/// The parts' files are in the order of the page. Returns the bars, as the page has them.
+/// The parts' files are in the order of the page. Where some are missing, the sections of the others take their place in
+/// the page as it is. Returns the bars of those that are there.
 pub fn write(machine: &Path, parts: &[PathBuf], page: &Path) -> Result<String> {
     let machine = std::fs::read(machine)
         .with_context(|| format!("{} is not there: measure something first", machine.display()))?;
     let machine: Machine = serde_json::from_slice(&machine).context("the description of the machine")?;
-    let sections: Vec<Section> = parts.iter().map(|part| Section::read(part)).collect::<Result<_>>()?;
-    let text = render(&machine, &sections);
+    let there: Vec<_> = parts.iter().filter(|part| part.exists()).collect();
+    let sections: Vec<Section> = there.iter().map(|part| Section::read(part)).collect::<Result<_>>()?;
+    let text = if there.len() == parts.len() {
+        render(&machine, &sections)
+    } else {
+        let old = std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
+        sections.iter().try_fold(old, |text, section| put_into(&text, &machine, section))?
+    };
     std::fs::write(page, text).with_context(|| format!("cannot write {}", page.display()))?;
     Ok(verdict(&sections))
 }
@@ -43,11 +50,38 @@ fn render(machine: &Machine, sections: &[Section]) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
+/// The page with a new section instead of the one of the same title, or behind all others.
+fn put_into(page: &str, machine: &Machine, section: &Section) -> Result<String> {
+    ensure!(
+        section.bars.is_empty(),
+        "{:?} has bars, which stand together at the top of the page: measure everything",
+        section.title
+    );
+    let Machine { kernel, processor, load_average, .. } = machine;
+    let rough = if section.rough { " **These figures are rough.**" } else { "" };
+    let apart = format!(
+        "Measured apart from the other sections, on {processor}, Linux {kernel}, load average {load_average} at the \
+         start.{rough}"
+    );
+    let notes = section.notes.iter().cloned().chain([apart]).collect();
+    let new = Section { notes, ..section.clone() }.markdown();
+    let heading = format!("\n## {}\n", section.title);
+    let (before, after) = match page.find(&heading) {
+        Some(at) => {
+            let (before, old) = page.split_at(at + 1);
+            (before, old.find("\n## ").map_or("", |end| &old[end..]))
+        }
+        None => (page, ""),
+    };
+    Ok(format!("{}\n\n{}\n{after}", before.trim_end(), new.trim_end()))
+}
+
 /// How many bars are met, and which.
 fn verdict(sections: &[Section]) -> String {
     let all: Vec<_> = sections.iter().flat_map(|section| section.bars.clone()).collect();
     let missed = all.iter().filter(|bar| !bar.met).count();
     let verdict = match missed {
+        0 if all.is_empty() => return String::new(),
         0 => format!("All {} bars are met.", all.len()),
         _ => format!("{missed} of {} bars are missed.", all.len()),
     };
@@ -59,15 +93,39 @@ mod tests {
     use super::*;
     use crate::section::Bar;
 
-    #[test]
-    fn a_bar_that_is_missed_stands_out_at_the_top() {
-        let machine = Machine {
+    fn machine() -> Machine {
+        Machine {
             kernel: "6.12".into(),
             processor: "A processor".into(),
             cpus: 2,
             load_average: "0.01".into(),
             others: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn one_section_takes_its_place_and_leaves_the_others_alone() {
+        let section = |title: &str, about: &str| Section {
+            title: title.into(),
+            about: vec![about.to_owned()],
+            ..Section::default()
         };
+        let page = render(&machine(), &[section("One", "First."), section("Two", "Second.")]);
+        let page = put_into(&page, &machine(), &section("One", "Anew.")).unwrap();
+        assert!(!page.contains("First.") && page.contains("## The bars"), "{page}");
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
+        assert!(at("## One\n\nAnew.\n\nMeasured apart") < at("\n\n## Two\n\nSecond.\n"));
+        let longer = put_into(&page, &machine(), &section("Three", "Third.")).unwrap();
+        assert!(
+            longer.starts_with(page.trim_end()) && longer.contains("\n\n## Three\n\nThird.\n"),
+            "{longer}"
+        );
+        let barred = Section { bars: vec![Bar::new("a", "b", "c", true)], ..section("One", "") };
+        assert!(put_into(&page, &machine(), &barred).is_err());
+    }
+
+    #[test]
+    fn a_bar_that_is_missed_stands_out_at_the_top() {
         let section = Section {
             title: "A part".into(),
             rough: true,
@@ -77,7 +135,7 @@ mod tests {
             ],
             ..Section::default()
         };
-        let text = render(&machine, &[section]);
+        let text = render(&machine(), &[section]);
         assert!(text.contains("1 of 2 bars are missed."), "{text}");
         assert!(text.contains("| memory | 20 MB | 21 MB | **missed** |"), "{text}");
         assert!(text.contains("These figures are rough"), "{text}");

@@ -14,6 +14,10 @@ pub enum Call {
     Fsync,
     Fdatasync,
     Getppid,
+    /// 4 KB at the end of the file, and fdatasync: on a disk, a sync that waits.
+    Append,
+    /// One of two threads that wake each other in turn: no sync, but a switch between threads.
+    Switch,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,9 @@
 //! The load itself: threads that stay, so that what a tracer keeps for a thread stays too.
 
 use std::fs::File;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier};
@@ -19,6 +20,9 @@ use crate::stats::median;
 
 /// Calls between two looks at the clock, so that the clock costs next to nothing.
 const BATCH: usize = 64;
+/// What is appended at a time, and how long a file gets.
+const BLOCK: u64 = 4096;
+const LONGEST: u64 = 32 << 20;
 /// With a rate, calls come in bursts: this often at most.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -128,7 +132,11 @@ impl Worker {
     fn round(&self, round: &Round) -> std::io::Result<Part> {
         let files = &self.files[..files_of(round, 0).len()];
         match round.rate {
-            None => as_fast_as_possible(round, files),
+            None => match round.call {
+                Call::Append => append(round, files),
+                Call::Switch => switch(round),
+                _ => as_fast_as_possible(round, files),
+            },
             Some(rate) => at_a_rate(round, files, rate / round.threads as f64),
         }
     }
@@ -137,7 +145,7 @@ impl Worker {
 /// By their numbers.
 fn files_of(round: &Round, thread: usize) -> Range<usize> {
     match round.files {
-        _ if round.call == Call::Getppid => 0..0,
+        _ if matches!(round.call, Call::Getppid | Call::Switch) => 0..0,
         Files::Own => thread..thread + 1,
         Files::Shared(files) => 0..files,
         Files::Split(files) => {
@@ -154,20 +162,65 @@ fn pin(cpu: usize) -> Result<()> {
 }
 
 fn as_fast_as_possible(round: &Round, files: &[File]) -> std::io::Result<Part> {
-    let mut batches_ns = Vec::with_capacity(1 << 16);
     let mut turn = files.iter().cycle();
+    in_batches(round, || match round.call {
+        Call::Fsync => turn.by_ref().take(BATCH).try_for_each(|file| Ok(rustix::fs::fsync(file)?)),
+        Call::Fdatasync => turn.by_ref().take(BATCH).try_for_each(|file| Ok(rustix::fs::fdatasync(file)?)),
+        _ => {
+            for _ in 0..BATCH {
+                std::hint::black_box(getppid());
+            }
+            Ok(())
+        }
+    })
+}
+
+/// Files that grow, up to a limit, and begin anew.
+fn append(round: &Round, files: &[File]) -> std::io::Result<Part> {
+    let mut turn = files.iter().cycle();
+    let mut at = 0;
+    files.iter().try_for_each(|file| file.set_len(0))?;
+    in_batches(round, || {
+        if at >= LONGEST {
+            at = 0;
+            files.iter().try_for_each(|file| file.set_len(0))?;
+        }
+        turn.by_ref().take(BATCH).try_for_each(|file| {
+            file.write_all_at(&[1; BLOCK as usize], at)?;
+            at += BLOCK;
+            Ok(rustix::fs::fdatasync(file)?)
+        })
+    })
+}
+
+/// The other thread runs on the same processor, which it inherits: there is a switch for each byte.
+fn switch(round: &Round) -> std::io::Result<Part> {
+    let (mut heard, mut say) = std::io::pipe()?;
+    let (mut answer, mut answered) = std::io::pipe()?;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut byte = [0];
+            while heard.read_exact(&mut byte).is_ok() && answered.write_all(&byte).is_ok() {}
+        });
+        let part = in_batches(round, || {
+            let mut byte = [0];
+            (0..BATCH / 2).try_for_each(|_| {
+                say.write_all(&byte)?;
+                answer.read_exact(&mut byte)
+            })
+        });
+        drop(say); // by which it ends
+        part
+    })
+}
+
+/// `batch` makes so many calls as [`BATCH`] says.
+fn in_batches(round: &Round, mut batch: impl FnMut() -> std::io::Result<()>) -> std::io::Result<Part> {
+    let mut batches_ns = Vec::with_capacity(1 << 16);
     let began = Instant::now();
     let mut last = began;
     loop {
-        match round.call {
-            Call::Getppid => {
-                for _ in 0..BATCH {
-                    std::hint::black_box(getppid());
-                }
-            }
-            Call::Fsync => turn.by_ref().take(BATCH).try_for_each(rustix::fs::fsync)?,
-            Call::Fdatasync => turn.by_ref().take(BATCH).try_for_each(rustix::fs::fdatasync)?,
-        }
+        batch()?;
         let now = Instant::now();
         batches_ns.push(u32::try_from((now - last).as_nanos()).unwrap_or(u32::MAX));
         last = now;
@@ -193,6 +246,7 @@ fn at_a_rate(round: &Round, files: &[File], rate: f64) -> std::io::Result<Part> 
                 }
                 Call::Fsync => rustix::fs::fsync(file)?,
                 Call::Fdatasync => rustix::fs::fdatasync(file)?,
+                Call::Append | Call::Switch => return Err(ErrorKind::Unsupported.into()),
             }
         }
         calls = calls.max(due);

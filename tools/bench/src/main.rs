@@ -25,6 +25,7 @@ mod snapshots;
 mod stats;
 mod sync;
 mod tracer;
+mod waits;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -93,6 +94,8 @@ enum Part {
     Guest,
     /// The size of each BPF program
     Instructions,
+    /// What the probes of `explain` cost
+    Waits,
     /// docs/overhead.md, of what the parts have left
     Docs,
 }
@@ -207,6 +210,7 @@ fn measure(context: &Context, out: &Path, parts: &[Part]) -> Result<Vec<Section>
         [Part::Guest] => Ok(vec![guest::section(context, out)?]),
         [Part::MaxCpu] => Ok(vec![max_cpu::section(context)?]),
         [Part::Instructions] => Ok(vec![instructions::section(context)?]),
+        [Part::Waits] => Ok(vec![waits::section(context)?]),
         _ => unreachable!("parts are measured one by one"),
     }
 }
