@@ -5,6 +5,7 @@
 //! adds up is part of the answer. A log that the server serialises has N ≤ 1, which gives the bounds.
 
 pub mod alone;
+pub mod connections;
 pub mod form;
 pub mod log;
 pub mod redo;
@@ -18,6 +19,7 @@ use crate::server_status::reading::Reading;
 use crate::snapshot::{Measurement, Role, ServerId};
 
 pub use alone::Alone;
+pub use connections::Connections;
 pub use form::Form;
 pub use log::Log;
 pub use redo::Redo;
@@ -57,6 +59,7 @@ pub struct Factors {
     /// The redo log and the binary log, where they were synced.
     pub logs: Vec<Log>,
     pub naive: Option<Naive>,
+    pub connections: Option<Connections>,
     pub redo: Redo,
     /// What is not told, and why. Plain sentences.
     pub left_out: Vec<String>,
@@ -165,6 +168,9 @@ pub fn measure(window: &Window) -> Throughput {
     };
     let predicted = waits_for.and_then(|log| log.predicted_transactions_per_second);
     let naive = observed.and_then(|observed| naive(observed, redo_log.as_ref(), binlog.as_ref(), &form));
+    let connections = status.zip(observed).zip(naive.as_ref());
+    let connections =
+        connections.and_then(|((between, observed), naive)| Connections::measure(&between, observed, naive));
     if let Some(between) = &status {
         let refused = between.to.refused.iter().map(|what| format!("Not allowed: {what}."));
         left_out.extend(refused);
@@ -178,6 +184,7 @@ pub fn measure(window: &Window) -> Throughput {
         redo_syncs_per_binlog_sync,
         transactions_per_redo_sync,
         naive,
+        connections,
         redo: Redo::measure(window.in_flight, status.as_ref()),
         logs: redo_log.into_iter().chain(binlog).collect(),
         form,

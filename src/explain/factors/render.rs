@@ -39,6 +39,7 @@ fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
     }
     write_prediction(text, throughput)?;
     write_naive(text, throughput)?;
+    write_connections(text, throughput)?;
     write_redo(text, &factors.redo)?;
     for line in &factors.left_out {
         writeln!(text, "{}", escape_sentence(line))?;
@@ -157,6 +158,23 @@ fn write_naive(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
                 " (the rest of the time no group is: the server and its clients do other work)",
             _ => "",
         }
+    )
+}
+
+fn write_connections(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
+    let (Some(connections), Some(observed)) =
+        (throughput.factors.connections, throughput.observed_transactions_per_second)
+    else {
+        return Ok(());
+    };
+    writeln!(
+        text,
+        "Connections: {} / {} transactions/s = {} for a transaction of each, if all of them commit; {} of it in the \
+         syncs of its own group, the rest waiting for other groups, and in the server and the client.",
+        count(connections.connected.round() as u64),
+        rate(observed),
+        latency(connections.seconds_per_transaction),
+        latency(connections.seconds_in_syncs),
     )
 }
 

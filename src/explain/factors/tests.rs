@@ -45,6 +45,7 @@ fn status(commits: &str, groups: &str, variables: &[(&'static str, &'static str)
             ("Handler_commit", commits),
             ("Binlog_group_commits", groups),
             ("Uptime", uptime),
+            ("Threads_connected", "17"),
             ("Innodb_lsn_current", lsn),
             ("Innodb_checkpoint_age", "50331648"),
             ("Innodb_checkpoint_max_age", "80000000"),
@@ -105,6 +106,20 @@ fn the_factors_multiply_to_the_throughput() {
     near(Some(naive.multiple), 5.2);
     near(Some(naive.transactions_per_group * naive.groups_at_once), 5.2);
     near(Some(naive.groups_at_once), 1.04);
+    // Little's law: 16 connections beside fsynctop's own.
+    let connections = factors.connections.unwrap();
+    near(Some(connections.seconds_per_transaction), 16.0 / 4_000.0);
+    near(Some(connections.seconds_in_syncs), 0.0013);
+}
+
+#[test]
+fn connections_that_come_and_go_have_no_mean() {
+    let (measurement, (mut from, to)) = classic();
+    for (earlier, is_told) in [("16", true), ("18", true), ("9", false), ("1", false)] {
+        from.status.insert("threads_connected".into(), earlier.into());
+        let throughput = taken_apart(&measurement, Some(&(from.clone(), to.clone())), &samples(60, 160));
+        assert_eq!(throughput.factors.connections.is_some(), is_told, "{earlier}");
+    }
 }
 
 #[test]
