@@ -132,20 +132,20 @@ static __always_inline struct spent *spent_of(const struct waiting *w)
 	return bpf_map_lookup_elem(&spent, &slot);
 }
 
-static __always_inline void count_cpu(const struct waiting *w, struct window *window, u64 now)
+static __always_inline void count_cpu(const struct waiting *w, struct window *window, u64 from, u64 now)
 {
 	struct spent *spent_here = spent_of(w);
 
 	if (spent_here)
-		add(&spent_here->cpu_ns, within(window, later(w->start_ns, w->on_ns), now));
+		add(&spent_here->cpu_ns, within(window, from, now));
 }
 
-static __always_inline void count_queued(const struct waiting *w, struct window *window, u64 now)
+static __always_inline void count_queued(const struct waiting *w, struct window *window, u64 from, u64 now)
 {
 	struct spent *spent_here = spent_of(w);
 
 	if (spent_here)
-		add(&spent_here->queued_ns, within(window, w->queued_ns, now));
+		add(&spent_here->queued_ns, within(window, from, now));
 }
 
 static __always_inline struct wait_total *total_in(void *map, u32 slot, u64 stack)
@@ -160,7 +160,7 @@ static __always_inline struct wait_total *total_in(void *map, u32 slot, u64 stac
 }
 
 // A wait that has ended, or is cut off at the window's end.
-static __noinline void count_wait(struct waiting *w, u64 now)
+static __noinline void count_wait(struct waiting *w, u64 from, u64 now)
 {
 	struct wait_total *total;
 	struct window *window = the_window();
@@ -169,7 +169,7 @@ static __noinline void count_wait(struct waiting *w, u64 now)
 
 	if (!w || !window || !spent_here)
 		return;
-	ns = within(window, w->off_ns, now);
+	ns = within(window, from, now);
 	if (!ns)
 		return;
 	total = total_in(&waits, w->slot, w->stack);
@@ -199,7 +199,7 @@ static __always_inline void leave_cpu(void *context, struct task_struct *task, b
 
 	if (!w || !w->start_ns || !window)
 		return;
-	count_cpu(w, window, now);
+	count_cpu(w, window, later(w->start_ns, w->on_ns), now);
 	w->off_ns = now;
 	if (preempted || can_run(task)) {
 		w->queued_ns = now;
@@ -223,9 +223,9 @@ static __always_inline void enter_cpu(struct task_struct *task, u64 now)
 		return;
 	// Its waking was not seen.
 	if (!w->queued_ns)
-		count_wait(w, now);
+		count_wait(w, w->off_ns, now);
 	else
-		count_queued(w, window, now);
+		count_queued(w, window, w->queued_ns, now);
 	w->off_ns = 0;
 	w->queued_ns = 0;
 	w->on_ns = now;
@@ -273,7 +273,7 @@ int wake_thread(u64 *context)
 	if (!w || !w->start_ns || !w->off_ns || w->queued_ns)
 		return 0;
 	now = bpf_ktime_get_ns();
-	count_wait(w, now);
+	count_wait(w, w->off_ns, now);
 	w->queued_ns = now;
 	return 0;
 }
@@ -295,21 +295,23 @@ static __always_inline void begin_open(struct bpf_iter__task *context, struct ta
 	w->off_ns = now;
 }
 
-// A sync in flight at the window's end: what it has spent so far.
+// A sync in flight at the window's end: what it has spent so far. On a kernel that preempts, its thread may run in the
+// midst of this: it is taken out of the sync first, and looked at once.
 static __always_inline void end_open(struct waiting *w, struct window *window, u64 now)
 {
+	u64 start = w->start_ns, on = w->on_ns, off = w->off_ns, queued = w->queued_ns;
 	struct spent *spent_here = spent_of(w);
 
-	if (spent_here)
-		add(&spent_here->total_ns, within(window, w->start_ns, now));
-	if (!w->off_ns)
-		count_cpu(w, window, now);
-	else if (w->queued_ns)
-		count_queued(w, window, now);
-	else
-		count_wait(w, now);
 	// The rest is no part of the window.
 	w->start_ns = 0;
+	if (spent_here)
+		add(&spent_here->total_ns, within(window, start, now));
+	if (!off)
+		count_cpu(w, window, later(start, on), now);
+	else if (queued)
+		count_queued(w, window, queued, now);
+	else
+		count_wait(w, off, now);
 }
 
 // Run at both ends of the window, over the syncs in flight then.

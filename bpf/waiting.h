@@ -85,12 +85,12 @@ static __always_inline struct window *the_window(void)
 	return bpf_map_lookup_elem(&window, &zero);
 }
 
-// How much of a time lies inside the window.
+// How much of a time lies inside the window. 0 is no time: what began then has ended meanwhile.
 static __always_inline u64 within(const struct window *window, u64 from, u64 to)
 {
 	u64 start = window->start_ns, end = window->end_ns;
 
-	if (!start)
+	if (!start || !from)
 		return 0;
 	if (from < start)
 		from = start;
