@@ -40,7 +40,7 @@ const ENOUGH_FREE: usize = 4_096;
 /// Learning the names of thousands of files takes megabytes for a moment. The allocator would keep them for good, between
 /// what stays; looking through its heap takes it some milliseconds. Each time half as often, since most is new at first.
 const TRIM_FIRST: Duration = Duration::from_secs(2);
-const TRIM_SELDOM: Duration = Duration::from_secs(60);
+const TRIM_SELDOM: Duration = Duration::from_secs(16);
 
 /// Reads the kernel side and makes snapshots. Lives on one thread.
 pub struct Sampler {
