@@ -295,6 +295,16 @@ fn root_top_a_delay_a_hang_and_a_failure_are_seen_within_two_intervals() {
         screen.contains("100 % busy") || screen.contains("STUCK 1") || screen.contains("STUCK 2"),
         "{screen}"
     );
+    // A small screen has all of that, too.
+    terminal.resize(80, 24);
+    terminal.until("its file, its thread and its wait", |screen| {
+        let lines: Vec<&str> = screen.lines().skip_while(|line| !line.starts_with("STUCK for ")).collect();
+        lines.len() > 2
+            && (lines[0].ends_with("ib_logfile0") || lines[0].ends_with("binlog.000001"))
+            && lines[1].starts_with("  waits for ")
+            && lines[1].contains(", thread sync-")
+    });
+    terminal.resize(120, 40);
     terminal.keys(&["K"]);
     terminal.until("its kernel stack", |screen| screen.contains("fuse_") && screen.contains("innermost"));
     terminal.keys(&["Escape"]);
@@ -344,6 +354,13 @@ fn root_top_another_process_on_the_same_device_is_a_neighbour() {
             .is_some_and(|cells| cells[2] == "yes" && cells[3] != "–" && number(cells[3]) > 0.0)
     });
     println!("{screen}");
+    // It is named above every table, also on a small screen.
+    terminal.resize(80, 24);
+    terminal.keys(&["r"]);
+    terminal.until("its name", |screen| {
+        let line = screen.lines().nth(2).unwrap_or_default();
+        line.starts_with("also on ") && line.contains(&format!(": {name} ")) && line.contains("/s")
+    });
 }
 
 #[test]
