@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::exporter::Exporter;
-use common::faults::{FaultFs, finish, tool};
+use common::faults::{FaultFs, Hung, finish, tool};
 use common::server::{Database, Kind};
 use common::terminal::{TMUX, Terminal, cells, number};
 use common::{Running, can_run};
@@ -254,7 +254,8 @@ fn root_top_a_delay_a_hang_and_a_failure_are_seen_within_two_intervals() {
     }
     let faults = FaultFs::mount("delay 2ms");
     let target = syncing(faults.path(), &["--names", "ib_logfile0,binlog.000001", "--keep-going"]);
-    let terminal = Terminal::fsynctop(120, 40, &["--pid", &pid(&target)]);
+    let target = Hung::new(&faults, target);
+    let terminal = Terminal::fsynctop(120, 40, &["--pid", &target.pid().to_string()]);
     terminal.until("syncs of 2 ms", |screen| {
         cells(screen, "redo").is_some_and(|cells| cells.get(4).is_some_and(|p50| p50.starts_with("2.")))
     });

@@ -153,7 +153,8 @@ impl Past {
         let mut covered = Duration::ZERO;
         let first = self.until(until).find(|tick| {
             covered += tick.duration;
-            covered >= length
+            // Intervals are a little longer or shorter than what was asked for.
+            covered + tick.duration / 2 > length
         });
         let first = first.copied().or(self.oldest())?;
         self.sum(first.end - JUST_BEFORE, until)
@@ -168,7 +169,7 @@ impl Past {
                 return self.sum(after.unwrap_or(tick).end - JUST_BEFORE, until);
             }
             covered += tick.duration;
-            if covered >= length {
+            if covered + tick.duration / 2 > length {
                 return None;
             }
             after = Some(tick);

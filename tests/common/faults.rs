@@ -135,7 +135,12 @@ pub struct Hung<'a> {
     running: Running,
 }
 
-impl Hung<'_> {
+impl<'a> Hung<'a> {
+    /// Of a process whose syncs will hang.
+    pub fn new(mount: &'a FaultFs, running: Running) -> Hung<'a> {
+        Hung { mount, running }
+    }
+
     pub fn pid(&self) -> u32 {
         self.running.0.id()
     }
