@@ -22,7 +22,7 @@ use crate::explain::{Explanation, json, page};
 use crate::host;
 use crate::mountinfo;
 use crate::once::Style;
-use crate::probe::{WaitPlan, Waits};
+use crate::probe::{CLOCKS, WaitPlan, Waits};
 use crate::sampler::Sampler;
 use crate::snapshot::Measurement;
 use crate::target::finder::Finder;
@@ -194,6 +194,7 @@ fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::
 /// What a program that could not be attached would have told.
 fn not_attached(waits: &Waits) -> Vec<String> {
     let tells = |program: &str| match program {
+        CLOCKS => "what the filesystem did while a sync waited for it (level two)",
         "start_commit" => "commits, and what the thread that makes them does (ext4)",
         "start_handle" => "whose changes a commit writes out",
         _ => "cache flushes and log writes of the devices",

@@ -2,6 +2,8 @@
 
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use libbpf_rs::btf::types::{FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::{Btf, ReferencesType};
 use libbpf_rs::{ProgramType, libbpf_sys};
 
 /// `bpf_func_id` of the kernel's UAPI (include/uapi/linux/bpf.h).
@@ -46,6 +48,19 @@ pub fn fentry_refused() -> Option<std::io::Error> {
         return None;
     }
     (loaded == -libc::EPERM).then(|| std::io::Error::from_raw_os_error(libc::EPERM))
+}
+
+/// Whether programs on the devices' requests get the queue first and the request next, as up to 5.10; some later 5.10.y give
+/// them the request alone, as all since do, so that the version does not tell.
+pub fn queue_before_request() -> bool {
+    let arguments = || {
+        let btf = Btf::from_vmlinux().ok()?;
+        let hook: Typedef<'_> = btf.type_by_name("btf_trace_block_rq_issue")?;
+        let function = FuncProto::try_from(Ptr::try_from(hook.referenced_type()).ok()?.referenced_type());
+        Some(function.ok()?.iter().len())
+    };
+    // The first is the hook's own.
+    arguments() == Some(3)
 }
 
 impl Features {

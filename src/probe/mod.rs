@@ -42,7 +42,7 @@ pub use permission::may_use_open_maps;
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
 pub use timer::{LOGS, LogSamples, SLOTS_OF_LOG, TimerProbe, TimerSamples};
 pub use wait::{
-    COMMITTER_STATES, JournalCounts, MOST_FILESYSTEMS, SlotTime, SlotWait, WAIT_OBJECT, WaitError,
+    CLOCKS, COMMITTER_STATES, JournalCounts, MOST_FILESYSTEMS, SlotTime, SlotWait, WAIT_OBJECT, WaitError,
     WaitLosses, WaitPlan, WaitProbe, Waits, WatchedFilesystem, Writer,
 };
 

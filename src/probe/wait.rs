@@ -13,7 +13,7 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject};
 use super::array::MappedArray;
 use super::attach::Attached;
 use super::events::{Record, view};
-use super::{flags, program_info};
+use super::{features, flags, program_info};
 use skeleton::types;
 
 #[allow(clippy::all, unsafe_op_in_unsafe_fn, missing_docs)]
@@ -44,6 +44,9 @@ const COMMITTER_IDLE: u32 = 6;
 /// Programs of the second level: without them the first stands.
 const SECOND_LEVEL: [&str; 5] =
     ["issue_request", "requeue_request", "complete_request", "start_commit", "start_handle"];
+
+/// In [`Waits::not_attached`]: the clocks of level two, which no one program makes.
+pub const CLOCKS: &str = "clocks";
 
 /// What is in the way of explaining.
 #[derive(Debug, thiserror::Error)]
@@ -188,41 +191,28 @@ impl WaitProbe {
         if !attached.watch_waits {
             return Err(WaitError::NotWatched);
         }
-        let failed = |step: &str| {
-            let step = step.to_owned();
-            move |source| WaitError::Libbpf { step, source }
+        let mut not_attached = Vec::new();
+        let skel = match load(attached, plan, true) {
+            Ok(skel) => skel,
+            // Of a kernel that refuses everything, what it says to the lesser part is the reason.
+            Err(error) => {
+                let skel = load(attached, plan, false)?;
+                not_attached.push((CLOCKS.to_owned(), error.to_string()));
+                skel
+            }
         };
-        // The object lives as long as the process.
-        let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = WaitSkelBuilder::default().open(storage).map_err(failed("open the wait probes"))?;
-        let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has .rodata");
-        rodata.task_storage = attached.features.task_storage;
-        rodata.by_thread = !attached.features.task_storage || flags::storage_refused(attached);
-        let functions = plan.committer_functions.iter().take(MOST_RANGES);
-        for (i, &(begin, end, state)) in functions.enumerate() {
-            (rodata.range_begin[i], rodata.range_end[i], rodata.range_state[i]) = (begin, end, state as u32);
-        }
-        let theirs = &attached.skel.maps;
-        let share = |result: libbpf_rs::Result<()>| result.map_err(failed("share a map"));
-        if attached.features.task_storage {
-            share(open.maps.waiting.reuse_fd(theirs.waiting.as_fd()))?;
-        } else {
-            share(open.maps.waiting.set_autocreate(false))?;
-        }
-        share(open.maps.waiting_by_thread.reuse_fd(theirs.waiting_by_thread.as_fd()))?;
-        share(open.maps.spent.reuse_fd(theirs.spent.as_fd()))?;
-        share(open.maps.window.reuse_fd(theirs.window.as_fd()))?;
-        let skel: Box<WaitSkel<'static>> = Box::new(open.load().map_err(failed("load the wait probes"))?);
-
         let filesystems: Vec<_> = plan.filesystems.iter().take(MOST_FILESYSTEMS).cloned().collect();
         let mut skel = skel;
         name_filesystems(&skel, &filesystems).map_err(failed("name the filesystems"))?;
         let mut links = Vec::new();
         let mut programs = Vec::new();
-        let mut not_attached = Vec::new();
         let mut iterator = None;
         for program in skel.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
+            if !program.autoload() {
+                not_attached.push((name, "it needs the clocks of level two".to_owned()));
+                continue;
+            }
             let link = match program.attach() {
                 Ok(link) => link,
                 Err(error) if SECOND_LEVEL.contains(&name.as_str()) => {
@@ -397,6 +387,42 @@ impl WaitProbe {
             skipped,
         }
     }
+}
+
+fn failed(step: &str) -> impl Fn(libbpf_rs::Error) -> WaitError + use<> {
+    let step = step.to_owned();
+    move |source| WaitError::Libbpf { step: step.clone(), source }
+}
+
+/// `clocks`: with those of level two.
+fn load(attached: &Attached, plan: &WaitPlan, clocks: bool) -> Result<Box<WaitSkel<'static>>, WaitError> {
+    // The object lives as long as the process.
+    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = WaitSkelBuilder::default().open(storage).map_err(failed("open the wait probes"))?;
+    let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has .rodata");
+    rodata.task_storage = attached.features.task_storage;
+    rodata.clocks_allowed = clocks;
+    rodata.queue_before_request = features::queue_before_request();
+    rodata.by_thread = !attached.features.task_storage || flags::storage_refused(attached);
+    let functions = plan.committer_functions.iter().take(MOST_RANGES);
+    for (i, &(begin, end, state)) in functions.enumerate() {
+        (rodata.range_begin[i], rodata.range_end[i], rodata.range_state[i]) = (begin, end, state as u32);
+    }
+    let theirs = &attached.skel.maps;
+    let share = |result: libbpf_rs::Result<()>| result.map_err(failed("share a map"));
+    if attached.features.task_storage {
+        share(open.maps.waiting.reuse_fd(theirs.waiting.as_fd()))?;
+    } else {
+        share(open.maps.waiting.set_autocreate(false))?;
+    }
+    share(open.maps.waiting_by_thread.reuse_fd(theirs.waiting_by_thread.as_fd()))?;
+    share(open.maps.spent.reuse_fd(theirs.spent.as_fd()))?;
+    share(open.maps.window.reuse_fd(theirs.window.as_fd()))?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let needs_clocks = program.name().to_string_lossy().ends_with("_request");
+        program.set_autoload(clocks || !needs_clocks);
+    }
+    Ok(Box::new(open.load().map_err(failed("load the wait probes"))?))
 }
 
 /// Before anything is attached.
