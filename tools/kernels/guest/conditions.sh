@@ -32,4 +32,5 @@ step perf-paranoid $AS fsynctop --once --attach tracepoint -- true
 echo 2 >/proc/sys/kernel/perf_event_paranoid   # Debian's is 3, which takes more than CAP_PERFMON
 step minimum-check $AS fsynctop check --json
 for mode in $MODES; do measure minimum-$mode --attach $mode; done
+explain ext4 minimum-explain
 . /t/other-user.sh

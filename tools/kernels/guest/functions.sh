@@ -45,3 +45,12 @@ measure() {
   measure_name=$1; shift
   step $measure_name $AS fsynctop --once --output json "$@" -- sh /t/load.sh $measure_name
 }
+
+# Takes the time of a server's syncs apart while three of its threads sync, by way of $AS: explain FILESYSTEM NAME
+explain() {
+  mkfifo /tmp/$2.go
+  syncgen /mnt/$1 --comm mysqld --threads 3 --syncs 1000000 --op fsync,fdatasync --write 512 --append --names "$NAMES" --wait <>/tmp/$2.go >/dev/null &
+  echo go >/tmp/$2.go
+  step $2 $AS fsynctop explain -d 4 --output json
+  { kill $!; wait $!; } 2>/dev/null   # the shell would say that it was terminated
+}

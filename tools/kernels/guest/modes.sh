@@ -14,13 +14,7 @@ ops=fsync,fdatasync,sync_file_range,msync,syncfs,sync
 step ops fsynctop --once --output json --ops $ops -- sh -c "syncgen /mnt/ext4 --op $ops --syncs 12 --write 64 >/out/ops.load"
 
 # Where the time of a server's syncs goes, and what the filesystem's journal does meanwhile.
-for filesystem in ext4 xfs; do
-  disk=/mnt/$filesystem; mkfifo /tmp/explain-$filesystem.go
-  syncgen $disk --comm mysqld --threads 3 --syncs 100000 --op fsync,fdatasync --write 512 --append --names "$NAMES" --wait <>/tmp/explain-$filesystem.go >/dev/null &
-  echo go >/tmp/explain-$filesystem.go
-  step explain-$filesystem fsynctop explain -d 4 --output json
-  kill $!
-done
+for filesystem in ext4 xfs; do explain $filesystem explain-$filesystem; done
 
 # A sync that hangs, seen by one who was there when it began, by one who came later, and without tracing. What hangs are the pages that
 # were dirtied before the device was suspended: a write could hang in its turn.

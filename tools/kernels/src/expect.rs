@@ -30,7 +30,7 @@ pub fn outcome(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     findings.run("kernel", |findings| kernel_is_unharmed(outcome, findings));
     match guest.scenario {
         Scenario::Modes => modes(guest, outcome, findings),
-        Scenario::Conditions => conditions(outcome, findings),
+        Scenario::Conditions => conditions(guest, outcome, findings),
         Scenario::Lockdown => lockdown(outcome, findings),
         Scenario::Preemption => preemption::expect(guest, outcome, findings),
     }
@@ -85,7 +85,7 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     });
     for (filesystem, journal) in JOURNALS {
         let step = format!("explain-{filesystem}");
-        findings.run(&step, |findings| waits::expect(outcome, &step, journal, findings));
+        findings.run(&step, |findings| waits::expect(guest, outcome, &step, journal, findings));
     }
     findings.run("ops", |findings| every_operation(guest, outcome, findings));
     findings.run("task storage", |findings| {
@@ -214,7 +214,7 @@ pub fn says(outcome: &Outcome, step: &str, name: &str, status: &str, word: &str,
     });
 }
 
-fn conditions(outcome: &Outcome, findings: &mut Findings) {
+fn conditions(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     findings.run("no-tracefs", |findings| {
         attached_as("tracepoint", &compare(outcome, "no-tracefs", findings)?, findings)?;
         let mounts = outcome.text("no-tracefs-mounts.out")?;
@@ -244,6 +244,8 @@ fn conditions(outcome: &Outcome, findings: &mut Findings) {
         let step = format!("minimum-{mode}");
         findings.run(&step, |findings| attached_as(mode, &compare(outcome, &step, findings)?, findings));
     }
+    let (step, (_, journal)) = ("minimum-explain", JOURNALS[0]);
+    findings.run(step, |findings| waits::expect(guest, outcome, step, journal, findings));
     users::expect(outcome, findings);
 }
 

@@ -84,6 +84,11 @@ impl Guest {
         }
     }
 
+    /// Whether `explain` has a second level here: 5.10 has no lock that programs of its hooks may take.
+    pub fn has_clocks(&self) -> bool {
+        self.kernel != "5.10"
+    }
+
     /// How the verdict on task storage begins: before 5.13 there is none, and 7.2 refuses it where it lacks an instruction for it.
     pub fn call_storage(&self) -> &'static str {
         match (self.kernel, self.cpu) {

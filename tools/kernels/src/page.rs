@@ -18,14 +18,16 @@ cloud flavour), lets the static binary trace loads of exactly known counts there
 
 In each mode: every sync by file, operation, thread and errno, to the call, on ext4 and XFS; paths, inodes, roles and threads as they are; \
 a sync that hangs is shown, also one that hung before tracing began; nothing is lost; the JSON has the shape of [json.md](json.md); the \
-kernel's taint is unchanged and its log has no warning; each of the six operations is counted. The loads have three threads, but one in the \
+kernel's taint is unchanged and its log has no warning; each of the six operations is counted. `explain` \
+finds on ext4 and XFS a place for all of the syncs' time but 2 % at most, and calls no more than 5 % of it \"other\"; with both levels, also for what the \
+journal or log did meanwhile. The loads have three threads, but one in the \
 modes in which the kernel skips programs it has preempted: what threads lose to each other there stands under Preemption.
 
 ";
 
 pub fn render(seen: &[(&Guest, Outcome)]) -> Result<String> {
     let mut page = HEAD.to_owned();
-    page.push_str("| guest | kernel | fentry | kprobe | tracepoint | auto takes | preemption | start of a call kept in |\n|---|---|---|---|---|---|---|---|\n");
+    page.push_str("| guest | kernel | fentry | kprobe | tracepoint | auto takes | preemption | start of a call kept in | explain |\n|---|---|---|---|---|---|---|---|---|\n");
     let mut reasons = String::new();
     for (guest, outcome) in seen.iter().filter(|(guest, _)| guest.scenario == Scenario::Modes) {
         let release = outcome.text("release")?;
@@ -46,8 +48,10 @@ pub fn render(seen: &[(&Guest, Outcome)]) -> Result<String> {
         let exact = exact.join(" | ");
         writeln!(
             page,
-            "| {}: {} | {release} | {exact} | {mode} | {preemption} | {storage} |",
-            guest.name, guest.about
+            "| {}: {} | {release} | {exact} | {mode} | {preemption} | {storage} | {} |",
+            guest.name,
+            guest.about,
+            if guest.has_clocks() { "both levels" } else { "level one" }
         )?;
         writeln!(reasons, "- {}: {mode} {why}", guest.name)?;
     }
@@ -100,7 +104,7 @@ fn conditions(seen: &[(&Guest, Outcome)]) -> Result<String> {
                 let paranoid = outcome.verdict("perf-paranoid-check", "perf events")?.detail;
                 row(
                     "and CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYSLOG",
-                    "both modes work, exact; tracepoints where `kernel.perf_event_paranoid` is at most 2",
+                    "both modes work, exact, and `explain`; tracepoints where `kernel.perf_event_paranoid` is at most 2",
                     &paranoid,
                 )?;
                 row(
