@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use crate::context::Machine;
-use crate::section::{Section, bars};
+use crate::section::{Bar, Section, bars};
 
 /// The parts' files are in the order of the page. Where some are missing, the sections of the others take their place in
 /// the page as it is. Returns the bars of those that are there.
@@ -41,7 +41,7 @@ fn render(machine: &Machine, sections: &[Section]) -> String {
         let others = machine.others.join(", ");
         text.push_str(&format!("Somebody else's programs were attached all the time: {others}.\n\n"));
     }
-    text.push_str(&format!("## The bars\n\n{}\n", verdict(sections)));
+    text.push_str(&format!("{}{}\n", BARS.trim_start(), verdict(sections)));
     for section in sections {
         let section = Section { bars: Vec::new(), ..section.clone() };
         text.push_str(&section.markdown());
@@ -50,13 +50,10 @@ fn render(machine: &Machine, sections: &[Section]) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// The page with a new section instead of the one of the same title, or behind all others.
+/// The page with a new section instead of the one of the same title, or behind all others; its bars take the places of
+/// those of the same names.
 fn put_into(page: &str, machine: &Machine, section: &Section) -> Result<String> {
-    ensure!(
-        section.bars.is_empty(),
-        "{:?} has bars, which stand together at the top of the page: measure everything",
-        section.title
-    );
+    let page = if section.bars.is_empty() { page.to_owned() } else { with_bars(page, &section.bars)? };
     let Machine { kernel, processor, load_average, .. } = machine;
     let rough = if section.rough { " **These figures are rough.**" } else { "" };
     let apart = format!(
@@ -64,34 +61,53 @@ fn put_into(page: &str, machine: &Machine, section: &Section) -> Result<String> 
          start.{rough}"
     );
     let notes = section.notes.iter().cloned().chain([apart]).collect();
-    let new = Section { notes, ..section.clone() }.markdown();
+    let new = Section { notes, bars: Vec::new(), ..section.clone() }.markdown();
     let heading = format!("\n## {}\n", section.title);
     let (before, after) = match page.find(&heading) {
         Some(at) => {
             let (before, old) = page.split_at(at + 1);
             (before, old.find("\n## ").map_or("", |end| &old[end..]))
         }
-        None => (page, ""),
+        None => (page.as_str(), ""),
     };
     Ok(format!("{}\n\n{}\n{after}", before.trim_end(), new.trim_end()))
+}
+
+const BARS: &str = "\n## The bars\n\n";
+
+fn with_bars(page: &str, new: &[Bar]) -> Result<String> {
+    let (before, rest) = page.split_once(BARS).context("the page has no bars: measure everything")?;
+    let end = rest.find("\n## ").context("the page has no sections: measure everything")?;
+    let (old, after) = rest.split_at(end);
+    let mut all: Vec<Bar> = old.lines().filter_map(Bar::read).collect();
+    for bar in new {
+        match all.iter_mut().find(|known| known.what == bar.what) {
+            Some(known) => known.clone_from(bar),
+            None => all.push(bar.clone()),
+        }
+    }
+    Ok(format!("{before}{BARS}{}{after}", verdict_on(&all)))
 }
 
 /// How many bars are met, and which.
 fn verdict(sections: &[Section]) -> String {
     let all: Vec<_> = sections.iter().flat_map(|section| section.bars.clone()).collect();
+    verdict_on(&all)
+}
+
+fn verdict_on(all: &[Bar]) -> String {
     let missed = all.iter().filter(|bar| !bar.met).count();
     let verdict = match missed {
         0 if all.is_empty() => return String::new(),
         0 => format!("All {} bars are met.", all.len()),
         _ => format!("{missed} of {} bars are missed.", all.len()),
     };
-    format!("{verdict}\n\n{}", bars(&all))
+    format!("{verdict}\n\n{}", bars(all))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::section::Bar;
 
     fn machine() -> Machine {
         Machine {
@@ -120,8 +136,24 @@ mod tests {
             longer.starts_with(page.trim_end()) && longer.contains("\n\n## Three\n\nThird.\n"),
             "{longer}"
         );
-        let barred = Section { bars: vec![Bar::new("a", "b", "c", true)], ..section("One", "") };
-        assert!(put_into(&page, &machine(), &barred).is_err());
+    }
+
+    #[test]
+    fn the_bars_of_one_section_take_their_places_among_the_others() {
+        let section = |title: &str, bars: &[(&str, bool)]| Section {
+            title: title.into(),
+            bars: bars.iter().map(|&(what, met)| Bar::new(what, "1.5 x", "1.2 (1.1 to 1.3)", met)).collect(),
+            ..Section::default()
+        };
+        let both = [section("One", &[("a", false), ("b", true)]), section("Two", &[("c", false)])];
+        let page = render(&machine(), &both);
+        assert!(page.contains("2 of 3 bars are missed."), "{page}");
+        let page = put_into(&page, &machine(), &section("One", &[("a", true), ("d", true)])).unwrap();
+        let all = [("a", true), ("b", true), ("c", false), ("d", true)];
+        let expected = verdict(&[section("", &all)]);
+        assert!(expected.starts_with("1 of 4 bars are missed."), "{expected}");
+        assert!(page.contains(&format!("## The bars\n\n{expected}\n## One\n")), "{page}");
+        assert!(put_into("# Another page\n", &machine(), &section("One", &[("a", true)])).is_err());
     }
 
     #[test]

@@ -45,6 +45,20 @@ impl Bar {
     ) -> Bar {
         Bar { what: what.into(), limit: limit.into(), measured: measured.into(), met }
     }
+
+    /// From a line of the table that [`bars`] makes.
+    pub fn read(line: &str) -> Option<Bar> {
+        let cells = line.strip_prefix("| ")?.strip_suffix(" |")?;
+        let [what, limit, measured, verdict] = cells.split(" | ").collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let met = match verdict {
+            "met" => true,
+            "**missed**" => false,
+            _ => return None,
+        };
+        Some(Bar::new(what, limit, measured, met))
+    }
 }
 
 impl Table {
