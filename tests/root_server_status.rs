@@ -24,6 +24,7 @@ use common::can_run;
 use common::disk::run;
 use common::exact::on_both;
 use common::server::{Database, Kind};
+use common::terminal::{TMUX, Terminal};
 
 const PASSWORD: &str = "pa#ss 'word";
 
@@ -176,7 +177,7 @@ fn over_tcp_the_connection_is_encrypted_and_the_certificate_is_looked_at() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let options = [
         "--skip-networking=0".to_owned(),
-        "--bind-address=127.0.0.1".into(),
+        "--bind-address=0.0.0.0".into(),
         format!("--port={port}"),
         format!("--ssl-cert={}", path("cert.pem")),
         format!("--ssl-key={}", path("key.pem")),
@@ -193,18 +194,59 @@ fn over_tcp_the_connection_is_encrypted_and_the_certificate_is_looked_at() {
         ],
     );
     let port = port.to_string();
-    let over_tcp = |options: &[&str]| {
+    let to = |host: &str, options: &[&str]| {
         let mut command = verify(&database);
-        command.args(["--host", "127.0.0.1", "--port", &port, "--user", "monitor"]).args(options);
+        command.args(["--host", host, "--port", &port, "--user", "monitor"]).args(options);
         command.env("MYSQL_PWD", PASSWORD);
         command
     };
+    let over_tcp = |options: &[&str]| to("127.0.0.1", options);
     // The server takes no connection that is not encrypted, whatever it says about it.
     refused(&mut over_tcp(&["--ssl-mode", "disabled"]), "no connection to the server at 127.0.0.1:");
     verified(&mut over_tcp(&[]));
     verified(&mut over_tcp(&["--ssl-mode", "required"]));
     verified(&mut over_tcp(&["--ssl-ca", &path("ca.pem")]));
     refused(&mut over_tcp(&["--ssl-mode", "verify-identity"]), "UnknownIssuer");
+    let ca = path("ca.pem");
+    let identity = ["--ssl-mode", "verify-identity", "--ssl-ca", &ca];
+    verified(&mut over_tcp(&identity));
+    verified(&mut to("localhost", &identity));
+    // The same server by an address that its certificate does not name.
+    refused(&mut to("127.0.0.2", &identity), "NotValidForName");
+}
+
+#[test]
+fn a_password_is_asked_for_on_the_terminal_and_not_shown() {
+    if !can_run("a_password_is_asked_for_on_the_terminal_and_not_shown", &[TMUX]) {
+        return;
+    }
+    let database = Database::start(Kind::MariaDb, &[]);
+    administer(&database, &["CREATE USER monitor@localhost IDENTIFIED BY \"pa#ss 'word\""]);
+    let (socket, pid) = (database.socket.to_str().unwrap(), database.pid.to_string());
+    let asked = || {
+        let to = ["--pid", &pid, "--socket", socket, "--user", "monitor", "--password"];
+        let terminal = Terminal::fsynctop(120, 40, &[&["verify", "-d", "1"], &to[..]].concat());
+        terminal.until_shown("Password: ");
+        terminal
+    };
+    let terminal = asked();
+    terminal.keys(&["-l", PASSWORD]);
+    terminal.keys(&["Enter"]);
+    let screen = terminal.until_shown("ended with");
+    assert!(screen.contains("InnoDB together") && !screen.contains(PASSWORD), "{screen}");
+    terminal.assert_restored(0);
+
+    let terminal = asked();
+    terminal.keys(&["-l", "another"]);
+    terminal.keys(&["Enter"]);
+    let screen = terminal.until_shown("ended with");
+    assert!(screen.contains("Access denied") && !screen.contains("another"), "{screen}");
+    terminal.assert_restored(1);
+
+    let terminal = asked();
+    terminal.keys(&["C-c"]);
+    terminal.until_shown("given up");
+    terminal.assert_restored(1);
 }
 
 #[test]

@@ -41,6 +41,9 @@ const ENOUGH_FREE: usize = 4_096;
 /// what stays; looking through its heap takes it some milliseconds. Each time half as often, since most is new at first.
 const TRIM_FIRST: Duration = Duration::from_secs(2);
 const TRIM_SELDOM: Duration = Duration::from_secs(16);
+/// Code is let go of more often: who is asked now and then, or waits, needs little of it, and the kernel maps sixteen
+/// pages for each that is reached.
+const LET_GO_EVERY: Duration = Duration::from_secs(4);
 
 /// Reads the kernel side and makes snapshots. Lives on one thread.
 pub struct Sampler {
@@ -54,6 +57,7 @@ pub struct Sampler {
     last_reclaim: Instant,
     next_trim: Instant,
     trim_after: Duration,
+    next_let_go: Instant,
     /// Since boot.
     began_ns: u64,
     /// Stands for the servers that are remembered no longer, if there are any.
@@ -89,6 +93,7 @@ impl Sampler {
             last_reclaim: Instant::now(),
             next_trim: Instant::now() + TRIM_FIRST,
             trim_after: TRIM_FIRST,
+            next_let_go: Instant::now() + TRIM_FIRST,
             began_ns: running::boot_ns(),
             forgotten: None,
         }
@@ -159,6 +164,9 @@ impl Sampler {
             self.trim_after = (self.trim_after * 2).min(TRIM_SELDOM);
             self.next_trim = now + self.trim_after;
             allocator::trim();
+        }
+        if now >= self.next_let_go {
+            self.next_let_go = now + LET_GO_EVERY;
             allocator::let_go_of_code();
         }
     }
