@@ -7,6 +7,8 @@ SERVER ?= mariadb
 PREFIX ?= /usr/local
 DIST = fsynctop-$(if $(filter arm64,$(ARCH)),aarch64,$(firstword $(subst -, ,$(HOST))))
 TRACEFS := /sys/kernel/tracing
+# Where cargo puts what it builds. What the tools keep for themselves is in target/ whatever that says.
+BUILT := $(or $(CARGO_TARGET_DIR),target)
 # Tests that attach to the kernel need root; cargo itself does not.
 HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
@@ -42,7 +44,7 @@ kernels: export CARGO_PROFILE_RELEASE_OPT_LEVEL := 1
 kernels: deps ## run it under the kernels of Debian 11 to the next, and write docs/kernels.md; GUEST=7.2 for some
 	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST) --package fsynctop --package syncgen
 	@mkdir -p target/kernels/amd64
-	@for program in fsynctop syncgen; do strip -o target/kernels/amd64/$$program target/$(HOST)/release/$$program; done
+	@for program in fsynctop syncgen; do strip -o target/kernels/amd64/$$program $(BUILT)/$(HOST)/release/$$program; done
 	tools/arm64/build target/kernels/arm64 fsynctop syncgen
 	cargo run --locked --quiet --package kernels -- --programs target/kernels --keep target/kernels/guests \
 	  $(if $(GUEST),--only $(GUEST),--page docs/kernels.md)
@@ -53,9 +55,9 @@ bench: deps tracefs ## what tracing costs, beside other tracers, and write docs/
 ifneq ($(if $(ONLY),$(filter guest,$(ONLY)),guest),)
 	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST) --package fsynctop --package bench
 	@mkdir -p target/bench/guest
-	@for program in fsynctop bench; do strip -o target/bench/guest/$$program target/$(HOST)/release/$$program; done
+	@for program in fsynctop bench; do strip -o target/bench/guest/$$program $(BUILT)/$(HOST)/release/$$program; done
 endif
-	$(SUDO) target/release/bench $(if $(QUICK),--quick) $(ONLY)
+	$(SUDO) $(BUILT)/release/bench $(if $(QUICK),--quick) $(ONLY)
 
 tracefs:
 	@[ -e $(TRACEFS)/events ] || $(SUDO) mount -t tracefs tracefs $(TRACEFS) || \
@@ -68,7 +70,7 @@ demo: deps ## trace a throw-away server under load; SERVER=mysql for a real MySQ
 
 investigation: deps tracefs ## why commits are faster than one sync allows, on throw-away servers, and write docs/investigation.md
 	cargo build --release --locked --package fsynctop --package insert-load
-	$(SUDO) tools/investigation
+	$(SUDO) env BIN='$(abspath $(BUILT)/release)' tools/investigation
 
 dist: deps ## one static binary for any distribution, in dist/; ARCH=arm64 for that architecture instead of this one
 	@mkdir -p dist
@@ -77,7 +79,7 @@ ifeq ($(ARCH),arm64)
 	@install -m 755 target/dist/fsynctop dist/$(DIST)
 else
 	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST)
-	@strip -o dist/$(DIST) target/$(HOST)/release/fsynctop
+	@strip -o dist/$(DIST) $(BUILT)/$(HOST)/release/fsynctop
 endif
 	@cd dist; binary=$(DIST); \
 	  file $$binary | grep -qE 'static-pie linked|statically linked' || { file $$binary; echo "$$binary is not static" >&2; exit 1; }; \
@@ -86,8 +88,8 @@ endif
 	  echo "dist/$$binary: $$(stat -c %s $$binary | numfmt --to=iec --suffix=B), static, sha256 $$(cut -d' ' -f1 $$binary.sha256)"
 
 install: ## copy the built binary to PREFIX/bin (/usr/local); DESTDIR is respected
-	@[ -x target/release/fsynctop ] || { echo "nothing is built yet: run 'make build' first" >&2; exit 1; }
-	install -D -m 755 target/release/fsynctop $(DESTDIR)$(PREFIX)/bin/fsynctop
+	@[ -x $(BUILT)/release/fsynctop ] || { echo "nothing is built yet: run 'make build' first" >&2; exit 1; }
+	install -D -m 755 $(BUILT)/release/fsynctop $(DESTDIR)$(PREFIX)/bin/fsynctop
 
 clean: ## remove everything that was built
 	rm -rf dist

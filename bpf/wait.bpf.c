@@ -300,10 +300,11 @@ static __always_inline void begin_open(struct bpf_iter__task *context, struct ta
 static __always_inline void end_open(struct waiting *w, struct window *window, u64 now)
 {
 	u64 start = w->start_ns, on = w->on_ns, off = w->off_ns, queued = w->queued_ns;
-	struct spent *spent_here = spent_of(w);
+	struct spent *spent_here;
 
 	// The rest is no part of the window.
 	w->start_ns = 0;
+	spent_here = spent_of(w);
 	if (spent_here)
 		add(&spent_here->total_ns, within(window, start, now));
 	if (!off)
