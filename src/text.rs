@@ -317,6 +317,13 @@ mod tests {
         assert_eq!(percent(0.566), "57 %");
     }
 
+    #[track_caller]
+    fn never_wider(all: std::ops::Range<usize>, shortened: impl Fn(usize) -> String) {
+        for columns in all {
+            assert!(width(&shortened(columns)) <= columns, "{columns}");
+        }
+    }
+
     #[test]
     fn a_shortened_path_keeps_its_file_name() {
         let path = "/var/lib/mysql/#innodb_redo/#ib_redo5";
@@ -325,9 +332,7 @@ mod tests {
         assert_eq!(shorten_path(path, 20, "…"), "/var/lib/…/#ib_redo5");
         assert_eq!(shorten_path(path, 22, "..."), "/var/lib/.../#ib_redo5");
         assert_eq!(shorten_path(path, 7, "…"), "#ib…do5");
-        for columns in 1..45 {
-            assert!(width(&shorten_path(path, columns, "…")) <= columns, "{columns}");
-        }
+        never_wider(1..45, |columns| shorten_path(path, columns, "…"));
     }
 
     #[test]
@@ -339,9 +344,7 @@ mod tests {
         assert_eq!(end_of_path(path, 24, "..."), ".../shop/products.ibd");
         assert_eq!(end_of_path(path, 14, "…"), "…/products.ibd");
         assert_eq!(end_of_path(path, 7, "…"), "pro…ibd");
-        for columns in 1..40 {
-            assert!(width(&end_of_path(path, columns, "…")) <= columns, "{columns}");
-        }
+        never_wider(1..40, |columns| end_of_path(path, columns, "…"));
     }
 
     #[test]
@@ -352,9 +355,7 @@ mod tests {
         assert_eq!(begin_of(text, 20, " …"), "the binary log is …");
         assert_eq!(begin_of(text, 18, " …"), "the binary log …");
         assert_eq!(begin_of("unbreakable", 8, " …"), "unbrea …");
-        for columns in 0..24 {
-            assert!(width(&begin_of(text, columns, " …")) <= columns, "{columns}");
-        }
+        never_wider(0..24, |columns| begin_of(text, columns, " …"));
     }
 
     #[test]

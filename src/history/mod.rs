@@ -47,7 +47,7 @@ pub struct History {
     setup: Option<Arc<Setup>>,
     moments: VecDeque<Kept>,
     /// The beginning of the next moment, if it came in parts.
-    begun: Option<Sum>,
+    begun: Option<Moment>,
     tables: Tables,
     /// Of all moments.
     length: Duration,
@@ -117,15 +117,8 @@ impl History {
     /// Adds a moment: what happened since the last one, or since the last of its parts, and forgets what there is no
     /// room for.
     pub fn push(&mut self, measurement: &Measurement) {
+        let moment = self.completed_by(measurement);
         self.setup = Some(measurement.setup.clone());
-        let last = Moment::of(measurement, self.options.files);
-        let moment = match self.begun.take() {
-            None => last,
-            Some(mut sum) => {
-                sum.add(last);
-                sum.moment(measurement.setup.clone(), self.options.files)
-            }
-        };
         self.insert(&moment);
         for server in &measurement.servers {
             self.tables.servers.update(&server.id, server.clone());
@@ -135,8 +128,17 @@ impl History {
 
     /// A part of the next moment: snapshots that are taken in between do not make moments shorter.
     pub fn push_part(&mut self, measurement: &Measurement) {
-        let part = Moment::of(measurement, self.options.files);
-        self.begun.get_or_insert_with(|| Sum::begin(&part)).add(part);
+        self.begun = Some(self.completed_by(measurement));
+    }
+
+    /// What has begun and this as one, with no more rows than there is room for, however many parts there are.
+    fn completed_by(&mut self, measurement: &Measurement) -> Moment {
+        let last = Moment::of(measurement, self.options.files);
+        let Some(begun) = self.begun.take() else { return last };
+        let mut sum = Sum::begin(&begun);
+        sum.add(begun);
+        sum.add(last);
+        sum.moment(measurement.setup.clone(), self.options.files)
     }
 
     fn insert(&mut self, moment: &Moment) {
@@ -255,7 +257,6 @@ impl History {
 }
 
 /// Moments, added up one after the other.
-#[derive(Clone, Debug)]
 struct Sum {
     start: SystemTime,
     end: SystemTime,

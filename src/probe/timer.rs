@@ -8,7 +8,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, libbpf_sys};
 
 use super::attach::Attached;
-use super::wait::WaitError;
+use super::wait::{WaitError, failed};
 
 #[allow(clippy::all, unsafe_op_in_unsafe_fn, missing_docs)]
 mod skeleton {
@@ -57,10 +57,6 @@ impl TimerProbe {
         if !attached.watch_waits {
             return Err(WaitError::NotWatched);
         }
-        let failed = |step: &str| {
-            let step = step.to_owned();
-            move |source| WaitError::Libbpf { step, source }
-        };
         // The object lives as long as the process.
         let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open =

@@ -389,7 +389,7 @@ impl WaitProbe {
     }
 }
 
-fn failed(step: &str) -> impl Fn(libbpf_rs::Error) -> WaitError + use<> {
+pub(super) fn failed(step: &str) -> impl Fn(libbpf_rs::Error) -> WaitError + use<> {
     let step = step.to_owned();
     move |source| WaitError::Libbpf { step: step.clone(), source }
 }

@@ -78,8 +78,8 @@ struct Mounted {
 /// The registry of names.
 pub struct Names {
     rules: Arc<Rules>,
-    /// Looked up for each row of each snapshot: by a hash that is quicker than the standard one, and as hard to guess
-    /// for who chooses inode numbers.
+    /// Looked up for each row of each snapshot: by a hash that is quicker than the standard one. It is seeded anew in each
+    /// process, so that who chooses inode numbers does not know which of them collide.
     named: IndexMap<FileKey, Named, foldhash::fast::RandomState>,
     hasher: RandomState,
     texts: HashSet<Arc<str>>,
