@@ -19,6 +19,7 @@ use crate::server_status::connection::Connection;
 use crate::server_status::reading::{Reading, Scope};
 use crate::snapshot::{Measurement, Role, Server};
 use crate::storage::Storage;
+use crate::text::capital;
 
 const PROC: &str = "/proc";
 /// How often the syncs in flight are to be sampled: a hundred samples a second make a window of a few seconds enough.
@@ -150,9 +151,7 @@ impl CommitWatch {
 }
 
 fn sentence(error: &str) -> String {
-    let mut chars = error.chars();
-    let first = chars.next().into_iter().flat_map(char::to_uppercase);
-    format!("{}.", first.chain(chars).collect::<String>())
+    format!("{}.", capital(error))
 }
 
 /// One file of each role that durability hangs on, the redo log first, and the data directory.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::explain::factors::render::{megabytes, name};
 use crate::explain::factors::{Log, Throughput};
-use crate::text::percent;
+use crate::text::{capital, percent};
 
 /// Above this, a serial log has no room for more syncs.
 pub const NEARLY_FULL: f64 = 0.8;
@@ -53,7 +53,7 @@ fn connections(throughput: &Throughput, idle: Option<f64>) -> Option<Advice> {
         what: "More connections would help.".into(),
         because: format!(
             "{}, and the processors were idle for {} of the time.",
-            upper(&busy.join(", ")),
+            capital(&busy.join(", ")),
             percent(idle)
         ),
     })
@@ -70,9 +70,4 @@ fn redo_size(throughput: &Throughput) -> Option<Advice> {
             (held * 60.0).max(1.0)
         ),
     })
-}
-
-fn upper(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
