@@ -91,10 +91,8 @@ static __noinline bool send_name(struct identity *id, struct file *file, s32 fd,
 #define MOST_NAMES 64
 
 // Sends the name of a row's file, if it is new: at its first sync, and at the first after it was renamed.
-static __always_inline void tell_name(struct row *row, struct file *file, s32 fd, u32 slot)
+static __always_inline void tell_name(struct row *row, u64 name, struct file *file, s32 fd, u32 slot)
 {
-	u64 name = name_hash(file);
-
 	if (row->names && (row->name == name || row->names >= MOST_NAMES))
 		return;
 	if (!send_name(&row->id, file, fd, slot, row->sequence))

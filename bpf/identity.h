@@ -87,10 +87,17 @@ static __noinline u32 btrfs_device(struct inode *inode, u32 device)
 // without following any further pointer, at every sync.
 struct inode_key {
 	u64 inode;
+	u64 address; // the same, but a number to the verifier, which may be computed with
 	u64 sb;
 	u64 number;
 	u64 generation;
 };
+
+static __always_inline u64 word_at(const void *address)
+{
+	struct qstr *typed = bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct qstr));
+	return typed->hash_len;
+}
 
 static __always_inline void read_inode_key(struct inode_key *key, struct file *file)
 {
@@ -99,13 +106,14 @@ static __always_inline void read_inode_key(struct inode_key *key, struct file *f
 		struct inode *inode = typed->f_inode;
 
 		key->inode = (u64)inode;
+		key->address = word_at(&typed->f_inode);
 		key->sb = (u64)inode->i_sb;
 		key->number = inode->i_ino;
 		key->generation = inode->i_generation;
 	} else {
 		struct inode *inode = BPF_CORE_READ(file, f_inode);
 
-		key->inode = (u64)inode;
+		key->inode = key->address = (u64)inode;
 		key->sb = (u64)BPF_CORE_READ(inode, i_sb);
 		key->number = BPF_CORE_READ(inode, i_ino);
 		key->generation = BPF_CORE_READ(inode, i_generation);

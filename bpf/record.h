@@ -62,23 +62,24 @@ struct identity {
 // What a row's `state` says; written once, by the program that made the row.
 #define ROW_READY 1 // its key is published
 
-// One (server, file, operation), thread or neighbour. Values only grow while the row lives.
+// One (server, file, operation), thread or neighbour. Values only grow while the row lives. What a sync needs when it
+// begins fills one line of the processor's cache, what it needs when it ends the next one.
 struct row {
 	struct identity id;
 	u64 started;   // syncs that entered
+	u64 name;      // the last name that was sent: its hash and length; threads: their name, first eight bytes
+	u32 names;     // how many were sent
+	u32 retired;   // user space has taken the key out of the hash: look it up again
+	u32 state;
+	u32 sequence;  // how many lives this slot has had: a sync that outlives its row is noticed
 	u64 sum_ns;    // of those that finished
 	u64 max_ns;
 	u64 under;     // finished in less than 2^8 ns
 	u64 over;      // in 2^40 ns or more
 	u64 elsewhere; // finished, but in another row's histogram, or sent as an event
 	u64 errors;    // finished with an error
-	u32 state;
-	u32 sequence;         // how many lives this slot has had: a sync that outlives its row is noticed
 	u32 shared_histogram; // for a row without a histogram of its own; 0: send an event instead
 	s32 fd;               // the descriptor of the first sync
-	u64 name;             // the last name that was sent: its hash and length; threads: their name, first eight bytes
-	u32 names;            // how many were sent
-	u32 retired;          // user space has taken the key out of the hash: look it up again
 	u64 name_rest;        // threads: the other eight bytes
 };
 
@@ -86,19 +87,12 @@ struct histogram {
 	u64 bucket[HISTOGRAM_BUCKETS];
 };
 
-// Where a thread's syncs of one file are counted, so that the next one need not look it up. Addresses and numbers of
-// the open file as the kernel has them; neighbours: of the filesystem only.
-struct place {
-	u64 inode;
-	u64 sb;
-	u64 number;
-	u64 generation;
-	u32 slot; // 0: none
-	u32 sequence;
+// Where the syncs of a file were counted last, so that the next one need not look it up in the hash.
+struct guess {
+	u64 inode;  // its address, which may be another's by now; 0 where a row is about a whole filesystem
+	u32 device; // of the superblock
+	u32 slot;   // 0: none
 };
-
-// A log and another file, which many threads sync in turn.
-#define PLACES 2
 
 // A thread's sync in flight, and what is kept from one to the next.
 struct call {
@@ -110,9 +104,6 @@ struct call {
 	u32 op;
 	s32 fd;
 	struct identity id; // of the call only where slot is NO_SLOT or SELF_SLOT
-	struct place place[PLACES];
-	u32 last_place; // the one used last
-	u32 reserved;
 };
 
 // What the task iterator writes for each sync in flight.

@@ -52,8 +52,8 @@ static __always_inline bool same_identity(const struct identity *a, const struct
 	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
 }
 
-// The slot of an identity. `last`: where this thread was before, which for a log is nearly always right: four
-// comparisons instead of a look-up in the hash.
+// The slot of an identity. `last`: a thread's own row, once it has one; four comparisons instead of a look-up in the
+// hash.
 static __always_inline u32 slot_of(struct call *call, struct identity *id, s32 fd, u32 last)
 {
 	struct row *row = row_at(last);

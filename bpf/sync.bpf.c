@@ -50,6 +50,7 @@ struct who {
 	u64 comm_low;
 	u64 comm_high;
 	u32 tgid;
+	u32 guess; // where the file's slot may stand
 	bool target;
 };
 
@@ -96,12 +97,61 @@ static __noinline void enter_own(struct call *call, struct file *file, u32 kind)
 	call->start_ns = 1;
 }
 
-// The slot of a file that this thread was not at before. Not inlined: most syncs are of the same few files.
+// The slot of a guess, if it is this file's, else 0. Other processors write there meanwhile, and addresses are used
+// again: what decides is what the row says of itself.
+static __always_inline u32 slot_if_right(const struct guess *guess, const struct inode_key *key, struct who *who, u32 op)
+{
+	struct task_struct *leader = who->leader;
+	struct row *row;
+	u32 slot;
+
+	if (!guess || guess->inode != key->inode)
+		return 0;
+	// Where reading costs a call of a helper, the inode's number and generation have to do.
+	if ((typed_cast || !key->inode) && guess->device != device_of(key))
+		return 0;
+	slot = guess->slot;
+	row = row_at(slot);
+	if (!row || row->state != ROW_READY || row->retired)
+		return 0;
+	if (!who->target)
+		return row->id.owner == who->comm_low && row->id.object == who->comm_high ? slot : 0;
+	return row->id.object == key->number && row->id.generation == (u32)key->generation && row->id.op == op &&
+	       row->id.tgid == who->tgid && row->id.owner == TASK_READ(leader, start_boottime) ? slot : 0;
+}
+
+// The slot of a file without the look-up in the hash, and without finding out more of the file than its inode; else 0.
+static __always_inline u32 guess_slot(const struct inode_key *key, struct who *who, u32 op)
+{
+	u64 from = key->inode ? key->address : device_of(key), scattered;
+	u32 slot;
+
+	from += who->target ? op : who->comm_low ^ who->comm_high;
+	scattered = from * 0x9e3779b97f4a7c15; // 2^64 divided by the golden ratio
+	who->guess = scattered >> 40 & last_guess;
+	slot = slot_if_right(guess_at(who->guess), key, who, op);
+	return slot ?: slot_if_right(guess_at(who->guess ^ 1), key, who, op);
+}
+
+// From now on the file's slot is guessed: at one of its two places, if it can be at one that nobody has.
+static __always_inline void remember_guess(const struct inode_key *key, struct who *who, u32 slot)
+{
+	struct guess *guess = guess_at(who->guess);
+
+	if (guess && guess->slot && guess->inode != key->inode)
+		guess = guess_at(who->guess ^ 1);
+	if (!guess)
+		return;
+	guess->inode = key->inode;
+	guess->device = device_of(key);
+	guess->slot = slot;
+}
+
+// The slot of a file by the hash, and from now on by guessing. Not inlined: most syncs are of the same files.
 static __noinline u32 find_slot(struct call *call, struct who *who, struct inode_key *key, struct file *file, u32 kind)
 {
 	struct task_struct *leader = who->leader;
 	struct identity id = {};
-	struct place *place;
 	struct row *row;
 	bool known_again = file;
 	u32 slot;
@@ -130,51 +180,9 @@ static __noinline u32 find_slot(struct call *call, struct who *who, struct inode
 		call->id = id;
 		return slot;
 	}
-	if (known_again && task_storage) {
-		call->last_place ^= 1;
-		place = &call->place[call->last_place & (PLACES - 1)];
-		place->inode = key->inode;
-		place->sb = key->sb;
-		place->number = key->number;
-		place->generation = key->generation;
-		place->slot = slot;
-		place->sequence = row->sequence;
-	}
+	if (known_again)
+		remember_guess(key, who, slot);
 	return slot;
-}
-
-// The row of a place, if it is still this file's. A slot that serves another file by now has another sequence.
-static __always_inline struct row *row_of(struct place *place, const struct inode_key *key, struct who *who, u32 op)
-{
-	struct row *row;
-
-	if (place->inode != key->inode || place->sb != key->sb || place->number != key->number ||
-	    place->generation != key->generation)
-		return 0;
-	row = row_at(place->slot);
-	if (!row || row->sequence != place->sequence || row->retired)
-		return 0;
-	if (who->target)
-		return row->id.op == op && row->id.tgid == who->tgid ? row : 0;
-	// The leader's name may have changed.
-	return row->id.owner == who->comm_low && row->id.object == who->comm_high ? row : 0;
-}
-
-// The slot of a file that this thread was at before, else 0: without the look-up in the hash, and without finding
-// out more of the file than its inode.
-static __always_inline u32 known_slot(struct call *call, const struct inode_key *key, struct who *who, u32 op)
-{
-	u32 last = call->last_place & (PLACES - 1);
-	struct place *place = &call->place[last];
-
-	if (row_of(place, key, who, op))
-		return place->slot;
-	last ^= 1;
-	place = &call->place[last];
-	if (!row_of(place, key, who, op))
-		return 0;
-	call->last_place = last;
-	return place->slot;
 }
 
 static __always_inline void enter(u32 op, u32 kind, s32 fd)
@@ -186,6 +194,7 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	struct call *call;
 	struct file *file = 0;
 	struct row *row;
+	u64 name = 0; // of a traced file
 	u32 slot = 0;
 	bool lost_exit;
 
@@ -224,11 +233,12 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	}
 	if (file) {
 		read_inode_key(&key, file);
+		if (who.target && kind == KIND_FILE)
+			name = name_hash(file);
 		// Neighbours are told apart by filesystem only.
 		if (!who.target || kind == KIND_FILESYSTEM)
 			key.inode = key.number = key.generation = 0;
-		if (task_storage)
-			slot = known_slot(call, &key, &who, op);
+		slot = guess_slot(&key, &who, op);
 	}
 	if (!slot)
 		slot = find_slot(call, &who, &key, file, kind);
@@ -237,8 +247,8 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	if (row) {
 		call->sequence = row->sequence;
 		add(&row->started, 1);
-		if (file && who.target && kind == KIND_FILE)
-			tell_name(row, file, fd, slot);
+		if (name)
+			tell_name(row, name, file, fd, slot);
 	} else if (file) {
 		send_name(&call->id, file, fd, slot, 0);
 	}

@@ -138,6 +138,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
     rodata.keep_threads = config.by_thread;
     rodata.watch_waits = config.watch_waits;
     rodata.histogram_slots = config.capacity.histogram_slots();
+    rodata.last_guess = config.capacity.guesses() - 1;
     rodata.self_tgid = std::process::id();
     rodata.target_all = targets.all;
     rodata.target_by_map = !targets.pids.is_empty() || targets.follow_forks;
@@ -154,6 +155,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
     let size = |step: libbpf_rs::Result<()>| step.map_err(|e| failed("size a map".into(), e));
     size(open.maps.rows.set_max_entries(capacity.slots()))?;
     size(open.maps.slots.set_max_entries(capacity.slots()))?;
+    size(open.maps.guesses.set_max_entries(capacity.guesses()))?;
     size(open.maps.histograms.set_max_entries(capacity.histogram_slots()))?;
     size(open.maps.free_hot.set_max_entries(capacity.histogram_slots()))?;
     size(open.maps.free_cold.set_max_entries(capacity.slots()))?;

@@ -69,6 +69,11 @@ impl Capacity {
         FIRST_FILE_SLOT + self.files
     }
 
+    /// Places to guess a file's row from. Twice as many as files, so that two seldom stand in each other's way.
+    pub fn guesses(&self) -> u32 {
+        (2 * self.files).next_power_of_two()
+    }
+
     /// The kernel memory that the maps take, in bytes: rows, histograms, hash, ring and the rest.
     pub fn map_bytes(&self) -> u64 {
         let slots = u64::from(self.slots());
@@ -77,6 +82,7 @@ impl Capacity {
         slots * 128
             + u64::from(self.histogram_slots()) * 4096
             + hash(slots, 40)
+            + u64::from(self.guesses()) * 16
             + slots * 4
             + (2 << 20)
             + hash(16_384, 72)
