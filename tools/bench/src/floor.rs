@@ -1,8 +1,11 @@
-//! The floor: two empty programs for each call, on the hooks of a mode, or two that only read the clock.
+//! The floor: two empty programs for each call, on the very hooks that fsynctop has in a mode, or two that do the least
+//! of what a tracer must.
 
 use anyhow::{Context as _, Result};
 use fsynctop::snapshot::AttachMode;
 use libbpf_rs::{Link, Object, ObjectBuilder};
+
+use crate::modes;
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/floor.bpf.o"));
 
@@ -11,6 +14,8 @@ static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/floor.bpf.o")
 pub enum Does {
     Nothing,
     ReadClock,
+    /// Besides, count by descriptor in a hash; tracepoints and fdatasync only.
+    CountDescriptors,
 }
 
 /// Attached as long as it lives.
@@ -25,16 +30,13 @@ impl Floor {
         let prefix = match does {
             Does::Nothing => "empty_",
             Does::ReadClock => "clock_",
+            Does::CountDescriptors => "count_",
         };
+        let hooks = modes::hooks(mode)?;
         for mut program in open.progs_mut() {
-            let section = program.section().to_string_lossy().into_owned();
-            let kinds = match mode {
-                AttachMode::Fentry => ["fentry/", "fexit/"],
-                AttachMode::Kprobe => ["kprobe.multi/", "kretprobe.multi/"],
-                AttachMode::Tracepoint => ["tracepoint/syscalls/sys_enter_", "tracepoint/syscalls/sys_exit_"],
-            };
-            let is_ours = program.name().to_string_lossy().starts_with(prefix);
-            program.set_autoload(is_ours && kinds.iter().any(|kind| section.starts_with(kind)));
+            let name = program.name().to_string_lossy().into_owned();
+            let hook = name.strip_prefix(prefix);
+            program.set_autoload(hook.is_some_and(|hook| hooks.iter().any(|own| own == hook)));
         }
         let object = open.load().context("cannot load the floor's programs")?;
         let programs = object.progs_mut().filter(|program| program.autoload());

@@ -27,7 +27,8 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
             "The first two parts again, in guests with one processor under QEMU's software emulation. There a \
              nanosecond is none: code that was just translated runs slowly, and an instruction costs something else \
              than on a processor. Only the ratios of what was measured in turns within one guest count, and those only \
-             roughly."
+             roughly. On a kernel that preempts programs, fsynctop's entries are kprobe's whatever the mode, and so are \
+             the floor's: they are on the same hooks."
                 .into(),
         ],
         values: serde_json::json!({}),

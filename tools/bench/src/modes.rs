@@ -1,5 +1,7 @@
 //! The ways of attaching that this kernel allows, found out by trying.
 
+use std::sync::{Mutex, PoisonError};
+
 use anyhow::{Context as _, Result};
 use fsynctop::host;
 use fsynctop::probe::{Capacity, Probe, ProbeConfig, Targets};
@@ -20,17 +22,28 @@ pub fn config(mode: Option<AttachMode>, pids: Vec<u32>) -> ProbeConfig {
     }
 }
 
+/// The hooks that fsynctop has in a mode, by the names of its programs: on kernels that preempt, entries are kprobe's
+/// whatever the mode.
+pub fn hooks(mode: AttachMode) -> Result<Vec<String>> {
+    static KNOWN: Mutex<Vec<(AttachMode, Vec<String>)>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, hooks)) = known.iter().find(|(of, _)| *of == mode) {
+        return Ok(hooks.clone());
+    }
+    let probe = Probe::attach(&config(Some(mode), Vec::new())).context("fsynctop")?;
+    let hooks: Vec<_> = probe.attached().programs.iter().map(|program| program.name.clone()).collect();
+    known.push((mode, hooks.clone()));
+    Ok(hooks)
+}
+
 /// Those in which both fsynctop and empty programs can be attached.
 pub fn all() -> Vec<AttachMode> {
     let mut modes = vec![AttachMode::Fentry, AttachMode::Kprobe, AttachMode::Tracepoint];
-    modes.retain(|&mode| {
-        let own = Probe::attach(&config(Some(mode), Vec::new())).map(drop).context("fsynctop");
-        match own.and_then(|()| Floor::attach(mode, Does::Nothing)) {
-            Ok(_) => true,
-            Err(error) => {
-                progress!("{} is not to be had here: {error:#}", mode.name());
-                false
-            }
+    modes.retain(|&mode| match Floor::attach(mode, Does::Nothing) {
+        Ok(_) => true,
+        Err(error) => {
+            progress!("{} is not to be had here: {error:#}", mode.name());
+            false
         }
     });
     modes

@@ -50,8 +50,9 @@ fn clock_note(measured: &Measured, mode: AttachMode, column: &Column) -> Option<
     let (floor, clock) = (median(Tracer::Floor(mode))?, median(Tracer::Clock(mode))?);
     let own = median(Tracer::Fsynctop(mode))?;
     Some(format!(
-        "{}: a latency takes two readings of the clock. They alone make {:.2} x of the floor ({clock:.0} ns against \
-         {floor:.0}); finding the thread's state, the file and its row, and adding to it, take the other {:.0} ns.",
+        "{}: no tracer that measures a latency can be below the row with the clock, for a latency takes two readings. \
+         They alone make {:.2} x of the floor ({clock:.0} ns against {floor:.0}); finding the thread's state, the file \
+         and its row, and adding to it, take the other {:.0} ns.",
         mode.name(),
         clock / floor,
         own - clock,

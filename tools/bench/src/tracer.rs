@@ -27,6 +27,8 @@ pub const SCRIPT: &str = include_str!("../../../examples/sync-histogram.bt");
 pub enum Tracer {
     Floor(AttachMode),
     Clock(AttachMode),
+    /// Counts by descriptor in a hash and reads the clock; by tracepoint.
+    Counts,
     Fsynctop(AttachMode),
     Bpftrace,
     Strace,
@@ -38,6 +40,7 @@ impl Tracer {
         match self {
             Tracer::Floor(mode) => format!("two empty programs, {}", mode.name()),
             Tracer::Clock(mode) => format!("two that read the clock, {}", mode.name()),
+            Tracer::Counts => "two that read the clock, one of which counts by descriptor in a hash".into(),
             Tracer::Fsynctop(mode) => format!("fsynctop, {}", mode.name()),
             Tracer::Bpftrace => "bpftrace, sync-histogram.bt".into(),
             Tracer::Strace => "strace -f -c".into(),
@@ -50,6 +53,7 @@ impl Tracer {
         let kind = match self {
             Tracer::Floor(mode) => Kind::Floor(Floor::attach(mode, Does::Nothing)?),
             Tracer::Clock(mode) => Kind::Floor(Floor::attach(mode, Does::ReadClock)?),
+            Tracer::Counts => Kind::Floor(Floor::attach(AttachMode::Tracepoint, Does::CountDescriptors)?),
             Tracer::Fsynctop(mode) => Kind::Program(fsynctop(context, mode)?),
             Tracer::Bpftrace => Kind::Program(bpftrace(&SCRIPT.replace("\n\n", "\n"))?),
             Tracer::Strace => {
@@ -118,7 +122,7 @@ impl Running {
         let (out, err) = program.stop()?;
         let name = self.tracer.name();
         let (counted, right) = match self.tracer {
-            Tracer::Floor(_) | Tracer::Clock(_) => return Ok(()),
+            Tracer::Floor(_) | Tracer::Clock(_) | Tracer::Counts => return Ok(()),
             Tracer::Fsynctop(_) => {
                 let (own, unattributed) = counted::by_fsynctop(&out, self.pid);
                 // A kernel that preempts programs skips some, which is said in another place than this table.
