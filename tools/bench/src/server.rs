@@ -72,6 +72,8 @@ pub fn section(context: &Context) -> Result<Section> {
             sleep(WARM_UP);
             let mut tracers = vec![(Tracer::Fsynctop(mode), own_pairs)];
             if workload == Workload::Insert && !memory {
+                // How much of it is the hooks, whatever runs on them.
+                tracers.push((Tracer::Floor(mode), own_pairs));
                 tracers.extend([(Tracer::Bpftrace, other_pairs), (Tracer::Strace, other_pairs)]);
             }
             let place = if memory { ", data in memory" } else { "" };
@@ -135,6 +137,12 @@ impl Bench<'_> {
 
     fn traced_window(&mut self, workload: Workload, tracer: Tracer) -> Result<f64> {
         let pid = self.database.pid;
+        if let Tracer::Floor(_) = tracer {
+            let running = tracer.start(self.context, pid)?;
+            let rate = self.window(workload)?;
+            running.stop(0)?;
+            return Ok(rate);
+        }
         let program = match tracer {
             // No thread of MySQL has the name that the script asks for.
             Tracer::Bpftrace => bpftrace(&SCRIPT.replace("comm == \"mysqld\"", &format!("pid == {pid}")))?,
