@@ -93,6 +93,7 @@ struct inode_key {
 	u64 generation;
 };
 
+// A pointer that is read as any number is. The type is one that begins with a u64.
 static __always_inline u64 word_at(const void *address)
 {
 	struct qstr *typed = bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct qstr));

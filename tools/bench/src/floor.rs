@@ -1,7 +1,7 @@
 //! The floor: two empty programs for each call, on the very hooks that fsynctop has in a mode, or two that do the least
 //! of what a tracer must.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use fsynctop::snapshot::AttachMode;
 use libbpf_rs::{Link, Object, ObjectBuilder};
 
@@ -40,7 +40,10 @@ impl Floor {
         }
         let object = open.load().context("cannot load the floor's programs")?;
         let programs = object.progs_mut().filter(|program| program.autoload());
-        let links = programs.map(|program| program.attach()).collect::<Result<_, _>>();
-        Ok(Floor { _links: links.context("cannot attach the floor's programs")?, _object: object })
+        let links = programs.map(|program| program.attach()).collect::<Result<Vec<_>, _>>();
+        let links = links.context("cannot attach the floor's programs")?;
+        let most = if does == Does::CountDescriptors { 2 } else { hooks.len() };
+        ensure!(links.len() == most, "the floor has {} programs for the hooks {hooks:?}", links.len());
+        Ok(Floor { _links: links, _object: object })
     }
 }

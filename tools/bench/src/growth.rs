@@ -106,25 +106,22 @@ fn calls_values(measured: &Measured) -> serde_json::Value {
 
 fn tabulate(measured: &Measured, section: &mut Section) {
     let mut header = vec!["load", "the call, nothing attached", "added by fsynctop", "against one"];
-    let least = measured.tracers.len() > 1;
-    if least {
+    if measured.tracers.len() > 1 {
         header.extend(["added by a count in a hash", "against one"]);
     }
     let mut table = Table::new("Nanoseconds for each sync", &header);
     for (shape, column) in measured.of(Call::Fdatasync) {
         let is_of_files = shape.round.files != Files::Own && shape.round.cpus == 1;
-        let one = measured.columns[if is_of_files { 0 } else { FILES.len() }].added[0].as_slice();
-        let ratio = Estimate::of_ratio(&column.added[0], one);
+        let one = &measured.columns[if is_of_files { 0 } else { FILES.len() }];
+        let against_one = |tracer: usize| Estimate::of_ratio(&column.added[tracer], &one.added[tracer]);
         let nothing = Estimate::of(&column.nothing).median;
-        let added = column.added(0).show(0);
-        let mut cells =
-            vec![shape.name.clone(), format!("{nothing:.0}"), added, format!("{:.2} x", ratio.median)];
-        if least {
-            let one = measured.columns[if is_of_files { 0 } else { FILES.len() }].added[1].as_slice();
-            let ratio = Estimate::of_ratio(&column.added[1], one);
-            cells.extend([column.added(1).show(0), format!("{:.2} x", ratio.median)]);
+        let mut cells = vec![shape.name.clone(), format!("{nothing:.0}")];
+        for tracer in 0..measured.tracers.len() {
+            let ratio = format!("{:.2} x", against_one(tracer).median);
+            cells.extend([column.added(tracer).show(0), ratio]);
         }
         table.row(cells);
+        let ratio = against_one(0);
         let is_bar = match shape.round.files {
             Files::Shared(files) | Files::Split(files) => files > 1,
             Files::Own => shape.round.threads > 1,

@@ -168,9 +168,9 @@ fn report(all: &[Series], mode: AttachMode) -> Section {
              synced at each commit, as the server counts them itself. The load runs on while a tracer is attached for a \
              window of {} s, and not attached for the next; every other pair is the other way round. The loss is the mean \
              over the pairs without the outermost tenths, with its 95 % interval: one that reaches below zero is within \
-             their noise. The script \
-             is given the server's pid here, because no thread of MySQL has the name that it asks for. With its data in \
-             memory a server does not wait for a disk, so that it syncs the most, and a disk's moods are out of the way.",
+             their noise. The script is given the server's pid here, because no thread of MySQL has the name that it asks \
+             for. Empty programs on fsynctop's hooks show how much of a loss is the hooks'. With its data in memory a \
+             server does not wait for a disk, so that it syncs the most, and a disk's moods are out of the way.",
             WINDOW.as_secs()
         )],
         values: serde_json::json!(all),
