@@ -22,6 +22,9 @@ const volatile bool keep_threads; // rows by thread are asked for
 // Set by user space at the end: no sync is begun any more, those in flight still end.
 bool stopped;
 
+// The thread whose calls are a test of the probes: others of its process sync for reasons of their own.
+u32 self_tid;
+
 // Nothing points to these records from a map, so their layout would be missing in the object's types, from which
 // the Rust side is made.
 struct in_flight *in_flight_layout;
@@ -81,7 +84,7 @@ static __always_inline void enter_thread_row(struct call *call, struct who *who)
 	row->started++;
 }
 
-// Not inlined: fsynctop's own calls, by which it tests the probes.
+// Not inlined: fsynctop's own calls, by some of which it tests the probes.
 static __noinline void enter_own(struct call *call, struct file *file, u32 kind)
 {
 	struct inode_key key;
@@ -360,14 +363,24 @@ static __noinline bool count_elsewhere(struct call *call, u32 op, u64 latency, s
 	return false;
 }
 
+// Not inlined: the end of a call of fsynctop's own.
+static __noinline void leave_own(struct call *call, u32 op)
+{
+	struct task_struct *task = current_task();
+
+	if (TASK_READ(task, pid) != self_tid)
+		return;
+	counters.self_file[op] = call->id;
+	count(self_test[op]);
+}
+
 static __always_inline void end_call(struct call *call, u32 op, u64 latency, s64 result)
 {
 	u32 slot = call->slot;
 	struct row *row;
 
 	if (slot == SELF_SLOT) {
-		counters.self_file[op] = call->id;
-		count(self_test[op]);
+		leave_own(call, op);
 		return;
 	}
 	if (keep_threads && call->thread_slot)

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,8 +33,8 @@ enum StartError {
     Io(#[from] io::Error),
 }
 
-fn live(pid: u32, interval: Duration) -> Result<Live, StartError> {
-    let config = ProbeConfig {
+fn config(pid: u32) -> ProbeConfig {
+    ProbeConfig {
         targets: Targets { pids: vec![pid], ..Targets::default() },
         ops: vec![Op::Fsync, Op::Fdatasync],
         mode: None,
@@ -41,8 +42,11 @@ fn live(pid: u32, interval: Duration) -> Result<Live, StartError> {
         by_thread: false,
         watch_waits: false,
         capacity: Capacity::default(),
-    };
-    let make = move || Ok(Sampler::start(&config, Rules::builtin(), "test".into())?);
+    }
+}
+
+fn live(pid: u32, interval: Duration) -> Result<Live, StartError> {
+    let make = move || Ok(Sampler::start(&config(pid), Rules::builtin(), "test".into())?);
     Live::start(
         make,
         Selection::new(vec![TargetFilter::Pids(vec![pid])]),
@@ -220,5 +224,38 @@ fn root_live_what_cannot_start_says_why() {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
         names.filter(|name| matches!(name.trim_end(), "sampler" | "find-servers")).count() == 0
+    });
+}
+
+/// An exporter's other threads may sync, and one process may have several probes.
+#[test]
+fn root_live_other_threads_syncs_are_not_taken_for_the_self_test() {
+    if !can_run("root_live_other_threads_syncs_are_not_taken_for_the_self_test", &[]) {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let ended = AtomicBool::new(false);
+    let made = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                // SAFETY: refused: no such descriptor is open.
+                unsafe { libc::fsync(-1) };
+                made.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let tested = || -> Result<u64, String> {
+            let mut sampler =
+                Sampler::start(&config(1), Rules::builtin(), "test".into()).map_err(|e| e.to_string())?;
+            let before = made.load(Ordering::Relaxed);
+            (0..1000).try_for_each(|_| sampler.self_test())?;
+            // Not on the thread that attached, either.
+            std::thread::scope(|scope| scope.spawn(|| sampler.self_test()).join().unwrap())?;
+            Ok(made.load(Ordering::Relaxed) - before)
+        };
+        let result = tested();
+        ended.store(true, Ordering::Relaxed);
+        let meanwhile = result.unwrap();
+        assert!(meanwhile > 1000, "the other thread made only {meanwhile} calls meanwhile");
     });
 }

@@ -94,8 +94,8 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
             failures.push(Failure { mode, reason: format!("load: {error}"), errno: error.raw_os_error() });
             continue;
         }
-        let attempt = try_mode(mode, config, features).and_then(|attached| {
-            match self_test::run(&attached, &config.ops) {
+        let attempt = try_mode(mode, config, features).and_then(|mut attached| {
+            match self_test::run(&mut attached, &config.ops) {
                 Ok(()) => Ok(attached),
                 Err(reason) => Err(Failure { mode, reason: format!("self-test: {reason}"), errno: None }),
             }

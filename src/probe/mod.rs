@@ -128,8 +128,9 @@ impl Probe {
     }
 
     /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.
-    pub fn self_test(&self) -> Result<(), String> {
-        self_test::run(&self.attached, &self.attached.ops)
+    pub fn self_test(&mut self) -> Result<(), String> {
+        let ops = self.attached.ops.clone();
+        self_test::run(&mut self.attached, &ops)
     }
 
     /// Waits for events until there are some, or `wake` can be read, or the time is over; takes none of them.

@@ -9,7 +9,8 @@ use super::flags;
 use crate::snapshot::Op;
 
 /// What went wrong, in words; Ok if each call of ours was seen at entry and at exit, and the file recognised.
-pub fn run(attached: &Attached, ops: &[Op]) -> Result<(), String> {
+pub fn run(attached: &mut Attached, ops: &[Op]) -> Result<(), String> {
+    count_this_thread(attached);
     for &op in ops {
         let before = seen(attached, op);
         let made = call(op, -1);
@@ -34,6 +35,14 @@ pub fn run(attached: &Attached, ops: &[Op]) -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+/// Other threads of this process may sync meanwhile: only this one's calls are a test.
+fn count_this_thread(attached: &mut Attached) {
+    let bss = attached.skel.maps.bss_data.as_deref_mut().expect("the object has a .bss");
+    let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    // SAFETY: one word that only this side writes; the programs read it at any moment.
+    unsafe { std::ptr::from_mut(&mut bss.self_tid).write_volatile(thread) };
 }
 
 /// Makes one call that fails or does nothing, and says how many it made: sync has no such form.

@@ -113,7 +113,7 @@ impl Sampler {
     }
 
     /// Whether calls of this process's own are still counted; if not, why in words.
-    pub fn self_test(&self) -> Result<(), String> {
+    pub fn self_test(&mut self) -> Result<(), String> {
         self.probe.self_test()
     }
 
