@@ -57,6 +57,7 @@ struct identity {
 #define QUEUE_HOT 0
 #define QUEUE_COLD 1
 #define QUEUE_NEIGHBOUR 2
+#define QUEUES 3
 #define HANDED_OUT_AT_ONCE 48
 
 // What a row's `state` says; written once, by the program that made the row.

@@ -1,6 +1,17 @@
 // From an identity to the slot of its row, which it is given at its first sync.
 #pragma once
 
+// How often each queue was popped. Slots that were never used leave a queue before those that were given back, in
+// their order, so none beyond so many of them is in use, and user space need not look there.
+u64 slots_taken[QUEUES];
+
+#define TAKE(queue, number, slot) ({                                            \
+	long empty = bpf_map_pop_elem(&queue, slot);                            \
+	if (!empty)                                                             \
+		add(&slots_taken[number], 1);                                   \
+	empty;                                                                  \
+})
+
 // A slot for the identity in this thread's call, which has none yet; NO_SLOT when none is free. It runs once for each
 // file. Not static: the verifier then looks at it once, and not anew for every state in which it may be called.
 __noinline u32 new_slot(s32 fd)
@@ -18,9 +29,9 @@ __noinline u32 new_slot(s32 fd)
 	neighbour = id->kind == KIND_NEIGHBOUR;
 
 	if (neighbour) {
-		if (bpf_map_pop_elem(&free_neighbour, &slot))
+		if (TAKE(free_neighbour, QUEUE_NEIGHBOUR, &slot))
 			return NO_SLOT;
-	} else if (bpf_map_pop_elem(&free_hot, &slot) && bpf_map_pop_elem(&free_cold, &slot)) {
+	} else if (TAKE(free_hot, QUEUE_HOT, &slot) && TAKE(free_cold, QUEUE_COLD, &slot)) {
 		return NO_SLOT;
 	}
 	row = row_at(slot);

@@ -13,6 +13,7 @@ pub mod mountinfo;
 pub mod once;
 pub mod priority;
 pub mod probe;
+pub mod proc_file;
 pub mod processors;
 pub mod sampler;
 pub mod server_status;

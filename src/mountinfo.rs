@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use crate::proc_file;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     pub id: i32,
@@ -78,7 +80,7 @@ fn unescape(field: &[u8]) -> OsString {
 
 /// The mounts of a process, as far as its own root reaches them. Empty if it has gone.
 pub fn of_process(proc_root: &Path, pid: u32) -> Vec<Mount> {
-    parse(&std::fs::read(proc_root.join(pid.to_string()).join("mountinfo")).unwrap_or_default())
+    parse(&proc_file::read(&proc_root.join(pid.to_string()).join("mountinfo")).unwrap_or_default())
 }
 
 /// The mount a path lies on: the one with the longest mount point, the last of those mounted over each other.

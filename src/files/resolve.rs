@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use crate::files::rooted::{self, Root, strip_root};
 use crate::files::rules::FIRST_BYTES;
 use crate::mountinfo::{self, Mount};
+use crate::proc_file;
 use crate::snapshot::FileId;
 
 /// How many of a process's descriptors [`find_open_descriptor`] looks at.
@@ -61,10 +62,9 @@ impl DescriptorInfo {
 
     fn read(proc_root: &Path, pid: u32, fd: i32) -> Option<DescriptorInfo> {
         let path = proc_root.join(format!("{pid}/fdinfo/{fd}"));
-        let mut text = String::new();
         // Epoll and inotify descriptors list everything that they watch; what is wanted stands in front.
-        std::fs::File::open(path).ok()?.take(512).read_to_string(&mut text).ok()?;
-        Some(DescriptorInfo::parse(&text))
+        let text = proc_file::read_once::<512>(&path).ok()?;
+        Some(DescriptorInfo::parse(&String::from_utf8_lossy(&text)))
     }
 }
 

@@ -148,22 +148,12 @@ impl Probe {
     pub fn take_events(&mut self) -> std::io::Result<Vec<Event>> {
         let mut events = Vec::new();
         self.ring.take(EVENTS_AT_A_TIME, |bytes| events.extend(events::decode(bytes)))?;
-        for event in &events {
-            if let Event::File(event) = event {
-                self.attached.slots.was_taken(event.slot);
-            }
-        }
         Ok(events)
     }
 
-    /// A row was found in a slot; a part of the handing out of more of them.
-    pub fn was_taken(&mut self, slot: u32) {
-        self.attached.slots.was_taken(slot);
-    }
-
-    /// The slots that may hold a row: the reserved ones and those handed out so far.
+    /// The slots that may hold a row, ascending; a sync that ended before this was called has its row among them.
     pub fn slots_in_use(&self) -> impl Iterator<Item = u32> + use<> {
-        self.attached.slots.issued()
+        self.attached.slots.in_use(slots::Taken::read(&self.attached.skel))
     }
 
     /// A row as it stands.

@@ -24,13 +24,29 @@ pub struct FreeSlots {
     capacity: Capacity,
     /// Every slot below was handed out.
     issued: u32,
-    /// Every slot from here on is still in a queue: they leave it in the order in which they were handed out.
-    untaken: u32,
+}
+
+/// How often each queue was popped so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taken {
+    pub hot: u64,
+    pub cold: u64,
+    pub neighbour: u64,
+}
+
+impl Taken {
+    pub fn read(skel: &SyncSkel) -> Taken {
+        let bss = skel.maps.bss_data.as_deref().expect("the object has a .bss");
+        // SAFETY: words that the programs change at any moment; each is read once.
+        let taken = unsafe { std::ptr::from_ref(&bss.slots_taken).read_volatile() };
+        let of = |queue: Queue| taken[queue as usize];
+        Taken { hot: of(Queue::Hot), cold: of(Queue::Cold), neighbour: of(Queue::Neighbour) }
+    }
 }
 
 impl FreeSlots {
     pub fn new(capacity: Capacity) -> Self {
-        FreeSlots { capacity, issued: FIRST_FILE_SLOT, untaken: FIRST_FILE_SLOT }
+        FreeSlots { capacity, issued: FIRST_FILE_SLOT }
     }
 
     /// The neighbours' slots, all that have histograms, and a first batch of those that have none.
@@ -42,17 +58,10 @@ impl FreeSlots {
         self.refill(skel)
     }
 
-    /// A row was seen in this slot, or it is none.
-    pub fn was_taken(&mut self, slot: u32) {
-        if slot < self.issued {
-            self.untaken = self.untaken.max(slot + 1);
-        }
-    }
-
     /// Hands out another batch of those without a histogram when less than a batch is left that was never taken.
     pub fn refill(&mut self, skel: &SyncSkel) -> libbpf_rs::Result<()> {
-        let first_cold = self.capacity.histogram_slots();
-        if self.issued - self.untaken.clamp(first_cold, self.issued) >= BATCH {
+        let untaken = up_to(self.capacity.histogram_slots()..self.issued, Taken::read(skel).cold).end;
+        if self.issued - untaken >= BATCH {
             return Ok(());
         }
         let end = self.capacity.slots().min(self.issued + BATCH);
@@ -75,9 +84,21 @@ impl FreeSlots {
         }
     }
 
-    pub fn issued(&self) -> impl Iterator<Item = u32> + use<> {
-        0..self.issued
+    /// The slots that may hold a row, ascending: the reserved ones, and of each queue as many as were taken. Those that
+    /// were never used leave it first, and in their order; what was given back leaves it again only after them all.
+    pub fn in_use(&self, taken: Taken) -> impl Iterator<Item = u32> + use<> {
+        let first_cold = self.capacity.histogram_slots();
+        (0..FIRST_NEIGHBOUR_SLOT)
+            .chain(up_to(FIRST_NEIGHBOUR_SLOT..FIRST_FILE_SLOT, taken.neighbour))
+            .chain(up_to(FIRST_FILE_SLOT..first_cold, taken.hot))
+            .chain(up_to(first_cold..self.issued, taken.cold))
     }
+}
+
+/// The first `taken` of these slots.
+fn up_to(slots: Range<u32>, taken: u64) -> Range<u32> {
+    let taken = u32::try_from(taken).unwrap_or(u32::MAX);
+    slots.start..slots.start.saturating_add(taken).min(slots.end)
 }
 
 /// Puts slots into a queue: many at a time by a program that the kernel runs for us; where it does not, one by one.
@@ -110,4 +131,23 @@ fn push(maps: &SyncMaps, queue: Queue, slot: u32) -> libbpf_rs::Result<()> {
         Queue::Neighbour => &maps.free_neighbour,
     };
     queue.update(&[], &slot.to_ne_bytes(), MapFlags::ANY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_as_many_slots_are_looked_at_as_were_taken_of_each_queue() {
+        let capacity = Capacity { files: 64, histograms: 16 };
+        let slots = FreeSlots { capacity, issued: capacity.slots() };
+        let in_use = |hot, cold, neighbour| -> Vec<u32> {
+            slots.in_use(Taken { hot, cold, neighbour }).skip(FIRST_NEIGHBOUR_SLOT as usize).collect()
+        };
+        assert!(in_use(0, 0, 0).is_empty());
+        assert_eq!(in_use(2, 1, 1), [64, 256, 257, 272]);
+        // Slots that were given back are popped again: no more than there are.
+        assert_eq!(in_use(1_000, u64::MAX, 1_000).len(), 192 + 64);
+        assert_eq!(slots.in_use(Taken::default()).count(), 64);
+    }
 }

@@ -43,7 +43,7 @@ const TRIM_FIRST: Duration = Duration::from_secs(2);
 const TRIM_SELDOM: Duration = Duration::from_secs(16);
 /// Code is let go of more often: who is asked now and then, or waits, needs little of it, and the kernel maps sixteen
 /// pages for each that is reached.
-const LET_GO_EVERY: Duration = Duration::from_secs(4);
+const LET_GO_EVERY: Duration = Duration::from_secs(16);
 
 /// Reads the kernel side and makes snapshots. Lives on one thread.
 pub struct Sampler {
@@ -298,7 +298,6 @@ impl Sampler {
             }
             let is_cold = !self.probe.has_histogram(slot);
             let histogram = if is_cold { None } else { Some(self.probe.histogram(slot)?) };
-            self.probe.was_taken(slot);
             self.ledger.enter(slot, &row, ledger::stats_of(&row, histogram.as_ref()), is_cold);
             if row.errors > 0 {
                 failed.push((slot, row.sequence, row.errors));

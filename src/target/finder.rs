@@ -3,21 +3,27 @@
 //! before tracing began.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
 use super::selection::Selection;
+use crate::proc_file;
 use crate::snapshot::ServerId;
 
 /// From one look to the next at least.
 const SOONEST: Duration = Duration::from_secs(1);
 /// And at most, however long a look takes.
 const LATEST: Duration = Duration::from_secs(60);
-/// For each second of processor time that a look takes, so many pass to the next: looking takes half a percent of a
-/// processor at most.
-const SHARE: u32 = 200;
+/// For each second of processor time that a look takes, so many pass to the next: looking takes a fifth of a percent of
+/// a processor at most, of the one percent that fsynctop may use in all.
+const SHARE: u32 = 500;
+
+/// Where nothing was started since the look before, another has nothing to find but a process that has become another
+/// program: such looks are left out, but for every tenth.
+const QUIET_LOOKS: u32 = 10;
 
 /// The thread that looks. It ends when this is dropped.
 pub struct Finder {
@@ -56,13 +62,16 @@ impl Finder {
 
 fn look(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()>) {
     let mut known: BTreeSet<ServerId> = BTreeSet::new();
+    let mut quiet = Quiet::default();
     loop {
         let began = (Instant::now(), thread_time());
-        let here: BTreeSet<_> = selection.processes().iter().map(|process| process.id()).collect();
-        let new = here.difference(&known).copied().collect();
-        known = here;
-        if outbox.send(new).is_err() {
-            return;
+        if quiet.is_worth_a_look(newest()) {
+            let here: BTreeSet<_> = selection.processes().iter().map(|process| process.id()).collect();
+            let new = here.difference(&known).copied().collect();
+            known = here;
+            if outbox.send(new).is_err() {
+                return;
+            }
         }
         let pause = pause_after(thread_time().saturating_sub(began.1));
         let left = pause.saturating_sub(began.0.elapsed());
@@ -70,6 +79,33 @@ fn look(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()
             return;
         }
     }
+}
+
+/// Whether anything was started lately.
+#[derive(Default)]
+struct Quiet {
+    newest: Option<Vec<u8>>,
+    /// Rounds since then.
+    rounds: u32,
+}
+
+impl Quiet {
+    /// What was started is looked at in the next round once more: it may have been another program at first.
+    fn is_worth_a_look(&mut self, newest: Option<Vec<u8>>) -> bool {
+        if newest.is_none() || newest != self.newest {
+            self.newest = newest;
+            self.rounds = 0;
+            return true;
+        }
+        self.rounds += 1;
+        self.rounds == 1 || self.rounds.is_multiple_of(QUIET_LOOKS)
+    }
+}
+
+/// The number of the newest process or thread: the last field of /proc/loadavg (fs/proc/loadavg.c).
+fn newest() -> Option<Vec<u8>> {
+    let loadavg = proc_file::read_once::<128>(Path::new("/proc/loadavg")).ok()?;
+    loadavg.split(|&b| b == b' ').nth(4).map(<[u8]>::to_vec)
 }
 
 fn pause_after(look: Duration) -> Duration {
@@ -107,9 +143,28 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_was_started_only_every_tenth_look_is_made() {
+        let mut quiet = Quiet::default();
+        let mut looks = |newest: Option<&str>, rounds: u32| -> Vec<u32> {
+            (0..rounds).filter(|_| quiet.is_worth_a_look(newest.map(|text| text.into()))).collect()
+        };
+        assert_eq!(looks(Some("12"), 22), [0, 1, 10, 20]);
+        assert_eq!(looks(Some("13"), 3), [0, 1]);
+        assert_eq!(looks(None, 3), [0, 1, 2], "where it cannot be told");
+    }
+
+    #[test]
+    fn a_process_that_is_started_is_the_newest() {
+        let before = newest().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert_ne!(newest().unwrap(), before);
+    }
+
+    #[test]
     fn looking_takes_a_small_share_of_a_processor() {
         assert_eq!(pause_after(Duration::from_millis(1)), SOONEST);
-        assert_eq!(pause_after(Duration::from_millis(50)), Duration::from_secs(10));
+        assert_eq!(pause_after(Duration::from_millis(50)), Duration::from_secs(25));
         assert_eq!(pause_after(Duration::from_secs(3)), LATEST);
     }
 

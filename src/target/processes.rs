@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use crate::proc_file;
 use crate::snapshot::ServerId;
 use crate::target::filter::TargetFilter;
 
 /// A kernel thread (include/linux/sched.h: PF_KTHREAD): it makes no system calls.
 const PF_KTHREAD: u32 = 0x0020_0000;
+/// Of a kernel thread's name with its workqueue, and the end of the line (fs/proc/array.c: proc_task_name).
+const COMM_BYTES: usize = 65;
 /// How deep control groups are followed.
 const CGROUP_DEPTH: u32 = 64;
 
@@ -38,7 +41,8 @@ pub fn list(proc_root: &Path, filter: &TargetFilter) -> Vec<ThreadGroup> {
         }
         TargetFilter::Comms(comms) => all_pids(proc_root)
             .filter(|pid| {
-                let comm = std::fs::read(proc_root.join(format!("{pid}/comm"))).unwrap_or_default();
+                let path = proc_root.join(format!("{pid}/comm"));
+                let comm = proc_file::read_once::<COMM_BYTES>(&path).unwrap_or_default();
                 let comm = comm.strip_suffix(b"\n").unwrap_or(&comm);
                 comms.iter().any(|wanted| wanted.bytes() == comm)
             })
