@@ -3,6 +3,7 @@
 
 mod calls;
 mod context;
+mod cost;
 mod counted;
 mod database;
 mod docs;
@@ -204,7 +205,7 @@ fn measure(context: &Context, out: &Path, parts: &[Part]) -> Result<Vec<Section>
                 })
                 .collect())
         }
-        [Part::Server] => Ok(vec![server::section(context)?]),
+        [Part::Server] => Ok(vec![server::section(context, out)?]),
         [Part::Process] => Ok(vec![process::section(context)?]),
         [Part::Growth] => Ok(vec![growth::section(context)?]),
         [Part::Guest] => Ok(vec![guest::section(context, out)?]),
