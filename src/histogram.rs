@@ -93,6 +93,20 @@ impl Histogram {
         Self { counts: (!counts.is_empty()).then(|| counts.into()) }
     }
 
+    /// From the counts of the two outermost buckets, and (bucket, count) pairs of those between them that hold something,
+    /// in ascending order. Thousands of rows are read so: the place for all is taken at once.
+    pub fn from_filled(under: u64, inner: &[(usize, u64)], over: u64) -> Self {
+        let outermost = |bucket, n| (n > 0).then(|| Count::new(bucket, n)).into_iter();
+        if under == 0 && inner.is_empty() && over == 0 {
+            return Self::default();
+        }
+        let inner = inner.iter().map(|&(bucket, n)| Count::new(bucket, n));
+        let counts: Arc<[Count]> =
+            outermost(0, under).chain(inner).chain(outermost(BUCKETS - 1, over)).collect();
+        debug_assert!(counts.is_sorted());
+        Self { counts: Some(counts) }
+    }
+
     fn counts(&self) -> &[Count] {
         self.counts.as_deref().unwrap_or_default()
     }

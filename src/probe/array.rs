@@ -10,6 +10,9 @@ use memmap2::{MmapMut, MmapOptions};
 /// a time is mapped. Moving it takes some microseconds; entries are best asked for in their order.
 const WINDOW: usize = 256 << 10;
 
+/// Words that are looked at together: a line of the processor's cache.
+const TOGETHER: usize = 8;
+
 pub struct MappedArray {
     map: OwnedFd,
     entries: u32,
@@ -62,6 +65,29 @@ impl MappedArray {
         // SAFETY: the place lies within the mapping and is aligned, for strides are powers of two of at least 128;
         // T is plain integers, any bits of which are a value.
         Ok(unsafe { place.read_volatile() })
+    }
+
+    /// The words of an entry that are not zero, by their place. They are read where they lie: of a histogram few are
+    /// filled, and to copy thousands of them takes longer than to read them. `words`: so many, a multiple of eight.
+    pub fn filled_words(
+        &mut self,
+        slot: u32,
+        words: usize,
+        into: &mut Vec<(usize, u64)>,
+    ) -> std::io::Result<()> {
+        assert!(words * size_of::<u64>() <= self.stride && words.is_multiple_of(TOGETHER));
+        let place = self.place(slot)?.cast::<u64>();
+        into.clear();
+        for first in (0..words).step_by(TOGETHER) {
+            // SAFETY: within the entry, and aligned, as above.
+            let line: [u64; TOGETHER] =
+                std::array::from_fn(|i| unsafe { place.add(first + i).read_volatile() });
+            if line.iter().any(|&n| n != 0) {
+                let filled = line.iter().enumerate().filter(|&(_, &n)| n != 0);
+                into.extend(filled.map(|(i, &n)| (first + i, n)));
+            }
+        }
+        Ok(())
     }
 
     /// Overwrites an entry that no program uses.

@@ -89,6 +89,8 @@ pub struct Probe {
     ring: Ring,
     rows: MappedArray,
     histograms: MappedArray,
+    /// Of the histogram that was read last.
+    buckets: Vec<(usize, u64)>,
     attached: Attached,
     capacity: Capacity,
 }
@@ -104,7 +106,14 @@ impl Probe {
         let ring = Ring::new(&maps.events, events::LONGEST)?;
         let rows = MappedArray::new(&maps.rows, size_of::<Row>())?;
         let histograms = MappedArray::new(&maps.histograms, size_of::<RawHistogram>())?;
-        let probe = Probe { ring, rows, histograms, capacity: config.capacity, attached };
+        let probe = Probe {
+            ring,
+            rows,
+            histograms,
+            buckets: Vec::with_capacity(record::HISTOGRAM_BUCKETS),
+            capacity: config.capacity,
+            attached,
+        };
         Ok(probe)
     }
 
@@ -161,10 +170,12 @@ impl Probe {
         self.rows.read(slot)
     }
 
-    /// A slot's histogram, as (bucket, count) of the buckets that hold something; the two outermost buckets stand
-    /// in the row.
-    pub fn histogram(&mut self, slot: u32) -> std::io::Result<RawHistogram> {
-        self.histograms.read(slot)
+    /// A slot's histogram, as (bucket, count) of the buckets that hold something, in ascending order; the two outermost
+    /// buckets stand in the row.
+    pub fn histogram(&mut self, slot: u32) -> std::io::Result<&[(usize, u64)]> {
+        self.histograms.filled_words(slot, record::HISTOGRAM_BUCKETS, &mut self.buckets)?;
+        self.buckets.iter_mut().for_each(|(place, _)| *place += 1);
+        Ok(&self.buckets)
     }
 
     pub fn has_histogram(&self, slot: u32) -> bool {

@@ -297,8 +297,8 @@ impl Sampler {
                 continue;
             }
             let is_cold = !self.probe.has_histogram(slot);
-            let histogram = if is_cold { None } else { Some(self.probe.histogram(slot)?) };
-            self.ledger.enter(slot, &row, ledger::stats_of(&row, histogram.as_ref()), is_cold);
+            let histogram = if is_cold { &[] } else { self.probe.histogram(slot)? };
+            self.ledger.enter(slot, &row, ledger::stats_of(&row, histogram), is_cold);
             if row.errors > 0 {
                 failed.push((slot, row.sequence, row.errors));
             }
@@ -312,8 +312,7 @@ impl Sampler {
             }
         }
         for slot in self.ledger.shared_slots() {
-            let raw = self.probe.histogram(slot)?;
-            self.ledger.enter_shared(slot, &raw);
+            self.ledger.enter_shared(slot, self.probe.histogram(slot)?);
         }
         Ok(())
     }

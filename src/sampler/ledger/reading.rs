@@ -1,16 +1,13 @@
 //! A row's figures, out of what the kernel side keeps of it.
 
-use crate::histogram::{BUCKETS, Histogram};
-use crate::probe::{RawHistogram, Row};
+use crate::histogram::Histogram;
+use crate::probe::Row;
 use crate::snapshot::{Errors, Max, Stats};
 
-/// A row's counts and, if it has one, its histogram; no errors. The sum of the buckets is the count; what lies
-/// elsewhere is added.
-pub fn stats_of(row: &Row, histogram: Option<&RawHistogram>) -> Stats {
-    let counts = std::iter::once((0, row.under))
-        .chain(histogram.into_iter().flat_map(inner))
-        .chain(std::iter::once((BUCKETS - 1, row.over)));
-    let histogram = Histogram::from_sorted(counts);
+/// A row's counts and, if it has one, its histogram, as [`crate::probe::Probe::histogram`] gives it; no errors. The sum
+/// of the buckets is the count; what lies elsewhere is added.
+pub fn stats_of(row: &Row, histogram: &[(usize, u64)]) -> Stats {
+    let histogram = Histogram::from_filled(row.under, histogram, row.over);
     let count = histogram.count() + row.elsewhere;
     Stats {
         count,
@@ -19,16 +16,6 @@ pub fn stats_of(row: &Row, histogram: Option<&RawHistogram>) -> Stats {
         histogram,
         errors: Errors::default(),
     }
-}
-
-/// Looked at together: most buckets are empty, and there are millions of them.
-const TOGETHER: usize = 16;
-
-/// The buckets between the two outermost, but for stretches that are empty.
-fn inner(raw: &RawHistogram) -> impl Iterator<Item = (usize, u64)> {
-    let stretches = raw.bucket.chunks(TOGETHER).enumerate();
-    let filled = stretches.filter(|(_, stretch)| stretch.iter().fold(0, |any, n| any | n) != 0);
-    filled.flat_map(|(i, stretch)| stretch.iter().enumerate().map(move |(at, &n)| (i * TOGETHER + at + 1, n)))
 }
 
 /// A row's failures by errno. Those whose errno found no room are failures of this file all the same: errno 0.

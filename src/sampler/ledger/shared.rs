@@ -1,7 +1,7 @@
 //! The histograms that the cold files of a role share.
 
 use crate::histogram::Histogram;
-use crate::probe::{RawHistogram, record};
+use crate::probe::record;
 use crate::snapshot::{Op, Role, ServerId};
 
 use super::Ledger;
@@ -22,9 +22,8 @@ impl Ledger {
         self.shared.values().copied().collect()
     }
 
-    pub fn enter_shared(&mut self, slot: u32, raw: &RawHistogram) {
-        let counts = raw.bucket.iter().enumerate().map(|(bucket, &n)| (bucket + 1, n));
-        let histogram = Histogram::from_sorted(counts);
+    pub fn enter_shared(&mut self, slot: u32, buckets: &[(usize, u64)]) {
+        let histogram = Histogram::from_filled(0, buckets, 0);
         let known = self.shared_histograms.entry(slot).or_default();
         if *known != histogram {
             *known = histogram;

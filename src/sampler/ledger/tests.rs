@@ -1,6 +1,8 @@
 use super::subject::file_id;
 use super::*;
-use crate::probe::RawHistogram;
+
+/// (bucket, count) of the buckets that hold something.
+type Buckets = Vec<(usize, u64)>;
 
 /// A whole number of clock ticks, to which the start of a server is cut.
 const BOOT_NS: u64 = 70_000_000;
@@ -18,9 +20,9 @@ fn id(inode: u64, generation: u32) -> Identity {
     }
 }
 
-fn row(id: Identity, sequence: u32, latencies: &[u64]) -> (Row, RawHistogram) {
-    let mut raw = RawHistogram::default();
-    latencies.iter().for_each(|&ns| raw.bucket[bucket_of(ns) - 1] += 1);
+fn row(id: Identity, sequence: u32, latencies: &[u64]) -> (Row, Buckets) {
+    let mut buckets = BTreeMap::new();
+    latencies.iter().for_each(|&ns| *buckets.entry(bucket_of(ns)).or_default() += 1);
     let row = Row {
         id,
         started: latencies.len() as u64,
@@ -30,13 +32,13 @@ fn row(id: Identity, sequence: u32, latencies: &[u64]) -> (Row, RawHistogram) {
         sequence,
         ..Row::default()
     };
-    (row, raw)
+    (row, buckets.into_iter().collect())
 }
 
-fn read(ledger: &mut Ledger, slot: u32, (row, raw): &(Row, RawHistogram)) -> Reading {
+fn read(ledger: &mut Ledger, slot: u32, (row, buckets): &(Row, Buckets)) -> Reading {
     let reading = ledger.look(slot, row);
     if reading == Reading::Changed {
-        ledger.enter(slot, row, stats_of(row, Some(raw)), false);
+        ledger.enter(slot, row, stats_of(row, buckets), false);
     }
     reading
 }
@@ -131,18 +133,18 @@ fn a_cold_rows_latencies_come_one_by_one_whenever_it_is_read() {
     for (started, under) in [(2, 1), (4, 2)] {
         let row = cold(started, under);
         assert_eq!(ledger.look(5_000, &row), Reading::Changed);
-        ledger.enter(5_000, &row, stats_of(&row, None), true);
+        ledger.enter(5_000, &row, stats_of(&row, &[]), true);
         assert_eq!((stats(&ledger).count, stats(&ledger).histogram.count()), (started, 1 + under));
     }
     ledger.enter_latency(&id(1, 1), 2_000);
     assert_eq!((stats(&ledger).count, stats(&ledger).histogram.count()), (4, 4));
     // Or the row is read first.
     let row = Row { id: id(2, 1), ..cold(2, 0) };
-    ledger.enter(5_001, &row, stats_of(&row, None), true);
+    ledger.enter(5_001, &row, stats_of(&row, &[]), true);
     for more in 0..3 {
         ledger.enter_latency(&id(2, 1), 2_000);
         let row = Row { id: id(2, 1), ..cold(3 + more, 1 + more) };
-        ledger.enter(5_001, &row, stats_of(&row, None), true);
+        ledger.enter(5_001, &row, stats_of(&row, &[]), true);
     }
     let other = ledger.accounts().find(|account| account.subject == Subject::of(&id(2, 1)).unwrap());
     let stats = &other.unwrap().stats;
@@ -233,9 +235,7 @@ fn servers_that_are_remembered_no_longer_stay_in_the_totals() {
     ledger.count_event(&of(42, 2), 5_000, -libc::EIO);
     read(&mut ledger, 301, &row(Identity { kind: record::KIND_THREAD, ..of(42, 9) }, 0, &[1_000; 4]));
     let shared = ledger.shared_slot(server(42), Role::Redo, Op::Fsync).unwrap();
-    let mut raw = RawHistogram::default();
-    raw.bucket[100] = 2;
-    ledger.enter_shared(shared, &raw);
+    ledger.enter_shared(shared, &[(101, 2)]);
     read(&mut ledger, 302, &row(of(43, 1), 0, &[1_000; 9]));
     let other = ledger.shared_slot(server(43), Role::Redo, Op::Fsync).unwrap();
     let totals = |ledger: &Ledger| {
