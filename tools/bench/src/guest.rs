@@ -18,17 +18,21 @@ const GUESTS: [(&str, &str, &str); 2] = [
 ];
 /// Static, as a guest needs them: `make bench` puts them there.
 const PROGRAMS: &str = "target/bench/guest";
+/// By the guest's clock.
 const SECONDS: u32 = 420;
+/// By this machine's: a second of the guest's is 10^9 instructions, which take it several.
+const SECONDS_AT_MOST: u32 = 1_200;
 
 pub fn section(context: &Context, out: &Path) -> Result<Section> {
     let mut section = Section {
         title: "On other kernels".into(),
         about: vec![
-            "The first two parts again, in guests with one processor under QEMU's software emulation. There a \
-             nanosecond is none: code that was just translated runs slowly, and an instruction costs something else \
-             than on a processor. Only the ratios of what was measured in turns within one guest count, and those only \
-             roughly. On a kernel that preempts programs, fsynctop's entries are kprobe's whatever the mode, and so are \
-             the floor's: they are on the same hooks."
+            "The first two parts again, in guests with one processor under QEMU's software emulation, whose clock counts \
+             the guest's instructions and takes each for a nanosecond (`-icount shift=0`). So the figures are instructions, \
+             and the same whatever else the machine does; on a processor an instruction costs now less, now much more: \
+             reading the clock, an addition that other processors see, a line that is in no cache. Only the ratios of \
+             what was measured within one guest count. On a kernel that preempts programs, fsynctop's entries are kprobe's \
+             whatever the mode, and so are the floor's: they are on the same hooks."
                 .into(),
         ],
         values: serde_json::json!({}),
@@ -92,7 +96,8 @@ fn boot(quick: bool, kernel: &str, cpu: &str, to: &Path) -> Result<()> {
         .args(programs)
         .env("CPU", cpu)
         .env("APPEND", format!("seconds={SECONDS}{options}"))
-        .env("SECONDS_AT_MOST", (SECONDS + 60).to_string())
+        .env("SECONDS_AT_MOST", SECONDS_AT_MOST.to_string())
+        .env("COUNTED", "1")
         .env("MEMORY", "3072")
         .env("BORROW", "bpftrace")
         .output()
