@@ -252,6 +252,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_read_of_a_row_is_the_same_histogram() {
+        let last = BUCKETS - 1;
+        let all = Histogram::from_filled(4, &[(1, 2), (last - 1, 3)], 5);
+        assert_eq!(all, Histogram::from_sorted([(0, 4), (1, 2), (last - 1, 3), (last, 5)]));
+        assert_eq!(Histogram::from_filled(0, &[(7, 1)], 0), Histogram::from_sorted([(7, 1)]));
+        assert!(Histogram::from_filled(0, &[], 0).is_empty());
+    }
+
+    #[test]
     fn a_difference_holds_only_what_is_new() {
         let mut early = Histogram::default();
         early.add(3, 5);
