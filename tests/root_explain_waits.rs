@@ -145,7 +145,10 @@ fn a_tiny_journal_makes_syncs_wait_for_room() {
     let look = |journal: &str| {
         // An inode fills a block, so that each change takes one in the journal.
         let options = ["-b", "1024", "-I", "1024", "-N", "8000", "-J", journal];
-        let disk = Mounted::image_with("ext4", 512, &options);
+        // In memory: what is written back for room occupies the device, and on one that is slow at the moment, the syncs'
+        // own pages would wait longer for that than for the room.
+        let memory = Mounted::tmpfs();
+        let disk = Mounted::image_in(memory.path(), "ext4", 512, &options);
         let _churn = Churn::start(disk.path(), 4);
         let load =
             load(disk.path(), "appends", &["--threads", "2", "--files", "2", "--write", "4096", "--append"]);
@@ -159,8 +162,8 @@ fn a_tiny_journal_makes_syncs_wait_for_room() {
             + explained.seconds("checkpoint", Some("journal_commit")) / explained.total()
     };
     assert!(room(&tiny) > room(&large) + 0.1, "{}\n{}", large.shown(), tiny.shown());
-    // Less is waited for elsewhere: the writers that would queue for a processor wait for room as well.
-    assert_eq!(tiny.most_moved_since(&large), cell("journal_space", None));
+    // The queues for a processor may move as far: all who waited for room are woken at once.
+    assert_eq!(tiny.most_moved_of_waits_since(&large), cell("journal_space", None));
 }
 
 #[test]

@@ -96,11 +96,21 @@ impl Explained {
 
     /// The cell on which a sync spends most more than at an earlier look.
     pub fn most_moved_since(&self, earlier: &Explained) -> Cell {
+        self.most_moved(earlier, |_| true)
+    }
+
+    /// The same, of the cells in which nobody waits for a processor.
+    pub fn most_moved_of_waits_since(&self, earlier: &Explained) -> Cell {
+        self.most_moved(earlier, |phase| !["run_queue", "committer_run_queue"].contains(&phase))
+    }
+
+    fn most_moved(&self, earlier: &Explained, compared: impl Fn(&str) -> bool) -> Cell {
         let before = earlier.cells();
-        let grown = self.cells().into_iter().map(|(cell, seconds)| {
-            let grown = seconds - before.get(&cell).copied().unwrap_or(0.0);
-            (cell, grown)
-        });
+        let grown =
+            self.cells().into_iter().filter(|((phase, _), _)| compared(phase)).map(|(cell, seconds)| {
+                let grown = seconds - before.get(&cell).copied().unwrap_or(0.0);
+                (cell, grown)
+            });
         grown.max_by(|a, b| a.1.total_cmp(&b.1)).expect("there were syncs").0
     }
 
