@@ -39,13 +39,13 @@ test: lint tracefs ## every test there is, those that need root and a kernel inc
 	$(MAKE) --no-print-directory kernels
 
 # On x86-64: one binary is made by this machine's compiler, the one for arm64 by tools/arm64.
-# What is tested is that it works there, not how fast: a quick build will do.
+# What is tested is that it works there, not how fast: a quick build will do; for two guests the quickest.
 kernels: export CARGO_PROFILE_RELEASE_OPT_LEVEL := 1
 kernels: deps ## run it under the kernels of Debian 11 to the next, and write docs/kernels.md; GUEST=7.2 for some
 	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST) --package fsynctop --package syncgen
 	@mkdir -p target/kernels/amd64
 	@for program in fsynctop syncgen; do strip -o target/kernels/amd64/$$program $(BUILT)/$(HOST)/release/$$program; done
-	tools/arm64/build target/kernels/arm64 fsynctop syncgen
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 tools/arm64/build target/kernels/arm64 fsynctop syncgen
 	cargo run --locked --quiet --package kernels -- --programs target/kernels --keep target/kernels/guests \
 	  $(if $(GUEST),--only $(GUEST),--page docs/kernels.md)
 
