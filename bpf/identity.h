@@ -104,10 +104,11 @@ static __always_inline void read_inode_key(struct inode_key *key, struct file *f
 {
 	if (typed_cast) {
 		struct file *typed = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
-		struct inode *inode = typed->f_inode;
+		u64 address = word_at(&typed->f_inode);
+		struct inode *inode = bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct inode));
 
 		key->inode = (u64)inode;
-		key->address = word_at(&typed->f_inode);
+		key->address = address;
 		key->sb = (u64)inode->i_sb;
 		key->number = inode->i_ino;
 		key->generation = inode->i_generation;

@@ -100,40 +100,40 @@ static __noinline void enter_own(struct call *call, struct file *file, u32 kind)
 	call->start_ns = 1;
 }
 
-// The slot of a guess, if it is this file's, else 0. Other processors write there meanwhile, and addresses are used
+// The row that a guess leads to, if it is this file's. Other processors write there meanwhile, and addresses are used
 // again: what decides is what the row says of itself.
-static __always_inline u32 slot_if_right(const struct guess *guess, const struct inode_key *key, struct who *who, u32 op)
+static __always_inline struct row *row_if_right(const struct guess *guess, const struct inode_key *key, struct who *who,
+						u32 op, u32 *slot)
 {
 	struct task_struct *leader = who->leader;
 	struct row *row;
-	u32 slot;
 
 	if (!guess || guess->inode != key->inode)
 		return 0;
 	// Where reading costs a call of a helper, the inode's number and generation have to do.
 	if ((typed_cast || !key->inode) && guess->device != device_of(key))
 		return 0;
-	slot = guess->slot;
-	row = row_at(slot);
+	*slot = guess->slot;
+	row = row_at(*slot);
 	if (!row || row->state != ROW_READY || row->retired)
 		return 0;
 	if (!who->target)
-		return row->id.owner == who->comm_low && row->id.object == who->comm_high ? slot : 0;
+		return row->id.owner == who->comm_low && row->id.object == who->comm_high ? row : 0;
 	return row->id.object == key->number && row->id.generation == (u32)key->generation && row->id.op == op &&
-	       row->id.tgid == who->tgid && row->id.owner == TASK_READ(leader, start_boottime) ? slot : 0;
+	       row->id.tgid == who->tgid && row->id.owner == TASK_READ(leader, start_boottime) ? row : 0;
 }
 
-// The slot of a file without the look-up in the hash, and without finding out more of the file than its inode; else 0.
-static __always_inline u32 guess_slot(const struct inode_key *key, struct who *who, u32 op)
+// A file's row without the look-up in the hash, and without finding out more of the file than its inode; else 0.
+static __always_inline struct row *guess_row(const struct inode_key *key, struct who *who, u32 op, u32 *slot)
 {
 	u64 from = key->inode ? key->address : device_of(key), scattered;
-	u32 slot;
+	struct row *row;
 
 	from += who->target ? op : who->comm_low ^ who->comm_high;
 	scattered = from * 0x9e3779b97f4a7c15; // 2^64 divided by the golden ratio
 	who->guess = scattered >> 40 & last_guess;
-	slot = slot_if_right(guess_at(who->guess), key, who, op);
-	return slot ?: slot_if_right(guess_at(who->guess ^ 1), key, who, op);
+	row = row_if_right(guess_at(who->guess), key, who, op, slot);
+	return row ?: row_if_right(guess_at(who->guess ^ 1), key, who, op, slot);
 }
 
 // From now on the file's slot is guessed: at one of its two places, if it can be at one that nobody has.
@@ -196,7 +196,7 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	struct inode_key key = {};
 	struct call *call;
 	struct file *file = 0;
-	struct row *row;
+	struct row *row = 0;
 	u64 name = 0; // of a traced file
 	u32 slot = 0;
 	bool lost_exit;
@@ -241,12 +241,17 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 		// Neighbours are told apart by filesystem only.
 		if (!who.target || kind == KIND_FILESYSTEM)
 			key.inode = key.number = key.generation = 0;
-		slot = guess_slot(&key, &who, op);
+		row = guess_row(&key, &who, op, &slot);
 	}
-	if (!slot)
-		slot = find_slot(call, &who, &key, file, kind);
+	if (!row) {
+		// Copies, so that a sync whose row is found at once keeps both in registers.
+		struct inode_key key_found = key;
+		struct who who_found = who;
+
+		slot = find_slot(call, &who_found, &key_found, file, kind);
+		row = row_at(slot);
+	}
 	call->slot = slot;
-	row = row_at(slot);
 	if (row) {
 		call->sequence = row->sequence;
 		add(&row->started, 1);
