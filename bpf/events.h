@@ -26,7 +26,7 @@ __noinline int put_name(u32 op)
 	struct file *file;
 	struct vfsmount *mount;
 	struct dentry *dentry, *parent, *root;
-	u32 length = 0;
+	u32 length;
 	u64 size;
 
 	if (!event)
@@ -34,12 +34,16 @@ __noinline int put_name(u32 op)
 	file = *(struct file **)event->name;
 	event->mode = BPF_CORE_READ(file, f_inode, i_mode);
 	event->complete = 0;
+	event->length = 0;
 	mount = BPF_CORE_READ(file, f_path.mnt);
 	event->mount_id =
 		BPF_CORE_READ((struct mount *)((void *)mount - bpf_core_field_offset(struct mount, mnt)), mnt_id);
 	root = BPF_CORE_READ(mount, mnt_root);
 	dentry = BPF_CORE_READ(file, f_path.dentry);
+	// The length is kept in memory, where the verifier does not follow it: so it looks at the end once, and not for
+	// each number of components.
 	for (int i = 0; i < NAME_COMPONENTS; i++) {
+		length = *(volatile u32 *)&event->length;
 		parent = BPF_CORE_READ(dentry, d_parent);
 		// A file in memory (memfd) is its own parent, and has a name all the same.
 		if (dentry == root || (dentry == parent && i)) {
@@ -52,11 +56,10 @@ __noinline int put_name(u32 op)
 						   BPF_CORE_READ(dentry, d_name.name));
 		if (n <= 0)
 			break;
-		length += n;
+		event->length = length + n;
 		dentry = parent;
 	}
-	event->length = length;
-	size = __builtin_offsetof(struct file_event, name) + length;
+	size = __builtin_offsetof(struct file_event, name) + *(volatile u32 *)&event->length;
 	asm volatile("" : "+r"(size)); // so that what is compared is what is passed on, as the verifier wants it
 	if (size > sizeof(*event))
 		return 0;

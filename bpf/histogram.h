@@ -1,6 +1,16 @@
 // The bucket of a latency: the same arithmetic as src/histogram.rs, held together by a test at every boundary.
 #pragma once
 
+static __always_inline bool is_under(u64 ns)
+{
+	return ns < (1ULL << FIRST_EXPONENT);
+}
+
+static __always_inline bool is_over(u64 ns)
+{
+	return ns >> LAST_EXPONENT;
+}
+
 // 0 is the bucket under 2^8 ns, HISTOGRAM_BUCKETS + 1 the one from 2^40 ns on.
 // 64 bits throughout: a narrower result is widened into another register, and verifiers before 6.2 then lose what
 // was checked of it.
@@ -8,9 +18,9 @@ static __always_inline u64 bucket_of(u64 ns)
 {
 	u64 rest = ns, exponent = 0;
 
-	if (ns < (1ULL << FIRST_EXPONENT))
+	if (is_under(ns))
 		return 0;
-	if (ns >> LAST_EXPONENT)
+	if (is_over(ns))
 		return HISTOGRAM_BUCKETS + 1;
 	// The instruction set has no count of leading zeros. Six comparisons find the highest bit of 40.
 	if (rest >> 32) { rest >>= 32; exponent += 32; }

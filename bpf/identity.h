@@ -17,10 +17,27 @@ static __always_inline struct task_struct *current_task(void)
 	return (struct task_struct *)bpf_get_current_task();
 }
 
+// The same for what is rare: dearer to read from, but cheaper to load, for of what a trusted pointer leads to, the verifier
+// looks by name among all types of the kernel whether it is trusted as well; that takes it a millisecond.
+static __always_inline struct task_struct *current_task_rarely(void)
+{
+	if (typed_cast)
+		return bpf_rdonly_cast((void *)bpf_get_current_task(), bpf_core_type_id_kernel(struct task_struct));
+	return current_task();
+}
+
 // A field of the current task or of what its typed pointers lead to.
 #define TASK_READ(source, field) \
 	(typed_task ? (source)->field : BPF_CORE_READ(source, field))
 
+// A pointer that is read as any number is. The type is one that begins with a u64.
+static __always_inline u64 word_at(const void *address)
+{
+	struct qstr *typed = bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct qstr));
+	return typed->hash_len;
+}
+
+// A number to the verifier, so that it may be given to a function that is looked at once.
 static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
 {
 	struct fdtable *table;
@@ -37,10 +54,8 @@ static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
 			return 0;
 		slot = BPF_CORE_READ(table, fd) + fd;
 	}
-	if (typed_cast) {
-		struct hlist_head *head = bpf_rdonly_cast(slot, bpf_core_type_id_kernel(struct hlist_head));
-		return (struct file *)head->first;
-	}
+	if (typed_cast)
+		return (struct file *)word_at(slot);
 	bpf_probe_read_kernel(&file, sizeof(file), slot);
 	return file;
 }
@@ -92,13 +107,6 @@ struct inode_key {
 	u64 number;
 	u64 generation;
 };
-
-// A pointer that is read as any number is. The type is one that begins with a u64.
-static __always_inline u64 word_at(const void *address)
-{
-	struct qstr *typed = bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct qstr));
-	return typed->hash_len;
-}
 
 static __always_inline void read_inode_key(struct inode_key *key, struct file *file)
 {

@@ -46,6 +46,19 @@ static __always_inline struct call *open_call(struct task_struct *task)
 	return open_call_by_thread();
 }
 
+// The same call again, later in the same entry.
+static __always_inline struct call *opened_call(void)
+{
+	struct call *call = 0;
+
+	if (task_storage)
+		call = bpf_task_storage_get(&calls, bpf_get_current_task_btf(), 0, 0);
+	if (call)
+		return call;
+	u32 thread = bpf_get_current_pid_tgid();
+	return bpf_map_lookup_elem(&calls_by_thread, &thread);
+}
+
 static __always_inline struct call *find_call(void)
 {
 	struct call *call = 0;

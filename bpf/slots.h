@@ -16,7 +16,7 @@ u64 slots_taken[QUEUES];
 // file. Not static: the verifier then looks at it once, and not anew for every state in which it may be called.
 __noinline u32 new_slot(s32 fd)
 {
-	struct call *call = find_call();
+	struct call *call = opened_call();
 	u32 slot = NO_SLOT;
 	struct identity *id;
 	struct row *row;
@@ -63,18 +63,24 @@ static __always_inline bool same_identity(const struct identity *a, const struct
 	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
 }
 
-// The slot of an identity. `last`: a thread's own row, once it has one; four comparisons instead of a look-up in the
-// hash.
-static __always_inline u32 slot_of(struct call *call, struct identity *id, s32 fd, u32 last)
+// The slot of an identity; NO_SLOT, and the identity stands in the call, when there is none for it.
+static __always_inline u32 slot_of(struct call *call, struct identity *id, s32 fd)
+{
+	u32 *slot = bpf_map_lookup_elem(&slots, id);
+
+	if (slot)
+		return *slot;
+	if (id != &call->id)
+		call->id = *id;
+	return new_slot(fd);
+}
+
+// The same, if `last` may be it, as it is of a thread's own row: four comparisons instead of a look-up in the hash.
+static __always_inline u32 slot_again(struct call *call, struct identity *id, s32 fd, u32 last)
 {
 	struct row *row = row_at(last);
-	u32 *slot;
 
 	if (row && row->state && !row->retired && same_identity(&row->id, id))
 		return last;
-	slot = bpf_map_lookup_elem(&slots, id);
-	if (slot)
-		return *slot;
-	call->id = *id;
-	return new_slot(fd);
+	return slot_of(call, id, fd);
 }

@@ -53,9 +53,18 @@ struct who {
 	u64 comm_low;
 	u64 comm_high;
 	u32 tgid;
-	u32 guess; // where the file's slot may stand
 	bool target;
 };
+
+static __always_inline void read_who(struct who *who, struct task_struct *task)
+{
+	struct task_struct *leader = TASK_READ(task, group_leader);
+
+	who->task = task;
+	who->leader = leader;
+	who->tgid = TASK_READ(task, tgid);
+	read_comm(leader, &who->comm_low, &who->comm_high);
+}
 
 // This thread's own row, kept from call to call. Only this thread writes it, so plain additions do.
 static __always_inline void enter_thread_row(struct call *call, struct who *who)
@@ -70,7 +79,7 @@ static __always_inline void enter_thread_row(struct call *call, struct who *who)
 	id.tgid = who->tgid;
 	id.object = TASK_READ(task, pid);
 	id.generation = TASK_READ(task, start_boottime) / 1000;
-	call->thread_slot = slot_of(call, &id, -1, call->thread_slot);
+	call->thread_slot = slot_again(call, &id, -1, call->thread_slot);
 	row = row_at(call->thread_slot);
 	if (!row) {
 		call->thread_slot = 0;
@@ -123,26 +132,32 @@ static __always_inline struct row *row_if_right(const struct guess *guess, const
 	       row->id.tgid == who->tgid && row->id.owner == TASK_READ(leader, start_boottime) ? row : 0;
 }
 
+// Where a file's slot may stand: here, or at the place beside it.
+static __always_inline u32 guess_index(const struct inode_key *key, struct who *who, u32 op)
+{
+	u64 from = key->inode ? key->address : device_of(key);
+
+	from += who->target ? op : who->comm_low ^ who->comm_high;
+	return from * 0x9e3779b97f4a7c15 >> 40 & last_guess; // 2^64 divided by the golden ratio
+}
+
 // A file's row without the look-up in the hash, and without finding out more of the file than its inode; else 0.
 static __always_inline struct row *guess_row(const struct inode_key *key, struct who *who, u32 op, u32 *slot)
 {
-	u64 from = key->inode ? key->address : device_of(key), scattered;
-	struct row *row;
+	u32 index = guess_index(key, who, op);
+	struct row *row = row_if_right(guess_at(index), key, who, op, slot);
 
-	from += who->target ? op : who->comm_low ^ who->comm_high;
-	scattered = from * 0x9e3779b97f4a7c15; // 2^64 divided by the golden ratio
-	who->guess = scattered >> 40 & last_guess;
-	row = row_if_right(guess_at(who->guess), key, who, op, slot);
-	return row ?: row_if_right(guess_at(who->guess ^ 1), key, who, op, slot);
+	return row ?: row_if_right(guess_at(index ^ 1), key, who, op, slot);
 }
 
 // From now on the file's slot is guessed: at one of its two places, if it can be at one that nobody has.
-static __always_inline void remember_guess(const struct inode_key *key, struct who *who, u32 slot)
+static __always_inline void remember_guess(const struct inode_key *key, struct who *who, u32 op, u32 slot)
 {
-	struct guess *guess = guess_at(who->guess);
+	u32 index = guess_index(key, who, op);
+	struct guess *guess = guess_at(index);
 
 	if (guess && guess->slot && guess->inode != key->inode)
-		guess = guess_at(who->guess ^ 1);
+		guess = guess_at(index ^ 1);
 	if (!guess)
 		return;
 	guess->inode = key->inode;
@@ -150,60 +165,86 @@ static __always_inline void remember_guess(const struct inode_key *key, struct w
 	guess->slot = slot;
 }
 
-// The slot of a file by the hash, and from now on by guessing. Not inlined: most syncs are of the same files.
-static __noinline u32 find_slot(struct call *call, struct who *who, struct inode_key *key, struct file *file, u32 kind)
+// What tells the file's row from others, except for what the process is.
+static __always_inline void read_row_key(struct inode_key *key, struct file *file, u32 kind, bool target)
 {
-	struct task_struct *leader = who->leader;
-	struct identity id = {};
-	struct row *row;
+	read_inode_key(key, file);
+	// Neighbours are told apart by filesystem only.
+	if (!target || kind == KIND_FILESYSTEM)
+		key->inode = key->number = key->generation = 0;
+}
+
+// The slot of a file, at this address if there is one, by the hash, and from now on by guessing. Most syncs are of the
+// same files and do not come here. Not static, as `new_slot`: so it takes numbers only, and finds out the rest again.
+__noinline u32 find_slot(u64 address, u32 kind, bool target)
+{
+	struct file *file = (struct file *)address;
+	struct call *call = opened_call();
+	struct inode_key key = {};
 	bool known_again = file;
+	struct identity *id;
+	struct who who;
 	u32 slot;
 
-	id.kind = kind;
-	if (file && who->target && kind == KIND_FILE)
-		known_again = identify_file(&id, file, key);
+	if (!call)
+		return NO_SLOT;
+	// Put together where the verifier does not follow what is in it: on the stack, each way to a value would be a
+	// state of its own.
+	id = &call->id;
+	*id = (struct identity){};
+	read_who(&who, current_task_rarely());
+	who.target = target;
+	if (file)
+		read_row_key(&key, file, kind, target);
+	id->kind = kind;
+	if (file && target && kind == KIND_FILE)
+		known_again = identify_file(id, file, &key);
 	else if (file)
-		id.device = device_of(key);
-	if (who->target) {
-		id.op = call->op;
-		id.tgid = who->tgid;
-		id.owner = TASK_READ(leader, start_boottime);
+		id->device = device_of(&key);
+	if (target) {
+		struct task_struct *leader = who.leader;
+
+		id->op = call->op;
+		id->tgid = who.tgid;
+		id->owner = TASK_READ(leader, start_boottime);
 	} else {
-		id.kind = KIND_NEIGHBOUR;
-		id.owner = who->comm_low;
-		id.object = who->comm_high;
+		id->kind = KIND_NEIGHBOUR;
+		id->owner = who.comm_low;
+		id->object = who.comm_high;
 	}
-	slot = slot_of(call, &id, call->fd, 0);
-	if (slot == NO_SLOT && !who->target) {
+	slot = slot_of(call, id, call->fd);
+	if (slot == NO_SLOT) {
+		if (target)
+			return NO_SLOT;
 		count(neighbours_folded);
 		return NEIGHBOUR_OVERFLOW_SLOT;
 	}
-	row = row_at(slot);
-	if (!row) {
-		call->id = id;
-		return slot;
-	}
 	if (known_again)
-		remember_guess(key, who, slot);
+		remember_guess(&key, &who, call->op, slot);
 	return slot;
 }
 
 static __always_inline void enter(u32 op, u32 kind, s32 fd)
 {
 	struct task_struct *task = current_task();
-	struct task_struct *leader = TASK_READ(task, group_leader);
-	struct who who = { .task = task, .leader = leader, .tgid = TASK_READ(task, tgid) };
 	struct inode_key key = {};
 	struct call *call;
 	struct file *file = 0;
 	struct row *row = 0;
+	struct who who;
 	u64 name = 0; // of a traced file
 	u32 slot = 0;
 	bool lost_exit;
 
 	if (stopped)
 		return;
-	read_comm(leader, &who.comm_low, &who.comm_high);
+	read_who(&who, task);
+	// Before the ways part: for each, the verifier would look at it again, and it takes milliseconds over a pointer.
+	if (kind == KIND_FILE || kind == KIND_FILESYSTEM) {
+		file = file_of(task, fd);
+		if (!file)
+			kind = KIND_BAD_DESCRIPTOR;
+	}
 	call = open_call(task);
 	if (!call) {
 		count(no_call_state);
@@ -214,11 +255,6 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 		change_in_flight(call->slot, -1);
 	call->op = op;
 	call->fd = fd;
-	if (kind == KIND_FILE || kind == KIND_FILESYSTEM) {
-		file = file_of(task, fd);
-		if (!file)
-			kind = KIND_BAD_DESCRIPTOR;
-	}
 	if (who.tgid == self_tgid) {
 		enter_own(call, file, kind);
 		return;
@@ -235,20 +271,13 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 			call->thread_slot = 0;
 	}
 	if (file) {
-		read_inode_key(&key, file);
 		if (who.target && kind == KIND_FILE)
 			name = name_hash(file);
-		// Neighbours are told apart by filesystem only.
-		if (!who.target || kind == KIND_FILESYSTEM)
-			key.inode = key.number = key.generation = 0;
+		read_row_key(&key, file, kind, who.target);
 		row = guess_row(&key, &who, op, &slot);
 	}
 	if (!row) {
-		// Copies, so that a sync whose row is found at once keeps both in registers.
-		struct inode_key key_found = key;
-		struct who who_found = who;
-
-		slot = find_slot(call, &who_found, &key_found, file, kind);
+		slot = find_slot((u64)file, kind, who.target);
 		row = row_at(slot);
 	}
 	call->slot = slot;
@@ -270,7 +299,6 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 result)
 {
 	struct histogram *histogram;
-	u64 bucket;
 
 	add(&row->sum_ns, latency);
 	raise(&row->max_ns, latency);
@@ -278,13 +306,11 @@ static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 r
 		add(&row->errors, 1);
 		count_error(slot, row->sequence, -result);
 	}
-	// Last: the verifier goes through what follows once for each power of two.
-	bucket = bucket_of(latency);
-	if (bucket == 0) {
+	if (is_under(latency)) {
 		add(&row->under, 1);
 		return;
 	}
-	if (bucket > HISTOGRAM_BUCKETS) {
+	if (is_over(latency)) {
 		add(&row->over, 1);
 		return;
 	}
@@ -298,8 +324,9 @@ static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 r
 		slot = shared;
 	}
 	histogram = bpf_map_lookup_elem(&histograms, &slot);
+	// Last: the verifier goes through what follows once for each power of two.
 	if (histogram)
-		add(bucket_at(histogram, bucket), 1);
+		add(bucket_at(histogram, bucket_of(latency)), 1);
 }
 
 static __always_inline void finish_thread(struct call *call, u64 latency, s64 result)
@@ -307,7 +334,6 @@ static __always_inline void finish_thread(struct call *call, u64 latency, s64 re
 	struct row *row = row_at(call->thread_slot);
 	u32 slot = call->thread_slot;
 	struct histogram *histogram;
-	u64 bucket;
 
 	if (!row || row->sequence != call->thread_sequence)
 		return;
@@ -318,37 +344,35 @@ static __always_inline void finish_thread(struct call *call, u64 latency, s64 re
 		row->errors++;
 		count_error(slot, row->sequence, -result);
 	}
-	bucket = bucket_of(latency);
-	if (bucket == 0) {
+	if (is_under(latency)) {
 		row->under++;
-	} else if (bucket > HISTOGRAM_BUCKETS) {
+	} else if (is_over(latency)) {
 		row->over++;
 	} else if (slot >= histogram_slots) {
 		row->elsewhere++;
 	} else {
 		histogram = bpf_map_lookup_elem(&histograms, &slot);
 		if (histogram)
-			++*bucket_at(histogram, bucket);
+			++*bucket_at(histogram, bucket_of(latency));
 	}
 }
 
 // An exit that no entry is known of. `seen`: the thread has entered before, so that this entry was skipped; else the
-// call may have begun before the probes did. Not inlined: rare.
-static __noinline void count_lone_exit(bool seen)
+// call may have begun before the probes did. Rare; not static, as `new_slot`.
+__noinline int count_lone_exit(bool seen)
 {
-	struct task_struct *task = current_task();
-	struct task_struct *leader = TASK_READ(task, group_leader);
-	u64 low, high;
+	struct who who;
 
-	read_comm(leader, &low, &high);
 	if (stopped)
-		return;
-	if (!is_target(TASK_READ(leader, tgid), low, high))
+		return 0;
+	read_who(&who, current_task_rarely());
+	if (!is_target(who.tgid, who.comm_low, who.comm_high))
 		count(neighbour_exits_without_entry);
 	else if (seen)
 		count(entries_skipped);
 	else
 		count(exits_without_entry);
+	return 0;
 }
 
 // A sync that has no row of its own: none was free when it began, or its row went to another file meanwhile. True
@@ -437,21 +461,25 @@ struct exit_context {
 };
 
 #if defined(__TARGET_ARCH_x86)
+#define NUMBER_OF_FDATASYNC 75
 #define WRAPPER(name) "__x64_sys_" #name
 #define FIRST_ARGUMENT(registers) ((s32)(registers)->di)
 #elif defined(__TARGET_ARCH_arm64)
+#define NUMBER_OF_FDATASYNC 83
 #define WRAPPER(name) "__arm64_sys_" #name
 #define FIRST_ARGUMENT(registers) ((s32)(registers)->regs[0])
 #endif
 
-// Four programs for an operation; the two of the mode that is attached are loaded.
-#define PROBES(name, op, kind)                                                  \
+#define ENTER(name, op, kind)                                                   \
 	SEC("tracepoint/syscalls/sys_enter_" #name)                             \
 	int enter_##name(struct enter_context *context)                         \
 	{                                                                       \
 		enter(op, kind, (s32)context->args[0]);                         \
 		return 0;                                                       \
-	}                                                                       \
+	}
+
+// Four programs for an operation, one of them ENTER; the two of the mode that is attached are loaded.
+#define PROBES(name, op, kind)                                                  \
 	SEC("tracepoint/syscalls/sys_exit_" #name)                              \
 	int exit_##name(struct exit_context *context)                           \
 	{                                                                       \
@@ -480,6 +508,19 @@ ALL_PROBES(fdatasync, OP_FDATASYNC, KIND_FILE)
 ALL_PROBES(sync_file_range, OP_SYNC_FILE_RANGE, KIND_FILE)
 ALL_PROBES(msync, OP_MSYNC, KIND_NO_FILE)
 ALL_PROBES(syncfs, OP_SYNCFS, KIND_FILESYSTEM)
+
+ENTER(sync_file_range, OP_SYNC_FILE_RANGE, KIND_FILE)
+ENTER(msync, OP_MSYNC, KIND_NO_FILE)
+ENTER(syncfs, OP_SYNCFS, KIND_FILESYSTEM)
+
+// Attached to both, for these are nearly always wanted, and to have the verifier look at it twice takes a tenth of the
+// time until the first row. The number is below zero in a 32-bit process, for which the kernel runs no such program.
+SEC("tracepoint")
+int enter_fsync_or_fdatasync(struct enter_context *context)
+{
+	enter(context->number == NUMBER_OF_FDATASYNC ? OP_FDATASYNC : OP_FSYNC, KIND_FILE, (s32)context->args[0]);
+	return 0;
+}
 
 // sync takes no argument: its wrapper has no registers to read, and on x86 fentry cannot attach to it.
 SEC("tracepoint/syscalls/sys_enter_sync")

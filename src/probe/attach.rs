@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, TracepointCategory};
 
 use super::choice;
 use super::config::ProbeConfig;
@@ -182,10 +182,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
             // Run when it is wanted, attached nowhere.
             "hand_out" => true,
             "follow_fork" | "follow_exit" => targets.follow_forks,
-            _ => config
-                .ops
-                .iter()
-                .any(|op| prefixes.iter().any(|prefix| name.strip_prefix(prefix) == Some(op.name()))),
+            _ => choice::ops_of(&name, &prefixes).any(|op| config.ops.contains(&op)),
         };
         program.set_autoload(wanted);
     }
@@ -211,12 +208,23 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
             if is_exit != exits || !program.autoload() || name == "hand_out" {
                 continue;
             }
-            let link = program.attach().map_err(|e| failed(format!("attach {name}"), e))?;
+            let attached =
+                |link: libbpf_rs::Result<Link>| link.map_err(|e| failed(format!("attach {name}"), e));
             if name == "list_in_flight" {
-                task_iterator = Some(link);
+                task_iterator = Some(attached(program.attach())?);
                 continue;
             }
-            links.push(link);
+            let watched: Vec<Op> = choice::ops_of(&name, &prefixes).collect();
+            if watched.len() > 1 {
+                // One tracepoint for each; libbpf by itself attaches a program once.
+                for op in watched.iter().filter(|op| config.ops.contains(op)) {
+                    let tracepoint = format!("sys_enter_{}", op.name());
+                    links
+                        .push(attached(program.attach_tracepoint(TracepointCategory::Syscalls, tracepoint))?);
+                }
+            } else {
+                links.push(attached(program.attach())?);
+            }
             let fd = program.as_fd().try_clone_to_owned().map_err(|e| Failure {
                 mode,
                 reason: format!("{name}: {e}"),

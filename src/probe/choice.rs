@@ -3,6 +3,7 @@
 
 use crate::host::Skips;
 use crate::snapshot::AttachMode::{self, Fentry, Kprobe, Tracepoint};
+use crate::snapshot::Op;
 
 /// fentry costs only the calls that it watches. A kernel that preempts may preempt a program inside it, and skips the
 /// same program's other runs on that processor until it goes on; the same holds for syscall tracepoints in newer
@@ -42,6 +43,12 @@ pub fn programs(mode: AttachMode, skips: Skips) -> [&'static str; 2] {
     [if skips.any_of(mode) { "kprobe_" } else { entry }, exit]
 }
 
+/// The operations whose entries or exits a program watches: they stand in its name.
+pub fn ops_of<'a>(program: &'a str, prefixes: &[&str]) -> impl Iterator<Item = Op> + use<'a> {
+    let names = prefixes.iter().find_map(|prefix| program.strip_prefix(prefix)).unwrap_or_default();
+    names.split("_or_").filter_map(|name| Op::ALL.into_iter().find(|op| op.name() == name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +79,15 @@ mod tests {
         assert_eq!(programs(Tracepoint, full), ["enter_", "exit_"]);
         assert_eq!(programs(Tracepoint, Skips::FentryAndTracepoints), ["kprobe_", "exit_"]);
         assert_eq!(programs(Kprobe, Skips::FentryAndTracepoints), ["kprobe_", "kretprobe_"]);
+    }
+
+    #[test]
+    fn a_program_watches_the_operations_in_its_name() {
+        let ops = |name| ops_of(name, &["enter_", "exit_"]).map(Op::name).collect::<Vec<_>>();
+        assert_eq!(ops("enter_fsync_or_fdatasync"), ["fsync", "fdatasync"]);
+        assert_eq!(ops("exit_sync_file_range"), ["sync_file_range"]);
+        assert_eq!(ops("exit_sync"), ["sync"]);
+        assert_eq!(ops("fexit_fsync"), [""; 0]);
+        assert_eq!(ops("hand_out"), [""; 0]);
     }
 }

@@ -198,7 +198,7 @@ mod tests {
     fn every_program_of_both_modes_is_counted() {
         let sizes = of_object(fsynctop::probe::OBJECT).unwrap();
         for program in [
-            "enter_fsync",
+            "enter_fsync_or_fdatasync",
             "exit_fdatasync",
             "fentry_fsync",
             "fexit_fdatasync",
