@@ -23,11 +23,13 @@ static __always_inline u64 bucket_of(u64 ns)
 	if (is_over(ns))
 		return HISTOGRAM_BUCKETS + 1;
 	// The instruction set has no count of leading zeros. Six comparisons find the highest bit of 40.
-	if (rest >> 32) { rest >>= 32; exponent += 32; }
-	if (rest >> 16) { rest >>= 16; exponent += 16; }
-	if (rest >> 8) { rest >>= 8; exponent += 8; }
-	if (rest >> 4) { rest >>= 4; exponent += 4; }
-	if (rest >> 2) { rest >>= 2; exponent += 2; }
+#define HALF(bits) if (rest >> bits) { rest >>= bits; exponent += bits; asm volatile(""); } // else it compares twice
+	HALF(32)
+	HALF(16)
+	HALF(8)
+	HALF(4)
+	HALF(2)
+#undef HALF
 	if (rest >> 1) exponent += 1;
 	return (exponent - FIRST_EXPONENT) * 16 + ((ns >> (exponent - 4)) & 15) + 1;
 }

@@ -12,7 +12,7 @@ const volatile bool typed_task; // bpf_get_current_task_btf exists and is truste
 
 static __always_inline struct task_struct *current_task(void)
 {
-	if (typed_task)
+	if (typed_cast || typed_task)
 		return bpf_get_current_task_btf();
 	return (struct task_struct *)bpf_get_current_task();
 }
@@ -28,7 +28,7 @@ static __always_inline struct task_struct *current_task_rarely(void)
 
 // A field of the current task or of what its typed pointers lead to.
 #define TASK_READ(source, field) \
-	(typed_task ? (source)->field : BPF_CORE_READ(source, field))
+	(typed_cast || typed_task ? (source)->field : BPF_CORE_READ(source, field))
 
 // A pointer that is read as any number is. The type is one that begins with a u64.
 static __always_inline u64 word_at(const void *address)
@@ -41,9 +41,9 @@ static __always_inline u64 word_at(const void *address)
 static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
 {
 	struct fdtable *table;
-	struct file **slot, *file = 0;
+	struct file **slot, *file;
 
-	if (typed_task) {
+	if (typed_cast || typed_task) {
 		table = task->files->fdt;
 		if (fd >= table->max_fds)
 			return 0;
@@ -56,8 +56,7 @@ static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
 	}
 	if (typed_cast)
 		return (struct file *)word_at(slot);
-	bpf_probe_read_kernel(&file, sizeof(file), slot);
-	return file;
+	return bpf_probe_read_kernel(&file, sizeof(file), slot) ? 0 : file;
 }
 
 // Tells a file's names apart: a dentry's hash, which its directory has a part in, and length. A rename changes it.
@@ -130,8 +129,8 @@ static __always_inline void read_inode_key(struct inode_key *key, struct file *f
 	}
 }
 
-// The filesystem's own device number.
-static __always_inline u32 device_of(const struct inode_key *key)
+// The filesystem's own device number: 32 bits of it.
+static __always_inline u64 device_of(const struct inode_key *key)
 {
 	if (typed_cast) {
 		struct super_block *typed = bpf_rdonly_cast((void *)key->sb, bpf_core_type_id_kernel(struct super_block));

@@ -31,29 +31,33 @@ struct in_flight *in_flight_layout;
 struct file_event *file_event_layout;
 struct sync_event *sync_event_layout;
 
-static __always_inline void read_comm(struct task_struct *task, u64 *low, u64 *high)
-{
-	u64 comm[2] = {};
+// Eight bytes of a name. Two readings, because most decisions need the first only. `at` is a constant, or clang would
+// read byte by byte.
+#define comm_at(task, at) ({                                                            \
+	u64 half;                                                                       \
+	if (typed_cast || typed_task)                                                                 \
+		half = *(u64 *)&(task)->comm[at];                                       \
+	else                                                                            \
+		bpf_probe_read_kernel(&half, sizeof(half), &(task)->comm[at]);          \
+	half;                                                                           \
+})
 
-	if (typed_task) {
-		*low = *(u64 *)&task->comm[0];
-		*high = *(u64 *)&task->comm[8];
-		return;
-	}
-	bpf_probe_read_kernel(comm, sizeof(comm), &task->comm);
-	*low = comm[0];
-	*high = comm[1];
+static __always_inline u64 comm_low(struct task_struct *task)
+{
+	return comm_at(task, 0);
 }
 
-// A local variable stands between `who` and each reading, else its own layout would be looked for in the kernel.
-// Who syncs: a traced server, or a neighbour with its leader's name.
+static __always_inline u64 comm_high(struct task_struct *task)
+{
+	return comm_at(task, 8);
+}
+
+// Who syncs.
 struct who {
 	struct task_struct *task;
 	struct task_struct *leader;
-	u64 comm_low;
-	u64 comm_high;
-	u32 tgid;
-	bool target;
+	u64 name; // the first half of the leader's
+	u64 tgid; // 32 bits of it, but as wide as a register: no instruction is needed to clear the rest
 };
 
 static __always_inline void read_who(struct who *who, struct task_struct *task)
@@ -63,9 +67,31 @@ static __always_inline void read_who(struct who *who, struct task_struct *task)
 	who->task = task;
 	who->leader = leader;
 	who->tgid = TASK_READ(task, tgid);
-	read_comm(leader, &who->comm_low, &who->comm_high);
+	who->name = comm_low(leader);
 }
 
+// A name that ends in the first half, as `mysqld` does, is told by it.
+static __always_inline bool pattern_is_short(u32 i)
+{
+	return !target_comm_high_mask[i];
+}
+
+// Which processes are traced (target.h).
+static __always_inline bool is_traced(struct who *who)
+{
+	u32 patterns = target_comms;
+
+	if (target_all)
+		return true;
+#pragma clang loop unroll(full)
+	for (u32 i = 0; i < COMM_PATTERNS; i++)
+		if (i < patterns && !((who->name ^ target_comm_low[i]) & target_comm_low_mask[i]) &&
+		    (pattern_is_short(i) || !((comm_high(who->leader) ^ target_comm_high[i]) & target_comm_high_mask[i])))
+			return true;
+	return is_target_by_number(who->tgid);
+}
+
+// A local variable stands between `who` and each reading, else its own layout would be looked for in the kernel.
 // This thread's own row, kept from call to call. Only this thread writes it, so plain additions do.
 static __always_inline void enter_thread_row(struct call *call, struct who *who)
 {
@@ -88,8 +114,10 @@ static __always_inline void enter_thread_row(struct call *call, struct who *who)
 	}
 	call->thread_sequence = row->sequence;
 	// Once: by the time that user space looks, the thread may have ended.
-	if (!row->name)
-		read_comm(task, &row->name, &row->name_rest);
+	if (!row->name) {
+		row->name = comm_low(task);
+		row->name_rest = comm_high(task);
+	}
 	row->started++;
 }
 
@@ -109,10 +137,27 @@ static __noinline void enter_own(struct call *call, struct file *file, u32 kind)
 	call->start_ns = 1;
 }
 
-// The row that a guess leads to, if it is this file's. Other processors write there meanwhile, and addresses are used
-// again: what decides is what the row says of itself.
-static __always_inline struct row *row_if_right(const struct guess *guess, const struct inode_key *key, struct who *who,
-						u32 op, u32 *slot)
+// Where a slot may stand: here, or at the place beside it. `more`: the operation, or a neighbour's name.
+static __always_inline u32 guess_index(const struct inode_key *key, u64 device, u64 more)
+{
+	u64 from = key->inode ? key->address : device;
+
+	return (from + more) * 0x9e3779b97f4a7c15 >> 40 & last_guess; // 2^64 divided by the golden ratio
+}
+
+// The row that a guess leads to. Other processors write there meanwhile, and addresses are used again: what decides is
+// what the row says of itself.
+static __always_inline struct row *guessed_row(const struct guess *guess, u32 *slot)
+{
+	struct row *row;
+
+	*slot = guess->slot;
+	row = row_at(*slot);
+	return row && row->state == ROW_READY && !row->retired ? row : 0;
+}
+
+static __always_inline struct row *row_if_of_file(const struct guess *guess, const struct inode_key *key,
+						  struct who *who, u32 op, u32 *slot)
 {
 	struct task_struct *leader = who->leader;
 	struct row *row;
@@ -122,38 +167,45 @@ static __always_inline struct row *row_if_right(const struct guess *guess, const
 	// Where reading costs a call of a helper, the inode's number and generation have to do.
 	if ((typed_cast || !key->inode) && guess->device != device_of(key))
 		return 0;
-	*slot = guess->slot;
-	row = row_at(*slot);
-	if (!row || row->state != ROW_READY || row->retired)
-		return 0;
-	if (!who->target)
-		return row->id.owner == who->comm_low && row->id.object == who->comm_high ? row : 0;
-	return row->id.object == key->number && row->id.generation == (u32)key->generation && row->id.op == op &&
+	row = guessed_row(guess, slot);
+	return row && row->id.object == key->number && row->id.generation == key->generation && row->id.op == op &&
 	       row->id.tgid == who->tgid && row->id.owner == TASK_READ(leader, start_boottime) ? row : 0;
 }
 
-// Where a file's slot may stand: here, or at the place beside it.
-static __always_inline u32 guess_index(const struct inode_key *key, struct who *who, u32 op)
-{
-	u64 from = key->inode ? key->address : device_of(key);
-
-	from += who->target ? op : who->comm_low ^ who->comm_high;
-	return from * 0x9e3779b97f4a7c15 >> 40 & last_guess; // 2^64 divided by the golden ratio
-}
-
 // A file's row without the look-up in the hash, and without finding out more of the file than its inode; else 0.
-static __always_inline struct row *guess_row(const struct inode_key *key, struct who *who, u32 op, u32 *slot)
+static __always_inline struct row *guess_file(const struct inode_key *key, struct who *who, u32 op, u32 *slot)
 {
-	u32 index = guess_index(key, who, op);
-	struct row *row = row_if_right(guess_at(index), key, who, op, slot);
+	u32 index = guess_index(key, key->inode ? 0 : device_of(key), op);
+	struct row *row = row_if_of_file(guess_at(index), key, who, op, slot);
 
-	return row ?: row_if_right(guess_at(index ^ 1), key, who, op, slot);
+	return row ?: row_if_of_file(guess_at(index ^ 1), key, who, op, slot);
 }
 
-// From now on the file's slot is guessed: at one of its two places, if it can be at one that nobody has.
-static __always_inline void remember_guess(const struct inode_key *key, struct who *who, u32 op, u32 slot)
+static __always_inline struct row *row_if_of_neighbour(const struct guess *guess, u64 device, u64 low, u64 high, u32 *slot)
 {
-	u32 index = guess_index(key, who, op);
+	struct row *row;
+
+	if (!guess || guess->inode || guess->device != device)
+		return 0;
+	row = guessed_row(guess, slot);
+	return row && row->id.owner == low && row->id.object == high ? row : 0;
+}
+
+// The same of a neighbour, `key` being its filesystem's.
+static __always_inline struct row *guess_neighbour(const struct inode_key *key, u64 low, u64 high, u32 *slot)
+{
+	u64 device = device_of(key);
+	u32 index = guess_index(key, device, low ^ high);
+	struct row *row = row_if_of_neighbour(guess_at(index), device, low, high, slot);
+
+	return row ?: row_if_of_neighbour(guess_at(index ^ 1), device, low, high, slot);
+}
+
+// From now on the slot is guessed: at one of its two places, if it can be at one that nobody has.
+static __always_inline void remember_guess(const struct inode_key *key, u64 more, u32 slot)
+{
+	u64 device = device_of(key);
+	u32 index = guess_index(key, device, more);
 	struct guess *guess = guess_at(index);
 
 	if (guess && guess->slot && guess->inode != key->inode)
@@ -161,16 +213,15 @@ static __always_inline void remember_guess(const struct inode_key *key, struct w
 	if (!guess)
 		return;
 	guess->inode = key->inode;
-	guess->device = device_of(key);
+	guess->device = device;
 	guess->slot = slot;
 }
 
-// What tells the file's row from others, except for what the process is.
-static __always_inline void read_row_key(struct inode_key *key, struct file *file, u32 kind, bool target)
+// What tells the row from others, except for what the process is. Of a filesystem, only the superblock does.
+static __always_inline void read_row_key(struct inode_key *key, struct file *file, bool filesystem)
 {
 	read_inode_key(key, file);
-	// Neighbours are told apart by filesystem only.
-	if (!target || kind == KIND_FILESYSTEM)
+	if (filesystem)
 		key->inode = key->number = key->generation = 0;
 }
 
@@ -182,8 +233,10 @@ __noinline u32 find_slot(u64 address, u32 kind, bool target)
 	struct call *call = opened_call();
 	struct inode_key key = {};
 	bool known_again = file;
+	struct task_struct *leader;
 	struct identity *id;
 	struct who who;
+	u64 name_rest;
 	u32 slot;
 
 	if (!call)
@@ -193,24 +246,23 @@ __noinline u32 find_slot(u64 address, u32 kind, bool target)
 	id = &call->id;
 	*id = (struct identity){};
 	read_who(&who, current_task_rarely());
-	who.target = target;
+	leader = who.leader;
+	name_rest = comm_high(leader);
 	if (file)
-		read_row_key(&key, file, kind, target);
+		read_row_key(&key, file, !target || kind == KIND_FILESYSTEM);
 	id->kind = kind;
 	if (file && target && kind == KIND_FILE)
 		known_again = identify_file(id, file, &key);
 	else if (file)
 		id->device = device_of(&key);
 	if (target) {
-		struct task_struct *leader = who.leader;
-
 		id->op = call->op;
 		id->tgid = who.tgid;
 		id->owner = TASK_READ(leader, start_boottime);
 	} else {
 		id->kind = KIND_NEIGHBOUR;
-		id->owner = who.comm_low;
-		id->object = who.comm_high;
+		id->owner = who.name;
+		id->object = name_rest;
 	}
 	slot = slot_of(call, id, call->fd);
 	if (slot == NO_SLOT) {
@@ -220,64 +272,35 @@ __noinline u32 find_slot(u64 address, u32 kind, bool target)
 		return NEIGHBOUR_OVERFLOW_SLOT;
 	}
 	if (known_again)
-		remember_guess(&key, &who, call->op, slot);
+		remember_guess(&key, target ? call->op : who.name ^ name_rest, slot);
 	return slot;
 }
 
-static __always_inline void enter(u32 op, u32 kind, s32 fd)
+// `kind` of a call whose descriptor is a file's, or of none.
+static __always_inline u32 kind_of(struct file *file, u32 kind)
 {
-	struct task_struct *task = current_task();
-	struct inode_key key = {};
-	struct call *call;
-	struct file *file = 0;
-	struct row *row = 0;
-	struct who who;
-	u64 name = 0; // of a traced file
-	u32 slot = 0;
-	bool lost_exit;
+	return file || kind == KIND_NO_FILE ? kind : KIND_BAD_DESCRIPTOR;
+}
 
-	if (stopped)
-		return;
-	read_who(&who, task);
-	// Before the ways part: for each, the verifier would look at it again, and it takes milliseconds over a pointer.
-	if (kind == KIND_FILE || kind == KIND_FILESYSTEM) {
-		file = file_of(task, fd);
-		if (!file)
-			kind = KIND_BAD_DESCRIPTOR;
-	}
-	call = open_call(task);
-	if (!call) {
-		count(no_call_state);
-		return;
-	}
-	lost_exit = call->start_ns;
-	if (watch_waits && lost_exit)
-		change_in_flight(call->slot, -1);
-	call->op = op;
-	call->fd = fd;
-	if (who.tgid == self_tgid) {
-		enter_own(call, file, kind);
-		return;
-	}
-	who.target = is_target(who.tgid, who.comm_low, who.comm_high);
-	if (lost_exit && who.target)
+static __always_inline void enter_traced(struct call *call, struct who *who, struct file *file, u32 op, u32 kind, s32 fd)
+{
+	struct inode_key key = {};
+	struct row *row = 0;
+	u64 name = 0;
+	u32 slot = 0;
+
+	if (call->start_ns)
 		count(entries_without_exit);
-	else if (lost_exit)
-		count(neighbour_entries_without_exit);
-	if (keep_threads) {
-		if (who.target)
-			enter_thread_row(call, &who);
-		else
-			call->thread_slot = 0;
-	}
+	if (keep_threads)
+		enter_thread_row(call, who);
 	if (file) {
-		if (who.target && kind == KIND_FILE)
+		if (kind == KIND_FILE)
 			name = name_hash(file);
-		read_row_key(&key, file, kind, who.target);
-		row = guess_row(&key, &who, op, &slot);
+		read_row_key(&key, file, kind == KIND_FILESYSTEM);
+		row = guess_file(&key, who, op, &slot);
 	}
 	if (!row) {
-		slot = find_slot((u64)file, kind, who.target);
+		slot = find_slot((u64)file, kind_of(file, kind), true);
 		row = row_at(slot);
 	}
 	call->slot = slot;
@@ -290,10 +313,70 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 		send_name(&call->id, file, fd, slot, 0);
 	}
 	call->start_ns = bpf_ktime_get_ns();
+	if (watch_waits) {
+		change_in_flight(slot, 1);
+		watch_begin(call, file ? device_of(&key) : 0);
+	}
+}
+
+static __always_inline void enter_neighbour(struct call *call, struct who *who, struct file *file, u32 kind)
+{
+	struct inode_key key = {};
+	struct row *row = 0;
+	u32 slot = 0;
+
+	if (call->start_ns)
+		count(neighbour_entries_without_exit);
+	if (keep_threads)
+		call->thread_slot = 0;
+	if (file) {
+		read_row_key(&key, file, true);
+		row = guess_neighbour(&key, who->name, comm_high(who->leader), &slot);
+	}
+	if (!row) {
+		slot = find_slot((u64)file, kind_of(file, kind), false);
+		row = row_at(slot);
+	}
+	call->slot = slot;
+	if (row) {
+		call->sequence = row->sequence;
+		add(&row->started, 1);
+	}
+	call->start_ns = bpf_ktime_get_ns();
 	if (watch_waits)
 		change_in_flight(slot, 1);
-	if (watch_waits && who.target)
-		watch_begin(call, key.sb ? device_of(&key) : 0);
+}
+
+static __always_inline void enter(u32 op, u32 kind, s32 fd)
+{
+	struct task_struct *task = current_task();
+	struct file *file = 0;
+	struct call *call;
+	struct who who;
+
+	if (stopped)
+		return;
+	read_who(&who, task);
+	// Before the ways part: for each, the verifier would look at it again, and it takes milliseconds over a pointer.
+	if (kind == KIND_FILE || kind == KIND_FILESYSTEM)
+		file = file_of(task, fd);
+	call = open_call(task);
+	if (!call) {
+		count(no_call_state);
+		return;
+	}
+	if (watch_waits && call->start_ns)
+		change_in_flight(call->slot, -1);
+	call->op = op;
+	call->fd = fd;
+	if (who.tgid == self_tgid) {
+		enter_own(call, file, kind_of(file, kind));
+		return;
+	}
+	if (is_traced(&who))
+		enter_traced(call, &who, file, op, kind, fd);
+	else
+		enter_neighbour(call, &who, file, kind);
 }
 
 static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 result)
@@ -366,7 +449,7 @@ __noinline int count_lone_exit(bool seen)
 	if (stopped)
 		return 0;
 	read_who(&who, current_task_rarely());
-	if (!is_target(who.tgid, who.comm_low, who.comm_high))
+	if (!is_traced(&who))
 		count(neighbour_exits_without_entry);
 	else if (seen)
 		count(entries_skipped);

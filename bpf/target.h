@@ -24,14 +24,8 @@ struct {
 	__type(value, u8);
 } traced SEC(".maps");
 
-static __always_inline bool is_target(u32 tgid, u64 comm_low, u64 comm_high)
+static __always_inline bool is_target_by_number(u32 tgid)
 {
-	if (target_all)
-		return true;
-	for (u32 i = 0; i < COMM_PATTERNS; i++)
-		if (i < target_comms && !((comm_low ^ target_comm_low[i]) & target_comm_low_mask[i]) &&
-		    !((comm_high ^ target_comm_high[i]) & target_comm_high_mask[i]))
-			return true;
 	if (target_by_map && bpf_map_lookup_elem(&traced, &tgid))
 		return true;
 	// 5.7 and later
