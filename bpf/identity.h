@@ -9,10 +9,12 @@ extern void *bpf_rdonly_cast(const void *pointer, u32 btf_id) __ksym __weak;
 
 const volatile bool typed_task; // bpf_get_current_task_btf exists and is trusted (5.11)
 #define typed_cast bpf_ksym_exists(bpf_rdonly_cast) // 6.2
+// In this order, because whether a function exists is an instruction, and reading a variable two.
+#define typed_tasks (typed_cast || typed_task)
 
 static __always_inline struct task_struct *current_task(void)
 {
-	if (typed_cast || typed_task)
+	if (typed_tasks)
 		return bpf_get_current_task_btf();
 	return (struct task_struct *)bpf_get_current_task();
 }
@@ -28,7 +30,7 @@ static __always_inline struct task_struct *current_task_rarely(void)
 
 // A field of the current task or of what its typed pointers lead to.
 #define TASK_READ(source, field) \
-	(typed_cast || typed_task ? (source)->field : BPF_CORE_READ(source, field))
+	(typed_tasks ? (source)->field : BPF_CORE_READ(source, field))
 
 // A pointer that is read as any number is. The type is one that begins with a u64.
 static __always_inline u64 word_at(const void *address)
@@ -43,7 +45,7 @@ static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
 	struct fdtable *table;
 	struct file **slot, *file;
 
-	if (typed_cast || typed_task) {
+	if (typed_tasks) {
 		table = task->files->fdt;
 		if (fd >= table->max_fds)
 			return 0;

@@ -7,7 +7,9 @@
 #include "histogram.h"
 #include "target.h"
 #include "identity.h"
+#include "who.h"
 #include "rows.h"
+#include "guess.h"
 #include "inflight.h"
 #include "slots.h"
 #include "events.h"
@@ -31,67 +33,6 @@ struct in_flight *in_flight_layout;
 struct file_event *file_event_layout;
 struct sync_event *sync_event_layout;
 
-// Eight bytes of a name. Two readings, because most decisions need the first only. `at` is a constant, or clang would
-// read byte by byte.
-#define comm_at(task, at) ({                                                            \
-	u64 half;                                                                       \
-	if (typed_cast || typed_task)                                                                 \
-		half = *(u64 *)&(task)->comm[at];                                       \
-	else                                                                            \
-		bpf_probe_read_kernel(&half, sizeof(half), &(task)->comm[at]);          \
-	half;                                                                           \
-})
-
-static __always_inline u64 comm_low(struct task_struct *task)
-{
-	return comm_at(task, 0);
-}
-
-static __always_inline u64 comm_high(struct task_struct *task)
-{
-	return comm_at(task, 8);
-}
-
-// Who syncs.
-struct who {
-	struct task_struct *task;
-	struct task_struct *leader;
-	u64 name; // the first half of the leader's
-	u64 tgid; // 32 bits of it, but as wide as a register: no instruction is needed to clear the rest
-};
-
-static __always_inline void read_who(struct who *who, struct task_struct *task)
-{
-	struct task_struct *leader = TASK_READ(task, group_leader);
-
-	who->task = task;
-	who->leader = leader;
-	who->tgid = TASK_READ(task, tgid);
-	who->name = comm_low(leader);
-}
-
-// A name that ends in the first half, as `mysqld` does, is told by it.
-static __always_inline bool pattern_is_short(u32 i)
-{
-	return !target_comm_high_mask[i];
-}
-
-// Which processes are traced (target.h).
-static __always_inline bool is_traced(struct who *who)
-{
-	u32 patterns = target_comms;
-
-	if (target_all)
-		return true;
-#pragma clang loop unroll(full)
-	for (u32 i = 0; i < COMM_PATTERNS; i++)
-		if (i < patterns && !((who->name ^ target_comm_low[i]) & target_comm_low_mask[i]) &&
-		    (pattern_is_short(i) || !((comm_high(who->leader) ^ target_comm_high[i]) & target_comm_high_mask[i])))
-			return true;
-	return is_target_by_number(who->tgid);
-}
-
-// A local variable stands between `who` and each reading, else its own layout would be looked for in the kernel.
 // This thread's own row, kept from call to call. Only this thread writes it, so plain additions do.
 static __always_inline void enter_thread_row(struct call *call, struct who *who)
 {
@@ -135,86 +76,6 @@ static __noinline void enter_own(struct call *call, struct file *file, u32 kind)
 	call->slot = SELF_SLOT;
 	call->id = id;
 	call->start_ns = 1;
-}
-
-// Where a slot may stand: here, or at the place beside it. `more`: the operation, or a neighbour's name.
-static __always_inline u32 guess_index(const struct inode_key *key, u64 device, u64 more)
-{
-	u64 from = key->inode ? key->address : device;
-
-	return (from + more) * 0x9e3779b97f4a7c15 >> 40 & last_guess; // 2^64 divided by the golden ratio
-}
-
-// The row that a guess leads to. Other processors write there meanwhile, and addresses are used again: what decides is
-// what the row says of itself.
-static __always_inline struct row *guessed_row(const struct guess *guess, u32 *slot)
-{
-	struct row *row;
-
-	*slot = guess->slot;
-	row = row_at(*slot);
-	return row && row->state == ROW_READY && !row->retired ? row : 0;
-}
-
-static __always_inline struct row *row_if_of_file(const struct guess *guess, const struct inode_key *key,
-						  struct who *who, u32 op, u32 *slot)
-{
-	struct task_struct *leader = who->leader;
-	struct row *row;
-
-	if (!guess || guess->inode != key->inode)
-		return 0;
-	// Where reading costs a call of a helper, the inode's number and generation have to do.
-	if ((typed_cast || !key->inode) && guess->device != device_of(key))
-		return 0;
-	row = guessed_row(guess, slot);
-	return row && row->id.object == key->number && row->id.generation == key->generation && row->id.op == op &&
-	       row->id.tgid == who->tgid && row->id.owner == TASK_READ(leader, start_boottime) ? row : 0;
-}
-
-// A file's row without the look-up in the hash, and without finding out more of the file than its inode; else 0.
-static __always_inline struct row *guess_file(const struct inode_key *key, struct who *who, u32 op, u32 *slot)
-{
-	u32 index = guess_index(key, key->inode ? 0 : device_of(key), op);
-	struct row *row = row_if_of_file(guess_at(index), key, who, op, slot);
-
-	return row ?: row_if_of_file(guess_at(index ^ 1), key, who, op, slot);
-}
-
-static __always_inline struct row *row_if_of_neighbour(const struct guess *guess, u64 device, u64 low, u64 high, u32 *slot)
-{
-	struct row *row;
-
-	if (!guess || guess->inode || guess->device != device)
-		return 0;
-	row = guessed_row(guess, slot);
-	return row && row->id.owner == low && row->id.object == high ? row : 0;
-}
-
-// The same of a neighbour, `key` being its filesystem's.
-static __always_inline struct row *guess_neighbour(const struct inode_key *key, u64 low, u64 high, u32 *slot)
-{
-	u64 device = device_of(key);
-	u32 index = guess_index(key, device, low ^ high);
-	struct row *row = row_if_of_neighbour(guess_at(index), device, low, high, slot);
-
-	return row ?: row_if_of_neighbour(guess_at(index ^ 1), device, low, high, slot);
-}
-
-// From now on the slot is guessed: at one of its two places, if it can be at one that nobody has.
-static __always_inline void remember_guess(const struct inode_key *key, u64 more, u32 slot)
-{
-	u64 device = device_of(key);
-	u32 index = guess_index(key, device, more);
-	struct guess *guess = guess_at(index);
-
-	if (guess && guess->slot && guess->inode != key->inode)
-		guess = guess_at(index ^ 1);
-	if (!guess)
-		return;
-	guess->inode = key->inode;
-	guess->device = device;
-	guess->slot = slot;
 }
 
 // What tells the row from others, except for what the process is. Of a filesystem, only the superblock does.

@@ -2,6 +2,7 @@
 
 pub mod calibrate;
 pub mod cli;
+pub mod descriptors;
 pub mod explain;
 pub mod exporter;
 pub mod files;

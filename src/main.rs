@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 
 use fsynctop::cli::{self, Exit, FAILED};
+use fsynctop::descriptors;
 use fsynctop::probe::allocator;
 
 fn main() -> ExitCode {
-    // Before there are threads with heaps of their own.
+    // Before there are threads, which would have heaps of their own, and make room for descriptors dear.
     allocator::be_frugal();
+    descriptors::make_room();
     match cli::arguments().and_then(cli::run) {
         Ok(status) => status,
         Err(error) => {
