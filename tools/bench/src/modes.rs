@@ -31,7 +31,8 @@ pub fn hooks(mode: AttachMode) -> Result<Vec<String>> {
         return Ok(hooks.clone());
     }
     let probe = Probe::attach(&config(Some(mode), Vec::new())).context("fsynctop")?;
-    let hooks: Vec<_> = probe.attached().programs.iter().map(|program| program.name.clone()).collect();
+    let names = probe.attached().programs.iter().map(|program| program.name.as_str());
+    let hooks: Vec<_> = names.flat_map(hooks_of).collect();
     known.push((mode, hooks.clone()));
     Ok(hooks)
 }
@@ -53,4 +54,10 @@ pub fn all() -> Vec<AttachMode> {
 pub fn own() -> Result<AttachMode> {
     let probe = Probe::attach(&config(None, Vec::new())).context("fsynctop cannot be attached here")?;
     Ok(probe.attached().mode)
+}
+
+/// A program that serves two operations is on two hooks: `enter_fsync_or_fdatasync`.
+fn hooks_of(program: &str) -> Vec<String> {
+    let (mode, ops) = program.split_once('_').unwrap_or(("", program));
+    ops.split("_or_").map(|op| format!("{mode}_{op}")).collect()
 }
