@@ -458,7 +458,8 @@ ENTER(msync, OP_MSYNC, KIND_NO_FILE)
 ENTER(syncfs, OP_SYNCFS, KIND_FILESYSTEM)
 
 // Attached to both, for these are nearly always wanted, and to have the verifier look at it twice takes a tenth of the
-// time until the first row. The number is below zero in a 32-bit process, for which the kernel runs no such program.
+// time until the first row. In a 32-bit process the number would be below zero (trace_get_syscall_nr), and the kernel
+// runs no such program.
 SEC("tracepoint")
 int enter_fsync_or_fdatasync(struct enter_context *context)
 {

@@ -4,9 +4,8 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,6 +13,7 @@ use common::disk::Mounted;
 use common::exact::{INNODB, on_both, until_quiet};
 use common::exporter::Exporter;
 use common::faults::{fsynctop, output, stderr, stdout};
+use common::kernel_count::{BPFTRACE, KernelCount};
 use common::server::{Database, Home, Kind};
 use common::{Running, built, can_run, wait_until};
 use serde_json::Value;
@@ -265,45 +265,6 @@ fn sql(database: &Database, statements: &str) {
 
 /// How many syncs InnoDB's own counter may miss over a thousand tables.
 const MISSED_BY_INNODB: u64 = 5;
-const BPFTRACE: &str = "/usr/bin/bpftrace";
-
-/// Syncs by process as bpftrace counts them: another program, in other probes.
-struct KernelCount(Child);
-
-impl KernelCount {
-    fn begin() -> KernelCount {
-        let program = r#"BEGIN { printf("begun\n") }
-            tracepoint:syscalls:sys_exit_fsync,tracepoint:syscalls:sys_exit_fdatasync { @[pid] = count() }"#;
-        let mut command = Command::new(BPFTRACE);
-        command.args(["-e", program]).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let mut output = child.stdout.take().unwrap();
-        let mut text = Vec::new();
-        while !text.ends_with(b"begun\n") {
-            let mut byte = [0];
-            assert_eq!(output.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&text));
-            text.push(byte[0]);
-        }
-        child.stdout = Some(output);
-        KernelCount(child)
-    }
-
-    /// Of one process since the beginning.
-    fn end(mut self, pid: u32) -> u64 {
-        common::faults::signal(self.0.id(), "INT");
-        let mut text = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-        let count = text.lines().find_map(|line| line.strip_prefix(&format!("@[{pid}]: ")));
-        count.unwrap_or_else(|| panic!("no {pid} in {text}")).parse().unwrap()
-    }
-}
-
-impl Drop for KernelCount {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 #[test]
 fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() {

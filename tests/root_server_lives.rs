@@ -10,6 +10,7 @@ use serde_json::Value;
 use common::exact::{
     assert_exact_in_sum, counts_of, innodb, missed_by_innodb, of_op, of_server, on_both, until_quiet,
 };
+use common::kernel_count::KernelCount;
 use common::measured::{Measured, count, path_of, sum, text};
 use common::server::{Database, Home, Kind};
 use common::tracing::Tracing;
@@ -20,6 +21,7 @@ fn a_server_that_was_waited_for_is_traced_from_its_first_sync() {
     on_both("a_server_that_was_waited_for_is_traced_from_its_first_sync", |kind| {
         let home = Home::new(kind);
         let (measured, counted) = until_quiet(|| {
+            let kernel = KernelCount::begin();
             let tracing = Tracing::waiting(&["--comm", &home.comm, "--output", "json", "--by", "thread"]);
             let mut database = home.start(&[], &[]);
             database.prepare();
@@ -27,6 +29,10 @@ fn a_server_that_was_waited_for_is_traced_from_its_first_sync() {
             let quiet = database.quiet_counters();
             let mut measured = tracing.measured();
             let after = database.counters();
+            let by_kernel = kernel.end(database.pid);
+            if quiet == after {
+                assert_eq!(measured[0].total(), by_kernel, "{}", counts_of(&measured[0]));
+            }
             let missed = missed_by_innodb(kind, innodb(&measured[0]), after.innodb);
             (quiet == after && !missed).then(|| (measured.remove(0), after))
         });
@@ -63,11 +69,14 @@ fn restarted(kind: Kind, options: &[&str]) {
         first.kill();
         let first_pid = first.pid;
         drop(first);
+        let kernel = KernelCount::begin();
         let mut second = home.start(&[], &[]);
         second.insert(1, 50);
         let quiet = second.quiet_counters();
         let measured = tracing.measured();
-        if second.counters() != quiet {
+        let after = second.counters();
+        let by_kernel = kernel.end(second.pid);
+        if after != quiet {
             return None;
         }
         let last = measured.last().unwrap();
@@ -85,6 +94,7 @@ fn restarted(kind: Kind, options: &[&str]) {
         assert!(sum_of(first_pid, &innodb) >= counted.innodb);
         let files =
             || measured.iter().map(|part| counts_of(&of_server(part, second.pid))).collect::<String>();
+        assert_eq!(sum_of(second.pid, &|part| sum(part.files())), by_kernel, "{}", files());
         let seen = sum_of(second.pid, &innodb);
         if missed_by_innodb(kind, seen, quiet.innodb) {
             return None;

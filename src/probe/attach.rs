@@ -53,6 +53,8 @@ impl fmt::Display for Failures<'_> {
 /// A program that is attached.
 pub struct AttachedProgram {
     pub name: String,
+    /// Whose calls it watches: one operation, or several that it serves alike.
+    pub ops: Vec<Op>,
     pub is_exit: bool,
     pub fd: OwnedFd,
     /// Instructions after the verifier.
@@ -232,7 +234,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
             })?;
             if !name.starts_with("follow_") {
                 let instructions = program_info::read(fd.as_fd()).instructions;
-                programs.push(AttachedProgram { instructions, name, is_exit, fd });
+                programs.push(AttachedProgram { instructions, name, ops: watched, is_exit, fd });
             }
         }
     }

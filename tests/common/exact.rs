@@ -38,7 +38,8 @@ pub fn until_quiet<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
 
 /// MySQL's Innodb_data_fsyncs is a plain variable that threads increment without a lock (++os_n_fsyncs in os0file.cc):
 /// of two that do so at the same moment one is missing there. It happens when a server starts, and several threads make
-/// files. Then that measurement decides nothing, and is made again; a count of ours that is too high would be so again.
+/// files. Then that measurement decides nothing about InnoDB's files, and is made again; the kernel's own count
+/// (kernel_count.rs) is the one to hold every measurement against.
 pub fn missed_by_innodb(kind: Kind, seen: u64, counted: u64) -> bool {
     kind == Kind::MySql && (1..=2).contains(&seen.saturating_sub(counted))
 }

@@ -8,6 +8,7 @@ pub mod explained;
 pub mod exporter;
 pub mod faultfs;
 pub mod faults;
+pub mod kernel_count;
 pub mod measured;
 pub mod nested;
 pub mod prometheus;

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use fsynctop::host;
-use fsynctop::probe::{Capacity, Probe, ProbeConfig, Targets};
+use fsynctop::probe::{AttachedProgram, Capacity, Probe, ProbeConfig, Targets};
 use fsynctop::snapshot::{AttachMode, Op};
 
 use crate::floor::{Does, Floor};
@@ -31,8 +31,7 @@ pub fn hooks(mode: AttachMode) -> Result<Vec<String>> {
         return Ok(hooks.clone());
     }
     let probe = Probe::attach(&config(Some(mode), Vec::new())).context("fsynctop")?;
-    let names = probe.attached().programs.iter().map(|program| program.name.as_str());
-    let hooks: Vec<_> = names.flat_map(hooks_of).collect();
+    let hooks: Vec<_> = probe.attached().programs.iter().flat_map(hooks_of).collect();
     known.push((mode, hooks.clone()));
     Ok(hooks)
 }
@@ -56,8 +55,8 @@ pub fn own() -> Result<AttachMode> {
     Ok(probe.attached().mode)
 }
 
-/// A program that serves two operations is on two hooks: `enter_fsync_or_fdatasync`.
-fn hooks_of(program: &str) -> Vec<String> {
-    let (mode, ops) = program.split_once('_').unwrap_or(("", program));
-    ops.split("_or_").map(|op| format!("{mode}_{op}")).collect()
+/// A program that serves two operations is on two hooks: `enter_fsync_or_fdatasync` on those of both entries.
+fn hooks_of(program: &AttachedProgram) -> impl Iterator<Item = String> {
+    let how = program.name.split('_').next().unwrap_or_default();
+    program.ops.iter().map(move |op| format!("{how}_{}", op.name()))
 }

@@ -1,0 +1,46 @@
+//! Syncs by process as bpftrace counts them: another program, in other probes.
+
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+
+use super::faults::signal;
+
+pub const BPFTRACE: &str = "/usr/bin/bpftrace";
+
+/// Calls of fsync and fdatasync by process.
+pub struct KernelCount(Child);
+
+impl KernelCount {
+    pub fn begin() -> KernelCount {
+        let program = r#"BEGIN { printf("begun\n") }
+            tracepoint:syscalls:sys_exit_fsync,tracepoint:syscalls:sys_exit_fdatasync { @[pid] = count() }"#;
+        let mut command = Command::new(BPFTRACE);
+        command.args(["-e", program]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut output = child.stdout.take().unwrap();
+        let mut text = Vec::new();
+        while !text.ends_with(b"begun\n") {
+            let mut byte = [0];
+            assert_eq!(output.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&text));
+            text.push(byte[0]);
+        }
+        child.stdout = Some(output);
+        KernelCount(child)
+    }
+
+    /// Of one process since the beginning.
+    pub fn end(mut self, pid: u32) -> u64 {
+        signal(self.0.id(), "INT");
+        let mut text = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let count = text.lines().find_map(|line| line.strip_prefix(&format!("@[{pid}]: ")));
+        count.unwrap_or_else(|| panic!("no {pid} in {text}")).parse().unwrap()
+    }
+}
+
+impl Drop for KernelCount {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
