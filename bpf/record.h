@@ -95,17 +95,29 @@ struct guess {
 	u32 slot;   // 0: none
 };
 
-// A thread's sync in flight, and what is kept from one to the next.
+// A thread's sync in flight, and what is kept from one to the next. A power of two in size, what each sync needs in one
+// line of the processor's cache.
 struct call {
 	u64 start_ns; // CLOCK_MONOTONIC; 0: none
+	u64 owner;    // the thread whose place this is, with what follows; 0: nobody's
+	u64 claims;   // who wanted it while it was nobody's: CLAIM + the thread's id for each
 	u32 slot;
 	u32 sequence;
 	u32 thread_slot; // this thread's own row, kept from call to call; 0: none
 	u32 thread_sequence;
 	u32 op;
 	s32 fd;
+	u64 place; // 1 + where it stands in the array; 0: in the hash
+	u64 reserved;
 	struct identity id; // of the call only where slot is NO_SLOT or SELF_SLOT
+	u64 reserved_too[4];
 };
+
+// User space asks whether the owner still syncs: at its next sync the owner takes this away.
+#define OWNER_ASKED (1ULL << 32)
+// User space gives the place up.
+#define OWNER_LEAVES (1ULL << 33)
+#define CLAIM (1ULL << 32)
 
 // What the task iterator writes for each sync in flight.
 struct in_flight {
@@ -170,6 +182,7 @@ struct counters {
 	u64 neighbour_exits_without_entry; // the same of processes that are not traced
 	u64 neighbour_entries_without_exit;
 	u64 no_call_state;       // no memory for the thread's state: not counted
+	u64 without_place;       // nothing is lost: syncs of threads that have no place in `calls`
 	u64 no_row;              // counted in an overflow row: no row free, and the ring full
 	u64 retired_row;         // counted in an overflow row: the sync outlived its row
 	u64 names_dropped;       // the ring was full

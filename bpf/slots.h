@@ -14,9 +14,9 @@ u64 slots_taken[QUEUES];
 
 // A slot for the identity in this thread's call, which has none yet; NO_SLOT when none is free. It runs once for each
 // file. Not static: the verifier then looks at it once, and not anew for every state in which it may be called.
-__noinline u32 new_slot(s32 fd)
+__noinline u32 new_slot(s32 fd, u32 place)
 {
-	struct call *call = opened_call();
+	struct call *call = opened_call(place);
 	u32 slot = NO_SLOT;
 	struct identity *id;
 	struct row *row;
@@ -72,7 +72,7 @@ static __always_inline u32 slot_of(struct call *call, struct identity *id, s32 f
 		return *slot;
 	if (id != &call->id)
 		call->id = *id;
-	return new_slot(fd);
+	return new_slot(fd, call->place);
 }
 
 // The same, if `last` may be it, as it is of a thread's own row: four comparisons instead of a look-up in the hash.

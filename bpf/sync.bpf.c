@@ -76,6 +76,8 @@ static __noinline void enter_own(struct call *call, struct file *file, u32 kind)
 	call->slot = SELF_SLOT;
 	call->id = id;
 	call->start_ns = 1;
+	if (watch_waits)
+		try_storage();
 }
 
 // What tells the row from others, except for what the process is. Of a filesystem, only the superblock does.
@@ -88,10 +90,10 @@ static __always_inline void read_row_key(struct inode_key *key, struct file *fil
 
 // The slot of a file, at this address if there is one, by the hash, and from now on by guessing. Most syncs are of the
 // same files and do not come here. Not static, as `new_slot`: so it takes numbers only, and finds out the rest again.
-__noinline u32 find_slot(u64 address, u32 kind, bool target)
+__noinline u32 find_slot(u64 address, u32 kind, bool target, u32 place)
 {
 	struct file *file = (struct file *)address;
-	struct call *call = opened_call();
+	struct call *call = opened_call(place);
 	struct inode_key key = {};
 	bool known_again = file;
 	struct task_struct *leader;
@@ -161,7 +163,7 @@ static __always_inline void enter_traced(struct call *call, struct who *who, str
 		row = guess_file(&key, who, op, &slot);
 	}
 	if (!row) {
-		slot = find_slot((u64)file, kind_of(file, kind), true);
+		slot = find_slot((u64)file, kind_of(file, kind), true, call->place);
 		row = row_at(slot);
 	}
 	call->slot = slot;
@@ -195,7 +197,7 @@ static __always_inline void enter_neighbour(struct call *call, struct who *who, 
 		row = guess_neighbour(&key, who->name, comm_high(who->leader), &slot);
 	}
 	if (!row) {
-		slot = find_slot((u64)file, kind_of(file, kind), false);
+		slot = find_slot((u64)file, kind_of(file, kind), false, call->place);
 		row = row_at(slot);
 	}
 	call->slot = slot;
@@ -221,7 +223,7 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	// Before the ways part: for each, the verifier would look at it again, and it takes milliseconds over a pointer.
 	if (kind == KIND_FILE || kind == KIND_FILESYSTEM)
 		file = file_of(task, fd);
-	call = open_call(task);
+	call = open_call(TASK_READ(task, pid));
 	if (!call) {
 		count(no_call_state);
 		return;
@@ -301,9 +303,9 @@ static __always_inline void finish_thread(struct call *call, u64 latency, s64 re
 	}
 }
 
-// An exit that no entry is known of. `seen`: the thread has entered before, so that this entry was skipped; else the
-// call may have begun before the probes did. Rare; not static, as `new_slot`.
-__noinline int count_lone_exit(bool seen)
+// An exit that no entry is known of. If the thread has entered before, this entry was skipped; else the call may have
+// begun before the probes did. Rare; not static, as `new_slot`.
+__noinline int count_lone_exit(u32 thread)
 {
 	struct who who;
 
@@ -312,7 +314,7 @@ __noinline int count_lone_exit(bool seen)
 	read_who(&who, current_task_rarely());
 	if (!is_traced(&who))
 		count(neighbour_exits_without_entry);
-	else if (seen)
+	else if (find_place(thread, FOR_TRACE) != NO_PLACE)
 		count(entries_skipped);
 	else
 		count(exits_without_entry);
@@ -373,11 +375,12 @@ static __always_inline void end_call(struct call *call, u32 op, u64 latency, s64
 static __always_inline void leave(u32 op, s64 result)
 {
 	u64 now = bpf_ktime_get_ns();
-	struct call *call = find_call();
+	u32 thread = bpf_get_current_pid_tgid();
+	struct call *call = find_call(thread);
 	u64 latency;
 
 	if (!call || !call->start_ns) {
-		count_lone_exit(call);
+		count_lone_exit(thread);
 		return;
 	}
 	latency = now - call->start_ns;
@@ -387,7 +390,7 @@ static __always_inline void leave(u32 op, s64 result)
 		watch_end(now);
 	}
 	end_call(call, op, latency, result);
-	close_call();
+	close_call(call, thread);
 }
 
 struct enter_context {

@@ -11,7 +11,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define add(place, n) __sync_fetch_and_add(place, n)
 
-const volatile bool task_storage;
 const volatile bool by_thread; // some or all threads' state is in the hash
 
 // What could not be kept; user space maps this.

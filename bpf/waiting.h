@@ -48,6 +48,7 @@ struct window {
 };
 
 const volatile bool watch_waits;
+const volatile bool task_storage; // the running kernel has it for these programs
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);

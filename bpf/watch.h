@@ -21,13 +21,33 @@ static __always_inline void change_in_flight(u32 slot, s64 change)
 		add(&spent_here->in_flight, change);
 }
 
+// Some thread's storage could not be had, and the hash is in use: before 6.2 it may be refused while the
+// processor's guard is held, and without a 16-byte compare-and-exchange 7.2 refuses it always.
+bool storage_refused;
+
+// Made here, never while the scheduler holds its locks.
+static __always_inline struct waiting *make_storage(void)
+{
+	struct waiting *w;
+
+	if (!task_storage)
+		return 0;
+	w = bpf_task_storage_get(&waiting, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!w)
+		storage_refused = true;
+	return w;
+}
+
+// By a call of fsynctop's own: so it is known before the scheduler's hooks are loaded, whether they look in the hash too.
+static __noinline void try_storage(void)
+{
+	make_storage();
+}
+
 static __noinline void watch_begin(struct call *call, u32 device)
 {
-	struct waiting *w = 0;
+	struct waiting *w = make_storage();
 
-	// Made here, never while the scheduler holds its locks.
-	if (task_storage)
-		w = bpf_task_storage_get(&waiting, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!w)
 		w = waiting_by_number(bpf_get_current_pid_tgid(), true);
 	if (!w) {

@@ -33,7 +33,7 @@ fn live_without_rights(comm: &'static str) -> Live {
         preemptible: fsynctop::host::may_skip_programs(),
         by_thread: false,
         watch_waits: false,
-        capacity: Capacity { files: 64, histograms: 16 },
+        capacity: Capacity { files: 64, histograms: 16, threads: 64 },
     };
     let make = move || -> std::io::Result<Sampler> {
         let probe = with_tracefs_if_possible(|| Probe::attach(&config)).map_err(std::io::Error::other)?;

@@ -14,7 +14,7 @@ use crate::files::resolve;
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict, tracefs};
 use crate::once::Style;
-use crate::probe::{AttachError, Attached, CallStorage, Probe, ProbeConfig};
+use crate::probe::{AttachError, Attached, Probe, ProbeConfig, WaitStorage};
 use crate::snapshot::{AttachMode, Role};
 use crate::stuck::deadline;
 use crate::target::describe::{describe, in_words};
@@ -86,9 +86,10 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> bool {
         });
     }
     verdicts.extend(found);
-    let Ok(chosen) = tracefs::with_tracefs_if_possible(|| Probe::attach(config)) else { return false };
+    let config = ProbeConfig { watch_waits: true, ..config.clone() };
+    let Ok(chosen) = tracefs::with_tracefs_if_possible(|| Probe::attach(&config)) else { return false };
     verdicts.push(attach(chosen.attached(), &reasons));
-    verdicts.push(call_storage(chosen.attached()));
+    verdicts.extend(wait_storage(chosen.attached()));
     true
 }
 
@@ -127,19 +128,22 @@ fn reason(error: &AttachError, mode: AttachMode, verdicts: &[Verdict]) -> String
 }
 
 /// As the calls of the self-test have found it.
-pub fn call_storage(attached: &Attached) -> Verdict {
+fn wait_storage(attached: &Attached) -> Option<Verdict> {
     const NAME: &str = "task storage";
-    match attached.call_storage() {
-        CallStorage::Task => Verdict::ok(NAME, "the start of a call is kept in the thread itself"),
-        CallStorage::Hash => {
-            Verdict::warn(NAME, "not to be had: a hash keeps the start of each call (Linux 5.13 has it)")
+    Some(match attached.wait_storage()? {
+        WaitStorage::Task => {
+            Verdict::ok(NAME, "what a sync waits for (explain) is kept in the thread itself")
         }
-        CallStorage::HashBecauseRefused => Verdict::warn(
+        WaitStorage::Hash => Verdict::ok(
             NAME,
-            "this kernel has it and refuses it (Linux 7 does on processors without cmpxchg16b): a hash keeps the \
-             start of each call",
+            "not to be had: a hash keeps what a sync waits for (explain; Linux 5.13 has task storage)",
         ),
-    }
+        WaitStorage::HashBecauseRefused => Verdict::ok(
+            NAME,
+            "this kernel has it and refuses it (Linux 7 does on processors without cmpxchg16b): a hash keeps what a \
+             sync waits for (explain)",
+        ),
+    })
 }
 
 pub fn budget(config: &ProbeConfig) -> Verdict {

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -111,13 +110,9 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0, ..Options::default() };
     let attach = move |statistics| {
         let socket = if no_socket { None } else { open_socket(socket.as_deref())? };
-        let found = Arc::new(OnceLock::new());
-        let tell = found.clone();
         let make = move || -> anyhow::Result<_> {
             let probe = session::attach(&trace, &config)?;
             privileges::keep_needed().context("cannot give up capabilities")?;
-            // There is one attach: it is empty.
-            let _ = tell.set(check::call_storage(probe.attached()));
             Ok(session::sampler(probe, rules))
         };
         let about = About { map_bytes, web: statistics };
@@ -126,9 +121,8 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         privileges::keep_needed().map_err(|error| format!("cannot give up capabilities: {error}"))?;
         let serving = socket.map(|socket| socket.serve(collector.history()));
         let serving = serving.transpose().map_err(|error| format!("cannot start a thread: {error}"))?;
-        let found = found.get().cloned().into_iter().collect();
         let live = collector.live().clone();
-        Ok(Tracing { live, metrics: Box::new(Told { collector, _serving: serving }), found })
+        Ok(Tracing { live, metrics: Box::new(Told { collector, _serving: serving }) })
     };
     match daemon::run(options, attach) {
         Ok(()) => Ok(ExitCode::SUCCESS),

@@ -101,7 +101,11 @@ pub fn probe_config(
         preemptible: host::may_skip_programs(),
         by_thread,
         watch_waits: false,
-        capacity: Capacity { files: arguments.max_files, histograms: arguments.max_histograms },
+        capacity: Capacity {
+            files: arguments.max_files,
+            histograms: arguments.max_histograms,
+            ..Capacity::default()
+        },
     })
 }
 

@@ -16,7 +16,6 @@ use super::watching::Watching;
 use super::web::address::{self, ListenAddress};
 use super::web::{Statistics, Web};
 use super::{log, notify, privileges};
-use crate::host::Verdict;
 use crate::live::clients::Meter;
 use crate::live::{Live, State};
 
@@ -38,8 +37,6 @@ pub struct Options {
 pub struct Tracing {
     pub live: Arc<Live>,
     pub metrics: Box<dyn Metrics>,
-    /// What attaching found out about this host, for `/status`.
-    pub found: Vec<Verdict>,
 }
 
 /// Runs until a signal ends it. `attach` runs on a thread of its own with all the rights that this process was given;

@@ -35,7 +35,6 @@ pub fn json(at_start: &AtStart, tracing: Option<&Tracing>) -> Value {
     verdicts.push(Verdict::ok("rights kept", privileges::in_words()));
     match tracing {
         Some(tracing) => {
-            verdicts.extend(tracing.found.iter().cloned());
             verdicts.extend(of_live(&tracing.live));
         }
         None => verdicts.push(Verdict::warn("attach", "attaching")),

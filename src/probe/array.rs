@@ -44,6 +44,10 @@ impl MappedArray {
         Ok(window[at - begin..].as_mut_ptr())
     }
 
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
     /// Gives the window back until the next entry is asked for.
     pub fn unmap(&mut self) {
         self.window = None;
@@ -96,6 +100,22 @@ impl MappedArray {
         let place = self.place(slot)?.cast::<T>();
         // SAFETY: as for reading.
         unsafe { place.write_volatile(*value) };
+        Ok(())
+    }
+
+    /// A word of an entry, `at` bytes from its beginning, as it is now.
+    pub fn read_u64(&mut self, slot: u32, at: usize) -> std::io::Result<u64> {
+        assert!(at + 8 <= self.stride && at.is_multiple_of(8));
+        let place = self.place(slot)?;
+        // SAFETY: within the entry, and aligned.
+        Ok(unsafe { place.add(at).cast::<u64>().read_volatile() })
+    }
+
+    pub fn write_u64(&mut self, slot: u32, at: usize, value: u64) -> std::io::Result<()> {
+        assert!(at + 8 <= self.stride && at.is_multiple_of(8));
+        let place = self.place(slot)?;
+        // SAFETY: as for reading.
+        unsafe { place.add(at).cast::<u64>().write_volatile(value) };
         Ok(())
     }
 

@@ -141,6 +141,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
     rodata.watch_waits = config.watch_waits;
     rodata.histogram_slots = config.capacity.histogram_slots();
     rodata.last_guess = config.capacity.guesses() - 1;
+    rodata.last_place = config.capacity.places() - 1;
     rodata.self_tgid = std::process::id();
     rodata.target_all = targets.all;
     rodata.target_by_map = !targets.pids.is_empty() || targets.follow_forks;
@@ -162,9 +163,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
     size(open.maps.free_hot.set_max_entries(capacity.histogram_slots()))?;
     size(open.maps.free_cold.set_max_entries(capacity.slots()))?;
     size(open.maps.free_neighbour.set_max_entries(super::record::FIRST_FILE_SLOT))?;
-    if !features.task_storage {
-        size(open.maps.calls.set_autocreate(false))?;
-    }
+    size(open.maps.calls.set_max_entries(capacity.places()))?;
     if config.watch_waits {
         size(open.maps.spent.set_max_entries(capacity.slots()))?;
         size(open.maps.waiting.set_autocreate(features.task_storage))?;
@@ -180,9 +179,8 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let wanted = match name.as_str() {
-            "list_in_flight" => features.task_storage,
-            // Run when it is wanted, attached nowhere.
-            "hand_out" => true,
+            // Run when they are wanted, attached to no hook.
+            "list_in_flight" | "hand_out" => true,
             "follow_fork" | "follow_exit" => targets.follow_forks,
             _ => choice::ops_of(&name, &prefixes).any(|op| config.ops.contains(&op)),
         };

@@ -52,11 +52,13 @@ pub struct Capacity {
     pub files: u32,
     /// How many of them have a histogram of their own.
     pub histograms: u32,
+    /// Threads whose calls the programs find at once; those of others cost a little more.
+    pub threads: u32,
 }
 
 impl Default for Capacity {
     fn default() -> Self {
-        Capacity { files: 65_536, histograms: 4_096 }
+        Capacity { files: 65_536, histograms: 4_096, threads: 8_192 }
     }
 }
 
@@ -74,6 +76,11 @@ impl Capacity {
         (2 * self.files).next_power_of_two()
     }
 
+    /// Places for threads: a power of two.
+    pub fn places(&self) -> u32 {
+        self.threads.next_power_of_two()
+    }
+
     /// The kernel memory that the maps take, in bytes: rows, histograms, hash, ring and the rest.
     pub fn map_bytes(&self) -> u64 {
         let slots = u64::from(self.slots());
@@ -85,7 +92,8 @@ impl Capacity {
             + u64::from(self.guesses()) * 16
             + slots * 4
             + (2 << 20)
-            + hash(16_384, 72)
+            + u64::from(self.places()) * 128
+            + hash(4_096, 136)
             + hash(2_048, 24)
             + hash(8_192, 16)
     }

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 
 use super::attach::Attached;
 use super::program_info;
+use super::skeleton::types;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -16,6 +17,8 @@ pub struct Counters {
     pub no_call_state: u64,
     /// Syncs that are counted, but of which `explain` does not know where they wait.
     pub no_wait_state: u64,
+    /// Syncs of threads without a place of their own: slower, and lost in no way.
+    pub without_place: u64,
     pub no_row: u64,
     pub retired_row: u64,
     pub names_dropped: u64,
@@ -29,10 +32,19 @@ pub struct Counters {
     pub exits_skipped: u64,
 }
 
-pub fn read(attached: &Attached) -> Counters {
+/// Syncs so far of threads that have no place.
+pub fn without_place(attached: &Attached) -> u64 {
+    raw(attached).without_place
+}
+
+fn raw(attached: &Attached) -> types::counters {
     let bss = attached.skel.maps.bss_data.as_deref().expect("the object has a .bss");
     // SAFETY: the kernel changes these words at any moment; each is read once.
-    let raw = unsafe { std::ptr::from_ref(&bss.counters).read_volatile() };
+    unsafe { std::ptr::from_ref(&bss.counters).read_volatile() }
+}
+
+pub fn read(attached: &Attached) -> Counters {
+    let raw = raw(attached);
     let skipped = |exit: bool| {
         attached
             .programs
@@ -48,6 +60,7 @@ pub fn read(attached: &Attached) -> Counters {
         neighbour_entries_without_exit: raw.neighbour_entries_without_exit,
         no_call_state: raw.no_call_state,
         no_wait_state: raw.no_wait_state,
+        without_place: raw.without_place,
         no_row: raw.no_row,
         retired_row: raw.retired_row,
         names_dropped: raw.names_dropped,

@@ -3,9 +3,9 @@
 use super::attach::Attached;
 use super::skeleton::types::bss;
 
-/// Where the start of a call is kept between its entry and its exit.
+/// Where `explain` keeps what a thread in a sync waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallStorage {
+pub enum WaitStorage {
     /// In the thread itself.
     Task,
     /// In a hash by thread: this kernel has no such storage for tracing programs (Linux 5.13 has).
@@ -15,17 +15,17 @@ pub enum CallStorage {
 }
 
 impl Attached {
-    /// As the calls so far have found it, which are at least those of the self-test.
-    pub fn call_storage(&self) -> CallStorage {
-        match (self.features.task_storage, storage_refused(self)) {
-            (false, _) => CallStorage::Hash,
-            (true, true) => CallStorage::HashBecauseRefused,
-            (true, false) => CallStorage::Task,
-        }
+    /// As the calls of the self-test have found it; None unless the configuration prepared for the waits.
+    pub fn wait_storage(&self) -> Option<WaitStorage> {
+        self.watch_waits.then(|| match (self.features.task_storage, storage_refused(self)) {
+            (false, _) => WaitStorage::Hash,
+            (true, true) => WaitStorage::HashBecauseRefused,
+            (true, false) => WaitStorage::Task,
+        })
     }
 }
 
-/// Some thread's call is, or was, kept in the hash although threads have storage.
+/// What some thread waits for is kept in the hash although threads have storage.
 pub fn storage_refused(attached: &Attached) -> bool {
     set(attached, |bss| std::ptr::from_ref(&bss.storage_refused).cast())
 }

@@ -1,4 +1,4 @@
-//! The syncs that have begun and not ended, out of the threads' own storage.
+//! The syncs that have begun and not ended, of the threads that have places, and of those that have none.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,6 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use super::attach::Attached;
 use super::events::view;
-use super::flags;
 use super::skeleton::types;
 use super::walk;
 
@@ -15,7 +14,7 @@ use super::walk;
 pub struct RunningCall {
     /// CLOCK_MONOTONIC.
     pub start_ns: u64,
-    /// 0 where the state is kept by thread only.
+    /// 0 where it is not known.
     pub tgid: u32,
     pub tid: u32,
     pub slot: u32,
@@ -27,7 +26,7 @@ pub struct RunningCall {
     pub thread: Vec<u8>,
 }
 
-/// What the threads' own storages hold.
+/// What the threads' places hold.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
     pub running: Vec<RunningCall>,
@@ -45,7 +44,8 @@ impl Calls {
     }
 }
 
-pub fn read(attached: &Attached, processes: &[u32]) -> libbpf_rs::Result<Calls> {
+/// `without_place`: how many syncs so far were of threads that have none.
+pub fn read(attached: &Attached, processes: &[u32], without_place: u64) -> libbpf_rs::Result<Calls> {
     let mut calls = Calls::default();
     if attached.task_iterator.is_some() {
         let bytes = walk::records(attached, processes)?;
@@ -63,7 +63,7 @@ pub fn read(attached: &Attached, processes: &[u32]) -> libbpf_rs::Result<Calls> 
             });
         }
     }
-    if flags::storage_refused(attached) || attached.task_iterator.is_none() {
+    if without_place > 0 {
         let map = &attached.skel.maps.calls_by_thread;
         for key in map.keys() {
             let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };

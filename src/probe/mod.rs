@@ -14,6 +14,7 @@ mod grace;
 mod in_flight;
 mod libbpf_log;
 mod permission;
+mod places;
 mod program_info;
 mod ring;
 mod self_test;
@@ -35,7 +36,7 @@ pub use config::{Capacity, CommPattern, MOST_COMMS, ProbeConfig, Targets};
 pub use counters::Counters;
 pub use events::{Event, FileEvent, SyncEvent};
 pub use features::Features;
-pub use flags::CallStorage;
+pub use flags::WaitStorage;
 pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
 pub use permission::may_use_open_maps;
@@ -47,6 +48,7 @@ pub use wait::{
 };
 
 use array::MappedArray;
+use places::Places;
 use ring::Ring;
 
 /// The kernel's contract (`bpf/record.h`): the numbers of its enums, which the object's types do not carry.
@@ -91,6 +93,7 @@ pub struct Probe {
     histograms: MappedArray,
     /// Of the histogram that was read last.
     buckets: Vec<(usize, u64)>,
+    places: Places,
     attached: Attached,
     capacity: Capacity,
 }
@@ -106,8 +109,10 @@ impl Probe {
         let ring = Ring::new(&maps.events, events::LONGEST)?;
         let rows = MappedArray::new(&maps.rows, size_of::<Row>())?;
         let histograms = MappedArray::new(&maps.histograms, size_of::<RawHistogram>())?;
+        let places = Places::new(MappedArray::new(&maps.calls, size_of::<skeleton::types::call>())?);
         let probe = Probe {
             ring,
+            places,
             rows,
             histograms,
             buckets: Vec::with_capacity(record::HISTOGRAM_BUCKETS),
@@ -204,7 +209,7 @@ impl Probe {
     /// The syncs in flight of these processes (0: one that is not known) that began under the programs' eyes, and which
     /// of their threads have begun any; perhaps of others, too.
     pub fn in_flight(&self, processes: &[u32]) -> libbpf_rs::Result<Calls> {
-        in_flight::read(&self.attached, processes)
+        in_flight::read(&self.attached, processes, counters::without_place(&self.attached))
     }
 
     /// Everything that went wrong so far.
@@ -257,6 +262,7 @@ impl Probe {
         self.ring.unmap();
         self.rows.unmap();
         self.histograms.unmap();
+        self.places.unmap();
     }
 
     /// Clears a histogram that was shared by rows which are all gone.
@@ -267,6 +273,16 @@ impl Probe {
     /// Hands out more slots where few are left.
     pub fn refill(&mut self) -> libbpf_rs::Result<()> {
         self.attached.slots.refill(&self.attached.skel)
+    }
+
+    /// Gives up the places of threads that sync no more, if others have found none. To be called now and then.
+    pub fn tend_places(&mut self) -> std::io::Result<()> {
+        self.places.tend(counters::without_place(&self.attached))
+    }
+
+    /// Gives up at once the place of every thread that is in no sync at this moment. It finds another one.
+    pub fn give_up_places(&mut self) -> std::io::Result<()> {
+        self.places.give_up_all()
     }
 
     /// From now on no sync is begun; those in flight still end. Takes no time, where detaching takes much.

@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn only_as_many_slots_are_looked_at_as_were_taken_of_each_queue() {
-        let capacity = Capacity { files: 64, histograms: 16 };
+        let capacity = Capacity { files: 64, histograms: 16, threads: 16 };
         let slots = FreeSlots { capacity, issued: capacity.slots() };
         let in_use = |hot, cold, neighbour| -> Vec<u32> {
             slots.in_use(Taken { hot, cold, neighbour }).skip(FIRST_NEIGHBOUR_SLOT as usize).collect()

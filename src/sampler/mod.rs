@@ -362,6 +362,7 @@ impl Sampler {
             idle.iter().for_each(|&slot| self.ledger.unlinked(slot));
         }
         self.probe.refill().map_err(std::io::Error::other)?;
+        self.probe.tend_places()?;
         self.fold();
         Ok(())
     }

@@ -81,7 +81,7 @@ impl Running {
             calls.running.iter().filter_map(|call| in_flight(call, ledger, names, now_ns)).collect();
         // A kernel that skipped an exit leaves a call behind that looks as if it hung.
         all.retain(|sync| sync.age < DOUBTFUL || is_in_call(sync.server.pid, sync.tid, sync.op));
-        // A thread that was still in a call, before its storage was looked at: a later call than the one that was
+        // A thread that was still in a call, before its place was looked at: a later call than the one that was
         // found has left its mark there, even if it has ended again.
         self.earlier.retain(|earlier| !calls.seen.contains(&earlier.sync.tid));
         all.extend(self.earlier.iter().map(|earlier| {
@@ -153,7 +153,7 @@ fn in_flight(call: &RunningCall, ledger: &Ledger, names: &Names, now_ns: u64) ->
     })
 }
 
-/// As the programs saw it; where they keep none (no task storage), as /proc has it.
+/// As the programs saw it; of a thread without a place, as /proc has it.
 fn thread_name(call: &RunningCall, pid: u32) -> String {
     let from_proc = || std::fs::read(format!("/proc/{pid}/task/{}/comm", call.tid)).unwrap_or_default();
     let name = if call.thread.is_empty() { from_proc() } else { call.thread.clone() };

@@ -91,7 +91,7 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     findings.run("task storage", |findings| {
         let storage = outcome.verdict("check-json", "task storage")?;
         let said = format!("{}: {}", storage.status, storage.detail);
-        findings.check(said.starts_with(guest.call_storage()), || format!("it says {said:?}"));
+        findings.check(said.starts_with(guest.wait_storage()), || format!("it says {said:?}"));
         Ok(())
     });
     if guest.faults {

@@ -27,16 +27,16 @@ modes in which the kernel skips programs it has preempted: what threads lose to 
 
 pub fn render(seen: &[(&Guest, Outcome)]) -> Result<String> {
     let mut page = HEAD.to_owned();
-    page.push_str("| guest | kernel | fentry | kprobe | tracepoint | auto takes | preemption | start of a call kept in | explain |\n|---|---|---|---|---|---|---|---|---|\n");
+    page.push_str("| guest | kernel | fentry | kprobe | tracepoint | auto takes | preemption | explain keeps waits in | explain |\n|---|---|---|---|---|---|---|---|---|\n");
     let mut reasons = String::new();
     for (guest, outcome) in seen.iter().filter(|(guest, _)| guest.scenario == Scenario::Modes) {
         let release = outcome.text("release")?;
         let attach = outcome.verdict("check-json", "attach")?.detail;
         let (mode, why) = attach.split_once(' ').unwrap_or((&attach, ""));
         let storage = outcome.verdict("check-json", "task storage")?;
-        let storage = match guest.call_storage() {
-            "ok: " => "the thread".to_owned(),
-            _ => format!("a hash: {}", storage.detail.split(':').next().unwrap_or_default()),
+        let storage = match storage.detail.split_once(": a hash keeps") {
+            Some((why, _)) => format!("a hash: {why}"),
+            None => "the thread".to_owned(),
         };
         let preemption = outcome.verdict("check-json", "preemption")?.detail;
         let preemption = preemption.split(" (").next().unwrap_or_default();

@@ -1,0 +1,148 @@
+//! Needs root and FUSE: more threads than have a place of their own. Their syncs are counted and seen in flight like all
+//! others, and places of threads that are gone go to new ones.
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::faults::FaultFs;
+use common::{Running, built, can_run, wait_until};
+use fsynctop::host;
+use fsynctop::host::tracefs::with_tracefs_if_possible;
+use fsynctop::probe::{Capacity, CommPattern, Probe, ProbeConfig, Targets};
+use fsynctop::snapshot::Op;
+
+const THREADS: u64 = 12;
+const SYNCS: u64 = 2_000;
+
+/// The threads of one test would take the places that another one counts on.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Traces the processes of this name, with places for four threads.
+fn attach(comm: &str) -> Probe {
+    let config = ProbeConfig {
+        targets: Targets { comms: vec![CommPattern::new(comm.as_bytes())], ..Targets::default() },
+        ops: vec![Op::Fsync, Op::Fdatasync],
+        mode: None,
+        preemptible: host::may_skip_programs(),
+        by_thread: false,
+        watch_waits: false,
+        capacity: Capacity { threads: 4, ..Capacity::default() },
+    };
+    with_tracefs_if_possible(|| Probe::attach(&config)).unwrap()
+}
+
+/// Begun and finished syncs of a process.
+fn syncs_of(probe: &mut Probe, pid: u32) -> (u64, u64) {
+    let (mut begun, mut finished) = (0, 0);
+    for slot in probe.slots_in_use() {
+        let row = probe.row(slot).unwrap();
+        if row.id.tgid != pid {
+            continue;
+        }
+        begun += row.started;
+        finished += row.under + row.over + row.elsewhere;
+        if probe.has_histogram(slot) {
+            finished += probe.histogram(slot).unwrap().iter().map(|&(_, n)| n).sum::<u64>();
+        }
+    }
+    (begun, finished)
+}
+
+fn syncgen(directory: &std::path::Path, comm: &str, threads: u64, syncs: u64) -> Running {
+    let mut command = Command::new(built("syncgen"));
+    command.arg(directory).args(["--comm", comm, "--op", "fsync,fdatasync"]);
+    command.args(["--threads", &threads.to_string(), "--syncs", &syncs.to_string()]);
+    Running(command.stdout(Stdio::null()).spawn().unwrap())
+}
+
+/// Runs it to its end, and holds what was counted against what it did.
+fn count(probe: &mut Probe, comm: &str, threads: u64, syncs: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut load = syncgen(directory.path(), comm, threads, syncs);
+    assert!(load.0.wait().unwrap().success());
+    let all = threads * syncs;
+    assert_eq!(syncs_of(probe, load.0.id()), (all, all), "{:?}", probe.counters());
+}
+
+#[test]
+fn threads_without_a_place_are_counted_to_the_call_and_get_the_places_of_those_that_are_gone() {
+    if !can_run("threads_without_a_place_are_counted_to_the_call", &[]) {
+        return;
+    }
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut probe = attach("placegen");
+    count(&mut probe, "placegen", THREADS, SYNCS);
+    let unlucky = probe.counters().without_place;
+    // Four of the twelve have places at most; others on this machine may have taken some.
+    assert!(unlucky >= (THREADS - 4) * SYNCS, "{unlucky}");
+
+    // All places belong to threads that are gone.
+    count(&mut probe, "placegen", 1, SYNCS);
+    // Of others on this machine, too.
+    assert!(probe.counters().without_place >= unlucky + SYNCS);
+    let began = Instant::now();
+    probe.tend_places().unwrap();
+    while began.elapsed() < Duration::from_secs(6) {
+        std::thread::sleep(Duration::from_millis(500));
+        probe.tend_places().unwrap();
+    }
+    let before = probe.counters().without_place;
+    count(&mut probe, "placegen", 1, SYNCS);
+    assert!(probe.counters().without_place < before + SYNCS);
+    let counters = probe.counters();
+    assert_eq!(
+        (counters.entries_without_exit, counters.no_call_state, counters.no_row),
+        (0, 0, 0),
+        "{counters:?}"
+    );
+}
+
+/// A place is given up and taken all the time while threads come, sync and go.
+#[test]
+fn nothing_is_lost_while_places_change_hands() {
+    if !can_run("nothing_is_lost_while_places_change_hands", &[]) {
+        return;
+    }
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut probe = attach("handgen");
+    let directory = tempfile::tempdir().unwrap();
+    let mut load = syncgen(directory.path(), "handgen", THREADS, 50_000);
+    let began = Instant::now();
+    while load.0.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < Duration::from_secs(120));
+        probe.give_up_places().unwrap();
+    }
+    let all = THREADS * 50_000;
+    assert_eq!(syncs_of(&mut probe, load.0.id()), (all, all), "{:?}", probe.counters());
+    let counters = probe.counters();
+    assert_eq!((counters.entries_without_exit, counters.exits_without_entry), (0, 0), "{counters:?}");
+    assert!(counters.without_place > 0);
+}
+
+#[test]
+fn syncs_that_hang_are_in_flight_also_of_threads_without_a_place() {
+    if !can_run("syncs_that_hang_are_in_flight_also_of_threads_without_a_place", &["/dev/fuse"]) {
+        return;
+    }
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let probe = attach("hanggen");
+    let mount = FaultFs::mount("hang on sync-0");
+    let load = syncgen(mount.path(), "hanggen", THREADS, 1);
+    mount.wait_for_hanging(1);
+    let pid = load.0.id();
+    let threads = || -> std::collections::BTreeSet<u32> {
+        let entries = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
+    };
+    wait_until("every thread's sync", || {
+        let calls = probe.in_flight(&[pid]).unwrap();
+        let mut seen: Vec<u32> =
+            calls.running.iter().map(|call| call.tid).filter(|tid| threads().contains(tid)).collect();
+        seen.sort_unstable();
+        seen.len() as u64 == THREADS && seen.windows(2).all(|two| two[0] != two[1])
+    });
+    mount.control("release");
+}
