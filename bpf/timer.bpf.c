@@ -26,6 +26,7 @@ struct log_samples {
 struct samples {
 	u64 taken;
 	u64 time_ns;
+	u64 squares_us; // of the times that the samples stand for: the fewer are alike, the less they tell
 	struct log_samples log[LOGS];
 } samples;
 
@@ -52,13 +53,15 @@ static __always_inline u64 in_flight(u32 log)
 SEC("perf_event")
 int take_sample(void *context)
 {
-	u64 now = bpf_ktime_get_ns(), ns = last_sample ? now - last_sample : 0;
+	u64 now = bpf_ktime_get_ns(), ns = last_sample ? now - last_sample : 0, us;
 
 	last_sample = now;
 	if (!ns)
 		return 0;
 	samples.taken++;
 	samples.time_ns += ns;
+	us = ns / 1000;
+	samples.squares_us += us * us;
 	for (u32 log = 0; log < LOGS; log++) {
 		struct log_samples *here = &samples.log[log];
 		u64 n = in_flight(log);

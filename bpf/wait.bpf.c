@@ -282,13 +282,18 @@ static __always_inline void begin_open(struct bpf_iter__task *context, struct ta
 {
 	struct stack *stack;
 	u32 one = 1;
+	s64 bytes;
 
 	if (w->off_ns || can_run(task))
 		return;
 	stack = bpf_map_lookup_elem(&scratch, &one);
 	if (!stack)
 		return;
-	w->stack = keep_stack(stack, bpf_get_task_stack(task, stack, sizeof(*stack), 0));
+	bytes = bpf_get_task_stack(task, stack, sizeof(*stack), 0);
+	// It was woken while its stack was read: what it waited for is over.
+	if (bytes <= 0 && can_run(task))
+		return;
+	w->stack = keep_stack(stack, bytes);
 	w->queued_ns = 0;
 	remember_clock(w, now);
 	w->off_ns = now;

@@ -12,8 +12,8 @@ use fsynctop::cli::connection::ConnectionArgs;
 use fsynctop::cli::one_server::{self, Chosen};
 use fsynctop::explain::audit::Standing;
 use fsynctop::explain::commits::Commits;
-use fsynctop::explain::factors::Log;
 use fsynctop::explain::factors::samples::{By, Sampled};
+use fsynctop::explain::factors::{Edges, Log};
 use fsynctop::files::rules::Rules;
 use fsynctop::probe::{Capacity, ProbeConfig, Targets};
 use fsynctop::sampler::Sampler;
@@ -44,6 +44,7 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
         sampler.wait(Duration::from_millis(100)).unwrap();
     }
     let mut commits = CommitWatch::begin(server, status, sampler.watch_logs());
+    commits.count();
     let from = sampler.snapshot().unwrap();
     commits.open(&sampler);
     let end = Instant::now() + window;
@@ -53,7 +54,9 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     }
     commits.close();
     let to = sampler.snapshot().unwrap();
-    let commits = commits.finish(&Measurement::between(&from, &to), None);
+    let measurement = Measurement::between(&from, &to);
+    let edges = Edges { begun: &from.in_flight, until: &measurement };
+    let commits = commits.finish(&measurement, edges, None);
     eprintln!("{connections} connections\n{}", commits.render());
     commits
 }

@@ -34,6 +34,14 @@ fn rules_are_sound_and_each_alert_has_its_cases() {
 struct Exporter {
     running: Running,
     port: u16,
+    socket: String,
+}
+
+impl Drop for Exporter {
+    /// It is killed, and leaves its socket.
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.socket);
+    }
 }
 
 impl Exporter {
@@ -44,7 +52,7 @@ impl Exporter {
         command.arg("exporter").args(["--listen", &format!("127.0.0.1:{port}"), "--max-cpu", "off"]);
         command.args(["--socket", &socket]).args(options);
         let running = Running(command.stdout(Stdio::null()).spawn().unwrap());
-        let exporter = Exporter { running, port };
+        let exporter = Exporter { running, port, socket };
         wait_until("the exporter to be ready", || exporter.status("/-/ready") == "200");
         exporter
     }

@@ -9,8 +9,8 @@ use super::one_server::{Status, within};
 use crate::calibrate::{Calibration, state};
 use crate::explain::audit::Evidence;
 use crate::explain::commits::{Commits, Gathered};
-use crate::explain::factors::InFlightSamples;
 use crate::explain::factors::samples::LOG_ROLES;
+use crate::explain::factors::{Edges, InFlightSamples};
 use crate::priority::Punctual;
 use crate::probe::{TimerProbe, TimerSamples, WaitError};
 use crate::processors::ProcessorTimes;
@@ -29,12 +29,13 @@ const EVERY_BESIDE_TIMER: Duration = Duration::from_millis(25);
 /// How long the server's filesystems may take to be looked at.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Begun just before the first snapshot, closed just before the last.
+/// Begun before the first snapshot, closed just before the last. The counters are read alone, right before either: what a
+/// server takes for all the rest, or while its disk stalls, would be a time in which only one of the two goes on.
 pub struct CommitWatch {
     server: Server,
     connection: Option<Connection>,
-    ends: Option<(Reading, Reading)>,
     from: Option<Reading>,
+    to: Option<Reading>,
     /// Why there are no counters.
     no_status: Option<String>,
     samples: InFlightSamples,
@@ -71,13 +72,22 @@ impl CommitWatch {
             timer,
             server,
             connection,
-            ends: None,
             from,
+            to: None,
             no_status,
             processors: ProcessorTimes::read(Path::new(PROC)),
             idle: None,
             punctual: Some(Punctual::begin()),
         }
+    }
+
+    /// Reads the counters: right before the first snapshot.
+    pub fn count(&mut self) {
+        let (Some(connection), Some(from)) = (&mut self.connection, self.from.take()) else { return };
+        self.from = match connection.read(Scope::Syncs) {
+            Ok(counters) => Some(counters.with_rest_of(from)),
+            Err(_) => Some(from), // the server hangs: the end of the window says so
+        };
     }
 
     /// How often [`CommitWatch::sample`] is to be called.
@@ -118,29 +128,44 @@ impl CommitWatch {
     }
 
     fn read_status(&mut self) {
-        self.punctual = None;
         let now = ProcessorTimes::read(Path::new(PROC));
         self.idle = now.zip(self.processors).and_then(|(now, before)| now.idle_share_since(&before));
-        let (Some(connection), Some(from)) = (&mut self.connection, self.from.take()) else { return };
-        match connection.read(Scope::Everything) {
-            Ok(to) => self.ends = Some((from, to)),
+        let (Some(connection), true) = (&mut self.connection, self.from.is_some()) else { return };
+        match connection.read(Scope::Syncs) {
+            Ok(counters) => self.to = Some(counters),
             Err(error) => self.no_status = Some(sentence(&error.to_string())),
         }
     }
 
+    /// The server's counters at the window's ends, and the rest of what it says of itself, now.
+    fn readings(&mut self) -> Option<(Reading, Reading)> {
+        let (from, to, connection) = (self.from.take()?, self.to.take()?, self.connection.as_mut()?);
+        match connection.read(Scope::Everything) {
+            Ok(rest) => Some((from, to.with_rest_of(rest))),
+            Err(error) => {
+                self.no_status = Some(sentence(&error.to_string()));
+                None
+            }
+        }
+    }
+
+    /// `edges`: of the snapshots right after [`CommitWatch::count`] and right after [`CommitWatch::close`].
     /// `device_flushes`: how many the devices were sent, if that was counted.
-    pub fn finish(self, measurement: &Measurement, device_flushes: Option<u64>) -> Commits {
+    pub fn finish(mut self, measurement: &Measurement, edges: Edges, device_flushes: Option<u64>) -> Commits {
+        self.punctual = None;
+        let readings = self.readings();
         let places = places(&self.server, measurement);
         let pid = self.server.id.pid;
         let (storage, calibration) = within(PATIENCE, move || look(pid, &places)).unwrap_or_default();
         let evidence = Evidence {
             server: &self.server,
             measurement,
-            status: self.ends.as_ref().map(|(from, to)| (from, to)),
+            status: readings.as_ref().map(|(from, to)| (from, to)),
             storage: &storage,
             device_flushes,
         };
         let gathered = Gathered {
+            edges,
             in_flight: &self.samples,
             idle: self.idle,
             calibration: calibration.as_ref(),

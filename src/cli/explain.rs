@@ -15,6 +15,7 @@ use super::commit_watch::CommitWatch;
 use super::connection::ConnectionArgs;
 use super::one_server::{self, Chosen};
 use super::{BAD_USAGE, Exit, NOTHING_TO_TRACE, print, session};
+use crate::explain::factors::Edges;
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
 use crate::explain::waits::{Account, Who, disks, flame, journals};
@@ -105,6 +106,9 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let mut commits =
         chosen.map(|Chosen { server, status }| CommitWatch::begin(server, status, sampler.watch_logs()));
     probe.begin().context("cannot begin to watch")?;
+    if let Some(commits) = &mut commits {
+        commits.count();
+    }
     let first = sampler.snapshot()?;
     if let Some(commits) = &mut commits {
         commits.open(&sampler);
@@ -123,7 +127,7 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     if let Some(commits) = &mut commits {
         commits.close();
     }
-    let last = sampler.finish()?;
+    let (at_end, last) = sampler.end()?;
     let measurement = Measurement::between(&first, &last);
     let raw = probe.read().context("cannot read what syncs waited for")?;
     probe.detach();
@@ -131,8 +135,12 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let journals = journals(&measurement, &raw.journals, raw.is_attached("start_handle"));
     let flushes =
         raw.is_attached("issue_request").then(|| journals.iter().map(|journal| journal.device_flushes).sum());
+    let commits = commits.map(|commits| {
+        let until = Measurement::between(&first, &at_end);
+        commits.finish(&measurement, Edges { begun: &first.in_flight, until: &until }, flushes)
+    });
     let explanation = Explanation {
-        commits: commits.map(|commits| commits.finish(&measurement, flushes)),
+        commits,
         journals,
         not_measurable,
         waits: account(&mut sampler, &raw, &symbols, &rules),
@@ -172,11 +180,19 @@ fn account(sampler: &mut Sampler, waits: &Waits, symbols: &Symbols, rules: &Rule
     Account { syncs_unseen: unseen, ..Account::new(waits, symbols, rules, who) }
 }
 
+/// The names of servers' processes.
+const DATABASES: [&str; 2] = ["mysqld", "mariadbd"];
+
 /// The one server whose counters and settings are looked at, if it is a database. Of several, none.
 fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::Result<Option<Chosen>> {
     let roles = arguments.trace.roles.as_deref();
     match one_server::choose(&arguments.trace.targets, &arguments.connection, roles) {
-        Ok(chosen) if chosen.server.version.is_none() && chosen.status.is_err() => Ok(None),
+        Ok(Chosen { server, status: Err(error) }) if server.version.is_none() => {
+            if DATABASES.contains(&server.comm.as_str()) {
+                not_measurable.push(format!("what the throughput is made of: {error}"));
+            }
+            Ok(None)
+        }
         Ok(chosen) => Ok(Some(chosen)),
         Err(error) => match error.downcast_ref::<Exit>() {
             Some(exit) if exit.status == BAD_USAGE => {

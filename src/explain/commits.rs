@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::audit::{self, Advice, Evidence, Finding};
-use super::factors::{self, Alone, InFlightSamples, Throughput, Window};
+use super::factors::{self, Alone, Edges, InFlightSamples, Throughput, Window};
 use crate::calibrate::Calibration;
 
 /// What a page or an object gets. Flattened into an object, it has `observed_transactions_per_second`,
@@ -21,6 +21,7 @@ pub struct Commits {
 /// What was gathered beside the traced figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Gathered<'a> {
+    pub edges: Edges<'a>,
     pub in_flight: &'a InFlightSamples,
     /// The share of the host's processor time that was idle.
     pub idle: Option<f64>,
@@ -34,6 +35,7 @@ impl Commits {
         let window = Window {
             server: evidence.server.id,
             measurement: evidence.measurement,
+            edges: gathered.edges,
             status: evidence.status,
             in_flight: gathered.in_flight,
         };

@@ -30,6 +30,8 @@ pub struct TimerSamples {
     pub taken: u64,
     /// For which the samples stand.
     pub time_ns: u64,
+    /// The squares of the times that each stands for, in µs², added up.
+    pub squares_us: u64,
     pub logs: [LogSamples; LOGS],
 }
 
@@ -107,7 +109,7 @@ impl TimerProbe {
             several_ns: log.several_ns,
             most: log.most,
         });
-        TimerSamples { taken: raw.taken, time_ns: raw.time_ns, logs }
+        TimerSamples { taken: raw.taken, time_ns: raw.time_ns, squares_us: raw.squares_us, logs }
     }
 }
 

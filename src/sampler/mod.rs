@@ -226,6 +226,12 @@ impl Sampler {
 
     /// Ends counting, waits a moment for the last names, and takes the last snapshot.
     pub fn finish(&mut self) -> std::io::Result<Snapshot> {
+        Ok(self.end()?.1)
+    }
+
+    /// The same, and before it what had been counted when counting ended: those syncs that were in flight then are not
+    /// in it with their latencies, which may be much longer than what lies before the end.
+    pub fn end(&mut self) -> std::io::Result<(Snapshot, Snapshot)> {
         self.probe.stop();
         // Detaching, and learning the last names, take time that is no part of the measurement.
         let taken = (Instant::now(), SystemTime::now());
@@ -236,13 +242,13 @@ impl Sampler {
         let mut snapshot = self.snapshot()?;
         (snapshot.taken, snapshot.taken_wall) = taken;
         // So is what ended meanwhile; only the names that were learnt are taken.
-        let learnt = std::mem::replace(&mut snapshot.in_flight, last.in_flight);
+        let learnt = std::mem::replace(&mut snapshot.in_flight, last.in_flight.clone());
         for sync in &mut snapshot.in_flight {
             if let Some(same) = learnt.iter().find(|other| (other.tid, other.op) == (sync.tid, sync.op)) {
                 (sync.role, sync.path) = (same.role, same.path.clone());
             }
         }
-        Ok(snapshot)
+        Ok((last, snapshot))
     }
 
     /// Takes in what the programs have sent, a part at a time, so that it never fills the memory; not for ever, where

@@ -26,7 +26,7 @@ pub struct Between<'a> {
 
 impl Between<'_> {
     pub fn duration(&self) -> Duration {
-        self.to.began.saturating_duration_since(self.from.began)
+        self.to.counted.saturating_duration_since(self.from.counted)
     }
 
     /// How much a status counter grew.

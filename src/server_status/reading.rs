@@ -28,6 +28,8 @@ pub type BinlogFiles = BTreeMap<String, u64>;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     pub began: Instant,
+    /// Halfway between the question for the counter of transactions and its answer.
+    pub counted: Instant,
     pub ended: Instant,
     pub(crate) status: BTreeMap<String, String>,
     pub(crate) variables: Arc<BTreeMap<String, String>>,
@@ -63,6 +65,7 @@ impl Reading {
         }
         // Without GLOBAL, this connection's own figures would be mixed in.
         reading.status = table(query("SHOW GLOBAL STATUS")?);
+        reading.counted = halfway(began, Instant::now());
         let mut refused = Vec::new();
         let mut allowed = |answer: mysql::Result<Rows>, what: &str| match answer {
             Err(mysql::Error::MySqlError(error)) if NOT_TO_BE_HAD.contains(&error.code) => {
@@ -73,8 +76,12 @@ impl Reading {
             }
             other => other.map(Some),
         };
+        let asked = Instant::now();
         let set = allowed(query("SELECT @@GLOBAL.gtid_executed"), "transactions by identifier")?;
         reading.gtids = set.and_then(first).and_then(|set| gtid::count(&set));
+        if reading.gtids.is_some() {
+            reading.counted = halfway(asked, Instant::now());
+        }
         // MariaDB counts groups, and its performance_schema is off.
         if reading.number("binlog_group_commits").is_none() {
             let what = "the binary log's syncs (SELECT on performance_schema.file_summary_by_instance)";
@@ -98,6 +105,7 @@ impl Reading {
     fn empty(began: Instant) -> Reading {
         Reading {
             began,
+            counted: began,
             ended: began,
             status: BTreeMap::new(),
             variables: Arc::default(),
@@ -126,6 +134,14 @@ impl Reading {
     /// This reading's counters, with the variables of another one, which asked for them.
     pub fn with_variables_of(mut self, other: &Reading) -> Reading {
         self.variables = other.variables.clone();
+        self
+    }
+
+    /// This reading's counters, with all that another one asked for beside counters.
+    pub fn with_rest_of(mut self, other: Reading) -> Reading {
+        self.variables = other.variables;
+        self.engine = other.engine;
+        self.refused = other.refused;
         self
     }
 
@@ -238,6 +254,10 @@ fn on(text: &str) -> Option<bool> {
         "OFF" | "0" | "NO" | "FALSE" => Some(false),
         _ => None,
     }
+}
+
+fn halfway(from: Instant, to: Instant) -> Instant {
+    from + to.saturating_duration_since(from) / 2
 }
 
 fn first(rows: Rows) -> Option<String> {

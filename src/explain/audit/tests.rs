@@ -1,5 +1,5 @@
 use super::*;
-use crate::explain::factors::{InFlightSamples, Throughput, Window, measure};
+use crate::explain::factors::{Edges, InFlightSamples, Throughput, Window, measure};
 use crate::once::fixture::{self, MYSQL};
 use crate::storage::WriteCache;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ fn status(status: Pairs, variables: Pairs) -> (Reading, Reading) {
         )
     };
     let from = at("0", "1");
-    let to = Reading { began: from.began + Duration::from_secs(10), ..at("1000", "11") };
+    let to = Reading { counted: from.counted + Duration::from_secs(10), ..at("1000", "11") };
     (from, to)
 }
 
@@ -183,6 +183,7 @@ fn throughput(redo: u64, binlog: u64, counters: Pairs) -> Throughput {
     measure(&Window {
         server: MYSQL,
         measurement: &measurement,
+        edges: Edges { begun: &[], until: &measurement },
         status: Some((&from, &to)),
         in_flight: &samples,
     })

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::samples::{By, ENOUGH, Sampled};
-use super::{Form, Window};
-use crate::snapshot::{Op, Role, Stats};
+use super::{Edges, Form, Window};
+use crate::snapshot::{InFlight, Measurement, Op, Role, ServerId, Stats};
 
 /// By so many standard errors the samples may differ from the latencies by chance.
 const STANDARD_ERRORS: f64 = 4.0;
@@ -18,13 +18,14 @@ pub struct Log {
     pub syncs: u64,
     pub syncs_per_second: f64,
     pub mean_latency_seconds: f64,
-    /// Sum of the latencies / time. The server serialises this log, so that it is busy for this share of the time.
+    /// Sum of the latencies / time, of each sync what lies in it. The server serialises this log, so that it is busy for
+    /// this share of the time.
     pub busy: f64,
     /// The mean number in flight, sampled.
     pub in_flight: Option<Sampled>,
     /// Whether the samples agree with the latencies. None: too few samples.
     pub adds_up: Option<bool>,
-    /// Transactions per sync x sampled number in flight / mean latency.
+    /// Transactions per second / busy x sampled number in flight.
     pub predicted_transactions_per_second: Option<f64>,
     /// What this log allows at most with as many transactions per sync as now. None: it was seen with several syncs in
     /// flight at once, or commits do not wait for it.
@@ -40,28 +41,25 @@ impl Log {
         observed: Option<f64>,
         form: &Form,
     ) -> Option<Log> {
-        let mut stats = Stats::default();
-        let is_one = |op| matches!(op, Op::Fsync | Op::Fdatasync);
-        let rows = window.measurement.roles.iter();
-        rows.filter(|row| row.server == window.server && row.role == role && is_one(row.op))
-            .for_each(|row| stats.merge(&row.stats));
+        let stats = stats_of(window.measurement, window.server, role);
         if stats.count == 0 || seconds <= 0.0 {
             return None;
         }
-        let mean_latency_seconds = stats.sum_ns as f64 / 1e9 / stats.count as f64;
+        let mean_latency_seconds = mean_seconds(&stats);
         let syncs_per_second = stats.count as f64 / seconds;
-        let busy = stats.in_flight_mean(window.measurement.duration);
+        let by_latencies = in_flight_by_latencies(window, role);
+        let busy = by_latencies.0;
         let in_flight = window.in_flight.of(role);
         let applies = match role {
             Role::Binlog => form.why_not_binlog.is_none(),
             _ => form.why_not_redo.is_none(),
         };
-        let per_sync = observed.map(|observed| observed / syncs_per_second);
         let is_serial = in_flight.is_none_or(|sampled| sampled.is_serial());
-        let predicted = per_sync
-            .zip(in_flight.filter(|sampled| sampled.samples >= ENOUGH))
-            .map(|(per_sync, sampled)| per_sync * sampled.mean / mean_latency_seconds);
-        let bound = per_sync.filter(|_| applies && is_serial).map(|per_sync| per_sync / mean_latency_seconds);
+        // So many a second if it were busy all the time.
+        let full = observed.map(|observed| observed / busy).filter(|full| full.is_finite());
+        let enough = in_flight.filter(|sampled| sampled.samples >= ENOUGH);
+        let predicted = full.zip(enough).map(|(full, sampled)| full * sampled.mean);
+        let bound = full.filter(|_| applies && is_serial);
         Some(Log {
             role,
             syncs: stats.count,
@@ -69,19 +67,56 @@ impl Log {
             mean_latency_seconds,
             busy,
             in_flight,
-            adds_up: in_flight.and_then(|sampled| adds_up(&sampled, busy, mean_latency_seconds / seconds)),
+            adds_up: in_flight.and_then(|sampled| adds_up(&sampled, by_latencies)),
             predicted_transactions_per_second: predicted,
             bound_transactions_per_second: bound,
         })
     }
 }
 
-/// Whether a sampled mean is that which the latencies give. `one`: a sync's share of the window. One that began before it
-/// counts with its whole latency, one that is still in flight not at all.
-fn adds_up(sampled: &Sampled, busy: f64, one: f64) -> Option<bool> {
+/// The mean number in flight between the edges, from the latencies, and by how much it may be wrong: an average sync may
+/// have ended between the reading of the rows and the look at what is in flight, and which file one is of is known some
+/// milliseconds after its first sync.
+fn in_flight_by_latencies(window: &Window, role: Role) -> (f64, f64) {
+    let Edges { begun, until } = window.edges;
+    let stats = stats_of(until, window.server, role);
+    let traced = |sync: &&InFlight| {
+        let is_one = is_one(sync.op) && sync.server == window.server;
+        is_one && !sync.age_is_minimum
+    };
+    let ages = |syncs: &[InFlight]| -> f64 {
+        let of_role = syncs.iter().filter(traced).filter(|sync| sync.role == role);
+        of_role.map(|sync| sync.age.as_secs_f64()).sum()
+    };
+    let unnamed = begun.iter().chain(&until.in_flight).filter(traced).filter(|sync| sync.path.is_none());
+    let doubt = mean_seconds(&stats) + unnamed.map(|sync| sync.age.as_secs_f64()).sum::<f64>();
+    let sum = stats.sum_ns as f64 / 1e9 - ages(begun) + ages(&until.in_flight);
+    let seconds = until.duration.as_secs_f64();
+    if seconds > 0.0 { (sum.max(0.0) / seconds, doubt / seconds) } else { (0.0, 0.0) }
+}
+
+/// 0 without syncs.
+fn mean_seconds(stats: &Stats) -> f64 {
+    stats.sum_ns as f64 / 1e9 / stats.count.max(1) as f64
+}
+
+fn is_one(op: Op) -> bool {
+    matches!(op, Op::Fsync | Op::Fdatasync)
+}
+
+fn stats_of(measurement: &Measurement, server: ServerId, role: Role) -> Stats {
+    let mut stats = Stats::default();
+    let rows = measurement.roles.iter();
+    rows.filter(|row| row.server == server && row.role == role && is_one(row.op))
+        .for_each(|row| stats.merge(&row.stats));
+    stats
+}
+
+/// Whether a sampled mean is that which the latencies give.
+fn adds_up(sampled: &Sampled, (busy, doubt): (f64, f64)) -> Option<bool> {
     // Of samples that were all alike the spread says nothing; what the latencies expect of them does.
-    let expected = (busy * (1.0 - busy).max(0.0) / sampled.samples as f64).sqrt();
+    let expected = (busy * (1.0 - busy).max(0.0) / sampled.equal).sqrt();
     let edges = EDGES.iter().find(|(by, _)| *by == sampled.by).map_or(0.0, |&(_, edges)| edges);
-    let tolerance = STANDARD_ERRORS * sampled.standard_error.max(expected) + edges + one;
+    let tolerance = STANDARD_ERRORS * sampled.standard_error.max(expected) + edges + doubt;
     (sampled.samples >= ENOUGH).then(|| (sampled.mean - busy).abs() <= tolerance)
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::server_status::counters::{Between, Counted};
 use crate::server_status::reading::Reading;
-use crate::snapshot::{Measurement, Role, ServerId};
+use crate::snapshot::{InFlight, Measurement, Role, ServerId};
 
 pub use alone::Alone;
 pub use connections::Connections;
@@ -31,9 +31,20 @@ pub use samples::InFlightSamples;
 pub struct Window<'a> {
     pub server: ServerId,
     pub measurement: &'a Measurement,
+    pub edges: Edges<'a>,
     /// The server's own counters at the window's ends, the earlier one first. None: no connection.
     pub status: Option<(&'a Reading, &'a Reading)>,
     pub in_flight: &'a InFlightSamples,
+}
+
+/// Between which moments the number in flight was sampled. The measurement goes on until the syncs that its end cuts have
+/// ended, which may be long after it, where a device stalls.
+#[derive(Clone, Copy, Debug)]
+pub struct Edges<'a> {
+    /// In flight at the first moment.
+    pub begun: &'a [InFlight],
+    /// What ended until the second moment, and what was in flight then.
+    pub until: &'a Measurement,
 }
 
 /// The throughput, as the server counted it and as the factors of the log that commits wait for last predict it; and

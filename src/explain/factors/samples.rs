@@ -63,6 +63,9 @@ pub struct Sampled {
     /// The share of the samples in which there was more than one.
     pub several_share: f64,
     pub samples: u64,
+    /// As many of equal weight would say as much.
+    #[serde(skip)]
+    pub equal: f64,
     pub by: By,
 }
 
@@ -149,6 +152,8 @@ impl InFlightSamples {
         let (from, to) = self.timer.as_ref()?;
         let samples = to.taken.saturating_sub(from.taken);
         let time = to.time_ns.saturating_sub(from.time_ns) as f64;
+        let time_us = time / 1e3;
+        let equal = equal_samples(time_us, to.squares_us.saturating_sub(from.squares_us) as f64);
         let (from, to) = (&from.logs[log], &to.logs[log]);
         let share = |from: u64, to: u64| to.saturating_sub(from) as f64 / time;
         (samples > 0 && time > 0.0).then(|| {
@@ -156,7 +161,8 @@ impl InFlightSamples {
             let variance = (share(from.squares_ns, to.squares_ns) - mean * mean).max(0.0);
             Sampled {
                 mean,
-                standard_error: (variance / samples as f64).sqrt(),
+                standard_error: (variance / equal).sqrt(),
+                equal,
                 most: to.most,
                 several_share: share(from.several_ns, to.several_ns),
                 samples,
@@ -171,11 +177,11 @@ impl InFlightSamples {
         (self.weight > 0.0).then(|| {
             let mean = of_role.sum / self.weight;
             let variance = (of_role.squares / self.weight - mean * mean).max(0.0);
-            // As many samples of equal weight would say as much.
-            let equal = self.weight * self.weight / self.weight_squares;
+            let equal = equal_samples(self.weight, self.weight_squares);
             Sampled {
                 mean,
                 standard_error: (variance / equal).sqrt(),
+                equal,
                 most: of_role.most,
                 several_share: of_role.several as f64 / self.taken as f64,
                 samples: self.taken,
@@ -191,6 +197,12 @@ impl InFlightSamples {
         threads.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         threads
     }
+}
+
+/// So many samples of equal weight would say as much. A virtual machine that is not run for a while has samples that stand
+/// for a long time each.
+fn equal_samples(weights: f64, squares: f64) -> f64 {
+    weights * weights / squares
 }
 
 /// Of a row of threads that do the same ("ib_io_wr-3").
@@ -251,7 +263,8 @@ mod tests {
     fn a_timer_is_believed_rather_than_the_thread_once_it_has_looked_often_enough() {
         let at = |taken, sum_ns, squares_ns, several_ns| {
             let redo = LogSamples { sum_ns, squares_ns, several_ns, most: 2 };
-            TimerSamples { taken, time_ns: taken * 1_000, logs: [redo, LogSamples::default()] }
+            let logs = [redo, LogSamples::default()];
+            TimerSamples { taken, time_ns: taken * 1_000, squares_us: taken, logs }
         };
         let start = Instant::now();
         let mut samples = InFlightSamples::begun(MYSQL, start);
@@ -267,6 +280,29 @@ mod tests {
         assert_eq!(samples.of(Role::Binlog).unwrap().mean, 0.0);
         // It looks at the logs only.
         assert_eq!(samples.of(Role::Undo).unwrap().by, By::Thread);
+    }
+
+    #[test]
+    fn where_the_timer_was_late_its_samples_tell_less() {
+        let [redo, binlog] = [LogSamples { sum_ns: 500_000_000, ..LogSamples::default() }; 2];
+        let redo = LogSamples { squares_ns: 500_000_000, ..redo };
+        let after = |squares_us| TimerSamples {
+            taken: 1_000,
+            time_ns: 1_000_000_000,
+            squares_us,
+            logs: [redo, binlog],
+        };
+        let error = |squares_us| {
+            let mut samples = InFlightSamples::new(MYSQL);
+            samples.set_timer(TimerSamples::default(), after(squares_us));
+            let redo = samples.of(Role::Redo).unwrap();
+            assert_eq!((redo.mean, redo.samples), (0.5, 1_000));
+            redo.standard_error
+        };
+        // A thousand of a millisecond; and 990 of that length with ten of a hundredth of the window each.
+        let (even, uneven) = (error(1_000 * 1_000_000), error(990 * 1_000_000 + 10 * 100_000_000));
+        assert!((even - 0.5 / 1_000_f64.sqrt()).abs() < 1e-9, "{even}");
+        assert!((uneven / even - 1.99_f64.sqrt()).abs() < 1e-9, "{uneven}");
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn status(commits: &str, groups: &str, variables: &[(&'static str, &'static str)
     };
     let from = at("1000", "500", "100", "0");
     let mut to = at(commits, groups, "110", "10485760");
-    to.began = from.began + Duration::from_secs(SECONDS);
+    to.counted = from.counted + Duration::from_secs(SECONDS);
     (from, to)
 }
 
@@ -72,7 +72,8 @@ fn taken_apart(
     samples: &InFlightSamples,
 ) -> Throughput {
     let status = status.map(|(from, to)| (from, to));
-    measure(&Window { server: MYSQL, measurement, status, in_flight: samples })
+    let edges = Edges { begun: &[], until: measurement };
+    measure(&Window { server: MYSQL, measurement, edges, status, in_flight: samples })
 }
 
 fn near(actual: Option<f64>, expected: f64) {
@@ -136,6 +137,42 @@ fn samples_that_disagree_with_the_latencies_are_said_to() {
     let throughput = taken_apart(&measurement, Some(&status), &few);
     assert_eq!(throughput.factors.logs[1].adds_up, None);
     assert_eq!(throughput.predicted_transactions_per_second, None);
+}
+
+#[test]
+fn syncs_that_an_edge_of_the_window_cuts_count_with_what_lies_in_it() {
+    let (mut measurement, status) = classic();
+    let samples = samples(60, 120); // of the binary log 0.6, and the latencies say 0.8
+    let binlog = |measurement: &Measurement, begun: &[InFlight]| {
+        let (from, to) = &status;
+        let edges = Edges { begun, until: measurement };
+        let status = Some((from, to));
+        let window = Window { server: MYSQL, measurement, edges, status, in_flight: &samples };
+        measure(&window).factors.logs[1].clone()
+    };
+    let cut = |role, seconds| fixture::in_flight(role, "/d/x", Duration::from_secs(seconds));
+    let stalled = cut(Role::Binlog, 2);
+    assert_eq!(binlog(&measurement, &[]).adds_up, Some(false));
+    // Two seconds of the latencies' sum were over when the window began.
+    let begun = binlog(&measurement, std::slice::from_ref(&stalled));
+    assert_eq!(begun.adds_up, Some(true));
+    near(Some(begun.busy), 0.6);
+    near(begun.bound_transactions_per_second, 4_000.0 / 0.6);
+    near(begun.predicted_transactions_per_second, 4_000.0);
+    let others = [
+        cut(Role::Redo, 2),
+        InFlight { server: MARIADB, ..stalled.clone() },
+        // Its end is not traced.
+        InFlight { age_is_minimum: true, ..stalled.clone() },
+    ];
+    near(Some(binlog(&measurement, &others).busy), 0.8);
+    // Whose it is was not known yet: it may be this log's.
+    let unnamed = InFlight { role: Role::Other, path: None, ..stalled.clone() };
+    let unknown = binlog(&measurement, &[unnamed]);
+    assert_eq!((unknown.busy, unknown.adds_up), (0.8, Some(true)));
+    // One that has not ended is in no latency.
+    measurement.in_flight.push(stalled);
+    near(Some(binlog(&measurement, &[]).busy), 1.0);
 }
 
 #[test]
@@ -212,7 +249,7 @@ fn a_server_that_counts_no_groups_has_them_by_its_binary_log_alone() {
         )
     };
     let from = at(7, "5");
-    let to = Reading { began: from.began + Duration::from_secs(SECONDS), ..at(40_007, "15") };
+    let to = Reading { counted: from.counted + Duration::from_secs(SECONDS), ..at(40_007, "15") };
     let throughput = taken_apart(&measurement, Some(&(from, to)), &samples(60, 160));
     near(throughput.factors.transactions_per_commit_group.value, 5.0);
     let groups = &throughput.factors.commit_groups_per_binlog_sync;
