@@ -63,16 +63,18 @@ struct identity {
 // What a row's `state` says; written once, by the program that made the row.
 #define ROW_READY 1 // its key is published
 
-// One (server, file, operation), thread or neighbour. Values only grow while the row lives. What a sync needs when it
-// begins fills one line of the processor's cache, what it needs when it ends the next one.
+// One (server, file, operation), thread or neighbour. Values only grow while the row lives. What a sync reads of it fills
+// one line of the processor's cache, what it counts in the next one: where processors share a row, as a neighbour's, the
+// first stays with all of them.
 struct row {
 	struct identity id;
-	u64 started;   // syncs that entered
-	u64 name;      // the last name that was sent: its hash and length; threads: their name, first eight bytes
+	u64 name_rest; // threads: see `name`
+	u64 name;      // the last name that was sent: its hash and length; threads: their name, eight bytes here and the rest above
 	u32 names;     // how many were sent
 	u32 retired;   // user space has taken the key out of the hash: look it up again
 	u32 state;
 	u32 sequence;  // how many lives this slot has had: a sync that outlives its row is noticed
+	u64 started;   // syncs that entered
 	u64 sum_ns;    // of those that finished
 	u64 max_ns;
 	u64 under;     // finished in less than 2^8 ns
@@ -81,7 +83,6 @@ struct row {
 	u64 errors;    // finished with an error
 	u32 shared_histogram; // for a row without a histogram of its own; 0: send an event instead
 	s32 fd;               // the descriptor of the first sync
-	u64 name_rest;        // threads: the other eight bytes
 };
 
 struct histogram {

@@ -9,7 +9,7 @@ use crate::load::{Call, Files, Load, Round};
 use crate::modes;
 use crate::others;
 use crate::progress;
-use crate::stats::{Estimate, median};
+use crate::stats::{Estimate, lower_quartile, median};
 use crate::tracer::Tracer;
 
 /// Long enough for the last new files to be named.
@@ -56,13 +56,37 @@ pub fn tracers(context: &Context) -> Vec<Tracer> {
 #[derive(Debug, Serialize)]
 pub struct Column {
     pub nothing: Vec<f64>,
-    /// By tracer, in their order: what is added to the mean of the blocks before and after.
+    /// By tracer, in their order.
+    pub with: Vec<Vec<f64>>,
+    /// The same less the mean of the blocks before and after.
     pub added: Vec<Vec<f64>>,
 }
 
 impl Column {
+    /// What a tracer adds while the machine runs at its faster speed. A virtual one whose processors are shared runs at
+    /// one speed for a second and at another for the next, a seventh apart, so that of two medians either may be at
+    /// either speed; of two lower quartiles both are at the faster one.
     pub fn added(&self, tracer: usize) -> Estimate {
-        Estimate::of(&self.added[tracer])
+        Estimate::of_cycles(self.with[tracer].len(), |cycles| self.added_in(tracer, cycles))
+    }
+
+    /// How many times what another tracer adds, to this load or another.
+    pub fn ratio(&self, tracer: usize, other: &Column, other_tracer: usize) -> Estimate {
+        Estimate::of_cycles(self.with[tracer].len(), |cycles| {
+            self.added_in(tracer, cycles) / other.added_in(other_tracer, cycles)
+        })
+    }
+
+    fn added_in(&self, tracer: usize, cycles: &[usize]) -> f64 {
+        let all = self.with.len();
+        let with = cycles.iter().map(|&cycle| self.with[tracer][cycle]);
+        let nothing = cycles.iter().flat_map(|&cycle| &self.nothing[cycle * all..(cycle + 1) * all]);
+        lower_quartile(&mut with.collect::<Vec<_>>())
+            - lower_quartile(&mut nothing.copied().collect::<Vec<_>>())
+    }
+
+    pub fn nothing(&self) -> f64 {
+        lower_quartile(&mut self.nothing.clone())
     }
 }
 
@@ -165,7 +189,8 @@ pub fn measure(
         effort,
     };
     let cycles = effort.cycles;
-    let empty = || Column { nothing: Vec::new(), added: vec![Vec::new(); tracers.len()] };
+    let none = || vec![Vec::new(); tracers.len()];
+    let empty = || Column { nothing: Vec::new(), with: none(), added: none() };
     let mut columns: Vec<_> = shapes.iter().map(|_| empty()).collect();
     loads.block()?; // what is slow only once
     let mut before = loads.nothing(context)?;
@@ -182,6 +207,7 @@ pub fn measure(
                 }
             };
             for (s, column) in columns.iter_mut().enumerate() {
+                column.with[i].push(with[s]);
                 column.added[i].push(with[s] - (before[s] + after[s]) / 2.0);
                 column.nothing.push(after[s]);
             }
@@ -190,4 +216,21 @@ pub fn measure(
     }
     drop(loads);
     Ok(Measured { tracers, shapes, columns, effort })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine that runs at two speeds, as it likes: each tracer's cost is that at the faster one, and their ratio holds.
+    #[test]
+    fn two_speeds_of_the_machine_do_not_mix() {
+        let slow = [[true, true, false], [false, true, true], [true, false, true], [false, true, true]];
+        let at = |cycle: usize, tracer: usize, ns: f64| ns * if slow[cycle][tracer] { 1.25 } else { 1.0 };
+        let with = |tracer: usize, ns: f64| (0..4).map(|cycle| at(cycle, tracer, ns)).collect::<Vec<_>>();
+        let nothing = (0..8).map(|block| if block % 2 == 0 { 100.0 } else { 125.0 }).collect();
+        let column = Column { nothing, with: vec![with(0, 300.0), with(2, 400.0)], added: Vec::new() };
+        assert_eq!((column.nothing(), column.added(0).median, column.added(1).median), (100.0, 200.0, 300.0));
+        assert_eq!(column.ratio(1, &column, 0).median, 1.5);
+    }
 }

@@ -5,7 +5,6 @@ use fsynctop::snapshot::AttachMode;
 use crate::calls::{Column, Measured, Shape};
 use crate::load::Call;
 use crate::section::{Bar, Section};
-use crate::stats::Estimate;
 use crate::sync::{table, values};
 use crate::tracer::Tracer;
 
@@ -42,7 +41,7 @@ fn bars_of(measured: &Measured, shape: &Shape, column: &Column) -> Vec<Bar> {
     for mode in [AttachMode::Fentry, AttachMode::Kprobe] {
         let Some(own) = find(Tracer::Fsynctop(mode)) else { continue };
         let own = column.added(own);
-        let base = Estimate::of(&column.nothing).median;
+        let base = column.nothing();
         // Nothing at all: within the noise, or too little to tell (1 % of the call).
         let met = own.low <= 0.0 || own.median <= base / 100.0;
         let what = format!("getppid, {}: fsynctop ({}) adds nothing", shape.name, mode.name());

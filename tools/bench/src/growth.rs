@@ -95,7 +95,8 @@ fn least_note(measured: &Measured) -> Vec<String> {
         "For comparison, two programs that do the least that any tracer must: one counts each descriptor's calls in a \
          hash, both read the clock. With many files its count is out of the processor's caches as well. fsynctop reads \
          three places more that a call of fdatasync on tmpfs does not touch: the file's inode, its name (which tells of \
-         a rename) and its histogram."
+         a rename) and its histogram. So it is flat as long as those lines of some thousand files stay in the caches, and \
+         is dearer beyond; where a sync does something, a filesystem has touched the inode by itself."
             .into(),
     ]
 }
@@ -113,8 +114,8 @@ fn tabulate(measured: &Measured, section: &mut Section) {
     for (shape, column) in measured.of(Call::Fdatasync) {
         let is_of_files = shape.round.files != Files::Own && shape.round.cpus == 1;
         let one = &measured.columns[if is_of_files { 0 } else { FILES.len() }];
-        let against_one = |tracer: usize| Estimate::of_ratio(&column.added[tracer], &one.added[tracer]);
-        let nothing = Estimate::of(&column.nothing).median;
+        let against_one = |tracer: usize| column.ratio(tracer, one, tracer);
+        let nothing = column.nothing();
         let mut cells = vec![shape.name.clone(), format!("{nothing:.0}")];
         for tracer in 0..measured.tracers.len() {
             let ratio = format!("{:.2} x", against_one(tracer).median);

@@ -19,6 +19,12 @@ pub fn median(values: &mut [f64]) -> f64 {
     *values.select_nth_unstable_by(last / 2, f64::total_cmp).1
 }
 
+/// Of a number of values that is not divisible the lower one. NaN of none.
+pub fn lower_quartile(values: &mut [f64]) -> f64 {
+    let Some(last) = values.len().checked_sub(1) else { return f64::NAN };
+    *values.select_nth_unstable_by(last / 4, f64::total_cmp).1
+}
+
 fn median_of(values: impl Iterator<Item = f64>) -> f64 {
     median(&mut values.collect::<Vec<_>>())
 }
@@ -44,12 +50,9 @@ impl Estimate {
         Estimate::resampled(values.len(), |indices| median_of(indices.iter().map(|&i| values[i])))
     }
 
-    /// Of the quotient of two medians, of values that were measured side by side.
-    pub fn of_ratio(above: &[f64], below: &[f64]) -> Estimate {
-        let pairs = above.len().min(below.len());
-        Estimate::resampled(pairs, |indices| {
-            median_of(indices.iter().map(|&i| above[i])) / median_of(indices.iter().map(|&i| below[i]))
-        })
+    /// Of what is computed from measurements that were made in cycles. Reported in the median's place.
+    pub fn of_cycles(cycles: usize, statistic: impl Fn(&[usize]) -> f64) -> Estimate {
+        Estimate::resampled(cycles, statistic)
     }
 
     fn resampled(count: usize, statistic: impl Fn(&[usize]) -> f64) -> Estimate {
@@ -108,9 +111,17 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_that_of_the_medians() {
-        let below = [10.0, 20.0, 30.0];
-        let ratio = Estimate::of_ratio(&[20.0, 40.0, 60.0], &below);
+    fn a_quarter_of_the_values_is_not_above_the_lower_quartile() {
+        assert_eq!(lower_quartile(&mut [8.0, 2.0, 4.0, 6.0, 10.0]), 4.0);
+        assert_eq!(lower_quartile(&mut [8.0, 2.0]), 2.0);
+        assert!(lower_quartile(&mut []).is_nan());
+    }
+
+    #[test]
+    fn cycles_are_drawn_as_a_whole() {
+        let (above, below) = ([20.0, 40.0, 60.0], [10.0, 20.0, 30.0]);
+        let sum = |values: &[f64], cycles: &[usize]| cycles.iter().map(|&cycle| values[cycle]).sum::<f64>();
+        let ratio = Estimate::of_cycles(3, |cycles| sum(&above, cycles) / sum(&below, cycles));
         assert_eq!((ratio.median, ratio.low, ratio.high), (2.0, 2.0, 2.0));
     }
 }

@@ -6,7 +6,6 @@ use serde_json::json;
 use crate::calls::{Column, Measured, Shape};
 use crate::load::Call;
 use crate::section::{Bar, Section, Table};
-use crate::stats::Estimate;
 use crate::tracer::Tracer;
 
 const MOST_OF_FLOOR: f64 = 1.5;
@@ -18,10 +17,11 @@ pub fn section(measured: &Measured) -> Section {
         about: vec![format!(
             "Nanoseconds that a call of `fsync` on tmpfs takes longer, where the call itself does nothing. The load is \
              one thread on each CPU with a file of its own, in a process called `mysqld` (traced) or otherwise (a \
-             neighbour, which fsynctop counts by device and command and the script passes over). Medians of {}, each \
-             held against the blocks with nothing attached right before and after it; in brackets the interval that \
-             holds the median with 95 % confidence. What each tracer had counted in the end was compared with what the \
-             load had done.",
+             neighbour, which fsynctop counts by device and command and the script passes over). {}, in turns with blocks \
+             with nothing attached. A virtual machine whose processors are shared runs at one speed for a second and at \
+             another for the next, a seventh apart: what is compared is the lower quartile of the blocks, which is at the \
+             faster speed; in brackets the interval that holds it with 95 % confidence. What each tracer had counted in \
+             the end was compared with what the load had done.",
             measured.effort()
         )],
         tables: vec![table(measured, Call::Fsync)],
@@ -65,7 +65,7 @@ fn bars_of(measured: &Measured, mode: AttachMode, shape: &Shape, column: &Column
     let mut bars = Vec::new();
     let mut compare = |other: Tracer, most: f64, limit: &str| {
         let Some(other_at) = find(other) else { return };
-        let ratio = Estimate::of_ratio(&column.added[own], &column.added[other_at]);
+        let ratio = column.ratio(own, column, other_at);
         let what = format!("fsync, {}: fsynctop ({}) against {}", shape.name, mode.name(), other.name());
         bars.push(Bar::new(what, limit, ratio.show(2), ratio.median <= most));
     };
@@ -82,10 +82,7 @@ pub fn table(measured: &Measured, call: Call) -> Table {
     let shapes: Vec<_> = measured.of(call).map(|(shape, _)| shape.name.clone()).collect();
     let mut table = Table::new("Added nanoseconds for each call", &["attached"]);
     table.header.extend(shapes);
-    let nothing = measured.of(call).map(|(_, column)| {
-        let estimate = Estimate::of(&column.nothing);
-        format!("{:.0} in all", estimate.median)
-    });
+    let nothing = measured.of(call).map(|(_, column)| format!("{:.0} in all", column.nothing()));
     table.row(std::iter::once("nothing".to_owned()).chain(nothing));
     for (i, tracer) in measured.tracers.iter().enumerate() {
         let cells = measured.of(call).map(|(_, column)| column.added(i).show(0));
