@@ -52,6 +52,7 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
         sampler.wait(commits.every()).unwrap();
         commits.sample(&mut sampler).unwrap();
     }
+    commits.count();
     commits.close();
     let to = sampler.snapshot().unwrap();
     let measurement = Measurement::between(&from, &to);

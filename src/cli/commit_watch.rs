@@ -36,6 +36,7 @@ pub struct CommitWatch {
     connection: Option<Connection>,
     from: Option<Reading>,
     to: Option<Reading>,
+    is_open: bool,
     /// Why there are no counters.
     no_status: Option<String>,
     samples: InFlightSamples,
@@ -74,6 +75,7 @@ impl CommitWatch {
             connection,
             from,
             to: None,
+            is_open: false,
             no_status,
             processors: ProcessorTimes::read(Path::new(PROC)),
             idle: None,
@@ -81,13 +83,27 @@ impl CommitWatch {
         }
     }
 
-    /// Reads the counters: right before the first snapshot.
+    /// Reads the counters: right before the window begins, and right before it ends.
     pub fn count(&mut self) {
+        if self.is_open {
+            let now = ProcessorTimes::read(Path::new(PROC));
+            self.idle = now.zip(self.processors).and_then(|(now, before)| now.idle_share_since(&before));
+        }
         let (Some(connection), Some(from)) = (&mut self.connection, self.from.take()) else { return };
-        self.from = match connection.read(Scope::Syncs) {
-            Ok(counters) => Some(counters.with_rest_of(from)),
-            Err(_) => Some(from), // the server hangs: the end of the window says so
-        };
+        let counted = connection.read(Scope::Syncs);
+        if self.is_open {
+            self.from = Some(from);
+            match counted {
+                Ok(counters) => self.to = Some(counters),
+                Err(error) => self.no_status = Some(sentence(&error.to_string())),
+            }
+        } else {
+            // If the server hangs, the end of the window says so.
+            self.from = Some(match counted {
+                Ok(counters) => counters.with_rest_of(from),
+                Err(_) => from,
+            });
+        }
     }
 
     /// How often [`CommitWatch::sample`] is to be called.
@@ -97,6 +113,7 @@ impl CommitWatch {
 
     /// Samples count from now on: right after the first snapshot.
     pub fn open(&mut self, sampler: &Sampler) {
+        self.is_open = true;
         self.follow_logs(sampler);
         if let Some((timer, from)) = &mut self.timer {
             *from = timer.read();
@@ -119,21 +136,10 @@ impl CommitWatch {
         }
     }
 
-    /// Reads the server's counters again, and ends the sampling: right before the last snapshot.
+    /// Ends the sampling: right before the last snapshot.
     pub fn close(&mut self) {
-        self.read_status();
         if let Some((timer, from)) = self.timer.take() {
             self.samples.set_timer(from, timer.read());
-        }
-    }
-
-    fn read_status(&mut self) {
-        let now = ProcessorTimes::read(Path::new(PROC));
-        self.idle = now.zip(self.processors).and_then(|(now, before)| now.idle_share_since(&before));
-        let (Some(connection), true) = (&mut self.connection, self.from.is_some()) else { return };
-        match connection.read(Scope::Syncs) {
-            Ok(counters) => self.to = Some(counters),
-            Err(error) => self.no_status = Some(sentence(&error.to_string())),
         }
     }
 
@@ -149,7 +155,7 @@ impl CommitWatch {
         }
     }
 
-    /// `edges`: of the snapshots right after [`CommitWatch::count`] and right after [`CommitWatch::close`].
+    /// `edges`: of the snapshots right before [`CommitWatch::open`] and right after [`CommitWatch::close`].
     /// `device_flushes`: how many the devices were sent, if that was counted.
     pub fn finish(mut self, measurement: &Measurement, edges: Edges, device_flushes: Option<u64>) -> Commits {
         self.punctual = None;

@@ -105,10 +105,10 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
 
     let mut commits =
         chosen.map(|Chosen { server, status }| CommitWatch::begin(server, status, sampler.watch_logs()));
-    probe.begin().context("cannot begin to watch")?;
     if let Some(commits) = &mut commits {
         commits.count();
     }
+    probe.begin().context("cannot begin to watch")?;
     let first = sampler.snapshot()?;
     if let Some(commits) = &mut commits {
         commits.open(&sampler);
@@ -122,6 +122,9 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
             commits.sample(&mut sampler).context("looking at the syncs in flight")?;
         }
         look_for_servers(&mut sampler, &mut finder, Duration::ZERO);
+    }
+    if let Some(commits) = &mut commits {
+        commits.count();
     }
     probe.end().context("cannot end watching")?;
     if let Some(commits) = &mut commits {

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use fsynctop::host;
-use fsynctop::probe::{AttachedProgram, Capacity, Probe, ProbeConfig, Targets};
+use fsynctop::probe::{AttachedProgram, Capacity, CommPattern, Probe, ProbeConfig, Targets};
 use fsynctop::snapshot::{AttachMode, Op};
 
 use crate::floor::{Does, Floor};
@@ -20,6 +20,13 @@ pub fn config(mode: Option<AttachMode>, pids: Vec<u32>) -> ProbeConfig {
         watch_waits: false,
         capacity: Capacity::default(),
     }
+}
+
+/// What fsynctop traces by itself: servers, by the names of their processes.
+pub fn of_servers(mode: AttachMode) -> ProbeConfig {
+    let comms = ["mysqld", "mariadbd"].map(|name| CommPattern::new(name.as_bytes())).to_vec();
+    let targets = Targets { comms, ..Targets::default() };
+    ProbeConfig { targets, ..config(Some(mode), Vec::new()) }
 }
 
 /// The hooks that fsynctop has in a mode, by the names of its programs: on kernels that preempt, entries are kprobe's

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use fsynctop::probe::Probe;
 use fsynctop::snapshot::AttachMode;
 use serde::Serialize;
 
@@ -22,15 +23,18 @@ use crate::tracer::{SCRIPT, Tracer, bpftrace};
 const MOST_PERCENT: f64 = 1.0;
 /// What attaching and detaching stir up is no part of a window.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Nor is what fsynctop does once: its first two snapshots, with the server's description and the files' names, take
-/// several times as long as those of a long run.
+/// What else makes a server faster or slower takes seconds: of windows that are shorter than that, a thousand tell more
+/// than a hundred long ones. fsynctop's programs are attached in a tenth of one.
+const SHORT: Duration = Duration::from_millis(250);
+/// Others take a second to begin.
+const LONG: Duration = Duration::from_secs(1);
+/// What fsynctop does once is no part of what its process takes: its first two snapshots, with the server's description
+/// and the files' names.
 const UNTIL_STEADY: Duration = Duration::from_millis(2_300);
-/// A second, so that each window with fsynctop holds one of its snapshots, as each second of a long run does. Longer ones
-/// tell less in the same time: what else makes a server faster or slower takes seconds.
-const WINDOW: Duration = Duration::from_secs(1);
+const PROCESS_TIME: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_secs(3);
 
-/// Both windows of a pair, in transactions per second.
+/// With a tracer, and in the windows before and after it, in transactions per second.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Pair {
     without: f64,
@@ -52,11 +56,14 @@ struct Series {
     pairs: Vec<Pair>,
     /// Of fsynctop.
     cost: Option<Cost>,
+    /// What its process takes of all processors, beside its programs.
+    process_percent: f64,
 }
 
 impl Series {
     fn loss(&self) -> Estimate {
-        Estimate::trimmed_mean(&self.pairs.iter().map(Pair::loss).collect::<Vec<_>>())
+        let losses = self.pairs.iter().map(|pair| pair.loss() + self.process_percent);
+        Estimate::trimmed_mean(&losses.collect::<Vec<_>>())
     }
 
     fn without(&self) -> Estimate {
@@ -67,7 +74,7 @@ impl Series {
 /// `out`: where the parts before have left what a call costs.
 pub fn section(context: &Context, out: &Path) -> Result<Section> {
     let mode = modes::own()?;
-    let (own_blocks, other_blocks) = (context.or_quick(30, 2), context.or_quick(5, 1));
+    let (own_pairs, other_blocks) = (context.or_quick(240, 10), context.or_quick(5, 1));
     let mut all = Vec::new();
     let kinds = [Kind::MariaDb, Kind::MySql];
     for (kind, memory) in kinds.map(|kind| (kind, false)).into_iter().chain(kinds.map(|kind| (kind, true))) {
@@ -79,19 +86,27 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
             let programs = context.fsynctop.parent().context("fsynctop's directory")?;
             let mut load = bench.database.load(workload, programs)?;
             sleep(WARM_UP);
-            let mut tracers = vec![(Tracer::Fsynctop(mode), own_blocks)];
-            if workload == Workload::Insert && !memory {
-                tracers.extend([(Tracer::Bpftrace, other_blocks), (Tracer::Strace, other_blocks)]);
-            }
             let place = if memory { ", data in memory" } else { "" };
             let server = format!("{} {}{place}", kind.name(), bench.database.version);
-            for (tracer, blocks) in tracers {
-                progress!("{server} under {}: {blocks} blocks with {}", workload.name(), tracer.name());
-                let (pairs, own_time) = bench.blocks(&mut load, workload, tracer, blocks)?;
-                let is_own = tracer == Tracer::Fsynctop(mode);
-                let cost = is_own.then(|| Cost::measure(own_time)).transpose()?;
-                let (server, workload, tracer) = (server.clone(), workload.name(), tracer.name());
-                all.push(Series { server, workload, tracer, pairs, cost });
+            let series = |tracer: Tracer, pairs, cost, process_percent| Series {
+                server: server.clone(),
+                workload: workload.name(),
+                tracer: tracer.name(),
+                pairs,
+                cost,
+                process_percent,
+            };
+            let own = Tracer::Fsynctop(mode);
+            progress!("{server} under {}: {own_pairs} pairs with {}", workload.name(), own.name());
+            let pairs = bench.own_pairs(&mut load, workload, mode, own_pairs)?;
+            let own_time = bench.own_time(mode)?;
+            let process_percent = 100.0 * own_time / context.cpus as f64;
+            all.push(series(own, pairs, Some(Cost::measure(own_time)?), process_percent));
+            let others = [Tracer::Bpftrace, Tracer::Strace];
+            for tracer in others.into_iter().filter(|_| workload == Workload::Insert && !memory) {
+                progress!("{server} under {}: {other_blocks} blocks with {}", workload.name(), tracer.name());
+                let pairs = bench.blocks(&mut load, workload, tracer, other_blocks)?;
+                all.push(series(tracer, pairs, None, 0.0));
             }
         }
     }
@@ -104,63 +119,119 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Windows with fsynctop's programs attached, each between two without. Attaching takes processor time, which a
+    /// server makes up for, or not, in the time after it: before a window without, programs are attached as well, and
+    /// detached again.
+    fn own_pairs(
+        &mut self,
+        load: &mut RunningLoad,
+        workload: Workload,
+        mode: AttachMode,
+        count: usize,
+    ) -> Result<Vec<Pair>> {
+        let attach = || Probe::attach(&modes::of_servers(mode)).context("fsynctop");
+        let mut pairs: Vec<Pair> = Vec::new();
+        let mut before = None;
+        let mut traced = 0;
+        while pairs.len() < count {
+            let mut with = None;
+            if before.is_some() {
+                let mut probe = attach()?;
+                with = Some(self.window(workload, SHORT)?);
+                traced += syncs(&mut probe)?;
+            }
+            drop(attach()?);
+            let alone = self.context.others.are_gone();
+            self.context.others.wait()?;
+            let after = self.window(workload, SHORT)?;
+            if let (Some(before), Some(with), true) = (before, with, alone) {
+                pairs.push(Pair { without: (before + after) / 2.0, with });
+            }
+            before = Some(after);
+            load.check()?;
+        }
+        ensure!(traced > 0, "fsynctop counted no sync of the server");
+        Ok(pairs)
+    }
+
+    /// Which share of one processor fsynctop's process takes, at its usual interval.
+    fn own_time(&mut self, mode: AttachMode) -> Result<f64> {
+        let pid = self.database.pid;
+        let program = crate::tracer::fsynctop(self.context, mode)?;
+        sleep(UNTIL_STEADY);
+        let (before, began) = (proc::cpu_time(program.pid())?, Instant::now());
+        sleep(PROCESS_TIME);
+        let share = (proc::cpu_time(program.pid())? - before).as_secs_f64() / began.elapsed().as_secs_f64();
+        let (out, err) = program.stop()?;
+        ensure!(counted::by_fsynctop(&out, pid).0 > 0, "fsynctop counted no sync of the server: {out}{err}");
+        Ok(share)
+    }
+
     /// In each block two windows with the tracer between two without, so that a load that gets slower or faster takes
-    /// no side. And which share of one processor the tracer's own process used in the windows.
+    /// no side.
     fn blocks(
         &mut self,
         load: &mut RunningLoad,
         workload: Workload,
         tracer: Tracer,
         count: usize,
-    ) -> Result<(Vec<Pair>, f64)> {
-        let (mut pairs, mut own_times) = (Vec::new(), Vec::new());
+    ) -> Result<Vec<Pair>> {
+        let mut pairs = Vec::new();
         while pairs.len() < 2 * count {
             self.context.others.wait()?;
-            let before = self.window(workload)?;
-            let ([first, second], own_time) = self.traced_windows(workload, tracer)?;
-            let after = self.window(workload)?;
+            let before = self.window(workload, LONG)?;
+            let [first, second] = self.traced_windows(workload, tracer)?;
+            let after = self.window(workload, LONG)?;
             load.check()?;
             if self.context.others.are_gone() {
                 pairs.extend([Pair { without: before, with: first }, Pair { without: after, with: second }]);
-                own_times.push(own_time);
             }
         }
-        Ok((pairs, Estimate::of(&own_times).median))
+        Ok(pairs)
     }
 
     /// Transactions per second.
-    fn window(&mut self, workload: Workload) -> Result<f64> {
+    fn window(&mut self, workload: Workload, length: Duration) -> Result<f64> {
         sleep(SETTLE);
-        let (before, began) = (self.database.transactions(workload)?, Instant::now());
-        sleep(WINDOW);
-        let done = self.database.transactions(workload)? - before;
-        ensure!(done > 0, "the server does not commit anything");
-        Ok(done as f64 / began.elapsed().as_secs_f64())
+        let (before, began) = self.transactions(workload)?;
+        sleep(length);
+        let (after, ended) = self.transactions(workload)?;
+        ensure!(after > before, "the server does not commit anything");
+        Ok((after - before) as f64 / (ended - began).as_secs_f64())
     }
 
-    fn traced_windows(&mut self, workload: Workload, tracer: Tracer) -> Result<([f64; 2], f64)> {
+    /// And when: halfway between the question and the answer.
+    fn transactions(&mut self, workload: Workload) -> Result<(u64, Instant)> {
+        let asked = Instant::now();
+        let transactions = self.database.transactions(workload)?;
+        Ok((transactions, asked + asked.elapsed() / 2))
+    }
+
+    fn traced_windows(&mut self, workload: Workload, tracer: Tracer) -> Result<[f64; 2]> {
         let pid = self.database.pid;
         let program = match tracer {
             // No thread of MySQL has the name that the script asks for.
             Tracer::Bpftrace => bpftrace(&SCRIPT.replace("comm == \"mysqld\"", &format!("pid == {pid}")))?,
             _ => tracer.start(self.context, pid)?.into_program().context("a program")?,
         };
-        if let Tracer::Fsynctop(_) = tracer {
-            sleep(UNTIL_STEADY);
-        }
-        let (before, began) = (proc::cpu_time(program.pid())?, Instant::now());
-        let rates = [self.window(workload)?, self.window(workload)?];
-        let own_time =
-            (proc::cpu_time(program.pid())? - before).as_secs_f64() / began.elapsed().as_secs_f64();
+        let rates = [self.window(workload, LONG)?, self.window(workload, LONG)?];
         let (out, err) = program.stop()?;
         let counted = match tracer {
-            Tracer::Fsynctop(_) => counted::by_fsynctop(&out, pid).0,
             Tracer::Bpftrace => counted::by_bpftrace(&out),
             _ => counted::in_table(&err, 3),
         };
         ensure!(counted > 0, "{} counted no sync of the server: {out}{err}", tracer.name());
-        Ok((rates, own_time))
+        Ok(rates)
     }
+}
+
+/// How many began while a probe was attached.
+fn syncs(probe: &mut Probe) -> Result<u64> {
+    let mut sum = 0;
+    for slot in probe.slots_in_use() {
+        sum += probe.row(slot)?.started;
+    }
+    Ok(sum)
 }
 
 fn report(all: &[Series], mode: AttachMode, call_cost: Option<CallCost>, cpus: usize) -> Section {
@@ -168,15 +239,17 @@ fn report(all: &[Series], mode: AttachMode, call_cost: Option<CallCost>, cpus: u
         title: "A real server's throughput".into(),
         about: vec![format!(
             "Transactions per second of throw-away servers on this machine's disk, 16 connections, the binary log on and \
-             synced at each commit, as the server counts them itself. The load runs on through blocks of four windows \
-             of {} s: a tracer is attached in the second and third, and begins {:.1} s before them if it is fsynctop, \
-             whose start is no part of what it costs to leave it running. Each half of a block is a pair. The loss is \
-             the mean over the pairs without the outermost tenths, with its 95 % interval: one that reaches below zero \
-             is within their noise. The script is given the server's pid here, because no thread of MySQL has the name \
-             that it asks for. With its data in memory a server does not wait for a disk, so that it syncs the most, \
-             and a disk's moods are out of the way.",
-            WINDOW.as_secs(),
-            UNTIL_STEADY.as_secs_f64(),
+             synced at each commit, as the server counts them itself. The load runs on. fsynctop's programs are attached in \
+             every other window of {} s, which is held against the mean of the two beside it: what else makes a server \
+             faster or slower takes longer than that. The loss is the mean over the windows without the outermost tenths, \
+             with its 95 % interval: one that reaches below zero is within their noise. What fsynctop's process takes of \
+             all processors, measured for {} s in the same load, is added to it. The others, which take a second to \
+             begin, are attached in the second and third of four windows of {} s. The script is given the server's pid \
+             here, because no thread of MySQL has the name that it asks for. With its data in memory a server does not \
+             wait for a disk, so that it syncs the most, and a disk's moods are out of the way.",
+            SHORT.as_secs_f64(),
+            PROCESS_TIME.as_secs(),
+            LONG.as_secs(),
         )],
         values: serde_json::json!(all),
         ..Section::default()
