@@ -74,7 +74,7 @@ impl Series {
 /// `out`: where the parts before have left what a call costs.
 pub fn section(context: &Context, out: &Path) -> Result<Section> {
     let mode = modes::own()?;
-    let (own_pairs, other_blocks) = (context.or_quick(240, 10), context.or_quick(5, 1));
+    let (own_pairs, other_blocks) = (context.or_quick(160, 10), context.or_quick(5, 1));
     let mut all = Vec::new();
     let kinds = [Kind::MariaDb, Kind::MySql];
     for (kind, memory) in kinds.map(|kind| (kind, false)).into_iter().chain(kinds.map(|kind| (kind, true))) {
