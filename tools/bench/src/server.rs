@@ -24,17 +24,20 @@ const MOST_PERCENT: f64 = 1.0;
 /// What attaching and detaching stir up is no part of a window.
 const SETTLE: Duration = Duration::from_millis(100);
 /// What else makes a server faster or slower takes seconds: of windows that are shorter than that, a thousand tell more
-/// than a hundred long ones. fsynctop's programs are attached in a tenth of one.
-const SHORT: Duration = Duration::from_millis(250);
+/// than a hundred long ones. fsynctop's programs are attached in a tenth of a second.
+const SHORT: Duration = Duration::from_millis(400);
 /// Others take a second to begin.
 const LONG: Duration = Duration::from_secs(1);
+/// A server does some things once a second. Blocks that begin at the same moment of it would all find them in the same
+/// window, with or without.
+const PERIOD: Duration = Duration::from_secs(1);
 /// What fsynctop does once is no part of what its process takes: its first two snapshots, with the server's description
 /// and the files' names.
 const UNTIL_STEADY: Duration = Duration::from_millis(2_300);
 const PROCESS_TIME: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_secs(3);
 
-/// With a tracer, and in the windows before and after it, in transactions per second.
+/// With a tracer, and in the window before or after it, in transactions per second.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Pair {
     without: f64,
@@ -74,7 +77,7 @@ impl Series {
 /// `out`: where the parts before have left what a call costs.
 pub fn section(context: &Context, out: &Path) -> Result<Section> {
     let mode = modes::own()?;
-    let (own_pairs, other_blocks) = (context.or_quick(160, 10), context.or_quick(5, 1));
+    let (own_blocks, other_blocks) = (context.or_quick(80, 5), context.or_quick(5, 1));
     let mut all = Vec::new();
     let kinds = [Kind::MariaDb, Kind::MySql];
     for (kind, memory) in kinds.map(|kind| (kind, false)).into_iter().chain(kinds.map(|kind| (kind, true))) {
@@ -97,8 +100,8 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
                 process_percent,
             };
             let own = Tracer::Fsynctop(mode);
-            progress!("{server} under {}: {own_pairs} pairs with {}", workload.name(), own.name());
-            let pairs = bench.own_pairs(&mut load, workload, mode, own_pairs)?;
+            progress!("{server} under {}: {own_blocks} blocks with {}", workload.name(), own.name());
+            let pairs = bench.blocks(&mut load, workload, Tracer::Fsynctop(mode), own_blocks)?;
             let own_time = bench.own_time(mode)?;
             let process_percent = 100.0 * own_time / context.cpus as f64;
             all.push(series(own, pairs, Some(Cost::measure(own_time)?), process_percent));
@@ -119,41 +122,6 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Windows with fsynctop's programs attached, each between two without. Attaching takes processor time, which a
-    /// server makes up for, or not, in the time after it: before a window without, programs are attached as well, and
-    /// detached again.
-    fn own_pairs(
-        &mut self,
-        load: &mut RunningLoad,
-        workload: Workload,
-        mode: AttachMode,
-        count: usize,
-    ) -> Result<Vec<Pair>> {
-        let attach = || Probe::attach(&modes::of_servers(mode)).context("fsynctop");
-        let mut pairs: Vec<Pair> = Vec::new();
-        let mut before = None;
-        let mut traced = 0;
-        while pairs.len() < count {
-            let mut with = None;
-            if before.is_some() {
-                let mut probe = attach()?;
-                with = Some(self.window(workload, SHORT)?);
-                traced += syncs(&mut probe)?;
-            }
-            drop(attach()?);
-            let alone = self.context.others.are_gone();
-            self.context.others.wait()?;
-            let after = self.window(workload, SHORT)?;
-            if let (Some(before), Some(with), true) = (before, with, alone) {
-                pairs.push(Pair { without: (before + after) / 2.0, with });
-            }
-            before = Some(after);
-            load.check()?;
-        }
-        ensure!(traced > 0, "fsynctop counted no sync of the server");
-        Ok(pairs)
-    }
-
     /// Which share of one processor fsynctop's process takes, at its usual interval.
     fn own_time(&mut self, mode: AttachMode) -> Result<f64> {
         let pid = self.database.pid;
@@ -176,18 +144,40 @@ impl Bench<'_> {
         tracer: Tracer,
         count: usize,
     ) -> Result<Vec<Pair>> {
+        let length = if matches!(tracer, Tracer::Fsynctop(_)) { SHORT } else { LONG };
         let mut pairs = Vec::new();
-        while pairs.len() < 2 * count {
+        for block in 0.. {
+            if pairs.len() >= 2 * count {
+                break;
+            }
             self.context.others.wait()?;
-            let before = self.window(workload, LONG)?;
-            let [first, second] = self.traced_windows(workload, tracer)?;
-            let after = self.window(workload, LONG)?;
+            sleep(PERIOD.mul_f64(evenly_spread(block)));
+            let before = self.window(workload, length)?;
+            let [first, second] = match tracer {
+                Tracer::Fsynctop(mode) => self.windows_with_programs(workload, mode)?,
+                _ => self.windows_with_process(workload, tracer)?,
+            };
+            let alone = self.context.others.are_gone();
+            let after = self.window(workload, length)?;
             load.check()?;
-            if self.context.others.are_gone() {
+            if alone {
                 pairs.extend([Pair { without: before, with: first }, Pair { without: after, with: second }]);
             }
         }
         Ok(pairs)
+    }
+
+    /// With fsynctop's programs alone: its process is measured apart. Attaching takes processor time, which a server makes
+    /// up for, or not, in the time after it: before the window that comes next, programs are attached as well, and
+    /// detached again.
+    fn windows_with_programs(&mut self, workload: Workload, mode: AttachMode) -> Result<[f64; 2]> {
+        let attach = || Probe::attach(&modes::of_servers(mode)).context("fsynctop");
+        let mut probe = attach()?;
+        let rates = [self.window(workload, SHORT)?, self.window(workload, SHORT)?];
+        ensure!(syncs(&mut probe)? > 0, "fsynctop counted no sync of the server");
+        drop(probe);
+        drop(attach()?);
+        Ok(rates)
     }
 
     /// Transactions per second.
@@ -207,7 +197,7 @@ impl Bench<'_> {
         Ok((transactions, asked + asked.elapsed() / 2))
     }
 
-    fn traced_windows(&mut self, workload: Workload, tracer: Tracer) -> Result<[f64; 2]> {
+    fn windows_with_process(&mut self, workload: Workload, tracer: Tracer) -> Result<[f64; 2]> {
         let pid = self.database.pid;
         let program = match tracer {
             // No thread of MySQL has the name that the script asks for.
@@ -225,6 +215,11 @@ impl Bench<'_> {
     }
 }
 
+/// Between 0 and 1: however many there are of them, they lie about as far apart as they can.
+fn evenly_spread(n: u32) -> f64 {
+    (f64::from(n) * 0.618_033_988_75).fract() // the golden ratio
+}
+
 /// How many began while a probe was attached.
 fn syncs(probe: &mut Probe) -> Result<u64> {
     let mut sum = 0;
@@ -239,17 +234,17 @@ fn report(all: &[Series], mode: AttachMode, call_cost: Option<CallCost>, cpus: u
         title: "A real server's throughput".into(),
         about: vec![format!(
             "Transactions per second of throw-away servers on this machine's disk, 16 connections, the binary log on and \
-             synced at each commit, as the server counts them itself. The load runs on. fsynctop's programs are attached in \
-             every other window of {} s, which is held against the mean of the two beside it: what else makes a server \
-             faster or slower takes longer than that. The loss is the mean over the windows without the outermost tenths, \
-             with its 95 % interval: one that reaches below zero is within their noise. What fsynctop's process takes of \
-             all processors, measured for {} s in the same load, is added to it. The others, which take a second to \
-             begin, are attached in the second and third of four windows of {} s. The script is given the server's pid \
+             synced at each commit, as the server counts them itself. The load runs on through blocks of \
+             four windows, and something is attached in the second and third: fsynctop's programs in windows of {} s, for \
+             what else makes a server faster or slower takes longer than that; the others, which take a second to begin, \
+             in windows of {} s. Each half of a block is a pair. The loss is the mean over the pairs without the outermost \
+             tenths, with its 95 % interval: one that reaches below zero is within their noise. What fsynctop's process \
+             takes of all processors, measured for {} s in the same load, is added to it. The script is given the server's pid \
              here, because no thread of MySQL has the name that it asks for. With its data in memory a server does not \
              wait for a disk, so that it syncs the most, and a disk's moods are out of the way.",
             SHORT.as_secs_f64(),
-            PROCESS_TIME.as_secs(),
             LONG.as_secs(),
+            PROCESS_TIME.as_secs(),
         )],
         values: serde_json::json!(all),
         ..Section::default()
