@@ -1,9 +1,13 @@
 //! A throw-away server under a load that does not end, and how many transactions it has committed.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use memmap2::MmapRaw;
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 use serde_json::Value;
@@ -39,14 +43,6 @@ impl Workload {
         match self {
             Workload::Insert => "insert-load",
             Workload::Sysbench => "sysbench oltp_write_only",
-        }
-    }
-
-    /// The server's own count of its transactions.
-    fn counter(self) -> &'static str {
-        match self {
-            Workload::Insert => "Com_insert", // each is a transaction
-            Workload::Sysbench => "Com_commit",
         }
     }
 }
@@ -85,8 +81,8 @@ impl Database {
         Ok(Database { pid, version: text("version"), socket, connection, directory })
     }
 
-    /// Starts a load. `programs`: the directory of insert-load.
-    pub fn load(&self, workload: Workload, programs: &Path) -> Result<RunningLoad> {
+    /// Starts a load. `programs`: the directory of insert-load; `memory`: one on tmpfs.
+    pub fn load(&self, workload: Workload, programs: &Path, memory: &Path) -> Result<RunningLoad> {
         let run = |mut command: Command| -> Result<()> {
             let output =
                 command.output().with_context(|| format!("cannot run {:?}", command.get_program()))?;
@@ -95,15 +91,21 @@ impl Database {
             ensure!(output.status.success(), "{:?}: {said}", command.get_program());
             Ok(())
         };
+        let mut tally = None;
         let command = match workload {
             Workload::Insert => {
+                let file = memory.join("tally");
+                tally = Some(Tally::create(&file)?);
                 let insert = |options: &[&str]| {
                     let mut command = Command::new(programs.join("insert-load"));
                     command.arg("--socket").arg(&self.socket).args(options);
                     command
                 };
                 run(insert(&["--prepare"]))?;
-                insert(&["--run", "--rows=1000000000", &format!("--connections={CONNECTIONS}")])
+                let mut command =
+                    insert(&["--run", "--rows=1000000000", &format!("--connections={CONNECTIONS}")]);
+                command.arg("--tally").arg(&file);
+                command
             }
             Workload::Sysbench => {
                 let sysbench = |action: &str| {
@@ -117,14 +119,20 @@ impl Database {
                 sysbench("run")
             }
         };
-        RunningLoad::start(command)
+        RunningLoad::start(command, tally)
     }
 
-    /// So far, as the server counts.
-    pub fn transactions(&mut self, workload: Workload) -> Result<u64> {
-        let query = format!("SHOW GLOBAL STATUS LIKE '{}'", workload.counter());
-        let row: Option<(String, u64)> = self.connection.query_first(query)?;
-        Ok(row.context("the server does not count its transactions")?.1)
+    /// How many there were, and at which moment: where the load does not count them itself, the server is asked, which
+    /// takes its time to answer.
+    pub fn transactions(&mut self, load: &RunningLoad) -> Result<(u64, Instant)> {
+        let asked = Instant::now();
+        if let Some(tally) = &load.tally {
+            return Ok((tally.read(), asked));
+        }
+        let row: Option<(String, u64)> =
+            self.connection.query_first("SHOW GLOBAL STATUS LIKE 'Com_commit'")?;
+        let (_, transactions) = row.context("the server does not count its transactions")?;
+        Ok((transactions, asked + asked.elapsed() / 2))
     }
 }
 
@@ -135,17 +143,40 @@ impl Drop for Database {
     }
 }
 
+/// What insert-load counts: it says so in memory that both have.
+struct Tally(MmapRaw);
+
+impl Tally {
+    fn create(path: &Path) -> Result<Tally> {
+        let open = || -> std::io::Result<MmapRaw> {
+            let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+            file.set_len(size_of::<u64>() as u64)?;
+            MmapRaw::map_raw(&file)
+        };
+        open().map(Tally).with_context(|| path.display().to_string())
+    }
+
+    fn read(&self) -> u64 {
+        // SAFETY: the mapping begins at a page, holds eight bytes, lives as long as self, and both use atomics.
+        unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().cast()) }.load(Ordering::Relaxed)
+    }
+}
+
 /// Killed when dropped.
-pub struct RunningLoad(Child);
+pub struct RunningLoad {
+    child: Child,
+    tally: Option<Tally>,
+}
 
 impl RunningLoad {
-    fn start(mut command: Command) -> Result<RunningLoad> {
+    fn start(mut command: Command, tally: Option<Tally>) -> Result<RunningLoad> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(RunningLoad(command.spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?))
+        let child = command.spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?;
+        Ok(RunningLoad { child, tally })
     }
 
     pub fn check(&mut self) -> Result<()> {
-        let ended = self.0.try_wait()?;
+        let ended = self.child.try_wait()?;
         ensure!(ended.is_none(), "the load has ended by itself: {ended:?}");
         Ok(())
     }
@@ -153,7 +184,7 @@ impl RunningLoad {
 
 impl Drop for RunningLoad {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::cost::{CallCost, Cost};
 use crate::counted;
 use crate::database::{Database, Kind, RunningLoad, Workload};
+use crate::floor::{Does, Floor};
 use crate::modes;
 use crate::proc;
 use crate::progress;
@@ -51,6 +52,32 @@ impl Pair {
     }
 }
 
+/// What there is in the windows with.
+#[derive(Clone, Copy)]
+enum Attachment {
+    /// fsynctop's programs alone: its process is measured apart.
+    Programs(AttachMode),
+    Empty(AttachMode),
+    /// As a control: it must come out at zero.
+    Nothing(AttachMode),
+    Process(Tracer),
+}
+
+impl Attachment {
+    fn name(self) -> String {
+        match self {
+            Attachment::Programs(mode) => Tracer::Fsynctop(mode).name(),
+            Attachment::Empty(mode) => Tracer::Floor(mode).name(),
+            Attachment::Nothing(_) => "nothing, as a control".into(),
+            Attachment::Process(tracer) => tracer.name(),
+        }
+    }
+
+    fn window(self) -> Duration {
+        if matches!(self, Attachment::Process(_)) { LONG } else { SHORT }
+    }
+}
+
 #[derive(Serialize)]
 struct Series {
     server: String,
@@ -77,7 +104,7 @@ impl Series {
 /// `out`: where the parts before have left what a call costs.
 pub fn section(context: &Context, out: &Path) -> Result<Section> {
     let mode = modes::own()?;
-    let (own_blocks, other_blocks) = (context.or_quick(80, 5), context.or_quick(5, 1));
+    let (own_blocks, other_blocks) = (context.or_quick(60, 5), context.or_quick(5, 1));
     let mut all = Vec::new();
     let kinds = [Kind::MariaDb, Kind::MySql];
     for (kind, memory) in kinds.map(|kind| (kind, false)).into_iter().chain(kinds.map(|kind| (kind, true))) {
@@ -87,29 +114,41 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
             if memory { &[Workload::Insert][..] } else { &[Workload::Insert, Workload::Sysbench] };
         for &workload in workloads {
             let programs = context.fsynctop.parent().context("fsynctop's directory")?;
-            let mut load = bench.database.load(workload, programs)?;
+            let mut load = bench.database.load(workload, programs, context.files.path())?;
             sleep(WARM_UP);
             let place = if memory { ", data in memory" } else { "" };
             let server = format!("{} {}{place}", kind.name(), bench.database.version);
-            let series = |tracer: Tracer, pairs, cost, process_percent| Series {
+            let series = |attachment: Attachment, pairs, cost, process_percent| Series {
                 server: server.clone(),
                 workload: workload.name(),
-                tracer: tracer.name(),
+                tracer: attachment.name(),
                 pairs,
                 cost,
                 process_percent,
             };
-            let own = Tracer::Fsynctop(mode);
-            progress!("{server} under {}: {own_blocks} blocks with {}", workload.name(), own.name());
-            let pairs = bench.blocks(&mut load, workload, Tracer::Fsynctop(mode), own_blocks)?;
+            let compared = workload == Workload::Insert && !memory;
+            let mut short = vec![Attachment::Programs(mode)];
+            if compared {
+                short.extend([Attachment::Empty(mode), Attachment::Nothing(mode)]);
+            }
+            progress!("{server} under {}: {own_blocks} blocks with fsynctop", workload.name());
+            let pairs = bench.blocks(&mut load, &short, own_blocks)?;
             let own_time = bench.own_time(mode)?;
             let process_percent = 100.0 * own_time / context.cpus as f64;
-            all.push(series(own, pairs, Some(Cost::measure(own_time)?), process_percent));
-            let others = [Tracer::Bpftrace, Tracer::Strace];
-            for tracer in others.into_iter().filter(|_| workload == Workload::Insert && !memory) {
+            for (attachment, pairs) in short.into_iter().zip(pairs) {
+                all.push(match attachment {
+                    Attachment::Programs(_) => {
+                        series(attachment, pairs, Some(Cost::measure(own_time)?), process_percent)
+                    }
+                    _ => series(attachment, pairs, None, 0.0),
+                });
+            }
+            for tracer in [Tracer::Bpftrace, Tracer::Strace].into_iter().filter(|_| compared) {
+                let attachment = Attachment::Process(tracer);
                 progress!("{server} under {}: {other_blocks} blocks with {}", workload.name(), tracer.name());
-                let pairs = bench.blocks(&mut load, workload, tracer, other_blocks)?;
-                all.push(series(tracer, pairs, None, 0.0));
+                for pairs in bench.blocks(&mut load, &[attachment], other_blocks)? {
+                    all.push(series(attachment, pairs, None, 0.0));
+                }
             }
         }
     }
@@ -135,76 +174,85 @@ impl Bench<'_> {
         Ok(share)
     }
 
-    /// In each block two windows with the tracer between two without, so that a load that gets slower or faster takes
-    /// no side.
+    /// In each block two windows with something attached between two without, so that a load that gets slower or faster
+    /// takes no side. The tracers take turns.
     fn blocks(
         &mut self,
         load: &mut RunningLoad,
-        workload: Workload,
-        tracer: Tracer,
+        attachments: &[Attachment],
         count: usize,
-    ) -> Result<Vec<Pair>> {
-        let length = if matches!(tracer, Tracer::Fsynctop(_)) { SHORT } else { LONG };
-        let mut pairs = Vec::new();
-        for block in 0.. {
-            if pairs.len() >= 2 * count {
-                break;
-            }
-            self.context.others.wait()?;
-            sleep(PERIOD.mul_f64(evenly_spread(block)));
-            let before = self.window(workload, length)?;
-            let [first, second] = match tracer {
-                Tracer::Fsynctop(mode) => self.windows_with_programs(workload, mode)?,
-                _ => self.windows_with_process(workload, tracer)?,
-            };
-            let alone = self.context.others.are_gone();
-            let after = self.window(workload, length)?;
-            load.check()?;
-            if alone {
-                pairs.extend([Pair { without: before, with: first }, Pair { without: after, with: second }]);
+    ) -> Result<Vec<Vec<Pair>>> {
+        let mut pairs = vec![Vec::new(); attachments.len()];
+        let mut block = 0;
+        while pairs.iter().any(|pairs| pairs.len() < 2 * count) {
+            for (&attachment, pairs) in attachments.iter().zip(&mut pairs) {
+                self.context.others.wait()?;
+                sleep(PERIOD.mul_f64(evenly_spread(block)));
+                block += 1;
+                let before = self.window(load, attachment.window())?;
+                let [first, second] = self.windows_with(load, attachment)?;
+                let alone = self.context.others.are_gone();
+                let after = self.window(load, attachment.window())?;
+                load.check()?;
+                if alone {
+                    pairs.extend([
+                        Pair { without: before, with: first },
+                        Pair { without: after, with: second },
+                    ]);
+                }
             }
         }
         Ok(pairs)
     }
 
-    /// With fsynctop's programs alone: its process is measured apart. Attaching takes processor time, which a server makes
-    /// up for, or not, in the time after it: before the window that comes next, programs are attached as well, and
-    /// detached again.
-    fn windows_with_programs(&mut self, workload: Workload, mode: AttachMode) -> Result<[f64; 2]> {
-        let attach = || Probe::attach(&modes::of_servers(mode)).context("fsynctop");
-        let mut probe = attach()?;
-        let rates = [self.window(workload, SHORT)?, self.window(workload, SHORT)?];
-        ensure!(syncs(&mut probe)? > 0, "fsynctop counted no sync of the server");
-        drop(probe);
-        drop(attach()?);
+    fn windows_with(&mut self, load: &RunningLoad, attachment: Attachment) -> Result<[f64; 2]> {
+        let attach = |mode| Probe::attach(&modes::of_servers(mode)).context("fsynctop");
+        let (rates, mode) = match attachment {
+            Attachment::Process(tracer) => return self.windows_with_process(load, tracer),
+            Attachment::Programs(mode) => {
+                let mut probe = attach(mode)?;
+                let rates = self.two_windows(load, SHORT)?;
+                ensure!(syncs(&mut probe)? > 0, "fsynctop counted no sync of the server");
+                (rates, mode)
+            }
+            Attachment::Empty(mode) => {
+                drop(attach(mode)?);
+                let _floor = Floor::attach(mode, Does::Nothing)?;
+                (self.two_windows(load, SHORT)?, mode)
+            }
+            Attachment::Nothing(mode) => {
+                drop(attach(mode)?);
+                (self.two_windows(load, SHORT)?, mode)
+            }
+        };
+        // Attaching takes processor time, which a server makes up for, or not, in the time after it: so that is spent
+        // before the window without, too.
+        drop(attach(mode)?);
         Ok(rates)
     }
 
+    fn two_windows(&mut self, load: &RunningLoad, length: Duration) -> Result<[f64; 2]> {
+        Ok([self.window(load, length)?, self.window(load, length)?])
+    }
+
     /// Transactions per second.
-    fn window(&mut self, workload: Workload, length: Duration) -> Result<f64> {
+    fn window(&mut self, load: &RunningLoad, length: Duration) -> Result<f64> {
         sleep(SETTLE);
-        let (before, began) = self.transactions(workload)?;
+        let (before, began) = self.database.transactions(load)?;
         sleep(length);
-        let (after, ended) = self.transactions(workload)?;
+        let (after, ended) = self.database.transactions(load)?;
         ensure!(after > before, "the server does not commit anything");
         Ok((after - before) as f64 / (ended - began).as_secs_f64())
     }
 
-    /// And when: halfway between the question and the answer.
-    fn transactions(&mut self, workload: Workload) -> Result<(u64, Instant)> {
-        let asked = Instant::now();
-        let transactions = self.database.transactions(workload)?;
-        Ok((transactions, asked + asked.elapsed() / 2))
-    }
-
-    fn windows_with_process(&mut self, workload: Workload, tracer: Tracer) -> Result<[f64; 2]> {
+    fn windows_with_process(&mut self, load: &RunningLoad, tracer: Tracer) -> Result<[f64; 2]> {
         let pid = self.database.pid;
         let program = match tracer {
             // No thread of MySQL has the name that the script asks for.
             Tracer::Bpftrace => bpftrace(&SCRIPT.replace("comm == \"mysqld\"", &format!("pid == {pid}")))?,
             _ => tracer.start(self.context, pid)?.into_program().context("a program")?,
         };
-        let rates = [self.window(workload, LONG)?, self.window(workload, LONG)?];
+        let rates = self.two_windows(load, LONG)?;
         let (out, err) = program.stop()?;
         let counted = match tracer {
             Tracer::Bpftrace => counted::by_bpftrace(&out),
@@ -234,14 +282,17 @@ fn report(all: &[Series], mode: AttachMode, call_cost: Option<CallCost>, cpus: u
         title: "A real server's throughput".into(),
         about: vec![format!(
             "Transactions per second of throw-away servers on this machine's disk, 16 connections, the binary log on and \
-             synced at each commit, as the server counts them itself. The load runs on through blocks of \
-             four windows, and something is attached in the second and third: fsynctop's programs in windows of {} s, for \
-             what else makes a server faster or slower takes longer than that; the others, which take a second to begin, \
-             in windows of {} s. Each half of a block is a pair. The loss is the mean over the pairs without the outermost \
-             tenths, with its 95 % interval: one that reaches below zero is within their noise. What fsynctop's process \
-             takes of all processors, measured for {} s in the same load, is added to it. The script is given the server's pid \
-             here, because no thread of MySQL has the name that it asks for. With its data in memory a server does not \
-             wait for a disk, so that it syncs the most, and a disk's moods are out of the way.",
+             synced at each commit. insert-load counts what it has committed itself; sysbench's is what the server says, \
+             under load some hundredths of a second late. The load runs on through blocks of four windows, and something \
+             is attached in the second and third: programs in windows of {} s, for what else makes a server faster or \
+             slower takes longer than that; other tracers, which take a second to begin, in windows of {} s. Each half of \
+             a block is a pair. The loss is the mean over the pairs without the outermost tenths, with its 95 % interval: \
+             one that reaches below zero is within their noise. What fsynctop's process takes of all processors, measured \
+             for {} s in the same load, is added to it. Two empty programs on the same hooks, and nothing at all, take \
+             turns with fsynctop's programs: the first is what the hooks cost, whatever stands in them; the second must \
+             come out at zero. The script is given the server's pid here, because no thread of MySQL has the name that it \
+             asks for. With its data in memory a server does not wait for a disk, so that it syncs the most, and a disk's \
+             moods are out of the way.",
             SHORT.as_secs_f64(),
             LONG.as_secs(),
             PROCESS_TIME.as_secs(),

@@ -1,6 +1,7 @@
 //! insert-load: the classic durability load. Concurrent connections, each committing single-row INSERTs, started together.
 
 mod report;
+mod tally;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder};
 
 use crate::report::{CommitLatency, Report};
+use crate::tally::Tally;
 
 const DATABASE: &str = "CREATE DATABASE IF NOT EXISTS napkin";
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS napkin.products (
@@ -47,6 +49,10 @@ struct Options {
     /// Only insert; the table must be there.
     #[arg(long)]
     run: bool,
+    /// Keep the number of rows that were committed so far in this file, in its first eight bytes: whoever maps it into
+    /// memory reads it at any moment without asking the server.
+    #[arg(long, value_name = "FILE")]
+    tally: Option<PathBuf>,
     /// Print one JSON object instead of sentences.
     #[arg(long)]
     json: bool,
@@ -108,12 +114,13 @@ fn run(connect_options: &Opts, options: &Options) -> Result<Report> {
         let insert = connection.prep(INSERT).context("cannot insert into napkin.products")?;
         sessions.push((number, connection, insert));
     }
+    let tally = options.tally.as_deref().map(Tally::create).transpose()?.map(Arc::new);
     let start = Arc::new(Barrier::new(sessions.len() + 1));
     let (rows, pause) = (options.rows, options.statement_delay);
     let workers: Vec<_> = sessions
         .into_iter()
         .map(|(number, mut connection, insert)| {
-            let start = Arc::clone(&start);
+            let (start, tally) = (Arc::clone(&start), tally.clone());
             thread::spawn(move || -> Result<CommitLatency> {
                 let mut latency = CommitLatency::new();
                 start.wait();
@@ -123,6 +130,9 @@ fn run(connect_options: &Opts, options: &Options) -> Result<Report> {
                         .exec_drop(&insert, (number, format!("product {row} of shop {number}")))
                         .with_context(|| format!("connection {number}, row {row} of {rows}"))?;
                     latency.record(began.elapsed());
+                    if let Some(tally) = &tally {
+                        tally.add_one();
+                    }
                     if !pause.is_zero() {
                         thread::sleep(pause);
                     }
