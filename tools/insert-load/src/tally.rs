@@ -33,3 +33,22 @@ impl Tally {
         unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().cast()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_reads_the_file_sees_what_was_counted_since_it_was_made() {
+        let path = std::env::temp_dir().join(format!("insert-load-tally-{}", std::process::id()));
+        let read = || u64::from_ne_bytes(std::fs::read(&path).unwrap().try_into().unwrap());
+        std::fs::write(&path, 41_u64.to_ne_bytes()).unwrap();
+        let tally = Tally::create(&path).unwrap();
+        assert_eq!(read(), 0);
+        (0..3).for_each(|_| tally.add_one());
+        assert_eq!(read(), 3);
+        std::fs::remove_file(&path).unwrap();
+        let nowhere = Tally::create(Path::new("/nowhere/tally")).err().expect("no such directory");
+        assert!(format!("{nowhere:#}").contains("/nowhere/tally: No such file"), "{nowhere:#}");
+    }
+}
