@@ -283,7 +283,7 @@ fn report(all: &[Series], mode: AttachMode, call_cost: Option<CallCost>, cpus: u
         about: vec![format!(
             "Transactions per second of throw-away servers on this machine's disk, 16 connections, the binary log on and \
              synced at each commit. insert-load counts what it has committed itself; sysbench's is what the server says, \
-             under load some hundredths of a second late. The load runs on through blocks of four windows, and something \
+             which under load takes its time to answer. The load runs on through blocks of four windows, and something \
              is attached in the second and third: programs in windows of {} s, for what else makes a server faster or \
              slower takes longer than that; other tracers, which take a second to begin, in windows of {} s. Each half of \
              a block is a pair. The loss is the mean over the pairs without the outermost tenths, with its 95 % interval: \
