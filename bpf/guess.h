@@ -46,6 +46,7 @@ static __always_inline struct row *guess_file(const struct inode_key *key, struc
 	return row ?: row_if_of_file(guess_at(index ^ 1), key, who, op, slot);
 }
 
+// `which`: of the neighbour's rows.
 static __always_inline struct row *row_if_of_neighbour(const struct guess *guess, u64 device, u64 low, u64 high, u32 which,
 						       u32 *slot)
 {

@@ -93,7 +93,7 @@ static __always_inline u32 other_row(struct identity *id)
 {
 	u32 *slot;
 
-	id->tgid ^= 1;
+	id->tgid = NEIGHBOUR_ROWS - 1 - id->tgid;
 	slot = bpf_map_lookup_elem(&slots, id);
 	if (slot)
 		return *slot;

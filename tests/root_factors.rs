@@ -44,7 +44,7 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
         sampler.wait(Duration::from_millis(100)).unwrap();
     }
     let mut commits = CommitWatch::begin(server, status, sampler.watch_logs());
-    commits.count();
+    commits.count_at_begin();
     let from = sampler.snapshot().unwrap();
     commits.open(&sampler);
     let end = Instant::now() + window;
@@ -52,7 +52,7 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
         sampler.wait(commits.every()).unwrap();
         commits.sample(&mut sampler).unwrap();
     }
-    commits.count();
+    commits.count_at_end();
     commits.close();
     let to = sampler.snapshot().unwrap();
     let measurement = Measurement::between(&from, &to);

@@ -36,7 +36,6 @@ pub struct CommitWatch {
     connection: Option<Connection>,
     from: Option<Reading>,
     to: Option<Reading>,
-    is_open: bool,
     /// Why there are no counters.
     no_status: Option<String>,
     samples: InFlightSamples,
@@ -75,7 +74,6 @@ impl CommitWatch {
             connection,
             from,
             to: None,
-            is_open: false,
             no_status,
             processors: ProcessorTimes::read(Path::new(PROC)),
             idle: None,
@@ -83,26 +81,24 @@ impl CommitWatch {
         }
     }
 
-    /// Reads the counters: right before the window begins, and right before it ends.
-    pub fn count(&mut self) {
-        if self.is_open {
-            let now = ProcessorTimes::read(Path::new(PROC));
-            self.idle = now.zip(self.processors).and_then(|(now, before)| now.idle_share_since(&before));
+    /// Reads the counters: right before the window begins.
+    pub fn count_at_begin(&mut self) {
+        // If the server hangs, the end of the window says so.
+        if let Some(connection) = &mut self.connection
+            && let Ok(counters) = connection.read(Scope::Syncs)
+        {
+            self.from = self.from.take().map(|from| counters.with_rest_of(from));
         }
-        let (Some(connection), Some(from)) = (&mut self.connection, self.from.take()) else { return };
-        let counted = connection.read(Scope::Syncs);
-        if self.is_open {
-            self.from = Some(from);
-            match counted {
-                Ok(counters) => self.to = Some(counters),
-                Err(error) => self.no_status = Some(sentence(&error.to_string())),
-            }
-        } else {
-            // If the server hangs, the end of the window says so.
-            self.from = Some(match counted {
-                Ok(counters) => counters.with_rest_of(from),
-                Err(_) => from,
-            });
+    }
+
+    /// Reads them again: right before the window ends.
+    pub fn count_at_end(&mut self) {
+        let now = ProcessorTimes::read(Path::new(PROC));
+        self.idle = now.zip(self.processors).and_then(|(now, before)| now.idle_share_since(&before));
+        let (Some(connection), true) = (&mut self.connection, self.from.is_some()) else { return };
+        match connection.read(Scope::Syncs) {
+            Ok(counters) => self.to = Some(counters),
+            Err(error) => self.no_status = Some(sentence(&error.to_string())),
         }
     }
 
@@ -113,7 +109,6 @@ impl CommitWatch {
 
     /// Samples count from now on: right after the first snapshot.
     pub fn open(&mut self, sampler: &Sampler) {
-        self.is_open = true;
         self.follow_logs(sampler);
         if let Some((timer, from)) = &mut self.timer {
             *from = timer.read();

@@ -26,6 +26,7 @@ use crate::once::Style;
 use crate::probe::{CLOCKS, WaitPlan, Waits};
 use crate::sampler::Sampler;
 use crate::snapshot::Measurement;
+use crate::target::filter::SERVERS;
 use crate::target::finder::Finder;
 use crate::target::selection::Selection;
 
@@ -106,7 +107,7 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let mut commits =
         chosen.map(|Chosen { server, status }| CommitWatch::begin(server, status, sampler.watch_logs()));
     if let Some(commits) = &mut commits {
-        commits.count();
+        commits.count_at_begin();
     }
     probe.begin().context("cannot begin to watch")?;
     let first = sampler.snapshot()?;
@@ -124,7 +125,7 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
         look_for_servers(&mut sampler, &mut finder, Duration::ZERO);
     }
     if let Some(commits) = &mut commits {
-        commits.count();
+        commits.count_at_end();
     }
     probe.end().context("cannot end watching")?;
     if let Some(commits) = &mut commits {
@@ -183,15 +184,12 @@ fn account(sampler: &mut Sampler, waits: &Waits, symbols: &Symbols, rules: &Rule
     Account { syncs_unseen: unseen, ..Account::new(waits, symbols, rules, who) }
 }
 
-/// The names of servers' processes.
-const DATABASES: [&str; 2] = ["mysqld", "mariadbd"];
-
 /// The one server whose counters and settings are looked at, if it is a database. Of several, none.
 fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::Result<Option<Chosen>> {
     let roles = arguments.trace.roles.as_deref();
     match one_server::choose(&arguments.trace.targets, &arguments.connection, roles) {
         Ok(Chosen { server, status: Err(error) }) if server.version.is_none() => {
-            if DATABASES.contains(&server.comm.as_str()) {
+            if SERVERS.contains(&server.comm.as_str()) {
                 not_measurable.push(format!("what the throughput is made of: {error}"));
             }
             Ok(None)

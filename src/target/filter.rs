@@ -81,10 +81,13 @@ impl Comm {
     }
 }
 
+/// The names of servers' processes.
+pub const SERVERS: [&str; 2] = ["mysqld", "mariadbd"];
+
 impl Default for TargetFilter {
-    /// The servers: `mysqld` and `mariadbd`.
+    /// The servers: [`SERVERS`].
     fn default() -> Self {
-        TargetFilter::Comms(["mysqld", "mariadbd"].map(|name| Comm(name.into())).to_vec())
+        TargetFilter::Comms(SERVERS.map(|name| Comm(name.into())).to_vec())
     }
 }
 

@@ -1,13 +1,11 @@
 //! A throw-away server under a load that does not end, and how many transactions it has committed.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use memmap2::MmapRaw;
+use insert_load::Tally;
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 use serde_json::Value;
@@ -143,28 +141,10 @@ impl Drop for Database {
     }
 }
 
-/// What insert-load counts: it says so in memory that both have.
-struct Tally(MmapRaw);
-
-impl Tally {
-    fn create(path: &Path) -> Result<Tally> {
-        let open = || -> std::io::Result<MmapRaw> {
-            let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-            file.set_len(size_of::<u64>() as u64)?;
-            MmapRaw::map_raw(&file)
-        };
-        open().map(Tally).with_context(|| path.display().to_string())
-    }
-
-    fn read(&self) -> u64 {
-        // SAFETY: the mapping begins at a page, holds eight bytes, lives as long as self, and both use atomics.
-        unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().cast()) }.load(Ordering::Relaxed)
-    }
-}
-
 /// Killed when dropped.
 pub struct RunningLoad {
     child: Child,
+    /// Where the load counts itself.
     tally: Option<Tally>,
 }
 

@@ -2,45 +2,32 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
-use crate::context::Machine;
 use crate::section::{Bar, Section, bars};
 
 /// The parts' files are in the order of the page. Where some are missing, the sections of the others take their place in
 /// the page as it is. Returns the bars of those that are there.
-pub fn write(machine: &Path, parts: &[PathBuf], page: &Path) -> Result<String> {
-    let machine = std::fs::read(machine)
-        .with_context(|| format!("{} is not there: measure something first", machine.display()))?;
-    let machine: Machine = serde_json::from_slice(&machine).context("the description of the machine")?;
+pub fn write(parts: &[PathBuf], page: &Path) -> Result<String> {
     let there: Vec<_> = parts.iter().filter(|part| part.exists()).collect();
     let sections: Vec<Section> = there.iter().map(|part| Section::read(part)).collect::<Result<_>>()?;
+    ensure!(!there.is_empty(), "nothing was measured yet");
     let text = if there.len() == parts.len() {
-        render(&machine, &sections)
+        render(&sections)
     } else {
         let old = std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
-        sections.iter().try_fold(old, |text, section| put_into(&text, &machine, section))?
+        sections.iter().try_fold(old, |text, section| put_into(&text, section))?
     };
     std::fs::write(page, text).with_context(|| format!("cannot write {}", page.display()))?;
     Ok(verdict(&sections))
 }
 
-fn render(machine: &Machine, sections: &[Section]) -> String {
-    let Machine { kernel, processor, cpus, load_average, .. } = machine;
-    let mut text = format!(
-        "# Overhead\n\nMade by `make bench`, on a virtual machine or a real one as it comes: {processor}, {cpus} CPUs, \
-         Linux {kernel}, load average {load_average} at the start. Absolute figures are this machine's; what is compared \
-         was measured in turns within one run. `make bench ONLY=sync` measures one part, `QUICK=1` roughly.\n\n"
-    );
-    if sections.iter().any(|section| section.rough) {
-        text.push_str(
-            "**These figures are rough: they are from a quick run or a build that is not optimised.**\n\n",
-        );
-    }
-    if !machine.others.is_empty() {
-        let others = machine.others.join(", ");
-        text.push_str(&format!("Somebody else's programs were attached all the time: {others}.\n\n"));
-    }
+const HEAD: &str = "# Overhead\n\nMade by `make bench`, on a virtual machine or a real one as it comes: each part says on which. \
+     Absolute figures are that machine's; what is compared was measured in turns within one run. `make bench ONLY=sync` \
+     measures one part, `QUICK=1` roughly.\n\n";
+
+fn render(sections: &[Section]) -> String {
+    let mut text = HEAD.to_owned();
     text.push_str(&format!("{}{}\n", BARS.trim_start(), verdict(sections)));
     for section in sections {
         let section = Section { bars: Vec::new(), ..section.clone() };
@@ -52,16 +39,9 @@ fn render(machine: &Machine, sections: &[Section]) -> String {
 
 /// The page with a new section instead of the one of the same title, or behind all others; its bars take the places of
 /// those of the same names.
-fn put_into(page: &str, machine: &Machine, section: &Section) -> Result<String> {
+fn put_into(page: &str, section: &Section) -> Result<String> {
     let page = if section.bars.is_empty() { page.to_owned() } else { with_bars(page, &section.bars)? };
-    let Machine { kernel, processor, load_average, .. } = machine;
-    let rough = if section.rough { " **These figures are rough.**" } else { "" };
-    let apart = format!(
-        "Measured apart from the other sections, on {processor}, Linux {kernel}, load average {load_average} at the \
-         start.{rough}"
-    );
-    let notes = section.notes.iter().cloned().chain([apart]).collect();
-    let new = Section { notes, bars: Vec::new(), ..section.clone() }.markdown();
+    let new = Section { bars: Vec::new(), ..section.clone() }.markdown();
     let heading = format!("\n## {}\n", section.title);
     let (before, after) = match page.find(&heading) {
         Some(at) => {
@@ -108,16 +88,7 @@ fn verdict_on(all: &[Bar]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn machine() -> Machine {
-        Machine {
-            kernel: "6.12".into(),
-            processor: "A processor".into(),
-            cpus: 2,
-            load_average: "0.01".into(),
-            others: Vec::new(),
-        }
-    }
+    use crate::context::Machine;
 
     #[test]
     fn one_section_takes_its_place_and_leaves_the_others_alone() {
@@ -126,12 +97,12 @@ mod tests {
             about: vec![about.to_owned()],
             ..Section::default()
         };
-        let page = render(&machine(), &[section("One", "First."), section("Two", "Second.")]);
-        let page = put_into(&page, &machine(), &section("One", "Anew.")).unwrap();
+        let page = render(&[section("One", "First."), section("Two", "Second.")]);
+        let page = put_into(&page, &section("One", "Anew.")).unwrap();
         assert!(!page.contains("First.") && page.contains("## The bars"), "{page}");
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
-        assert!(at("## One\n\nAnew.\n\nMeasured apart") < at("\n\n## Two\n\nSecond.\n"));
-        let longer = put_into(&page, &machine(), &section("Three", "Third.")).unwrap();
+        assert!(at("## One\n\nAnew.\n") < at("\n\n## Two\n\nSecond.\n"));
+        let longer = put_into(&page, &section("Three", "Third.")).unwrap();
         assert!(
             longer.starts_with(page.trim_end()) && longer.contains("\n\n## Three\n\nThird.\n"),
             "{longer}"
@@ -146,14 +117,14 @@ mod tests {
             ..Section::default()
         };
         let both = [section("One", &[("a", false), ("b", true)]), section("Two", &[("c", false)])];
-        let page = render(&machine(), &both);
+        let page = render(&both);
         assert!(page.contains("2 of 3 bars are missed."), "{page}");
-        let page = put_into(&page, &machine(), &section("One", &[("a", true), ("d", true)])).unwrap();
+        let page = put_into(&page, &section("One", &[("a", true), ("d", true)])).unwrap();
         let all = [("a", true), ("b", true), ("c", false), ("d", true)];
         let expected = verdict(&[section("", &all)]);
         assert!(expected.starts_with("1 of 4 bars are missed."), "{expected}");
         assert!(page.contains(&format!("## The bars\n\n{expected}\n## One\n")), "{page}");
-        assert!(put_into("# Another page\n", &machine(), &section("One", &[("a", true)])).is_err());
+        assert!(put_into("# Another page\n", &section("One", &[("a", true)])).is_err());
     }
 
     #[test]
@@ -167,10 +138,32 @@ mod tests {
             ],
             ..Section::default()
         };
-        let text = render(&machine(), &[section]);
+        let text = render(&[section]);
         assert!(text.contains("1 of 2 bars are missed."), "{text}");
         assert!(text.contains("| memory | 20 MB | 21 MB | **missed** |"), "{text}");
         assert!(text.contains("These figures are rough"), "{text}");
         assert!(text.find("missed").unwrap() < text.find("## A part").unwrap(), "{text}");
+    }
+
+    #[test]
+    fn each_section_says_on_which_machine_it_was_measured() {
+        let section = |title: &str, load_average: &str| Section {
+            title: title.into(),
+            machine: Some(Machine {
+                kernel: "6.12".into(),
+                processor: "A processor".into(),
+                cpus: 2,
+                load_average: load_average.into(),
+                others: Vec::new(),
+            }),
+            ..Section::default()
+        };
+        let page = render(&[section("One", "0.01"), section("Two", "0.02")]);
+        let page = put_into(&page, &section("Two", "0.03")).unwrap();
+        let said: Vec<_> = page.lines().filter(|line| line.starts_with("Measured on")).collect();
+        let expected = |load: &str| {
+            format!("Measured on A processor, 2 CPUs, Linux 6.12, load average {load} at the start.")
+        };
+        assert_eq!(said, [expected("0.01"), expected("0.03")]);
     }
 }

@@ -147,7 +147,6 @@ fn run(options: &Options) -> Result<bool> {
     let context = Context::new(options.quick, options.guest, options.fsynctop.clone(), &options.directory)?;
     std::fs::create_dir_all(&options.out)
         .with_context(|| format!("cannot make {}", options.out.display()))?;
-    std::fs::write(options.out.join("machine.json"), serde_json::to_vec_pretty(&context.machine())?)?;
 
     let mut all_measured = true;
     while !parts.is_empty() {
@@ -160,11 +159,12 @@ fn run(options: &Options) -> Result<bool> {
             }
             continue;
         }
-        let began = Instant::now();
+        let (began, machine) = (Instant::now(), context.machine());
         match measure(&context, &options.out, &now) {
             Ok(sections) => {
                 for (part, mut section) in now.iter().zip(sections) {
                     section.rough = context.is_rough();
+                    section.machine = Some(machine.clone());
                     section.write(&part.file(&options.out))?;
                     println!("{}", section.markdown());
                 }
@@ -182,7 +182,7 @@ fn run(options: &Options) -> Result<bool> {
 fn write_page(out: &Path) -> Result<()> {
     let parts = Part::value_variants().iter().filter(|&&part| part != Part::Docs);
     let files: Vec<_> = parts.map(|part| part.file(out)).collect();
-    let bars = docs::write(&out.join("machine.json"), &files, Path::new(PAGE))?;
+    let bars = docs::write(&files, Path::new(PAGE))?;
     println!("{bars}");
     progress!("{PAGE} is written");
     Ok(())

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use fsynctop::host;
 use fsynctop::probe::{AttachedProgram, Capacity, CommPattern, Probe, ProbeConfig, Targets};
 use fsynctop::snapshot::{AttachMode, Op};
+use fsynctop::target::filter::SERVERS;
 
 use crate::floor::{Does, Floor};
 use crate::progress;
@@ -24,7 +25,7 @@ pub fn config(mode: Option<AttachMode>, pids: Vec<u32>) -> ProbeConfig {
 
 /// What fsynctop traces by itself: servers, by the names of their processes.
 pub fn of_servers(mode: AttachMode) -> ProbeConfig {
-    let comms = ["mysqld", "mariadbd"].map(|name| CommPattern::new(name.as_bytes())).to_vec();
+    let comms = SERVERS.map(|name| CommPattern::new(name.as_bytes())).to_vec();
     let targets = Targets { comms, ..Targets::default() };
     ProbeConfig { targets, ..config(Some(mode), Vec::new()) }
 }

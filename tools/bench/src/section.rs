@@ -5,11 +5,16 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::context::Machine;
+
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Section {
     pub title: String,
     /// From a quick run, or a build that is not optimised.
     pub rough: bool,
+    /// As it was when this part began: parts are measured at different times. None in files of before it was kept.
+    #[serde(default)]
+    pub machine: Option<Machine>,
     /// Paragraphs in front of the tables: what was measured, and how.
     pub about: Vec<String>,
     pub tables: Vec<Table>,
@@ -99,8 +104,26 @@ impl Section {
         if !self.bars.is_empty() {
             parts.push(bars(&self.bars));
         }
-        parts.extend(self.notes.iter().map(|text| format!("{text}\n")));
+        parts.extend(self.notes.iter().chain(&self.measured_on()).map(|text| format!("{text}\n")));
         parts.join("\n")
+    }
+
+    /// Where, and how much that is worth.
+    fn measured_on(&self) -> Option<String> {
+        let rough =
+            "**These figures are rough: they are from a quick run or a build that is not optimised.**";
+        let Some(machine) = &self.machine else { return self.rough.then(|| rough.to_owned()) };
+        let Machine { kernel, processor, cpus, load_average, others } = machine;
+        let mut text = format!(
+            "Measured on {processor}, {cpus} CPUs, Linux {kernel}, load average {load_average} at the start."
+        );
+        if !others.is_empty() {
+            text += &format!(" Somebody else's programs were attached all the time: {}.", others.join(", "));
+        }
+        if self.rough {
+            text += &format!(" {rough}");
+        }
+        Some(text)
     }
 
     pub fn write(&self, path: &Path) -> Result<()> {

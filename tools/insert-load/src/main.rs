@@ -1,7 +1,6 @@
 //! insert-load: the classic durability load. Concurrent connections, each committing single-row INSERTs, started together.
 
 mod report;
-mod tally;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
+use insert_load::Tally;
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder};
 
 use crate::report::{CommitLatency, Report};
-use crate::tally::Tally;
 
 const DATABASE: &str = "CREATE DATABASE IF NOT EXISTS napkin";
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS napkin.products (

@@ -1,4 +1,4 @@
-//! A number in a file that other processes map into their memory.
+//! How many rows were committed so far, in a file that other processes map into their memory.
 
 use std::fs::File;
 use std::path::Path;
@@ -28,6 +28,10 @@ impl Tally {
         self.number().fetch_add(1, Ordering::Relaxed);
     }
 
+    pub fn read(&self) -> u64 {
+        self.number().load(Ordering::Relaxed)
+    }
+
     fn number(&self) -> &AtomicU64 {
         // SAFETY: the mapping begins at a page, holds eight bytes, lives as long as self, and is used through atomics.
         unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().cast()) }
@@ -43,10 +47,13 @@ mod tests {
         let path = std::env::temp_dir().join(format!("insert-load-tally-{}", std::process::id()));
         let read = || u64::from_ne_bytes(std::fs::read(&path).unwrap().try_into().unwrap());
         std::fs::write(&path, 41_u64.to_ne_bytes()).unwrap();
+        let watching = Tally::create(&path).unwrap();
+        assert_eq!((read(), watching.read()), (0, 0));
+        watching.add_one();
         let tally = Tally::create(&path).unwrap();
-        assert_eq!(read(), 0);
+        assert_eq!((read(), watching.read()), (0, 0));
         (0..3).for_each(|_| tally.add_one());
-        assert_eq!(read(), 3);
+        assert_eq!((read(), watching.read()), (3, 3));
         std::fs::remove_file(&path).unwrap();
         let nowhere = Tally::create(Path::new("/nowhere/tally")).err().expect("no such directory");
         assert!(format!("{nowhere:#}").contains("/nowhere/tally: No such file"), "{nowhere:#}");
