@@ -117,6 +117,7 @@ struct thread_info {
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
+	int on_cpu;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;

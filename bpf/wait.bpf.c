@@ -277,6 +277,16 @@ int wake_thread(u64 *context)
 	return 0;
 }
 
+// It waits, and began to before the hooks were there: they set off_ns. A thread says that it waits before it leaves its
+// processor; until then its stack cannot be read, and the hooks will see it leave.
+static __always_inline bool waits_unseen(struct task_struct *task, struct waiting *w)
+{
+	// A kernel that was built for one processor may have no such field.
+	bool on_cpu = bpf_core_field_exists(task->on_cpu) && task->on_cpu;
+
+	return !w->off_ns && !can_run(task) && !on_cpu;
+}
+
 // A sync that began to wait before the hooks were there: from now on it is known where.
 static __always_inline void begin_open(struct bpf_iter__task *context, struct task_struct *task, struct waiting *w, u64 now)
 {
@@ -284,14 +294,14 @@ static __always_inline void begin_open(struct bpf_iter__task *context, struct ta
 	u32 one = 1;
 	s64 bytes;
 
-	if (w->off_ns || can_run(task))
+	if (!waits_unseen(task, w))
 		return;
 	stack = bpf_map_lookup_elem(&scratch, &one);
 	if (!stack)
 		return;
 	bytes = bpf_get_task_stack(task, stack, sizeof(*stack), 0);
-	// It was woken while its stack was read: what it waited for is over.
-	if (bytes <= 0 && can_run(task))
+	// It was woken while its stack was read: what it waited for is over, and the hooks see what follows.
+	if (!waits_unseen(task, w))
 		return;
 	w->stack = keep_stack(stack, bytes);
 	w->queued_ns = 0;
