@@ -117,7 +117,7 @@ struct thread_info {
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
-	int on_cpu;
+	unsigned int on_cpu; // an int; a u8 in 7.2: libbpf fits the size of what has no sign
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
