@@ -162,7 +162,7 @@ mod tests {
         let page = put_into(&page, &section("Two", "0.03")).unwrap();
         let said: Vec<_> = page.lines().filter(|line| line.starts_with("Measured on")).collect();
         let expected = |load: &str| {
-            format!("Measured on A processor, 2 CPUs, Linux 6.12, load average {load} at the start.")
+            format!("Measured on A processor, 2 CPUs, Linux 6.12, load average {load} when the run began.")
         };
         assert_eq!(said, [expected("0.01"), expected("0.03")]);
     }

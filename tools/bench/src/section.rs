@@ -12,7 +12,7 @@ pub struct Section {
     pub title: String,
     /// From a quick run, or a build that is not optimised.
     pub rough: bool,
-    /// As it was when this part began: parts are measured at different times. None in files of before it was kept.
+    /// As it was when the run began that this part was measured in. None in files of before it was kept.
     #[serde(default)]
     pub machine: Option<Machine>,
     /// Paragraphs in front of the tables: what was measured, and how.
@@ -115,7 +115,7 @@ impl Section {
         let Some(machine) = &self.machine else { return self.rough.then(|| rough.to_owned()) };
         let Machine { kernel, processor, cpus, load_average, others } = machine;
         let mut text = format!(
-            "Measured on {processor}, {cpus} CPUs, Linux {kernel}, load average {load_average} at the start."
+            "Measured on {processor}, {cpus} CPUs, Linux {kernel}, load average {load_average} when the run began."
         );
         if !others.is_empty() {
             text += &format!(" Somebody else's programs were attached all the time: {}.", others.join(", "));
