@@ -283,7 +283,7 @@ fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() 
             database.insert(2, 20);
             sql(
                 &database,
-                "CREATE DATABASE shop; CREATE TABLE shop.first (id INT PRIMARY KEY) ENGINE=InnoDB; INSERT INTO shop.first VALUES (1); FLUSH BINARY LOGS;",
+                "DROP DATABASE IF EXISTS shop; CREATE DATABASE shop; CREATE TABLE shop.first (id INT PRIMARY KEY) ENGINE=InnoDB; INSERT INTO shop.first VALUES (1); FLUSH BINARY LOGS;",
             );
             let small = Scrape::of(&exporter).0.len();
             let ((), watched) = watched(&exporter, || {

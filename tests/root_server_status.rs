@@ -16,8 +16,6 @@ use fsynctop::server_status::find::Target;
 use fsynctop::server_status::options::ConnectOptions;
 use fsynctop::server_status::reading::Scope;
 use fsynctop::target::{describe, processes};
-use mysql::prelude::Queryable;
-use mysql::{Conn, OptsBuilder};
 use serde_json::Value;
 
 use common::can_run;
@@ -27,12 +25,6 @@ use common::server::{Database, Kind};
 use common::terminal::{TMUX, Terminal};
 
 const PASSWORD: &str = "pa#ss 'word";
-
-fn administer(database: &Database, statements: &[&str]) {
-    let options = OptsBuilder::new().socket(database.socket.to_str()).user(Some("root"));
-    let mut connection = Conn::new(options).unwrap();
-    statements.iter().for_each(|statement| connection.query_drop(statement).unwrap());
-}
 
 fn verify(database: &Database) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
@@ -63,7 +55,7 @@ fn an_account_without_rights_sees_all_but_what_needs_one() {
     on_both("an_account_without_rights_sees_all_but_what_needs_one", |kind| {
         let database = Database::start(kind, &[]);
         let create = "CREATE USER monitor@localhost IDENTIFIED BY \"pa#ss 'word\"";
-        administer(&database, &[create]);
+        database.execute(&[create]);
         let socket = database.socket.to_str().unwrap();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         writeln!(file, "[client]\nuser=monitor\npassword=\"pa#ss 'word\"\nsocket={socket}").unwrap();
@@ -82,7 +74,7 @@ fn an_account_without_rights_sees_all_but_what_needs_one() {
                 assert!(!has("binary log"), "{value:#}");
                 let grant =
                     "GRANT SELECT ON performance_schema.file_summary_by_instance TO monitor@localhost";
-                administer(&database, &[grant]);
+                database.execute(&[grant]);
                 let value = verified(verify(&database).arg(&defaults));
                 assert_eq!(value["refused"].as_array().unwrap().len(), 0, "{value:#}");
             }
@@ -186,13 +178,10 @@ fn over_tcp_the_connection_is_encrypted_and_the_certificate_is_looked_at() {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let database = Database::start(Kind::MariaDb, &options);
     // Both, because a server may or may not look up the name of an address.
-    administer(
-        &database,
-        &[
-            "CREATE USER monitor@localhost IDENTIFIED BY \"pa#ss 'word\"",
-            "CREATE USER monitor@'127.0.0.1' IDENTIFIED BY \"pa#ss 'word\"",
-        ],
-    );
+    database.execute(&[
+        "CREATE USER monitor@localhost IDENTIFIED BY \"pa#ss 'word\"",
+        "CREATE USER monitor@'127.0.0.1' IDENTIFIED BY \"pa#ss 'word\"",
+    ]);
     let port = port.to_string();
     let to = |host: &str, options: &[&str]| {
         let mut command = verify(&database);
@@ -221,7 +210,7 @@ fn a_password_is_asked_for_on_the_terminal_and_not_shown() {
         return;
     }
     let database = Database::start(Kind::MariaDb, &[]);
-    administer(&database, &["CREATE USER monitor@localhost IDENTIFIED BY \"pa#ss 'word\""]);
+    database.execute(&["CREATE USER monitor@localhost IDENTIFIED BY \"pa#ss 'word\""]);
     let (socket, pid) = (database.socket.to_str().unwrap(), database.pid.to_string());
     let asked = || {
         let to = ["--pid", &pid, "--socket", socket, "--user", "monitor", "--password"];

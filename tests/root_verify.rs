@@ -76,6 +76,27 @@ fn the_window_may_begin_and_end_in_the_middle_of_a_load() {
 }
 
 #[test]
+fn the_syncs_that_make_redo_files_are_where_the_server_counts_them() {
+    if !can_run("the_syncs_that_make_redo_files_are_where_the_server_counts_them", &[]) {
+        return;
+    }
+    let mut database = Database::start(Kind::MySql, &[]);
+    database.quiet_counters();
+    let child = verify(&database, &["-d", "6"]).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    database.execute(&["SET GLOBAL innodb_redo_log_capacity = 300 * 1024 * 1024"]);
+    let output = child.wait_with_output().unwrap();
+    let value = parse(&output);
+    assert!(output.status.success(), "{value:#}");
+    for what in ["redo log", "data files, doublewrite, undo", "InnoDB together"] {
+        assert_eq!(row(&value, what)["verdict"], "agrees", "{value:#}");
+    }
+    // Its spare files are made anew, of the new size.
+    assert!(row(&value, "data files, doublewrite, undo")["traced"].as_u64().unwrap() >= 10, "{value:#}");
+    assert_eq!(row(&value, "InnoDB together")["kind"], "exact", "{value:#}");
+}
+
+#[test]
 fn without_the_calls_that_the_server_makes_the_figures_differ() {
     on_both("without_the_calls_that_the_server_makes_the_figures_differ", |kind| {
         let mut database = Database::start(kind, &[]);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Edge;
+use super::{Edge, redo_made};
 use crate::server_status::counters::{Between, Counted};
 use crate::snapshot::{FileRow, Lost, Measurement, Role, ServerId};
 
@@ -106,25 +106,30 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
         INNODB.contains(&row.info.role) && (row.info.role != Role::Dictionary || own)
     };
     let innodb = of(&is_innodb);
-    let data = innodb - role(Role::Redo);
+    let made = redo_made::look(server, first, last, &files);
+    let redo = role(Role::Redo) - made.syncs;
+    let data = innodb - redo;
+    let not_separable = (!made.is_sure).then_some(redo_made::WHY);
     let data_counter = |between: &Between<'_>| {
         let count = between.innodb_syncs()?.count.checked_sub(between.redo_syncs()?.count)?;
         let source = "innodb_data_fsyncs - innodb_os_log_fsyncs";
-        Some(Counted { count, source, exact: true })
+        Some(Counted { count, source, exact: made.is_sure })
     };
     let lines = [
         Line {
             what: "redo log",
-            traced: role(Role::Redo),
-            counter: &|between| between.redo_syncs(),
-            approximate: None,
+            traced: redo,
+            counter: &|between| {
+                between.redo_syncs().map(|counted| Counted { exact: made.is_sure, ..counted })
+            },
+            approximate: not_separable,
             none: Some("this server has no counter of its redo log's syncs; they are in the sum"),
         },
         Line {
             what: "data files, doublewrite, undo",
             traced: data,
             counter: &data_counter,
-            approximate: None,
+            approximate: not_separable,
             none: Some("this server counts them only together with the redo log's"),
         },
         Line {
@@ -193,7 +198,7 @@ fn row(line: &Line, server: ServerId, first: &Edge, last: &Edge) -> Row {
     let Some(outer) = outer else { return empty };
     let inner_count = inner.map_or(0, |inner| inner.count);
     // Servers count a sync when it begins, or when it has ended; the probes when it has ended.
-    let slack = first.under_way(server) + last.under_way(server);
+    let slack: u64 = [first, last].map(|edge| edge.under_way(server) + edge.uncounted()).iter().sum();
     let counted =
         Range { at_least: inner_count.min(outer.count).saturating_sub(slack), at_most: outer.count + slack };
     let agrees = (counted.at_least..=counted.at_most).contains(&line.traced);

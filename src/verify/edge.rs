@@ -27,6 +27,8 @@ pub struct Edge {
     pub before: Reading,
     pub snapshot: Snapshot,
     pub after: Reading,
+    /// Nothing moved for a while after it, either: no thread stands between a sync and its count.
+    pub is_calm: bool,
 }
 
 impl Edge {
@@ -45,10 +47,25 @@ impl Edge {
                 best = Some(edge);
             }
             match best.take_if(|best| best.width(server) == 0 || Instant::now() >= end) {
-                Some(best) => return Ok(best),
+                Some(best) => return best.with_calm_after_it(sampler, connection, server),
                 None => sampler.wait(PAUSE)?,
             }
         }
+    }
+
+    /// Looks whether it was the calm that it seems to be, or a moment of a load.
+    fn with_calm_after_it(
+        self,
+        sampler: &mut Sampler,
+        connection: &mut Connection,
+        server: ServerId,
+    ) -> Result<Edge, EdgeError> {
+        if self.width(server) > 0 {
+            return Ok(self);
+        }
+        sampler.wait(PAUSE)?;
+        let later = connection.read(Scope::Syncs)?.with_variables_of(&self.after);
+        Ok(Edge { is_calm: moved(&self.after, &later) == 0, ..self })
     }
 
     fn read(
@@ -59,20 +76,18 @@ impl Edge {
         let before = connection.read(Scope::Syncs)?.with_variables_of(settings);
         let snapshot = sampler.snapshot()?;
         let after = connection.read(Scope::Syncs)?.with_variables_of(settings);
-        Ok(Edge { before, snapshot, after })
+        Ok(Edge { before, snapshot, after, is_calm: false })
     }
 
     /// How many syncs may lie on either side of this edge.
     fn width(&self, server: ServerId) -> u64 {
-        let moved: u64 =
-            ["innodb_data_fsyncs", "binlog_group_commits", "binlog_cache_use", "aria_transaction_log_syncs"]
-                .into_iter()
-                .filter_map(|name| self.after.number(name)?.checked_sub(self.before.number(name)?))
-                .sum();
-        let sum =
-            |reading: &Reading| reading.binlog_files.iter().flat_map(|files| files.values()).sum::<u64>();
-        let binlog = sum(&self.after).abs_diff(sum(&self.before));
-        moved + binlog + self.under_way(server)
+        moved(&self.before, &self.after) + self.under_way(server)
+    }
+
+    /// By how many syncs the server's counts may lag behind here. MariaDB counts a commit group when it has got the locks
+    /// of the next two stages after its sync (trx_group_commit_leader in sql/log.cc): one group can wait for each.
+    pub fn uncounted(&self) -> u64 {
+        if self.is_calm { 0 } else { 2 }
     }
 
     /// Syncs that had begun and not ended, as both sides saw it.
@@ -80,4 +95,15 @@ impl Edge {
         let traced = self.snapshot.in_flight.iter().filter(|sync| sync.server == server).count() as u64;
         traced.max(self.before.pending_syncs()).max(self.after.pending_syncs())
     }
+}
+
+/// By how much the counters of syncs have grown from one reading to the next.
+fn moved(from: &Reading, to: &Reading) -> u64 {
+    let numbers: u64 =
+        ["innodb_data_fsyncs", "binlog_group_commits", "binlog_cache_use", "aria_transaction_log_syncs"]
+            .into_iter()
+            .filter_map(|name| to.number(name)?.checked_sub(from.number(name)?))
+            .sum();
+    let sum = |reading: &Reading| reading.binlog_files.iter().flat_map(|files| files.values()).sum::<u64>();
+    numbers + sum(to).abs_diff(sum(from))
 }

@@ -3,6 +3,7 @@
 
 pub mod compare;
 pub mod edge;
+mod redo_made;
 pub mod render;
 
 pub use compare::{Kind, Row, Verdict, Verification};

@@ -109,6 +109,12 @@ impl Database {
         }
     }
 
+    /// As its administrator, on a connection of its own.
+    pub fn execute(&self, statements: &[&str]) {
+        let mut connection = connect(&self.socket).expect("it answered before");
+        statements.iter().for_each(|statement| connection.query_drop(statement).unwrap());
+    }
+
     pub fn counters(&mut self) -> Counters {
         let status: Vec<(String, String)> =
             self.connection.query("SHOW GLOBAL STATUS LIKE '%\\_%c%s'").unwrap();

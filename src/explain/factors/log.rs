@@ -74,9 +74,9 @@ impl Log {
     }
 }
 
-/// The mean number in flight between the edges, from the latencies, and by how much it may be wrong: an average sync may
-/// have ended between the reading of the rows and the look at what is in flight, and which file one is of is known some
-/// milliseconds after its first sync.
+/// The mean number in flight between the edges, from the latencies, and by how much it may be wrong: a sync may have
+/// ended between the reading of the rows and the look at what is in flight, and it may be the longest one, whose end makes
+/// way for the reading where the disk stalled; and which file one is of is known some milliseconds after its first sync.
 fn in_flight_by_latencies(window: &Window, role: Role) -> (f64, f64) {
     let Edges { begun, until } = window.edges;
     let stats = stats_of(until, window.server, role);
@@ -89,7 +89,8 @@ fn in_flight_by_latencies(window: &Window, role: Role) -> (f64, f64) {
         of_role.map(|sync| sync.age.as_secs_f64()).sum()
     };
     let unnamed = begun.iter().chain(&until.in_flight).filter(traced).filter(|sync| sync.path.is_none());
-    let doubt = mean_seconds(&stats) + unnamed.map(|sync| sync.age.as_secs_f64()).sum::<f64>();
+    let longest = stats.max.ns as f64 / 1e9;
+    let doubt = longest + unnamed.map(|sync| sync.age.as_secs_f64()).sum::<f64>();
     let sum = stats.sum_ns as f64 / 1e9 - ages(begun) + ages(&until.in_flight);
     let seconds = until.duration.as_secs_f64();
     if seconds > 0.0 { (sum.max(0.0) / seconds, doubt / seconds) } else { (0.0, 0.0) }

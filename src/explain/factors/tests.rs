@@ -176,6 +176,25 @@ fn syncs_that_an_edge_of_the_window_cuts_count_with_what_lies_in_it() {
 }
 
 #[test]
+fn a_stall_that_ended_at_an_edge_may_be_in_the_latencies_or_not() {
+    let (measurement_of_equals, status) = classic();
+    // Of the binary log: eight seconds of syncs, two of them in one that stalled; the samples saw six.
+    let mut measurement = measurement_of_equals.clone();
+    let stalled = fixture::stats(&[(5_999, 1_000_000), (1, 2_000_000_000)]);
+    measurement
+        .files
+        .iter_mut()
+        .filter(|row| row.info.role == Role::Binlog && row.server == MYSQL)
+        .for_each(|row| row.stats = stalled.clone());
+    let measurement = fixture::with_files(measurement.clone(), measurement.files, Vec::new());
+    let adds_up = |measurement: &Measurement| {
+        taken_apart(measurement, Some(&status), &samples(60, 120)).factors.logs[1].adds_up
+    };
+    assert_eq!(adds_up(&measurement), Some(true));
+    assert_eq!(adds_up(&measurement_of_equals), Some(false));
+}
+
+#[test]
 fn a_log_that_was_seen_twice_in_flight_is_not_serial_and_gives_no_bound() {
     let (measurement, status) = classic();
     let mut samples = samples(60, 160);
