@@ -14,7 +14,7 @@ use common::exact::{INNODB, on_both, until_quiet};
 use common::exporter::Exporter;
 use common::faults::{fsynctop, output, stderr, stdout};
 use common::kernel_count::{BPFTRACE, KernelCount};
-use common::server::{Database, Home, Kind};
+use common::server::{Home, Kind};
 use common::{Running, built, can_run, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -253,16 +253,6 @@ fn a_kill_under_load_loses_no_sync() {
     });
 }
 
-/// Runs statements with the server's own client.
-fn sql(database: &Database, statements: &str) {
-    let mut command = Command::new("mariadb");
-    command.args(["--user=root", "--socket"]).arg(&database.socket);
-    let mut client = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::io::Write::write_all(&mut client.stdin.take().unwrap(), statements.as_bytes()).unwrap();
-    let output = client.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-}
-
 /// How many syncs InnoDB's own counter may miss over a thousand tables.
 const MISSED_BY_INNODB: u64 = 5;
 
@@ -281,29 +271,33 @@ fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() 
             let mut database = home.start(&[], &[]);
             database.prepare();
             database.insert(2, 20);
-            sql(
-                &database,
-                "DROP DATABASE IF EXISTS shop; CREATE DATABASE shop; CREATE TABLE shop.first (id INT PRIMARY KEY) ENGINE=InnoDB; INSERT INTO shop.first VALUES (1); FLUSH BINARY LOGS;",
-            );
+            // A measurement that decided nothing leaves it behind.
+            database.execute(&[
+                "DROP DATABASE IF EXISTS shop",
+                "CREATE DATABASE shop",
+                "CREATE TABLE shop.first (id INT PRIMARY KEY) ENGINE=InnoDB",
+                "INSERT INTO shop.first VALUES (1)",
+                "FLUSH BINARY LOGS",
+            ]);
             let small = Scrape::of(&exporter).0.len();
             let ((), watched) = watched(&exporter, || {
                 for round in 0..10 {
-                    let mut text = String::new();
-                    for n in 0..100 {
-                        let table = format!("shop.t{}", round * 100 + n);
-                        text.push_str(&format!(
-                            "CREATE TABLE {table} (id INT PRIMARY KEY) ENGINE=InnoDB; INSERT INTO {table} VALUES (1);\n"
-                        ));
+                    let tables: Vec<String> =
+                        (0..100).map(|n| format!("shop.t{}", round * 100 + n)).collect();
+                    let mut statements = Vec::new();
+                    for (n, table) in tables.iter().enumerate() {
+                        statements.push(format!("CREATE TABLE {table} (id INT PRIMARY KEY) ENGINE=InnoDB"));
+                        statements.push(format!("INSERT INTO {table} VALUES (1)"));
                         if n % 10 == 0 {
-                            text.push_str("FLUSH BINARY LOGS;\n");
+                            statements.push("FLUSH BINARY LOGS".to_owned());
                         }
                     }
-                    (0..100).for_each(|n| text.push_str(&format!("DROP TABLE shop.t{};\n", round * 100 + n)));
-                    text.push_str(match kind {
-                        Kind::MariaDb => "PURGE BINARY LOGS BEFORE NOW();\n",
-                        Kind::MySql => "PURGE BINARY LOGS BEFORE DATE_ADD(NOW(), INTERVAL 1 DAY);\n",
+                    statements.extend(tables.iter().map(|table| format!("DROP TABLE {table}")));
+                    statements.push(match kind {
+                        Kind::MariaDb => "PURGE BINARY LOGS BEFORE NOW()".to_owned(),
+                        Kind::MySql => "PURGE BINARY LOGS BEFORE DATE_ADD(NOW(), INTERVAL 1 DAY)".to_owned(),
                     });
-                    sql(&database, &text);
+                    database.execute(&statements);
                 }
             });
             let quiet = database.quiet_counters();

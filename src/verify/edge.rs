@@ -84,12 +84,6 @@ impl Edge {
         moved(&self.before, &self.after) + self.under_way(server)
     }
 
-    /// By how many syncs the server's counts may lag behind here. MariaDB counts a commit group when it has got the locks
-    /// of the next two stages after its sync (trx_group_commit_leader in sql/log.cc): one group can wait for each.
-    pub fn uncounted(&self) -> u64 {
-        if self.is_calm { 0 } else { 2 }
-    }
-
     /// Syncs that had begun and not ended, as both sides saw it.
     pub fn under_way(&self, server: ServerId) -> u64 {
         let traced = self.snapshot.in_flight.iter().filter(|sync| sync.server == server).count() as u64;

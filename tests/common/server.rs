@@ -110,9 +110,9 @@ impl Database {
     }
 
     /// As its administrator, on a connection of its own.
-    pub fn execute(&self, statements: &[&str]) {
+    pub fn execute(&self, statements: &[impl AsRef<str>]) {
         let mut connection = connect(&self.socket).expect("it answered before");
-        statements.iter().for_each(|statement| connection.query_drop(statement).unwrap());
+        statements.iter().for_each(|statement| connection.query_drop(statement.as_ref()).unwrap());
     }
 
     pub fn counters(&mut self) -> Counters {

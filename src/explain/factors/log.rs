@@ -76,7 +76,8 @@ impl Log {
 
 /// The mean number in flight between the edges, from the latencies, and by how much it may be wrong: a sync may have
 /// ended between the reading of the rows and the look at what is in flight, and it may be the longest one, whose end makes
-/// way for the reading where the disk stalled; and which file one is of is known some milliseconds after its first sync.
+/// way for the reading where the disk stalled (a window with a long stall is hardly checked); and which file one is of is
+/// known some milliseconds after its first sync.
 fn in_flight_by_latencies(window: &Window, role: Role) -> (f64, f64) {
     let Edges { begun, until } = window.edges;
     let stats = stats_of(until, window.server, role);
