@@ -2,16 +2,15 @@
 
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, TracepointCategory};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
 
 use super::choice;
 use super::config::ProbeConfig;
 use super::features::{self, Features};
+use super::hooks::{AttachedProgram, Hooks};
 use super::libbpf_log;
-use super::program_info;
 use super::self_test;
 use super::skeleton::{SyncSkel, SyncSkelBuilder};
 use super::slots::FreeSlots;
@@ -50,17 +49,6 @@ impl fmt::Display for Failures<'_> {
     }
 }
 
-/// A program that is attached.
-pub struct AttachedProgram {
-    pub name: String,
-    /// Whose calls it watches: one operation, or several that it serves alike.
-    pub ops: Vec<Op>,
-    pub is_exit: bool,
-    pub fd: OwnedFd,
-    /// Instructions after the verifier.
-    pub instructions: usize,
-}
-
 /// The loaded object with its links.
 pub struct Attached {
     pub mode: AttachMode,
@@ -68,16 +56,23 @@ pub struct Attached {
     pub not_chosen: Vec<(AttachMode, String)>,
     pub features: Features,
     pub programs: Vec<AttachedProgram>,
-    pub ops: Vec<Op>,
+    pub(super) hooks: Hooks,
     pub by_thread: bool,
     /// What [`super::WaitProbe`] needs is there.
     pub watch_waits: bool,
     pub(super) slots: FreeSlots,
     pub(super) links: Vec<Link>,
-    pub(super) task_iterator: Option<Link>,
+    pub(super) task_iterator: Link,
     /// The numbers of processes that the kernel's programs see are those that this process sees.
     pub(super) in_initial_pid_namespace: bool,
     pub(super) skel: Box<SyncSkel<'static>>,
+}
+
+impl Attached {
+    /// The operations that are watched.
+    pub fn ops(&self) -> &[Op] {
+        &self.hooks.ops
+    }
 }
 
 /// Attaches the programs of the best mode that passes its self-test.
@@ -96,12 +91,11 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
             failures.push(Failure { mode, reason: format!("load: {error}"), errno: error.raw_os_error() });
             continue;
         }
-        let attempt = try_mode(mode, config, features).and_then(|mut attached| {
-            match self_test::run(&mut attached, &config.ops) {
+        let attempt =
+            try_mode(mode, config, features).and_then(|mut attached| match self_test::run(&mut attached) {
                 Ok(()) => Ok(attached),
                 Err(reason) => Err(Failure { mode, reason: format!("self-test: {reason}"), errno: None }),
-            }
-        });
+            });
         match attempt {
             Ok(mut attached) => {
                 attached.not_chosen =
@@ -196,52 +190,22 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
         added.map_err(|e| failed("name the processes".into(), e))?;
     }
 
-    let mut links = Vec::new();
-    let mut programs = Vec::new();
-    let mut task_iterator = None;
-    // Exits first: a call that is under way then ends without an entry, which is known, instead of leaving a start
-    // behind that a later exit would take for its own.
-    for exits in [true, false] {
-        for program in skel.object_mut().progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            let is_exit = ["exit_", "fexit_", "kretprobe_"].iter().any(|prefix| name.starts_with(prefix));
-            if is_exit != exits || !program.autoload() || name == "hand_out" {
-                continue;
-            }
-            let attached =
-                |link: libbpf_rs::Result<Link>| link.map_err(|e| failed(format!("attach {name}"), e));
-            if name == "list_in_flight" {
-                task_iterator = Some(attached(program.attach())?);
-                continue;
-            }
-            let watched: Vec<Op> = choice::ops_of(&name, &prefixes).collect();
-            if watched.len() > 1 {
-                // One tracepoint for each; libbpf by itself attaches a program once.
-                for op in watched.iter().filter(|op| config.ops.contains(op)) {
-                    let tracepoint = format!("sys_enter_{}", op.name());
-                    links
-                        .push(attached(program.attach_tracepoint(TracepointCategory::Syscalls, tracepoint))?);
-                }
-            } else {
-                links.push(attached(program.attach())?);
-            }
-            let fd = program.as_fd().try_clone_to_owned().map_err(|e| Failure {
-                mode,
-                reason: format!("{name}: {e}"),
-                errno: e.raw_os_error(),
-            })?;
-            if !name.starts_with("follow_") {
-                let instructions = program_info::read(fd.as_fd()).instructions;
-                programs.push(AttachedProgram { instructions, name, ops: watched, is_exit, fd });
-            }
-        }
-    }
+    let hooks = Hooks { ops: config.ops.clone(), prefixes };
+    let attach_failed = |(name, error)| failed(format!("attach {name}"), error);
+    let task_iterator = skel.progs.list_in_flight.attach();
+    let task_iterator = task_iterator.map_err(|error| attach_failed(("list_in_flight".into(), error)))?;
+    let links = hooks.attach(&mut skel).map_err(attach_failed)?;
+    let programs = hooks.programs(&mut skel).map_err(|error| Failure {
+        mode,
+        reason: format!("the loaded programs: {error}"),
+        errno: error.raw_os_error(),
+    })?;
     Ok(Attached {
         mode,
         not_chosen: Vec::new(),
         features,
         programs,
-        ops: config.ops.clone(),
+        hooks,
         by_thread: config.by_thread,
         watch_waits: config.watch_waits,
         slots,

@@ -47,21 +47,19 @@ impl Calls {
 /// `without_place`: how many syncs so far were of threads that have none.
 pub fn read(attached: &Attached, processes: &[u32], without_place: u64) -> libbpf_rs::Result<Calls> {
     let mut calls = Calls::default();
-    if attached.task_iterator.is_some() {
-        let bytes = walk::records(attached, processes)?;
-        for raw in bytes.chunks_exact(size_of::<types::in_flight>()).filter_map(view::<types::in_flight>) {
-            calls.add(RunningCall {
-                start_ns: raw.start_ns,
-                tgid: raw.tgid,
-                tid: raw.tid,
-                slot: raw.slot,
-                sequence: raw.sequence,
-                op: raw.op as u8,
-                fd: raw.fd,
-                id: raw.id,
-                thread: raw.comm.split(|&b| b == 0).next().unwrap_or_default().to_vec(),
-            });
-        }
+    let bytes = walk::records(attached, processes)?;
+    for raw in bytes.chunks_exact(size_of::<types::in_flight>()).filter_map(view::<types::in_flight>) {
+        calls.add(RunningCall {
+            start_ns: raw.start_ns,
+            tgid: raw.tgid,
+            tid: raw.tid,
+            slot: raw.slot,
+            sequence: raw.sequence,
+            op: raw.op as u8,
+            fd: raw.fd,
+            id: raw.id,
+            thread: raw.comm.split(|&b| b == 0).next().unwrap_or_default().to_vec(),
+        });
     }
     if without_place > 0 {
         let map = &attached.skel.maps.calls_by_thread;

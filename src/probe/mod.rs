@@ -11,6 +11,7 @@ mod events;
 mod features;
 mod flags;
 mod grace;
+mod hooks;
 mod in_flight;
 mod libbpf_log;
 mod permission;
@@ -31,12 +32,13 @@ use libbpf_rs::{MapCore, MapFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-pub use attach::{AttachError, Attached, AttachedProgram, Failure};
+pub use attach::{AttachError, Attached, Failure};
 pub use config::{Capacity, CommPattern, MOST_COMMS, ProbeConfig, Targets};
 pub use counters::Counters;
 pub use events::{Event, FileEvent, SyncEvent};
 pub use features::Features;
 pub use flags::WaitStorage;
+pub use hooks::AttachedProgram;
 pub use in_flight::{Calls, RunningCall};
 pub use libbpf_log::take_libbpf_log;
 pub use permission::may_use_open_maps;
@@ -143,8 +145,7 @@ impl Probe {
 
     /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.
     pub fn self_test(&mut self) -> Result<(), String> {
-        let ops = self.attached.ops.clone();
-        self_test::run(&mut self.attached, &ops)
+        self_test::run(&mut self.attached)
     }
 
     /// Waits for events until there are some, or `wake` can be read, or the time is over; takes none of them.
@@ -287,10 +288,30 @@ impl Probe {
 
     /// From now on no sync is begun; those in flight still end. Takes no time, where detaching takes much.
     pub fn stop(&mut self) {
+        self.set_stopped(true);
+    }
+
+    fn set_stopped(&mut self, stopped: bool) {
         if let Some(bss) = self.attached.skel.maps.bss_data.as_deref_mut() {
             // SAFETY: a flag that only this side writes; the programs read it at any moment.
-            unsafe { std::ptr::from_mut(&mut bss.stopped).cast::<u8>().write_volatile(1) };
+            unsafe { std::ptr::from_mut(&mut bss.stopped).cast::<u8>().write_volatile(stopped.into()) };
         }
+    }
+
+    /// Counts on after [`Probe::detach`]: what is loaded goes back to its hooks, which takes some milliseconds. A sync
+    /// that was in flight when it left them has begun and never ends; one that is in flight now ends without having begun.
+    pub fn attach_again(&mut self) -> libbpf_rs::Result<()> {
+        // Else a thread's next end would be taken for that of the sync before.
+        self.places.forget_syncs()?;
+        let without_place = &self.attached.skel.maps.calls_by_thread;
+        let threads: Vec<_> = without_place.keys().collect();
+        for thread in threads {
+            without_place.delete(&thread)?;
+        }
+        self.set_stopped(false);
+        self.attached.links =
+            self.attached.hooks.attach(&mut self.attached.skel).map_err(|(_, error)| error)?;
+        Ok(())
     }
 
     /// Ends counting; what was counted can still be read. A tracepoint takes the kernel some grace periods to detach,

@@ -9,9 +9,9 @@ use super::flags;
 use crate::snapshot::Op;
 
 /// What went wrong, in words; Ok if each call of ours was seen at entry and at exit, and the file recognised.
-pub fn run(attached: &mut Attached, ops: &[Op]) -> Result<(), String> {
+pub fn run(attached: &mut Attached) -> Result<(), String> {
     count_this_thread(attached);
-    for &op in ops {
+    for op in attached.ops().to_vec() {
         let before = seen(attached, op);
         let made = call(op, -1);
         let counted = seen(attached, op) - before;

@@ -19,9 +19,7 @@ pub fn records(attached: &Attached, processes: &[u32]) -> libbpf_rs::Result<Vec<
         return Ok(bytes);
     }
     bytes.clear();
-    if let Some(link) = &attached.task_iterator {
-        Iter::new(link)?.read_to_end(&mut bytes)?;
-    }
+    Iter::new(&attached.task_iterator)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -78,7 +78,7 @@ impl Sampler {
             mode: attached.mode,
             not_chosen: attached.not_chosen.clone(),
             kernel,
-            ops: attached.ops.clone(),
+            ops: attached.ops().to_vec(),
             by_thread: attached.by_thread,
             note: None,
         };

@@ -96,7 +96,7 @@ impl Running {
     /// Takes new scans, and drops the syncs that have ended.
     fn refresh(&mut self, probe: &Probe) {
         while let Ok(found) = self.scans.try_recv() {
-            let ops = &probe.attached().ops;
+            let ops = probe.attached().ops();
             self.earlier.extend(found.into_iter().filter(|earlier| ops.contains(&earlier.sync.op)));
         }
         self.earlier.retain(Earlier::is_still_running);
