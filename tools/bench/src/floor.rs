@@ -18,10 +18,11 @@ pub enum Does {
     CountDescriptors,
 }
 
-/// Attached as long as it lives.
+/// Loaded as long as it lives, and attached until it is detached.
 pub struct Floor {
-    _links: Vec<Link>, // detached before the programs go
-    _object: Object,
+    links: Vec<Link>, // detached before the programs go
+    object: Object,
+    hooks: usize,
 }
 
 impl Floor {
@@ -39,11 +40,26 @@ impl Floor {
             program.set_autoload(hook.is_some_and(|hook| hooks.iter().any(|own| own == hook)));
         }
         let object = open.load().context("cannot load the floor's programs")?;
-        let programs = object.progs_mut().filter(|program| program.autoload());
+        let hooks = if does == Does::CountDescriptors { 2 } else { hooks.len() };
+        let mut floor = Floor { links: Vec::new(), object, hooks };
+        floor.attach_again()?;
+        Ok(floor)
+    }
+
+    pub fn attach_again(&mut self) -> Result<()> {
+        let programs = self.object.progs_mut().filter(|program| program.autoload());
         let links = programs.map(|program| program.attach()).collect::<Result<Vec<_>, _>>();
-        let links = links.context("cannot attach the floor's programs")?;
-        let most = if does == Does::CountDescriptors { 2 } else { hooks.len() };
-        ensure!(links.len() == most, "the floor has {} programs for the hooks {hooks:?}", links.len());
-        Ok(Floor { _links: links, _object: object })
+        self.links = links.context("cannot attach the floor's programs")?;
+        ensure!(
+            self.links.len() == self.hooks,
+            "the floor has {} programs for {} hooks",
+            self.links.len(),
+            self.hooks
+        );
+        Ok(())
+    }
+
+    pub fn detach(&mut self) {
+        self.links.clear();
     }
 }

@@ -18,6 +18,7 @@ mod load_child;
 mod max_cpu;
 mod modes;
 mod others;
+mod pairs;
 mod proc;
 mod process;
 mod section;

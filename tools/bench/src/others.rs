@@ -1,7 +1,7 @@
 //! Programs that somebody else has attached: a syscall tracepoint slows every process of the host, so a block that ran
 //! beside one is measured again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -25,6 +25,9 @@ pub fn programs() -> BTreeMap<u32, String> {
     let tracing = ProgInfoIter::default().filter(|program| TRACING.contains(&program.ty));
     tracing.map(|program| (program.id, program.name.to_string_lossy().into_owned())).collect()
 }
+
+/// Of programs.
+pub type Ids = BTreeSet<u32>;
 
 /// What was attached when the bench began, and stays: a part of "nothing attached".
 pub struct Others {
@@ -52,16 +55,31 @@ impl Others {
         self.lasting.values().cloned().collect()
     }
 
+    /// Of what has been loaded since: ours, if it is asked right after loading.
+    pub fn new_ids(&self) -> Ids {
+        programs().into_keys().filter(|id| !self.lasting.contains_key(id)).collect()
+    }
+
     /// Nobody else traces, at this moment.
     pub fn are_gone(&self) -> bool {
-        programs().keys().all(|id| self.lasting.contains_key(id))
+        self.are_gone_beside(&Ids::new())
+    }
+
+    /// The same while these of ours are loaded.
+    pub fn are_gone_beside(&self, ours: &Ids) -> bool {
+        self.new_ids().is_subset(ours)
     }
 
     /// Waits until nobody else traces. Nothing of ours must be attached.
     pub fn wait(&self) -> Result<()> {
+        self.wait_beside(&Ids::new())
+    }
+
+    /// The same while these of ours are loaded.
+    pub fn wait_beside(&self, ours: &Ids) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let mut told = false;
-        while !self.are_gone() {
+        while !self.are_gone_beside(ours) {
             if Instant::now() > deadline {
                 bail!("others have been tracing for {PATIENCE:?}: {:?}", programs().values());
             }

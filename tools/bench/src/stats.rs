@@ -66,6 +66,11 @@ impl Estimate {
         Estimate { median: statistic(&(0..count).collect::<Vec<_>>()), low: at(0.025), high: at(0.975) }
     }
 
+    /// `rises`: a function that rises everywhere.
+    pub fn map(self, rises: impl Fn(f64) -> f64) -> Estimate {
+        Estimate { median: rises(self.median), low: rises(self.low), high: rises(self.high) }
+    }
+
     /// "303 (298 to 309)".
     pub fn show(&self, digits: usize) -> String {
         format!("{:.digits$} ({:.digits$} to {:.digits$})", self.median, self.low, self.high)

@@ -1,0 +1,219 @@
+//! A server's throughput with something attached, and right before or after it without.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use fsynctop::probe::Probe;
+use fsynctop::snapshot::AttachMode;
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::counted;
+use crate::database::{Database, RunningLoad};
+use crate::floor::{Does, Floor};
+use crate::modes;
+use crate::others::Ids;
+use crate::stats::Estimate;
+use crate::tracer::{SCRIPT, Tracer, bpftrace};
+
+/// What attaching and detaching stir up is no part of a window.
+const SETTLE: Duration = Duration::from_millis(20);
+/// What else makes a server faster or slower takes longer than this, so that many short windows tell more than fewer
+/// long ones. Programs that are loaded are attached in some milliseconds.
+pub const SHORT: Duration = Duration::from_millis(100);
+/// Other tracers take a second to begin, and stir up more.
+pub const LONG: Duration = Duration::from_secs(1);
+const SETTLE_LONG: Duration = Duration::from_millis(100);
+/// A server does some things once a second. Blocks that begin at the same moment of it would all find them in the same
+/// window, with or without.
+const SPREAD: Duration = Duration::from_millis(200);
+
+/// With a tracer, and in the window before or after it, in transactions per second.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Pair {
+    pub without: f64,
+    pub with: f64,
+}
+
+impl Pair {
+    /// Of the throughput without, in percent, over all pairs; positive if tracing costs something. By the ratios'
+    /// logarithms: of ratios that only scatter the mean is above one, by the square of their spread, so that nothing
+    /// at all would come out as a gain.
+    pub fn loss(pairs: &[Pair]) -> Estimate {
+        let logarithms: Vec<_> = pairs.iter().map(|pair| (pair.without / pair.with).ln()).collect();
+        Estimate::trimmed_mean(&logarithms).map(|log| (1.0 - (-log).exp()) * 100.0)
+    }
+}
+
+/// What there is in the windows with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Attachment {
+    /// fsynctop's programs alone: its process is measured apart.
+    Programs,
+    /// On the same hooks.
+    Empty,
+    /// As a control: it must come out at zero.
+    Nothing,
+    Process(Tracer),
+}
+
+impl Attachment {
+    pub fn name(self, mode: AttachMode) -> String {
+        match self {
+            Attachment::Programs => Tracer::Fsynctop(mode).name(),
+            Attachment::Empty => Tracer::Floor(mode).name(),
+            Attachment::Nothing => "nothing, as a control".into(),
+            Attachment::Process(tracer) => tracer.name(),
+        }
+    }
+}
+
+/// Loaded once and then attached and detached: loading takes processor time, and a server makes up for what it was kept
+/// from, or does not, in the windows that follow.
+pub struct Loaded {
+    probe: Probe,
+    floor: Floor,
+    ids: Ids,
+}
+
+impl Loaded {
+    pub fn new(context: &Context, mode: AttachMode) -> Result<Loaded> {
+        context.others.wait()?;
+        let mut probe = Probe::attach(&modes::of_servers(mode)).context("fsynctop")?;
+        probe.detach();
+        let mut floor = Floor::attach(mode, Does::Nothing)?;
+        floor.detach();
+        Ok(Loaded { probe, floor, ids: context.others.new_ids() })
+    }
+
+    /// How many syncs fsynctop's programs have counted.
+    fn syncs(&mut self) -> Result<u64> {
+        while !self.probe.take_events()?.is_empty() {} // nobody else takes them
+        let mut sum = 0;
+        for slot in self.probe.slots_in_use() {
+            sum += self.probe.row(slot)?.started;
+        }
+        Ok(sum)
+    }
+}
+
+/// A load on a server, and what is attached beside it.
+pub struct Pairs<'a> {
+    pub context: &'a Context,
+    pub database: &'a mut Database,
+    pub load: &'a mut RunningLoad,
+    pub loaded: &'a mut Loaded,
+}
+
+impl Pairs<'_> {
+    /// In each block two windows with something attached between two without, so that a load that gets slower or faster
+    /// takes no side. The attachments take turns.
+    pub fn measure(&mut self, attachments: &[Attachment], blocks: usize) -> Result<Vec<Vec<Pair>>> {
+        let mut pairs = vec![Vec::new(); attachments.len()];
+        let mut block = 0;
+        while pairs.iter().any(|pairs| pairs.len() < 2 * blocks) {
+            for (&attachment, pairs) in attachments.iter().zip(&mut pairs) {
+                self.context.others.wait_beside(&self.loaded.ids)?;
+                sleep(SPREAD.mul_f64(evenly_spread(block)));
+                block += 1;
+                let before = self.window(attachment)?;
+                let [first, second] = self.windows_with(attachment)?;
+                let after = self.window(attachment)?;
+                self.load.check()?;
+                if self.context.others.are_gone_beside(&self.loaded.ids) {
+                    pairs.extend([
+                        Pair { without: before, with: first },
+                        Pair { without: after, with: second },
+                    ]);
+                }
+            }
+        }
+        Ok(pairs)
+    }
+
+    fn windows_with(&mut self, attachment: Attachment) -> Result<[f64; 2]> {
+        match attachment {
+            Attachment::Programs => {
+                let before = self.loaded.syncs()?;
+                self.loaded.probe.attach_again()?;
+                let rates = self.two_windows(attachment)?;
+                self.loaded.probe.detach();
+                ensure!(self.loaded.syncs()? > before, "fsynctop counted no sync of the server");
+                Ok(rates)
+            }
+            Attachment::Empty => {
+                self.loaded.floor.attach_again()?;
+                let rates = self.two_windows(attachment)?;
+                self.loaded.floor.detach();
+                Ok(rates)
+            }
+            Attachment::Nothing => {
+                // What attaching stirs up is in this, too.
+                self.loaded.floor.attach_again()?;
+                self.loaded.floor.detach();
+                self.two_windows(attachment)
+            }
+            Attachment::Process(tracer) => self.windows_with_process(tracer),
+        }
+    }
+
+    fn two_windows(&mut self, attachment: Attachment) -> Result<[f64; 2]> {
+        Ok([self.window(attachment)?, self.window(attachment)?])
+    }
+
+    /// Transactions per second.
+    fn window(&mut self, attachment: Attachment) -> Result<f64> {
+        let (settle, length) = match attachment {
+            Attachment::Process(_) => (SETTLE_LONG, LONG),
+            _ => (SETTLE, SHORT),
+        };
+        sleep(settle);
+        let (before, began) = self.database.transactions(self.load)?;
+        sleep(length);
+        let (after, ended) = self.database.transactions(self.load)?;
+        ensure!(after > before, "the server does not commit anything");
+        Ok((after - before) as f64 / (ended - began).as_secs_f64())
+    }
+
+    fn windows_with_process(&mut self, tracer: Tracer) -> Result<[f64; 2]> {
+        let pid = self.database.pid;
+        let program = match tracer {
+            // No thread of MySQL has the name that the script asks for.
+            Tracer::Bpftrace => bpftrace(&SCRIPT.replace("comm == \"mysqld\"", &format!("pid == {pid}")))?,
+            _ => tracer.start(self.context, pid)?.into_program().context("a program")?,
+        };
+        let rates = self.two_windows(Attachment::Process(tracer))?;
+        let (out, err) = program.stop()?;
+        let counted = match tracer {
+            Tracer::Bpftrace => counted::by_bpftrace(&out),
+            _ => counted::in_table(&err, 3),
+        };
+        ensure!(counted > 0, "{} counted no sync of the server: {out}{err}", tracer.name());
+        Ok(rates)
+    }
+}
+
+/// Between 0 and 1: however many there are of them, they lie about as far apart as they can.
+fn evenly_spread(n: u32) -> f64 {
+    (f64::from(n) * 0.618_033_988_75).fract() // the golden ratio
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_that_only_scatter_lose_nothing() {
+        let rates = [80.0, 100.0, 125.0];
+        let pairs = rates.map(|without| rates.map(|with| Pair { without, with })).concat();
+        let loss = Pair::loss(&pairs);
+        assert!(loss.median.abs() < 1e-9 && loss.low < -1.0 && loss.high > 1.0, "{loss:?}");
+    }
+
+    #[test]
+    fn a_tenth_less_is_ten_percent() {
+        let loss = Pair::loss(&[Pair { without: 100.0, with: 90.0 }, Pair { without: 50.0, with: 45.0 }]);
+        assert!((loss.median - 10.0).abs() < 1e-9 && (loss.high - 10.0).abs() < 1e-9, "{loss:?}");
+    }
+}
