@@ -12,8 +12,8 @@ use fsynctop::cli::connection::ConnectionArgs;
 use fsynctop::cli::one_server::{self, Chosen};
 use fsynctop::explain::audit::Standing;
 use fsynctop::explain::commits::Commits;
+use fsynctop::explain::factors::Log;
 use fsynctop::explain::factors::samples::{By, Sampled};
-use fsynctop::explain::factors::{Edges, Log};
 use fsynctop::files::rules::Rules;
 use fsynctop::probe::{Capacity, ProbeConfig, Targets};
 use fsynctop::sampler::Sampler;
@@ -45,19 +45,16 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     }
     let mut commits = CommitWatch::begin(server, status, sampler.watch_logs());
     commits.count_at_begin();
-    let from = sampler.snapshot().unwrap();
-    commits.open(&sampler);
+    let from = commits.open(&mut sampler).unwrap();
     let end = Instant::now() + window;
     while Instant::now() < end {
         sampler.wait(commits.every()).unwrap();
         commits.sample(&mut sampler).unwrap();
     }
     commits.count_at_end();
-    commits.close();
-    let to = sampler.snapshot().unwrap();
+    let to = commits.close(&mut sampler, Sampler::snapshot).unwrap();
     let measurement = Measurement::between(&from, &to);
-    let edges = Edges { begun: &from.in_flight, until: &measurement };
-    let commits = commits.finish(&measurement, edges, None);
+    let commits = commits.finish(&measurement, &from.in_flight, &measurement, None);
     eprintln!("{connections} connections\n{}", commits.render());
     commits
 }

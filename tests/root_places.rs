@@ -146,3 +146,37 @@ fn syncs_that_hang_are_in_flight_also_of_threads_without_a_place() {
     });
     mount.control("release");
 }
+
+/// The end of a sync that is under way then goes unseen, and the same thread's next end is not taken for it.
+#[test]
+fn counting_goes_on_after_a_pause_without_a_latency_that_never_was() {
+    if !can_run("counting_goes_on_after_a_pause", &["/dev/fuse"]) {
+        return;
+    }
+    const PAUSE: Duration = Duration::from_secs(3);
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut probe = attach("pausegen");
+    let mount = FaultFs::mount("delay 200ms on sync-0");
+    let mut load = syncgen(mount.path(), "pausegen", 1, 30);
+    let pid = load.0.id();
+    let in_flight =
+        |probe: &Probe| probe.in_flight(&[pid]).unwrap().running.iter().any(|call| call.tgid == pid);
+    wait_until("a sync", || in_flight(&probe));
+    probe.detach();
+    let (begun, finished) = syncs_of(&mut probe, pid);
+    assert_eq!(begun, finished + 1, "one was cut off");
+    std::thread::sleep(PAUSE);
+    assert_eq!(syncs_of(&mut probe, pid), (begun, finished), "detached");
+    probe.attach_again().unwrap();
+    assert!(load.0.wait().unwrap().success());
+    let (begun_in_all, finished_in_all) = syncs_of(&mut probe, pid);
+    assert_eq!(begun_in_all - begun, finished_in_all - finished, "all that began since have ended");
+    assert!((5..30).contains(&finished_in_all), "{finished_in_all}");
+    let longest = |probe: &mut Probe| {
+        let slots: Vec<_> = probe.slots_in_use().collect();
+        let rows = slots.into_iter().map(|slot| probe.row(slot).unwrap());
+        rows.filter(|row| row.id.tgid == pid).map(|row| row.max_ns).max().unwrap()
+    };
+    let longest = Duration::from_nanos(longest(&mut probe));
+    assert!(longest >= Duration::from_millis(200) && longest < PAUSE, "{longest:?}");
+}

@@ -10,14 +10,14 @@ use crate::calibrate::{Calibration, state};
 use crate::explain::audit::Evidence;
 use crate::explain::commits::{Commits, Gathered};
 use crate::explain::factors::samples::LOG_ROLES;
-use crate::explain::factors::{Edges, InFlightSamples};
+use crate::explain::factors::{EarlyLook, Edges, InFlightSamples, Unsure};
 use crate::priority::Punctual;
 use crate::probe::{TimerProbe, TimerSamples, WaitError};
 use crate::processors::ProcessorTimes;
 use crate::sampler::Sampler;
 use crate::server_status::connection::Connection;
 use crate::server_status::reading::{Reading, Scope};
-use crate::snapshot::{Measurement, Role, Server};
+use crate::snapshot::{InFlight, Measurement, Role, Server, Snapshot};
 use crate::storage::Storage;
 use crate::text::capital;
 
@@ -29,7 +29,10 @@ const EVERY_BESIDE_TIMER: Duration = Duration::from_millis(25);
 /// How long the server's filesystems may take to be looked at.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Begun before the first snapshot, closed just before the last. The counters are read alone, right before either: what a
+/// How a snapshot is taken: one among others, or that which ends counting.
+type Take = fn(&mut Sampler) -> io::Result<Snapshot>;
+
+/// Begun before the first snapshot, closed with the last. The counters are read alone, right before either: what a
 /// server takes for all the rest, or while its disk stalls, would be a time in which only one of the two goes on.
 pub struct CommitWatch {
     server: Server,
@@ -39,6 +42,7 @@ pub struct CommitWatch {
     /// Why there are no counters.
     no_status: Option<String>,
     samples: InFlightSamples,
+    unsure: Unsure,
     /// Where the kernel has one for us, and what it had sampled when the window began.
     timer: Option<(TimerProbe, TimerSamples)>,
     processors: Option<ProcessorTimes>,
@@ -69,6 +73,7 @@ impl CommitWatch {
         };
         CommitWatch {
             samples,
+            unsure: Unsure::default(),
             timer,
             server,
             connection,
@@ -107,12 +112,22 @@ impl CommitWatch {
         if self.timer.is_some() { EVERY_BESIDE_TIMER } else { EVERY }
     }
 
-    /// Samples count from now on: right after the first snapshot.
-    pub fn open(&mut self, sampler: &Sampler) {
+    /// Takes the first snapshot. Samples count from now on.
+    pub fn open(&mut self, sampler: &mut Sampler) -> io::Result<Snapshot> {
+        let first = self.take(sampler, Sampler::snapshot)?;
         self.follow_logs(sampler);
         if let Some((timer, from)) = &mut self.timer {
             *from = timer.read();
         }
+        Ok(first)
+    }
+
+    /// A snapshot at an end of the window.
+    fn take(&mut self, sampler: &mut Sampler, take: Take) -> io::Result<Snapshot> {
+        let early = EarlyLook::new(sampler.in_flight(self.server.id.pid)?);
+        let snapshot = take(sampler)?;
+        self.unsure.add(early, &snapshot.in_flight, Instant::now());
+        Ok(snapshot)
     }
 
     /// By the thread that began.
@@ -131,11 +146,12 @@ impl CommitWatch {
         }
     }
 
-    /// Ends the sampling: right before the last snapshot.
-    pub fn close(&mut self) {
+    /// Ends the sampling, and takes the last snapshot.
+    pub fn close(&mut self, sampler: &mut Sampler, take: Take) -> io::Result<Snapshot> {
         if let Some((timer, from)) = self.timer.take() {
             self.samples.set_timer(from, timer.read());
         }
+        self.take(sampler, take)
     }
 
     /// The server's counters at the window's ends, and the rest of what it says of itself, now.
@@ -150,9 +166,15 @@ impl CommitWatch {
         }
     }
 
-    /// `edges`: of the snapshots right before [`CommitWatch::open`] and right after [`CommitWatch::close`].
+    /// `begun`: what was in flight when the window began; `until`: what was measured from then to its end.
     /// `device_flushes`: how many the devices were sent, if that was counted.
-    pub fn finish(mut self, measurement: &Measurement, edges: Edges, device_flushes: Option<u64>) -> Commits {
+    pub fn finish(
+        mut self,
+        measurement: &Measurement,
+        begun: &[InFlight],
+        until: &Measurement,
+        device_flushes: Option<u64>,
+    ) -> Commits {
         self.punctual = None;
         let readings = self.readings();
         let places = places(&self.server, measurement);
@@ -166,7 +188,7 @@ impl CommitWatch {
             device_flushes,
         };
         let gathered = Gathered {
-            edges,
+            edges: Edges { begun, until, unsure: &self.unsure },
             in_flight: &self.samples,
             idle: self.idle,
             calibration: calibration.as_ref(),

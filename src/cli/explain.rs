@@ -15,7 +15,6 @@ use super::commit_watch::CommitWatch;
 use super::connection::ConnectionArgs;
 use super::one_server::{self, Chosen};
 use super::{BAD_USAGE, Exit, NOTHING_TO_TRACE, print, session};
-use crate::explain::factors::Edges;
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
 use crate::explain::waits::{Account, Who, disks, flame, journals};
@@ -110,10 +109,10 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
         commits.count_at_begin();
     }
     probe.begin().context("cannot begin to watch")?;
-    let first = sampler.snapshot()?;
-    if let Some(commits) = &mut commits {
-        commits.open(&sampler);
-    }
+    let first = match &mut commits {
+        Some(commits) => commits.open(&mut sampler)?,
+        None => sampler.snapshot()?,
+    };
     let end = Instant::now() + arguments.duration;
     let slice = commits.as_ref().map_or(SLICE, CommitWatch::every);
     while stop.load(Ordering::Relaxed) == 0 && Instant::now() < end {
@@ -128,10 +127,11 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
         commits.count_at_end();
     }
     probe.end().context("cannot end watching")?;
-    if let Some(commits) = &mut commits {
-        commits.close();
-    }
-    let (at_end, last) = sampler.end()?;
+    let at_end = match &mut commits {
+        Some(commits) => commits.close(&mut sampler, Sampler::stop)?,
+        None => sampler.stop()?,
+    };
+    let last = sampler.wind_up(&at_end)?;
     let measurement = Measurement::between(&first, &last);
     let raw = probe.read().context("cannot read what syncs waited for")?;
     probe.detach();
@@ -141,7 +141,7 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
         raw.is_attached("issue_request").then(|| journals.iter().map(|journal| journal.device_flushes).sum());
     let commits = commits.map(|commits| {
         let until = Measurement::between(&first, &at_end);
-        commits.finish(&measurement, Edges { begun: &first.in_flight, until: &until }, flushes)
+        commits.finish(&measurement, &first.in_flight, &until, flushes)
     });
     let explanation = Explanation {
         commits,

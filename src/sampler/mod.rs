@@ -226,29 +226,34 @@ impl Sampler {
 
     /// Ends counting, waits a moment for the last names, and takes the last snapshot.
     pub fn finish(&mut self) -> std::io::Result<Snapshot> {
-        Ok(self.end()?.1)
+        let at_end = self.stop()?;
+        self.wind_up(&at_end)
     }
 
-    /// The same, and before it what had been counted when counting ended: those syncs that were in flight then are not
-    /// in it with their latencies, which may be much longer than what lies before the end.
-    pub fn end(&mut self) -> std::io::Result<(Snapshot, Snapshot)> {
+    /// Ends counting. What had been counted then: those syncs that are in flight now are not in it with their latencies,
+    /// which may be much longer than what lies before the end.
+    pub fn stop(&mut self) -> std::io::Result<Snapshot> {
         self.probe.stop();
-        // Detaching, and learning the last names, take time that is no part of the measurement.
-        let taken = (Instant::now(), SystemTime::now());
-        let last = self.snapshot()?;
+        let (taken, taken_wall) = (Instant::now(), SystemTime::now());
+        Ok(Snapshot { taken, taken_wall, ..self.snapshot()? })
+    }
+
+    /// What had been counted when counting ended, with the latencies of what has ended since, and the last names.
+    pub fn wind_up(&mut self, at_end: &Snapshot) -> std::io::Result<Snapshot> {
         self.probe.detach();
         while self.take_events(ALL)? {}
         self.settle(Duration::from_secs(1))?;
         let mut snapshot = self.snapshot()?;
-        (snapshot.taken, snapshot.taken_wall) = taken;
+        // Detaching, and learning the last names, take time that is no part of the measurement.
+        (snapshot.taken, snapshot.taken_wall) = (at_end.taken, at_end.taken_wall);
         // So is what ended meanwhile; only the names that were learnt are taken.
-        let learnt = std::mem::replace(&mut snapshot.in_flight, last.in_flight.clone());
+        let learnt = std::mem::replace(&mut snapshot.in_flight, at_end.in_flight.clone());
         for sync in &mut snapshot.in_flight {
             if let Some(same) = learnt.iter().find(|other| (other.tid, other.op) == (sync.tid, sync.op)) {
                 (sync.role, sync.path) = (same.role, same.path.clone());
             }
         }
-        Ok((last, snapshot))
+        Ok(snapshot)
     }
 
     /// Takes in what the programs have sent, a part at a time, so that it never fills the memory; not for ever, where

@@ -1,5 +1,5 @@
 use super::*;
-use crate::explain::factors::{Edges, InFlightSamples, Throughput, Window, measure};
+use crate::explain::factors::{Edges, InFlightSamples, Throughput, Unsure, Window, measure};
 use crate::once::fixture::{self, MYSQL};
 use crate::storage::WriteCache;
 use std::time::{Duration, Instant};
@@ -183,7 +183,7 @@ fn throughput(redo: u64, binlog: u64, counters: Pairs) -> Throughput {
     measure(&Window {
         server: MYSQL,
         measurement: &measurement,
-        edges: Edges { begun: &[], until: &measurement },
+        edges: Edges { begun: &[], until: &measurement, unsure: &Unsure::default() },
         status: Some((&from, &to)),
         in_flight: &samples,
     })

@@ -74,24 +74,23 @@ impl Log {
     }
 }
 
-/// The mean number in flight between the edges, from the latencies, and by how much it may be wrong: a sync may have
-/// ended between the reading of the rows and the look at what is in flight, and it may be the longest one, whose end makes
-/// way for the reading where the disk stalled (a window with a long stall is hardly checked); and which file one is of is
-/// known some milliseconds after its first sync.
+/// The mean number in flight between the edges, from the latencies, and by how much it may be wrong: of a sync that ended
+/// while the rows were read it is not known whether it is in them; and which file one is of is known some milliseconds after
+/// its first sync.
 fn in_flight_by_latencies(window: &Window, role: Role) -> (f64, f64) {
-    let Edges { begun, until } = window.edges;
+    let Edges { begun, until, unsure } = window.edges;
     let stats = stats_of(until, window.server, role);
     let traced = |sync: &&InFlight| {
         let is_one = is_one(sync.op) && sync.server == window.server;
         is_one && !sync.age_is_minimum
     };
-    let ages = |syncs: &[InFlight]| -> f64 {
-        let of_role = syncs.iter().filter(traced).filter(|sync| sync.role == role);
-        of_role.map(|sync| sync.age.as_secs_f64()).sum()
+    let sum_of_ages = |syncs: &mut dyn Iterator<Item = &InFlight>| -> f64 {
+        syncs.filter(traced).map(|sync| sync.age.as_secs_f64()).sum()
     };
-    let unnamed = begun.iter().chain(&until.in_flight).filter(traced).filter(|sync| sync.path.is_none());
-    let longest = stats.max.ns as f64 / 1e9;
-    let doubt = longest + unnamed.map(|sync| sync.age.as_secs_f64()).sum::<f64>();
+    let ages = |syncs: &[InFlight]| sum_of_ages(&mut syncs.iter().filter(|sync| sync.role == role));
+    let unnamed = &mut begun.iter().chain(&until.in_flight).filter(|sync| sync.path.is_none());
+    let ended = &mut unsure.ended.iter().filter(|sync| sync.role == role || sync.path.is_none());
+    let doubt = sum_of_ages(unnamed) + sum_of_ages(ended) + unsure.apart.as_secs_f64();
     let sum = stats.sum_ns as f64 / 1e9 - ages(begun) + ages(&until.in_flight);
     let seconds = until.duration.as_secs_f64();
     if seconds > 0.0 { (sum.max(0.0) / seconds, doubt / seconds) } else { (0.0, 0.0) }

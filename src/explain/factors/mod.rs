@@ -6,6 +6,7 @@
 
 pub mod alone;
 pub mod connections;
+pub mod edges;
 pub mod form;
 pub mod log;
 pub mod redo;
@@ -16,10 +17,11 @@ use serde::Serialize;
 
 use crate::server_status::counters::{Between, Counted};
 use crate::server_status::reading::Reading;
-use crate::snapshot::{InFlight, Measurement, Role, ServerId};
+use crate::snapshot::{Measurement, Role, ServerId};
 
 pub use alone::Alone;
 pub use connections::Connections;
+pub use edges::{EarlyLook, Edges, Unsure};
 pub use form::Form;
 pub use log::Log;
 pub use redo::Redo;
@@ -35,16 +37,6 @@ pub struct Window<'a> {
     /// The server's own counters at the window's ends, the earlier one first. None: no connection.
     pub status: Option<(&'a Reading, &'a Reading)>,
     pub in_flight: &'a InFlightSamples,
-}
-
-/// Between which moments the number in flight was sampled. The measurement goes on until the syncs that its end cuts have
-/// ended, which may be long after it, where a device stalls.
-#[derive(Clone, Copy, Debug)]
-pub struct Edges<'a> {
-    /// In flight at the first moment.
-    pub begun: &'a [InFlight],
-    /// What ended until the second moment, and what was in flight then.
-    pub until: &'a Measurement,
 }
 
 /// The throughput, as the server counted it and as the factors of the log that commits wait for last predict it; and

@@ -72,7 +72,7 @@ fn taken_apart(
     samples: &InFlightSamples,
 ) -> Throughput {
     let status = status.map(|(from, to)| (from, to));
-    let edges = Edges { begun: &[], until: measurement };
+    let edges = Edges { begun: &[], until: measurement, unsure: &Unsure::default() };
     measure(&Window { server: MYSQL, measurement, edges, status, in_flight: samples })
 }
 
@@ -145,7 +145,7 @@ fn syncs_that_an_edge_of_the_window_cuts_count_with_what_lies_in_it() {
     let samples = samples(60, 120); // of the binary log 0.6, and the latencies say 0.8
     let binlog = |measurement: &Measurement, begun: &[InFlight]| {
         let (from, to) = &status;
-        let edges = Edges { begun, until: measurement };
+        let edges = Edges { begun, until: measurement, unsure: &Unsure::default() };
         let status = Some((from, to));
         let window = Window { server: MYSQL, measurement, edges, status, in_flight: &samples };
         measure(&window).factors.logs[1].clone()
@@ -176,22 +176,24 @@ fn syncs_that_an_edge_of_the_window_cuts_count_with_what_lies_in_it() {
 }
 
 #[test]
-fn a_stall_that_ended_at_an_edge_may_be_in_the_latencies_or_not() {
-    let (measurement_of_equals, status) = classic();
-    // Of the binary log: eight seconds of syncs, two of them in one that stalled; the samples saw six.
-    let mut measurement = measurement_of_equals.clone();
-    let stalled = fixture::stats(&[(5_999, 1_000_000), (1, 2_000_000_000)]);
-    measurement
-        .files
-        .iter_mut()
-        .filter(|row| row.info.role == Role::Binlog && row.server == MYSQL)
-        .for_each(|row| row.stats = stalled.clone());
-    let measurement = fixture::with_files(measurement.clone(), measurement.files, Vec::new());
-    let adds_up = |measurement: &Measurement| {
-        taken_apart(measurement, Some(&status), &samples(60, 120)).factors.logs[1].adds_up
+fn what_ended_while_the_rows_were_read_may_be_in_the_latencies_or_not() {
+    let (measurement, status) = classic();
+    // Of the binary log: the latencies say eight seconds, the samples saw six.
+    let adds_up = |unsure: &Unsure| {
+        let edges = Edges { begun: &[], until: &measurement, unsure };
+        let status = Some((&status.0, &status.1));
+        let in_flight = &samples(60, 120);
+        let window = Window { server: MYSQL, measurement: &measurement, edges, status, in_flight };
+        measure(&window).factors.logs[1].adds_up
     };
-    assert_eq!(adds_up(&measurement), Some(true));
-    assert_eq!(adds_up(&measurement_of_equals), Some(false));
+    let ended = |role, seconds| Unsure {
+        ended: vec![fixture::in_flight(role, "/d/x", Duration::from_secs(seconds))],
+        ..Unsure::default()
+    };
+    assert_eq!(adds_up(&ended(Role::Binlog, 2)), Some(true));
+    assert_eq!(adds_up(&ended(Role::Redo, 2)), Some(false));
+    assert_eq!(adds_up(&Unsure::default()), Some(false));
+    assert_eq!(adds_up(&Unsure { apart: Duration::from_secs(2), ..Unsure::default() }), Some(true));
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod server;
 mod snapshots;
 mod stats;
 mod sync;
+mod throughput;
 mod tracer;
 mod waits;
 

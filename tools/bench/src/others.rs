@@ -57,7 +57,7 @@ impl Others {
 
     /// Of what has been loaded since: ours, if it is asked right after loading.
     pub fn new_ids(&self) -> Ids {
-        programs().into_keys().filter(|id| !self.lasting.contains_key(id)).collect()
+        self.beside(&Ids::new()).into_keys().collect()
     }
 
     /// Nobody else traces, at this moment.
@@ -67,7 +67,13 @@ impl Others {
 
     /// The same while these of ours are loaded.
     pub fn are_gone_beside(&self, ours: &Ids) -> bool {
-        self.new_ids().is_subset(ours)
+        self.beside(ours).is_empty()
+    }
+
+    fn beside(&self, ours: &Ids) -> BTreeMap<u32, String> {
+        let mut others = programs();
+        others.retain(|id, _| !self.lasting.contains_key(id) && !ours.contains(id));
+        others
     }
 
     /// Waits until nobody else traces. Nothing of ours must be attached.
@@ -79,16 +85,19 @@ impl Others {
     pub fn wait_beside(&self, ours: &Ids) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let mut told = false;
-        while !self.are_gone_beside(ours) {
+        loop {
+            let others = self.beside(ours);
+            if others.is_empty() {
+                return Ok(());
+            }
             if Instant::now() > deadline {
-                bail!("others have been tracing for {PATIENCE:?}: {:?}", programs().values());
+                bail!("others have been tracing for {PATIENCE:?}: {:?}", others.values());
             }
             if !told {
-                progress!("waiting: others trace here ({:?})", programs().values());
+                progress!("waiting: others trace here ({:?})", others.values());
                 told = true;
             }
             std::thread::sleep(Duration::from_millis(200));
         }
-        Ok(())
     }
 }

@@ -6,190 +6,138 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use fsynctop::snapshot::AttachMode;
-use serde::Serialize;
 
 use crate::context::Context;
 use crate::cost::{CallCost, Cost};
 use crate::counted;
 use crate::database::{Database, Kind, Workload};
 use crate::modes;
-use crate::pairs::{Attachment, LONG, Loaded, Pair, Pairs, SHORT};
+use crate::pairs::{Attachment, Loaded, Pairs};
 use crate::proc;
 use crate::progress;
-use crate::section::{Bar, Section, Table};
-use crate::stats::Estimate;
+use crate::section::Section;
+use crate::throughput::{self, Series};
 use crate::tracer::Tracer;
 
-const MOST_PERCENT: f64 = 1.0;
 /// What fsynctop does once is no part of what its process takes: its first two snapshots, with the server's description
 /// and the files' names.
 const UNTIL_STEADY: Duration = Duration::from_millis(2_300);
-const PROCESS_TIME: Duration = Duration::from_secs(10);
+pub const PROCESS_TIME: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_secs(3);
 
-#[derive(Serialize)]
-struct Series {
-    server: String,
-    workload: &'static str,
-    tracer: String,
-    pairs: Vec<Pair>,
-    /// Of fsynctop.
-    cost: Option<Cost>,
-    /// What its process takes of all processors, beside its programs.
-    process_percent: f64,
+/// What is measured: on a host what its users would run, in a guest what only its kernel can tell.
+struct Plan {
+    modes: Vec<AttachMode>,
+    /// Servers, whether their data is in memory, and their loads.
+    servers: Vec<(Kind, bool, &'static [Workload])>,
+    blocks: usize,
+    /// Beside the first load, where the data is where the plan begins.
+    others: &'static [Tracer],
+    blocks_of_others: usize,
+    process_time: Duration,
 }
 
-impl Series {
-    fn loss(&self) -> Estimate {
-        Pair::loss(&self.pairs).map(|loss| loss + self.process_percent)
+impl Plan {
+    fn of_host(context: &Context) -> Result<Plan> {
+        let both = &[Workload::Insert, Workload::Sysbench];
+        Ok(Plan {
+            modes: vec![modes::own()?],
+            servers: vec![
+                (Kind::MariaDb, false, both),
+                (Kind::MySql, false, both),
+                (Kind::MariaDb, true, &[Workload::Insert]),
+                (Kind::MySql, true, &[Workload::Insert]),
+            ],
+            blocks: context.or_quick(150, 20),
+            others: &[Tracer::Bpftrace, Tracer::Strace],
+            blocks_of_others: context.or_quick(5, 1),
+            process_time: PROCESS_TIME,
+        })
     }
 
-    fn without(&self) -> Estimate {
-        Estimate::of(&self.pairs.iter().map(|pair| pair.without).collect::<Vec<_>>())
+    /// Instructions are counted there, so that a few windows tell as much as hundreds do elsewhere.
+    fn of_guest(context: &Context) -> Plan {
+        Plan {
+            modes: modes::all(),
+            servers: vec![(Kind::MariaDb, true, &[Workload::Insert])],
+            blocks: context.or_quick(6, 2),
+            others: &[], // bpftrace takes minutes to begin
+            blocks_of_others: 0,
+            process_time: PROCESS_TIME / 4,
+        }
     }
 }
 
 /// `out`: where the parts before have left what a call costs.
 pub fn section(context: &Context, out: &Path) -> Result<Section> {
-    let mode = modes::own()?;
-    let (own_blocks, other_blocks) = (context.or_quick(150, 20), context.or_quick(5, 1));
-    let mut loaded = Loaded::new(context, mode)?;
+    let plan = if context.guest { Plan::of_guest(context) } else { Plan::of_host(context)? };
+    let mut loaded = Loaded::new(context, &plan.modes)?;
     let mut all = Vec::new();
-    let kinds = [Kind::MariaDb, Kind::MySql];
-    for (kind, memory) in kinds.map(|kind| (kind, false)).into_iter().chain(kinds.map(|kind| (kind, true))) {
+    let first_in_memory = plan.servers[0].1;
+    for &(kind, memory, workloads) in &plan.servers {
         let data = memory.then(|| context.files.path());
         let mut database = Database::start(kind, data)?;
-        let workloads =
-            if memory { &[Workload::Insert][..] } else { &[Workload::Insert, Workload::Sysbench] };
         for &workload in workloads {
             let programs = context.fsynctop.parent().context("fsynctop's directory")?;
             let mut load = database.load(workload, programs, context.files.path())?;
             sleep(WARM_UP);
             let place = if memory { ", data in memory" } else { "" };
             let server = format!("{} {}{place}", kind.name(), database.version);
-            let with_others = workload == Workload::Insert && !memory;
-            let own_time = own_time(context, mode, database.pid)?;
-            let cost = Cost::measure(own_time)?;
-            let pid = database.pid;
+            let own_time = own_time(context, plan.modes[0], database.pid, plan.process_time)?;
+            // A guest has no perf.
+            let cost = if context.guest { None } else { Some(Cost::measure(own_time)?) };
             let mut pairs = Pairs { context, database: &mut database, load: &mut load, loaded: &mut loaded };
-            let mut measure = |attachments: &[Attachment], blocks| -> Result<()> {
+            let mut measure = |attachments: &[Attachment], blocks: usize| -> Result<()> {
+                let names: Vec<_> = attachments.iter().map(|attachment| attachment.name()).collect();
                 progress!(
-                    "{server} under {} ({pid}): {blocks} blocks with {}",
+                    "{server} under {}: {blocks} blocks with each of: {}",
                     workload.name(),
-                    attachments[0].name(mode)
+                    names.join("; ")
                 );
                 for (attachment, pairs) in attachments.iter().zip(pairs.measure(attachments, blocks)?) {
-                    let is_own = *attachment == Attachment::Programs;
+                    let own_mode = match attachment {
+                        Attachment::Programs(mode) => Some(*mode),
+                        _ => None,
+                    };
+                    let process_percent = own_mode.map_or(0.0, |_| 100.0 * own_time / context.cpus as f64);
                     all.push(Series {
                         server: server.clone(),
                         workload: workload.name(),
-                        tracer: attachment.name(mode),
+                        tracer: attachment.name(),
+                        own_mode,
                         pairs,
-                        cost: is_own.then_some(cost),
-                        process_percent: if is_own { 100.0 * own_time / context.cpus as f64 } else { 0.0 },
+                        cost: own_mode.and(cost),
+                        process_percent,
                     });
                 }
                 Ok(())
             };
-            measure(&[Attachment::Programs, Attachment::Empty, Attachment::Nothing], own_blocks)?;
-            for tracer in [Tracer::Bpftrace, Tracer::Strace].into_iter().filter(|_| with_others) {
-                measure(&[Attachment::Process(tracer)], other_blocks)?;
+            let mut own = vec![Attachment::Nothing(plan.modes[0])];
+            own.extend(
+                plan.modes.iter().flat_map(|&mode| [Attachment::Empty(mode), Attachment::Programs(mode)]),
+            );
+            measure(&own, plan.blocks)?;
+            if workload == Workload::Insert && memory == first_in_memory {
+                for &tracer in plan.others {
+                    measure(&[Attachment::Process(tracer)], plan.blocks_of_others)?;
+                }
             }
         }
     }
-    Ok(report(&all, mode, CallCost::read(out, mode), context.cpus))
+    if context.guest {
+        return Ok(throughput::of_guest(&all));
+    }
+    Ok(throughput::of_host(&all, CallCost::read(out, plan.modes[0]), context.cpus))
 }
 
 /// Which share of one processor fsynctop's process takes of a server under load, at its usual interval.
-fn own_time(context: &Context, mode: AttachMode, server: u32) -> Result<f64> {
+fn own_time(context: &Context, mode: AttachMode, server: u32, time: Duration) -> Result<f64> {
     let program = crate::tracer::fsynctop(context, mode)?;
     sleep(UNTIL_STEADY);
     let (before, began) = (proc::cpu_time(program.pid())?, Instant::now());
-    sleep(PROCESS_TIME);
+    sleep(time);
     let share = (proc::cpu_time(program.pid())? - before).as_secs_f64() / began.elapsed().as_secs_f64();
     let (out, err) = program.stop()?;
     ensure!(counted::by_fsynctop(&out, server).0 > 0, "fsynctop counted no sync of the server: {out}{err}");
     Ok(share)
-}
-
-fn report(all: &[Series], mode: AttachMode, call_cost: Option<CallCost>, cpus: usize) -> Section {
-    let mut section = Section {
-        title: "A real server's throughput".into(),
-        about: vec![format!(
-            "Transactions per second of throw-away servers on this machine's disk, 16 connections, the binary log on and \
-             synced at each commit. insert-load counts what it has committed itself; sysbench's is what the server says, \
-             which under load takes its time to answer. The load runs on through blocks of four windows, and something \
-             is attached in the second and third: programs, loaded before, in windows of {} s; other tracers, which take \
-             a second to begin, in windows of {} s. Each half of a block is a pair. The loss is the mean over the pairs \
-             (of the ratios' logarithms, without the outermost tenths), with its 95 % interval: one that reaches below \
-             zero is within their noise. What fsynctop's process takes of all processors, measured for {} s in the same \
-             load, is added to it. Two empty programs on the same hooks, and nothing at all, take turns with fsynctop's \
-             programs: the first is what the hooks cost, whatever stands in them; the second must come out at zero. The \
-             script is given the server's pid here, because no thread of MySQL has the name that it asks for. With its \
-             data in memory a server does not wait for a disk, so that it syncs the most, and a disk's moods are out of \
-             the way.",
-            SHORT.as_secs_f64(),
-            LONG.as_secs(),
-            PROCESS_TIME.as_secs(),
-        )],
-        values: serde_json::json!(all),
-        ..Section::default()
-    };
-    let header = ["server", "load", "attached", "pairs", "transactions/s without", "lost with it, %"];
-    let mut table = Table::new("", &header);
-    for series in all {
-        let Series { server, workload, tracer, pairs, .. } = series;
-        let (without, loss) = (series.without(), series.loss());
-        table.row([
-            server.clone(),
-            (*workload).to_owned(),
-            tracer.clone(),
-            pairs.len().to_string(),
-            format!("{:.0}", without.median),
-            loss.show(1),
-        ]);
-        if *tracer == Tracer::Fsynctop(mode).name() {
-            section.bars.push(Bar::new(
-                format!("{server}, {workload}: throughput lost"),
-                "1 %, and within the pairs' noise",
-                format!("{} %", loss.show(1)),
-                loss.median < MOST_PERCENT && loss.low <= 0.0,
-            ));
-        }
-    }
-    section.tables.push(table);
-    section.tables.push(costs(all, call_cost, cpus));
-    section.notes.push(
-        "The second table does not depend on how fast a server happens to be: it counts what tracing does, and takes what \
-         each costs from the two parts above. What an attached tracer costs beside that, in the processors' caches, is not \
-         in it."
-            .into(),
-    );
-    section
-}
-
-/// What tracing does on the processors, by series.
-fn costs(all: &[Series], call_cost: Option<CallCost>, cpus: usize) -> Table {
-    let header = [
-        "server",
-        "load",
-        "system calls/s",
-        "syncs/s",
-        "fsynctop's process, % of a processor",
-        "it and its programs, % of all processors",
-    ];
-    let mut table = Table::new("Processor time that fsynctop takes", &header);
-    for Series { server, workload, cost, .. } in all {
-        let Some(cost) = cost else { continue };
-        let in_all = call_cost.map(|of_calls| format!("{:.2}", 100.0 * cost.in_all(of_calls) / cpus as f64));
-        table.row([
-            server.clone(),
-            (*workload).to_owned(),
-            format!("{:.0}", cost.calls),
-            format!("{:.0}", cost.syncs),
-            format!("{:.2}", 100.0 * cost.own_time),
-            in_all.unwrap_or_else(|| "not measured".into()),
-        ]);
-    }
-    table
 }

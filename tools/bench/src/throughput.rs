@@ -1,0 +1,153 @@
+//! A server's throughput, with and without, as tables and bars.
+
+use fsynctop::snapshot::AttachMode;
+use serde::Serialize;
+
+use crate::cost::{CallCost, Cost};
+use crate::pairs::{LONG, Pair, SHORT};
+use crate::section::{Bar, Section, Table};
+use crate::server::PROCESS_TIME;
+use crate::stats::Estimate;
+
+const MOST_PERCENT: f64 = 1.0;
+
+#[derive(Serialize)]
+pub struct Series {
+    pub server: String,
+    pub workload: &'static str,
+    pub tracer: String,
+    /// Of fsynctop.
+    pub own_mode: Option<AttachMode>,
+    pub pairs: Vec<Pair>,
+    /// Of fsynctop.
+    pub cost: Option<Cost>,
+    /// What its process takes of all processors, beside its programs.
+    pub process_percent: f64,
+}
+
+impl Series {
+    fn loss(&self) -> Estimate {
+        Pair::loss(&self.pairs).map(|loss| loss + self.process_percent)
+    }
+
+    fn without(&self) -> Estimate {
+        Estimate::of(&self.pairs.iter().map(|pair| pair.without).collect::<Vec<_>>())
+    }
+}
+
+pub fn of_host(all: &[Series], call_cost: Option<CallCost>, cpus: usize) -> Section {
+    let mut section = Section {
+        title: "A real server's throughput".into(),
+        about: vec![format!(
+            "Transactions per second of throw-away servers on this machine's disk, 16 connections, the binary log on and \
+             synced at each commit. insert-load counts what it has committed itself; sysbench's is what the server says, \
+             which under load takes its time to answer. The load runs on through blocks of four windows, and something \
+             is attached in the second and third: programs, loaded before, in windows of {} s; other tracers, which take \
+             a second to begin, in windows of {} s. Each half of a block is a pair. The loss is the mean over the pairs \
+             (of the ratios' logarithms, without the outermost tenths), with its 95 % interval: one that reaches below \
+             zero is within their noise. What fsynctop's process takes of all processors, measured for {} s in the same \
+             load, is added to it. Two empty programs on the same hooks, and nothing at all, take turns with fsynctop's \
+             programs: the first is what the hooks cost, whatever stands in them; the second must come out at zero. The \
+             script is given the server's pid here, because no thread of MySQL has the name that it asks for. With its \
+             data in memory a server does not wait for a disk, so that it syncs the most, and a disk's moods are out of \
+             the way.",
+            SHORT.as_secs_f64(),
+            LONG.as_secs(),
+            PROCESS_TIME.as_secs(),
+        )],
+        values: serde_json::json!(all),
+        ..Section::default()
+    };
+    section.tables.push(losses(all, 1));
+    for series in all.iter().filter(|series| series.own_mode.is_some()) {
+        let loss = series.loss();
+        section.bars.push(Bar::new(
+            format!("{}, {}: throughput lost", series.server, series.workload),
+            "1 %, and within the pairs' noise",
+            format!("{} %", loss.show(1)),
+            loss.median < MOST_PERCENT && loss.low <= 0.0,
+        ));
+    }
+    section.tables.push(costs(all, call_cost, cpus));
+    if all.iter().any(|series| series.own_mode == Some(AttachMode::Tracepoint)) {
+        section.notes.push(
+            "Where two empty programs lose as much as fsynctop, it is the hooks that cost: as long as any syscall \
+             tracepoint is in use, each of a server's system calls is slower (the part above), and for each sync it makes \
+             dozens of others. fentry, which this kernel does not have, is not paid for by other calls: what a server \
+             loses by it is below, in the guests."
+                .into(),
+        );
+    }
+    section.notes.push(
+        "The second table does not depend on how fast a server happens to be: it counts what tracing does, and takes what \
+         each costs from the two parts above. What an attached tracer costs beside that, in the processors' caches, is not \
+         in it."
+            .into(),
+    );
+    section
+}
+
+/// A guest's clock counts instructions: there is next to no noise that a loss could be within.
+pub fn of_guest(all: &[Series]) -> Section {
+    let mut section =
+        Section { tables: vec![losses(all, 2)], values: serde_json::json!(all), ..Section::default() };
+    for series in all {
+        let Some(mode) = series.own_mode else { continue };
+        let loss = series.loss();
+        section.bars.push(Bar::new(
+            format!(
+                "{}, {}: throughput lost with fsynctop ({})",
+                series.server,
+                series.workload,
+                mode.name()
+            ),
+            "1 %",
+            format!("{} %", loss.show(2)),
+            loss.median < MOST_PERCENT,
+        ));
+    }
+    section
+}
+
+fn losses(all: &[Series], digits: usize) -> Table {
+    let header = ["server", "load", "attached", "pairs", "transactions/s without", "lost with it, %"];
+    let mut table = Table::new("", &header);
+    for series in all {
+        let Series { server, workload, tracer, pairs, .. } = series;
+        table.row([
+            server.clone(),
+            (*workload).to_owned(),
+            tracer.clone(),
+            pairs.len().to_string(),
+            format!("{:.0}", series.without().median),
+            series.loss().show(digits),
+        ]);
+    }
+    table
+}
+
+/// What tracing does on the processors, by series.
+fn costs(all: &[Series], call_cost: Option<CallCost>, cpus: usize) -> Table {
+    let header = [
+        "server",
+        "load",
+        "system calls/s",
+        "syncs/s",
+        "fsynctop's process, % of a processor",
+        "it and its programs, % of all processors",
+    ];
+    let mut table = Table::new("Processor time that fsynctop takes", &header);
+    for Series { server, workload, cost, .. } in all {
+        let Some(cost) = cost else { continue };
+        let in_all = call_cost.map(|of_calls| format!("{:.2}", 100.0 * cost.in_all(of_calls) / cpus as f64));
+        table.row([
+            server.clone(),
+            (*workload).to_owned(),
+            format!("{:.0}", cost.calls),
+            format!("{:.0}", cost.syncs),
+            format!("{:.2}", 100.0 * cost.own_time),
+            in_all.unwrap_or_else(|| "not measured".into()),
+        ]);
+    }
+    table
+}
