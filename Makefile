@@ -53,9 +53,9 @@ bench: deps tracefs ## what tracing costs, beside other tracers, and write docs/
 	@tools/dependencies bench
 	cargo build --release --locked --package fsynctop --package bench --package insert-load --package faultfs
 ifneq ($(if $(ONLY),$(filter guest,$(ONLY)),guest),)
-	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST) --package fsynctop --package bench --package insert-load
+	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST) --package fsynctop --package bench
 	@mkdir -p target/bench/guest
-	@for program in fsynctop bench insert-load; do strip -o target/bench/guest/$$program $(BUILT)/$(HOST)/release/$$program; done
+	@for program in fsynctop bench; do strip -o target/bench/guest/$$program $(BUILT)/$(HOST)/release/$$program; done
 endif
 	$(SUDO) $(BUILT)/release/bench $(if $(QUICK),--quick) $(ONLY)
 

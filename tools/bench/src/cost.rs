@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use fsynctop::snapshot::AttachMode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::section::Section;
@@ -20,7 +20,7 @@ const EVENTS: [&str; 3] =
 const SHAPE: &str = "traced, 1 CPU";
 
 /// A second of a server under load.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Cost {
     /// System calls of everybody on the host.
     pub calls: f64,
@@ -51,8 +51,13 @@ impl Cost {
 
     /// In processors: the process, and what its programs and hooks add to the calls.
     pub fn in_all(&self, of_calls: CallCost) -> f64 {
+        self.own_time + self.programs(of_calls)
+    }
+
+    /// The same without the process.
+    pub fn programs(&self, of_calls: CallCost) -> f64 {
         let others = self.calls - self.syncs;
-        self.own_time + (self.syncs * of_calls.sync_ns + others * of_calls.other_ns) / 1e9
+        (self.syncs * of_calls.sync_ns + others * of_calls.other_ns) / 1e9
     }
 }
 
@@ -72,8 +77,13 @@ pub struct CallCost {
 impl CallCost {
     /// None where they were not measured.
     pub fn read(out: &Path, mode: AttachMode) -> Option<CallCost> {
-        let of = |part: &str| added(&Section::read(&out.join(part)).ok()?.values, mode);
-        Some(CallCost { sync_ns: of("sync.json")?, other_ns: of("getppid.json")? })
+        let of = |part: &str| Some(Section::read(&out.join(part)).ok()?.values);
+        CallCost::of(&of("sync.json")?, &of("getppid.json")?, mode)
+    }
+
+    /// From what the two parts have measured. None where they have not measured this mode.
+    pub fn of(sync: &Value, getppid: &Value, mode: AttachMode) -> Option<CallCost> {
+        Some(CallCost { sync_ns: added(sync, mode)?, other_ns: added(getppid, mode)? })
     }
 }
 

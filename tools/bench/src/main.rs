@@ -1,6 +1,7 @@
 //! bench: what tracing costs, measured side by side with nothing attached, with empty programs and with other tracers;
 //! writes docs/overhead.md.
 
+mod by_kernel;
 mod calls;
 mod context;
 mod cost;

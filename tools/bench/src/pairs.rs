@@ -50,20 +50,20 @@ impl Pair {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Attachment {
     /// fsynctop's programs alone: its process is measured apart.
-    Programs(AttachMode),
+    Programs,
     /// On the same hooks.
-    Empty(AttachMode),
+    Empty,
     /// As a control: it must come out at zero.
-    Nothing(AttachMode),
+    Nothing,
     Process(Tracer),
 }
 
 impl Attachment {
-    pub fn name(self) -> String {
+    pub fn name(self, mode: AttachMode) -> String {
         match self {
-            Attachment::Programs(mode) => Tracer::Fsynctop(mode).name(),
-            Attachment::Empty(mode) => Tracer::Floor(mode).name(),
-            Attachment::Nothing(_) => "nothing, as a control".into(),
+            Attachment::Programs => Tracer::Fsynctop(mode).name(),
+            Attachment::Empty => Tracer::Floor(mode).name(),
+            Attachment::Nothing => "nothing, as a control".into(),
             Attachment::Process(tracer) => tracer.name(),
         }
     }
@@ -72,35 +72,19 @@ impl Attachment {
 /// Loaded once and then attached and detached: loading takes processor time, and a server makes up for what it was kept
 /// from, or does not, in the windows that follow.
 pub struct Loaded {
-    modes: Vec<LoadedMode>,
+    probe: Probe,
+    floor: Floor,
     ids: Ids,
 }
 
-struct LoadedMode {
-    mode: AttachMode,
-    probe: Probe,
-    floor: Floor,
-}
-
 impl Loaded {
-    pub fn new(context: &Context, modes: &[AttachMode]) -> Result<Loaded> {
+    pub fn new(context: &Context, mode: AttachMode) -> Result<Loaded> {
         context.others.wait()?;
-        let modes = modes.iter().map(|&mode| LoadedMode::new(mode)).collect::<Result<_>>()?;
-        Ok(Loaded { modes, ids: context.others.new_ids() })
-    }
-
-    fn of(&mut self, mode: AttachMode) -> Result<&mut LoadedMode> {
-        self.modes.iter_mut().find(|loaded| loaded.mode == mode).context("a mode that was not loaded")
-    }
-}
-
-impl LoadedMode {
-    fn new(mode: AttachMode) -> Result<LoadedMode> {
         let mut probe = Probe::attach(&modes::of_servers(mode)).context("fsynctop")?;
         probe.detach();
         let mut floor = Floor::attach(mode, Does::Nothing)?;
         floor.detach();
-        Ok(LoadedMode { mode, probe, floor })
+        Ok(Loaded { probe, floor, ids: context.others.new_ids() })
     }
 
     /// How many syncs fsynctop's programs have counted.
@@ -150,24 +134,24 @@ impl Pairs<'_> {
 
     fn windows_with(&mut self, attachment: Attachment) -> Result<[f64; 2]> {
         match attachment {
-            Attachment::Programs(mode) => {
-                let before = self.loaded.of(mode)?.syncs()?;
-                self.loaded.of(mode)?.probe.attach_again()?;
+            Attachment::Programs => {
+                let before = self.loaded.syncs()?;
+                self.loaded.probe.attach_again()?;
                 let rates = self.two_windows(attachment)?;
-                self.loaded.of(mode)?.probe.detach();
-                ensure!(self.loaded.of(mode)?.syncs()? > before, "fsynctop counted no sync of the server");
+                self.loaded.probe.detach();
+                ensure!(self.loaded.syncs()? > before, "fsynctop counted no sync of the server");
                 Ok(rates)
             }
-            Attachment::Empty(mode) => {
-                self.loaded.of(mode)?.floor.attach_again()?;
+            Attachment::Empty => {
+                self.loaded.floor.attach_again()?;
                 let rates = self.two_windows(attachment)?;
-                self.loaded.of(mode)?.floor.detach();
+                self.loaded.floor.detach();
                 Ok(rates)
             }
-            Attachment::Nothing(mode) => {
+            Attachment::Nothing => {
                 // What attaching stirs up is in this, too.
-                self.loaded.of(mode)?.floor.attach_again()?;
-                self.loaded.of(mode)?.floor.detach();
+                self.loaded.floor.attach_again()?;
+                self.loaded.floor.detach();
                 self.two_windows(attachment)
             }
             Attachment::Process(tracer) => self.windows_with_process(tracer),

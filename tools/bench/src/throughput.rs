@@ -35,7 +35,7 @@ impl Series {
     }
 }
 
-pub fn of_host(all: &[Series], call_cost: Option<CallCost>, cpus: usize) -> Section {
+pub fn section(all: &[Series], call_cost: Option<CallCost>, cpus: usize) -> Section {
     let mut section = Section {
         title: "A real server's throughput".into(),
         about: vec![format!(
@@ -58,7 +58,7 @@ pub fn of_host(all: &[Series], call_cost: Option<CallCost>, cpus: usize) -> Sect
         values: serde_json::json!(all),
         ..Section::default()
     };
-    section.tables.push(losses(all, 1));
+    section.tables.push(losses(all));
     for series in all.iter().filter(|series| series.own_mode.is_some()) {
         let loss = series.loss();
         section.bars.push(Bar::new(
@@ -73,8 +73,8 @@ pub fn of_host(all: &[Series], call_cost: Option<CallCost>, cpus: usize) -> Sect
         section.notes.push(
             "Where two empty programs lose as much as fsynctop, it is the hooks that cost: as long as any syscall \
              tracepoint is in use, each of a server's system calls is slower (the part above), and for each sync it makes \
-             dozens of others. fentry, which this kernel does not have, is not paid for by other calls: what a server \
-             loses by it is below, in the guests."
+             dozens of others. fentry, which this kernel does not have, is paid for by the calls alone that it watches: \
+             the last table of this page's part about other kernels says how much less that is."
                 .into(),
         );
     }
@@ -87,29 +87,7 @@ pub fn of_host(all: &[Series], call_cost: Option<CallCost>, cpus: usize) -> Sect
     section
 }
 
-/// A guest's clock counts instructions: there is next to no noise that a loss could be within.
-pub fn of_guest(all: &[Series]) -> Section {
-    let mut section =
-        Section { tables: vec![losses(all, 2)], values: serde_json::json!(all), ..Section::default() };
-    for series in all {
-        let Some(mode) = series.own_mode else { continue };
-        let loss = series.loss();
-        section.bars.push(Bar::new(
-            format!(
-                "{}, {}: throughput lost with fsynctop ({})",
-                series.server,
-                series.workload,
-                mode.name()
-            ),
-            "1 %",
-            format!("{} %", loss.show(2)),
-            loss.median < MOST_PERCENT,
-        ));
-    }
-    section
-}
-
-fn losses(all: &[Series], digits: usize) -> Table {
+fn losses(all: &[Series]) -> Table {
     let header = ["server", "load", "attached", "pairs", "transactions/s without", "lost with it, %"];
     let mut table = Table::new("", &header);
     for series in all {
@@ -120,7 +98,7 @@ fn losses(all: &[Series], digits: usize) -> Table {
             tracer.clone(),
             pairs.len().to_string(),
             format!("{:.0}", series.without().median),
-            series.loss().show(digits),
+            series.loss().show(1),
         ]);
     }
     table
