@@ -45,7 +45,7 @@ fn syncs_of(probe: &mut Probe, pid: u32) -> (u64, u64) {
         begun += row.started;
         finished += row.under + row.over + row.elsewhere;
         if probe.has_histogram(slot) {
-            finished += probe.histogram(slot).unwrap().iter().map(|&(_, n)| n).sum::<u64>();
+            finished += probe.histogram(slot, &row).unwrap().iter().map(|&(_, n)| n).sum::<u64>();
         }
     }
     (begun, finished)

@@ -1,6 +1,7 @@
 //! An array map of the kernel, mapped into this process a window at a time: reading a row is a load, and raises
 //! none of the guards by which a map system call makes the kernel skip programs.
 
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use libbpf_rs::MapCore;
@@ -11,7 +12,7 @@ use memmap2::{MmapMut, MmapOptions};
 const WINDOW: usize = 256 << 10;
 
 /// Words that are looked at together: a line of the processor's cache.
-const TOGETHER: usize = 8;
+pub const TOGETHER: usize = 8;
 
 pub struct MappedArray {
     map: OwnedFd,
@@ -71,18 +72,19 @@ impl MappedArray {
         Ok(unsafe { place.read_volatile() })
     }
 
-    /// The words of an entry that are not zero, by their place. They are read where they lie: of a histogram few are
-    /// filled, and to copy thousands of them takes longer than to read them. `words`: so many, a multiple of eight.
+    /// Adds the words of an entry that are not zero, by their place. They are read where they lie: of a histogram few are
+    /// filled, and to copy thousands of them takes longer than to read them. `words`: from one multiple of eight to
+    /// another.
     pub fn filled_words(
         &mut self,
         slot: u32,
-        words: usize,
+        words: Range<usize>,
         into: &mut Vec<(usize, u64)>,
     ) -> std::io::Result<()> {
-        assert!(words * size_of::<u64>() <= self.stride && words.is_multiple_of(TOGETHER));
+        assert!(words.end * size_of::<u64>() <= self.stride);
+        assert!(words.start.is_multiple_of(TOGETHER) && words.end.is_multiple_of(TOGETHER));
         let place = self.place(slot)?.cast::<u64>();
-        into.clear();
-        for first in (0..words).step_by(TOGETHER) {
+        for first in words.step_by(TOGETHER) {
             // SAFETY: within the entry, and aligned, as above.
             let line: [u64; TOGETHER] =
                 std::array::from_fn(|i| unsafe { place.add(first + i).read_volatile() });

@@ -4,6 +4,7 @@
 pub mod allocator;
 mod array;
 mod attach;
+mod buckets;
 mod choice;
 mod config;
 mod counters;
@@ -176,11 +177,19 @@ impl Probe {
         self.rows.read(slot)
     }
 
-    /// A slot's histogram, as (bucket, count) of the buckets that hold something, in ascending order; the two outermost
+    /// A row's histogram, as (bucket, count) of the buckets that hold something, in ascending order; the two outermost
     /// buckets stand in the row.
-    pub fn histogram(&mut self, slot: u32) -> std::io::Result<&[(usize, u64)]> {
-        self.histograms.filled_words(slot, record::HISTOGRAM_BUCKETS, &mut self.buckets)?;
-        self.buckets.iter_mut().for_each(|(place, _)| *place += 1);
+    pub fn histogram(&mut self, slot: u32, row: &Row) -> std::io::Result<&[(usize, u64)]> {
+        let histograms = &mut self.histograms;
+        buckets::read(row, &mut self.buckets, |words, into| histograms.filled_words(slot, words, into))?;
+        Ok(&self.buckets)
+    }
+
+    /// The same of a histogram that several rows share.
+    pub fn shared_histogram(&mut self, slot: u32) -> std::io::Result<&[(usize, u64)]> {
+        self.buckets.clear();
+        self.histograms.filled_words(slot, 0..record::HISTOGRAM_BUCKETS, &mut self.buckets)?;
+        self.buckets.iter_mut().for_each(|(word, _)| *word += 1);
         Ok(&self.buckets)
     }
 

@@ -308,7 +308,7 @@ impl Sampler {
                 continue;
             }
             let is_cold = !self.probe.has_histogram(slot);
-            let histogram = if is_cold { &[] } else { self.probe.histogram(slot)? };
+            let histogram = if is_cold { &[] } else { self.probe.histogram(slot, &row)? };
             self.ledger.enter(slot, &row, ledger::stats_of(&row, histogram), is_cold);
             if row.errors > 0 {
                 failed.push((slot, row.sequence, row.errors));
@@ -323,7 +323,7 @@ impl Sampler {
             }
         }
         for slot in self.ledger.shared_slots() {
-            self.ledger.enter_shared(slot, self.probe.histogram(slot)?);
+            self.ledger.enter_shared(slot, self.probe.shared_histogram(slot)?);
         }
         Ok(())
     }
