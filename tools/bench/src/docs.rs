@@ -24,7 +24,8 @@ pub fn write(parts: &[PathBuf], page: &Path) -> Result<String> {
 
 const HEAD: &str = "# Overhead\n\nMade by `make bench`, on a virtual machine or a real one as it comes: each part says on which. \
      Absolute figures are that machine's; what is compared was measured in turns within one run. `make bench ONLY=sync` \
-     measures one part, `QUICK=1` roughly.\n\n";
+     measures one part, `QUICK=1` roughly. What is met depends on the processor: [earlier runs on an AMD EPYC]\
+     (overhead-epyc.md) have a page of their own.\n\n";
 
 fn render(sections: &[Section]) -> String {
     let mut text = HEAD.to_owned();
