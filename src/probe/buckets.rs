@@ -27,8 +27,24 @@ pub fn read(
     if counted != row.started {
         filled_words(likely..HISTOGRAM_BUCKETS, buckets)?;
     }
-    buckets.iter_mut().for_each(|(word, _)| *word += 1);
+    number(buckets);
     Ok(())
+}
+
+/// The same of a histogram that several rows share, which none of them tells anything of.
+pub fn read_shared(
+    buckets: &mut Vec<(usize, u64)>,
+    filled_words: impl FnOnce(Range<usize>, &mut Vec<(usize, u64)>) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    buckets.clear();
+    filled_words(0..HISTOGRAM_BUCKETS, buckets)?;
+    number(buckets);
+    Ok(())
+}
+
+/// From the words' places: the bucket before the first word stands in the row.
+fn number(buckets: &mut [(usize, u64)]) {
+    buckets.iter_mut().for_each(|(word, _)| *word += 1);
 }
 
 #[cfg(test)]

@@ -187,9 +187,8 @@ impl Probe {
 
     /// The same of a histogram that several rows share.
     pub fn shared_histogram(&mut self, slot: u32) -> std::io::Result<&[(usize, u64)]> {
-        self.buckets.clear();
-        self.histograms.filled_words(slot, 0..record::HISTOGRAM_BUCKETS, &mut self.buckets)?;
-        self.buckets.iter_mut().for_each(|(word, _)| *word += 1);
+        let histograms = &mut self.histograms;
+        buckets::read_shared(&mut self.buckets, |words, into| histograms.filled_words(slot, words, into))?;
         Ok(&self.buckets)
     }
 

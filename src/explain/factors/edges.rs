@@ -42,10 +42,11 @@ impl Unsure {
     /// `late`: what was in flight after the rows were read, at the moment `now`.
     pub fn add(&mut self, early: EarlyLook, late: &[InFlight], now: Instant) {
         let apart = now.saturating_duration_since(early.at);
+        // What is younger than the first look is the thread's next sync.
         let goes_on = |sync: &InFlight| {
             late.iter().any(|other| {
                 (other.server, other.tid, other.op) == (sync.server, sync.tid, sync.op)
-                    && other.age >= sync.age
+                    && other.age >= sync.age.max(apart)
             })
         };
         let ended = early.syncs.into_iter().filter(|sync| !goes_on(sync));
@@ -64,11 +65,12 @@ mod tests {
     fn what_is_in_both_looks_is_known_and_what_ended_in_between_is_not() {
         let sync =
             |tid, ms| InFlight { tid, ..fixture::in_flight(Role::Binlog, "/d/x", Duration::from_millis(ms)) };
-        let early = EarlyLook::new(vec![sync(1, 40), sync(2, 30), sync(3, 20)]);
+        let early = EarlyLook::new(vec![sync(1, 40), sync(2, 30), sync(3, 20), sync(5, 1)]);
         let now = early.at + Duration::from_millis(5);
         let mut unsure = Unsure::default();
-        // The third thread is in another sync by now.
-        unsure.add(early, &[sync(1, 45), sync(3, 1), sync(4, 2)], now);
-        assert_eq!(unsure, Unsure { ended: vec![sync(2, 35), sync(3, 25)], apart: Duration::from_millis(5) });
+        // Threads 3 and 5 are in another sync by now, which may be older than the one before was when it was seen.
+        unsure.add(early, &[sync(1, 45), sync(3, 1), sync(4, 2), sync(5, 3)], now);
+        let ended = vec![sync(2, 35), sync(3, 25), sync(5, 6)];
+        assert_eq!(unsure, Unsure { ended, apart: Duration::from_millis(5) });
     }
 }

@@ -44,9 +44,9 @@ pub fn section(all: &[Series], call_cost: Option<CallCost>, cpus: usize) -> Sect
              which under load takes its time to answer. The load runs on through blocks of four windows, and something \
              is attached in the second and third: programs, loaded before, in windows of {} s; other tracers, which take \
              a second to begin, in windows of {} s. Each half of a block is a pair. The loss is the mean over the pairs \
-             (of the ratios' logarithms, without the outermost tenths), with its 95 % interval: one that reaches below \
-             zero is within their noise. What fsynctop's process takes of all processors, measured for {} s in the same \
-             load, is added to it. Two empty programs on the same hooks, and nothing at all, take turns with fsynctop's \
+             (of the ratios' logarithms, without the outermost tenths, where a window without a single commit is), with \
+             its 95 % interval: one that reaches below zero is within their noise. What fsynctop's process takes of all \
+             processors, measured for {} s in the same load, is added to it. Two empty programs on the same hooks, and nothing at all, take turns with fsynctop's \
              programs: the first is what the hooks cost, whatever stands in them; the second must come out at zero. The \
              script is given the server's pid here, because no thread of MySQL has the name that it asks for. With its \
              data in memory a server does not wait for a disk, so that it syncs the most, and a disk's moods are out of \
