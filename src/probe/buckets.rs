@@ -10,10 +10,10 @@ use crate::histogram::bucket_of;
 /// Adds the buckets of a row that hold something, as (bucket, count) in ascending order; the two outermost stand in the
 /// row. `filled_words` adds those of a range of the histogram's words.
 ///
-/// A histogram is a page, of which latencies below a millisecond fill a third: to read all of ten thousand histograms each
-/// second would drive the database's own data out of the processor's caches. None above the greatest latency is looked
-/// at, if those up to it hold all syncs that have begun. If not, some are in flight, or ended while this was read, or the
-/// greatest one was lost to another processor's (`raise` in bpf/rows.h), or an exit was skipped.
+/// A histogram is a page, of which latencies below a millisecond lie in the first third: to read thousands of them each
+/// second takes the processor's caches from the database. No bucket above the greatest latency is looked at, if those up
+/// to it hold all syncs that have begun. If not, some are in flight, or ended while this was read, or the greatest one was
+/// lost to another processor's (`raise` in bpf/rows.h), or an exit was skipped.
 pub fn read(
     row: &Row,
     buckets: &mut Vec<(usize, u64)>,
