@@ -1,9 +1,10 @@
 //! Compiles bpf/*.bpf.c into skeletons, `$OUT_DIR/NAME.skel.rs`, and bpf/tests/*.bpf.c into objects for the tests.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
+use libbpf_rs::btf::{Btf, BtfKind, BtfType};
 
 /// One for each family of probes.
 const OBJECTS: [&str; 3] = ["sync", "wait", "timer"];
@@ -27,6 +28,9 @@ fn main() {
             .obj(out.join(format!("{name}.bpf.o")))
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .unwrap_or_else(|error| panic!("bpf/{name}.bpf.c: {error:?}"));
+        let types = types_of(&out.join(format!("{name}.bpf.o")));
+        std::fs::write(out.join(format!("{name}.types")), types.join("\n"))
+            .expect("OUT_DIR can be written to");
     }
     SkeletonBuilder::new()
         .source("bpf/tests/bucket.bpf.c")
@@ -47,6 +51,22 @@ fn main() {
             }
         }
     }
+}
+
+/// The names of the structures, unions and enums that an object's programs know, the kernel's among them.
+fn types_of(object: &Path) -> Vec<String> {
+    let btf = Btf::from_path(object).unwrap_or_else(|error| panic!("{}: {error:?}", object.display()));
+    let types = (1..btf.len() as u32).filter_map(|id| btf.type_by_id::<BtfType>(id.into()));
+    let has_members =
+        |kind| matches!(kind, BtfKind::Struct | BtfKind::Union | BtfKind::Enum | BtfKind::Enum64);
+    let mut names: Vec<_> = types
+        .filter(|found| has_members(found.kind()))
+        .filter_map(|found| Some(found.name()?.to_str()?.to_owned()))
+        .filter(|name| !name.is_empty())
+        .collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// What clang is told when it compiles for an architecture.

@@ -10,6 +10,7 @@ use super::choice;
 use super::config::ProbeConfig;
 use super::features::{self, Features};
 use super::hooks::{AttachedProgram, Hooks};
+use super::kernel_types;
 use super::libbpf_log;
 use super::self_test;
 use super::skeleton::{SyncSkel, SyncSkelBuilder};
@@ -125,7 +126,12 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
     }
     // The object lives as long as the process; a failed attempt leaves these few bytes behind.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = SyncSkelBuilder::default().open(storage).map_err(|e| failed("open".into(), e))?;
+    let mut builder = SyncSkelBuilder::default();
+    let types = kernel_types::excerpt(super::OBJECT_TYPES);
+    if let Some(types) = &types {
+        builder.obj_builder.btf_custom_path(types.path()).map_err(|e| failed("open".into(), e))?;
+    }
+    let mut open = builder.open(storage).map_err(|e| failed("open".into(), e))?;
 
     let targets = &config.targets;
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has .rodata");

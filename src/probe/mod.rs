@@ -14,6 +14,7 @@ mod flags;
 mod grace;
 mod hooks;
 mod in_flight;
+pub mod kernel_types;
 mod libbpf_log;
 mod permission;
 mod places;
@@ -46,8 +47,8 @@ pub use permission::may_use_open_maps;
 pub use skeleton::types::{histogram as RawHistogram, identity as Identity, row as Row};
 pub use timer::{LOGS, LogSamples, SLOTS_OF_LOG, TimerProbe, TimerSamples};
 pub use wait::{
-    CLOCKS, COMMITTER_STATES, JournalCounts, MOST_FILESYSTEMS, SlotTime, SlotWait, WAIT_OBJECT, WaitError,
-    WaitLosses, WaitPlan, WaitProbe, Waits, WatchedFilesystem, Writer,
+    CLOCKS, COMMITTER_STATES, JournalCounts, MOST_FILESYSTEMS, SlotTime, SlotWait, WAIT_OBJECT,
+    WAIT_OBJECT_TYPES, WaitError, WaitLosses, WaitPlan, WaitProbe, Waits, WatchedFilesystem, Writer,
 };
 
 use array::MappedArray;
@@ -82,6 +83,8 @@ mod skeleton {
 
 /// The programs as they were compiled (ELF), for those who look at their size.
 pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sync.bpf.o"));
+/// The names of the types that they know, for [`kernel_types::excerpt`].
+pub static OBJECT_TYPES: &str = include_str!(concat!(env!("OUT_DIR"), "/sync.types"));
 
 /// Events are decoded, and held in memory, so many at a time.
 const EVENTS_AT_A_TIME: usize = 512;

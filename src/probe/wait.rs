@@ -13,7 +13,7 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject};
 use super::array::MappedArray;
 use super::attach::Attached;
 use super::events::{Record, view};
-use super::{features, flags, program_info};
+use super::{features, flags, kernel_types, program_info};
 use skeleton::types;
 
 #[allow(clippy::all, unsafe_op_in_unsafe_fn, missing_docs)]
@@ -35,6 +35,8 @@ unsafe impl Record for types::writer_key {}
 
 /// The programs as they were compiled (ELF), for those who look at their size.
 pub static WAIT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wait.bpf.o"));
+/// For [`super::kernel_types::excerpt`].
+pub static WAIT_OBJECT_TYPES: &str = include_str!(concat!(env!("OUT_DIR"), "/wait.types"));
 
 /// What a committer can be doing (`enum committer` in bpf/waiting.h).
 pub const COMMITTER_STATES: usize = 8;
@@ -398,7 +400,12 @@ pub(super) fn failed(step: &str) -> impl Fn(libbpf_rs::Error) -> WaitError + use
 fn load(attached: &Attached, plan: &WaitPlan, clocks: bool) -> Result<Box<WaitSkel<'static>>, WaitError> {
     // The object lives as long as the process.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = WaitSkelBuilder::default().open(storage).map_err(failed("open the wait probes"))?;
+    let mut builder = WaitSkelBuilder::default();
+    let types = kernel_types::excerpt(WAIT_OBJECT_TYPES);
+    if let Some(types) = &types {
+        builder.obj_builder.btf_custom_path(types.path()).map_err(failed("open the wait probes"))?;
+    }
+    let mut open = builder.open(storage).map_err(failed("open the wait probes"))?;
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has .rodata");
     rodata.task_storage = attached.features.task_storage;
     rodata.clocks_allowed = clocks;
