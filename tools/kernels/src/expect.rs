@@ -9,7 +9,7 @@ use crate::diff::differences;
 use crate::guests::{Guest, MODES, Scenario};
 use crate::measured::{compare, nothing_is_lost, number, rows, text};
 use crate::outcome::{Findings, Outcome};
-use crate::{faults, preemption, shape, users, waits};
+use crate::{faults, filesystems, preemption, shape, users, waits};
 
 /// What a kernel writes when something in it goes wrong.
 const ALARMS: [&str; 5] = ["WARNING:", "BUG:", "Oops", "cut here", "general protection"];
@@ -33,6 +33,7 @@ pub fn outcome(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
         Scenario::Conditions => conditions(guest, outcome, findings),
         Scenario::Lockdown => lockdown(outcome, findings),
         Scenario::Preemption => preemption::expect(guest, outcome, findings),
+        Scenario::Filesystems => filesystems::expect(guest, outcome, findings),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The guests: which kernels under which conditions.
 
+use crate::filesystems;
+
 /// What runs in a guest: `guest/NAME.sh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
@@ -7,6 +9,7 @@ pub enum Scenario {
     Conditions,
     Lockdown,
     Preemption,
+    Filesystems,
 }
 
 impl Scenario {
@@ -16,6 +19,7 @@ impl Scenario {
             Scenario::Conditions => "conditions",
             Scenario::Lockdown => "lockdown",
             Scenario::Preemption => "preemption",
+            Scenario::Filesystems => "filesystems",
         }
     }
 }
@@ -82,6 +86,11 @@ impl Guest {
             (_, Scenario::Preemption) => &["fentry"],
             _ => &[],
         }
+    }
+
+    /// Modules that only this scenario needs.
+    pub fn further_filesystems(&self) -> String {
+        if self.scenario == Scenario::Filesystems { filesystems::MODULES.join(" ") } else { String::new() }
     }
 
     /// Whether `explain` has a second level here: 5.10 has no lock that programs of its hooks may take.
@@ -170,6 +179,19 @@ pub const GUESTS: &[Guest] = &[
         name: "7.2-preempt-lazy",
         about: "preemption as it ships (lazy), 16 threads on one processor",
         scenario: Scenario::Preemption,
+        ..plain("7.2", "", "max")
+    },
+    Guest {
+        name: "6.12-modules",
+        about: "btrfs and overlayfs, which are modules",
+        scenario: Scenario::Filesystems,
+        ..plain("6.12", "", NO_CX16)
+    },
+    // Since 6.13, what overlayfs knows of an open file is another structure, described in the module's types.
+    Guest {
+        name: "7.2-modules",
+        about: "btrfs and overlayfs, which are modules",
+        scenario: Scenario::Filesystems,
         ..plain("7.2", "", "max")
     },
     // fentry programs load there and cannot be attached: trampolines came to arm64 before the means to call them.

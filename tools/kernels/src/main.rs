@@ -4,6 +4,7 @@
 mod diff;
 mod expect;
 mod faults;
+mod filesystems;
 mod guests;
 mod measured;
 mod outcome;
@@ -180,6 +181,7 @@ fn boot(guest: &Guest, programs: &Path, to: &Path) -> Result<()> {
         .env("CPU", guest.cpu)
         .env("CPUS", guest.cpus.to_string())
         .env("APPEND", guest.command_line())
+        .env("FILESYSTEMS", guest.further_filesystems())
         .output()
         .context("cannot run tools/kernels/boot")?;
     if !output.status.success() {

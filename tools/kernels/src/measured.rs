@@ -167,6 +167,6 @@ fn counts(ops: &Value) -> impl Iterator<Item = (String, u64, BTreeMap<String, u6
 }
 
 /// st_dev as the kernel writes it; minor numbers of one byte.
-fn device(number: u64) -> String {
+pub fn device(number: u64) -> String {
     format!("{}:{}", number >> 8 & 0xfff, number & 0xff)
 }

@@ -57,6 +57,7 @@ pub fn render(seen: &[(&Guest, Outcome)]) -> Result<String> {
     }
     write!(page, "\nWhy auto takes what it takes, in the words of `fsynctop check`:\n\n{reasons}")?;
     page.push_str(&faults(seen)?);
+    page.push_str(&filesystems(seen)?);
     page.push_str(&conditions(seen)?);
     page.push_str(&preemption::page(seen)?);
     Ok(page)
@@ -70,6 +71,18 @@ fn faults(seen: &[(&Guest, Outcome)]) -> Result<String> {
                     each interval, with thread, path and role; when the device goes on, it is counted once with the time that it took.\n\n"
         .to_owned();
     for (guest, outcome) in seen.iter().filter(|(guest, _)| guest.faults) {
+        writeln!(text, "- {}: {}", outcome.text("release")?, guest.modes().join(", "))?;
+    }
+    Ok(text)
+}
+
+/// Where what the programs read is described in modules.
+fn filesystems(seen: &[(&Guest, Outcome)]) -> Result<String> {
+    let mut text = "\n## Filesystems that are modules\n\nIn each mode, to the call: two files of one inode number in two subvolumes of btrfs are two rows, \
+                    with the device numbers that `stat` shows; two files that had one inode number one after the other below an overlay \
+                    (upper layer on ext4) are two rows.\n\n"
+        .to_owned();
+    for (guest, outcome) in seen.iter().filter(|(guest, _)| guest.scenario == Scenario::Filesystems) {
         writeln!(text, "- {}: {}", outcome.text("release")?, guest.modes().join(", "))?;
     }
     Ok(text)
@@ -116,7 +129,7 @@ fn conditions(seen: &[(&Guest, Outcome)]) -> Result<String> {
             Scenario::Lockdown => {
                 row("`lockdown=confidentiality`", "refused", &first_reason(&outcome.text("auto.err")?))?
             }
-            Scenario::Modes | Scenario::Preemption => {}
+            Scenario::Modes | Scenario::Preemption | Scenario::Filesystems => {}
         }
     }
     Ok(text)

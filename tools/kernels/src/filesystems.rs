@@ -1,0 +1,67 @@
+//! Filesystems that are modules of the kernel: their files are told apart, too, by what only the modules' types tell.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use crate::diff::differences;
+use crate::expect::attached_as;
+use crate::guests::Guest;
+use crate::measured::{device, nothing_is_lost, number, rows, text};
+use crate::outcome::{Findings, Outcome};
+
+/// As tools/kernels/boot is told to load them.
+pub const MODULES: [&str; 2] = ["btrfs", "overlay"];
+
+/// Each load of guest/filesystems.sh, and the filesystem that it is on.
+const LOADS: [(&str, &str); 4] =
+    [("one", "btrfs"), ("two", "btrfs"), ("first", "overlay"), ("second", "overlay")];
+
+pub fn expect(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
+    findings.run("modules", |findings| {
+        let described = outcome.text("described")?;
+        for module in MODULES {
+            let is_module = described.lines().any(|name| name == module);
+            findings.check(is_module, || format!("{module} is no module here, so that nothing is tested"));
+        }
+        Ok(())
+    });
+    for mode in guest.modes() {
+        findings.run(mode, |findings| one_mode(outcome, mode, findings));
+    }
+}
+
+fn one_mode(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()> {
+    let complaints = outcome.text(&format!("{mode}.err"))?;
+    findings
+        .check(outcome.status(mode)? == 0 && complaints.is_empty(), || format!("it complains: {complaints}"));
+    let measured = outcome.json(&format!("{mode}.out"))?;
+    attached_as(mode, &text(&measured["attach"]), findings)?;
+    nothing_is_lost(&measured, findings);
+
+    let mut expected = BTreeMap::new();
+    let mut inodes = BTreeMap::<_, Vec<_>>::new();
+    for (name, filesystem) in LOADS {
+        let load = outcome.load(&format!("{mode}.{name}"))?;
+        for file in rows(&load["files"]) {
+            let inode = number(&file["inode"]);
+            inodes.entry(filesystem).or_default().push(inode);
+            // What a container's stat shows of an overlay is not the overlay's own number.
+            let device = (filesystem == "btrfs").then(|| device(number(&file["device"])));
+            let calls = number(&file["ops"]["fsync"]["calls"]);
+            expected.insert(text(&file["path"]), (filesystem.to_owned(), inode, device, calls));
+        }
+    }
+    for (filesystem, inodes) in inodes {
+        let same = inodes.len() == 2 && inodes[0] == inodes[1];
+        findings.check(same, || format!("{filesystem}: the files do not share a number: {inodes:?}"));
+    }
+    let row = |row: &serde_json::Value| {
+        let filesystem = text(&row["filesystem"]);
+        let device = (filesystem == "btrfs").then(|| text(&row["device_number"]));
+        (text(&row["path"]), (filesystem, number(&row["inode"]), device, number(&row["count"])))
+    };
+    let found = rows(&measured["files"]).map(row).collect();
+    differences(&expected, &found).into_iter().for_each(|line| findings.fail(line));
+    Ok(())
+}
