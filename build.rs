@@ -1,4 +1,5 @@
-//! Compiles bpf/*.bpf.c into skeletons, `$OUT_DIR/NAME.skel.rs`, and bpf/tests/*.bpf.c into objects for the tests.
+//! Compiles bpf/*.bpf.c into skeletons, `$OUT_DIR/NAME.skel.rs`, some with the names of their types beside them,
+//! `$OUT_DIR/NAME.types` (src/probe/kernel_types.rs), and bpf/tests/*.bpf.c into objects for the tests.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,9 @@ use libbpf_rs::btf::{Btf, BtfKind, BtfType};
 
 /// One for each family of probes.
 const OBJECTS: [&str; 3] = ["sync", "wait", "timer"];
+
+/// Those whose programs read structures of the kernel.
+const READ_THE_KERNEL: [&str; 2] = ["sync", "wait"];
 
 /// As libbpf's headers call them.
 const ARCHITECTURES: [&str; 2] = ["x86", "arm64"];
@@ -28,6 +32,9 @@ fn main() {
             .obj(out.join(format!("{name}.bpf.o")))
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .unwrap_or_else(|error| panic!("bpf/{name}.bpf.c: {error:?}"));
+        if !READ_THE_KERNEL.contains(&name) {
+            continue;
+        }
         let types = types_of(&out.join(format!("{name}.bpf.o")));
         std::fs::write(out.join(format!("{name}.types")), types.join("\n"))
             .expect("OUT_DIR can be written to");

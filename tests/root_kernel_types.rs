@@ -24,7 +24,7 @@ fn fitted(object: &[u8], types: Option<&Path>) -> Vec<(String, Vec<Instruction>)
     let mut open = builder.open_memory(object).unwrap();
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
-        let other_modes = ["fentry", "fexit", "kprobe", "kretprobe", "follow", "requeue"];
+        let other_modes = ["fentry", "fexit", "kprobe", "kretprobe"];
         program.set_autoload(!other_modes.iter().any(|prefix| name.starts_with(prefix)));
     }
     let object = open.load().unwrap();

@@ -10,7 +10,7 @@ use super::verdict::Verdict;
 
 pub const NAME: &str = "BTF";
 /// In the byte order of the machine (include/uapi/linux/btf.h).
-const MAGIC: u16 = 0xeb9f;
+pub const MAGIC: u16 = 0xeb9f;
 
 pub fn check(roots: &Roots) -> Verdict {
     let path = roots.sys.join("kernel/btf/vmlinux");

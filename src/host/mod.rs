@@ -18,6 +18,7 @@ mod roots;
 pub mod tracefs;
 mod verdict;
 
+pub use btf::MAGIC as BTF_MAGIC;
 pub use explain::explain_load_error;
 pub use pid_namespace::is_initial as in_initial_pid_namespace;
 pub use preemption::Skips;

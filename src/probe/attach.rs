@@ -10,7 +10,7 @@ use super::choice;
 use super::config::ProbeConfig;
 use super::features::{self, Features};
 use super::hooks::{AttachedProgram, Hooks};
-use super::kernel_types;
+use super::kernel_types::{self, Excerpt};
 use super::libbpf_log;
 use super::self_test;
 use super::skeleton::{SyncSkel, SyncSkelBuilder};
@@ -84,6 +84,7 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
         Some(mode) => std::slice::from_ref(mode),
         None => choice::order(config.preemptible),
     };
+    let types = kernel_types::excerpt(super::OBJECT_TYPES);
     let mut failures: Vec<Failure> = Vec::new();
     for &mode in modes {
         if mode == AttachMode::Fentry
@@ -92,11 +93,12 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
             failures.push(Failure { mode, reason: format!("load: {error}"), errno: error.raw_os_error() });
             continue;
         }
-        let attempt =
-            try_mode(mode, config, features).and_then(|mut attached| match self_test::run(&mut attached) {
+        let attempt = try_mode(mode, config, features, types.as_ref()).and_then(|mut attached| {
+            match self_test::run(&mut attached) {
                 Ok(()) => Ok(attached),
                 Err(reason) => Err(Failure { mode, reason: format!("self-test: {reason}"), errno: None }),
-            });
+            }
+        });
         match attempt {
             Ok(mut attached) => {
                 attached.not_chosen =
@@ -112,7 +114,12 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
     Err(AttachError::NoMode(failures))
 }
 
-fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Result<Attached, Failure> {
+fn try_mode(
+    mode: AttachMode,
+    config: &ProbeConfig,
+    features: Features,
+    types: Option<&Excerpt>,
+) -> Result<Attached, Failure> {
     let failed = |step: String, error: libbpf_rs::Error| {
         let errno = errno_of(&error);
         Failure { mode, reason: format!("{step}: {error:#}"), errno }
@@ -127,8 +134,7 @@ fn try_mode(mode: AttachMode, config: &ProbeConfig, features: Features) -> Resul
     // The object lives as long as the process; a failed attempt leaves these few bytes behind.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut builder = SyncSkelBuilder::default();
-    let types = kernel_types::excerpt(super::OBJECT_TYPES);
-    if let Some(types) = &types {
+    if let Some(types) = types {
         builder.obj_builder.btf_custom_path(types.path()).map_err(|e| failed("open".into(), e))?;
     }
     let mut open = builder.open(storage).map_err(|e| failed("open".into(), e))?;

@@ -1,6 +1,6 @@
 //! The kernel's types that an object's programs read, cut out of the kernel's BTF, which describes more than a hundred
-//! thousand. libbpf looks through all of them once for each structure that it fits to the kernel, and through those of
-//! every module where a structure is in none; in this excerpt the same takes it next to no time.
+//! thousand. libbpf looks through all of them once for each structure that it fits to the kernel, and then through every
+//! module's for one that the kernel itself does not have; in this excerpt the same takes it next to no time.
 //!
 //! A structure comes with what is embedded in it, for that decides where its fields are; what is only pointed to does
 //! not. The structures keep the numbers that they have in the kernel, because programs name types to the verifier by
@@ -17,11 +17,12 @@ use std::path::{Path, PathBuf};
 use memmap2::{Mmap, MmapOptions};
 use rustix::fs::MemfdFlags;
 
+use crate::host::BTF_MAGIC;
+
 const KERNEL: &str = "/sys/kernel/btf";
 /// Modules that have structures which the programs read (`bpf/kernel.h`), where they are not part of the kernel itself.
 const MODULES: [&str; 2] = ["btrfs", "overlay"];
 
-const MAGIC: u16 = 0xeb9f;
 const VERSION: u8 = 1;
 /// Of the header, and of a type without what follows it.
 const HEADER_BYTES: usize = 24;
@@ -149,7 +150,7 @@ impl Types {
     }
 
     fn new(content: Content, first_id: u32, first_string: usize) -> Option<Types> {
-        let is_known = *content.first_chunk()? == MAGIC.to_ne_bytes() && content.get(2) == Some(&VERSION);
+        let is_known = *content.first_chunk()? == BTF_MAGIC.to_ne_bytes() && content.get(2) == Some(&VERSION);
         if !is_known {
             return None;
         }
@@ -295,7 +296,7 @@ impl Sources {
         }
         let (types_bytes, strings_bytes) = (4 * types.len() as u32, strings.bytes.len() as u32);
         let mut bytes = Vec::with_capacity(HEADER_BYTES + types_bytes as usize + strings.bytes.len());
-        bytes.extend(MAGIC.to_ne_bytes());
+        bytes.extend(BTF_MAGIC.to_ne_bytes());
         bytes.extend([VERSION, 0]);
         let header = [HEADER_BYTES as u32, 0, types_bytes, types_bytes, strings_bytes];
         bytes.extend(header.into_iter().chain(types).flat_map(u32::to_ne_bytes));
@@ -404,7 +405,7 @@ mod tests {
             })
             .collect();
         let (types, strings) = (4 * words.len() as u32, names.bytes.len() as u32);
-        let mut bytes = MAGIC.to_ne_bytes().to_vec();
+        let mut bytes = BTF_MAGIC.to_ne_bytes().to_vec();
         bytes.extend([VERSION, 0]);
         bytes.extend([24, 0, types, types, strings].into_iter().chain(words).flat_map(u32::to_ne_bytes));
         bytes.extend(names.bytes);
@@ -445,7 +446,7 @@ mod tests {
         Types::new(Content::Read(bytes), first_id, first_string).unwrap()
     }
 
-    /// Each type: its number, name and kind; what it refers to by number; what else it has of names.
+    /// Each type of the excerpt: its number, name and kind.
     fn written(sources: &Sources, names: &str) -> Vec<(u32, String, u32)> {
         let excerpt = types(sources.write(&sources.find(names.lines())).unwrap(), 1, 0);
         (1..excerpt.end_id())

@@ -46,10 +46,9 @@ fn one_mode(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()
         for file in rows(&load["files"]) {
             let inode = number(&file["inode"]);
             inodes.entry(filesystem).or_default().push(inode);
-            // What a container's stat shows of an overlay is not the overlay's own number.
-            let device = (filesystem == "btrfs").then(|| device(number(&file["device"])));
+            let device = device(number(&file["device"]));
             let calls = number(&file["ops"]["fsync"]["calls"]);
-            expected.insert(text(&file["path"]), (filesystem.to_owned(), inode, device, calls));
+            expected.insert(text(&file["path"]), ((filesystem.to_owned(), inode, device), calls));
         }
     }
     for (filesystem, inodes) in inodes {
@@ -57,9 +56,8 @@ fn one_mode(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()
         findings.check(same, || format!("{filesystem}: the files do not share a number: {inodes:?}"));
     }
     let row = |row: &serde_json::Value| {
-        let filesystem = text(&row["filesystem"]);
-        let device = (filesystem == "btrfs").then(|| text(&row["device_number"]));
-        (text(&row["path"]), (filesystem, number(&row["inode"]), device, number(&row["count"])))
+        let place = (text(&row["filesystem"]), number(&row["inode"]), text(&row["device_number"]));
+        (text(&row["path"]), (place, number(&row["count"])))
     };
     let found = rows(&measured["files"]).map(row).collect();
     differences(&expected, &found).into_iter().for_each(|line| findings.fail(line));

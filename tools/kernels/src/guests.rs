@@ -142,6 +142,11 @@ const fn arm64(name: &'static str, kernel: &'static str, about: &'static str) ->
     Guest { kernel, architecture: Architecture::Arm64, ..plain(name, about, ARM64_CPU) }
 }
 
+const fn modules(name: &'static str, kernel: &'static str, cpu: &'static str) -> Guest {
+    let about = "btrfs and overlayfs, which are modules";
+    Guest { kernel, scenario: Scenario::Filesystems, ..plain(name, about, cpu) }
+}
+
 pub const GUESTS: &[Guest] = &[
     plain("5.10", "Debian 11", NO_CX16),
     plain("6.1", "Debian 12", NO_CX16),
@@ -181,19 +186,9 @@ pub const GUESTS: &[Guest] = &[
         scenario: Scenario::Preemption,
         ..plain("7.2", "", "max")
     },
-    Guest {
-        name: "6.12-modules",
-        about: "btrfs and overlayfs, which are modules",
-        scenario: Scenario::Filesystems,
-        ..plain("6.12", "", NO_CX16)
-    },
+    modules("6.12-modules", "6.12", NO_CX16),
     // Since 6.13, what overlayfs knows of an open file is another structure, described in the module's types.
-    Guest {
-        name: "7.2-modules",
-        about: "btrfs and overlayfs, which are modules",
-        scenario: Scenario::Filesystems,
-        ..plain("7.2", "", "max")
-    },
+    modules("7.2-modules", "7.2", "max"),
     // fentry programs load there and cannot be attached: trampolines came to arm64 before the means to call them.
     Guest { has_fentry: false, append: "without=fentry", ..arm64("6.1-arm64", "6.1", "Debian 12") },
     arm64("6.12-arm64", "6.12", "Debian 13"),
