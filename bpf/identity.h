@@ -39,6 +39,9 @@ static __always_inline u64 word_at(const void *address)
 	return typed->hash_len;
 }
 
+// No table has room for fewer descriptors (NR_OPEN_DEFAULT of include/linux/fdtable.h, which is BITS_PER_LONG).
+#define LEAST_FDS 64
+
 // A number to the verifier, so that it may be given to a function that is looked at once.
 static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
 {
@@ -47,12 +50,12 @@ static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
 
 	if (typed_tasks) {
 		table = task->files->fdt;
-		if (fd >= table->max_fds)
+		if (fd >= LEAST_FDS && fd >= table->max_fds)
 			return 0;
 		slot = table->fd + fd;
 	} else {
 		table = BPF_CORE_READ(task, files, fdt);
-		if (fd >= BPF_CORE_READ(table, max_fds))
+		if (fd >= LEAST_FDS && fd >= BPF_CORE_READ(table, max_fds))
 			return 0;
 		slot = BPF_CORE_READ(table, fd) + fd;
 	}

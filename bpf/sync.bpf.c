@@ -7,6 +7,7 @@
 #include "histogram.h"
 #include "target.h"
 #include "identity.h"
+#include "running.h"
 #include "who.h"
 #include "rows.h"
 #include "guess.h"
@@ -158,7 +159,8 @@ static __always_inline u32 kind_of(struct file *file, u32 kind)
 	return file || kind == KIND_NO_FILE ? kind : KIND_BAD_DESCRIPTOR;
 }
 
-static __always_inline void enter_traced(struct call *call, struct who *who, struct file *file, u32 op, u32 kind, s32 fd)
+static __always_inline void enter_traced(struct call *call, struct who *who, struct file *file, u32 op, u32 kind, s32 fd,
+					 u64 now)
 {
 	struct inode_key key = {};
 	struct row *row = 0;
@@ -188,14 +190,14 @@ static __always_inline void enter_traced(struct call *call, struct who *who, str
 	} else if (file) {
 		send_name(&call->id, file, fd, slot, 0);
 	}
-	call->start_ns = bpf_ktime_get_ns();
+	call->start_ns = now;
 	if (watch_waits) {
 		change_in_flight(slot, 1);
 		watch_begin(call, file ? device_of(&key) : 0);
 	}
 }
 
-static __always_inline void enter_neighbour(struct call *call, struct who *who, struct file *file, u32 kind)
+static __always_inline void enter_neighbour(struct call *call, struct who *who, struct file *file, u32 kind, u64 now)
 {
 	struct inode_key key = {};
 	struct row *row = 0;
@@ -218,7 +220,7 @@ static __always_inline void enter_neighbour(struct call *call, struct who *who, 
 		call->sequence = row->sequence;
 		add(&row->started, 1);
 	}
-	call->start_ns = bpf_ktime_get_ns();
+	call->start_ns = now;
 	if (watch_waits)
 		change_in_flight(slot, 1);
 }
@@ -229,9 +231,13 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	struct file *file = 0;
 	struct call *call;
 	struct who who;
+	u64 now;
 
 	if (stopped)
 		return;
+	// First: to read the clock is to wait for all loads and stores that came before, here for those of the caller only;
+	// ours are then done while the sync begins. So a latency has a part of this program in it, tens of nanoseconds.
+	now = bpf_ktime_get_ns();
 	read_who(&who, task);
 	// Before the ways part: for each, the verifier would look at it again, and it takes milliseconds over a pointer.
 	if (kind == KIND_FILE || kind == KIND_FILESYSTEM)
@@ -250,9 +256,9 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 		return;
 	}
 	if (is_traced(&who))
-		enter_traced(call, &who, file, op, kind, fd);
+		enter_traced(call, &who, file, op, kind, fd, now);
 	else
-		enter_neighbour(call, &who, file, kind);
+		enter_neighbour(call, &who, file, kind, now);
 }
 
 static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 result)
@@ -388,7 +394,7 @@ static __always_inline void end_call(struct call *call, u32 op, u64 latency, s64
 static __always_inline void leave(u32 op, s64 result)
 {
 	u64 now = bpf_ktime_get_ns();
-	u32 thread = bpf_get_current_pid_tgid();
+	u32 thread = running_thread();
 	struct call *call = find_call(thread);
 	u64 latency;
 

@@ -15,27 +15,20 @@ use fsynctop::explain::commits::Commits;
 use fsynctop::explain::factors::Log;
 use fsynctop::explain::factors::samples::{By, Sampled};
 use fsynctop::files::rules::Rules;
-use fsynctop::probe::{Capacity, ProbeConfig, Targets};
+use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
-use fsynctop::snapshot::{Measurement, Op};
+use fsynctop::snapshot::Measurement;
 
 use common::Running;
 use common::exact::on_both;
+use common::rows;
 use common::server::{Database, Kind};
 
 /// Takes a load apart, in a window in the midst of it.
 fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     let targets = TargetArgs { pid: vec![database.pid], ..TargetArgs::default() };
     let Chosen { server, status } = one_server::choose(&targets, &ConnectionArgs::default(), None).unwrap();
-    let config = ProbeConfig {
-        targets: Targets { pids: vec![database.pid], ..Targets::default() },
-        ops: vec![Op::Fsync, Op::Fdatasync],
-        mode: None,
-        preemptible: fsynctop::host::may_skip_programs(),
-        by_thread: false,
-        watch_waits: true,
-        capacity: Capacity::default(),
-    };
+    let config = ProbeConfig { watch_waits: true, ..rows::of_pid(database.pid) };
     let mut sampler = Sampler::start(&config, Rules::builtin(), "test".into()).unwrap();
     let mut load = database.load(connections, 1_000_000);
     let _load = Running(load.stdout(Stdio::null()).spawn().unwrap());

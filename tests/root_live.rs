@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::disk::Mounted;
+use common::rows;
 use common::{Running, built, can_run, wait_until};
 use fsynctop::files::rules::Rules;
 use fsynctop::history::{self, History};
 use fsynctop::live::{Live, Options, State};
-use fsynctop::probe::{Capacity, ProbeConfig, Targets};
+use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::{AttachError, Sampler};
-use fsynctop::snapshot::{Measurement, Op, Snapshot};
+use fsynctop::snapshot::{Measurement, Snapshot};
 use fsynctop::target::filter::TargetFilter;
 use fsynctop::target::selection::Selection;
 use serde_json::Value;
@@ -34,15 +35,7 @@ enum StartError {
 }
 
 fn config(pid: u32) -> ProbeConfig {
-    ProbeConfig {
-        targets: Targets { pids: vec![pid], ..Targets::default() },
-        ops: vec![Op::Fsync, Op::Fdatasync],
-        mode: None,
-        preemptible: fsynctop::host::may_skip_programs(),
-        by_thread: false,
-        watch_waits: false,
-        capacity: Capacity::default(),
-    }
+    rows::of_pid(pid)
 }
 
 fn live(pid: u32, interval: Duration) -> Result<Live, StartError> {

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use common::disk::Mounted;
 use common::measured::{Measured, count, number};
+use common::rows;
 use common::traced::measure;
 use common::{Running, built, can_run, wait_until};
 use fsynctop::files::rules::Rules;
 use fsynctop::live::{Live, Options};
-use fsynctop::probe::{Capacity, CommPattern, ProbeConfig, Targets};
+use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::{Retention, Sampler};
 use fsynctop::snapshot::{Measurement, Op, ServerId, Snapshot};
 use fsynctop::target::filter::TargetFilter;
@@ -68,15 +69,7 @@ fn root_long_runs_thousands_of_processes_are_counted_and_only_the_latest_told_ap
 const COMM: &str = "long-runs";
 
 fn live(retention: Retention) -> Live {
-    let config = ProbeConfig {
-        targets: Targets { comms: vec![CommPattern::new(COMM.as_bytes())], ..Targets::default() },
-        ops: vec![Op::Fdatasync],
-        mode: None,
-        preemptible: fsynctop::host::may_skip_programs(),
-        by_thread: false,
-        watch_waits: false,
-        capacity: Capacity::default(),
-    };
+    let config = ProbeConfig { ops: vec![Op::Fdatasync], ..rows::of_comm(COMM) };
     let make =
         move || Sampler::start(&config, Rules::builtin(), "test".into()).map_err(std::io::Error::other);
     let options = Options { interval: Duration::from_millis(100), max_cpu: None, retention };

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use common::disk::Mounted;
 use common::measured::{Measured, number};
+use common::rows;
 use common::{Running, built, can_run};
 use fsynctop::files::rules::Rules;
 use fsynctop::live::{Live, Options, State};
-use fsynctop::probe::{Capacity, ProbeConfig, Targets};
+use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
 use fsynctop::snapshot::Op;
 use fsynctop::target::filter::TargetFilter;
@@ -125,15 +126,7 @@ fn root_max_cpu_a_view_sees_that_it_is_degraded_and_then_detached() {
     let memory = Mounted::tmpfs();
     let load = Running(syncgen(memory.path(), "60").stdout(Stdio::null()).spawn().unwrap());
     let pid = load.0.id();
-    let config = ProbeConfig {
-        targets: Targets { pids: vec![pid], ..Targets::default() },
-        ops: vec![Op::Fdatasync],
-        mode: None,
-        preemptible: fsynctop::host::may_skip_programs(),
-        by_thread: false,
-        watch_waits: false,
-        capacity: Capacity::default(),
-    };
+    let config = ProbeConfig { ops: vec![Op::Fdatasync], ..rows::of_pid(pid) };
     let make =
         move || Sampler::start(&config, Rules::builtin(), "test".into()).map_err(std::io::Error::other);
     let options = Options {
@@ -179,7 +172,21 @@ fn root_max_cpu_attaching_does_not_count() {
     let sleeper = Running(Command::new("sleep").arg("600").spawn().unwrap());
     let pid = sleeper.0.id().to_string();
     let mut child = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
-        .args(["--once", "--output", "json", "-i", "1", "-n", "8", "--max-cpu", "2%/1500ms", "--pid", &pid])
+        // The first interval is over within the quarter of a second that does not count: at its end the process is
+        // described, and to see what it listens on is to have the kernel walk the table of all connections.
+        .args([
+            "--once",
+            "--output",
+            "json",
+            "-i",
+            "0.2",
+            "-n",
+            "20",
+            "--max-cpu",
+            "2%/1500ms",
+            "--pid",
+            &pid,
+        ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -198,7 +205,7 @@ fn root_max_cpu_attaching_does_not_count() {
     assert!(used > 30, "it costs so little ({used} ms) that this shows nothing");
     let lines = output.lines().map(Result::unwrap).collect::<Vec<_>>();
     assert!(child.wait().unwrap().success());
-    assert_eq!(lines.len(), 7);
+    assert_eq!(lines.len(), 19);
     assert!(lines.iter().all(|line| note(&Measured::parse(line)).is_empty()), "{lines:?}");
 }
 

@@ -3,16 +3,13 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::faults::FaultFs;
-use common::{Running, built, can_run, wait_until};
-use fsynctop::host;
-use fsynctop::host::tracefs::with_tracefs_if_possible;
-use fsynctop::probe::{Capacity, CommPattern, Probe, ProbeConfig, Targets};
-use fsynctop::snapshot::Op;
+use common::rows::{self, count, syncgen, syncs_of};
+use common::{can_run, wait_until};
+use fsynctop::probe::{Capacity, Probe, ProbeConfig};
 
 const THREADS: u64 = 12;
 const SYNCS: u64 = 2_000;
@@ -22,49 +19,10 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Traces the processes of this name, with places for four threads.
 fn attach(comm: &str) -> Probe {
-    let config = ProbeConfig {
-        targets: Targets { comms: vec![CommPattern::new(comm.as_bytes())], ..Targets::default() },
-        ops: vec![Op::Fsync, Op::Fdatasync],
-        mode: None,
-        preemptible: host::may_skip_programs(),
-        by_thread: false,
-        watch_waits: false,
+    rows::attach(&ProbeConfig {
         capacity: Capacity { threads: 4, ..Capacity::default() },
-    };
-    with_tracefs_if_possible(|| Probe::attach(&config)).unwrap()
-}
-
-/// Begun and finished syncs of a process.
-fn syncs_of(probe: &mut Probe, pid: u32) -> (u64, u64) {
-    let (mut begun, mut finished) = (0, 0);
-    for slot in probe.slots_in_use() {
-        let row = probe.row(slot).unwrap();
-        if row.id.tgid != pid {
-            continue;
-        }
-        begun += row.started;
-        finished += row.under + row.over + row.elsewhere;
-        if probe.has_histogram(slot) {
-            finished += probe.histogram(slot, &row).unwrap().iter().map(|&(_, n)| n).sum::<u64>();
-        }
-    }
-    (begun, finished)
-}
-
-fn syncgen(directory: &std::path::Path, comm: &str, threads: u64, syncs: u64) -> Running {
-    let mut command = Command::new(built("syncgen"));
-    command.arg(directory).args(["--comm", comm, "--op", "fsync,fdatasync"]);
-    command.args(["--threads", &threads.to_string(), "--syncs", &syncs.to_string()]);
-    Running(command.stdout(Stdio::null()).spawn().unwrap())
-}
-
-/// Runs it to its end, and holds what was counted against what it did.
-fn count(probe: &mut Probe, comm: &str, threads: u64, syncs: u64) {
-    let directory = tempfile::tempdir().unwrap();
-    let mut load = syncgen(directory.path(), comm, threads, syncs);
-    assert!(load.0.wait().unwrap().success());
-    let all = threads * syncs;
-    assert_eq!(syncs_of(probe, load.0.id()), (all, all), "{:?}", probe.counters());
+        ..rows::of_comm(comm)
+    })
 }
 
 #[test]

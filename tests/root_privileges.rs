@@ -10,14 +10,15 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::faults::FaultFs;
+use common::rows;
 use common::{Running, built, can_run, wait_until};
 use fsynctop::exporter::privileges;
 use fsynctop::files::rules::Rules;
 use fsynctop::host::tracefs::with_tracefs_if_possible;
 use fsynctop::live::{Live, Options};
-use fsynctop::probe::{Capacity, CommPattern, Probe, ProbeConfig, Targets};
+use fsynctop::probe::{Capacity, Probe, ProbeConfig};
 use fsynctop::sampler::Sampler;
-use fsynctop::snapshot::{FileRow, Op, Snapshot, Target};
+use fsynctop::snapshot::{FileRow, Snapshot, Target};
 use fsynctop::target::filter::TargetFilter;
 use fsynctop::target::selection::Selection;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
@@ -26,15 +27,8 @@ const SOMEBODY: u32 = 65_533;
 
 /// Traces the processes of this name.
 fn live_without_rights(comm: &'static str) -> Live {
-    let config = ProbeConfig {
-        targets: Targets { comms: vec![CommPattern::new(comm.as_bytes())], ..Targets::default() },
-        ops: vec![Op::Fsync, Op::Fdatasync],
-        mode: None,
-        preemptible: fsynctop::host::may_skip_programs(),
-        by_thread: false,
-        watch_waits: false,
-        capacity: Capacity { files: 64, histograms: 16, threads: 64 },
-    };
+    let config =
+        ProbeConfig { capacity: Capacity { files: 64, histograms: 16, threads: 64 }, ..rows::of_comm(comm) };
     let make = move || -> std::io::Result<Sampler> {
         let probe = with_tracefs_if_possible(|| Probe::attach(&config)).map_err(std::io::Error::other)?;
         privileges::keep_needed()?;

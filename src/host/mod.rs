@@ -14,6 +14,7 @@ mod pid_namespace;
 mod preemption;
 mod private_mount;
 mod render;
+mod returns;
 mod roots;
 pub mod tracefs;
 mod verdict;
@@ -51,6 +52,13 @@ fn checks_in(roots: &Roots, maps_bytes: u64) -> Vec<Verdict> {
 /// that does not tell may.
 pub fn may_skip_programs() -> bool {
     preemption::find(&Roots::default()).0.preempts()
+}
+
+/// Whether a call of a helper costs a program more than what it would read instead, and need not be made: since 6.10 what
+/// each processor has of its own is read without one.
+pub fn calls_are_dear() -> bool {
+    let roots = Roots::default();
+    kernel::version(&roots).is_some_and(|version| version >= (6, 10)) && returns::are_guarded(&roots)
 }
 
 /// Which programs this kernel may skip because it preempted one. A kernel that does not tell may skip all that any does.

@@ -12,6 +12,7 @@ use super::features::{self, Features};
 use super::hooks::{AttachedProgram, Hooks};
 use super::kernel_types::{self, Excerpt};
 use super::libbpf_log;
+use super::running;
 use super::self_test;
 use super::skeleton::{SyncSkel, SyncSkelBuilder};
 use super::slots::FreeSlots;
@@ -61,6 +62,9 @@ pub struct Attached {
     pub by_thread: bool,
     /// What [`super::WaitProbe`] needs is there.
     pub watch_waits: bool,
+    /// On these an exit need not ask the helper which thread it is of: looked for only if
+    /// [`ProbeConfig::calls_are_dear`].
+    pub processors_that_say_what_runs: usize,
     pub(super) slots: FreeSlots,
     pub(super) links: Vec<Link>,
     pub(super) task_iterator: Link,
@@ -145,6 +149,9 @@ fn try_mode(
     rodata.task_storage = features.task_storage;
     rodata.keep_threads = config.by_thread;
     rodata.watch_waits = config.watch_waits;
+    let from_queue = types.filter(|_| config.calls_are_dear).and_then(running::from_queue);
+    rodata.calls_are_dear = from_queue.is_some();
+    rodata.running_from_queue = from_queue.unwrap_or_default();
     rodata.histogram_slots = config.capacity.histogram_slots();
     rodata.last_guess = config.capacity.guesses() - 1;
     rodata.last_place = config.capacity.places() - 1;
@@ -170,6 +177,7 @@ fn try_mode(
     size(open.maps.free_cold.set_max_entries(capacity.slots()))?;
     size(open.maps.free_neighbour.set_max_entries(super::record::FIRST_FILE_SLOT))?;
     size(open.maps.calls.set_max_entries(capacity.places()))?;
+    size(open.maps.running.set_autocreate(from_queue.is_some()))?;
     if config.watch_waits {
         size(open.maps.spent.set_max_entries(capacity.slots()))?;
         size(open.maps.waiting.set_autocreate(features.task_storage))?;
@@ -187,6 +195,7 @@ fn try_mode(
         let wanted = match name.as_str() {
             // Run when they are wanted, attached to no hook.
             "list_in_flight" | "hand_out" => true,
+            "find_running" => from_queue.is_some(),
             "follow_fork" | "follow_exit" => targets.follow_forks,
             _ => choice::ops_of(&name, &prefixes).any(|op| config.ops.contains(&op)),
         };
@@ -195,6 +204,7 @@ fn try_mode(
     let mut skel: Box<SyncSkel<'static>> = Box::new(open.load().map_err(|e| failed("load".into(), e))?);
 
     // All that the programs look up is in place before the first of them runs.
+    let processors_that_say_what_runs = if from_queue.is_some() { running::find(&skel) } else { 0 };
     let mut slots = FreeSlots::new(capacity);
     slots.begin(&skel).map_err(|e| failed("hand out rows".into(), e))?;
     for pid in &targets.pids {
@@ -220,6 +230,7 @@ fn try_mode(
         hooks,
         by_thread: config.by_thread,
         watch_waits: config.watch_waits,
+        processors_that_say_what_runs,
         slots,
         links,
         task_iterator,

@@ -107,6 +107,8 @@ pub struct ProbeConfig {
     pub mode: Option<AttachMode>,
     /// The kernel may preempt (preempt=full or lazy): tried in another order, because it then skips programs.
     pub preemptible: bool,
+    /// Read what a helper would tell wherever that can be: [`crate::host::calls_are_dear`].
+    pub calls_are_dear: bool,
     pub by_thread: bool,
     /// Prepare for [`super::Probe::watch_waits`]: costs each sync a little more.
     pub watch_waits: bool,

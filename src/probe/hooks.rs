@@ -89,5 +89,5 @@ fn is_exit(name: &str) -> bool {
 /// The other programs run when they are wanted: one by its iterator, one by a call.
 fn belongs_to_a_hook(program: &ProgramMut) -> bool {
     let name = program.name();
-    program.autoload() && name != "list_in_flight" && name != "hand_out"
+    program.autoload() && ["list_in_flight", "hand_out", "find_running"].iter().all(|other| name != *other)
 }

@@ -20,6 +20,7 @@ mod permission;
 mod places;
 mod program_info;
 mod ring;
+mod running;
 mod self_test;
 mod slots;
 mod timer;

@@ -12,6 +12,7 @@ pub mod kernel_count;
 pub mod measured;
 pub mod nested;
 pub mod prometheus;
+pub mod rows;
 pub mod server;
 pub mod terminal;
 pub mod traced;
