@@ -174,19 +174,8 @@ fn root_max_cpu_attaching_does_not_count() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
         // The first interval is over within the quarter of a second that does not count: at its end the process is
         // described, and to see what it listens on is to have the kernel walk the table of all connections.
-        .args([
-            "--once",
-            "--output",
-            "json",
-            "-i",
-            "0.2",
-            "-n",
-            "20",
-            "--max-cpu",
-            "2%/1500ms",
-            "--pid",
-            &pid,
-        ])
+        .args(["--once", "--output", "json", "-i", "0.2", "-n", "20"])
+        .args(["--max-cpu", "2%/1500ms", "--pid", &pid])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -4,7 +4,9 @@
 //!
 //! A structure comes with what is embedded in it, for that decides where its fields are; what is only pointed to does
 //! not. The structures keep the numbers that they have in the kernel, because programs name types to the verifier by
-//! them; the gaps are filled. Beside them, where the variables lie that each processor has (`running.rs`). Format: Documentation/bpf/btf.rst and include/uapi/linux/btf.h of the kernel's sources.
+//! them; the gaps are filled. Beside them, where the variables lie that each processor has (`running.rs`).
+//!
+//! Format: Documentation/bpf/btf.rst and include/uapi/linux/btf.h of the kernel's sources.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
