@@ -189,9 +189,7 @@ fn root_max_cpu_attaching_does_not_count() {
     let ticks =
         |field: usize| stat.rsplit(") ").next().unwrap().split(' ').nth(field - 3).unwrap().parse::<u64>();
     let used = (ticks(14).unwrap() + ticks(15).unwrap()) * 1_000 / procfs_ticks();
-    println!(
-        "attaching and the first interval: {used} ms of processor time; the limit allows 30 ms in 12 s"
-    );
+    println!("attaching and the first interval: {used} ms of processor time; the limit allows 30 ms in 12 s");
     assert!(used > 30, "it costs so little ({used} ms) that this shows nothing");
     let lines = output.lines().map(Result::unwrap).collect::<Vec<_>>();
     assert!(child.wait().unwrap().success());

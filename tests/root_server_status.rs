@@ -18,11 +18,11 @@ use fsynctop::server_status::reading::Scope;
 use fsynctop::target::{describe, processes};
 use serde_json::Value;
 
-use common::can_run;
 use common::disk::run;
 use common::exact::on_both;
 use common::server::{Database, Kind};
 use common::terminal::{TMUX, Terminal};
+use common::{Running, can_run};
 
 const PASSWORD: &str = "pa#ss 'word";
 
@@ -245,7 +245,11 @@ fn another_server_is_not_taken_for_the_traced_one() {
     }
     let (one, other) = (Database::start(Kind::MariaDb, &[]), Database::start(Kind::MariaDb, &[]));
     refused(verify(&one).arg("--socket").arg(&other.socket), "leads to another server: its data directory");
-    // Without a choice, the connection chooses.
+    // Without a choice, the connection chooses: also where there is one of which nothing is known, as of one that ends.
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = directory.path().join("mariadbd");
+    std::fs::copy("/bin/sleep", &path).unwrap();
+    let _unknown = Running(Command::new(&path).arg("600").spawn().unwrap());
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
     command.args(["verify", "-d", "1", "--output", "json", "--socket"]).arg(&other.socket);
     assert_eq!(verified(&mut command)["server"]["pid"], other.pid);

@@ -55,6 +55,11 @@ pub fn choose(
                 && servers.len() > 1
             {
                 servers.retain(|server| reading.is_of(server).is_ok());
+                // Of one that is just starting or ending, too little is known to say that it is another.
+                let is_known = |server: &Server| server.datadir.is_some();
+                if servers.iter().any(is_known) {
+                    servers.retain(is_known);
+                }
             }
             let server = only(servers)?;
             let status = status.and_then(|status| status.1.is_of(&server).map(|()| status));
