@@ -248,7 +248,11 @@ impl Book {
                 self.settle(id, number, setup, now);
             } else if process.server.alive || process.waiting.is_some() {
                 // Several processes of one directory: a server and what it starts under its own name.
-                match fresh.iter_mut().find(|(known, _)| known.is_taken_up_by(&identity, false)) {
+                let lives = |id: &ServerId| self.processes[id].server.alive;
+                let is_taken_up = |(known, processes): &&mut (Identity, Vec<ServerId>)| {
+                    known.is_taken_up_by(&identity, process.server.alive && processes.iter().any(lives))
+                };
+                match fresh.iter_mut().find(is_taken_up) {
                     Some((_, processes)) => processes.push(id),
                     None => fresh.push((identity, vec![id])),
                 }
@@ -278,7 +282,11 @@ impl Book {
             let known = place.identity.as_ref();
             known.is_some_and(|known| known.is_taken_up_by(identity, self.runs(number)))
         };
-        self.places.iter().find(|&(&number, place)| is_same(number, place)).map(|(&number, _)| number)
+        let same = self.places.iter().filter(|&(&number, place)| is_same(number, place));
+        // Of several that have ended, and whose directories are called the same, the one on this very directory.
+        let is_elsewhere =
+            |place: &Place| !place.identity.as_ref().is_some_and(|known| known.is_on_directory_of(identity));
+        same.min_by_key(|(_, place)| is_elsewhere(place)).map(|(&number, _)| number)
     }
 
     /// Whether a process of the place is alive.

@@ -104,6 +104,11 @@ impl Identity {
         }
     }
 
+    /// Whether both run on the very same data directory.
+    pub fn is_on_directory_of(&self, other: &Identity) -> bool {
+        self.inode.is_some() && self.inode == other.inode && self.datadir == other.datadir
+    }
+
     /// Of what is no known server, or of one of which nothing is known yet.
     pub fn is_bare(&self) -> bool {
         self.datadir.is_none()
@@ -120,10 +125,9 @@ impl Identity {
         if self.datadir != new.datadir {
             return false;
         }
-        let same_inode = self.inode.is_some() && self.inode == new.inode;
         // A directory that was made anew, or a pod's volume on another device. Two servers that run at the same time
         // in directories of the same name are two.
-        same_inode || (!is_alive && self.container == new.container)
+        self.is_on_directory_of(new) || (!is_alive && self.container == new.container)
     }
 }
 

@@ -365,6 +365,41 @@ fn two_servers_on_one_port_are_told_apart_and_neither_takes_the_others_label() {
 }
 
 #[test]
+fn two_that_ran_before_the_exporter_are_told_apart_also_where_their_directories_are_called_the_same() {
+    let on = |pid: u32, inode: u64| {
+        let id = ServerId { pid, start_ns: u64::from(pid) << 30 };
+        let mut one = server(id, "mysqld", "MySQL 9.7.4", 3306);
+        one.known_by.datadir = Some((8, inode));
+        one
+    };
+    let mut world = World::new(Options::default());
+    world.servers = vec![on(10, 1), on(11, 2)];
+    world.files = world.servers.iter().map(|server| redo(server.id, 1, &[(1, 80_000)])).collect();
+    let all = world.tick();
+    assert_eq!(sum(&all, "fsynctop_server_up", &[]), 2.0, "{all:#?}");
+    let pids = |all: &BTreeMap<String, f64>| -> BTreeMap<String, String> {
+        let info = all.keys().filter(|series| series.starts_with("fsynctop_server_info{"));
+        let value = |series: &str, name: &str| {
+            let (_, rest) = series.split_once(&format!("{name}=\"")).unwrap();
+            rest.split_once('"').unwrap().0.to_owned()
+        };
+        info.map(|series| (value(series, ",pid"), value(series, "server"))).collect()
+    };
+    let before = pids(&all);
+    assert_eq!(before.len(), 2);
+    // Both end, and the second one is started again: it is the second one still.
+    world.servers.iter_mut().for_each(|server| server.alive = false);
+    world.tick();
+    world.servers.push(on(12, 2));
+    world.files.push(redo(world.servers[2].id, 1, &[(1, 80_000)]));
+    let all = world.tick();
+    assert_eq!(pids(&all)["12"], before["11"]);
+    let second = format!("server=\"{}\"", before["11"]);
+    assert_eq!(syncs(&all, &[&second]), 2.0, "{all:#?}");
+    assert_eq!(syncs(&all, &[]), 3.0);
+}
+
+#[test]
 fn a_helper_of_a_servers_own_name_is_no_server() {
     let mut world = World::with_mysql();
     world.tick();
