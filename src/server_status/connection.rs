@@ -1,16 +1,20 @@
 //! One client connection with a thread of its own: whoever asks waits for so long and no longer, whatever the server
 //! does. It keeps the connection, and makes it anew where the server closed it.
 
+use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, DriverError, OptsBuilder, SslOpts};
+use rustix::fs::{Mode, OFlags};
 
 use super::StatusError;
 use super::find::Target;
 use super::options::{Place, Tls};
 use super::reading::{Reading, Scope};
+use crate::text::escape_sentence;
 
 /// How long connecting may take.
 pub const CONNECT: Duration = Duration::from_secs(1);
@@ -106,9 +110,13 @@ impl Worker {
             Err(Failure::Lost(_)) if was_connected => self.try_to_answer(scope),
             other => other,
         }
+        // Whatever listens there chooses the words.
         .map_err(|failure| match failure {
-            Failure::Lost(reason) => StatusError::NoConnection { endpoint: self.target.name.clone(), reason },
-            Failure::Refused(reason) => StatusError::Refused(reason),
+            Failure::Lost(reason) => {
+                let reason = escape_sentence(&reason);
+                StatusError::NoConnection { endpoint: self.target.name.clone(), reason }
+            }
+            Failure::Refused(reason) => StatusError::Refused(escape_sentence(&reason)),
         })
     }
 
@@ -148,6 +156,19 @@ fn rows(connection: &mut Conn, question: &str) -> mysql::Result<Vec<Vec<String>>
     Ok(rows)
 }
 
+/// The client library takes text only, and without a socket it would go to a TCP port: a path of other bytes is reached by
+/// a descriptor.
+fn connect_to_socket(options: OptsBuilder, path: &Path) -> mysql::Result<Conn> {
+    match path.to_str() {
+        Some(text) => Conn::new(options.socket(Some(text))),
+        None => {
+            let open = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .map_err(std::io::Error::from)?;
+            Conn::new(options.socket(Some(format!("/proc/self/fd/{}", open.as_raw_fd()))))
+        }
+    }
+}
+
 fn connect(target: &Target) -> mysql::Result<Conn> {
     let options = &target.options;
     let plain = OptsBuilder::new()
@@ -159,7 +180,7 @@ fn connect(target: &Target) -> mysql::Result<Conn> {
         .read_timeout(Some(ANSWER))
         .write_timeout(Some(ANSWER));
     let (host, port) = match &target.place {
-        Place::Socket(path) => return Conn::new(plain.socket(path.to_str())),
+        Place::Socket(path) => return connect_to_socket(plain, path),
         Place::Tcp { host, port } => (host, *port),
     };
     let plain = plain.ip_or_hostname(Some(host.as_str())).tcp_port(port);
@@ -201,5 +222,55 @@ impl Target {
             other => other.to_string(),
         };
         Failure::Lost(format!("{reason}{cure}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::io::Write;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::server_status::options::ConnectOptions;
+
+    /// Listens there and answers whoever connects with MySQL's error packet, for ever.
+    fn refuse(path: &Path, words: &'static [u8]) {
+        let listener = UnixListener::bind(path).unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let body = [&[0xff, 0x10, 0x04], words].concat();
+                let header = [body.len() as u8, 0, 0, 0];
+                let _ = stream.unwrap().write_all(&[&header[..], &body].concat());
+            }
+        });
+    }
+
+    fn error_at(path: &Path) -> String {
+        let target = Target::named(ConnectOptions::default(), Place::Socket(path.to_owned()));
+        let read = Connection::open(&target).and_then(|mut connection| connection.read(Scope::Everything));
+        read.map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_answers_in_the_place_of_a_server_cannot_write_to_the_terminal() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        refuse(&path, b"\x1b[2J\x1b]0;mine\x07 go away");
+        let error = error_at(&path);
+        assert!(error.contains("go away") && error.contains("\\x1b[2J"), "{error:?}");
+        assert!(!error.contains(char::is_control), "{error:?}");
+    }
+
+    #[test]
+    fn a_socket_whose_path_is_no_text_is_the_one_that_is_asked() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(OsStr::from_bytes(b"\xff.sock"));
+        refuse(&path, b"not UTF-8, but here");
+        let error = error_at(&path);
+        assert!(error.contains("not UTF-8, but here"), "{error:?}");
+        let gone = directory.path().join(OsStr::from_bytes(b"\xfe.sock"));
+        assert!(error_at(&gone).contains("No such file"), "{}", error_at(&gone));
     }
 }
