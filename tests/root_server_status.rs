@@ -245,6 +245,15 @@ fn another_server_is_not_taken_for_the_traced_one() {
     }
     let (one, other) = (Database::start(Kind::MariaDb, &[]), Database::start(Kind::MariaDb, &[]));
     refused(verify(&one).arg("--socket").arg(&other.socket), "leads to another server: its data directory");
+    // One that cannot be connected to chooses none: why is what is said.
+    let account =
+        ["verify", "-d", "1", "--user", "nobody-at-all", "--socket", other.socket.to_str().unwrap()];
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_fsynctop")).args(account).env("MYSQL_PWD", "x").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = message(&output);
+    assert!(said.contains("Access denied") && said.contains("--pid has to say which server"), "{said}");
+    assert!(said.contains(&format!("\n  mariadbd {}", one.pid)), "{said}");
     // Without a choice, the connection chooses: also where there is one of which nothing is known, as of one that ends.
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = directory.path().join("mariadbd");

@@ -197,9 +197,9 @@ fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::
         Ok(chosen) => Ok(Some(chosen)),
         Err(error) => match error.downcast_ref::<Exit>() {
             Some(exit) if exit.status == BAD_USAGE => {
-                not_measurable.push(
-                    "what the throughput is made of: there are several servers, --pid names one".into(),
-                );
+                // Without the list of them that follows.
+                let why = exit.message.lines().next().unwrap_or_default().trim_end_matches(':');
+                not_measurable.push(format!("what the throughput is made of: {why}"));
                 Ok(None)
             }
             Some(exit) if exit.status == NOTHING_TO_TRACE => Ok(None),

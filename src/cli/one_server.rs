@@ -50,16 +50,16 @@ pub fn choose(
     }
     match options.place() {
         Some(place) => {
-            let status = open(&Target::named(options, place));
-            if let Ok((_, reading)) = &status
-                && servers.len() > 1
-            {
-                servers.retain(|server| reading.is_of(server).is_ok());
-                // Of one that is just starting or ending, too little is known to say that it is another.
-                let is_known = |server: &Server| server.datadir.is_some();
-                if servers.iter().any(is_known) {
-                    servers.retain(is_known);
+            let target = Target::named(options, place);
+            let status = open(&target);
+            match &status {
+                _ if servers.len() == 1 => {}
+                Err(error) => {
+                    let message =
+                        format!("{error}; so --pid has to say which server is meant:{}", list(&servers));
+                    return Err(Exit { status: BAD_USAGE, message }.into());
                 }
+                Ok((_, reading)) => servers = those_at(reading, servers, &target.name)?,
             }
             let server = only(servers)?;
             let status = status.and_then(|status| status.1.is_of(&server).map(|()| status));
@@ -71,6 +71,22 @@ pub fn choose(
             Ok(Chosen { server, status })
         }
     }
+}
+
+/// Those that the server which answered at `place` can be.
+fn those_at(reading: &Reading, servers: Vec<Server>, place: &str) -> anyhow::Result<Vec<Server>> {
+    let (mut same, others): (Vec<_>, Vec<_>) =
+        servers.into_iter().partition(|server| reading.is_of(server).is_ok());
+    if same.is_empty() {
+        let message = format!("the server at {place} is none of those that run here:{}", list(&others));
+        return Err(Exit { status: BAD_USAGE, message }.into());
+    }
+    // Of one that is just starting or ending, too little is known to say that it is another.
+    let is_known = |server: &Server| server.datadir.is_some();
+    if same.iter().any(is_known) {
+        same.retain(is_known);
+    }
+    Ok(same)
 }
 
 /// Each on a thread of its own: describing a server that hangs in the kernel can hang as well. Of one that is not
@@ -97,10 +113,13 @@ fn only(mut servers: Vec<Server>) -> anyhow::Result<Server> {
     if let [_] = servers[..] {
         return servers.pop().context("one server");
     }
-    let lines: Vec<String> =
-        servers.iter().map(|server| format!("\n  {}", describe::in_words(server))).collect();
-    let message = format!("there are several servers; say which one with --pid:{}", lines.concat());
+    let message = format!("there are several servers; say which one with --pid:{}", list(&servers));
     Err(Exit { status: BAD_USAGE, message }.into())
+}
+
+/// A line for each, below a sentence that ends with a colon.
+fn list(servers: &[Server]) -> String {
+    servers.iter().map(|server| format!("\n  {}", describe::in_words(server))).collect()
 }
 
 fn find(options: ConnectOptions, server: &Server) -> Status {
