@@ -150,6 +150,24 @@ fn clients_need_a_certificate_of_the_authority_where_that_is_asked_for() {
         assert_eq!(got, (prometheus, stranger), "{san}");
     }
 
+    // What is demanded of a certificate is not taken away while the exporter runs.
+    let of_prometheus = format!("{required}  client_allowed_sans: [prometheus.example.org]\n");
+    setting.write(&of_prometheus);
+    let server = setting.serve();
+    for less in [
+        TLS.to_owned(),
+        required.clone(),
+        format!("{TLS}  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: ca.crt\n"),
+        format!(
+            "{TLS}  client_auth_type: RequireAnyClientCert\n  client_allowed_sans: [prometheus.example.org]\n"
+        ),
+    ] {
+        setting.write(&less);
+        let got = ["prometheus", "stranger", "foreigner"].map(|client| setting.https_as(&server, client));
+        assert_eq!((got, setting.https(&server, &[])), ([200, 0, 0], 0), "{less}");
+    }
+    assert_eq!(server.end()["failed_reloads"], 4);
+
     setting.write(&format!("{TLS}  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: ca.crt\n"));
     let server = setting.serve();
     assert_eq!(setting.https(&server, &[]), 200);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
-use super::settings::{Settings, SettingsError};
+use super::settings::{ClientAuth, Settings, SettingsError};
 use super::statistics::Statistics;
 use super::tls;
 use crate::exporter::log;
@@ -166,12 +166,25 @@ impl Configuration {
     }
 }
 
+/// Of a client's certificate: that there is one, that an authority vouches for it, and that it is of certain names.
+fn demands(loaded: &Loaded) -> [bool; 3] {
+    let tls = loaded.settings.tls.as_ref();
+    let auth = tls.and_then(|tls| tls.client_auth_type).unwrap_or_default();
+    [
+        matches!(auth, ClientAuth::RequireAnyClientCert | ClientAuth::RequireAndVerifyClientCert),
+        auth == ClientAuth::RequireAndVerifyClientCert,
+        tls.is_some_and(|tls| tls.client_allowed_sans.is_some()),
+    ]
+}
+
 /// A file that is being written is empty for a moment: that must not open the door.
 fn protects_no_less(old: &Loaded, new: &Loaded) -> Result<(), String> {
     let what = if old.tls.is_some() && new.tls.is_none() {
         "tls_server_config"
     } else if !old.settings.users.is_empty() && new.settings.users.is_empty() {
         "basic_auth_users"
+    } else if demands(old).into_iter().zip(demands(new)).any(|(old, new)| old && !new) {
+        "what it demanded of a client's certificate (client_auth_type, client_allowed_sans)"
     } else {
         return Ok(());
     };
