@@ -154,26 +154,29 @@ fn scan_with(
             Look::Unreadable => None,
         })
         .collect();
-    let in_sync_at_first = candidates.len();
+    // Threads of which it was seen. Of those that a later look could not read it is not known.
+    let mut finished = 0;
 
     for _ in 1..looks.count {
         thread::sleep(looks.apart);
         let root = proc_root.to_path_buf();
         let (still, hung) = deadline::for_each(by_process(candidates), looks.deadline, move |group, emit| {
-            group.iter().for_each(|candidate| emit(candidate.look_again(&root)));
+            group.iter().for_each(|candidate| emit(Some(candidate.look_again(&root))));
         });
-        candidates = still;
+        finished += still.iter().filter(|candidate| candidate.is_none()).count();
+        candidates = still.into_iter().flatten().collect();
         blocked += hung;
     }
     // the clocks come before what is measured by them, else a thread that has run since would seem blocked
     let watched = first_look.elapsed();
     let clocks = read_clocks(&candidates.iter().map(|candidate| candidate.seen.stat.cpu).collect());
     let root = proc_root.to_path_buf();
-    let (mut syncs, hung) = deadline::for_each(by_process(candidates), looks.deadline, move |group, emit| {
-        group.iter().for_each(|candidate| emit(candidate.describe(&root, &clocks, watched)));
+    let (described, hung) = deadline::for_each(by_process(candidates), looks.deadline, move |group, emit| {
+        group.iter().for_each(|candidate| emit(Some(candidate.describe(&root, &clocks, watched))));
     });
+    finished += described.iter().filter(|sync| sync.is_none()).count();
+    let mut syncs: Vec<StuckSync> = described.into_iter().flatten().collect();
     syncs.sort_by_key(|sync| (std::cmp::Reverse(sync.age.map(|(age, _)| age)), sync.tid));
-    let finished = in_sync_at_first - syncs.len();
     Ok(Scan { syncs, finished, unreadable, blocked: blocked + hung, watched })
 }
 

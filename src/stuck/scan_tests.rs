@@ -160,3 +160,16 @@ fn a_process_that_blocks_every_reader_is_skipped_and_the_others_are_found() {
     assert_eq!((scan.syncs.len(), scan.blocked), (1, 1));
     assert!(started.elapsed() < Duration::from_secs(30));
 }
+
+#[test]
+fn a_thread_that_cannot_be_looked_at_again_has_not_finished() {
+    let root = tempfile::tempdir().unwrap();
+    server(root.path());
+    // as btrfs does, which looks into its trees on the device that hangs
+    let mounts = root.path().join("70/mountinfo");
+    fs::remove_file(&mounts).unwrap();
+    nix::unistd::mkfifo(&mounts, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let short = Looks { deadline: 100 * MILLISECOND, ..looks() };
+    let scan = scan_with(root.path(), &Processes::All, &short, &|_| BTreeMap::new()).unwrap();
+    assert_eq!((scan.syncs.len(), scan.finished, scan.blocked), (0, 0, 1));
+}
