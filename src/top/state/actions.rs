@@ -67,6 +67,8 @@ impl State {
             Action::CountFromNow => {
                 self.base = self.latest.clone();
                 self.cumulative = true;
+                // What is paused was before.
+                self.paused = None;
                 self.say(format!("counting from {} UTC on", crate::top::screen::clock(self.now_wall)));
                 self.refresh();
             }

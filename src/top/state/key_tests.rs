@@ -258,6 +258,28 @@ const CHECKS: &[Check] = &[
             bench.seconds(2, &fixture::busy());
             assert_eq!(bench.state.rows[0].stats.count, 2 * 3_237);
         });
+        // What is paused was before: from now on is live.
+        each(
+            keys,
+            |bench| bench.keys(" "),
+            |bench, _| {
+                assert!(bench.state.cumulative && bench.state.paused.is_none());
+                bench.seconds(2, &fixture::busy());
+                assert_eq!(bench.state.rows[0].stats.count, 2 * 3_237);
+            },
+        );
+        each(
+            keys,
+            |bench| {
+                bench.keys(" ");
+                bench.second(&fixture::busy());
+            },
+            |bench, _| {
+                assert_eq!(bench.state.rows.iter().map(|row| row.stats.count).sum::<u64>(), 0);
+                bench.seconds(2, &fixture::busy());
+                assert_eq!(bench.state.rows[0].stats.count, 2 * 3_237);
+            },
+        );
     }),
     (&[Char(' '), Char('p')], |keys| {
         each(keys, nothing, |bench, key| {

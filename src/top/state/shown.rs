@@ -74,6 +74,10 @@ impl State {
             (Some(paused), false) => self.past.at(paused.tick).map(|found| merged(paused.tick, found)),
             (Some(paused), true) if paused.tick == paused.frozen.0 && paused.until.is_some() => {
                 let (base, until) = (self.base.as_ref()?, paused.until.as_ref()?);
+                // Attached again while it was paused: the counts began anew.
+                if until.taken < base.taken {
+                    return None;
+                }
                 Some(live(paused.tick, &Arc::new(Measurement::between(base, until))))
             }
             (Some(paused), true) => {
