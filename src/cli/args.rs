@@ -342,6 +342,9 @@ impl std::fmt::Display for OpArg {
     }
 }
 
+/// Some clocks end after some centuries.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 /// "10" (seconds), "0.5", "90s", "5m", "1m 30s".
 pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed = match text.parse::<f64>() {
@@ -350,6 +353,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     };
     if parsed < Duration::from_millis(1) {
         return Err("at least a millisecond".into());
+    }
+    if parsed > LONGEST {
+        return Err("at most ten years".into());
     }
     Ok(parsed)
 }
@@ -383,6 +389,7 @@ mod tests {
         assert!(duration("0").is_err());
         assert!(duration("-1").is_err());
         assert!(duration("soon").is_err());
+        assert_eq!(duration("1e19"), Err("at most ten years".into()));
     }
 
     #[test]
