@@ -33,6 +33,9 @@ static __always_inline struct row *row_if_of_file(const struct guess *guess, con
 	if ((typed_cast || !key->inode) && guess->device != device_of(key))
 		return 0;
 	row = guessed_row(guess, slot);
+	// Slots are used again, and a guess is not told: of a row about a filesystem, nothing else says which.
+	if (row && !key->inode && (row->id.kind != KIND_FILESYSTEM || row->id.device != guess->device))
+		return 0;
 	return row && row->id.object == key->number && row->id.generation == key->generation && row->id.op == op &&
 	       row->id.tgid == who->tgid && row->id.owner == TASK_READ(leader, start_boottime) ? row : 0;
 }
@@ -55,7 +58,7 @@ static __always_inline struct row *row_if_of_neighbour(const struct guess *guess
 	if (!guess || guess->inode || guess->device != device)
 		return 0;
 	row = guessed_row(guess, slot);
-	return row && row->id.owner == low && row->id.object == high && row->id.tgid == which ? row : 0;
+	return row && row->id.device == guess->device && row->id.owner == low && row->id.object == high && row->id.tgid == which ? row : 0;
 }
 
 // The same of a neighbour, `key` being its filesystem's.
