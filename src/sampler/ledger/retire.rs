@@ -106,18 +106,19 @@ impl Ledger {
         if self.rowless <= most {
             return 0;
         }
+        // Those that are folded into are kept. A neighbour without a file has device 0 as well.
+        let others = other_neighbours();
         let mut rowless: Vec<_> = self
             .by_subject
             .iter()
             .filter(|&&at| {
                 let account = &self.accounts[at as usize];
                 account.rows == 0
-                    && matches!(
-                        account.subject,
-                        Subject::File { target: Target::File(_), .. }
-                            | Subject::Thread { start: 1.., .. }
-                            | Subject::Neighbour { device: 1.., .. }
-                    )
+                    && match &account.subject {
+                        Subject::File { target, .. } => matches!(target, Target::File(_)),
+                        Subject::Thread { start, .. } => *start > 0,
+                        neighbour @ Subject::Neighbour { .. } => *neighbour != others,
+                    }
             })
             .map(|&at| (self.accounts[at as usize].changed, at))
             .collect();

@@ -213,6 +213,28 @@ fn a_file_is_folded_into_the_role_that_it_was_shown_in() {
 }
 
 #[test]
+fn neighbours_that_synced_no_file_are_folded_as_well() {
+    let mut ledger = Ledger::default();
+    for n in 0..300u32 {
+        let owner = u64::from_le_bytes(format!("a{n:07}").as_bytes().try_into().unwrap());
+        let neighbour = Identity { kind: record::KIND_NEIGHBOUR, owner, object: 0, device: 0, ..id(0, 0) };
+        ledger.begin_tick();
+        read(&mut ledger, 64, &row(neighbour, 0, &[1_000]));
+        ledger.unlinked(64);
+        ledger.begin_tick();
+        assert_eq!(ledger.free_quiet(), [64]);
+    }
+    assert!(ledger.fold(100, |_| Role::Other) >= 200);
+    assert!(ledger.accounts().count() <= 101, "{}", ledger.accounts().count());
+    assert_eq!(ledger.accounts().map(|account| account.stats.count).sum::<u64>(), 300);
+    // What they were folded into stays.
+    ledger.fold(0, |_| Role::Other);
+    let left: Vec<_> =
+        ledger.accounts().map(|account| (account.subject.clone(), account.stats.count)).collect();
+    assert_eq!(left, [(super::subject::other_neighbours(), 300)]);
+}
+
+#[test]
 fn a_neighbour_is_known_by_device_and_name() {
     let mut neighbour = id(0, 0);
     neighbour.kind = record::KIND_NEIGHBOUR;
