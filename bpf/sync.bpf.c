@@ -22,7 +22,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 const volatile bool keep_threads; // rows by thread are asked for
 
-// Set by user space at the end: no sync is begun any more, those in flight still end.
+// Set by user space until all programs are attached, and at the end: no sync is begun, those in flight still end.
 bool stopped;
 
 // The thread whose calls are a test of the probes: others of its process sync for reasons of their own.

@@ -1,6 +1,7 @@
 //! What the programs found out about this kernel as they ran: flags that they set once.
 
 use super::attach::Attached;
+use super::skeleton::SyncSkel;
 use super::skeleton::types::bss;
 
 /// Where `explain` keeps what a thread in a sync waits for.
@@ -22,6 +23,14 @@ impl Attached {
             (true, true) => WaitStorage::HashBecauseRefused,
             (true, false) => WaitStorage::Task,
         })
+    }
+}
+
+/// Whether no sync is begun: the programs at the entries look at this first.
+pub fn set_stopped(skel: &mut SyncSkel, stopped: bool) {
+    if let Some(bss) = skel.maps.bss_data.as_deref_mut() {
+        // SAFETY: a flag that only this side writes; the programs read it at any moment.
+        unsafe { std::ptr::from_mut(&mut bss.stopped).cast::<u8>().write_volatile(stopped.into()) };
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use libbpf_rs::{Link, ProgramMut, TracepointCategory};
 
 use super::choice;
+use super::flags;
 use super::program_info;
 use super::skeleton::SyncSkel;
 use crate::snapshot::Op;
@@ -31,6 +32,9 @@ impl Hooks {
     /// Attaches every program that was loaded for a hook. An error comes with the program's name.
     pub fn attach(&self, skel: &mut SyncSkel) -> Result<Vec<Link>, (String, libbpf_rs::Error)> {
         let mut links = Vec::new();
+        // Nothing is begun before everything is watched: else a thread that is seen at the first operation's entry would
+        // seem to have skipped that of the second, where there is none yet.
+        flags::set_stopped(skel, true);
         // Exits first: a call that is under way then ends without an entry, which is known, instead of leaving a start
         // behind that a later exit would take for its own.
         for exits in [true, false] {
@@ -41,6 +45,7 @@ impl Hooks {
                 }
             }
         }
+        flags::set_stopped(skel, false);
         Ok(links)
     }
 

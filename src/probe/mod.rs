@@ -185,7 +185,9 @@ impl Probe {
     /// buckets stand in the row.
     pub fn histogram(&mut self, slot: u32, row: &Row) -> std::io::Result<&[(usize, u64)]> {
         let histograms = &mut self.histograms;
-        buckets::read(row, &mut self.buckets, |words, into| histograms.filled_words(slot, words, into))?;
+        let filled_words = |words, into: &mut Vec<_>| histograms.filled_words(slot, words, into);
+        let started = || self.rows.read_u64(slot, std::mem::offset_of!(Row, started));
+        buckets::read(row, &mut self.buckets, filled_words, started)?;
         Ok(&self.buckets)
     }
 
@@ -300,14 +302,7 @@ impl Probe {
 
     /// From now on no sync is begun; those in flight still end. Takes no time, where detaching takes much.
     pub fn stop(&mut self) {
-        self.set_stopped(true);
-    }
-
-    fn set_stopped(&mut self, stopped: bool) {
-        if let Some(bss) = self.attached.skel.maps.bss_data.as_deref_mut() {
-            // SAFETY: a flag that only this side writes; the programs read it at any moment.
-            unsafe { std::ptr::from_mut(&mut bss.stopped).cast::<u8>().write_volatile(stopped.into()) };
-        }
+        flags::set_stopped(&mut self.attached.skel, true);
     }
 
     /// Counts on after [`Probe::detach`]: what is loaded goes back to its hooks, which takes some milliseconds. A sync
@@ -320,7 +315,6 @@ impl Probe {
         for thread in threads {
             without_place.delete(&thread)?;
         }
-        self.set_stopped(false);
         self.attached.links =
             self.attached.hooks.attach(&mut self.attached.skel).map_err(|(_, error)| error)?;
         Ok(())
