@@ -2,17 +2,23 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, create_dir, create_dir_all, remove_file};
+use std::io::{BufRead, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use common::disk::{Mounted, run};
 use common::measured::{Measured, counts, number, text};
 use common::traced::Traced;
-use common::{can_run, id_of};
+use common::{Running, can_run, id_of, rows};
 use fsynctop::files::resolve;
+use fsynctop::files::rules::Rules;
+use fsynctop::sampler::Sampler;
+use fsynctop::snapshot::Role;
 use serde_json::Value;
 
 fn create(path: &Path) -> File {
@@ -52,6 +58,56 @@ fn an_inode_number_reused_on_ext4_is_another_file() {
     assert_eq!(measured.by_path(disk.path()), expected);
     assert!(all_equal(&measured, "inode") && !all_equal(&measured, "generation"));
     assert!(measured.files().iter().all(|row| row["identity_weak"] == false && row["filesystem"] == "ext4"));
+}
+
+/// Number and descriptor of an unlinked file are a new one's at once, while the process lives on.
+fn reuse_inode_and_descriptor(dir: &Path) {
+    let mut lines = std::io::stdin().lock().lines();
+    lines.next();
+    let (first, second) = (dir.join("first.ibd"), dir.join("#ib_redo5"));
+    let file = create(&first);
+    let (inode, descriptor) = (file.metadata().unwrap().ino(), file.as_raw_fd());
+    sync(&file, 3);
+    // So that it is looked at again when it is synced.
+    std::thread::sleep(Duration::from_millis(4_000));
+    sync(&file, 1);
+    drop(file);
+    remove_file(&first).unwrap();
+    let file = create(&second);
+    assert_eq!((file.metadata().unwrap().ino(), file.as_raw_fd()), (inode, descriptor));
+    sync(&file, 5);
+    File::create(dir.join("done")).unwrap();
+    lines.next();
+}
+
+#[test]
+fn a_file_does_not_take_the_name_of_one_that_has_its_number_and_descriptor_now() {
+    let name = "a_file_does_not_take_the_name_of_one_that_has_its_number_and_descriptor_now";
+    let Some(test) = Traced::begin(name, reuse_inode_and_descriptor) else { return };
+    let disk = Mounted::image("ext4", 32);
+    let command = test.command(disk.path());
+    let child = Command::new(&command[0]).args(&command[1..]).stdin(Stdio::piped()).spawn();
+    let mut child = Running(child.unwrap());
+    let mut commands = child.0.stdin.take().unwrap();
+    let config = rows::of_pid(child.0.id());
+    let mut sampler = Sampler::start(&config, Rules::builtin(), "test".into()).unwrap();
+    writeln!(commands, "go").unwrap();
+    let done = disk.path().join("done");
+    common::wait_until("the workload to be done", || {
+        sampler.wait(Duration::from_millis(500)).unwrap();
+        sampler.snapshot().unwrap();
+        done.exists()
+    });
+    // The first reading has it looked at, the second one has what was found.
+    sampler.snapshot().unwrap();
+    sampler.settle(Duration::from_secs(5)).unwrap();
+    let snapshot = sampler.snapshot().unwrap();
+    let rows = snapshot.files.iter().map(|row| {
+        let path = row.info.path.as_deref().unwrap().strip_prefix(disk.path()).unwrap();
+        (path.to_str().unwrap().to_owned(), (row.stats.count, row.info.role, row.info.unlinked))
+    });
+    let expected = [("#ib_redo5", (5, Role::Redo, false)), ("first.ibd", (4, Role::Tablespace, true))];
+    assert_eq!(rows.collect::<BTreeMap<_, _>>(), expected.map(|(path, is)| (path.to_owned(), is)).into());
 }
 
 /// An overlay whose upper layer lies on `upper`.

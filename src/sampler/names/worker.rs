@@ -1,5 +1,6 @@
 //! Looks at files through /proc, on threads that a file system may hold.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +16,8 @@ pub struct Request {
     pub components: Option<Box<[u8]>>,
     /// Where it was found before.
     pub known: Option<PathBuf>,
+    /// The last component of the name that the kernel sent with one of its syncs, the first or the latest after a rename.
+    pub last_component: Option<OsString>,
     /// The name leaves the role open: the first bytes are wanted.
     pub first_bytes: bool,
 }
@@ -38,7 +41,13 @@ pub fn work(requests: &Mutex<Receiver<Request>>, answers: &Sender<Answer>) {
     while let Ok(request) = next() {
         let (server, file) = request.key;
         let mut unlinked = false;
-        let resolved = resolve::resolve(proc_root, server.pid, request.fd, file).or_else(|| {
+        // Number and descriptor can both be another file's by now, which no reader of /proc can tell from a rename. With
+        // the next sync after a rename the kernel sends the new name.
+        let is_it = |found: &Resolved| {
+            request.last_component.as_deref().is_none_or(|name| found.path.file_name() == Some(name))
+        };
+        let by_descriptor = resolve::resolve(proc_root, server.pid, request.fd, file).filter(is_it);
+        let resolved = by_descriptor.or_else(|| {
             // Closed: a path that was confirmed before stays, and only its end is noticed.
             match &request.known {
                 Some(path) => {
