@@ -1,5 +1,5 @@
 // The contract between the programs and user space: every struct and constant that both sides share.
-// src/probe/record.rs repeats it in Rust; a test compares the two through the object's BTF.
+// The Rust side has the structs from the object's types; `record` in src/probe/mod.rs repeats the constants.
 // Rows and histograms lie in arrays that user space maps into its memory: reading them costs the kernel nothing.
 #pragma once
 

@@ -82,7 +82,8 @@ pub enum Action {
 #[group(id = "targets", multiple = true)]
 #[command(next_help_heading = "Which processes")]
 pub struct TargetArgs {
-    /// Trace these processes [default: every mysqld and mariadbd]
+    /// Trace these processes [default: every mysqld and mariadbd; for
+    /// `stuck`, every process]
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pub pid: Vec<u32>,
     /// Trace the processes whose main thread has this name
@@ -110,7 +111,7 @@ const TRACING: &str = "How to trace";
 pub struct TraceArgs {
     #[command(flatten)]
     pub targets: TargetArgs,
-    /// Calls to trace
+    /// Calls to trace. fentry cannot watch `sync`: asking for it moves all of the tracing to another mode
     #[arg(long, value_delimiter = ',', value_name = "CALL,…", default_value = "fsync,fdatasync", help_heading = TRACING)]
     pub ops: Vec<OpArg>,
     /// How to attach: auto tries, tests and falls back

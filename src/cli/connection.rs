@@ -15,7 +15,8 @@ const HEADING: &str = "How to reach the server's own counters";
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = HEADING)]
 pub struct ConnectionArgs {
-    /// Read the groups [client] and [fsynctop] of this option file. No other is read, not even root's own ~/.my.cnf
+    /// Read the groups [client], [client-server], [client-mariadb], [mysql] and [fsynctop] of this option file. No other
+    /// is read, not even root's own ~/.my.cnf
     #[arg(long, value_name = "FILE")]
     pub defaults_file: Option<PathBuf>,
     /// The server's socket

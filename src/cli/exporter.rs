@@ -48,7 +48,8 @@ pub struct Exporter {
     #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub interval: Duration,
     /// What a server is called in the metrics, may be given several times: 3306=orders, /var/lib/mysql2=billing; by
-    /// the port, the data directory, the socket or the container [default: the first of these that it has]
+    /// the port, the data directory, the socket or the container [default: the first that it has of container, port,
+    /// socket, data directory]
     #[arg(long, value_name = "WHICH=NAME", value_delimiter = ',', help_heading = METRICS)]
     pub server_name: Vec<GivenName>,
     /// Upper bounds of the latency histogram in seconds; each is moved to the nearest step of the kernel's histogram

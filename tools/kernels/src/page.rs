@@ -18,7 +18,8 @@ cloud flavour), lets the static binary trace loads of exactly known counts there
 
 In each mode: every sync by file, operation, thread and errno, to the call, on ext4 and XFS; paths, inodes, roles and threads as they are; \
 a sync that hangs is shown, also one that hung before tracing began; nothing is lost; the JSON has the shape of [json.md](json.md); the \
-kernel's taint is unchanged and its log has no warning; each of the six operations is counted. `explain` \
+kernel's taint is unchanged and its log has no warning; each of the six operations is counted in the mode that auto takes for \
+them (`sync` cannot be watched by fentry: asking for it moves all of the tracing to another mode). `explain` \
 finds on ext4 and XFS a place for all of the syncs' time but 2 % at most, and calls no more than 5 % of it \"other\"; with both levels, also for what the \
 journal or log did meanwhile. The loads have three threads, but one in the \
 modes in which the kernel skips programs it has preempted: what threads lose to each other there stands under Preemption.
