@@ -147,6 +147,28 @@ fn what_comes_faster_than_it_can_be_named_is_counted_all_the_same() {
 }
 
 #[test]
+fn rows_are_made_room_for_also_while_nobody_asks_for_a_snapshot() {
+    let test = Traced::begin("rows_are_made_room_for_also_while_nobody_asks_for_a_snapshot", |dir| {
+        for i in 0..40 {
+            create(&dir.join(format!("{i}.ibd"))).sync_all().unwrap();
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        // Each would be two events, if it had no row: more than the ring takes.
+        let last = create(&dir.join("last.ibd"));
+        last.sync_all().unwrap();
+        // Time for a busy machine to see that.
+        std::thread::sleep(Duration::from_millis(300));
+        (0..299_999).for_each(|_| last.sync_all().unwrap());
+    });
+    let Some(test) = test else { return };
+    let memory = Mounted::tmpfs();
+    let measured = test.measure(memory.path(), &["--max-files", "16", "--max-histograms", "4"]);
+    measured.assert_nothing_lost();
+    assert_eq!(measured.total(), 40 + 300_000);
+    assert_eq!(count(measured.only(&memory.path().join("last.ibd"))), 300_000);
+}
+
+#[test]
 fn slots_that_serve_one_file_after_another_mix_no_files() {
     let test = Traced::begin("slots_that_serve_one_file_after_another_mix_no_files", |dir| {
         let mut lines = std::io::stdin().lock().lines();

@@ -176,6 +176,12 @@ impl Probe {
         self.attached.slots.in_use(slots::Taken::read(&self.attached.skel))
     }
 
+    /// How often a row was taken for a file or a thread so far: each time that it was given back and taken again, too.
+    pub fn rows_taken(&self) -> u64 {
+        let taken = slots::Taken::read(&self.attached.skel);
+        taken.hot + taken.cold
+    }
+
     /// A row as it stands.
     pub fn row(&mut self, slot: u32) -> std::io::Result<Row> {
         self.rows.read(slot)

@@ -55,6 +55,10 @@ pub struct Sampler {
     running: running::Running,
     setup: Arc<Setup>,
     last_reclaim: Instant,
+    /// How often a row had been taken when they were last read.
+    taken_when_read: u64,
+    /// A row that was never read sends its latencies one by one: once it is read, it shares a histogram.
+    has_unread_rows: bool,
     next_trim: Instant,
     trim_after: Duration,
     next_let_go: Instant,
@@ -91,6 +95,8 @@ impl Sampler {
             running: running::Running::default(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
+            taken_when_read: 0,
+            has_unread_rows: false,
             next_trim: Instant::now() + TRIM_FIRST,
             trim_after: TRIM_FIRST,
             next_let_go: Instant::now() + TRIM_FIRST,
@@ -137,7 +143,7 @@ impl Sampler {
         servers
     }
 
-    /// Waits for at most this long, taking in what cannot wait: names of new files, and rows when they run short.
+    /// Waits for at most this long, taking in what cannot wait: names of new files, and rows when they run short or send their latencies one by one.
     pub fn wait(&mut self, timeout: Duration) -> std::io::Result<()> {
         self.wait_or_wake(timeout, None)
     }
@@ -148,7 +154,7 @@ impl Sampler {
         self.take_events(SOME)?;
         if self.last_reclaim.elapsed() >= Duration::from_millis(20) {
             self.last_reclaim = Instant::now();
-            if self.short_of_rows() {
+            if self.short_of_rows() || self.has_unread_rows {
                 self.read_rows()?;
                 self.reclaim()?;
             }
@@ -290,7 +296,10 @@ impl Sampler {
                     }
                     self.ledger.count_event(&event.id, event.latency_ns, event.result);
                 }
-                Event::Sync(event) => self.ledger.enter_latency(&event.id, event.latency_ns),
+                Event::Sync(event) => {
+                    self.has_unread_rows |= !self.ledger.has_read(event.slot, event.sequence);
+                    self.ledger.enter_latency(&event.id, event.latency_ns);
+                }
             }
         }
     }
@@ -301,6 +310,8 @@ impl Sampler {
     fn read_rows(&mut self) -> std::io::Result<()> {
         self.ledger.begin_tick();
         self.names.begin_tick();
+        self.taken_when_read = self.probe.rows_taken();
+        self.has_unread_rows = false;
         let mut failed = Vec::new();
         for slot in self.probe.slots_in_use() {
             let row = self.probe.row(slot)?;
@@ -352,8 +363,10 @@ impl Sampler {
         }
     }
 
+    /// Also where nobody has asked for a snapshot since rows began to run short.
     fn short_of_rows(&self) -> bool {
-        is_short(self.probe.capacity().files as usize, self.ledger.rows_in_use(Slots::Files))
+        let since = self.probe.rows_taken().saturating_sub(self.taken_when_read) as usize;
+        is_short(self.probe.capacity().files as usize, self.ledger.rows_in_use(Slots::Files) + since)
     }
 
     /// Makes room: frees rows that were taken out of use, and takes out those that stand idle when few are free.

@@ -129,6 +129,11 @@ impl Ledger {
         }
     }
 
+    /// Whether the row that is in this slot was read before.
+    pub fn has_read(&self, slot: u32, sequence: u32) -> bool {
+        self.live(slot).is_some_and(|live| live.sequence == sequence)
+    }
+
     /// Takes a row's figures, but for its errors. `cold`: of one without a histogram of its own.
     pub fn enter(&mut self, slot: u32, row: &Row, stats: Stats, cold: bool) {
         let known = self.live(slot).filter(|live| live.sequence == row.sequence);
