@@ -58,7 +58,8 @@ static __always_inline struct row *row_if_of_neighbour(const struct guess *guess
 	if (!guess || guess->inode || guess->device != device)
 		return 0;
 	row = guessed_row(guess, slot);
-	return row && row->id.device == guess->device && row->id.owner == low && row->id.object == high && row->id.tgid == which ? row : 0;
+	return row && row->id.device == guess->device && row->id.owner == low && row->id.object == high &&
+	       row->id.tgid == which ? row : 0;
 }
 
 // The same of a neighbour, `key` being its filesystem's.

@@ -163,11 +163,10 @@ static __always_inline bool identify_file(struct identity *id, struct file *file
 	}
 	id->object = key->number;
 	id->generation = key->generation;
-	// Number and generation are the same in a file and in its snapshot's.
 	if (magic == BTRFS_SUPER_MAGIC)
 		id->device = btrfs_device(inode, id->device);
 	if (id->generation)
-		return magic != BTRFS_SUPER_MAGIC;
+		return magic != BTRFS_SUPER_MAGIC; // a snapshot's copy of a file has its number and generation
 	mode = BPF_CORE_READ(inode, i_mode);
 	if (magic == OVERLAYFS_SUPER_MAGIC && (mode & S_IFMT) == S_IFREG)
 		id->generation = overlay_generation(file);

@@ -52,14 +52,15 @@ pub fn choose(
         Some(place) => {
             let target = Target::named(options, place);
             let status = open(&target);
-            match &status {
-                _ if servers.len() == 1 => {}
-                Err(error) => {
-                    let message =
-                        format!("{error}; so --pid has to say which server is meant:{}", list(&servers));
-                    return Err(Exit { status: BAD_USAGE, message }.into());
-                }
-                Ok((_, reading)) => servers = those_at(reading, servers, &target.name)?,
+            if servers.len() > 1 {
+                servers = match &status {
+                    Ok((_, reading)) => those_at(reading, servers, &target.name)?,
+                    Err(error) => {
+                        let why = format!("{error}; so --pid has to say which server is meant:");
+                        let message = why + &list(&servers);
+                        return Err(Exit { status: BAD_USAGE, message }.into());
+                    }
+                };
             }
             let server = only(servers)?;
             let status = status.and_then(|status| status.1.is_of(&server).map(|()| status));

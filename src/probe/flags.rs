@@ -1,4 +1,5 @@
-//! What the programs found out about this kernel as they ran: flags that they set once.
+//! Flags that the programs and this side share: what the programs found out about this kernel as they ran, which they set
+//! once, and whether they are to begin anything.
 
 use super::attach::Attached;
 use super::skeleton::SyncSkel;

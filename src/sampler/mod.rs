@@ -143,7 +143,8 @@ impl Sampler {
         servers
     }
 
-    /// Waits for at most this long, taking in what cannot wait: names of new files, and rows when they run short or send their latencies one by one.
+    /// Waits for at most this long, taking in what cannot wait: names of new files, and rows when they run short or send
+    /// their latencies one by one.
     pub fn wait(&mut self, timeout: Duration) -> std::io::Result<()> {
         self.wait_or_wake(timeout, None)
     }

@@ -401,19 +401,12 @@ impl Names {
         }
         let Some(named) = self.named.get_mut(&key) else { return };
         named.looked = Instant::now();
-        let sent = named.components.as_deref().and_then(|all| all.split(|&byte| byte == 0).next());
-        let last_component = match sent {
-            Some(name) => Some(OsStr::from_bytes(name)).filter(|name| !name.is_empty()),
-            None => named.info.path.as_deref().filter(|_| named.verified).and_then(Path::file_name),
-        }
-        .map(OsStr::to_owned);
         let request = Request {
             key,
             fd: named.fd,
             mount_id: named.mount_id,
             components: named.components.clone(),
             known: named.info.path.clone().filter(|_| named.verified),
-            last_component,
             first_bytes,
         };
         // They end with this one only.

@@ -1,6 +1,7 @@
 //! Looks at files through /proc, on threads that a file system may hold.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
@@ -16,8 +17,6 @@ pub struct Request {
     pub components: Option<Box<[u8]>>,
     /// Where it was found before.
     pub known: Option<PathBuf>,
-    /// The last component of the name that the kernel sent with one of its syncs, the first or the latest after a rename.
-    pub last_component: Option<OsString>,
     /// The name leaves the role open: the first bytes are wanted.
     pub first_bytes: bool,
 }
@@ -28,6 +27,17 @@ pub struct Answer {
     pub resolved: Option<Resolved>,
     pub first_bytes: Option<Vec<u8>>,
     pub unlinked: bool,
+}
+
+impl Request {
+    /// What the file was called at its last sync, as the kernel sent it or as it was confirmed; None where it is not known,
+    /// and for the root of a mount.
+    fn file_name(&self) -> Option<OsString> {
+        match &self.components {
+            Some(components) => split(components).into_iter().next().map(OsString::from_vec),
+            None => self.known.as_deref().and_then(Path::file_name).map(OsStr::to_owned),
+        }
+    }
 }
 
 fn split(components: &[u8]) -> Vec<Vec<u8>> {
@@ -43,9 +53,8 @@ pub fn work(requests: &Mutex<Receiver<Request>>, answers: &Sender<Answer>) {
         let mut unlinked = false;
         // Number and descriptor can both be another file's by now, which no reader of /proc can tell from a rename. With
         // the next sync after a rename the kernel sends the new name.
-        let is_it = |found: &Resolved| {
-            request.last_component.as_deref().is_none_or(|name| found.path.file_name() == Some(name))
-        };
+        let name = request.file_name();
+        let is_it = |found: &Resolved| name.is_none() || found.path.file_name() == name.as_deref();
         let by_descriptor = resolve::resolve(proc_root, server.pid, request.fd, file).filter(is_it);
         let resolved = by_descriptor.or_else(|| {
             // Closed: a path that was confirmed before stays, and only its end is noticed.
