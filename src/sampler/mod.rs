@@ -42,7 +42,7 @@ const ENOUGH_FREE: usize = 4_096;
 const TRIM_FIRST: Duration = Duration::from_secs(2);
 const TRIM_SELDOM: Duration = Duration::from_secs(16);
 /// Code is let go of from the start as seldom: who is asked now and then, or waits, needs little of it, and the kernel
-/// maps sixteen pages for each that is reached. Finding out what there is to let go of takes a millisecond.
+/// maps sixteen pages for each that is reached. To let go of it takes some tenths of a millisecond.
 const LET_GO_EVERY: Duration = Duration::from_secs(16);
 
 /// Reads the kernel side and makes snapshots. Lives on one thread.

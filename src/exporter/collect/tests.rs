@@ -13,6 +13,8 @@ use super::own::{Own, ProcessFacts};
 use crate::once::fixture::*;
 use crate::snapshot::*;
 
+mod servers;
+
 /// Snapshots of servers that a test changes between them.
 struct World {
     start: Instant,
@@ -184,47 +186,6 @@ fn what_was_counted_before_the_first_snapshot_is_there_and_so_are_the_zeros() {
 }
 
 #[test]
-fn a_server_keeps_its_label_and_its_counts_when_it_is_started_again_even_with_the_same_pid() {
-    let mut world = World::with_mysql();
-    world.files.push(redo(MYSQL, 1, &[(5, 80_000)]));
-    world.tick();
-    world.sync(0, &[(2, 90_000)]);
-    world.servers[0].alive = false;
-    let all = world.tick();
-    // The last syncs of a server that has ended.
-    assert_eq!(syncs(&all, &["server=\"3306\""]), 7.0);
-    assert_eq!(all["fsynctop_server_up{server=\"3306\"}"], 0.0);
-    let again = ServerId { start_ns: MYSQL.start_ns + 60_000_000_000, ..MYSQL };
-    world.servers.push(server(again, "mysqld", "MySQL 9.7.5", 3307));
-    world.files.push(redo(again, 1, &[(3, 80_000)]));
-    let all = world.tick();
-    assert_eq!(syncs(&all, &["server=\"3306\""]), 10.0);
-    assert_eq!(syncs(&all, &[]), 10.0);
-    assert_eq!(all["fsynctop_server_up{server=\"3306\"}"], 1.0);
-    assert_eq!(sum(&all, "fsynctop_server_info", &["version=\"MySQL 9.7.5\"", "port=\"3307\""]), 1.0);
-    assert_eq!(sum(&all, "fsynctop_server_info", &[]), 1.0);
-    assert_eq!(sum(&all, "fsynctop_server_up", &[]), 1.0);
-    // The sampler forgets the first process; its rows go with it.
-    world.servers.remove(0);
-    world.files.remove(0);
-    let all = world.tick();
-    assert_eq!(syncs(&all, &["server=\"3306\""]), 10.0);
-}
-
-#[test]
-fn a_start_that_is_only_known_to_a_clock_tick_at_first_is_the_same_process() {
-    let mut world = World::with_mysql();
-    let exact = ServerId { start_ns: MYSQL.start_ns + 1_234_567, ..MYSQL };
-    world.tick();
-    world.files.push(redo(exact, 1, &[(5, 80_000)]));
-    world.tick();
-    world.servers[0].id = exact;
-    let all = world.tick();
-    assert_eq!(syncs(&all, &["server=\"3306\""]), 5.0);
-    assert_eq!(sum(&all, "fsynctop_server_up", &[]), 1.0);
-}
-
-#[test]
 fn files_that_are_dropped_and_folded_are_neither_lost_nor_counted_again() {
     let mut world = World::with_mysql();
     for n in 0..10 {
@@ -344,112 +305,6 @@ fn a_path_that_is_found_out_with_the_server_is_the_only_one() {
     let path = super::rotation::shown(Role::Redo, known.path.as_deref().unwrap()).display().to_string();
     assert_eq!(sum(&all, "fsynctop_file_syncs_total", &[&format!("path=\"{path}\"")]), 5.0, "{all:#?}");
     assert_eq!(sum(&all, "fsynctop_file_syncs_total", &[]), 5.0);
-}
-
-#[test]
-fn two_servers_on_one_port_are_told_apart_and_neither_takes_the_others_label() {
-    let mut world = World::with_mysql();
-    let mut other = server(MARIADB, "mariadbd", "MariaDB 10.11.14", 3306);
-    other.datadir = Some("/srv/b".into());
-    world.servers.push(other);
-    let all = world.tick();
-    assert_eq!(all["fsynctop_server_up{server=\"3306 /var/lib/mysql\"}"], 1.0);
-    assert_eq!(all["fsynctop_server_up{server=\"3306 /srv/b\"}"], 1.0);
-    // The first one is started again, when the second is gone: it has its label still.
-    world.servers[0].alive = false;
-    world.servers[1].alive = false;
-    world.servers.push(server(ServerId { pid: 9, start_ns: 1 << 50 }, "mysqld", "MySQL 9.7.4", 3306));
-    let all = world.tick();
-    assert_eq!(all["fsynctop_server_up{server=\"3306 /var/lib/mysql\"}"], 1.0);
-    assert_eq!(sum(&all, "fsynctop_server_up", &[]), 1.0);
-}
-
-#[test]
-fn two_that_ran_before_the_exporter_are_told_apart_also_where_their_directories_are_called_the_same() {
-    let on = |pid: u32, inode: u64| {
-        let id = ServerId { pid, start_ns: u64::from(pid) << 30 };
-        let mut one = server(id, "mysqld", "MySQL 9.7.4", 3306);
-        one.known_by.datadir = Some((8, inode));
-        one
-    };
-    let mut world = World::new(Options::default());
-    world.servers = vec![on(10, 1), on(11, 2)];
-    world.files = world.servers.iter().map(|server| redo(server.id, 1, &[(1, 80_000)])).collect();
-    let all = world.tick();
-    assert_eq!(sum(&all, "fsynctop_server_up", &[]), 2.0, "{all:#?}");
-    let pids = |all: &BTreeMap<String, f64>| -> BTreeMap<String, String> {
-        let info = all.keys().filter(|series| series.starts_with("fsynctop_server_info{"));
-        let value = |series: &str, name: &str| {
-            let (_, rest) = series.split_once(&format!("{name}=\"")).unwrap();
-            rest.split_once('"').unwrap().0.to_owned()
-        };
-        info.map(|series| (value(series, ",pid"), value(series, "server"))).collect()
-    };
-    let before = pids(&all);
-    assert_eq!(before.len(), 2);
-    // Both end, and the second one is started again: it is the second one still.
-    world.servers.iter_mut().for_each(|server| server.alive = false);
-    world.tick();
-    world.servers.push(on(12, 2));
-    world.files.push(redo(world.servers[2].id, 1, &[(1, 80_000)]));
-    let all = world.tick();
-    assert_eq!(pids(&all)["12"], before["11"]);
-    let second = format!("server=\"{}\"", before["11"]);
-    assert_eq!(syncs(&all, &[&second]), 2.0, "{all:#?}");
-    assert_eq!(syncs(&all, &[]), 3.0);
-}
-
-#[test]
-fn a_helper_of_a_servers_own_name_is_no_server() {
-    let mut world = World::with_mysql();
-    world.tick();
-    let mut helper = Server::new(ServerId { pid: 77, start_ns: 1 << 50 }, "mysqld".into());
-    helper.known_by.described = true;
-    helper.version = Some("MySQL 9.7.4".into());
-    helper.known_by.port = Some(3306);
-    world.servers.push(helper);
-    world.tick();
-    world.servers[1].alive = false;
-    let all = world.tick();
-    assert_eq!(all["fsynctop_server_up{server=\"3306\"}"], 1.0);
-    assert_eq!(sum(&all, "fsynctop_server_up", &[]), 1.0);
-    // Of the same data directory: `mysqld --help` reads the option file as well.
-    let mut helper = server(ServerId { pid: 78, start_ns: 1 << 51 }, "mysqld", "MySQL 9.7.4", 3306);
-    (helper.known_by.listens, helper.ports) = (false, Vec::new());
-    helper.known_by.datadir = Some((8, 7));
-    world.servers[0].known_by.datadir = Some((8, 7));
-    world.servers.push(helper);
-    let all = world.tick();
-    assert_eq!(
-        sum(&all, "fsynctop_server_info", &["server=\"3306\"", &format!("pid=\"{}\"", MYSQL.pid)]),
-        1.0
-    );
-}
-
-#[test]
-fn servers_are_bounded_and_those_that_run_have_a_label() {
-    let mut world = World::new(Options::default());
-    for n in 0..150u32 {
-        let id = ServerId { pid: 1_000 + n, start_ns: u64::from(n) << 30 };
-        let mut one = server(id, "mysqld", "MySQL 9.7.4", 10_000 + n as u16);
-        one.datadir = Some(format!("/srv/{n}").into());
-        if let Some(earlier) = world.servers.last_mut() {
-            earlier.alive = n % 2 == 0;
-        }
-        world.servers.push(one);
-        world.files.push(redo(id, 1, &[(1, 80_000)]));
-        // Labels of servers that are long gone make room: their series end.
-        world.before.clear();
-        let all = world.tick();
-        if n % 10 > 0 {
-            continue;
-        }
-        let label = format!("server=\"{}\"", 10_000 + n);
-        let shown = syncs(&all, &[&label]);
-        assert!(shown == 1.0 || syncs(&all, &["server=\"other\""]) > 0.0, "{n}");
-        assert!(sum(&all, "fsynctop_server_info", &[]) <= 64.0);
-        assert!(all.len() < 64 * 200, "{}", all.len());
-    }
 }
 
 #[test]
