@@ -9,6 +9,7 @@ pub mod files;
 pub mod histogram;
 pub mod history;
 pub mod host;
+pub mod linux;
 pub mod live;
 pub mod mountinfo;
 pub mod once;

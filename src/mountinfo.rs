@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::proc_file;
 
+/// Of a mountinfo file, so many bytes are read: some ten thousand mounts. A process may give itself 100,000
+/// (fs.mount-max), with paths as long as it likes.
+const LIMIT: u64 = 8 << 20;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     pub id: i32,
@@ -78,9 +82,11 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// The mounts of a process, as far as its own root reaches them. Empty if it has gone.
-pub fn of_process(proc_root: &Path, pid: u32) -> Vec<Mount> {
-    parse(&proc_file::read(&proc_root.join(pid.to_string()).join("mountinfo")).unwrap_or_default())
+/// The mounts of a process, as far as its own root reaches them, one by one as they are read: whoever looks for one
+/// need not keep the others. None if the process has gone.
+pub fn of_process(proc_root: &Path, pid: u32) -> impl Iterator<Item = Mount> + use<> {
+    let lines = proc_file::lines(&proc_root.join(format!("{pid}/mountinfo")), LIMIT).into_iter().flatten();
+    lines.filter_map(|line| parse_line(&line))
 }
 
 /// The mount a path lies on: the one with the longest mount point, the last of those mounted over each other.

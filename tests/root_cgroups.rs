@@ -27,7 +27,7 @@ fn processes_of_a_control_group_are_found_with_those_below_it() {
         return;
     }
     let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id());
-    let Some(mount) = mounts.iter().find(|mount| mount.filesystem == "cgroup2") else {
+    let Some(mount) = mounts.into_iter().find(|mount| mount.filesystem == "cgroup2") else {
         eprintln!("SKIPPED {test}: cgroup2 is not mounted");
         return;
     };

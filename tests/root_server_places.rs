@@ -56,7 +56,7 @@ fn servers_on_ext4_and_xfs_of_their_own_are_traced_exactly() {
             let server = &measured.0["servers"][0];
             assert_eq!(server["filesystem"], filesystem);
             let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id());
-            let mount = mounts.iter().find(|mount| mount.mount_point == disk.path()).unwrap();
+            let mount = mounts.into_iter().find(|mount| mount.mount_point == disk.path()).unwrap();
             assert_eq!(server["device"].as_str(), mount.source.to_str());
             for row in measured.files() {
                 assert_eq!(text(row, "device_number"), mountinfo::format_device(mount.device));
@@ -92,7 +92,8 @@ struct Groups(PathBuf);
 impl Groups {
     fn new() -> Groups {
         let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id());
-        let mount = mounts.iter().find(|mount| mount.filesystem == "cgroup2").expect("cgroup2 is mounted");
+        let mount =
+            mounts.into_iter().find(|mount| mount.filesystem == "cgroup2").expect("cgroup2 is mounted");
         let groups = Groups(mount.mount_point.join(format!("fsynctop-servers-{}", std::process::id())));
         std::fs::create_dir_all(groups.below()).unwrap();
         groups

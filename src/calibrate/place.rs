@@ -141,7 +141,7 @@ fn server_directories(server: &Server, settings: &Settings) -> Vec<(Identity, Re
     let mut found: Vec<_> = datadir.into_iter().collect();
     let Ok(root) = Root::of_process(Path::new("/proc"), server.id.pid) else { return found };
     let of = |path: &Path| {
-        let directory = root.open(path, OFlags::PATH | OFlags::DIRECTORY).ok()?;
+        let directory = root.look_up(path, OFlags::DIRECTORY).ok()?;
         let stat = rustix::fs::fstat(directory.as_fd()).ok()?;
         Some((stat.st_dev, stat.st_ino))
     };

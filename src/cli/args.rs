@@ -135,7 +135,7 @@ pub struct TraceArgs {
 #[derive(Args, Clone, Debug)]
 pub struct LongRunArgs {
     /// Processor time that fsynctop itself may use: percent of one processor, averaged over a minute or over /TIME
-    /// (2%/5m), or off. Above it, intervals get longer; if that is not enough, tracing ends. Said on standard error
+    /// (2%/5m), or off. Above it, intervals get longer; if that is not enough, tracing pauses until there is room again. Said on standard error
     /// and in the figures. What the exporter's clients cost is limited apart and not counted here
     #[arg(long, value_name = "PERCENT", default_value_t = MaxCpu(Some(Limit::default())), help_heading = TRACING)]
     pub max_cpu: MaxCpu,

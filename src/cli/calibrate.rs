@@ -1,6 +1,6 @@
 //! `fsynctop calibrate DIR`: what one sync costs there.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,13 @@ use crate::calibrate::place::Place;
 use crate::calibrate::plan::{self, Case};
 use crate::calibrate::{CalibrateError, calibrate, render, state};
 use crate::files::rules::Rules;
-use crate::target::describe;
+use crate::files::settings::Settings;
+use crate::snapshot::Server;
+use crate::target::describers::describe_all;
+use crate::text::escape;
+
+/// How long describing the servers that run here may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Args, Debug)]
 pub struct Calibrate {
@@ -94,11 +100,20 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
 }
 
 /// Those that run, with what they were told.
-fn servers() -> anyhow::Result<Vec<(crate::snapshot::Server, crate::files::settings::Settings)>> {
+fn servers() -> anyhow::Result<Vec<(Server, Settings)>> {
     let selection = session::selection(&TargetArgs::default())?;
     let rules = Rules::builtin();
-    let processes = selection.processes();
-    Ok(processes.iter().map(|process| describe::describe(Path::new("/proc"), process.id(), &rules)).collect())
+    let servers = describe_all(&selection.processes(), &rules, PATIENCE);
+    for (server, _) in servers.iter().filter(|(server, _)| !server.known_by.described) {
+        eprintln!(
+            "fsynctop: process {} ({}) did not say within {} s which directories it uses: make sure that this is none \
+             of them",
+            server.id.pid,
+            escape(server.comm.as_bytes()),
+            PATIENCE.as_secs()
+        );
+    }
+    Ok(servers)
 }
 
 fn save(calibration: &crate::calibrate::Calibration) -> anyhow::Result<()> {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::args::Check;
@@ -12,20 +11,22 @@ use super::{FAILED, print};
 use crate::files::classify::Candidate;
 use crate::files::resolve;
 use crate::files::rules::Rules;
+use crate::files::settings::Settings;
 use crate::host::{self, Status, Verdict, tracefs};
 use crate::once::Style;
 use crate::probe::{AttachError, Attached, Probe, ProbeConfig, WaitStorage};
-use crate::snapshot::{AttachMode, Role};
-use crate::stuck::deadline;
-use crate::target::describe::{describe, in_words};
-use crate::target::processes::ThreadGroup;
+use crate::snapshot::{AttachMode, Role, Server};
+use crate::target::describe::in_words;
+use crate::target::describers::describe_all;
 use crate::target::selection::Selection;
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at.
 const DESCRIPTORS: usize = 4_096;
-/// How long a server may take to be described: one that hangs must not make this hang.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// How long the servers may take to be described: one that hangs must not make this hang.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// How many of them are.
+const SERVERS: usize = 64;
 
 pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     let rules = session::rules(arguments.trace.roles.as_deref())?;
@@ -176,44 +177,41 @@ fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
         let detail = format!("none: there is no {}", selection.describe().trim_start_matches("a "));
         return vec![Verdict::warn("server", detail).cured_by("start one, or trace with --wait")];
     }
-    let rules = Arc::new(rules);
-    let work = {
-        let rules = rules.clone();
-        move |process: &ThreadGroup, emit: &mut dyn FnMut(Option<(u32, Verdict)>)| {
-            emit(Some((process.pid, described(process, &rules))));
-        }
-    };
-    let (described, _) = deadline::for_each(found.clone(), DEADLINE, work);
-    let described: BTreeMap<u32, Verdict> = described.into_iter().collect();
-    found
+    let (shown, more) = found.split_at(found.len().min(SERVERS));
+    let mut verdicts: Vec<_> = describe_all(shown, &rules, DEADLINE)
         .iter()
-        .map(|process| described.get(&process.pid).cloned().unwrap_or_else(|| hung(process)))
-        .collect()
+        .map(|(server, settings)| match server.known_by.described {
+            true => described(server, settings, &rules),
+            false => hung(server),
+        })
+        .collect();
+    if !more.is_empty() {
+        verdicts.push(Verdict::ok("server", format!("{} more, which were not looked at", more.len())));
+    }
+    verdicts
 }
 
-fn described(process: &ThreadGroup, rules: &Rules) -> Verdict {
-    let proc_root = Path::new("/proc");
-    let (server, settings) = describe(proc_root, process.id(), rules);
+fn described(server: &Server, settings: &Settings, rules: &Rules) -> Verdict {
+    let (proc_root, pid) = (Path::new("/proc"), server.id.pid);
     let mut roles: BTreeMap<Role, usize> = BTreeMap::new();
-    for fd in resolve::descriptors(proc_root, process.pid).take(DESCRIPTORS) {
-        let Ok(path) = std::fs::read_link(format!("/proc/{}/fd/{fd}", process.pid)) else { continue };
+    for fd in resolve::descriptors(proc_root, pid).take(DESCRIPTORS) {
+        let Ok(path) = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")) else { continue };
         if !path.is_absolute() {
             continue;
         }
-        let candidate =
-            Candidate { path: &path, is_directory: false, settings: &settings, first_bytes: &|| None };
+        let candidate = Candidate { path: &path, is_directory: false, settings, first_bytes: &|| None };
         *roles.entry(rules.classify(&candidate)).or_default() += 1;
     }
     let files: Vec<_> = roles.iter().map(|(role, n)| format!("{n} {}", role.name())).collect();
     let files = if files.is_empty() { "none that can be seen".to_owned() } else { files.join(", ") };
-    Verdict::ok("server", format!("{}; open files: {files}", in_words(&server)))
+    Verdict::ok("server", format!("{}; open files: {files}", in_words(server)))
 }
 
-fn hung(process: &ThreadGroup) -> Verdict {
-    let name = escape(process.comm.as_bytes());
+fn hung(server: &Server) -> Verdict {
+    let name = escape(server.comm.as_bytes());
     let detail = format!(
         "{name} {}: its memory or its files did not answer within {} s",
-        process.pid,
+        server.id.pid,
         DEADLINE.as_secs()
     );
     Verdict::warn("server", detail).cured_by("`fsynctop stuck` shows which of its syncs hang, and in what")

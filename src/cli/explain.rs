@@ -155,12 +155,15 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Processes whose mounts are looked at: each may have very many.
+const MOUNTS_OF: usize = 64;
+
 /// The filesystems that have a second level, as the tool and the servers see them mounted, and the functions by which
 /// their committers are told.
 fn plan(selection: &Selection, symbols: &Symbols, rules: &Rules) -> WaitPlan {
     let pids = selection.processes().into_iter().map(|process| process.pid);
     let mounts = std::iter::once(std::process::id())
-        .chain(pids)
+        .chain(pids.take(MOUNTS_OF))
         .flat_map(|pid| mountinfo::of_process(Path::new("/proc"), pid));
     WaitPlan {
         filesystems: disks::watched(Path::new("/sys"), mounts),

@@ -192,14 +192,14 @@ impl Run<'_> {
                 let end = start + watch.interval();
                 last_end.map_or(end, |last| end.min(last))
             };
-            let (mut status, mut given_up) = (None, None);
+            let mut status = None;
             while !self.stopped() {
                 self.slice(Some(end_of(&watch)))?;
                 if let Some(command) = command.as_deref_mut() {
                     status = command.ended()?;
                 }
-                given_up = self.look_at_cpu(&mut watch);
-                if status.is_some() || given_up.is_some() || Instant::now() >= end_of(&watch) {
+                self.look_at_cpu(&mut watch);
+                if status.is_some() || Instant::now() >= end_of(&watch) {
                     break;
                 }
             }
@@ -212,7 +212,6 @@ impl Run<'_> {
             }
             let is_last = self.stopped()
                 || status.is_some()
-                || given_up.is_some()
                 || arguments.count.is_some_and(|count| u64::from(number) >= count)
                 || last_end.is_some_and(|last| end >= last);
             let later = if is_last {
@@ -224,9 +223,6 @@ impl Run<'_> {
                 self.sampler.snapshot()?
             };
             sink.write(&Measurement::between(&earlier, &later))?;
-            if let Some(why) = given_up {
-                return self.go_on_untraced(why, command);
-            }
             if is_last {
                 return Ok(status);
             }
@@ -235,37 +231,21 @@ impl Run<'_> {
         }
     }
 
-    /// Some: why tracing is to end.
-    fn look_at_cpu(&mut self, watch: &mut CpuWatch) -> Option<String> {
-        let change = watch.look()?;
+    /// Intervals get longer, and tracing pauses, where it takes more processor time than it may.
+    fn look_at_cpu(&mut self, watch: &mut CpuWatch) {
+        let Some(change) = watch.look(self.sampler.spent_apart()) else { return };
+        eprintln!("fsynctop: {change}");
         match change {
-            Change::Every { degraded, why, .. } => {
-                eprintln!("fsynctop: {why}");
-                self.sampler.set_note(degraded.then_some(why));
-                None
+            Change::Every { degraded, why, .. } => self.sampler.set_note(degraded.then_some(why)),
+            Change::Pause { why } => {
+                self.sampler.pause();
+                self.sampler.set_note(Some(why));
             }
-            Change::GiveUp { why } => {
-                self.sampler.set_note(Some(why.clone()));
-                Some(why)
+            Change::GoOn { why, .. } => {
+                self.sampler.go_on();
+                self.sampler.set_note(Some(why));
             }
         }
-    }
-
-    /// The command has nothing to do with what the tracing costs: it goes on, and its status is passed on.
-    fn go_on_untraced(
-        &mut self,
-        why: String,
-        command: Option<&mut Traced>,
-    ) -> anyhow::Result<Option<ExitStatus>> {
-        let Some(command) = command else { return Err(Exit { status: FAILED, message: why }.into()) };
-        eprintln!("fsynctop: {why}; the command goes on");
-        while !self.stopped() {
-            if let Some(status) = command.ended()? {
-                return Ok(Some(status));
-            }
-            std::thread::sleep(SLICE);
-        }
-        Ok(None)
     }
 }
 

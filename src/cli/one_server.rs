@@ -9,7 +9,6 @@ use anyhow::Context;
 use super::args::TargetArgs;
 use super::connection::ConnectionArgs;
 use super::{BAD_USAGE, Exit, NOTHING_TO_TRACE, session};
-use crate::files::rules::Rules;
 use crate::server_status::StatusError;
 use crate::server_status::connection::Connection;
 use crate::server_status::find::Target;
@@ -17,10 +16,10 @@ use crate::server_status::options::ConnectOptions;
 use crate::server_status::reading::{Reading, Scope};
 use crate::snapshot::Server;
 use crate::target::describe;
-use crate::target::processes::ThreadGroup;
+use crate::target::describers::describe_all;
 
-/// How long describing one server may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long describing the servers may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection, and what the server first said.
 pub type Status = Result<(Connection, Reading), StatusError>;
@@ -40,7 +39,8 @@ pub fn choose(
     let rules = session::rules(rules)?;
     let options = connection.options()?;
     let selection = session::selection(targets)?;
-    let mut servers: Vec<Server> = describe_all(&selection.processes(), &rules);
+    let described = describe_all(&selection.processes(), &rules, PATIENCE);
+    let mut servers: Vec<Server> = described.into_iter().map(|(server, _)| server).collect();
     if servers.is_empty() {
         let message = format!(
             "there is no {} on this host; --pid and --comm select other processes",
@@ -88,17 +88,6 @@ fn those_at(reading: &Reading, servers: Vec<Server>, place: &str) -> anyhow::Res
         same.retain(is_known);
     }
     Ok(same)
-}
-
-/// Each on a thread of its own: describing a server that hangs in the kernel can hang as well. Of one that is not
-/// described in time, no more is known than what its process is.
-fn describe_all(processes: &[ThreadGroup], rules: &Rules) -> Vec<Server> {
-    let describe = |process: &ThreadGroup| {
-        let (id, rules) = (process.id(), rules.clone());
-        within(PATIENCE, move || describe::describe(Path::new("/proc"), id, &rules).0)
-            .unwrap_or_else(|| Server::new(id, process.comm.clone()))
-    };
-    processes.iter().map(describe).filter(|server| server.alive).collect()
 }
 
 /// The result of a task, if there is one in time; else the task is left to itself.

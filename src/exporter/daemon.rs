@@ -231,7 +231,7 @@ impl Source for Stage {
         match self.tracing.get().map(|tracing| tracing.live.state()) {
             None => Err(attaching()),
             Some(State::Running | State::Degraded { .. }) => Ok(()),
-            Some(State::Detached { why } | State::Failed { why }) => Err(NotReady(why)),
+            Some(State::Paused { why } | State::Failed { why }) => Err(NotReady(why)),
             Some(State::Stopped) => Err(NotReady("it is being stopped".into())),
         }
     }

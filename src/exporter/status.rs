@@ -59,7 +59,7 @@ fn of_live(live: &Live) -> Vec<Verdict> {
                 format!("a snapshot each {interval} only, to save processor time; {last}"),
             )
         }
-        State::Detached { why } | State::Failed { why } => Verdict::fail("tracing", format!("{why}; {last}")),
+        State::Paused { why } | State::Failed { why } => Verdict::fail("tracing", format!("{why}; {last}")),
         State::Stopped => Verdict::fail("tracing", format!("it is being stopped; {last}")),
     });
     let servers: Vec<_> = snapshot.servers.iter().filter(|server| server.alive).collect();

@@ -62,7 +62,7 @@ impl Watching {
             State::Degraded { interval } => interval,
             _ => self.interval,
         };
-        self.late(state.is_alive() && snapshot.taken.elapsed() > 3 * interval + LATE);
+        self.late(state.is_tracing() && snapshot.taken.elapsed() > 3 * interval + LATE);
         self.state = state;
         self.tell_status(&snapshot);
     }
@@ -79,7 +79,7 @@ impl Watching {
                 "a snapshot each {} only: tracing took more processor time than it may",
                 crate::text::interval(*interval)
             )),
-            State::Detached { why } => log::error(format_args!("tracing has ended: {why}")),
+            State::Paused { why } => log::error(why),
             State::Failed { why } => log::error(format_args!("tracing has failed: {why}")),
             State::Stopped => {}
         }
@@ -128,7 +128,8 @@ impl Watching {
             State::Degraded { .. } => {
                 format!("tracing by {}, less often than asked for: {servers}", snapshot.setup.mode.name())
             }
-            State::Detached { why } | State::Failed { why } => format!("not tracing: {why}"),
+            State::Paused { why } => why.clone(),
+            State::Failed { why } => format!("not tracing: {why}"),
             State::Stopped => "ending".to_owned(),
         };
         if status != self.status {

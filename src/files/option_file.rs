@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+/// Lists of files are the longest values that matter; a path has 4,096 bytes at most.
+const MAX_VALUE: usize = 8_192;
+
 /// One meaningful line of an option file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
@@ -13,9 +16,10 @@ pub enum Line {
     IncludeDirectory(Vec<u8>),
 }
 
-/// The lines of an option file; comments and what is no option are left out.
-pub fn parse(contents: &[u8]) -> Vec<Line> {
-    contents.split(|&b| b == b'\n').filter_map(parse_line).collect()
+/// The lines of an option file, one at a time: all of them at once can take many times the memory of the file. Comments
+/// and lines that hold no option are left out.
+pub fn parse(contents: &[u8]) -> impl Iterator<Item = Line> {
+    contents.split(|&b| b == b'\n').filter_map(parse_line)
 }
 
 fn parse_line(line: &[u8]) -> Option<Line> {
@@ -97,25 +101,39 @@ fn unquote(value: &[u8]) -> Vec<u8> {
 
 /// An option's name in one spelling: underscores, without "loose-". None if it is not text.
 fn canonical_name(name: &[u8]) -> Option<String> {
+    // The longest variable of a server has 61 letters.
+    if name.len() > 256 {
+        return None;
+    }
     let name = std::str::from_utf8(name).ok()?.replace('-', "_");
     Some(name.strip_prefix("loose_").map_or(name.clone(), str::to_owned))
 }
 
-/// Records one option; a later one replaces an earlier one. An option without a value is empty;
-/// `skip-X` and `disable-X` also set X to OFF, `enable-X` to ON.
-pub fn set(values: &mut BTreeMap<String, OsString>, name: &[u8], value: Option<&[u8]>) {
+/// Records one option if its name is `wanted`; a later one replaces an earlier one. An option without a value is empty;
+/// `skip-X` and `disable-X` also set X to OFF, `enable-X` to ON. A value longer than any path is left out.
+pub fn set(
+    values: &mut BTreeMap<String, OsString>,
+    wanted: &dyn Fn(&str) -> bool,
+    name: &[u8],
+    value: Option<&[u8]>,
+) {
     let Some(name) = canonical_name(name) else { return };
-    if name.is_empty() {
+    let value = value.unwrap_or_default();
+    if value.len() > MAX_VALUE {
         return;
     }
-    let value = OsString::from_vec(value.unwrap_or_default().to_vec());
-    let is_off = matches!(value.as_bytes().to_ascii_uppercase().as_slice(), b"0" | b"OFF" | b"FALSE");
-    if let Some(of) = name.strip_prefix("skip_").or_else(|| name.strip_prefix("disable_")) {
-        values.insert(of.to_owned(), if is_off { "ON" } else { "OFF" }.into());
-    } else if let Some(of) = name.strip_prefix("enable_") {
-        values.insert(of.to_owned(), if is_off { "OFF" } else { "ON" }.into());
+    let is_off = matches!(value.to_ascii_uppercase().as_slice(), b"0" | b"OFF" | b"FALSE");
+    let switch = if let Some(of) = name.strip_prefix("skip_").or_else(|| name.strip_prefix("disable_")) {
+        Some((of, if is_off { "ON" } else { "OFF" }))
+    } else {
+        name.strip_prefix("enable_").map(|of| (of, if is_off { "OFF" } else { "ON" }))
+    };
+    if let Some((of, switch)) = switch.filter(|(of, _)| wanted(of)) {
+        values.insert(of.to_owned(), switch.into());
     }
-    values.insert(name, value);
+    if wanted(&name) {
+        values.insert(name, OsString::from_vec(value.to_vec()));
+    }
 }
 
 /// A command-line argument as an option: `--name`, `--name=value`.
@@ -225,7 +243,7 @@ tmpdir=C:\\x\ty\sz
 empty=
 "#;
         assert_eq!(
-            parse(text),
+            parse(text).collect::<Vec<_>>(),
             [
                 Line::Group(b"mysqld".to_vec()),
                 option("datadir", Some("/var/lib/mysql")),
@@ -242,16 +260,29 @@ empty=
     #[test]
     fn spellings_of_a_name_are_one_and_the_last_value_wins() {
         let mut values = BTreeMap::new();
-        set(&mut values, b"sync-binlog", Some(b"0"));
-        set(&mut values, b"loose_sync_binlog", Some(b"1"));
-        set(&mut values, b"log-bin", Some(b"foo"));
-        set(&mut values, b"skip-log-bin", None);
-        set(&mut values, b"enable-innodb-doublewrite", None);
-        set(&mut values, b"bad\xff", Some(b"1"));
+        let mut set = |name: &[u8], value: Option<&[u8]>| super::set(&mut values, &|_| true, name, value);
+        set(b"sync-binlog", Some(b"0"));
+        set(b"loose_sync_binlog", Some(b"1"));
+        set(b"log-bin", Some(b"foo"));
+        set(b"skip-log-bin", None);
+        set(b"enable-innodb-doublewrite", None);
+        set(b"bad\xff", Some(b"1"));
         assert_eq!(values["sync_binlog"], "1");
         assert_eq!(values["log_bin"], "OFF");
         assert_eq!(values["innodb_doublewrite"], "ON");
         assert_eq!(values.len(), 5);
+    }
+
+    #[test]
+    fn only_wanted_names_and_values_of_a_sane_length_are_kept() {
+        let mut values = BTreeMap::new();
+        let wanted = |name: &str| name == "log_bin" || name == "tmpdir";
+        let mut set = |name: &[u8], value: Option<&[u8]>| super::set(&mut values, &wanted, name, value);
+        set(b"innodb_io_capacity", Some(b"1"));
+        set(b"skip-log-bin", None);
+        set(b"tmpdir", Some(&[b'x'; MAX_VALUE + 1]));
+        set(&[b'x'; 1 << 20], None);
+        assert_eq!(values, BTreeMap::from([("log_bin".to_owned(), OsString::from("OFF"))]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! From a kernel identity to a path: through a descriptor that still holds the file, or through the name that the
 //! kernel side sent. A link that does not verify against the identity is not used.
 
+use std::borrow::Borrow;
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -156,8 +157,8 @@ fn located(
     id: FileId,
 ) -> Resolved {
     let device = match &mount {
-        Some(mount) => device_name(std::slice::from_ref(mount), mount.device),
-        None => device_name(&mountinfo::of_process(proc_root, pid), id.device),
+        Some(mount) => device_name([mount], mount.device),
+        None => device_name(mountinfo::of_process(proc_root, pid), id.device),
     };
     let (mount, filesystem) = mount.map(|mount| (mount.mount_point, mount.filesystem)).unzip();
     Resolved { path, deleted, is_directory, device, mount, filesystem }
@@ -194,7 +195,7 @@ enum SeenFrom {
 /// A mount by its number. A process's mountinfo lists only what its root reaches: one in a chroot that is no mount
 /// point lists nothing. Numbers are unique on the host, so others help.
 fn find_mount(proc_root: &Path, pid: u32, mount_id: i32) -> Option<(Mount, SeenFrom)> {
-    let find = |pid| mountinfo::of_process(proc_root, pid).into_iter().find(|mount| mount.id == mount_id);
+    let find = |pid| mountinfo::of_process(proc_root, pid).find(|mount| mount.id == mount_id);
     if let Some(mount) = find(pid) {
         return Some((mount, SeenFrom::Process));
     }
@@ -217,7 +218,7 @@ fn mount_of(proc_root: &Path, pid: u32, mount_id: i32) -> Option<Mount> {
 
 /// The mount that a path of the process's root lies on.
 pub fn mount_of_path(proc_root: &Path, pid: u32, path: &Path) -> Option<Mount> {
-    let file = Root::of_process(proc_root, pid).ok()?.open(path, OFlags::PATH).ok()?;
+    let file = Root::of_process(proc_root, pid).ok()?.look_up(path, OFlags::empty()).ok()?;
     let info = DescriptorInfo::read(Path::new("/proc"), std::process::id(), file.as_raw_fd())?;
     mount_of(proc_root, pid, info.mount_id?)
 }
@@ -234,7 +235,7 @@ struct Found {
 
 /// What stands at a path of the process's root now; the last component is not followed if it is a symlink.
 fn look_at(proc_root: &Path, pid: u32, path: &Path) -> std::io::Result<Found> {
-    let file = Root::of_process(proc_root, pid)?.open(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+    let file = Root::of_process(proc_root, pid)?.look_up(path, OFlags::NOFOLLOW)?;
     Ok(Found { inode: rooted::kernel_inode(&file)?, links: rooted::attributes(&file)?.links })
 }
 
@@ -283,16 +284,17 @@ pub fn descriptors(proc_root: &Path, pid: u32) -> impl Iterator<Item = i32> {
 }
 
 /// What a device is called: by the mount it is the source of, by the kernel's own name for it, else "8:1".
-pub fn device_name(mounts: &[Mount], device: u32) -> String {
-    let source = mounts.iter().filter(|mount| mount.device == device).find_map(|mount| {
-        let source = mount.source.as_bytes();
+pub fn device_name(mounts: impl IntoIterator<Item = impl Borrow<Mount>>, device: u32) -> String {
+    let source = mounts.into_iter().find_map(|mount| {
+        let mount: &Mount = mount.borrow();
+        let source = Some(&mount.source).filter(|_| mount.device == device)?.as_bytes();
         // "/dev/root" is what some boots call whatever the root filesystem is on.
         (source.starts_with(b"/dev/") && source != b"/dev/root")
             .then(|| String::from_utf8_lossy(source).into_owned())
     });
     let number = mountinfo::format_device(device);
     let named = || {
-        let uevent = std::fs::read(format!("/sys/dev/block/{number}/uevent")).ok()?;
+        let uevent = proc_file::read(Path::new(&format!("/sys/dev/block/{number}/uevent"))).ok()?;
         let name = uevent.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"DEVNAME="))?;
         Some(format!("/dev/{}", String::from_utf8_lossy(name)))
     };
@@ -303,14 +305,14 @@ pub fn device_name(mounts: &[Mount], device: u32) -> String {
 /// It reads from the file, without changing its access time: not where its filesystem may be stuck.
 pub fn first_bytes(proc_root: &Path, pid: u32, path: &Path, id: FileId) -> Option<Vec<u8>> {
     let root = Root::of_process(proc_root, pid).ok()?;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+    let open = |flags| root.open_file(path, OFlags::NOFOLLOW | flags);
     // Only the owner of a file or CAP_FOWNER may leave its access time alone.
-    let file = root.open(path, flags | OFlags::NOATIME).or_else(|_| root.open(path, flags)).ok()?;
-    if !rooted::attributes(&file).ok()?.is_regular || rooted::kernel_inode(&file).ok()? != id.inode {
+    let file = open(OFlags::NOATIME).or_else(|_| open(OFlags::empty())).ok()?;
+    if rooted::kernel_inode(&file).ok()? != id.inode {
         return None;
     }
     let mut bytes = Vec::new();
-    std::fs::File::from(file).take(FIRST_BYTES as u64).read_to_end(&mut bytes).ok()?;
+    file.take(FIRST_BYTES as u64).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 

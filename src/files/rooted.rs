@@ -1,5 +1,9 @@
 //! Opens files inside another process's root. A plain look-up through /proc/PID/root would follow an absolute symlink
 //! (Debian's /etc/mysql/my.cnf is one) out of a container into our own root; openat2 keeps it inside (Linux 5.6).
+//!
+//! The process chooses the paths, and we are root: to open a device or a FIFO has effects (a tape rewinds, a watchdog
+//! starts, a writer is let through), and so has reading some files of /proc or tracefs. So each path is looked up with
+//! O_PATH, which opens nothing, and opened only where that is a regular file on a filesystem that stores files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -39,14 +43,9 @@ impl Root {
         Ok(Root { directory: rustix::fs::open(directory, flags, Mode::empty())? })
     }
 
-    /// Opens a path of that root. `O_PATH` alone touches no file; a FIFO does not block the caller.
-    pub fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let flags = if flags.contains(OFlags::PATH) {
-            flags - OFlags::NONBLOCK - OFlags::NOCTTY // openat2 refuses flags that mean nothing together with O_PATH
-        } else {
-            flags
-        };
+    /// Looks a path of that root up, without opening what is there. `flags`: O_DIRECTORY, O_NOFOLLOW or none.
+    pub fn look_up(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
         let mut tries = 0;
         loop {
             match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
@@ -57,38 +56,60 @@ impl Root {
         }
     }
 
-    /// The contents of a regular file, at most `limit` bytes of it.
-    pub fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-        let file = self.open(path, OFlags::RDONLY)?;
-        if !attributes(&file)?.is_regular {
+    /// Opens a regular file for reading. `flags`: O_NOFOLLOW, O_NOATIME or none.
+    pub fn open_file(&self, path: &Path, flags: OFlags) -> io::Result<File> {
+        let found = self.look_up(path, flags & OFlags::NOFOLLOW)?;
+        if !attributes(&found)?.is_regular {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
+        Ok(reopen(&found, flags & OFlags::NOATIME)?.into())
+    }
+
+    /// The contents of a regular file, at most `limit` bytes of it.
+    pub fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         let mut contents = Vec::new();
-        File::from(file).take(limit).read_to_end(&mut contents)?;
+        self.open_file(path, OFlags::empty())?.take(limit).read_to_end(&mut contents)?;
         Ok(contents)
     }
 
-    /// The names in a directory, sorted, without `.` and `..`.
-    pub fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        let directory = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let mut names = Vec::new();
-        for entry in Dir::read_from(directory)? {
-            let entry = entry?;
+    /// The names in a directory, without `.` and `..`, in the filesystem's order. At most `limit` of them: a directory
+    /// may have millions.
+    pub fn list(&self, path: &Path, limit: usize) -> io::Result<Vec<OsString>> {
+        let found = self.look_up(path, OFlags::DIRECTORY)?;
+        let directory = reopen(&found, OFlags::DIRECTORY)?;
+        let names = Dir::read_from(directory)?.filter_map(|entry| {
+            let entry = entry.ok()?;
             let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                names.push(OsStr::from_bytes(name).to_owned());
-            }
-        }
-        names.sort();
-        Ok(names)
+            (name != b"." && name != b"..").then(|| OsStr::from_bytes(name).to_owned())
+        });
+        Ok(names.take(limit).collect())
     }
 
     /// The path without symlinks, inside that root.
     pub fn canonical(&self, path: &Path) -> Option<PathBuf> {
-        let target = self.open(path, OFlags::PATH).ok()?;
+        let target = self.look_up(path, OFlags::empty()).ok()?;
         strip_root(&link_of(&target)?, &link_of(&self.directory)?)
     }
 }
+
+/// Opens for reading what was looked up, if its filesystem stores files: /proc, /sys and their like make them up, and to
+/// read some of those has effects.
+fn reopen(found: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
+    let filesystem = rustix::fs::fstatfs(found)?;
+    // What makes its files up has no blocks (fs/libfs.c: simple_statfs), but for these.
+    let magic = filesystem.f_type as i64;
+    let stores = filesystem.f_blocks > 0 && magic != EFIVARFS_MAGIC;
+    if !stores && !matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not on a filesystem that stores files"));
+    }
+    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(rustix::fs::open(format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty())?)
+}
+
+/// include/uapi/linux/magic.h. Without a limit, tmpfs says that it has no blocks; ramfs always does.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+const RAMFS_MAGIC: i64 = 0x8584_58f6;
+const EFIVARFS_MAGIC: i64 = 0xde5e_81e4;
 
 /// A path as /proc shows it, seen from below `root`. None: it lies outside.
 pub fn strip_root(path: &Path, root: &Path) -> Option<PathBuf> {
@@ -113,7 +134,7 @@ pub fn attributes_of(path: &Path) -> io::Result<Attributes> {
 }
 
 /// The inode's number as the kernel keeps it, not as `stat` dresses it (overlayfs); before Linux 5.14 as `stat`.
-pub fn kernel_inode(fd: &OwnedFd) -> io::Result<u64> {
+pub fn kernel_inode(fd: &(impl AsFd + AsRawFd)) -> io::Result<u64> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).unwrap_or_default();
     let inode = info.lines().find_map(|line| line.strip_prefix("ino:")?.trim().parse().ok());
     inode.map_or_else(|| Ok(attributes(fd)?.inode), Ok)
@@ -149,7 +170,8 @@ mod tests {
         assert_eq!(root.read(Path::new("/etc/passwd"), 100).unwrap(), b"inside");
         assert_eq!(root.canonical(Path::new("/linked")).unwrap(), Path::new("/etc/real"));
         assert_eq!(root.canonical(Path::new("/climbing/passwd")).unwrap(), Path::new("/etc/real/passwd"));
-        assert_eq!(root.list(Path::new("/linked")).unwrap(), ["passwd"]);
+        assert_eq!(root.list(Path::new("/linked"), 10).unwrap(), ["passwd"]);
+        assert_eq!(root.list(Path::new("/linked"), 0).unwrap().len(), 0);
         assert_eq!(root.read(Path::new("/etc/passwd"), 3).unwrap(), b"ins");
     }
 
@@ -167,5 +189,51 @@ mod tests {
         let root = Root::at(dir.path()).unwrap();
         assert!(root.read(Path::new("/my.cnf"), 100).is_err());
         assert!(root.read(Path::new("/"), 100).is_err());
+    }
+
+    /// As root, a writer that waits for a reader of its FIFO would be let through.
+    #[test]
+    fn a_writer_of_a_fifo_is_not_let_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("my.cnf");
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let (outbox, written) = std::sync::mpsc::channel();
+        let path = fifo.clone();
+        let writer = std::thread::spawn(move || {
+            let opened = std::fs::OpenOptions::new().write(true).open(path);
+            outbox.send(()).unwrap();
+            opened
+        });
+        let root = Root::at(dir.path()).unwrap();
+        // The writer may take a while to get there.
+        for _ in 0..50 {
+            assert!(root.read(Path::new("/my.cnf"), 100).is_err());
+            let opened = written.recv_timeout(std::time::Duration::from_millis(10));
+            assert!(opened.is_err(), "the FIFO was opened");
+        }
+        drop(File::open(&fifo).unwrap());
+        assert!(writer.join().unwrap().is_ok());
+    }
+
+    #[test]
+    fn devices_and_files_that_the_kernel_makes_up_are_not_opened() {
+        let root = Root::at(Path::new("/")).unwrap();
+        for path in [
+            "/dev/null",
+            "/proc/self/mountinfo",
+            "/proc/version",
+            "/sys/kernel/mm/transparent_hugepage/enabled",
+        ] {
+            assert!(root.look_up(Path::new(path), OFlags::empty()).is_ok(), "{path}");
+            assert!(root.open_file(Path::new(path), OFlags::empty()).is_err(), "{path}");
+        }
+        assert!(root.list(Path::new("/proc"), 10).is_err());
+        assert!(!root.read(Path::new("/etc/passwd"), 10).unwrap().is_empty());
+        // tmpfs with and without a limit of its size
+        for directory in ["/dev/shm", "/run"] {
+            if let Ok(file) = tempfile::NamedTempFile::new_in(directory) {
+                assert!(root.open_file(file.path(), OFlags::empty()).is_ok(), "{directory}");
+            }
+        }
     }
 }

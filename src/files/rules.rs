@@ -1,5 +1,6 @@
 //! The rules of the roles as data: `rules.toml` in the binary, the user's own file in front of it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
@@ -19,6 +20,8 @@ pub struct Rules {
     pub(super) rules: Vec<Rule>,
     pub(super) names: Patterns,
     pub(super) paths: Patterns,
+    /// The server's settings that rules ask for.
+    settings: BTreeSet<String>,
 }
 
 /// The patterns of all rules, matched in one pass: a server may open thousands of files in a second.
@@ -140,7 +143,13 @@ impl Rules {
     fn new(rules: Vec<Rule>) -> Result<Rules, regex::Error> {
         let names = Patterns::new(rules.iter().map(|rule| rule.name.as_deref()))?;
         let paths = Patterns::new(rules.iter().map(|rule| rule.path.as_deref()))?;
-        Ok(Rules { rules, names, paths })
+        let settings = rules.iter().filter_map(|rule| Some(rule.setting.as_ref()?.name.clone())).collect();
+        Ok(Rules { rules, names, paths, settings })
+    }
+
+    /// The names of the server's settings that rules ask for.
+    pub fn settings(&self) -> &BTreeSet<String> {
+        &self.settings
     }
 }
 

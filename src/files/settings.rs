@@ -1,21 +1,27 @@
 //! The server's own settings without a connection to it: command line, option files, persisted variables.
 //! They are what the server was *told*; a variable changed at run time, or a file edited since, is not seen here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::files::option_file::{self, Line};
+use crate::files::option_file;
+use crate::files::option_reader::Reader;
 use crate::files::rooted::Root;
+use crate::proc_file;
 use crate::target::version::{Flavour, Version};
 
-/// Files larger than this are no option files.
-const OPTION_FILE_LIMIT: u64 = 1 << 20;
-/// As in the servers' own reader.
-const INCLUDE_DEPTH: u32 = 10;
+/// Of mysqld-auto.cnf, which has some hundred bytes for each variable.
+const PERSISTED_LIMIT: u64 = 256 << 10;
+/// Of /proc/PID/cmdline and environ, whose length the process chooses.
+const STRINGS_LIMIT: u64 = 256 << 10;
+/// Arguments that are looked at; a server has some dozens.
+const MAX_ARGUMENTS: usize = 2_048;
+/// Parts of a value that is a list of paths.
+const MAX_PARTS: usize = 64;
 
 /// Settings whose value is a path: their symlinks are followed once, since the kernel names files without symlinks.
 const PATHS: &[&str] = &[
@@ -46,6 +52,39 @@ const PATHS: &[&str] = &[
     "binlog_directory",
 ];
 
+/// Settings beside the paths that fsynctop asks for. Others are not kept, but for those that the rules name: there is no
+/// end to the names that an option file may have.
+const OTHERS: &[&str] = &[
+    // a server's
+    "debug_no_sync",
+    "innodb_data_file_path",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method",
+    "persisted_globals_load",
+    "port",
+    "server_id",
+    "skip_networking",
+    "socket",
+    "sync_binlog",
+    // a client's
+    "host",
+    "password",
+    "ssl",
+    "ssl_ca",
+    "ssl_cert",
+    "ssl_key",
+    "ssl_mode",
+    "ssl_verify_server_cert",
+    "user",
+];
+
+fn is_asked_for(name: &str) -> bool {
+    PATHS.contains(&name) || OTHERS.contains(&name)
+}
+
+/// The variables of a server's environment that decide which option files it reads.
+const ENVIRONMENT: &[&str] = &["HOME", "MARIADB_HOME", "MYSQL_GROUP_SUFFIX", "MYSQL_HOME", "PWD"];
+
 /// What a server was told, by name: lower case, underscores, no "loose_".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -54,6 +93,19 @@ pub struct Settings {
     base: Option<PathBuf>,
     /// Configured path → the same without symlinks, where the two differ.
     real: BTreeMap<PathBuf, PathBuf>,
+}
+
+/// Bounds of reading a server's settings.
+pub struct Bounds<'a> {
+    /// Settings that are kept beside those that fsynctop itself asks for: those of the rules.
+    pub also: &'a BTreeSet<String>,
+    /// True: reading is to end, because it has taken too long or because the process has.
+    pub over: &'a dyn Fn() -> bool,
+}
+
+impl Bounds<'_> {
+    /// For the process that is asked for by name, and for tests.
+    pub const NONE: Bounds<'static> = Bounds { also: &BTreeSet::new(), over: &|| false };
 }
 
 /// What of a process decides its settings. Read by [`Process::read`], or made up by a test.
@@ -69,25 +121,34 @@ impl Process {
     /// None: it has gone, or has no memory any more. May wait for the process's memory lock: not for a hot path.
     pub fn read(proc_root: &Path, pid: u32) -> Option<Process> {
         let directory = proc_root.join(pid.to_string());
-        let strings = |file: &str| -> Vec<OsString> {
-            let bytes = std::fs::read(directory.join(file)).unwrap_or_default();
-            let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
-            bytes.split(|&b| b == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
+        let strings = |file: &str| {
+            let mut bytes = proc_file::read_start(&directory.join(file), STRINGS_LIMIT).unwrap_or_default();
+            // Each string ends with a NUL, but for one that was cut off, which means something else without its rest,
+            // and for that of a process that has written over its own.
+            if bytes.len() as u64 == STRINGS_LIMIT || bytes.ends_with(b"\0") {
+                bytes.truncate(bytes.iter().rposition(|&b| b == 0).unwrap_or(0));
+            }
+            bytes
         };
-        let command_line = strings("cmdline");
+        let word = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+        let command_line: Vec<_> =
+            strings("cmdline").split(|&b| b == 0).take(MAX_ARGUMENTS).map(word).collect();
         if command_line.first().is_none_or(|program| program.is_empty()) {
             return None;
         }
-        let environment = strings("environ").into_iter().filter_map(|entry| {
-            let at = entry.as_bytes().iter().position(|&b| b == b'=')?;
-            let (name, value) = entry.as_bytes().split_at(at);
-            Some((OsStr::from_bytes(name).to_owned(), OsStr::from_bytes(&value[1..]).to_owned()))
-        });
+        let environment = strings("environ")
+            .split(|&b| b == 0)
+            .filter_map(|entry| {
+                let (name, value) = entry.split_at(entry.iter().position(|&b| b == b'=')?);
+                let name = ENVIRONMENT.iter().find(|wanted| wanted.as_bytes() == name)?;
+                Some((name.into(), word(&value[1..])))
+            })
+            .collect();
         let root = std::fs::read_link(directory.join("root")).ok();
         let cwd = std::fs::read_link(directory.join("cwd")).ok();
         let working_directory =
             root.zip(cwd).and_then(|(root, cwd)| crate::files::rooted::strip_root(&cwd, &root));
-        Some(Process { command_line, environment: environment.collect(), working_directory })
+        Some(Process { command_line, environment, working_directory })
     }
 
     fn variable(&self, name: &str) -> Option<&Path> {
@@ -98,69 +159,83 @@ impl Process {
 impl Settings {
     /// Of a running server. Empty if nothing of it can be read. Reads files of the server's root, so it can block
     /// where their filesystem does: not for a hot path.
-    pub fn of_server(proc_root: &Path, pid: u32, version: Option<&Version>) -> Settings {
+    pub fn of_server(proc_root: &Path, pid: u32, version: Option<&Version>, bounds: &Bounds<'_>) -> Settings {
         let Some(process) = Process::read(proc_root, pid) else { return Settings::default() };
         let root = Root::of_process(proc_root, pid).ok();
-        Settings::read(&process, version, root.as_ref())
+        Settings::read(&process, version, root.as_ref(), bounds)
     }
 
     /// From a command line and the files below `root`.
-    pub fn read(process: &Process, version: Option<&Version>, root: Option<&Root>) -> Settings {
+    pub fn read(
+        process: &Process,
+        version: Option<&Version>,
+        root: Option<&Root>,
+        bounds: &Bounds<'_>,
+    ) -> Settings {
         let arguments = option_file::arguments(&process.command_line);
-        let mut reader =
-            Reader { root, groups: groups(version, &arguments, process), values: BTreeMap::new() };
+        let groups = groups(version, &arguments, process);
         let start_directory = process.variable("PWD").or(process.working_directory.as_deref());
-        for file in option_files(version, &arguments, process) {
-            reader.file(&start_directory.map_or(file.clone(), |start| start.join(&file)), INCLUDE_DEPTH);
+        let mut settings = Settings::default();
+        let wanted = |name: &str| is_asked_for(name) || bounds.also.contains(name);
+        let mut set = |name: &[u8], value: Option<&[u8]>| {
+            option_file::set(&mut settings.values, &wanted, name, value);
+        };
+        if let Some(root) = root {
+            let mut reader = Reader::new(root, &groups, bounds.over, &mut set);
+            for file in option_files(version, &arguments, process) {
+                reader.read(&start_directory.map_or(file.clone(), |start| start.join(&file)));
+            }
         }
-        let mut values = reader.values;
         for (name, value) in &arguments {
-            option_file::set(&mut values, name, value.as_deref());
+            set(name, value.as_deref());
         }
-        let mut settings = Settings { values, ..Settings::default() };
         settings.base = match settings.get("datadir").filter(|value| !value.is_empty()) {
             Some(datadir) => Some(normalize(&start_directory.unwrap_or(Path::new("/")).join(datadir))),
             None => process.working_directory.clone().filter(|cwd| is_data_directory(root, cwd)),
         };
         if let Some(root) = root {
-            settings.read_persisted(root);
-            settings.follow_symlinks(root);
+            settings.read_persisted(root, &wanted);
+            settings.follow_symlinks(root, bounds);
         }
         settings
     }
 
     /// What some groups of one option file and of those that it includes say: a client's. Relative values stay so.
     pub fn of_groups(root: &Root, file: &Path, groups: &[&str]) -> Settings {
-        let groups = groups.iter().map(|group| group.as_bytes().to_vec()).collect();
-        let mut reader = Reader { root: Some(root), groups, values: BTreeMap::new() };
-        reader.file(file, INCLUDE_DEPTH);
-        Settings { values: reader.values, ..Settings::default() }
+        let groups: Vec<_> = groups.iter().map(|group| group.as_bytes().to_vec()).collect();
+        let mut settings = Settings::default();
+        let mut set = |name: &[u8], value: Option<&[u8]>| {
+            option_file::set(&mut settings.values, &is_asked_for, name, value);
+        };
+        Reader::new(root, &groups, &|| false, &mut set).read(file);
+        settings
     }
 
     /// From option text alone, with its values relative to `datadir`; what tests and other tools need.
     pub fn from_pairs<'a>(datadir: &Path, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Settings {
         let mut values = BTreeMap::new();
         for (name, value) in pairs {
-            option_file::set(&mut values, name.as_bytes(), Some(value.as_bytes()));
+            option_file::set(&mut values, &|_| true, name.as_bytes(), Some(value.as_bytes()));
         }
         Settings { values, base: Some(datadir.to_owned()), real: BTreeMap::new() }
     }
 
     /// MySQL applies SET PERSIST after the command line, unless it is told not to.
-    fn read_persisted(&mut self, root: &Root) {
+    fn read_persisted(&mut self, root: &Root, wanted: &dyn Fn(&str) -> bool) {
         if self.flag("persisted_globals_load") == Some(false) {
             return;
         }
         let Some(base) = &self.base else { return };
-        let Ok(json) = root.read(&base.join("mysqld-auto.cnf"), OPTION_FILE_LIMIT) else { return };
+        let Ok(json) = root.read(&base.join("mysqld-auto.cnf"), PERSISTED_LIMIT) else { return };
         for (name, value) in option_file::persisted(&json) {
-            option_file::set(&mut self.values, name.as_bytes(), Some(value.as_bytes()));
+            option_file::set(&mut self.values, wanted, name.as_bytes(), Some(value.as_bytes()));
         }
     }
 
-    fn follow_symlinks(&mut self, root: &Root) {
+    fn follow_symlinks(&mut self, root: &Root, bounds: &Bounds<'_>) {
         let mut real = BTreeMap::new();
-        for path in PATHS.iter().flat_map(|name| self.configured(name)) {
+        let paths = PATHS.iter().flat_map(|name| self.configured(name));
+        for path in paths.take_while(|_| !(bounds.over)()) {
             let followed = root.canonical(&path).or_else(|| {
                 // Of a log's base name only the directory exists.
                 Some(root.canonical(path.parent()?)?.join(path.file_name()?))
@@ -255,7 +330,7 @@ impl Settings {
             homes if homes.is_empty() => self.paths("datadir"),
             homes => homes,
         };
-        let files = value.as_bytes().split(|&b| b == b';').map(|file| {
+        let files = value.as_bytes().split(|&b| b == b';').take(MAX_PARTS).map(|file| {
             let end = file.iter().position(|&b| b == b':').unwrap_or(file.len());
             Path::new(OsStr::from_bytes(file[..end].trim_ascii()))
         });
@@ -273,7 +348,11 @@ impl Settings {
         }
         // tmpdir may be a list; its parts beside the whole, in which a ':' could also be part of the name.
         let bytes = value.as_bytes();
-        let parts = name.ends_with("tmpdir").then(|| bytes.split(|&b| b == b':')).into_iter().flatten();
+        let parts = name
+            .ends_with("tmpdir")
+            .then(|| bytes.split(|&b| b == b':').take(MAX_PARTS))
+            .into_iter()
+            .flatten();
         let whole = (!name.ends_with("tmpdir") || !bytes.contains(&b':')).then_some(bytes);
         parts
             .chain(whole)
@@ -294,7 +373,8 @@ impl Settings {
 
 /// A server that has only just begun still works in the directory that it was started in.
 fn is_data_directory(root: Option<&Root>, directory: &Path) -> bool {
-    let holds = |name: &str| root.is_some_and(|root| root.open(&directory.join(name), OFlags::PATH).is_ok());
+    let holds =
+        |name: &str| root.is_some_and(|root| root.look_up(&directory.join(name), OFlags::empty()).is_ok());
     ["ibdata1", "mysql.ibd", "aria_log_control", "mysql/user.frm"].iter().any(|name| holds(name))
 }
 
@@ -360,44 +440,6 @@ fn groups(version: Option<&Version>, arguments: &Arguments, process: &Process) -
         groups.extend(with_suffix);
     }
     groups
-}
-
-struct Reader<'a> {
-    root: Option<&'a Root>,
-    groups: Vec<Vec<u8>>,
-    values: BTreeMap<String, OsString>,
-}
-
-impl Reader<'_> {
-    /// A file that is not there is not read, as the server does.
-    fn file(&mut self, path: &Path, depth: u32) {
-        let Some(root) = self.root else { return };
-        let Ok(contents) = root.read(path, OPTION_FILE_LIMIT) else { return };
-        let mut in_group = false;
-        for line in option_file::parse(&contents) {
-            match line {
-                Line::Group(name) => in_group = self.groups.contains(&name),
-                Line::Option { name, value } if in_group => {
-                    option_file::set(&mut self.values, &name, value.as_deref());
-                }
-                Line::Option { .. } => {}
-                Line::Include(_) | Line::IncludeDirectory(_) if depth == 0 => {}
-                Line::Include(file) => self.file(&included(path, &file), depth - 1),
-                Line::IncludeDirectory(directory) => {
-                    let directory = included(path, &directory);
-                    let names = root.list(&directory).unwrap_or_default();
-                    for name in names.iter().filter(|name| name.as_bytes().ends_with(b".cnf")) {
-                        self.file(&directory.join(name), depth - 1);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// An included path; a relative one is taken from beside the file that names it.
-fn included(from: &Path, name: &[u8]) -> PathBuf {
-    from.parent().unwrap_or(Path::new("/")).join(OsStr::from_bytes(name))
 }
 
 #[cfg(test)]

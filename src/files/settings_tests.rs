@@ -24,7 +24,7 @@ impl Fixture {
             environment: [("HOME".into(), "/home/db".into())].into(),
             working_directory: Some("/var/lib/mysql".into()),
         };
-        Settings::read(&process, version, Some(&Root::at(self.0.path()).unwrap()))
+        Settings::read(&process, version, Some(&Root::at(self.0.path()).unwrap()), &Bounds::NONE)
     }
 }
 
@@ -49,7 +49,7 @@ const LAYERED: &[(&str, &str)] = &[
     ),
     ("etc/mysql/conf.d/ignored.txt", "[mysqld]\nport=77\n"),
     ("etc/one.cnf", "[mysqld]\nloose-innodb_flush_method=O_DSYNC\n!include /etc/one.cnf\n"),
-    ("home/db/.my.cnf", "[mysqld]\nbinlog_format=ROW\n"),
+    ("home/db/.my.cnf", "[mysqld]\nserver_id=9\nunknown=1\n"),
     ("etc/extra.cnf", "[mysqld]\nport=44\n"),
 ];
 
@@ -61,7 +61,8 @@ fn option_files_are_layered_and_each_server_reads_its_own_groups() {
     assert_eq!(settings.sync_binlog(), Some(7));
     assert_eq!(settings.innodb_flush_method(), Some("O_DSYNC"));
     assert_eq!(settings.socket().unwrap(), Path::new("/first.sock"));
-    assert_eq!(settings.text("binlog_format"), Some("ROW"));
+    assert_eq!(settings.number("server_id"), Some(9));
+    assert_eq!(settings.get("unknown"), None, "nobody asks for it");
     assert_eq!(settings.datadir(), Some(Path::new("/var/lib/mysql")));
 
     let settings = fixture.read(Some(&mariadb()), &["mariadbd"]);

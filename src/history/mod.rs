@@ -354,5 +354,6 @@ fn plus(a: &Lost, b: &Lost) -> Lost {
         errors: a.errors + b.errors,
         threads: a.threads + b.threads,
         processes: a.processes + b.processes,
+        paused: a.paused + b.paused,
     }
 }

@@ -1,10 +1,11 @@
 //! How much processor time the tool may take (`--max-cpu`). Pure: it is told what has been used, and says what to do.
 //!
 //! Above the limit, intervals get longer, step by step; when there is room again for long enough, shorter again. If
-//! it stays above even at the longest, tracing is given up: an overloaded host must not pay for being watched. What
-//! is used while attaching and just after (names of all the files, descriptions of the servers) does not count. A
-//! burst, however large, lengthens intervals for a while and never ends the tracing: for that the limit must have
-//! been exceeded without a break for two windows at the longest interval.
+//! it stays above even at the longest, tracing is paused: an overloaded host must not pay for being watched. It goes on
+//! by itself when there has been room for a while, longer after each relapse. What is used while attaching and just
+//! after (names of all the files, descriptions of the servers) does not count. A burst, however large, lengthens
+//! intervals for a while and never pauses the tracing: for that the limit must have been exceeded without a break for
+//! two windows at the longest interval.
 
 use std::collections::VecDeque;
 use std::str::FromStr;
@@ -62,13 +63,17 @@ pub enum Verdict {
         interval: Duration,
         share: f64,
     },
-    /// The longest intervals do not suffice.
-    GiveUp {
+    /// The longest intervals do not suffice: nothing is to be traced.
+    Pause {
         share: f64,
+    },
+    /// There is room again: tracing goes on, with intervals so long.
+    GoOnTracing {
+        interval: Duration,
     },
 }
 
-/// Before tracing is given up, intervals get as long as half a window, and so many times longer than asked for.
+/// Before tracing is paused, intervals get as long as half a window, and so many times longer than asked for.
 const LONGER_AT_LEAST: u32 = 4;
 /// How much longer in one step, at most: the more, the more the limit is exceeded.
 const GREATEST_STEP: f64 = 8.0;
@@ -76,6 +81,8 @@ const GREATEST_STEP: f64 = 8.0;
 const ROOM: f64 = 0.25;
 /// Windows with room before intervals get shorter, at most: the number doubles with each relapse.
 const MOST_PATIENCE: u32 = 60;
+/// Windows with room before tracing goes on after a pause, at most: the number doubles with each pause.
+const LONGEST_PAUSE: u32 = 10;
 /// A window is looked at so many times at most.
 const LOOKS: u32 = 120;
 
@@ -97,6 +104,9 @@ pub struct Budget {
     /// Windows with room before intervals get shorter.
     patience: u32,
     shortened: bool,
+    paused: bool,
+    /// Windows with room before tracing goes on after the next pause.
+    pause: u32,
 }
 
 impl Budget {
@@ -111,6 +121,8 @@ impl Budget {
             over_since: None,
             patience: 1,
             shortened: false,
+            paused: false,
+            pause: 1,
         }
     }
 
@@ -125,6 +137,10 @@ impl Budget {
 
     pub fn is_degraded(&self) -> bool {
         self.factor > 1
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// Other intervals are asked for. Where they are degraded, they stay as long as they are at least.
@@ -173,9 +189,14 @@ impl Budget {
 
     /// `share`: what was used of a processor in `time`.
     fn over(&mut self, now: Duration, over_since: Duration, time: Duration, share: f64) -> Verdict {
+        if self.paused {
+            return Verdict::GoOn;
+        }
         if self.interval() >= self.longest() {
             if now >= over_since + 2 * self.span() {
-                return Verdict::GiveUp { share };
+                self.paused = true;
+                self.changed = now;
+                return Verdict::Pause { share };
             }
             return Verdict::GoOn;
         }
@@ -192,6 +213,9 @@ impl Budget {
     }
 
     fn within(&mut self, now: Duration, time: Duration, has_room: bool) -> Verdict {
+        if self.paused {
+            return self.within_a_pause(now, time, has_room);
+        }
         let calm = now >= self.changed + self.span() * self.patience && time >= self.span();
         if self.factor == 1 || !has_room || !calm {
             return Verdict::GoOn;
@@ -201,6 +225,17 @@ impl Budget {
         let reached = step(self.interval().as_secs_f64() / self.asked.as_secs_f64());
         self.factor = (self.factor.min(reached) / 2).max(1);
         self.change(now, self.limit.share * ROOM)
+    }
+
+    fn within_a_pause(&mut self, now: Duration, time: Duration, has_room: bool) -> Verdict {
+        let window = self.limit.window;
+        if !has_room || now < self.changed + window * self.pause || time < window {
+            return Verdict::GoOn;
+        }
+        self.paused = false;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.changed = now;
+        Verdict::GoOnTracing { interval: self.interval() }
     }
 
     fn change(&mut self, now: Duration, share: f64) -> Verdict {
@@ -227,7 +262,7 @@ mod tests {
         now: Duration,
         used: Duration,
         next: Duration,
-        /// Of a processor, whatever the interval.
+        /// Of a processor, whatever the interval, while it traces.
         always: f64,
         each_snapshot: Duration,
         /// (second, what happened)
@@ -242,13 +277,15 @@ mod tests {
             Tool { budget, now: SECOND, used, next: SECOND, always, each_snapshot, log: Vec::new() }
         }
 
-        /// Looks every tenth of a second; false once it has given up.
+        /// Looks every tenth of a second; false once it has paused.
         fn run(&mut self, seconds: u64) -> bool {
             let end = self.now + SECOND * seconds as u32;
             while self.now < end {
                 self.now += SECOND / 10;
-                self.used += (SECOND / 10).mul_f64(self.always);
-                if self.now >= self.next {
+                if !self.budget.is_paused() {
+                    self.used += (SECOND / 10).mul_f64(self.always);
+                }
+                if self.now >= self.next && !self.budget.is_paused() {
                     self.used += self.each_snapshot;
                     self.next = self.now + self.budget.interval();
                 }
@@ -256,7 +293,7 @@ mod tests {
                     Verdict::GoOn => {}
                     verdict => self.log.push((self.now.as_secs(), verdict)),
                 }
-                if matches!(self.log.last(), Some((_, Verdict::GiveUp { .. }))) {
+                if matches!(self.log.last(), Some((_, Verdict::Pause { .. }))) {
                     return false;
                 }
             }
@@ -306,16 +343,40 @@ mod tests {
     }
 
     #[test]
-    fn what_longer_intervals_do_not_cure_ends_the_tracing() {
+    fn what_longer_intervals_do_not_cure_pauses_the_tracing() {
         let mut tool = Tool::new(0.3, Duration::from_millis(1));
         assert!(!tool.run(3_600));
         assert!(tool.now < Duration::from_secs(300), "{:?}", tool.log);
         let steps: Vec<_> = tool.log.iter().map(|(_, verdict)| *verdict).collect();
-        let [.., Verdict::Every { interval, .. }, Verdict::GiveUp { share }] = steps[..] else {
+        let [.., Verdict::Every { interval, .. }, Verdict::Pause { share }] = steps[..] else {
             panic!("{steps:?}")
         };
         assert_eq!(interval, 30 * SECOND);
         assert!((0.29..0.32).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_pause_ends_by_itself_and_each_is_longer_than_the_one_before_up_to_a_limit() {
+        let mut tool = Tool::new(0.3, Duration::from_millis(1));
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            while tool.run(1) {}
+            let began = tool.now;
+            tool.log.clear();
+            while tool.log.is_empty() {
+                tool.run(1);
+            }
+            assert_eq!(tool.log[0].1, Verdict::GoOnTracing { interval: 30 * SECOND });
+            pauses.push((tool.now - began).as_secs());
+        }
+        assert!((60..=65).contains(&pauses[0]), "{pauses:?}");
+        assert!((120..=125).contains(&pauses[1]) && (240..=245).contains(&pauses[2]), "{pauses:?}");
+        assert!((600..=605).contains(&pauses[5]), "{pauses:?}");
+        // What it cost is over: it goes back to what was asked for.
+        tool.always = 0.0;
+        tool.log.clear();
+        assert!(tool.run(1_800));
+        assert!(!tool.budget.is_degraded() && !tool.budget.is_paused(), "{:?}", tool.log);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::linux::cpu_time::of_this_thread;
 
 /// Nanoseconds, of all threads.
 static SPENT: AtomicU64 = AtomicU64::new(0);
@@ -42,11 +42,6 @@ impl Meter {
 /// What was spent for clients, up to where it was settled.
 pub fn spent() -> Duration {
     Duration::from_nanos(SPENT.load(Ordering::Relaxed))
-}
-
-fn of_this_thread() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]

@@ -52,8 +52,9 @@ pub enum State {
     Running,
     /// Less often than asked for, because it took more processor time than it may.
     Degraded { interval: Duration },
-    /// Given up, because even that took too much processor time: nothing is traced any more. The last snapshot stays.
-    Detached { why: String },
+    /// Nothing is traced for a while, because even that took too much processor time. It goes on by itself when there is
+    /// room again; until then, the last snapshot stays.
+    Paused { why: String },
     /// It failed, and is traced no more. The last snapshot stays.
     Failed { why: String },
     /// Ended by [`Live::stop`].
@@ -61,8 +62,13 @@ pub enum State {
 }
 
 impl State {
-    /// More snapshots will come.
+    /// More snapshots will come, some time.
     pub fn is_alive(&self) -> bool {
+        matches!(self, State::Running | State::Degraded { .. } | State::Paused { .. })
+    }
+
+    /// Syncs are counted now.
+    pub fn is_tracing(&self) -> bool {
         matches!(self, State::Running | State::Degraded { .. })
     }
 }
@@ -142,7 +148,7 @@ impl Live {
     }
 
     /// A snapshot that is at most `max_age` old, taken now if there is none; all who ask at the same time get the
-    /// same. While degraded, one as old as the interval will do. None: the time is over, or tracing has ended.
+    /// same. While degraded, one as old as the interval will do. None: the time is over, or nothing is traced.
     pub fn fresh(&self, max_age: Duration, timeout: Duration) -> Option<Arc<Snapshot>> {
         let now = Instant::now();
         let max_age = match self.state() {
@@ -152,7 +158,7 @@ impl Live {
         let young = |snapshot: &Snapshot| now.saturating_duration_since(snapshot.taken) <= max_age;
         let latest = self.latest();
         if young(&latest) {
-            return self.state().is_alive().then_some(latest);
+            return self.state().is_tracing().then_some(latest);
         }
         self.shared.ask_for_one();
         self.shared.wait_for_any(timeout, young)

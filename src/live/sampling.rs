@@ -34,6 +34,7 @@ pub struct Sampling {
     /// When the next regular snapshot is to be taken, and when the last was.
     due: Instant,
     last_due: Instant,
+    is_paused: bool,
 }
 
 impl Sampling {
@@ -48,8 +49,17 @@ impl Sampling {
         let finder = Finder::start(selection);
         let watch = CpuWatch::new(max_cpu, shared.take_orders().interval);
         let now = Instant::now();
-        let mut sampling =
-            Sampling { sampler, finder, shared, watch, follower, tested: now, due: now, last_due: now };
+        let mut sampling = Sampling {
+            sampler,
+            finder,
+            shared,
+            watch,
+            follower,
+            tested: now,
+            due: now,
+            last_due: now,
+            is_paused: false,
+        };
         sampling.meet_servers(FIRST_LOOK);
         sampling.last_due = Instant::now();
         sampling.due = sampling.last_due + sampling.watch.interval();
@@ -79,18 +89,22 @@ impl Sampling {
             }
             if orders.interval != self.watch.asked() {
                 self.watch.ask(orders.interval);
-                self.follow_interval(None);
-            }
-            match self.watch.look() {
-                None => {}
-                Some(Change::Every { why, .. }) => self.follow_interval(Some(why)),
-                Some(Change::GiveUp { why }) => {
-                    self.sampler.set_note(Some(why.clone()));
-                    self.finish()?;
-                    return Ok(State::Detached { why });
+                if !self.is_paused {
+                    self.follow_interval(None);
                 }
             }
+            match self.watch.look(self.sampler.spent_apart()) {
+                None => {}
+                Some(Change::Every { why, .. }) => self.follow_interval(Some(why)),
+                Some(Change::Pause { why }) => self.pause(why)?,
+                Some(Change::GoOn { why, .. }) => self.go_on_tracing(why)?,
+            }
             let is_due = Instant::now() >= self.due;
+            if self.is_paused {
+                self.sampler.wait_or_wake(SLICE, Some(self.shared.wake()))?;
+                self.meet_servers(Duration::ZERO);
+                continue;
+            }
             if is_due || orders.one_now {
                 self.snapshot(is_due)?;
             }
@@ -103,6 +117,26 @@ impl Sampling {
             self.sampler.wait_or_wake(left.min(SLICE), Some(self.shared.wake()))?;
             self.meet_servers(Duration::ZERO);
         }
+    }
+
+    /// What was counted until now is in the last snapshot before the pause.
+    fn pause(&mut self, why: String) -> io::Result<()> {
+        self.sampler.pause();
+        self.sampler.set_note(Some(why.clone()));
+        self.snapshot(true)?;
+        self.is_paused = true;
+        self.shared.set_state(State::Paused { why });
+        Ok(())
+    }
+
+    fn go_on_tracing(&mut self, why: String) -> io::Result<()> {
+        self.is_paused = false;
+        self.sampler.go_on();
+        self.follow_interval(Some(why));
+        self.snapshot(true)?;
+        self.last_due = Instant::now();
+        self.due = self.last_due + self.watch.interval();
+        Ok(())
     }
 
     /// The next snapshot is due one interval of the new length after the last; everybody is told.

@@ -84,7 +84,7 @@ impl Shared {
         wanted: impl Fn(&Snapshot) -> bool,
     ) -> Option<Arc<Snapshot>> {
         held(&self.published).ticks_are_wanted = true;
-        self.wait(timeout, wanted, |published| &published.tick)
+        self.wait(timeout, State::is_alive, wanted, |published| &published.tick)
     }
 
     pub fn wait_for_any(
@@ -92,17 +92,19 @@ impl Shared {
         timeout: Duration,
         wanted: impl Fn(&Snapshot) -> bool,
     ) -> Option<Arc<Snapshot>> {
-        self.wait(timeout, wanted, |published| &published.latest)
+        // In a pause there are none.
+        self.wait(timeout, State::is_tracing, wanted, |published| &published.latest)
     }
 
     fn wait(
         &self,
         timeout: Duration,
+        goes_on: impl Fn(&State) -> bool,
         wanted: impl Fn(&Snapshot) -> bool,
         which: impl Fn(&Published) -> &Option<Arc<Snapshot>>,
     ) -> Option<Arc<Snapshot>> {
         let found = |published: &Published| which(published).clone().filter(|snapshot| wanted(snapshot));
-        let unfinished = |published: &mut Published| published.state.is_alive() && found(published).is_none();
+        let unfinished = |published: &mut Published| goes_on(&published.state) && found(published).is_none();
         let (published, _) = self
             .changed
             .wait_timeout_while(held(&self.published), timeout, unfinished)

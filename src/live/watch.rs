@@ -3,10 +3,9 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::budget::{Budget, Limit, Verdict};
 use super::clients;
+use crate::linux::cpu_time::of_this_process;
 use crate::text::interval;
 
 /// What changes.
@@ -14,14 +13,16 @@ use crate::text::interval;
 pub enum Change {
     /// Intervals get another length. `degraded`: they are longer than asked for.
     Every { interval: Duration, degraded: bool, why: String },
-    /// Tracing is to end.
-    GiveUp { why: String },
+    /// Nothing is to be traced.
+    Pause { why: String },
+    /// Tracing is to go on.
+    GoOn { interval: Duration, why: String },
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Change::Every { why, .. } | Change::GiveUp { why } => f.write_str(why),
+            Change::Every { why, .. } | Change::Pause { why } | Change::GoOn { why, .. } => f.write_str(why),
         }
     }
 }
@@ -58,12 +59,12 @@ impl CpuWatch {
         }
     }
 
-    /// To be called often.
-    pub fn look(&mut self) -> Option<Change> {
+    /// To be called often. `apart`: processor time that this process has used for work with an allowance of its own.
+    pub fn look(&mut self, apart: Duration) -> Option<Change> {
         let budget = self.budget.as_mut()?;
         let limit = budget.limit();
         // What clients cost is known a moment later than what the process has used.
-        self.used = self.used.max(used().saturating_sub(clients::spent()));
+        self.used = self.used.max(of_this_process().saturating_sub(clients::spent() + apart));
         match budget.look(self.begun.elapsed(), self.used) {
             Verdict::GoOn => None,
             Verdict::Every { interval: now, share } => {
@@ -82,24 +83,25 @@ impl CpuWatch {
                 };
                 Some(Change::Every { interval: now, degraded, why })
             }
-            Verdict::GiveUp { share } => {
+            Verdict::Pause { share } => {
                 let why = format!(
-                    "tracing has ended: even with intervals of {} fsynctop used {} of a processor, and it may use {} \
+                    "tracing is paused: even with intervals of {} fsynctop used {} of a processor, and it may use {} \
                      (--max-cpu)",
                     interval(budget.interval()),
                     percent(share),
                     percent(limit.share)
                 );
-                Some(Change::GiveUp { why })
+                Some(Change::Pause { why })
+            }
+            Verdict::GoOnTracing { interval: now } => {
+                let why = format!(
+                    "tracing goes on, with intervals of {}: fsynctop has used no more than it may for a while",
+                    interval(now)
+                );
+                Some(Change::GoOn { interval: now, why })
             }
         }
     }
-}
-
-/// Processor time of this process, all threads together, in user space and in the kernel.
-fn used() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// `1 %`, `0.5 %`, `23 %`: two digits that count.
@@ -123,7 +125,7 @@ mod tests {
     #[test]
     fn without_a_limit_nothing_is_watched() {
         let mut watch = CpuWatch::new(None, Duration::from_secs(1));
-        assert_eq!((watch.look(), watch.interval()), (None, Duration::from_secs(1)));
+        assert_eq!((watch.look(Duration::ZERO), watch.interval()), (None, Duration::from_secs(1)));
         watch.ask(Duration::from_secs(5));
         assert_eq!((watch.interval(), watch.asked()), (Duration::from_secs(5), Duration::from_secs(5)));
     }
@@ -134,7 +136,7 @@ mod tests {
         let mut watch = CpuWatch::new(Some(limit), Duration::from_millis(100));
         let end = Instant::now() + Duration::from_secs(60);
         let change = loop {
-            if let Some(change) = watch.look() {
+            if let Some(change) = watch.look(Duration::ZERO) {
                 break change;
             }
             assert!(Instant::now() < end, "the limit was exceeded, and nothing followed");

@@ -311,6 +311,12 @@ impl Probe {
         flags::set_stopped(&mut self.attached.skel, true);
     }
 
+    /// Counts on after [`Probe::stop`]. A sync that is in flight now and began after that ends without having begun: it
+    /// is counted as lost.
+    pub fn go_on(&mut self) {
+        flags::set_stopped(&mut self.attached.skel, false);
+    }
+
     /// Counts on after [`Probe::detach`]: what is loaded goes back to its hooks, which takes some milliseconds. A sync
     /// that was in flight when it left them has begun and never ends; one that is in flight now ends without having begun.
     pub fn attach_again(&mut self) -> libbpf_rs::Result<()> {

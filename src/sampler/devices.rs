@@ -16,7 +16,7 @@ impl Devices {
     pub fn name(&mut self, device: u32) -> String {
         let look_up = || {
             let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id());
-            resolve::device_name(&mounts, device)
+            resolve::device_name(mounts, device)
         };
         self.names.entry(device).or_insert_with(look_up).clone()
     }

@@ -62,6 +62,9 @@ pub struct Sampler {
     next_trim: Instant,
     trim_after: Duration,
     next_let_go: Instant,
+    /// Since when nothing is counted, and how long that was so before.
+    paused_since: Option<Instant>,
+    paused: Duration,
     /// Since boot.
     began_ns: u64,
     /// Stands for the servers that are remembered no longer, if there are any.
@@ -100,6 +103,8 @@ impl Sampler {
             next_trim: Instant::now() + TRIM_FIRST,
             trim_after: TRIM_FIRST,
             next_let_go: Instant::now() + TRIM_FIRST,
+            paused_since: None,
+            paused: Duration::ZERO,
             began_ns: running::boot_ns(),
             forgotten: None,
         }
@@ -195,7 +200,7 @@ impl Sampler {
             .running
             .list(&self.probe, &self.ledger, &self.names, self.short_of_rows(), None)
             .map_err(std::io::Error::other)?;
-        let lost = self.lost(&files);
+        let lost = self.lost(&files, taken);
         self.probe.rest();
         Ok(Snapshot {
             taken,
@@ -229,6 +234,30 @@ impl Sampler {
         self.servers.settle(&mut self.names, patience);
         self.names.settle(end.saturating_duration_since(Instant::now()));
         Ok(())
+    }
+
+    /// Counts nothing until [`Sampler::go_on`]; the programs stay loaded and attached, and leave at their first
+    /// instructions.
+    pub fn pause(&mut self) {
+        self.probe.stop();
+        self.paused_since.get_or_insert_with(Instant::now);
+    }
+
+    pub fn go_on(&mut self) {
+        self.paused = self.paused(Instant::now());
+        self.paused_since = None;
+        self.probe.go_on();
+    }
+
+    /// How long nothing was counted, up to then.
+    fn paused(&self, until: Instant) -> Duration {
+        self.paused + self.paused_since.map_or(Duration::ZERO, |since| until.saturating_duration_since(since))
+    }
+
+    /// Processor time that was used so far for what others make: descriptions of servers and names of files. Each has
+    /// an allowance of its own, so that nobody who starts processes or makes files can end the tracing by that.
+    pub fn spent_apart(&self) -> Duration {
+        self.servers.spent() + self.names.spent()
     }
 
     /// Ends counting, waits a moment for the last names, and takes the last snapshot.

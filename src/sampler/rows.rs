@@ -1,6 +1,7 @@
 //! The rows of a snapshot, out of the books.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Sampler;
 use super::ledger::Subject;
@@ -58,7 +59,7 @@ impl Sampler {
         (files, threads, neighbours)
     }
 
-    pub(super) fn lost(&self, files: &[FileRow]) -> Lost {
+    pub(super) fn lost(&self, files: &[FileRow], taken: Instant) -> Lost {
         let counters = self.probe.counters();
         let of = |wanted: fn(&FileRow) -> bool| files.iter().filter(move |row| wanted(row));
         let unattributed = of(|row| row.target == Target::Unattributed).map(|row| row.stats.count).sum();
@@ -71,6 +72,7 @@ impl Sampler {
             errors: counters.errors_dropped,
             threads: counters.no_call_state,
             processes: counters.processes_dropped,
+            paused: self.paused(taken),
         }
     }
 }

@@ -8,6 +8,7 @@ use super::ledger::{Ledger, Subject};
 use super::names::Names;
 use super::pool::Pool;
 use crate::probe::{Calls, Probe, RunningCall, record};
+use crate::proc_file;
 use crate::snapshot::{InFlight, Op, Role, ServerId, Target};
 use crate::stuck::{Looks, Processes, StuckSync, scan, syscalls};
 
@@ -117,9 +118,12 @@ impl Earlier {
 /// Whether the thread is inside a call of this kind, this one or a later one, as /proc has it. One whose call cannot
 /// be read is believed to be.
 fn is_in_call(pid: u32, tid: u32, op: Op) -> bool {
-    match std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) {
+    match proc_file::read(Path::new(&format!("/proc/{pid}/task/{tid}/syscall"))) {
         // A thread that is on a processor shows no call.
-        Ok(text) => text.starts_with("running") || syscalls::parse(&text).is_some_and(|call| call.op == op),
+        Ok(text) => {
+            let text = String::from_utf8_lossy(&text);
+            text.starts_with("running") || syscalls::parse(&text).is_some_and(|call| call.op == op)
+        }
         Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
     }
 }
@@ -155,7 +159,10 @@ fn in_flight(call: &RunningCall, ledger: &Ledger, names: &Names, now_ns: u64) ->
 
 /// As the programs saw it; of a thread without a place, as /proc has it.
 fn thread_name(call: &RunningCall, pid: u32) -> String {
-    let from_proc = || std::fs::read(format!("/proc/{pid}/task/{}/comm", call.tid)).unwrap_or_default();
+    let from_proc = || {
+        proc_file::read_once::<64>(Path::new(&format!("/proc/{pid}/task/{}/comm", call.tid)))
+            .unwrap_or_default()
+    };
     let name = if call.thread.is_empty() { from_proc() } else { call.thread.clone() };
     String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned()
 }

@@ -1,20 +1,20 @@
-//! The servers that were met: described by a few threads of their own, because reading a process's command line can
-//! block on its memory lock; watched until they end, and forgotten some time later.
+//! The servers that were met: described by a few threads of their own ([`Describers`]), because reading a process's
+//! command line can block on its memory lock; watched until they end, and forgotten some time later.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 
 use super::names::Names;
-use super::pool::Pool;
 use crate::files::rules::Rules;
 use crate::files::settings::Settings;
+use crate::proc_file;
 use crate::snapshot::{Server, ServerId};
 use crate::target::describe::describe;
+use crate::target::describers::Describers;
 use crate::target::processes::{self, start_tick};
 
 const PROC: &str = "/proc";
@@ -22,10 +22,6 @@ const PROC: &str = "/proc";
 const DESCRIBE_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 /// And one that recovers from a crash, for as long as nobody can connect to it.
 const UNTIL_IT_LISTENS: Duration = Duration::from_secs(60);
-/// Servers that are described at the same time: one that hangs keeps its thread.
-const DESCRIBERS: usize = 4;
-/// Servers that may wait to be described. Others stay as they are, and are asked for again at the next snapshot.
-const WAITING: usize = 256;
 /// Servers of which it is found out in one snapshot whether they live; with more, each less often.
 const LOOKED_AT: usize = 512;
 /// Snapshots after which all that a server did before it ended has come in.
@@ -100,27 +96,20 @@ pub struct Servers {
     next: usize,
     round: u64,
     retention: Retention,
-    describers: Pool,
-    described: Receiver<(ServerId, Server, Settings)>,
-    outbox: Sender<(ServerId, Server, Settings)>,
+    describers: Describers,
     thread_names: HashMap<(ServerId, u32, u32), ThreadName>,
-    rules: Arc<Rules>,
 }
 
 impl Servers {
     /// `rules`: to know a server's redo log among its open files.
     pub fn new(rules: Arc<Rules>) -> Servers {
-        let (outbox, described) = channel();
         Servers {
             met: IndexMap::new(),
             next: 0,
             round: 0,
             retention: Retention::default(),
-            describers: Pool::new("describe", DESCRIBERS, WAITING),
-            described,
-            outbox,
+            describers: Describers::new(move |id| describe(Path::new(PROC), id, &rules)),
             thread_names: HashMap::new(),
-            rules,
         }
     }
 
@@ -146,12 +135,7 @@ impl Servers {
 
     /// False: there is no room to wait. It stays as it is, and is described later.
     fn describe(&mut self, at: usize) -> bool {
-        let (outbox, id, rules) = (self.outbox.clone(), self.met[at].server.id, self.rules.clone());
-        let accepted = self.describers.run(move || {
-            let (server, settings) = describe(Path::new(PROC), id, &rules);
-            // The sampler may have ended meanwhile.
-            let _ = outbox.send((id, server, settings));
-        });
+        let accepted = self.describers.ask(self.met[at].server.id);
         self.met[at].pending = accepted;
         self.met[at].descriptions += usize::from(accepted);
         accepted
@@ -159,7 +143,7 @@ impl Servers {
 
     /// Takes descriptions that have come, and notices servers that ended.
     pub fn refresh(&mut self, names: &mut Names) {
-        while let Ok(description) = self.described.try_recv() {
+        while let Some(description) = self.describers.take() {
             self.take(description, names);
         }
         self.round += 1;
@@ -170,6 +154,7 @@ impl Servers {
             if met.ended.is_none() && !processes::is_alive(Path::new(PROC), id) {
                 Arc::make_mut(&mut met.server).alive = false;
                 met.ended = Some((self.round, Instant::now()));
+                met.pending &= !self.describers.forget(id);
                 names.server_ended(id);
             }
         }
@@ -185,9 +170,9 @@ impl Servers {
     pub fn settle(&mut self, names: &mut Names, patience: Duration) {
         let end = Instant::now() + patience;
         while self.met.values().any(|met| met.pending) {
-            match self.described.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(description) => self.take(description, names),
-                Err(_) => return,
+            match self.describers.wait(end.saturating_duration_since(Instant::now())) {
+                Some(description) => self.take(description, names),
+                None => return,
             }
         }
     }
@@ -201,6 +186,11 @@ impl Servers {
             met.server = Arc::new(Server { id: known.id, alive: known.alive, ..server });
             names.set_settings(known.id, settings);
         }
+    }
+
+    /// Processor time that was used to describe servers.
+    pub fn spent(&self) -> Duration {
+        self.describers.spent()
     }
 
     pub fn list(&self) -> Vec<Arc<Server>> {
@@ -250,7 +240,9 @@ impl Servers {
         let again = |looked: Instant| changed && looked.elapsed() >= LOOK_AGAIN;
         if known.looked.is_none_or(again) {
             known.looked = Some(Instant::now());
-            if let Ok(name) = std::fs::read(format!("{PROC}/{}/task/{tid}/comm", server.pid)) {
+            if let Ok(name) =
+                proc_file::read_once::<64>(Path::new(&format!("{PROC}/{}/task/{tid}/comm", server.pid)))
+            {
                 known.name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
             }
         }
@@ -343,7 +335,7 @@ mod tests {
             child.wait().unwrap();
         }
         assert_eq!(left, 0);
-        // Other tests of this process may have pools of their own.
-        assert!(describers <= 4 * DESCRIBERS, "{describers} threads");
+        // Other tests of this process may have threads of that name, too.
+        assert!(describers <= 32, "{describers} threads");
     }
 }

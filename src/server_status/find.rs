@@ -54,7 +54,7 @@ impl Target {
         };
         let name = crate::text::escape(path.as_os_str().as_encoded_bytes());
         let open = Root::of_process(Path::new("/proc"), server.id.pid)
-            .and_then(|root| root.open(path, OFlags::PATH))
+            .and_then(|root| root.look_up(path, OFlags::empty()))
             .map_err(|error| refused(name.clone(), error.to_string()))?;
         let place = Place::Socket(PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd())));
         Ok(Target { options, place, name, _socket: Some(Arc::new(open)) })

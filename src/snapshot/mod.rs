@@ -8,7 +8,7 @@ mod rows;
 mod stats;
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,24 @@ pub struct Lost {
     pub threads: u64,
     /// Processes of a traced command that could not be followed, because a map was full.
     pub processes: u64,
+    /// Time in which nothing was traced, to keep within `--max-cpu`.
+    #[serde(rename = "paused_seconds", with = "seconds")]
+    pub paused: Duration,
+}
+
+/// A duration as a number of seconds.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(time.as_secs_f64())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
 }
 
 impl Lost {
@@ -47,6 +65,7 @@ impl Lost {
             errors: self.errors.saturating_sub(earlier.errors),
             threads: self.threads.saturating_sub(earlier.threads),
             processes: self.processes.saturating_sub(earlier.processes),
+            paused: self.paused.saturating_sub(earlier.paused),
         }
     }
 

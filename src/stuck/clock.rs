@@ -7,7 +7,6 @@
 //! than time, and a blocked thread's CPU field does not change, the difference is a lower bound.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -17,6 +16,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::thread_files::parse_last_ran;
+use crate::proc_file;
 
 /// The time on the clock of each of these CPUs, as far as they can be had within `deadline` (a CPU may be offline,
 /// outside of our cpuset or held by a real-time thread).
@@ -29,7 +29,7 @@ pub fn read(proc_root: &Path, cpus: &BTreeSet<u32>, deadline: Duration) -> BTree
         let _ = thread::Builder::new().name("clock".into()).spawn(move || {
             let mut only = CpuSet::new();
             let now = (only.set(cpu as usize).is_ok() && sched_setaffinity(Pid::from_raw(0), &only).is_ok())
-                .then(|| parse_last_ran(&fs::read(own).ok()?))
+                .then(|| parse_last_ran(&proc_file::read(&own).ok()?))
                 .flatten();
             let _ = sender.send((cpu, now));
         });
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_clock_that_no_cpu_has_is_left_out_and_the_others_advance() {
         let own = Path::new("/proc/thread-self/sched");
-        if parse_last_ran(&fs::read(own).unwrap_or_default()).is_none() {
+        if parse_last_ran(&proc_file::read(&own).unwrap_or_default()).is_none() {
             eprintln!("SKIPPED: this kernel has no /proc/TID/sched");
             return;
         }

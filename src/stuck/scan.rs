@@ -12,6 +12,7 @@ use super::syscalls::{self, SyncCall};
 use super::thread_files::{Progress, Stat, parse_last_ran, parse_stack, parse_stat, value_of};
 use super::{clock, deadline};
 use crate::mountinfo::{self, Mount};
+use crate::proc_file;
 use crate::snapshot::{InFlight, Op, Role, ServerId};
 
 /// How to look.
@@ -198,16 +199,16 @@ struct Seen {
 /// One look at a thread; None when it is in no sync, or gone.
 fn look(proc_root: &Path, pid: u32, tid: u32) -> Option<Look> {
     let thread = proc_root.join(format!("{pid}/task/{tid}"));
-    let line = match fs::read(thread.join("syscall")) {
+    let line = match proc_file::read(&thread.join("syscall")) {
         Ok(line) => line,
         // a thread that has gone is no loss; one that is there and keeps its call from us is
         Err(_) => return thread.join("stat").exists().then_some(Look::Unreadable),
     };
     let call = syscalls::parse(std::str::from_utf8(&line).ok()?)?;
-    let stat = parse_stat(&fs::read(thread.join("stat")).ok()?)?;
+    let stat = parse_stat(&proc_file::read(&thread.join("stat")).ok()?)?;
     let progress = Progress::parse(
-        fs::read(thread.join("schedstat")).ok().as_deref(),
-        fs::read(thread.join("status")).ok().as_deref(),
+        proc_file::read(&thread.join("schedstat")).ok().as_deref(),
+        proc_file::read(&thread.join("status")).ok().as_deref(),
     );
     Some(Look::InSync(Seen { pid, tid, stat, call, progress }))
 }
@@ -248,9 +249,11 @@ impl Candidate {
         let thread = process.join(format!("task/{tid}"));
         let fd = call.fd();
         let path = fd.and_then(|fd| fs::read_link(process.join(format!("fd/{fd}"))).ok());
-        let mount = fd.and_then(|fd| mount_of(&process, fd));
-        let stack = fs::read(thread.join("stack")).map(|content| parse_stack(&content)).unwrap_or_default();
-        let last_ran = fs::read(thread.join("sched")).ok().and_then(|content| parse_last_ran(&content));
+        let mount = fd.and_then(|fd| mount_of(proc_root, pid, fd));
+        let stack =
+            proc_file::read(&thread.join("stack")).map(|content| parse_stack(&content)).unwrap_or_default();
+        let last_ran =
+            proc_file::read(&thread.join("sched")).ok().and_then(|content| parse_last_ran(&content));
         let sync = StuckSync {
             pid,
             tid,
@@ -282,20 +285,23 @@ impl Candidate {
 }
 
 /// The kernel's own number of the descriptor's mount, looked up in the process's own list of mounts.
-fn mount_of(process: &Path, fd: i32) -> Option<Mount> {
-    let fdinfo = fs::read(process.join(format!("fdinfo/{fd}"))).ok()?;
+fn mount_of(proc_root: &Path, pid: u32, fd: i32) -> Option<Mount> {
+    let process = proc_root.join(pid.to_string());
+    // Epoll and inotify descriptors list everything that they watch; the mount stands in front.
+    let fdinfo = proc_file::read_once::<512>(&process.join(format!("fdinfo/{fd}"))).ok()?;
     let id: i32 = value_of(&fdinfo, b"mnt_id")?.parse().ok()?;
-    mountinfo::parse(&fs::read(process.join("mountinfo")).ok()?).into_iter().find(|mount| mount.id == id)
+    mountinfo::of_process(proc_root, pid).find(|mount| mount.id == id)
 }
 
 fn name(comm: &Path) -> String {
-    let content = fs::read(comm).unwrap_or_default();
+    let content = proc_file::read_once::<64>(comm).unwrap_or_default();
     let line = content.strip_suffix(b"\n").unwrap_or(&content);
     String::from_utf8_lossy(line).into_owned()
 }
 
 fn wait_channel(thread: &Path) -> Option<String> {
-    let content = fs::read_to_string(thread.join("wchan")).ok()?;
+    let content = proc_file::read(&thread.join("wchan")).ok()?;
+    let content = String::from_utf8_lossy(&content);
     Some(content.trim()).filter(|symbol| !symbol.is_empty() && *symbol != "0").map(str::to_owned)
 }
 

@@ -3,24 +3,49 @@
 //! milliseconds the first time: once per server, on a thread of its own, never on a hot path.
 
 use std::collections::BTreeSet;
-use std::io::BufRead;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::files::classify::Candidate;
 use crate::files::resolve;
 use crate::files::rules::Rules;
-use crate::files::settings::Settings;
+use crate::files::settings::{Bounds, Settings};
+use crate::linux::cpu_time::of_this_thread;
+use crate::proc_file;
 use crate::snapshot::{KnownBy, Role, Server, ServerId};
 use crate::target::{container, known_by, listening, processes, version};
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
 const DESCRIPTOR_LIMIT: usize = 4096;
-/// How much of a memory map is searched.
-const MAPS_LINE_LIMIT: usize = 100_000;
+/// How much of a memory map is searched: 65,530 mappings at most, where vm.max_map_count is as it comes.
+const MAPS_LIMIT: u64 = 16 << 20;
+
+/// How long a description may take, and how much processor time: the process chooses how much there is to read. What is
+/// found until then counts.
+const MAX_TIME: Duration = Duration::from_secs(3);
+const MAX_CPU_TIME: Duration = Duration::from_secs(1);
+
+/// What a description may still take.
+struct Limit<'a> {
+    proc_root: &'a Path,
+    id: ServerId,
+    started: Instant,
+    cpu: Duration,
+}
+
+impl Limit<'_> {
+    /// Too much, or the process has gone.
+    fn is_over(&self) -> bool {
+        self.started.elapsed() >= MAX_TIME
+            || of_this_thread().saturating_sub(self.cpu) >= MAX_CPU_TIME
+            || !processes::is_alive(self.proc_root, self.id)
+    }
+}
 
 /// A server and what it was told. A part that cannot be read is left out; of one that has gone, only the identity is
 /// left. A server that has only just begun has no data directory and listens nowhere yet: describe it again later.
+/// However much there is to read, it takes no longer than [`MAX_TIME`], where the kernel does not keep it waiting.
 pub fn describe(proc_root: &Path, id: ServerId, rules: &Rules) -> (Server, Settings) {
     let pid = id.pid;
     let mut server = Server::new(id, String::new());
@@ -29,19 +54,22 @@ pub fn describe(proc_root: &Path, id: ServerId, rules: &Rules) -> (Server, Setti
         return (server, Settings::default());
     }
     server.comm = processes::find(proc_root, pid).map(|group| group.comm).unwrap_or_default();
-    let version = version::of_process(proc_root, pid);
-    let settings = Settings::of_server(proc_root, pid, version.as_ref());
+    let limit = Limit { proc_root, id, started: Instant::now(), cpu: of_this_thread() };
+    let over = || limit.is_over();
+    let version = version::of_process(proc_root, pid, &over);
+    let bounds = Bounds { also: rules.settings(), over: &over };
+    let settings = Settings::of_server(proc_root, pid, version.as_ref(), &bounds);
     server.version = version.map(|version| version.to_string());
     server.datadir = settings.datadir().map(Path::to_owned);
-    server.container = std::fs::read(proc_root.join(format!("{pid}/cgroup")))
+    server.container = proc_file::read(&proc_root.join(format!("{pid}/cgroup")))
         .ok()
         .and_then(|text| container::of_cgroups(&text));
     let mount = server.datadir.as_deref().and_then(|datadir| resolve::mount_of_path(proc_root, pid, datadir));
     if let Some(mount) = mount {
-        server.device = Some(resolve::device_name(std::slice::from_ref(&mount), mount.device));
+        server.device = Some(resolve::device_name([&mount], mount.device));
         server.filesystem = Some(mount.filesystem);
     }
-    let open = OpenDescriptors::read(proc_root, pid, rules, &settings);
+    let open = OpenDescriptors::read(proc_root, pid, rules, &settings, &over);
     server.ports = listening::tcp_ports(proc_root, pid, &open.sockets);
     let sockets = listening::unix_paths(proc_root, pid, &open.sockets);
     server.known_by = KnownBy {
@@ -51,9 +79,17 @@ pub fn describe(proc_root: &Path, id: ServerId, rules: &Rules) -> (Server, Setti
     };
     server.socket = socket_path(sockets, &settings);
     known_by::read(proc_root, &mut server, &settings);
-    server.notes = notes(&open, is_mapped(proc_root, pid, b"libeatmydata"), &settings);
+    server.notes = notes(&open, is_mapped(proc_root, pid, b"libeatmydata", &over), &settings);
     // The pid may have been reused while all this was read.
     server.alive = processes::is_alive(proc_root, id);
+    if server.alive && over() {
+        server.notes.push(format!(
+            "Describing this server took too long ({} s, or {} s of a processor) and was cut off: some of its settings \
+             may be missing, and with them the roles of some files.",
+            MAX_TIME.as_secs(),
+            MAX_CPU_TIME.as_secs()
+        ));
+    }
     (server, settings)
 }
 
@@ -79,9 +115,18 @@ struct OpenDescriptors {
 }
 
 impl OpenDescriptors {
-    fn read(proc_root: &Path, pid: u32, rules: &Rules, settings: &Settings) -> OpenDescriptors {
+    fn read(
+        proc_root: &Path,
+        pid: u32,
+        rules: &Rules,
+        settings: &Settings,
+        over: &dyn Fn() -> bool,
+    ) -> OpenDescriptors {
         let mut open = OpenDescriptors::default();
-        for fd in resolve::descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT) {
+        for (number, fd) in resolve::descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT).enumerate() {
+            if number % 64 == 63 && over() {
+                break;
+            }
             let Ok(link) = std::fs::read_link(proc_root.join(format!("{pid}/fd/{fd}"))) else { continue };
             if let Some(socket) = listening::socket_of_link(&link) {
                 open.sockets.insert(socket);
@@ -131,10 +176,12 @@ fn notes(open: &OpenDescriptors, eatmydata: bool, settings: &Settings) -> Vec<St
 }
 
 /// Whether a library of that name is in a process's memory map.
-fn is_mapped(proc_root: &Path, pid: u32, library: &[u8]) -> bool {
-    let Ok(maps) = std::fs::File::open(proc_root.join(format!("{pid}/maps"))) else { return false };
-    let mut lines = std::io::BufReader::new(maps).split(b'\n').map_while(Result::ok).take(MAPS_LINE_LIMIT);
-    lines.any(|line| {
+fn is_mapped(proc_root: &Path, pid: u32, library: &[u8], over: &dyn Fn() -> bool) -> bool {
+    let Ok(lines) = proc_file::lines(&proc_root.join(format!("{pid}/maps")), MAPS_LIMIT) else {
+        return false;
+    };
+    let mut lines = lines.enumerate().take_while(|(number, _)| number % 256 != 255 || !over());
+    lines.any(|(_, line)| {
         let name = line.rsplit(|&b| b == b'/').next().unwrap_or_default();
         line.contains(&b'/') && name.starts_with(library)
     })
@@ -165,7 +212,13 @@ mod tests {
         let (server, _) = describe(Path::new("/proc"), id, &Rules::builtin());
         assert!(server.ports.contains(&tcp.local_addr().unwrap().port()), "{server:?}");
         // Other tests of this process may listen, too.
-        let open = OpenDescriptors::read(Path::new("/proc"), id.pid, &Rules::builtin(), &Settings::default());
+        let open = OpenDescriptors::read(
+            Path::new("/proc"),
+            id.pid,
+            &Rules::builtin(),
+            &Settings::default(),
+            &|| false,
+        );
         assert!(listening::unix_paths(Path::new("/proc"), id.pid, &open.sockets).contains(&path));
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::rooted;
 use crate::mountinfo::{self, Mount};
+use crate::proc_file;
 
 /// The kernel keeps so much of a name (TASK_COMM_LEN without its NUL).
 pub const COMM_LENGTH: usize = 15;
@@ -100,8 +101,9 @@ impl TargetFilter {
     pub fn pids(proc_root: &Path, pids: &[u32]) -> Result<TargetFilter, FilterError> {
         for &pid in pids {
             // /proc/TID can be opened for any thread, though only leaders are listed.
-            let status = std::fs::read_to_string(proc_root.join(format!("{pid}/status")))
+            let status = proc_file::read(&proc_root.join(format!("{pid}/status")))
                 .map_err(|_| FilterError::NoProcess(pid))?;
+            let status = String::from_utf8_lossy(&status);
             let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
             match leader {
                 Some(leader) if leader == pid => {}
@@ -114,10 +116,9 @@ impl TargetFilter {
 
     /// Each a path of the file system, or as /proc/PID/cgroup shows it.
     pub fn cgroups(proc_root: &Path, paths: &[PathBuf]) -> Result<TargetFilter, FilterError> {
-        let mounts = mountinfo::of_process(proc_root, std::process::id());
-        let mount =
-            mounts.iter().find(|mount| mount.filesystem == "cgroup2").ok_or(FilterError::NoCgroup2)?;
-        Ok(TargetFilter::Cgroups(paths.iter().map(|path| cgroup(mount, path)).collect::<Result<_, _>>()?))
+        let mut mounts = mountinfo::of_process(proc_root, std::process::id());
+        let mount = mounts.find(|mount| mount.filesystem == "cgroup2").ok_or(FilterError::NoCgroup2)?;
+        Ok(TargetFilter::Cgroups(paths.iter().map(|path| cgroup(&mount, path)).collect::<Result<_, _>>()?))
     }
 
     /// What was looked for, for messages: "a process called mysqld or mariadbd".

@@ -7,9 +7,8 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::selection::Selection;
+use crate::linux::cpu_time::of_this_thread;
 use crate::proc_file;
 use crate::snapshot::ServerId;
 
@@ -64,7 +63,7 @@ fn look(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()
     let mut known: BTreeSet<ServerId> = BTreeSet::new();
     let mut quiet = Quiet::default();
     loop {
-        let began = (Instant::now(), thread_time());
+        let began = (Instant::now(), of_this_thread());
         if quiet.is_worth_a_look(newest()) {
             let here: BTreeSet<_> = selection.processes().iter().map(|process| process.id()).collect();
             let new = here.difference(&known).copied().collect();
@@ -73,7 +72,7 @@ fn look(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()
                 return;
             }
         }
-        let pause = pause_after(thread_time().saturating_sub(began.1));
+        let pause = pause_after(of_this_thread().saturating_sub(began.1));
         let left = pause.saturating_sub(began.0.elapsed());
         if end.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
             return;
@@ -110,12 +109,6 @@ fn newest() -> Option<Vec<u8>> {
 
 fn pause_after(look: Duration) -> Duration {
     look.saturating_mul(SHARE).clamp(SOONEST, LATEST)
-}
-
-/// Processor time of this thread.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]

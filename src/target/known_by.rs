@@ -22,7 +22,7 @@ pub fn read(proc_root: &Path, server: &mut Server, settings: &Settings) {
     let Ok(root) = Root::of_process(proc_root, server.id.pid) else { return };
     if let Some(datadir) = &server.datadir {
         server.known_by.datadir = root
-            .open(datadir, rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY)
+            .look_up(datadir, rustix::fs::OFlags::DIRECTORY)
             .and_then(|directory| Ok(rustix::fs::fstat(&directory)?))
             .ok()
             .map(|stat| (stat.st_dev, stat.st_ino));

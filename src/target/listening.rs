@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io::BufRead;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Lines of a table that are read: a host can have very many sockets.
-const LINE_LIMIT: usize = 100_000;
+use crate::proc_file;
+
+/// Bytes of a table that are read: a host can have very many sockets, some 150 bytes each.
+const TABLE_LIMIT: u64 = 16 << 20;
 /// TCP_LISTEN, include/net/tcp_states.h.
 const LISTEN: &[u8] = b"0A";
 /// __SO_ACCEPTCON: a unix socket that listens.
@@ -17,8 +18,8 @@ const ACCEPTS: u32 = 0x10000;
 pub fn tcp_ports(proc_root: &Path, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u16> {
     let mut ports = BTreeSet::new();
     for table in ["tcp", "tcp6"] {
-        if let Ok(file) = std::fs::File::open(proc_root.join(format!("{pid}/net/{table}"))) {
-            ports.extend(listening_ports(std::io::BufReader::new(file), sockets));
+        if let Ok(lines) = proc_file::lines(&proc_root.join(format!("{pid}/net/{table}")), TABLE_LIMIT) {
+            ports.extend(listening_ports(lines, sockets));
         }
     }
     ports.into_iter().collect()
@@ -26,9 +27,9 @@ pub fn tcp_ports(proc_root: &Path, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u16
 
 /// The kernel lists all listening sockets before any connection, so reading ends at the first connection, of which a
 /// server may have tens of thousands.
-fn listening_ports(table: impl BufRead, sockets: &BTreeSet<u64>) -> Vec<u16> {
-    let lines = table.split(b'\n').map_while(Result::ok).skip(1).take(LINE_LIMIT);
-    lines
+fn listening_ports(table: impl Iterator<Item = Vec<u8>>, sockets: &BTreeSet<u64>) -> Vec<u16> {
+    table
+        .skip(1)
         .map(|line| fields(&line).map(<[u8]>::to_vec).collect::<Vec<_>>())
         .take_while(|fields| fields.get(3).is_some_and(|state| state == LISTEN))
         .filter_map(|fields| {
@@ -42,13 +43,15 @@ fn listening_ports(table: impl BufRead, sockets: &BTreeSet<u64>) -> Vec<u16> {
 /// Paths of the unix sockets that a process listens on with one of these sockets, as it bound them: possibly relative.
 /// Sockets without a file (abstract ones) are left out.
 pub fn unix_paths(proc_root: &Path, pid: u32, sockets: &BTreeSet<u64>) -> Vec<PathBuf> {
-    let Ok(file) = std::fs::File::open(proc_root.join(format!("{pid}/net/unix"))) else { return Vec::new() };
-    listening_paths(std::io::BufReader::new(file), sockets)
+    let Ok(lines) = proc_file::lines(&proc_root.join(format!("{pid}/net/unix")), TABLE_LIMIT) else {
+        return Vec::new();
+    };
+    listening_paths(lines, sockets)
 }
 
-fn listening_paths(table: impl BufRead, sockets: &BTreeSet<u64>) -> Vec<PathBuf> {
-    let lines = table.split(b'\n').map_while(Result::ok).skip(1).take(LINE_LIMIT);
-    lines
+fn listening_paths(table: impl Iterator<Item = Vec<u8>>, sockets: &BTreeSet<u64>) -> Vec<PathBuf> {
+    table
+        .skip(1)
         .filter_map(|line| {
             // Num: RefCount Protocol Flags Type St Inode Path; the path is the rest of the line, spaces included.
             let mut fields = fields(&line);
@@ -90,10 +93,10 @@ mod tests {
    3: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 504 1 0 100 0 0 10 0
 ";
         let sockets = BTreeSet::from([501, 503, 504]);
-        assert_eq!(listening_ports(&table[..], &sockets), [3306]);
+        assert_eq!(listening_ports(proc_file::lines_of(&table[..]), &sockets), [3306]);
         let v6 = b"head\n 0: 00000000000000000000000000000000:8124 0:0 0A 0:0 0:0 0 0 0 501 1\n";
-        assert_eq!(listening_ports(&v6[..], &sockets), [33060]);
-        assert!(listening_ports(&b"head\ngarbage\n"[..], &sockets).is_empty());
+        assert_eq!(listening_ports(proc_file::lines_of(&v6[..]), &sockets), [33060]);
+        assert!(listening_ports(proc_file::lines_of(&b"head\ngarbage\n"[..]), &sockets).is_empty());
     }
 
     #[test]
@@ -104,7 +107,7 @@ mod tests {
 0000000000000000: 00000002 00000000 00010000 0001 01   603 @abstract\n\
 0000000000000000: 00000002 00000000 00010000 0001 01   604 /run/strangers\n\
 0000000000000000: 00000003 00000000 00010000 0001 03   605\n";
-        let paths = listening_paths(&table[..], &BTreeSet::from([601, 602, 603, 605]));
+        let paths = listening_paths(proc_file::lines_of(&table[..]), &BTreeSet::from([601, 602, 603, 605]));
         assert_eq!(paths, [Path::new(OsStr::from_bytes(b"/run/my sql/\xff.sock"))]);
     }
 

@@ -13,6 +13,8 @@ const PF_KTHREAD: u32 = 0x0020_0000;
 const COMM_BYTES: usize = 65;
 /// How deep control groups are followed.
 const CGROUP_DEPTH: u32 = 64;
+/// Of a list of members, so many bytes are read: more processes than a host can have (4,194,304, PID_MAX_LIMIT).
+const MEMBERS_LIMIT: u64 = 32 << 20;
 
 /// A thread group as /proc shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,8 +126,9 @@ fn all_pids(proc_root: &Path) -> impl Iterator<Item = u32> {
 
 /// The kernel lists the members in our own PID namespace's numbers; 0 is one that has none there.
 fn collect_members(directory: &Path, depth: u32, pids: &mut BTreeSet<u32>) {
-    let members = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
-    pids.extend(members.lines().filter_map(|line| line.parse::<u32>().ok()).filter(|&pid| pid != 0));
+    let members = proc_file::lines(&directory.join("cgroup.procs"), MEMBERS_LIMIT).into_iter().flatten();
+    let pids_of = |line: Vec<u8>| std::str::from_utf8(&line).ok()?.parse::<u32>().ok();
+    pids.extend(members.filter_map(pids_of).filter(|&pid| pid != 0));
     if depth == 0 {
         return;
     }

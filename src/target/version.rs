@@ -42,19 +42,27 @@ impl std::fmt::Display for Version {
 /// Device, inode and modification time (seconds, nanoseconds) of an executable.
 type ExecutableId = (u64, u64, i64, i64);
 
-/// One per executable ever looked at: a handful.
+/// One per executable: a handful, if nobody makes more of them.
+const MAX_CACHED: usize = 256;
 static CACHE: LazyLock<Mutex<HashMap<ExecutableId, Option<Version>>>> = LazyLock::new(Mutex::default);
 
 /// Of a running process; also where its executable was replaced since. Some milliseconds the first time: not for a
 /// hot path. None: no server that is known here, or not allowed to read it.
-pub fn of_process(proc_root: &Path, pid: u32) -> Option<Version> {
+/// `over`: true once the search is to end, which then has found nothing.
+pub fn of_process(proc_root: &Path, pid: u32, over: &dyn Fn() -> bool) -> Option<Version> {
     let executable = File::open(proc_root.join(pid.to_string()).join("exe")).ok()?;
     let stat = executable.metadata().ok()?;
     let id = (stat.dev(), stat.ino(), stat.mtime(), stat.mtime_nsec());
     let cached = CACHE.lock().ok()?.get(&id).cloned();
     cached.unwrap_or_else(|| {
-        let version = of_executable(&executable).ok().flatten();
-        CACHE.lock().ok()?.insert(id, version.clone());
+        let version = of_executable(&executable, over).ok().flatten();
+        if !over() {
+            let mut cache = CACHE.lock().ok()?;
+            if cache.len() >= MAX_CACHED {
+                cache.clear();
+            }
+            cache.insert(id, version.clone());
+        }
         version
     })
 }
@@ -76,14 +84,17 @@ const CHUNK: usize = 256 << 10;
 const OVERLAP: usize = 128;
 /// Twice the largest read-only data seen in a server; more is not searched.
 const SEARCH_LIMIT: u64 = 64 << 20;
+/// MariaDB mentions some forty.
+const MAX_VERSIONS: usize = 1_000;
+const MAX_NUMBER: usize = 64;
 
-fn of_executable(file: &File) -> io::Result<Option<Version>> {
+fn of_executable(file: &File, over: &dyn Fn() -> bool) -> io::Result<Option<Version>> {
     let Some((start, length)) = read_only_data(file)? else { return Ok(None) };
     let mut finder = Finder::default();
     let end = start.saturating_add(length.min(SEARCH_LIMIT));
     let mut buffer = vec![0; CHUNK];
     let mut at = start;
-    while at < end {
+    while at < end && !over() {
         let wanted = CHUNK.min((end - at) as usize);
         file.read_exact_at(&mut buffer[..wanted], at)?;
         if let Some(version) = finder.look_at(&buffer[..wanted]) {
@@ -115,7 +126,7 @@ impl Finder {
                 Some(creator) => {
                     let mysql = creator.as_bytes() == b"MySQL ";
                     let flavour = if mysql { Flavour::MySql } else { Flavour::MariaDb };
-                    self.creators.push(Version { flavour, number });
+                    push(&mut self.creators, Version { flavour, number });
                 }
                 None => {
                     self.series.get_or_insert(number);
@@ -125,7 +136,7 @@ impl Finder {
         for found in PLAIN.captures_iter(text) {
             let mariadb = found.name("mariadb").is_some();
             let flavour = if mariadb { Flavour::MariaDb } else { Flavour::MySql };
-            self.plain.push(Version { flavour, number: string(&found["number"]) });
+            push(&mut self.plain, Version { flavour, number: string(&found["number"]) });
         }
         self.best(&self.creators).cloned()
     }
@@ -139,6 +150,13 @@ impl Finder {
         let mariadb: Vec<_> =
             self.plain.iter().filter(|version| version.flavour == Flavour::MariaDb).cloned().collect();
         self.best(&mariadb).or_else(|| self.best(&self.plain)).cloned()
+    }
+}
+
+/// Of an executable that mentions thousands of versions, nobody knows which it is.
+fn push(versions: &mut Vec<Version>, version: Version) {
+    if versions.len() < MAX_VERSIONS && version.number.len() <= MAX_NUMBER {
+        versions.push(version);
     }
 }
 
@@ -212,8 +230,8 @@ mod tests {
     fn what_is_no_server_has_no_version() {
         assert_eq!(found(b"\0MySQL 9.7.4\0"), None, "a client or a backup tool mentions versions, too");
         assert_eq!(found(b"mysqld-9.7\0"), None);
-        assert_eq!(of_executable(&File::open("/bin/sh").unwrap()).unwrap(), None);
-        assert_eq!(of_process(Path::new("/nonexistent"), 1), None);
+        assert_eq!(of_executable(&File::open("/bin/sh").unwrap(), &|| false).unwrap(), None);
+        assert_eq!(of_process(Path::new("/nonexistent"), 1, &|| false), None);
     }
 
     #[test]
@@ -224,7 +242,7 @@ mod tests {
         elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
         for contents in [&b""[..], b"#!/bin/sh", &elf] {
             std::fs::write(&path, contents).unwrap();
-            assert_eq!(of_executable(&File::open(&path).unwrap()).ok().flatten(), None);
+            assert_eq!(of_executable(&File::open(&path).unwrap(), &|| false).ok().flatten(), None);
         }
     }
 

@@ -388,5 +388,6 @@ fn most(a: &Lost, b: &Lost) -> Lost {
         errors: a.errors.max(b.errors),
         threads: a.threads.max(b.threads),
         processes: a.processes.max(b.processes),
+        paused: a.paused.max(b.paused),
     }
 }

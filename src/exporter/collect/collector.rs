@@ -80,7 +80,7 @@ impl Collector {
     fn own(&self) -> Own {
         let state = self.live.state();
         let mut own = Own {
-            is_tracing: state.is_alive(),
+            is_tracing: state.is_tracing(),
             interval: match state {
                 State::Degraded { interval } => interval,
                 _ => self.interval,

@@ -247,6 +247,8 @@ fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
     ] {
         lost.add(&[kind], n as f64);
     }
+    let mut paused = Samples::of(&family::PAUSED);
+    paused.add(&[], counts.paused.as_secs_f64());
     let mut nameless = Samples::of(&family::NAMELESS_FILES);
     nameless.add(&[], counts.names as f64);
     let mut attached = Samples::of(&family::ATTACH_INFO);
@@ -261,7 +263,7 @@ fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
     }
     let mut interval = Samples::of(&family::SNAPSHOT_INTERVAL);
     interval.add(&[], own.interval.as_secs_f64());
-    vec![up, lost, nameless, attached, tested, taken, interval]
+    vec![up, lost, paused, nameless, attached, tested, taken, interval]
 }
 
 fn add_attached(attached: &mut Samples, setup: &Setup) {

@@ -92,6 +92,10 @@ pub static LOST: Family = Family {
             traced command that were not followed.",
     ..family("fsynctop_lost_total", Kind::Counter, "events", &["kind"])
 };
+pub static PAUSED: Family = Family {
+    help: "Time in which nothing was traced, because tracing took more processor time than it may (--max-cpu).",
+    ..family("fsynctop_paused_seconds_total", Kind::Counter, "seconds", &[])
+};
 pub static NAMELESS_FILES: Family = Family {
     help: "Files that are counted and whose name is not known.",
     notes: "New ones are asked for and counted here for an instant; where it stays above zero, names were lost.",
@@ -242,7 +246,7 @@ pub static PROCESS_START: Family = Family {
 };
 
 /// All of them, in the order of the page.
-pub static ALL: [&Family; 39] = [
+pub static ALL: [&Family; 40] = [
     &SYNC_DURATION,
     &SYNC_ERRORS,
     &IN_FLIGHT,
@@ -256,6 +260,7 @@ pub static ALL: [&Family; 39] = [
     &SERVER_START,
     &UP,
     &LOST,
+    &PAUSED,
     &NAMELESS_FILES,
     &ATTACH_INFO,
     &SELF_TEST,

@@ -5,7 +5,7 @@ use crate::once::rows::nameless;
 use crate::once::style::Paint;
 use crate::once::{Options, header};
 use crate::snapshot::{FileRow, Lost, Measurement, ServerId};
-use crate::text::{count, end_of_path, errno};
+use crate::text::{count, end_of_path, errno, interval};
 
 /// Files with errors named one by one.
 const FAILED_SHOWN: usize = 3;
@@ -117,6 +117,12 @@ fn missed(lost: &Lost, counted: u64) -> Vec<String> {
             count(counted),
             count(not_counted),
             count(counted + not_counted)
+        ));
+    }
+    if !lost.paused.is_zero() {
+        sentences.push(format!(
+            "For {} nothing was traced, to keep within the limit of processor time (--max-cpu).",
+            interval(lost.paused)
         ));
     }
     let rest = [

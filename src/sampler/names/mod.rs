@@ -22,6 +22,7 @@ use crate::files::resolve;
 use crate::files::rooted::strip_root;
 use crate::files::rules::Rules;
 use crate::files::settings::Settings;
+use crate::linux::cpu_time::Allowance;
 use crate::probe::FileEvent;
 use crate::snapshot::{FileId, FileInfo, Role, ServerId};
 
@@ -41,6 +42,11 @@ const BUSY: usize = 256;
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// So many files a second at most are looked at again, at some 50 µs each: with many of them, each less often.
 const LOOKS_PER_SECOND: u32 = 100;
+
+/// What confirming names may take: twenty thousand files at once, and then twice as much as [`LOOKS_PER_SECOND`]. Whoever
+/// makes files that are synced makes work here; beyond this, files keep the names that the kernel side sent.
+const SHARE: f64 = 0.01;
+const BURST: Duration = Duration::from_secs(10);
 
 /// Device names, mount points and filesystems that are kept though no file has them.
 const MOST_TEXTS: usize = 1_024;
@@ -96,6 +102,7 @@ pub struct Names {
     outbox: Sender<Answer>,
     answers: Receiver<Answer>,
     workers: usize,
+    allowance: Allowance,
     pending: usize,
     /// When a worker was last known not to hang.
     heard: Instant,
@@ -136,6 +143,7 @@ impl Names {
             outbox,
             answers,
             workers: 0,
+            allowance: Allowance::new(SHARE, BURST),
             pending: 0,
             heard: Instant::now(),
             learnt: 0,
@@ -265,6 +273,11 @@ impl Names {
         self.role(server, path, false, None).0
     }
 
+    /// Processor time that was used to confirm names.
+    pub fn spent(&self) -> Duration {
+        self.allowance.spent()
+    }
+
     pub fn len(&self) -> usize {
         self.named.len()
     }
@@ -343,7 +356,8 @@ impl Names {
     fn take(&mut self, answer: Answer) {
         self.pending = self.pending.saturating_sub(1);
         self.heard = Instant::now();
-        let Answer { key, mount_id, resolved, first_bytes, unlinked } = answer;
+        let Answer { key, mount_id, resolved, first_bytes, unlinked, used } = answer;
+        self.allowance.spend(used);
         let Some(named) = self.named.get(&key) else { return };
         let mut info = (*named.info).clone();
         let mut is_directory = named.is_directory;
@@ -396,7 +410,7 @@ impl Names {
     }
 
     fn ask(&mut self, key: FileKey, first_bytes: bool) {
-        if self.pending >= QUEUE {
+        if self.pending >= QUEUE || !self.allowance.has_room(self.tick) {
             return;
         }
         let Some(named) = self.named.get_mut(&key) else { return };

@@ -5,9 +5,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::{FileKey, PROC};
 use crate::files::resolve::{self, Existence, Resolved};
+use crate::linux::cpu_time::of_this_thread;
 
 pub struct Request {
     pub key: FileKey,
@@ -27,6 +29,8 @@ pub struct Answer {
     pub resolved: Option<Resolved>,
     pub first_bytes: Option<Vec<u8>>,
     pub unlinked: bool,
+    /// Processor time that it took to find this out.
+    pub used: Duration,
 }
 
 impl Request {
@@ -49,6 +53,7 @@ pub fn work(requests: &Mutex<Receiver<Request>>, answers: &Sender<Answer>) {
     // The lock is held while waiting for a request, never while working on one.
     let next = || requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
     while let Ok(request) = next() {
+        let before = of_this_thread();
         let (server, file) = request.key;
         let mut unlinked = false;
         // Number and descriptor can both be another file's by now, which no reader of /proc can tell from a rename. With
@@ -77,7 +82,9 @@ pub fn work(requests: &Mutex<Receiver<Request>>, answers: &Sender<Answer>) {
             .and(resolved.as_ref())
             .filter(|found| !found.filesystem.as_deref().is_some_and(may_never_answer))
             .and_then(|found| resolve::first_bytes(proc_root, server.pid, &found.path, file));
-        let answer = Answer { key: request.key, mount_id: request.mount_id, resolved, first_bytes, unlinked };
+        let used = of_this_thread().saturating_sub(before);
+        let answer =
+            Answer { key: request.key, mount_id: request.mount_id, resolved, first_bytes, unlinked, used };
         if answers.send(answer).is_err() {
             return;
         }

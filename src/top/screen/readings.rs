@@ -54,7 +54,10 @@ fn cut(lines: &[String], columns: usize, ellipsis: &str) -> String {
 fn lines(state: &State) -> Vec<(String, Ink)> {
     let mut lines: Vec<(String, Ink)> = Vec::new();
     match &state.sampling {
-        live::State::Detached { why } | live::State::Failed { why } => {
+        live::State::Paused { why } => {
+            lines.push((format!("{}.", escape_sentence(&capital(why))), Ink::Alarm));
+        }
+        live::State::Failed { why } => {
             lines.push((format!("Nothing is traced any more: {}", escape_sentence(why)), Ink::Alarm));
         }
         live::State::Stopped => lines.push(("Tracing has ended.".into(), Ink::Alarm)),

@@ -294,7 +294,7 @@ impl State {
     /// Time since the figures that are shown, where they are the newest: syncs in flight have grown older by that.
     pub fn since_shown(&self) -> Duration {
         match (&self.paused, &self.latest) {
-            (None, Some(latest)) if self.sampling.is_alive() => {
+            (None, Some(latest)) if self.sampling.is_tracing() => {
                 self.now.saturating_duration_since(latest.taken)
             }
             _ => Duration::ZERO,
