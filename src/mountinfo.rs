@@ -133,6 +133,30 @@ nonsense
         assert_eq!(covering(b"relative"), None);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn nothing_in_a_mountinfo_makes_a_panic_or_more_of_it(contents: Vec<u8>, line in "[0-9]{1,3} [0-9 :/a\\\\-]{0,60}") {
+            let lines = |bytes: &[u8]| bytes.split(|&b| b == b'\n').count();
+            proptest::prop_assert!(parse(&contents).len() <= lines(&contents));
+            proptest::prop_assert!(parse(line.as_bytes()).len() <= 1);
+        }
+
+        /// Escaped as the kernel does it (fs/proc_namespace.c: mangle), any path comes back.
+        #[test]
+        fn every_mount_point_survives_its_escapes(path in proptest::collection::vec(1u8.., 0..60)) {
+            let mut line = b"27 1 8:1 / /".to_vec();
+            for &byte in &path {
+                match byte {
+                    b' ' | b'\t' | b'\n' | b'\\' => line.extend(format!("\\{byte:03o}").bytes()),
+                    _ => line.push(byte),
+                }
+            }
+            line.extend(b" rw - ext4 /dev/sda1 rw");
+            let mounts = parse(&line);
+            proptest::prop_assert_eq!(mounts[0].mount_point.as_os_str().as_bytes(), [b"/", &path[..]].concat());
+        }
+    }
+
     #[test]
     fn device_numbers_go_both_ways() {
         assert_eq!(parse_device("259:3\n"), Some(259 << 20 | 3));

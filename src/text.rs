@@ -255,6 +255,27 @@ pub fn errno(number: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        /// Nothing that moves a cursor, hides or reorders reaches a terminal, and no two names look alike.
+        #[test]
+        fn what_is_escaped_is_visible_and_tells_one_name_from_every_other(a: Vec<u8>, b: Vec<u8>) {
+            for text in [escape(&a), escape_to_ascii(&a), escape_sentence(&String::from_utf8_lossy(&a))] {
+                proptest::prop_assert!(!text.chars().any(is_deceptive));
+            }
+            proptest::prop_assert!(escape_to_ascii(&a).is_ascii());
+            proptest::prop_assert_eq!(escape(&a) == escape(&b), a == b);
+            proptest::prop_assert_eq!(escape_to_ascii(&a) == escape_to_ascii(&b), a == b);
+            proptest::prop_assert!(escape(&a).len() <= 10 * a.len());
+        }
+
+        #[test]
+        fn what_is_shortened_fits(name: Vec<u8>, columns in 1usize..100) {
+            let path = escape(&name);
+            proptest::prop_assert!(width(&shorten_path(&path, columns, "…")) <= columns);
+            proptest::prop_assert!(width(&shorten_middle(&path, columns, "…")) <= columns);
+        }
+    }
     use std::time::Duration;
 
     #[test]

@@ -311,6 +311,47 @@ empty=
         assert_eq!(arguments(&line), expected);
     }
 
+    proptest::proptest! {
+        /// Whatever a file holds, what is kept of it is no longer than the file, and of sane names.
+        #[test]
+        fn no_option_file_is_more_than_its_bytes(contents: Vec<u8>) {
+            let mut kept = 0;
+            let mut values = BTreeMap::new();
+            for line in parse(&contents) {
+                kept += 1 + match &line {
+                    Line::Group(name) | Line::Include(name) | Line::IncludeDirectory(name) => name.len(),
+                    Line::Option { name, value } => name.len() + value.as_ref().map_or(0, Vec::len),
+                };
+                if let Line::Option { name, value } = line {
+                    super::set(&mut values, &|_| true, &name, value.as_deref());
+                }
+            }
+            proptest::prop_assert!(kept <= contents.len() + 1);
+            proptest::prop_assert!(values.keys().all(|name| name.len() <= 256 && !name.contains('-')));
+        }
+
+        /// What a server writes between quotes comes back as it was.
+        #[test]
+        fn a_quoted_value_survives(value in "[ -~]{0,40}") {
+            let escaped = value.replace('\\', "\\\\").replace('"', "\\\"");
+            let line = format!("name = \"{escaped}\" # comment\n");
+            let expected = Line::Option { name: b"name".to_vec(), value: Some(value.into_bytes()) };
+            proptest::prop_assert_eq!(parse(line.as_bytes()).collect::<Vec<_>>(), [expected]);
+        }
+
+        #[test]
+        fn no_command_line_is_more_than_its_words(words: Vec<Vec<u8>>) {
+            let line: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
+            proptest::prop_assert!(arguments(&line).len() <= line.len());
+        }
+
+        #[test]
+        fn no_persisted_file_makes_a_panic(json: Vec<u8>, nested in "[{}\\[\\]\"Value:,a]{0,200}") {
+            persisted(&json);
+            persisted(nested.as_bytes());
+        }
+    }
+
     #[test]
     fn persisted_variables_are_found_in_both_versions_of_the_file() {
         let first = br#"{"Version":1,"mysql_server":{"sync_binlog":{"Value":"0","Metadata":{"Timestamp":1}},

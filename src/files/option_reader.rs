@@ -27,6 +27,9 @@ const LINES_AT_A_TIME: usize = 1_024;
 /// Whether a file that has been opened may be used; asked before any of it is read.
 pub type Check<'a> = &'a dyn Fn(&Path, &File) -> io::Result<()>;
 
+/// Takes an option's name and its value, if it has one.
+pub type Set<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>);
+
 /// Hands the options of some groups over, in the order in which the server takes them.
 pub struct Reader<'a> {
     root: &'a Root,
@@ -34,7 +37,7 @@ pub struct Reader<'a> {
     /// True: reading is to end, because it has taken too long or because the process has.
     over: &'a dyn Fn() -> bool,
     check: Option<Check<'a>>,
-    set: &'a mut dyn FnMut(&[u8], Option<&[u8]>),
+    set: Set<'a>,
     files: usize,
     bytes: u64,
     /// Device and inode of the files that were read. A server reads a file twice that is included twice; the second time
@@ -48,7 +51,7 @@ impl<'a> Reader<'a> {
         root: &'a Root,
         groups: &'a [Vec<u8>],
         over: &'a dyn Fn() -> bool,
-        set: &'a mut dyn FnMut(&[u8], Option<&[u8]>),
+        set: Set<'a>,
     ) -> Reader<'a> {
         let seen = HashSet::new();
         Reader {

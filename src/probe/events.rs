@@ -159,6 +159,22 @@ mod tests {
         assert!(decode(&bytes[..bytes.len() - 1]).is_none(), "cut off");
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_an_event_within_them_or_none(mut bytes: Vec<u8>, kind in 0u32..4, length: u32) {
+            bytes.resize(bytes.len().max(size_of::<FileHeader>()), 0);
+            bytes[..4].copy_from_slice(&kind.to_ne_bytes());
+            let at = std::mem::offset_of!(FileHeader, length);
+            bytes[at..at + 4].copy_from_slice(&(length % 200).to_ne_bytes());
+            if let Some(Event::File(event)) = decode(&bytes) {
+                let names: usize = event.components.iter().map(Vec::len).sum();
+                proptest::prop_assert!(names <= bytes.len() - size_of::<FileHeader>());
+                proptest::prop_assert!(event.components.iter().all(|name| !name.is_empty() && !name.contains(&0)));
+            }
+            proptest::prop_assert!(decode(&bytes[..bytes.len() / 2]).is_none() || bytes.len() > 8);
+        }
+    }
+
     #[test]
     fn short_and_unknown_records_are_refused() {
         assert!(decode(&[]).is_none());

@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_clock_that_no_cpu_has_is_left_out_and_the_others_advance() {
         let own = Path::new("/proc/thread-self/sched");
-        if parse_last_ran(&proc_file::read(&own).unwrap_or_default()).is_none() {
+        if parse_last_ran(&proc_file::read(own).unwrap_or_default()).is_none() {
             eprintln!("SKIPPED: this kernel has no /proc/TID/sched");
             return;
         }

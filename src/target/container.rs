@@ -104,6 +104,17 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// A container's name reaches terminals and labels.
+        #[test]
+        fn no_control_group_makes_a_name_of_strange_characters(contents: Vec<u8>, path in "[0-9]:[a-z]*:/[ -~]{0,80}") {
+            for text in [&contents[..], path.as_bytes()] {
+                let name = of_cgroups(text).unwrap_or_default();
+                proptest::prop_assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b" ._-,".contains(&b)));
+            }
+        }
+    }
+
     #[test]
     fn any_hierarchy_may_tell() {
         let id = "f".repeat(64);
