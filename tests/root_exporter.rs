@@ -82,6 +82,49 @@ fn every_thread_keeps_what_it_needs_and_no_more() {
     assert!(verdict("server")["detail"].as_str().unwrap().starts_with("syncgen "));
 }
 
+/// Real figures, not the made-up ones of the web server's own tests.
+#[test]
+fn the_metrics_are_what_their_content_type_says_whatever_was_asked_for() {
+    if !can("the_metrics_are_what_their_content_type_says_whatever_was_asked_for") {
+        return;
+    }
+    let exporter = Exporter::start(&NOBODY);
+    for accept in [
+        "*/*",
+        "application/openmetrics-text",
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+    ] {
+        let header = format!("Accept: {accept}");
+        let output = curl(&["--include", "--header", &header, &exporter.url("/metrics")]);
+        let answer = String::from_utf8(output.stdout).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"),
+            "{accept}: {head}"
+        );
+        // OpenMetrics has an end mark, units, and counters named without `_total`; version 0.0.4 has none of them.
+        assert!(!body.contains("# EOF") && !body.contains("# UNIT"), "{accept}");
+        let samples = body.lines().filter(|line| !line.starts_with('#')).map(|line| {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            (series.split('{').next().unwrap(), value.parse::<f64>().unwrap())
+        });
+        let samples: Vec<_> = samples.collect();
+        let types: Vec<_> =
+            body.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+        for (name, _) in &samples {
+            let base = |suffix| name.strip_suffix(suffix).unwrap_or(name);
+            let is_of = |(family, kind): &(&str, &str)| match *kind {
+                "histogram" => {
+                    ["_bucket", "_sum", "_count"].into_iter().any(|suffix| base(suffix) == *family)
+                }
+                _ => name == family,
+            };
+            assert!(types.iter().any(is_of), "{accept}: {name} has no type");
+        }
+        assert!(samples.contains(&("fsynctop_up", 1.0)), "{accept}: {body}");
+    }
+}
+
 #[test]
 fn a_user_of_its_own_with_five_capabilities_is_enough() {
     if !can("a_user_of_its_own_with_five_capabilities_is_enough") {

@@ -12,7 +12,7 @@ use super::{BAD_USAGE, Exit, FAILED, check, session, settings};
 use crate::exporter::collect::{self, About, Buckets, Collector, GivenName};
 use crate::exporter::daemon::{self, Tracing};
 use crate::exporter::history_socket::{HistorySocket, Serving};
-use crate::exporter::source::{Format, Metrics, NotReady};
+use crate::exporter::source::{Metrics, NotReady};
 use crate::exporter::status::AtStart;
 use crate::exporter::web::address::ListenAddress;
 use crate::exporter::{log, privileges};
@@ -158,11 +158,7 @@ struct Told {
 }
 
 impl Metrics for Told {
-    fn render(&self, format: Format) -> Result<Vec<u8>, NotReady> {
-        self.collector.render(format)
-    }
-
-    fn open_metrics(&self) -> bool {
-        self.collector.open_metrics()
+    fn render(&self) -> Result<Vec<u8>, NotReady> {
+        self.collector.render()
     }
 }

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
-use super::source::{Format, Metrics, NotReady, Source};
+use super::source::{Metrics, NotReady, Source};
 use super::status::{self, AtStart};
 use super::watching::Watching;
 use super::web::address::{self, ListenAddress};
@@ -210,15 +210,11 @@ impl Stage {
 }
 
 impl Metrics for Stage {
-    fn render(&self, format: Format) -> Result<Vec<u8>, NotReady> {
+    fn render(&self) -> Result<Vec<u8>, NotReady> {
         match self.tracing.get() {
-            Some(tracing) => tracing.metrics.render(format),
+            Some(tracing) => tracing.metrics.render(),
             None => Err(attaching()),
         }
-    }
-
-    fn open_metrics(&self) -> bool {
-        self.tracing.get().is_some_and(|tracing| tracing.metrics.open_metrics())
     }
 }
 

@@ -2,14 +2,6 @@
 
 use serde_json::Value;
 
-/// How metrics are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// Prometheus' text format, version 0.0.4.
-    Text,
-    OpenMetrics,
-}
-
 /// There is no answer yet, or no more. Says why in a sentence that may be shown to anybody.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -17,14 +9,10 @@ pub struct NotReady(pub String);
 
 /// The figures, made from the newest snapshot.
 pub trait Metrics: Send + Sync {
-    /// One exposition. It may take its time (it waits for a fresh snapshot): it is called on a thread that may block,
-    /// not more than once at a time for each format, and what it returns is given to everybody who asked meanwhile.
-    fn render(&self, format: Format) -> Result<Vec<u8>, NotReady>;
-
-    /// Whether [`Format::OpenMetrics`] can be had as well.
-    fn open_metrics(&self) -> bool {
-        false
-    }
+    /// One exposition, in Prometheus' text format, version 0.0.4. It may take its time (it waits for a fresh snapshot):
+    /// it is called on a thread that may block, not more than once at a time, and what it returns is given to everybody
+    /// who asked meanwhile.
+    fn render(&self) -> Result<Vec<u8>, NotReady>;
 }
 
 /// Everything that the web side shows.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fsynctop::exporter::source::{Format, Metrics, NotReady, Source};
+use fsynctop::exporter::source::{Metrics, NotReady, Source};
 use fsynctop::exporter::web::address::listen;
 use fsynctop::exporter::web::{Statistics, Web};
 use serde_json::{Value, json};
@@ -23,21 +23,14 @@ struct MadeUp {
 }
 
 impl Metrics for MadeUp {
-    fn render(&self, format: Format) -> Result<Vec<u8>, NotReady> {
+    fn render(&self) -> Result<Vec<u8>, NotReady> {
         std::thread::sleep(self.takes);
         let renders = self.renders.fetch_add(1, Ordering::Relaxed) + 1;
         let mut text = format!("# TYPE renders_total counter\nrenders_total {renders}\n");
         while text.len() < self.bytes {
             text.push_str(&format!("made_up{{n=\"{}\"}} 1\n", text.len()));
         }
-        if format == Format::OpenMetrics {
-            text.push_str("# EOF\n");
-        }
         Ok(text.into_bytes())
-    }
-
-    fn open_metrics(&self) -> bool {
-        true
     }
 }
 

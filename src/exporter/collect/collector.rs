@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::book::{Book, Options};
 use super::expose;
 use super::own::{Own, ProcessFacts};
-use crate::exporter::source::{Format, Metrics, NotReady};
+use crate::exporter::source::{Metrics, NotReady};
 use crate::exporter::web::Statistics;
 use crate::history::{self, History};
 use crate::live::{self, Follower, Live, State};
@@ -117,7 +117,7 @@ fn follower(kept: Arc<Kept>) -> Follower {
 }
 
 impl Metrics for Collector {
-    fn render(&self, _: Format) -> Result<Vec<u8>, NotReady> {
+    fn render(&self) -> Result<Vec<u8>, NotReady> {
         // None: tracing has ended, or is late. The metrics say so.
         let _ = self.live.fresh(FRESH, PATIENCE);
         let book = held(&self.kept.book).clone();

@@ -1,23 +1,4 @@
-//! What a client would like to have: the media type and the encoding of its answer (RFC 9110, 12.5). Pure.
-
-use crate::exporter::source::Format;
-
-/// The format to answer `Accept` with. Text unless OpenMetrics is asked for, and preferred.
-pub fn format(accept: Option<&str>, open_metrics: bool) -> Format {
-    let Some(accept) = accept.filter(|_| open_metrics) else { return Format::Text };
-    let mut text = 0;
-    let mut open = 0;
-    for (range, parameters) in elements(accept) {
-        let quality = quality(parameters);
-        match range.to_ascii_lowercase().as_str() {
-            // Versions 0.0.1 and 1.0.0 are the same but for their number; a later one is not ours to give.
-            "application/openmetrics-text" if is_version_one(parameters) => open = open.max(quality),
-            "text/plain" | "text/*" | "*/*" => text = text.max(quality),
-            _ => {}
-        }
-    }
-    if open > 0 && open >= text { Format::OpenMetrics } else { Format::Text }
-}
+//! What a client would like to have: the encoding of its answer (RFC 9110, 12.5.3). Pure.
 
 /// Whether the answer may be compressed with gzip.
 pub fn gzip(accept_encoding: Option<&str>) -> bool {
@@ -56,43 +37,9 @@ fn quality(parameters: &str) -> u32 {
     }
 }
 
-fn is_version_one(parameters: &str) -> bool {
-    matches!(parameter(parameters, "version"), None | Some("0.0.1" | "1.0.0"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn prometheus_gets_the_format_that_it_prefers() {
-        // Prometheus 2.x, and 3.x without protocol buffers
-        for accept in [
-            "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
-            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
-        ] {
-            assert_eq!(format(Some(accept), true), Format::OpenMetrics);
-            assert_eq!(format(Some(accept), false), Format::Text);
-        }
-        let text_first = "text/plain;version=0.0.4;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5";
-        assert_eq!(format(Some(text_first), true), Format::Text);
-    }
-
-    #[test]
-    fn people_and_strangers_get_text() {
-        for accept in [
-            None,
-            Some("*/*"),
-            Some("text/html,application/xhtml+xml,*/*;q=0.8"),
-            Some("application/openmetrics-text;version=2.0.0"),
-            Some("application/openmetrics-text;q=0"),
-            Some("application/json"),
-            Some(";;,,=;q=x"),
-            Some(""),
-        ] {
-            assert_eq!(format(accept, true), Format::Text, "{accept:?}");
-        }
-    }
 
     #[test]
     fn gzip_is_given_to_who_takes_it() {

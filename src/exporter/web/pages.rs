@@ -14,22 +14,15 @@ use super::limits::REQUESTS;
 use super::negotiate;
 use super::serve::Web;
 use crate::exporter::log::Seldom;
-use crate::exporter::source::{Format, NotReady, Source};
+use crate::exporter::source::{NotReady, Source};
 
+/// Of the metrics, whatever else a client would like: Prometheus takes it with every version.
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 /// What the landing page may load: nothing but its own style.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
-
-impl Format {
-    fn content_type(self) -> &'static str {
-        match self {
-            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-}
 
 /// The answer to a request; always one.
 pub async fn respond(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
@@ -127,21 +120,15 @@ async fn page(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
 }
 
 async fn metrics(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
-    let accept = list(request, header::ACCEPT);
-    let format = negotiate::format(accept.as_deref(), web.source.open_metrics());
     let (source, statistics) = (web.source.clone(), web.statistics.clone());
     let make = move || {
         let begun = Instant::now();
-        let text = source.render(format)?;
+        let text = source.render()?;
         statistics.exposition(begun.elapsed(), text.len());
         Ok(text)
     };
-    let shared = match format {
-        Format::Text => &web.text,
-        Format::OpenMetrics => &web.open_metrics,
-    };
-    let mut response = answer(shared.get(make).await, format.content_type(), request).await;
-    let vary = HeaderValue::from_static("Accept, Accept-Encoding");
+    let mut response = answer(web.text.get(make).await, EXPOSITION, request).await;
+    let vary = HeaderValue::from_static("Accept-Encoding");
     response.headers_mut().insert(header::VARY, vary);
     response
 }
