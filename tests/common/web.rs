@@ -2,16 +2,17 @@
 //! measured; and clients of all kinds.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fsynctop::exporter::source::{Metrics, NotReady, Source};
 use fsynctop::exporter::web::address::listen;
 use fsynctop::exporter::web::{Statistics, Web};
+use rustix::net::{AddressFamily, SocketType};
 use serde_json::{Value, json};
 
 /// Figures of any size that take any time.
@@ -113,6 +114,16 @@ impl Server {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream
+    }
+
+    /// From a source address of the client's choice: all of 127.0.0.0/8 is this host.
+    pub fn connect_from(&self, source: Ipv4Addr) -> std::io::Result<TcpStream> {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        rustix::net::bind(&socket, &SocketAddr::from((source, 0)))?;
+        rustix::net::connect(&socket, &self.address)?;
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        Ok(stream)
     }
 
     /// Tells it to end.
@@ -334,4 +345,69 @@ impl<'a> Authority<'a> {
         let output = output.expect("openssl is needed (tools/dependencies installs it)");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+/// Clients that guess passwords without a pause, each on a connection of its own, until they are dropped.
+pub struct Guessers {
+    stop: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    guesses: Arc<AtomicU64>,
+}
+
+impl Guessers {
+    /// `connect` is called on each guesser's own thread; a connection that was closed is made anew. Returns when
+    /// guessing goes on.
+    pub fn start(
+        number: usize,
+        connect: impl Fn(usize) -> std::io::Result<TcpStream> + Send + Sync + 'static,
+    ) -> Guessers {
+        let (stop, guesses) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let connect = Arc::new(connect);
+        let guesser = |number: usize| {
+            let (stop, guesses, connect) = (stop.clone(), guesses.clone(), connect.clone());
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let Ok(mut stream) = connect(number) else { continue };
+                    while !stop.load(Ordering::Relaxed) {
+                        let guess = guesses.fetch_add(1, Ordering::Relaxed);
+                        let request = authorized("prometheus", &format!("guess {guess}"));
+                        if ask(&mut stream, &request).is_err() {
+                            break;
+                        }
+                    }
+                }
+            })
+        };
+        let threads: Vec<_> = (0..number).map(guesser).collect();
+        while guesses.load(Ordering::Relaxed) < 10 * number as u64 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Guessers { stop, threads, guesses }
+    }
+
+    pub fn guesses(&self) -> u64 {
+        self.guesses.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Guessers {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// A scrape with a name and a password.
+pub fn authorized(name: &str, password: &str) -> String {
+    let credentials =
+        base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("{name}:{password}"));
+    format!("GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {credentials}\r\n\r\n")
+}
+
+/// A web configuration file with these users, each with their name as the password.
+pub fn users_file(directory: &Path, names: &[&str]) -> PathBuf {
+    let lines = names.iter().map(|name| format!("  {name}: {}\n", bcrypt::hash(name, 8).unwrap()));
+    let path = directory.join("web.yml");
+    std::fs::write(&path, format!("basic_auth_users:\n{}", lines.collect::<String>())).unwrap();
+    path
 }

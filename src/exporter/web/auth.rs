@@ -1,10 +1,11 @@
 //! Basic authentication against bcrypt hashes, at a bounded cost: bcrypt is slow on purpose, so its answers are
 //! remembered, it runs once at a time, and after a wrong password it pauses. What is remembered is a keyed hash of
-//! name, password and bcrypt hash; the passwords themselves are not kept, and a changed file forgets by itself.
+//! name, password and bcrypt hash; the passwords themselves are not kept, and a changed file forgets by itself. Whose
+//! password is checked next is decided in `queue`.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -12,6 +13,8 @@ use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use ring::rand::SystemRandom;
 
+use super::origin::Origin;
+use super::queue::{Queue, Waiting};
 use super::settings::Secret;
 use crate::live::clients::for_clients;
 
@@ -25,8 +28,6 @@ pub enum Verdict {
 
 /// Right ones and wrong ones that are remembered, each.
 const REMEMBERED: usize = 64;
-/// Requests that wait for their password to be checked.
-const WAITING: usize = 8;
 /// After a wrong password, no other is checked for this many times as long as that took: guessing passwords takes a
 /// tenth of a processor, however many guess. Where the hashes are so costly that this would be long, more than that.
 const PAUSE: u32 = 9;
@@ -39,9 +40,7 @@ pub struct Authenticator(Arc<Inner>);
 struct Inner {
     key: hmac::Key,
     known: Mutex<Known>,
-    /// Held while bcrypt runs, and during the pause after it; says when that ends.
-    bcrypt: tokio::sync::Mutex<Option<Instant>>,
-    waiting: AtomicUsize,
+    queue: Mutex<Queue<Claim, Verdict>>,
     checked: AtomicUsize,
 }
 
@@ -81,14 +80,18 @@ impl Authenticator {
         Ok(Authenticator(Arc::new(Inner {
             key,
             known: Mutex::default(),
-            bcrypt: tokio::sync::Mutex::default(),
-            waiting: AtomicUsize::new(0),
+            queue: Mutex::new(Queue::new()),
             checked: AtomicUsize::new(0),
         })))
     }
 
     /// Whether a request with this `Authorization` header may pass. Without users, everyone may.
-    pub async fn check(&self, users: &BTreeMap<String, Secret>, header: Option<&[u8]>) -> Verdict {
+    pub async fn check(
+        &self,
+        users: &BTreeMap<String, Secret>,
+        header: Option<&[u8]>,
+        origin: Origin,
+    ) -> Verdict {
         if users.is_empty() {
             return Verdict::Allowed;
         }
@@ -101,10 +104,15 @@ impl Authenticator {
         if let Some(verdict) = self.0.remembered(&digest) {
             return verdict;
         }
-        let Some(place) = Place::take(&self.0) else { return Verdict::Busy };
-        // On a task of its own: a client that goes away must not cut its pause short.
         let claim = Claim { digest, password, hash, exists };
-        tokio::spawn(claim.check(place)).await.unwrap_or(Verdict::Denied)
+        let Some((verdict, is_first)) = self.0.queue().enter(origin, claim, Instant::now()) else {
+            return Verdict::Busy;
+        };
+        if is_first {
+            // On a task of its own: a client that goes away must not cut its pause short.
+            tokio::spawn(self.0.clone().work());
+        }
+        verdict.await.unwrap_or(Verdict::Busy)
     }
 
     /// How often bcrypt has run.
@@ -115,6 +123,43 @@ impl Authenticator {
 }
 
 impl Inner {
+    fn queue(&self) -> MutexGuard<'_, Queue<Claim, Verdict>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks one after the other, until nobody waits.
+    async fn work(self: Arc<Self>) {
+        loop {
+            let Some(waiting) = self.queue().next(Instant::now()) else { return };
+            let pause = self.check(waiting).await;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// How long to pause after it.
+    async fn check(&self, waiting: Waiting<Claim, Verdict>) -> Duration {
+        let digest = waiting.claim.digest;
+        // Somebody else may have asked the same meanwhile.
+        if let Some(verdict) = self.remembered(&digest) {
+            waiting.tell(verdict);
+            return Duration::ZERO;
+        }
+        self.checked.fetch_add(1, Ordering::Relaxed);
+        let begun = Instant::now();
+        let Claim { password, hash, exists, .. } = waiting.claim.clone();
+        let check = move || for_clients(|| bcrypt::verify(password, &hash).unwrap_or(false));
+        let is_right = tokio::task::spawn_blocking(check).await.unwrap_or(false) && exists;
+        if !is_right {
+            self.queue().failed(waiting.origin, Instant::now());
+        }
+        {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            if is_right { known.right.insert(digest) } else { known.wrong.insert(digest) }
+        }
+        waiting.tell(if is_right { Verdict::Allowed } else { Verdict::Denied });
+        if is_right { Duration::ZERO } else { (begun.elapsed() * PAUSE).min(LONGEST_PAUSE) }
+    }
+
     fn remembered(&self, digest: &Digest) -> Option<Verdict> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.right.all.contains(digest) {
@@ -138,6 +183,7 @@ impl Inner {
 }
 
 /// What a client claims to be.
+#[derive(Clone)]
 struct Claim {
     digest: Digest,
     password: Vec<u8>,
@@ -146,56 +192,11 @@ struct Claim {
     exists: bool,
 }
 
-impl Claim {
-    async fn check(self, place: Place) -> Verdict {
-        let inner = &place.0;
-        let mut pause_until = inner.bcrypt.lock().await;
-        if let Some(until) = *pause_until {
-            tokio::time::sleep_until(until.into()).await;
-        }
-        *pause_until = None;
-        // Somebody else may have asked the same meanwhile.
-        if let Some(verdict) = inner.remembered(&self.digest) {
-            return verdict;
-        }
-        inner.checked.fetch_add(1, Ordering::Relaxed);
-        let begun = Instant::now();
-        let check = move || for_clients(|| bcrypt::verify(self.password, &self.hash).unwrap_or(false));
-        let is_right = tokio::task::spawn_blocking(check).await.unwrap_or(false) && self.exists;
-        let mut known = inner.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_right {
-            known.right.insert(self.digest);
-            Verdict::Allowed
-        } else {
-            known.wrong.insert(self.digest);
-            *pause_until = Some(Instant::now() + (begun.elapsed() * PAUSE).min(LONGEST_PAUSE));
-            Verdict::Denied
-        }
-    }
-}
-
-/// What a name that nobody has is checked against, so that it takes as long as one that somebody has: a hash of no
-/// password, with the users' cost.
+/// Dummy hash for unknown users, so that the response time does not reveal which names exist: a hash of no password,
+/// with the users' cost.
 fn nobody(users: &BTreeMap<String, Secret>) -> String {
     let cost = users.values().next().and_then(|hash| hash.reveal().get(4..6)).unwrap_or("10");
     format!("$2b${cost}${}", ".".repeat(53))
-}
-
-/// One of the places for who waits; given back when dropped.
-struct Place(Arc<Inner>);
-
-impl Place {
-    fn take(inner: &Arc<Inner>) -> Option<Place> {
-        let before = inner.waiting.fetch_add(1, Ordering::Relaxed);
-        let place = Place(inner.clone());
-        (before < WAITING).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// RFC 7617: `Basic`, then name and password in base64, with a colon between them.
@@ -212,7 +213,12 @@ fn credentials(header: &[u8]) -> Option<(String, Vec<u8>)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::queue::SHARE;
     use super::*;
+
+    fn here() -> Origin {
+        Origin::new("127.0.0.1:1".parse().unwrap(), None)
+    }
 
     fn users() -> BTreeMap<String, Secret> {
         let hash = bcrypt::hash("right", 4).unwrap();
@@ -243,8 +249,15 @@ mod tests {
                 (Some(vec![0xff; 5000]), Verdict::Denied),
                 (None, Verdict::Denied),
             ] {
-                assert_eq!(authenticator.check(&users, header.as_deref()).await, verdict, "{header:?}");
-                assert_eq!(authenticator.check(&BTreeMap::new(), header.as_deref()).await, Verdict::Allowed);
+                assert_eq!(
+                    authenticator.check(&users, header.as_deref(), here()).await,
+                    verdict,
+                    "{header:?}"
+                );
+                assert_eq!(
+                    authenticator.check(&BTreeMap::new(), header.as_deref(), here()).await,
+                    Verdict::Allowed
+                );
             }
         });
     }
@@ -255,8 +268,8 @@ mod tests {
             let (authenticator, users) = (Authenticator::new().unwrap(), users());
             let (right, wrong) = (header("prometheus", "right"), header("prometheus", "wrong"));
             for _ in 0..100 {
-                assert_eq!(authenticator.check(&users, Some(&right)).await, Verdict::Allowed);
-                assert_eq!(authenticator.check(&users, Some(&wrong)).await, Verdict::Denied);
+                assert_eq!(authenticator.check(&users, Some(&right), here()).await, Verdict::Allowed);
+                assert_eq!(authenticator.check(&users, Some(&wrong), here()).await, Verdict::Denied);
             }
             assert_eq!(authenticator.checked(), 2);
         });
@@ -267,12 +280,12 @@ mod tests {
         run(async {
             let authenticator = Authenticator::new().unwrap();
             let right = header("prometheus", "right");
-            assert_eq!(authenticator.check(&users(), Some(&right)).await, Verdict::Allowed);
+            assert_eq!(authenticator.check(&users(), Some(&right), here()).await, Verdict::Allowed);
             let other = bcrypt::hash("other", 4).unwrap();
             let changed = serde_json::from_value(serde_json::json!({ "prometheus": other })).unwrap();
-            assert_eq!(authenticator.check(&changed, Some(&right)).await, Verdict::Denied);
+            assert_eq!(authenticator.check(&changed, Some(&right), here()).await, Verdict::Denied);
             let nobody = serde_json::from_value(serde_json::json!({ "somebody": other })).unwrap();
-            assert_eq!(authenticator.check(&nobody, Some(&right)).await, Verdict::Denied);
+            assert_eq!(authenticator.check(&nobody, Some(&right), here()).await, Verdict::Denied);
         });
     }
 
@@ -281,7 +294,7 @@ mod tests {
         run(async {
             let (authenticator, users) = (Authenticator::new().unwrap(), users());
             let right = header("prometheus", "right");
-            assert_eq!(authenticator.check(&users, Some(&right)).await, Verdict::Allowed);
+            assert_eq!(authenticator.check(&users, Some(&right), here()).await, Verdict::Allowed);
             for guess in 0..3 * REMEMBERED as u32 {
                 authenticator.0.known.lock().unwrap().wrong.insert([guess as u8; 32]);
             }
@@ -290,7 +303,7 @@ mod tests {
                 (known.wrong.all.len(), known.wrong.order.len())
             };
             assert_eq!(sizes, (REMEMBERED, REMEMBERED));
-            assert_eq!(authenticator.check(&users, Some(&right)).await, Verdict::Allowed);
+            assert_eq!(authenticator.check(&users, Some(&right), here()).await, Verdict::Allowed);
             assert_eq!(authenticator.checked(), 1);
         });
     }
@@ -303,16 +316,17 @@ mod tests {
             for guess in 0..40 {
                 let (authenticator, users) = (authenticator.clone(), users.clone());
                 let header = header("prometheus", &guess.to_string());
-                all.push(tokio::spawn(async move { authenticator.check(&users, Some(&header)).await }));
+                all.push(tokio::spawn(
+                    async move { authenticator.check(&users, Some(&header), here()).await },
+                ));
             }
             let mut verdicts = Vec::new();
             for one in all {
                 verdicts.push(one.await.unwrap());
             }
             let denied = verdicts.iter().filter(|&&verdict| verdict == Verdict::Denied).count();
-            assert_eq!((denied, authenticator.checked()), (WAITING, WAITING));
+            assert_eq!((denied, authenticator.checked()), (SHARE, SHARE));
             assert!(!verdicts.contains(&Verdict::Allowed));
-            assert_eq!(authenticator.0.waiting.load(Ordering::Relaxed), 0);
         });
     }
 

@@ -2,7 +2,6 @@
 //! table of all of them.
 
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -14,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::sleep_until;
 
 use super::limits::{CONNECTIONS, Phase, Seen, gives_way};
+use super::origin::Origin;
 
 /// Why a connection was ended from this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum End {
 
 #[derive(Debug)]
 pub struct Connection {
-    peer: IpAddr,
+    pub origin: Origin,
     state: Mutex<State>,
     give_way: Notify,
 }
@@ -38,9 +38,9 @@ struct State {
 }
 
 impl Connection {
-    fn new(peer: IpAddr) -> Connection {
+    fn new(origin: Origin) -> Connection {
         let state = State { phase: Phase::Request, since: Instant::now(), handed_over: false };
-        Connection { peer, state: Mutex::new(state), give_way: Notify::new() }
+        Connection { origin, state: Mutex::new(state), give_way: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -86,7 +86,7 @@ impl Connection {
 
     fn seen(&self) -> Seen {
         let state = self.state();
-        Seen { peer: self.peer, phase: state.phase, since: state.since }
+        Seen { origin: self.origin, phase: state.phase, since: state.since }
     }
 }
 
@@ -105,14 +105,14 @@ impl Default for Connections {
 
 impl Connections {
     /// A place for a new connection, if need be that of another one. None: all are at work.
-    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
+    pub fn admit(self: &Arc<Self>, origin: Origin) -> Option<Admitted> {
         let mut open = self.open();
         if open.len() >= CONNECTIONS {
             let seen: Vec<Seen> = open.iter().map(|connection| connection.seen()).collect();
             let at = gives_way(&seen, Instant::now())?;
             open.swap_remove(at).give_way.notify_one();
         }
-        let connection = Arc::new(Connection::new(peer));
+        let connection = Arc::new(Connection::new(origin));
         open.push(connection.clone());
         drop(open);
         self.count.send_modify(|count| *count += 1);

@@ -1,7 +1,8 @@
 //! What one client, and all of them together, may take: pure decisions, tested without a network.
 
-use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
+
+use super::origin::Origin;
 
 /// Connections at a time. A scraper has one or two; with more than this, somebody has to give way.
 pub const CONNECTIONS: usize = 64;
@@ -27,6 +28,8 @@ pub enum Phase {
     Request,
     /// It has had an answer and may ask again.
     Idle,
+    /// It has asked, and there are many requests before its own.
+    Turn,
     /// The answer is being made.
     Answer,
     /// The client is to take the answer.
@@ -40,7 +43,7 @@ impl Phase {
             Phase::Request => Duration::from_secs(5),
             // longer than any sensible scrape interval: a TLS handshake for each scrape would cost more
             Phase::Idle => Duration::from_secs(150),
-            Phase::Answer | Phase::Response => Duration::from_secs(10),
+            Phase::Turn | Phase::Answer | Phase::Response => Duration::from_secs(10),
         }
     }
 }
@@ -51,7 +54,7 @@ pub const ANSWER_WITHIN: Duration = Duration::from_secs(9);
 /// A connection as the choice of who gives way sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    pub peer: IpAddr,
+    pub origin: Origin,
     pub phase: Phase,
     pub since: Instant,
 }
@@ -60,32 +63,25 @@ pub struct Seen {
 const ENOUGH_FOR_A_REQUEST: Duration = Duration::from_millis(250);
 const ENOUGH_FOR_A_RESPONSE: Duration = Duration::from_secs(2);
 
-/// Which connection gives way to a new one: of the client that has most of them, first one that is slow to ask, then
-/// one that is idle, then one that is slow to take its answer, then one that has only just come; each time the one
-/// that has been so for longest. One whose answer is being made is never cut off. None: all are at work.
+/// Which connection gives way to a new one: of the origin that has most of them, first one that is slow to ask, then
+/// one that is idle, then one that waits for its turn, then one that is slow to take its answer, then one that has only
+/// just come; each time the one that has been so for longest. One whose answer is being made is never cut off. None: all
+/// are at work.
 pub fn gives_way(open: &[Seen], now: Instant) -> Option<usize> {
-    let networks: Vec<_> = open.iter().map(|seen| network(seen.peer)).collect();
     let rank = |(at, seen): (usize, &Seen)| {
         let age = now.saturating_duration_since(seen.since);
         let class = match seen.phase {
-            Phase::Request if age >= ENOUGH_FOR_A_REQUEST => 3,
-            Phase::Idle => 2,
+            Phase::Request if age >= ENOUGH_FOR_A_REQUEST => 4,
+            Phase::Idle => 3,
+            Phase::Turn => 2,
             Phase::Response if age >= ENOUGH_FOR_A_RESPONSE => 1,
             Phase::Request => 0,
             Phase::Response | Phase::Answer => return None,
         };
-        let of_the_same = networks.iter().filter(|&&network| network == networks[at]).count();
+        let of_the_same = seen.origin.weight(open.iter().map(|other| &other.origin));
         Some(((of_the_same, class, age), at))
     };
     open.iter().enumerate().filter_map(rank).max().map(|(_, at)| at)
-}
-
-/// Where a client comes from: an IPv4 address, or the /64 that an IPv6 client has to itself.
-fn network(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
-        v4 => v4,
-    }
 }
 
 /// So many in a time, after a burst.
@@ -119,7 +115,8 @@ impl Turns {
         is_free
     }
 
-    fn wait(&self, rate: Rate, now: Instant) -> Duration {
+    /// How long until there is a turn to take.
+    pub fn wait(&self, rate: Rate, now: Instant) -> Duration {
         let ahead = self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now));
         ahead.saturating_sub(rate.each.saturating_mul(rate.burst.saturating_sub(1)))
     }
@@ -128,10 +125,9 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
 
-    const SCRAPER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 66));
+    const SCRAPER: &str = "192.0.2.1:1";
+    const OTHER: &str = "192.0.2.66:1";
 
     struct Open {
         now: Instant,
@@ -143,8 +139,9 @@ mod tests {
             Open { now: Instant::now() + Duration::from_secs(1000), seen: Vec::new() }
         }
 
-        fn add(&mut self, peer: IpAddr, phase: Phase, age_ms: u64) -> &mut Open {
-            self.seen.push(Seen { peer, phase, since: self.now - Duration::from_millis(age_ms) });
+        fn add(&mut self, peer: &str, phase: Phase, age_ms: u64) -> &mut Open {
+            let origin = Origin::new(peer.parse().unwrap(), None);
+            self.seen.push(Seen { origin, phase, since: self.now - Duration::from_millis(age_ms) });
             self
         }
 
@@ -184,11 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_client_is_its_network() {
-        let address = |text: &str| network(text.parse().unwrap());
-        assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:1"));
-        assert_ne!(address("2001:db8:0:1::1"), address("2001:db8:0:2::1"));
-        assert_eq!(address("::ffff:192.0.2.1"), SCRAPER);
+    fn who_waits_for_a_turn_on_many_connections_gives_way() {
+        let mut open = Open::new();
+        open.add(SCRAPER, Phase::Idle, 60_000);
+        for age in 0..10 {
+            open.add(OTHER, Phase::Turn, age);
+        }
+        assert_eq!(open.gives_way(), Some(10));
     }
 
     #[test]

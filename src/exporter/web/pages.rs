@@ -10,7 +10,7 @@ use hyper::{Method, Request, Response, StatusCode};
 
 use super::answers::{Answer, Outcome};
 use super::auth::Verdict;
-use super::limits::REQUESTS;
+use super::connection::Connection;
 use super::negotiate;
 use super::serve::Web;
 use crate::exporter::log::Seldom;
@@ -25,9 +25,13 @@ const JSON: &str = "application/json";
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
 
 /// The answer to a request; always one.
-pub async fn respond(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
+pub async fn respond(
+    web: &Arc<Web>,
+    request: &Request<Incoming>,
+    connection: &Connection,
+) -> Response<Bytes> {
     let configuration = web.configuration.current().await;
-    let mut response = match admit(web, request, &configuration.settings).await {
+    let mut response = match admit(web, request, &configuration.settings, connection).await {
         Ok(()) => page(web, request).await,
         Err(refusal) => refusal,
     };
@@ -48,18 +52,16 @@ async fn admit(
     web: &Arc<Web>,
     request: &Request<Incoming>,
     settings: &super::settings::Settings,
+    connection: &Connection,
 ) -> Result<(), Response<Bytes>> {
     if let Some(rate) = settings.rate
         && !web.turns().configured.take_now(rate, Instant::now())
     {
         return Err(error(StatusCode::TOO_MANY_REQUESTS, "too many requests (rate_limit)"));
     }
-    let wait = web.turns().requests.take(REQUESTS, Instant::now());
-    if !wait.is_zero() {
-        tokio::time::sleep(wait).await;
-    }
+    web.turn(connection).await;
     let authorization = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    match web.authenticator.check(&settings.users, authorization).await {
+    match web.authenticator.check(&settings.users, authorization, connection.origin).await {
         Verdict::Allowed => {}
         Verdict::Denied => {
             web.statistics.denied.add_one();

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
-use std::net::TcpListener as StdListener;
+use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,11 +22,15 @@ use tokio_rustls::TlsAcceptor;
 use super::answers::Shared;
 use super::auth::Authenticator;
 use super::connection::{Admitted, Connection, Connections, End, Page, Watched};
-use super::limits::{ANSWER_WITHIN, HANDSHAKES, HEADER_BYTES, HEADERS, NEW_CONNECTIONS, Phase, Turns};
+use super::limits::{
+    ANSWER_WITHIN, HANDSHAKES, HEADER_BYTES, HEADERS, NEW_CONNECTIONS, Phase, REQUESTS, Turns,
+};
+use super::local_user::LocalUsers;
+use super::origin::Origin;
 use super::pages;
 use super::reload::Configuration;
 use super::statistics::Statistics;
-use crate::exporter::log::{self, Seldom};
+use crate::exporter::log::Seldom;
 use crate::exporter::source::Source;
 
 /// How long requests in progress may go on when the server stops.
@@ -41,6 +45,10 @@ pub struct Web {
     pub(super) text: Shared,
     pub(super) status: Shared,
     connections: Arc<Connections>,
+    /// None: they cannot be told apart here.
+    local_users: Option<LocalUsers>,
+    /// Held by the request that is next. Who goes away while it waits has taken no turn from the others.
+    requests: tokio::sync::Mutex<Turns>,
     turns: Mutex<AllTurns>,
 }
 
@@ -49,7 +57,6 @@ pub struct Web {
 pub(super) struct AllTurns {
     connections: Turns,
     handshakes: Turns,
-    pub(super) requests: Turns,
     /// The web configuration file's own limit.
     pub(super) configured: Turns,
 }
@@ -70,6 +77,8 @@ impl Web {
             text: Shared::default(),
             status: Shared::default(),
             connections: Arc::default(),
+            local_users: LocalUsers::open(),
+            requests: tokio::sync::Mutex::default(),
             turns: Mutex::default(),
         }))
     }
@@ -86,6 +95,23 @@ impl Web {
 
     pub(super) fn turns(&self) -> MutexGuard<'_, AllTurns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a request's turn, after those that came before it and are still there.
+    pub(super) async fn turn(&self, connection: &Connection) {
+        connection.enter(Phase::Turn);
+        let mut requests = self.requests.lock().await;
+        let wait = requests.wait(REQUESTS, Instant::now());
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        requests.take(REQUESTS, Instant::now());
+        connection.enter(Phase::Answer);
+    }
+
+    fn origin(&self, stream: &TcpStream, peer: SocketAddr) -> Origin {
+        let user = self.local_users.as_ref().zip(stream.local_addr().ok());
+        Origin::new(peer, user.and_then(|(users, own)| users.of(peer, own)))
     }
 
     /// Serves until `stop` becomes true, then lets requests in progress finish, for some seconds at most. Needs a
@@ -117,7 +143,7 @@ impl Web {
                     self.statistics.connections.add_one();
                     // Nagle's algorithm would hold the end of an answer back until the client has confirmed the rest.
                     let _ = stream.set_nodelay(true);
-                    match self.connections.admit(peer.ip()) {
+                    match self.connections.admit(self.origin(&stream, peer)) {
                         Some(place) => drop(tokio::spawn(self.clone().converse(stream, place, stop.clone()))),
                         None => self.refuse(&stream),
                     }
@@ -240,17 +266,15 @@ impl Web {
         connection: &Arc<Connection>,
     ) -> Result<Response<Page>, Infallible> {
         connection.enter(Phase::Answer);
-        let response = match tokio::time::timeout(ANSWER_WITHIN, pages::respond(self, &request)).await {
-            Ok(response) => response,
-            Err(_) => {
-                log::warning(format_args!(
-                    "a request for {} had no answer within {} s",
-                    request.uri().path(),
-                    ANSWER_WITHIN.as_secs()
-                ));
-                pages::error(StatusCode::SERVICE_UNAVAILABLE, "the answer takes too long")
-            }
-        };
+        let response =
+            match tokio::time::timeout(ANSWER_WITHIN, pages::respond(self, &request, connection)).await {
+                Ok(response) => response,
+                Err(_) => {
+                    static SELDOM: Seldom = Seldom::new();
+                    SELDOM.warn(format_args!("a request had no answer within {} s", ANSWER_WITHIN.as_secs()));
+                    pages::error(StatusCode::SERVICE_UNAVAILABLE, "the answer takes too long")
+                }
+            };
         self.statistics.answered(response.status().as_u16());
         connection.enter(Phase::Response);
         Ok(response.map(|bytes| Page::new(bytes, connection.clone())))
