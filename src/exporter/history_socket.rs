@@ -2,30 +2,28 @@
 //! may open.
 
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rustix::fs::Mode;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::fs::{FileType, Mode};
 
-use super::log;
+use super::log::Seldom;
+use super::socket_directory::{DirectoryError, Identity, SocketDirectory};
 use crate::history::History;
+use crate::history::deadline::WithDeadline;
 use crate::history::remote::{Refusal, Request, What};
 
 /// Root, or the exporter's own user, and its group.
 const MODE: Mode = Mode::from_raw_mode(0o660);
-const DIRECTORY_MODE: u32 = 0o755;
 const WAITING: i32 = 8;
-/// Who is answered at the same time; each has a copy of the list of what is remembered.
+/// Who is answered at the same time, each by a thread; each has a copy of the list of what is remembered.
 const MOST_CLIENTS: usize = 4;
 const LARGEST_REQUEST: u64 = 1_024;
-/// How long a client may take to ask, and to take any part of its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client may take to ask and to take its answer, altogether.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
@@ -38,77 +36,65 @@ pub enum SocketError {
     NotASocket(PathBuf),
     #[error("cannot listen on {}: {source}; --socket takes another path, --no-socket does without", .path.display())]
     Io { path: PathBuf, source: io::Error },
+    #[error("no socket at {}: {source} with --socket; --no-socket does without", .path.display())]
+    Directory { path: PathBuf, source: DirectoryError },
 }
 
 /// A socket that is open and not yet answered on.
 #[derive(Debug)]
 pub struct HistorySocket {
     listener: UnixListener,
-    path: PathBuf,
+    directory: SocketDirectory,
+    file: Identity,
 }
 
 impl HistorySocket {
     /// Opens the socket, in the place of one that an exporter left behind which was killed.
     pub fn open(path: &Path) -> Result<HistorySocket, SocketError> {
         let failed = |source: io::Error| SocketError::Io { path: path.to_owned(), source };
-        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(DIRECTORY_MODE)
-                .create(directory)
-                .map_err(failed)?;
-        }
-        make_way(path)?;
-        let listener = listen(path).map_err(|error| failed(error.into()))?;
-        Ok(HistorySocket { listener: UnixListener::from(listener), path: path.to_owned() })
+        let directory = SocketDirectory::open(path).map_err(|error| match error {
+            DirectoryError::Io(source) => failed(source),
+            source => SocketError::Directory { path: path.to_owned(), source },
+        })?;
+        make_way(&directory, path)?;
+        let (listener, file) = directory.bind(MODE, WAITING).map_err(failed)?;
+        Ok(HistorySocket { listener: UnixListener::from(listener), directory, file })
     }
 
     /// Answers, on a thread of its own, for as long as the process lives. The socket's file goes when this is dropped.
     pub fn serve(self, history: impl Fn() -> History + Send + Sync + 'static) -> io::Result<Serving> {
-        let HistorySocket { listener, path } = self;
+        let HistorySocket { listener, directory, file } = self;
         let history: Arc<dyn Fn() -> History + Send + Sync> = Arc::new(history);
         std::thread::Builder::new().name("history".into()).spawn(move || accept(&listener, &history))?;
-        Ok(Serving { path })
+        Ok(Serving { directory, file })
     }
 }
 
 /// Removes the socket's file at the end.
 #[derive(Debug)]
 pub struct Serving {
-    path: PathBuf,
+    directory: SocketDirectory,
+    file: Identity,
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
         // Who has the right to make it may not have the right to remove it: then the next one does.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = self.directory.remove(self.file);
     }
 }
 
 /// Removes what a killed exporter left behind.
-fn make_way(path: &Path) -> Result<(), SocketError> {
-    let Ok(file) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !file.file_type().is_socket() {
+fn make_way(directory: &SocketDirectory, path: &Path) -> Result<(), SocketError> {
+    let failed = |source| SocketError::Io { path: path.to_owned(), source };
+    let Some((kind, file)) = directory.look().map_err(failed)? else { return Ok(()) };
+    if kind != FileType::Socket {
         return Err(SocketError::NotASocket(path.to_owned()));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|source| SocketError::Io { path: path.to_owned(), source })
-        }
+    match directory.connect() {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => directory.remove(file).map_err(failed),
         _ => Err(SocketError::Taken(path.to_owned())),
     }
-}
-
-/// The file never has more than its mode: the kernel takes it from the socket, less what the umask takes away
-/// (net/unix/af_unix.c, unix_bind_bsd), which is then given back.
-fn listen(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    rustix::fs::fchmod(socket.as_fd(), MODE)?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    rustix::fs::chmod(path, MODE)?;
-    rustix::net::listen(&socket, WAITING)?;
-    Ok(socket)
 }
 
 fn accept(listener: &UnixListener, history: &Arc<dyn Fn() -> History + Send + Sync>) {
@@ -117,21 +103,37 @@ fn accept(listener: &UnixListener, history: &Arc<dyn Fn() -> History + Send + Sy
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             Err(error) => {
-                log::warning(format_args!("the history's socket: {error}"));
+                static SELDOM: Seldom = Seldom::new();
+                SELDOM.warn(format_args!("cannot accept a client on the history's socket: {error}"));
                 // Of descriptors there may be some again in a moment.
                 std::thread::sleep(Duration::from_secs(1));
                 continue;
             }
         };
-        let place = Place::take(&clients);
+        let Some(place) = Place::take(&clients) else {
+            turn_away(&stream);
+            continue;
+        };
         let history = history.clone();
         let task = move || {
             // A client that has gone wants no answer.
-            let _ = answer(&stream, place.as_ref().map(|_| &*history));
+            let _ = answer(&stream, &*history);
+            drop(place);
         };
         // Without a thread nobody is answered; the client sees the end of the connection.
         let _ = std::thread::Builder::new().name("history-client".into()).spawn(task);
     }
+}
+
+/// One too many: told so without waiting for it.
+fn turn_away(mut stream: &UnixStream) {
+    let told = stream.set_nonblocking(true).and_then(|()| {
+        // What is left unread would cut the answer off.
+        let _ = stream.read(&mut [0; LARGEST_REQUEST as usize]);
+        refuse(&mut WithDeadline::new(stream, PATIENCE), "too many ask at the same time: try again")
+    });
+    // It may have gone, or have no room for a line.
+    drop(told);
 }
 
 /// One of the clients that are answered at the same time.
@@ -151,16 +153,14 @@ impl Drop for Place {
     }
 }
 
-fn answer(stream: &UnixStream, history: Option<&(dyn Fn() -> History + Send + Sync)>) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn answer(stream: &UnixStream, history: &(dyn Fn() -> History + Send + Sync)) -> io::Result<()> {
+    let mut connection = WithDeadline::new(stream, PATIENCE);
     let mut line = String::new();
-    BufReader::new(stream.take(LARGEST_REQUEST)).read_line(&mut line)?;
-    let mut out = BufWriter::new(stream);
-    match (serde_json::from_str::<Request>(&line), history) {
-        (Ok(Request { request: What::History, .. }), Some(history)) => history().write_json(&mut out)?,
-        (Ok(_), None) => refuse(&mut out, "too many ask at the same time: try again")?,
-        (Err(error), _) => refuse(&mut out, &format!("not a request: {error}"))?,
+    BufReader::new((&mut connection).take(LARGEST_REQUEST)).read_line(&mut line)?;
+    let mut out = BufWriter::new(connection);
+    match serde_json::from_str::<Request>(&line) {
+        Ok(Request { request: What::History, .. }) => history().write_json(&mut out)?,
+        Err(error) => refuse(&mut out, &format!("not a request: {error}"))?,
     }
     out.flush()
 }

@@ -2,6 +2,7 @@
 //! `neighbours`, each with its number), then `moments`, oldest first. Times in nanoseconds, those of the wall clock
 //! since 1970; paths as text in which bytes that are no UTF-8 are `\xNN`, and a backslash is `\\`.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -212,8 +213,9 @@ impl History {
             Arc::new(Setup { mode, not_chosen, kernel, ops, by_thread, note })
         });
         history.short_of_memory = json.short_of_memory;
-        let tables = tables_of(json.servers, json.files, json.neighbours)?;
-        for packed in json.moments {
+        let (tables, numbers) = tables_of(json.servers, json.files, json.neighbours);
+        for mut packed in json.moments {
+            numbers.apply(&mut packed)?;
             history.insert(&tables.unpack(packed)?);
         }
         for (_, id, server) in tables.servers.iter() {
@@ -223,16 +225,33 @@ impl History {
     }
 }
 
-/// Numbers are as many as there once were entries: more than any history holds are a mistake.
-const MOST_NUMBERS: u32 = 1 << 20;
+/// The numbers of entries as they came, and as they are here: those of a table are places in memory, and must not be of
+/// the sender's choice.
+#[derive(Default)]
+struct Numbers {
+    servers: HashMap<u32, u32>,
+    files: HashMap<u32, u32>,
+    neighbours: HashMap<u32, u32>,
+}
+
+impl Numbers {
+    fn apply(&self, packed: &mut Packed) -> Result<(), Inconsistent> {
+        let renumber = |numbers: &HashMap<u32, u32>, number: &mut u32| {
+            *number = *numbers.get(number).ok_or(Inconsistent)?;
+            Ok(())
+        };
+        packed.server_numbers().try_for_each(|number| renumber(&self.servers, number))?;
+        packed.files.iter_mut().try_for_each(|row| renumber(&self.files, &mut row.file))?;
+        packed.neighbours.iter_mut().try_for_each(|row| renumber(&self.neighbours, &mut row.neighbour))
+    }
+}
 
 fn tables_of(
     servers: Vec<JsonServer>,
     files: Vec<JsonFile>,
     neighbours: Vec<JsonNeighbour>,
-) -> Result<Tables, Inconsistent> {
-    let mut tables = Tables::default();
-    let valid = |number: u32| if number < MOST_NUMBERS { Ok(number) } else { Err(Inconsistent) };
+) -> (Tables, Numbers) {
+    let (mut tables, mut numbers) = (Tables::default(), Numbers::default());
     for server in servers {
         let JsonServer { number, id, comm, version, datadir, socket, ports, container, device, .. } = server;
         let (filesystem, notes, alive, known_by) =
@@ -251,17 +270,18 @@ fn tables_of(
             alive,
             known_by,
         };
-        tables.servers.put(valid(number)?, id, Arc::new(server));
+        numbers.servers.insert(number, tables.servers.hold(&id, || Arc::new(server)));
     }
     for file in files {
         let JsonFile { number, server, target, path, role, device, mount, filesystem, open, unlinked } = file;
         let mount = mount.map(Into::into);
         let info = FileInfo { path, role, device, mount, filesystem, open, unlinked };
-        tables.files.put(valid(number)?, (server, target), Arc::new(info));
+        numbers.files.insert(number, tables.files.hold(&(server, target), || Arc::new(info)));
     }
     for neighbour in neighbours {
         let JsonNeighbour { number, device_number, device, comm } = neighbour;
-        tables.neighbours.put(valid(number)?, (device_number, comm), device);
+        let held = tables.neighbours.hold(&(device_number, comm), || device);
+        numbers.neighbours.insert(number, held);
     }
-    Ok(tables)
+    (tables, numbers)
 }

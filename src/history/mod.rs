@@ -2,6 +2,7 @@
 //! summed up again as one measurement, its worst seconds found, and all of it handed over as JSON.
 
 mod bytes;
+pub(crate) mod deadline;
 mod json;
 mod moment;
 mod packed;

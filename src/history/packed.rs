@@ -232,6 +232,12 @@ impl Packed {
         let pending = self.pending.iter().map(|row| row.server);
         self.servers.iter().copied().chain(roles).chain(pending)
     }
+
+    pub fn server_numbers(&mut self) -> impl Iterator<Item = &mut u32> {
+        let roles = self.roles.iter_mut().map(|row| &mut row.server);
+        let pending = self.pending.iter_mut().map(|row| &mut row.server);
+        self.servers.iter_mut().chain(roles).chain(pending)
+    }
 }
 
 impl From<&Stats> for PackedStats {

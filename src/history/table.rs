@@ -53,8 +53,8 @@ impl<K: Clone + Eq + Hash + Weigh, V: Weigh> Table<K, V> {
         id
     }
 
-    /// Puts an entry under a number of the caller's choice, which nobody uses yet.
-    pub fn put(&mut self, id: u32, key: K, value: V) {
+    /// Puts an entry under a number that nobody uses yet.
+    fn put(&mut self, id: u32, key: K, value: V) {
         self.bytes += weight(&key, &value);
         self.ids.insert(key.clone(), id);
         while self.entries.len() <= id as usize {
