@@ -47,7 +47,7 @@ pub fn info(text: impl fmt::Display) {
     write(Level::Info, &text.to_string());
 }
 
-fn write(level: Level, text: &str) {
+pub fn write(level: Level, text: &str) {
     static READER: OnceLock<Reader> = OnceLock::new();
     let reader = *READER.get_or_init(|| reader(std::env::var("JOURNAL_STREAM").ok().as_deref()));
     let line = line(reader, level, text, SystemTime::now());

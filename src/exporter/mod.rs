@@ -6,6 +6,7 @@ pub mod history_socket;
 pub mod log;
 mod notify;
 pub mod privileges;
+mod server_log;
 mod socket_directory;
 pub mod source;
 pub mod status;

@@ -1,32 +1,22 @@
 //! Tells the log and systemd what becomes of the tracing, and whether its thread is well.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::server_log::ServerLog;
 use super::{log, notify, privileges};
 use crate::live::{Live, State};
-use crate::snapshot::{Server, ServerId, Snapshot};
-use crate::target::describe::in_words;
+use crate::snapshot::Snapshot;
 
 /// A snapshot may be late by this much, however short the intervals.
 const LATE: Duration = Duration::from_secs(15);
-/// How long the log waits for a new server to be described.
-const DESCRIBED_WITHIN: u32 = 5;
 
 pub struct Watching {
     state: State,
     /// From one snapshot to the next, as it is now.
     interval: Duration,
     is_late: bool,
-    servers: BTreeMap<ServerId, Met>,
+    servers: ServerLog,
     status: String,
-}
-
-/// A server that the log knows of, or will.
-struct Met {
-    looks: u32,
-    told: bool,
-    words: String,
 }
 
 impl Watching {
@@ -44,7 +34,7 @@ impl Watching {
             state: State::Running,
             interval,
             is_late: false,
-            servers: BTreeMap::new(),
+            servers: ServerLog::new(Instant::now()),
             status: String::new(),
         };
         watching.look(live);
@@ -54,7 +44,9 @@ impl Watching {
     /// To be called each second.
     pub fn look(&mut self, live: &Live) {
         let (snapshot, state) = (live.latest(), live.state());
-        self.servers(&snapshot);
+        for (level, text) in self.servers.look(&snapshot.servers, Instant::now()) {
+            log::write(level, &text);
+        }
         if state != self.state {
             self.changed(&state);
         }
@@ -94,31 +86,8 @@ impl Watching {
         self.is_late = is_late;
     }
 
-    fn servers(&mut self, snapshot: &Snapshot) {
-        for server in snapshot.servers.iter().filter(|server| server.alive) {
-            let met =
-                self.servers.entry(server.id).or_insert(Met { looks: 0, told: false, words: String::new() });
-            met.looks += 1;
-            met.words = in_words(server);
-            let is_described = server.version.is_some() && server.datadir.is_some();
-            if !met.told && (is_described || met.looks > DESCRIBED_WITHIN) {
-                met.told = true;
-                log::info(format_args!("tracing {}", met.words));
-                notes(server);
-            }
-        }
-        let alive = |id: &ServerId| snapshot.servers.iter().any(|server| server.alive && server.id == *id);
-        self.servers.retain(|id, met| {
-            let stays = alive(id);
-            if !stays && met.told {
-                log::info(format_args!("ended: {}", met.words));
-            }
-            stays
-        });
-    }
-
     fn tell_status(&mut self, snapshot: &Snapshot) {
-        let servers = match self.servers.len() {
+        let servers = match self.servers.running() {
             0 => "no server runs".to_owned(),
             1 => "one server".to_owned(),
             n => format!("{n} servers"),
@@ -136,11 +105,5 @@ impl Watching {
             notify::status(&status);
             self.status = status;
         }
-    }
-}
-
-fn notes(server: &Server) {
-    for note in &server.notes {
-        log::warning(format_args!("process {}: {note}", server.id.pid));
     }
 }

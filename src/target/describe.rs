@@ -93,9 +93,11 @@ pub fn describe(proc_root: &Path, id: ServerId, rules: &Rules) -> (Server, Setti
     (server, settings)
 }
 
-/// One line: which server it is. What it chose itself is escaped.
+/// One line: which server it is. What it chose itself is escaped; one that has no name, or ended before its name was
+/// read, is a process.
 pub fn in_words(server: &Server) -> String {
-    let mut parts = vec![format!("{} {}", escape(server.comm.as_bytes()), server.id.pid)];
+    let name = Some(escape(server.comm.trim().as_bytes())).filter(|name| !name.is_empty());
+    let mut parts = vec![format!("{} {}", name.as_deref().unwrap_or("process"), server.id.pid)];
     parts.extend(server.version.clone());
     parts.extend(server.datadir.as_ref().map(|path| escape(path.as_os_str().as_encoded_bytes())));
     parts.extend(server.container.as_ref().map(|name| format!("container {}", escape(name.as_bytes()))));
@@ -200,6 +202,14 @@ mod tests {
         let gone = ServerId { start_ns: id.start_ns + 1_000_000_000, ..id };
         let (server, settings) = describe(Path::new("/proc"), gone, &Rules::builtin());
         assert_eq!((server.alive, server.comm.as_str(), settings), (false, "", Settings::default()));
+    }
+
+    #[test]
+    fn a_server_without_a_name_has_one_in_words() {
+        for comm in ["", " "] {
+            let server = Server::new(ServerId { pid: 7, start_ns: 1 }, comm.into());
+            assert_eq!(in_words(&server), "process 7");
+        }
     }
 
     #[test]
