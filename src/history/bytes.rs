@@ -72,4 +72,25 @@ mod tests {
             assert_eq!(unescape(wrong), None, "{wrong}");
         }
     }
+
+    mod any_text {
+        use proptest::prelude::*;
+
+        use super::*;
+
+        proptest! {
+            #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+            #[test]
+            fn of_a_path_is_that_path_again(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+                let path = PathBuf::from(OsString::from_vec(bytes));
+                prop_assert_eq!(unescape(&escape(&path)), Some(path));
+            }
+
+            #[test]
+            fn becomes_no_longer_path_than_it_is(text in "(\\\\|\\\\x|[0-9a-f]|\\PC){0,60}") {
+                prop_assert!(unescape(&text).is_none_or(|path| path.as_os_str().len() <= text.len()));
+            }
+        }
+    }
 }

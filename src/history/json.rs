@@ -285,3 +285,24 @@ fn tables_of(
     }
     (tables, numbers)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_an_entry_makes_no_room_for_those_below_it() {
+        let neighbour = |number| JsonNeighbour {
+            number,
+            device_number: number,
+            device: "vda".into(),
+            comm: "mysqld".into(),
+        };
+        let bytes = |numbers: &[u32]| {
+            let (tables, _) = tables_of(vec![], vec![], numbers.iter().copied().map(neighbour).collect());
+            assert_eq!(tables.neighbours.iter().count(), numbers.len());
+            tables.bytes()
+        };
+        assert_eq!(bytes(&[7, (1 << 20) - 1, u32::MAX]), bytes(&[0, 1, 2]));
+    }
+}

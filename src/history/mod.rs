@@ -1,6 +1,8 @@
 //! The last minutes, in bounded memory: a ring of moments, one for each interval, packed. Any range of it can be
 //! summed up again as one measurement, its worst seconds found, and all of it handed over as JSON.
 
+#[cfg(test)]
+mod any;
 mod bytes;
 pub(crate) mod deadline;
 mod json;
@@ -348,13 +350,13 @@ impl Sum {
 
 fn plus(a: &Lost, b: &Lost) -> Lost {
     Lost {
-        preempted: a.preempted + b.preempted,
-        files: a.files + b.files,
-        events: a.events + b.events,
-        names: a.names + b.names,
-        errors: a.errors + b.errors,
-        threads: a.threads + b.threads,
-        processes: a.processes + b.processes,
-        paused: a.paused + b.paused,
+        preempted: a.preempted.saturating_add(b.preempted),
+        files: a.files.saturating_add(b.files),
+        events: a.events.saturating_add(b.events),
+        names: a.names.saturating_add(b.names),
+        errors: a.errors.saturating_add(b.errors),
+        threads: a.threads.saturating_add(b.threads),
+        processes: a.processes.saturating_add(b.processes),
+        paused: a.paused.saturating_add(b.paused),
     }
 }

@@ -82,7 +82,8 @@ fn stand_out(moment: &Moment, servers: &mut BTreeMap<ServerId, Standout>) {
     let mut in_flight: BTreeMap<ServerId, u64> = BTreeMap::new();
     for pending in &moment.pending {
         let oldest = &pending.oldest;
-        *in_flight.entry(oldest.server).or_default() += pending.count;
+        let count = in_flight.entry(oldest.server).or_default();
+        *count = count.saturating_add(pending.count);
         let age = &mut roles.entry((oldest.server, oldest.role)).or_default().1;
         *age = (*age).max(oldest.age);
     }

@@ -27,16 +27,17 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Adds another row's syncs to this one.
+    /// Adds another row's syncs to this one. Saturating: a history that was received may hold any figures.
     pub fn merge(&mut self, other: &Stats) {
-        self.count += other.count;
-        self.sum_ns += other.sum_ns;
+        self.count = self.count.saturating_add(other.count);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         if other.max.ns > self.max.ns {
             self.max = other.max;
         }
         self.histogram.merge(&other.histogram);
         for (&errno, &n) in &other.errors {
-            *self.errors.entry(errno).or_default() += n;
+            let sum = self.errors.entry(errno).or_default();
+            *sum = sum.saturating_add(n);
         }
     }
 
@@ -92,7 +93,7 @@ impl Stats {
     }
 
     pub fn error_count(&self) -> u64 {
-        self.errors.values().sum()
+        self.errors.values().fold(0, |sum, &n| sum.saturating_add(n))
     }
 
     /// Mean number in flight over a time: the sum of the latencies / the time. For a serial log, how busy it is.

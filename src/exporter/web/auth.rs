@@ -336,4 +336,59 @@ mod tests {
         assert_eq!(hash.parse::<bcrypt::HashParts>().unwrap().get_cost(), 4);
         assert!(!bcrypt::verify("", &hash).unwrap());
     }
+
+    mod any_header {
+        use proptest::prelude::*;
+
+        use super::*;
+
+        proptest! {
+            #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+            #[test]
+            fn gives_no_more_than_it_holds(header in prop::collection::vec(any::<u8>(), 0..300)) {
+                if let Some((name, password)) = credentials(&header) {
+                    // Three bytes of four characters, behind the scheme and its blank.
+                    prop_assert!(name.len() + 1 + password.len() <= (header.len() - 6) / 4 * 3);
+                }
+            }
+
+            #[test]
+            fn with_any_base64_in_it_is_read_without_a_panic(
+                encoded in prop::collection::vec(any::<u8>(), 0..100).prop_map(|bytes| STANDARD.encode(bytes)),
+                cut in 0usize..140,
+            ) {
+                let encoded = &encoded[..cut.min(encoded.len())];
+                credentials(format!("Basic {encoded}").as_bytes());
+            }
+
+            #[test]
+            fn name_and_password_survive_it(
+                scheme in "[Bb][Aa][Ss][Ii][Cc]",
+                name in "[^:]{0,30}",
+                password in prop::collection::vec(any::<u8>(), 0..50),
+                blanks in " {0,3}",
+            ) {
+                let text = [name.as_bytes(), b":", &password].concat();
+                let header = format!("{scheme} {blanks}{}{blanks}", STANDARD.encode(text));
+                prop_assert_eq!(credentials(header.as_bytes()), Some((name, password)));
+            }
+
+            #[test]
+            fn another_scheme_is_no_name_and_password(scheme in "[A-Za-z]{1,12}", encoded in "[A-Za-z0-9+/=]{0,40}") {
+                prop_assume!(!scheme.eq_ignore_ascii_case("basic"));
+                prop_assert_eq!(credentials(format!("{scheme} {encoded}").as_bytes()), None);
+            }
+
+            #[test]
+            fn what_is_remembered_of_one_is_not_that_of_another(
+                one in ("\\PC{0,8}", prop::collection::vec(any::<u8>(), 0..8), "\\PC{0,8}"),
+                other in ("\\PC{0,8}", prop::collection::vec(any::<u8>(), 0..8), "\\PC{0,8}"),
+            ) {
+                let inner = Authenticator::new().unwrap().0;
+                let digest = |(name, password, hash): &(String, Vec<u8>, String)| inner.digest(name, password, hash);
+                prop_assert_eq!(digest(&one) == digest(&other), one == other);
+            }
+        }
+    }
 }

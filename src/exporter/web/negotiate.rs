@@ -57,4 +57,41 @@ mod tests {
             assert_eq!(gzip(header), wanted, "{header:?}");
         }
     }
+
+    mod any_header {
+        use proptest::prelude::*;
+
+        use super::*;
+
+        proptest! {
+            #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+            #[test]
+            fn is_read_without_a_panic(header in "\\PC{0,200}") {
+                gzip(Some(&header));
+            }
+
+            #[test]
+            fn gzip_is_never_given_where_nothing_stands_for_it(header in "[a-f=;,q.0-9 \"]{0,100}") {
+                prop_assert!(!gzip(Some(&header)));
+            }
+
+            #[test]
+            fn gzip_is_given_exactly_where_its_quality_is_not_zero(
+                before in prop::collection::vec("(br|deflate|identity|zstd)(;q=[01])?", 0..4),
+                quality in 0u32..=1000,
+                after in prop::collection::vec("(br|[*]|zstd)(;q=[01])?", 0..4),
+            ) {
+                let own = format!("gzip;q={}.{:03}", quality / 1000, quality % 1000);
+                let all: Vec<_> = before.into_iter().chain([own]).chain(after).collect();
+                prop_assert_eq!(gzip(Some(&all.join(", "))), quality > 0, "{:?}", all);
+            }
+
+            #[test]
+            fn a_quality_is_between_none_and_all(value in "\\PC{0,20}") {
+                let quality = quality(&format!("q={value}"));
+                prop_assert!(quality <= 1000);
+            }
+        }
+    }
 }
