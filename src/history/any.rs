@@ -1,6 +1,8 @@
 //! Property tests: histories of any content are the same after the way over the socket, and nothing that comes over it
 //! panics or takes memory that it did not bring.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -14,12 +16,15 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-fn some_history() -> String {
-    let mut history = History::new(Options::default());
-    (0..2).for_each(|_| history.push(&busy()));
-    let mut text = Vec::new();
-    history.write_json(&mut text).unwrap();
-    String::from_utf8(text).unwrap()
+fn some_history() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let mut history = History::new(Options::default());
+        (0..2).for_each(|_| history.push(&busy()));
+        let mut text = Vec::new();
+        history.write_json(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    });
+    &TEXT
 }
 
 /// What somebody may write in the place of a value.
@@ -112,7 +117,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(128))]
+    #![proptest_config(config(64))]
 
     #[test]
     fn a_history_cut_short_is_refused(at in 0usize..1 << 20) {
@@ -128,7 +133,7 @@ proptest! {
     fn a_history_with_any_values_in_it_is_read_within_bounds_or_refused(
         changes in prop::collection::vec((any::<usize>(), any_value()), 1..4),
     ) {
-        let mut json: Value = serde_json::from_str(&some_history()).unwrap();
+        let mut json: Value = serde_json::from_str(some_history()).unwrap();
         changes.iter().for_each(|(at, with)| replace(&mut json, *at, with));
         let text = json.to_string();
         if let Ok(history) = History::read_json(&text) {
