@@ -3,18 +3,20 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use fsynctop::files::rules::Rules;
 use fsynctop::server_status::connection::Connection;
 use fsynctop::server_status::counters::Between;
 use fsynctop::server_status::find::Target;
-use fsynctop::server_status::options::ConnectOptions;
+use fsynctop::server_status::options::{ConnectOptions, Place, Tls};
 use fsynctop::server_status::reading::Scope;
+use fsynctop::server_status::secret::Secret;
 use fsynctop::target::{describe, processes};
 use serde_json::Value;
 
@@ -89,6 +91,11 @@ fn an_account_without_rights_sees_all_but_what_needs_one() {
         // A file that everyone can write is nobody's.
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o666)).unwrap();
         refused(verify(&database).arg(&defaults), "everyone can write it");
+        std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o620)).unwrap();
+        std::os::unix::fs::chown(file.path(), None, Some(65534)).unwrap();
+        refused(verify(&database).arg(&defaults), "group 65534 can write it");
+        std::os::unix::fs::chown(file.path(), Some(65534), None).unwrap();
+        refused(verify(&database).arg(&defaults), "it belongs to user 65534");
         // An argument is no place for a password.
         let output = verify(&database).arg(format!("--password={PASSWORD}")).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -135,54 +142,63 @@ fn transactions_are_those_that_the_client_made() {
     });
 }
 
-#[test]
-fn over_tcp_the_connection_is_encrypted_and_the_certificate_is_looked_at() {
-    if !can_run("over_tcp_the_connection_is_encrypted_and_the_certificate_is_looked_at", &[]) {
-        return;
-    }
-    let keys = tempfile::tempdir_in("/var/tmp").unwrap();
-    let path = |name: &str| keys.path().join(name).to_str().unwrap().to_owned();
-    let ca = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test-ca"];
-    run("openssl", &[&ca[..], &["-keyout", &path("ca.key"), "-out", &path("ca.pem")]].concat());
-    let request = ["req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=db"];
-    run("openssl", &[&request[..], &["-keyout", &path("key.pem"), "-out", &path("request.pem")]].concat());
-    std::fs::write(path("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n").unwrap();
-    let sign = [
-        "x509",
-        "-req",
-        "-days",
-        "2",
-        "-CAcreateserial",
-        "-in",
-        &path("request.pem"),
-        "-CA",
-        &path("ca.pem"),
-    ];
-    let rest = ["-CAkey", &path("ca.key"), "-extfile", &path("names"), "-out", &path("cert.pem")];
-    run("openssl", &[&sign[..], &rest[..]].concat());
-    for name in ["key.pem", "cert.pem", "ca.pem"] {
-        std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(0o644)).unwrap();
-    }
-    std::fs::set_permissions(keys.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+/// A certificate for this host's own addresses and [`ELSEWHERE`], and that of the authority which signed it.
+struct Keys(tempfile::TempDir);
 
+impl Keys {
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn make() -> Keys {
+        let keys = Keys(tempfile::tempdir_in("/var/tmp").unwrap());
+        let path = |name: &str| keys.path(name);
+        let ca = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test-ca"];
+        run("openssl", &[&ca[..], &["-keyout", &path("ca.key"), "-out", &path("ca.pem")]].concat());
+        let request = ["req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=db"];
+        let to = ["-keyout", &path("key.pem"), "-out", &path("request.pem")];
+        run("openssl", &[&request[..], &to[..]].concat());
+        let names = format!("subjectAltName=DNS:localhost,IP:127.0.0.1,IP:{ELSEWHERE}\n");
+        std::fs::write(path("names"), names).unwrap();
+        let sign = ["x509", "-req", "-days", "2", "-CAcreateserial", "-in", &path("request.pem")];
+        let by = ["-CA", &path("ca.pem"), "-CAkey", &path("ca.key"), "-extfile", &path("names")];
+        run("openssl", &[&sign[..], &by[..], &["-out", &path("cert.pem")]].concat());
+        for name in ["key.pem", "cert.pem", "ca.pem"] {
+            std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        std::fs::set_permissions(keys.0.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        keys
+    }
+}
+
+/// A server on all addresses that takes no connection which is not encrypted, and its port.
+fn encrypted_server(keys: &Keys) -> (Database, String) {
     // Free a moment ago.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let options = [
         "--skip-networking=0".to_owned(),
         "--bind-address=0.0.0.0".into(),
         format!("--port={port}"),
-        format!("--ssl-cert={}", path("cert.pem")),
-        format!("--ssl-key={}", path("key.pem")),
+        format!("--ssl-cert={}", keys.path("cert.pem")),
+        format!("--ssl-key={}", keys.path("key.pem")),
         "--require-secure-transport=ON".into(),
     ];
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let database = Database::start(Kind::MariaDb, &options);
+    (Database::start(Kind::MariaDb, &options), port.to_string())
+}
+
+#[test]
+fn over_tcp_the_connection_is_encrypted_and_the_certificate_is_looked_at() {
+    if !can_run("over_tcp_the_connection_is_encrypted_and_the_certificate_is_looked_at", &[]) {
+        return;
+    }
+    let keys = Keys::make();
+    let (database, port) = encrypted_server(&keys);
     // Both, because a server may or may not look up the name of an address.
     database.execute(&[
         "CREATE USER monitor@localhost IDENTIFIED BY \"pa#ss 'word\"",
         "CREATE USER monitor@'127.0.0.1' IDENTIFIED BY \"pa#ss 'word\"",
     ]);
-    let port = port.to_string();
     let to = |host: &str, options: &[&str]| {
         let mut command = verify(&database);
         command.args(["--host", host, "--port", &port, "--user", "monitor"]).args(options);
@@ -194,14 +210,143 @@ fn over_tcp_the_connection_is_encrypted_and_the_certificate_is_looked_at() {
     refused(&mut over_tcp(&["--ssl-mode", "disabled"]), "no connection to the server at 127.0.0.1:");
     verified(&mut over_tcp(&[]));
     verified(&mut over_tcp(&["--ssl-mode", "required"]));
-    verified(&mut over_tcp(&["--ssl-ca", &path("ca.pem")]));
-    refused(&mut over_tcp(&["--ssl-mode", "verify-identity"]), "UnknownIssuer");
-    let ca = path("ca.pem");
+    let ca = keys.path("ca.pem");
+    verified(&mut over_tcp(&["--ssl-ca", &ca]));
+    // An authority that this host believes, and nobody signed with.
+    let mut unknown = over_tcp(&["--ssl-mode", "verify-identity"]);
+    refused(unknown.env("SSL_CERT_FILE", &ca_of_nobody(&keys)), "UnknownIssuer");
+    // The same, where this host believes the right one.
+    verified(over_tcp(&["--ssl-mode", "verify-identity"]).env("SSL_CERT_FILE", &ca));
     let identity = ["--ssl-mode", "verify-identity", "--ssl-ca", &ca];
     verified(&mut over_tcp(&identity));
     verified(&mut to("localhost", &identity));
     // The same server by an address that its certificate does not name.
     refused(&mut to("127.0.0.2", &identity), "not valid for name");
+}
+
+fn ca_of_nobody(keys: &Keys) -> String {
+    let ca = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=nobody"];
+    let path = keys.path("nobody.pem");
+    run("openssl", &[&ca[..], &["-keyout", &keys.path("nobody.key"), "-out", &path]].concat());
+    path
+}
+
+/// An address that is none of this host's as far as anybody can tell (TEST-NET-3); it leads to the loopback device of a
+/// network namespace of the test's own.
+const ELSEWHERE: &str = "203.0.113.7";
+
+/// Runs it on a thread whose network namespace has that address.
+fn elsewhere(test: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let run_there = || {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+            run("ip", &["link", "set", "lo", "up"]);
+            run("ip", &["address", "add", &format!("{ELSEWHERE}/32"), "dev", "lo"]);
+            test();
+        };
+        scope.spawn(run_there).join().unwrap();
+    });
+}
+
+#[test]
+fn a_password_goes_to_another_host_only_when_that_has_proved_who_it_is() {
+    if !can_run("a_password_goes_to_another_host_only_when_that_has_proved_who_it_is", &[]) {
+        return;
+    }
+    elsewhere(|| {
+        let keys = Keys::make();
+        let (database, port) = encrypted_server(&keys);
+        database.execute(&[
+            "CREATE USER monitor@'%' IDENTIFIED BY \"pa#ss 'word\"".to_owned(),
+            "CREATE USER open@'%'".into(),
+        ]);
+        let as_user = |user: &str, options: &[&str]| {
+            let mut command = verify(&database);
+            command.args(["--host", ELSEWHERE, "--port", &port, "--user", user]).args(options);
+            command
+        };
+        let with_password = |options: &[&str]| {
+            let mut command = as_user("monitor", options);
+            command.env("MYSQL_PWD", PASSWORD).env("SSL_CERT_FILE", ca_of_nobody(&keys));
+            command
+        };
+        for mode in ["disabled", "preferred", "required"] {
+            let said = "203.0.113.7 is another host, and with this --ssl-mode anybody";
+            refused(&mut with_password(&["--ssl-mode", mode]), said);
+        }
+        refused(&mut with_password(&[]), "UnknownIssuer");
+        verified(&mut with_password(&["--ssl-ca", &keys.path("ca.pem")]));
+        // Where there is nothing to steal, all is as it was asked for.
+        verified(&mut as_user("open", &[]));
+        verified(&mut as_user("open", &["--ssl-mode", "required"]));
+    });
+}
+
+#[test]
+fn whoever_stands_in_the_way_to_another_host_receives_nothing() {
+    if !can_run("whoever_stands_in_the_way_to_another_host_receives_nothing", &[]) {
+        return;
+    }
+    elsewhere(|| {
+        let listener = TcpListener::bind((ELSEWHERE, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (outbox, inbox) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                // Plain, with a challenge for a scramble.
+                let _ = stream.write_all(GREETING);
+                let mut sent = Vec::new();
+                let _ = stream.read_to_end(&mut sent);
+                let _ = outbox.send(sent);
+            }
+        });
+        let open = |tls, port| {
+            let password = Some(Secret::new(PASSWORD.into()));
+            let options = ConnectOptions { password, tls, ..ConnectOptions::default() };
+            let place = Place::Tcp { host: ELSEWHERE.into(), port };
+            // A server that runs here and has the same port says nothing about one there.
+            let target = Target::named(options, place).where_ports_are_the_servers([port]);
+            Connection::open(&target).map(|_| ()).unwrap_err().to_string()
+        };
+        let error = open(None, port);
+        assert!(error.contains("has no TLS"), "{error}");
+        assert_eq!(inbox.recv_timeout(Duration::from_secs(10)).unwrap(), b"");
+        for tls in [Tls::Disabled, Tls::Preferred, Tls::Required] {
+            let error = open(Some(tls), port);
+            assert!(error.contains("is another host"), "{error}");
+        }
+        assert!(inbox.try_recv().is_err());
+    });
+}
+
+/// Of caching_sha2_password, without TLS.
+const GREETING: &[u8] =
+    b"\x49\0\0\0\x0a8.4.0\0\x01\0\0\0abcdefgh\0\0\x82\x2d\x02\0\x08\0\x15\0\0\0\0\0\0\0\0\0\0\
+                          ijklmnopqrst\0caching_sha2_password\0";
+
+#[test]
+fn mysql_gets_a_password_that_it_has_not_cached_only_through_encryption() {
+    if !can_run("mysql_gets_a_password_that_it_has_not_cached_only_through_encryption", &[]) {
+        return;
+    }
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let options = ["--skip-networking=0", "--bind-address=127.0.0.1", &format!("--port={port}")];
+    let database = Database::start(Kind::MySql, &options);
+    database.execute(&[
+        "CREATE USER monitor@localhost IDENTIFIED WITH caching_sha2_password BY \"pa#ss 'word\"",
+        "CREATE USER monitor@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY \"pa#ss 'word\"",
+    ]);
+    let over_tcp = |mode: &[&str]| {
+        let mut command = verify(&database);
+        command.args(["--host", "127.0.0.1", "--port", &port, "--user", "monitor"]).args(mode);
+        command.env("MYSQL_PWD", PASSWORD);
+        command
+    };
+    refused(&mut over_tcp(&["--ssl-mode", "disabled"]), "the connection is not encrypted, so it is not sent");
+    verified(&mut over_tcp(&[]));
+    // Now it knows the scramble.
+    verified(&mut over_tcp(&["--ssl-mode", "disabled"]));
 }
 
 #[test]

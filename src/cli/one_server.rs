@@ -50,7 +50,7 @@ pub fn choose(
     }
     match options.place() {
         Some(place) => {
-            let target = Target::named(options, place);
+            let target = Target::named(options, place).where_servers_listen(&servers);
             let status = open(&target);
             if servers.len() > 1 {
                 servers = match &status {

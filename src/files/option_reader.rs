@@ -2,16 +2,16 @@
 //! files, and files that include themselves or each other would otherwise be read for ever.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::fs::File;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
 use crate::files::option_file::{self, Line};
-use crate::files::rooted::{Root, attributes};
+use crate::files::rooted::{self, Root, attributes};
 
 /// As in the servers' own reader.
 const INCLUDE_DEPTH: u32 = 10;
@@ -24,8 +24,8 @@ const MAX_ENTRIES: usize = 1_024;
 /// Lines between two looks at whether reading is to end.
 const LINES_AT_A_TIME: usize = 1_024;
 
-/// Whether a file that has been opened may be used; asked before any of it is read.
-pub type Check<'a> = &'a dyn Fn(&Path, &File) -> io::Result<()>;
+/// Whether a file or a directory that has been opened may be used; asked before any of it is read.
+pub type Check<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 
 /// Takes an option's name and its value, if it has one.
 pub type Set<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>);
@@ -67,7 +67,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Uses only files that pass a check.
+    /// Uses only files and directories that pass a check. The first that does not ends the reading, and so does one that
+    /// is there and cannot be read.
     pub fn checked(self, check: Check<'a>) -> Reader<'a> {
         Reader { check: Some(check), ..self }
     }
@@ -77,8 +78,8 @@ impl<'a> Reader<'a> {
         self.file(path, INCLUDE_DEPTH);
     }
 
-    /// The first file that did not pass the check, and why.
-    pub fn refused(self) -> Option<(PathBuf, io::Error)> {
+    /// Which file ended the reading, and why.
+    pub fn failed(self) -> Option<(PathBuf, io::Error)> {
         self.failed
     }
 
@@ -86,20 +87,7 @@ impl<'a> Reader<'a> {
         if self.is_over() {
             return;
         }
-        let Ok(file) = self.root.open_file(path, OFlags::empty()) else { return };
-        let Ok(known) = attributes(&file) else { return };
-        if !self.seen.insert((known.device, known.inode)) {
-            return;
-        }
-        self.files -= 1;
-        if let Some(Err(error)) = self.check.map(|check| check(path, &file)) {
-            self.failed.get_or_insert((path.to_owned(), error));
-            return;
-        }
-        let mut contents = Vec::new();
-        if file.take(self.bytes).read_to_end(&mut contents).is_err() {
-            return;
-        }
+        let Some(contents) = self.contents(path).unwrap_or_else(|error| self.note(path, error)) else { return };
         self.bytes -= contents.len() as u64;
         let mut in_group = false;
         for (number, line) in option_file::parse(&contents).enumerate() {
@@ -117,13 +105,28 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// None: it was read before.
+    fn contents(&mut self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        let file = self.root.open_file(path, OFlags::empty())?;
+        let known = attributes(&file)?;
+        if !self.seen.insert((known.device, known.inode)) {
+            return Ok(None);
+        }
+        self.files -= 1;
+        self.check.map_or(Ok(()), |check| check(file.as_fd()))?;
+        let mut contents = Vec::new();
+        file.take(self.bytes).read_to_end(&mut contents)?;
+        Ok(Some(contents))
+    }
+
     fn directory(&mut self, directory: &Path, depth: u32) {
         if self.is_over() {
             return;
         }
         // Listing it is work as well, and the same directory may be included again and again.
         self.files -= 1;
-        let mut names = self.root.list(directory, MAX_ENTRIES).unwrap_or_default();
+        let names = self.names(directory).map(Some).unwrap_or_else(|error| self.note(directory, error));
+        let mut names = names.unwrap_or_default();
         names.retain(|name| name.as_bytes().ends_with(b".cnf"));
         names.sort();
         for name in names {
@@ -131,8 +134,21 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn names(&self, directory: &Path) -> io::Result<Vec<OsString>> {
+        let open = self.root.open_directory(directory)?;
+        self.check.map_or(Ok(()), |check| check(open.as_fd()))?;
+        rooted::names(&open, MAX_ENTRIES)
+    }
+
+    fn note<T>(&mut self, path: &Path, error: io::Error) -> Option<T> {
+        if self.check.is_some() && error.kind() != io::ErrorKind::NotFound {
+            self.failed.get_or_insert((path.to_owned(), error));
+        }
+        None
+    }
+
     fn is_over(&self) -> bool {
-        self.files == 0 || self.bytes == 0 || (self.over)()
+        self.failed.is_some() || self.files == 0 || self.bytes == 0 || (self.over)()
     }
 }
 
@@ -144,6 +160,7 @@ fn included(from: &Path, name: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::os::unix::fs::MetadataExt;
 
     use super::*;
 
@@ -216,15 +233,16 @@ mod tests {
         let root = Root::at(directory.path()).unwrap();
         let mut names = Vec::new();
         let mut set = |name: &[u8], _: Option<&[u8]>| names.push(name.to_vec());
-        let check = |path: &Path, _: &File| match path.ends_with("bad.cnf") {
+        let bad = std::fs::metadata(directory.path().join("bad.cnf")).unwrap().ino();
+        let check = |open: BorrowedFd<'_>| match rustix::fs::fstat(open)?.st_ino == bad {
             true => Err(io::Error::other("bad")),
             false => Ok(()),
         };
         let groups = [b"mysqld".to_vec()];
         let mut reader = Reader::new(&root, &groups, &|| false, &mut set).checked(&check);
         reader.read(Path::new("/my.cnf"));
-        let (path, error) = reader.refused().unwrap();
+        let (path, error) = reader.failed().unwrap();
         assert_eq!((path.as_path(), error.to_string().as_str()), (Path::new("/bad.cnf"), "bad"));
-        assert_eq!(names, [b"good"]);
+        assert!(names.is_empty(), "it ended the reading");
     }
 }

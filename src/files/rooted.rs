@@ -72,17 +72,9 @@ impl Root {
         Ok(contents)
     }
 
-    /// The names in a directory, without `.` and `..`, in the filesystem's order. At most `limit` of them: a directory
-    /// may have millions.
-    pub fn list(&self, path: &Path, limit: usize) -> io::Result<Vec<OsString>> {
-        let found = self.look_up(path, OFlags::DIRECTORY)?;
-        let directory = reopen(&found, OFlags::DIRECTORY)?;
-        let names = Dir::read_from(directory)?.filter_map(|entry| {
-            let entry = entry.ok()?;
-            let name = entry.file_name().to_bytes();
-            (name != b"." && name != b"..").then(|| OsStr::from_bytes(name).to_owned())
-        });
-        Ok(names.take(limit).collect())
+    /// Opens a directory, for [`names`].
+    pub fn open_directory(&self, path: &Path) -> io::Result<OwnedFd> {
+        reopen(&self.look_up(path, OFlags::DIRECTORY)?, OFlags::DIRECTORY)
     }
 
     /// The path without symlinks, inside that root.
@@ -90,6 +82,17 @@ impl Root {
         let target = self.look_up(path, OFlags::empty()).ok()?;
         strip_root(&link_of(&target)?, &link_of(&self.directory)?)
     }
+}
+
+/// The names in a directory, without `.` and `..`, in the filesystem's order. At most `limit` of them: a directory may have
+/// millions.
+pub fn names(directory: &OwnedFd, limit: usize) -> io::Result<Vec<OsString>> {
+    let names = Dir::read_from(directory)?.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let name = entry.file_name().to_bytes();
+        (name != b"." && name != b"..").then(|| OsStr::from_bytes(name).to_owned())
+    });
+    Ok(names.take(limit).collect())
 }
 
 /// Opens for reading what was looked up, if its filesystem stores files: /proc, /sys and their like make them up, and to
@@ -170,8 +173,9 @@ mod tests {
         assert_eq!(root.read(Path::new("/etc/passwd"), 100).unwrap(), b"inside");
         assert_eq!(root.canonical(Path::new("/linked")).unwrap(), Path::new("/etc/real"));
         assert_eq!(root.canonical(Path::new("/climbing/passwd")).unwrap(), Path::new("/etc/real/passwd"));
-        assert_eq!(root.list(Path::new("/linked"), 10).unwrap(), ["passwd"]);
-        assert_eq!(root.list(Path::new("/linked"), 0).unwrap().len(), 0);
+        let linked = root.open_directory(Path::new("/linked")).unwrap();
+        assert_eq!(names(&linked, 10).unwrap(), ["passwd"]);
+        assert!(names(&linked, 0).unwrap().is_empty());
         assert_eq!(root.read(Path::new("/etc/passwd"), 3).unwrap(), b"ins");
     }
 
@@ -227,7 +231,7 @@ mod tests {
             assert!(root.look_up(Path::new(path), OFlags::empty()).is_ok(), "{path}");
             assert!(root.open_file(Path::new(path), OFlags::empty()).is_err(), "{path}");
         }
-        assert!(root.list(Path::new("/proc"), 10).is_err());
+        assert!(root.open_directory(Path::new("/proc")).is_err());
         assert!(!root.read(Path::new("/etc/passwd"), 10).unwrap().is_empty());
         // tmpfs with and without a limit of its size
         for directory in ["/dev/shm", "/run"] {

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::OFlags;
 
 use crate::files::option_file;
-use crate::files::option_reader::Reader;
+use crate::files::option_reader::{Check, Reader};
 use crate::files::rooted::Root;
 use crate::proc_file;
 use crate::target::version::{Flavour, Version};
@@ -201,14 +202,22 @@ impl Settings {
     }
 
     /// What some groups of one option file and of those that it includes say: a client's. Relative values stay so.
-    pub fn of_groups(root: &Root, file: &Path, groups: &[&str]) -> Settings {
+    /// Each of these files, and each directory of them, must pass the check once it is open; else the path of the first
+    /// that does not, and why.
+    pub fn of_groups(
+        root: &Root,
+        file: &Path,
+        groups: &[&str],
+        check: Check<'_>,
+    ) -> Result<Settings, (PathBuf, io::Error)> {
         let groups: Vec<_> = groups.iter().map(|group| group.as_bytes().to_vec()).collect();
         let mut settings = Settings::default();
         let mut set = |name: &[u8], value: Option<&[u8]>| {
             option_file::set(&mut settings.values, &is_asked_for, name, value);
         };
-        Reader::new(root, &groups, &|| false, &mut set).read(file);
-        settings
+        let mut reader = Reader::new(root, &groups, &|| false, &mut set).checked(check);
+        reader.read(file);
+        reader.failed().map_or(Ok(settings), Err)
     }
 
     /// From option text alone, with its values relative to `datadir`; what tests and other tools need.

@@ -1,18 +1,16 @@
 //! One client connection with a thread of its own: whoever asks waits for so long and no longer, whatever the server
 //! does. It keeps the connection, and makes it anew where the server closed it.
 
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::net::ToSocketAddrs;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
-use mysql::{Conn, DriverError, OptsBuilder, SslOpts};
-use rustix::fs::{Mode, OFlags};
-
 use super::StatusError;
+use super::bounded::Bounded;
+use super::client::{Client, Error, LOGIN_BYTES, Transport};
 use super::find::Target;
 use super::options::{Place, Tls};
+use super::protection;
 use super::reading::{Reading, Scope};
 use crate::text::escape_sentence;
 
@@ -20,14 +18,14 @@ use crate::text::escape_sentence;
 pub const CONNECT: Duration = Duration::from_secs(1);
 /// How long an answer may take.
 pub const ANSWER: Duration = Duration::from_secs(2);
-/// Only a status variable can be that long; also spares the client a question of its own.
-const MAX_PACKET: usize = 16 << 20;
 /// "Too many connections".
 const NO_CONNECTION_LEFT: u16 = 1040;
 
 struct Request {
     number: u64,
     scope: Scope,
+    until: Instant,
+    patience: Duration,
 }
 
 type Answer = (u64, Result<Reading, StatusError>);
@@ -67,12 +65,12 @@ impl Connection {
     }
 
     fn ask(&mut self, scope: Scope, patience: Duration) -> Result<Reading, StatusError> {
-        let end = Instant::now() + patience;
+        let until = Instant::now() + patience;
         let late = || StatusError::NoAnswer { endpoint: self.name.clone(), seconds: patience.as_secs_f64() };
         self.number += 1;
-        self.requests.send(Request { number: self.number, scope }).map_err(|_| late())?;
+        self.requests.send(Request { number: self.number, scope, until, patience }).map_err(|_| late())?;
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(Instant::now());
             match self.answers.recv_timeout(left) {
                 Ok((number, answer)) if number == self.number => return answer,
                 Ok(_) => {} // to an earlier question, which was waited for no longer
@@ -82,147 +80,94 @@ impl Connection {
     }
 }
 
-/// The thread's side. It may wait for the server as long as that takes; the deadlines of the socket only make it
-/// come back where the server never answers.
+/// The thread's side. Every socket of its own has the deadline of the question, so it ends or is free again with it.
 struct Worker {
     target: Target,
-    connection: Option<Conn>,
+    connection: Option<Client>,
 }
 
 impl Worker {
     fn run(mut self, inbox: &Receiver<Request>, outbox: &Sender<Answer>) {
         while let Ok(mut request) = inbox.recv() {
-            // Questions that piled up while the server hung are not asked any more.
+            // Questions that piled up while names were looked up are not asked any more.
             while let Ok(later) = inbox.try_recv() {
                 request = later;
             }
-            let answer = self.answer(request.scope);
+            let answer = self.answer(&request);
             if outbox.send((request.number, answer)).is_err() {
                 return;
             }
         }
     }
 
-    fn answer(&mut self, scope: Scope) -> Result<Reading, StatusError> {
+    fn answer(&mut self, request: &Request) -> Result<Reading, StatusError> {
         let was_connected = self.connection.is_some();
-        match self.try_to_answer(scope) {
-            // A server that was restarted, or closed an idle connection.
-            Err(Failure::Lost(_)) if was_connected => self.try_to_answer(scope),
-            other => other,
+        let mut answer = self.try_to_answer(request);
+        // A server that was restarted, or closed an idle connection.
+        if was_connected && matches!(answer, Err(Error::Broken(_))) {
+            answer = self.try_to_answer(request);
         }
+        let endpoint = || self.target.name.clone();
         // Whatever listens there chooses the words.
-        .map_err(|failure| match failure {
-            Failure::Lost(reason) => {
-                let reason = escape_sentence(&reason);
-                StatusError::NoConnection { endpoint: self.target.name.clone(), reason }
+        answer.map_err(|error| match error {
+            Error::Late => {
+                StatusError::NoAnswer { endpoint: endpoint(), seconds: request.patience.as_secs_f64() }
             }
-            Failure::Refused(reason) => StatusError::Refused(escape_sentence(&reason)),
+            Error::Broken(reason) => {
+                StatusError::NoConnection { endpoint: endpoint(), reason: escape_sentence(&reason) }
+            }
+            refused @ Error::Server { .. } => StatusError::Refused(escape_sentence(&refused.to_string())),
         })
     }
 
-    fn try_to_answer(&mut self, scope: Scope) -> Result<Reading, Failure> {
+    fn try_to_answer(&mut self, request: &Request) -> Result<Reading, Error> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
-            empty => empty.insert(connect(&self.target).map_err(|error| self.target.explain(&error))?),
+            empty => empty.insert(connect(&self.target, request.until).map_err(with_cure)?),
         };
-        let answer = Reading::ask(scope, &mut |question| rows(connection, question));
-        answer.map_err(|error| match error {
-            mysql::Error::MySqlError(error) => Failure::Refused(error.to_string()),
-            other => {
-                self.connection = None;
-                Failure::Lost(other.to_string())
-            }
-        })
-    }
-}
-
-enum Failure {
-    /// There is no connection.
-    Lost(String),
-    Refused(String),
-}
-
-/// The text of every column of every row.
-fn rows(connection: &mut Conn, question: &str) -> mysql::Result<Vec<Vec<String>>> {
-    let mut rows = Vec::new();
-    for row in connection.query_iter(question)? {
-        let values = row?.unwrap().into_iter().map(|value| match value {
-            mysql::Value::NULL => String::new(),
-            mysql::Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            other => other.as_sql(true).trim_matches('\'').to_owned(),
-        });
-        rows.push(values.collect());
-    }
-    Ok(rows)
-}
-
-/// The client library takes text only, and without a socket it would go to a TCP port: a path of other bytes is reached by
-/// a descriptor.
-fn connect_to_socket(options: OptsBuilder, path: &Path) -> mysql::Result<Conn> {
-    match path.to_str() {
-        Some(text) => Conn::new(options.socket(Some(text))),
-        None => {
-            let open = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-                .map_err(std::io::Error::from)?;
-            Conn::new(options.socket(Some(format!("/proc/self/fd/{}", open.as_raw_fd()))))
+        let answer = Reading::ask(request.scope, &mut |question| connection.query(question, request.until));
+        if matches!(answer, Err(Error::Broken(_) | Error::Late)) {
+            self.connection = None;
         }
+        answer
     }
 }
 
-fn connect(target: &Target) -> mysql::Result<Conn> {
+fn connect(target: &Target, until: Instant) -> Result<Client, Error> {
     let options = &target.options;
-    let plain = OptsBuilder::new()
-        .user(Some(options.user_name()))
-        .pass(options.password.as_ref().map(|password| password.reveal()))
-        .prefer_socket(false)
-        .max_allowed_packet(Some(MAX_PACKET))
-        .tcp_connect_timeout(Some(CONNECT))
-        .read_timeout(Some(ANSWER))
-        .write_timeout(Some(ANSWER));
     let (host, port) = match &target.place {
-        Place::Socket(path) => return connect_to_socket(plain, path),
+        Place::Socket(path) => {
+            let stream = Bounded::to_socket(path, until, LOGIN_BYTES)?;
+            return Client::log_in(Transport::socket(stream), "", Tls::Disabled, options);
+        }
         Place::Tcp { host, port } => (host, *port),
     };
-    let plain = plain.ip_or_hostname(Some(host.as_str())).tcp_port(port);
-    let tls = options.tls.unwrap_or(if options.ca.is_some() { Tls::VerifyIdentity } else { Tls::default() });
-    let mut protection = SslOpts::default()
-        .with_danger_accept_invalid_certs(tls != Tls::VerifyIdentity)
-        .with_root_cert_path(options.ca.clone());
-    if let (Some(certificate), Some(key)) = (&options.certificate, &options.key) {
-        let identity = mysql::ClientIdentity::new(certificate.clone(), key.clone());
-        protection = protection.with_client_identity(Some(identity));
+    // Looked up once: what was decided about an address must hold for the one that is connected to.
+    let mut last = Error::Broken("the name has no address".into());
+    for address in (host.as_str(), port).to_socket_addrs()? {
+        let tls = protection::of(options, address, &target.server_ports).map_err(Error::Broken)?;
+        match Bounded::to_address(address, until, LOGIN_BYTES) {
+            Ok(stream) => return Client::log_in(Transport::tcp(stream), host, tls, options),
+            Err(error) => last = error.into(),
+        }
     }
-    let protected = plain.clone().ssl_opts(protection);
-    match tls {
-        Tls::Disabled => Conn::new(plain),
-        Tls::Required | Tls::VerifyIdentity => Conn::new(protected),
-        Tls::Preferred => match Conn::new(protected) {
-            Err(mysql::Error::DriverError(DriverError::TlsNotSupported)) => Conn::new(plain),
-            other => other,
-        },
-    }
+    Err(last)
 }
 
-impl Target {
-    fn explain(&self, error: &mysql::Error) -> Failure {
-        let cure = match error {
-            mysql::Error::MySqlError(error) if error.code == NO_CONNECTION_LEFT => {
-                "; a server with admin_address (MySQL) or extra_port (MariaDB) has a connection to spare there: \
-                 --host and --port"
-            }
-            mysql::Error::MySqlError(error) if matches!(error.code, 1045 | 1698) => {
-                "; --user and a password (--defaults-file, MYSQL_PWD, --password) name another account"
-            }
-            _ => "",
-        };
-        let reason = match error {
-            mysql::Error::MySqlError(error) => error.to_string(),
-            mysql::Error::IoError(error) => error.to_string(),
-            mysql::Error::TlsError(error) => error.to_string(),
-            other => other.to_string(),
-        };
-        Failure::Lost(format!("{reason}{cure}"))
-    }
+/// A server that lets nobody in is no connection.
+fn with_cure(error: Error) -> Error {
+    let Error::Server { code, .. } = error else { return error };
+    let cure = match code {
+        NO_CONNECTION_LEFT => {
+            "; a server with admin_address (MySQL) or extra_port (MariaDB) has a connection to spare there: --host and \
+             --port"
+        }
+        1045 | 1698 => {
+            "; --user and a password (--defaults-file, MYSQL_PWD, --password) name another account"
+        }
+        _ => "",
+    };
+    Error::Broken(format!("{error}{cure}"))
 }
 
 #[cfg(test)]
@@ -231,6 +176,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::net::UnixListener;
+    use std::path::Path;
 
     use super::*;
     use crate::server_status::options::ConnectOptions;

@@ -19,6 +19,8 @@ pub struct Target {
     pub place: Place,
     /// What to call it in messages: a found socket by its path inside the server's root.
     pub name: String,
+    /// Ports of this host's loopback addresses that the servers in question were seen to listen on.
+    pub server_ports: Vec<u16>,
     /// A found socket, held open: `place` leads to it by its descriptor, because a symlink in the server's root must
     /// not be followed in ours.
     _socket: Option<Arc<OwnedFd>>,
@@ -28,13 +30,26 @@ impl Target {
     /// The place that the options name, else the one found for this server.
     pub fn of(options: ConnectOptions, server: &Server) -> Result<Target, StatusError> {
         match options.place() {
-            Some(place) => Ok(Target::named(options, place)),
+            Some(place) => Ok(Target::named(options, place).where_servers_listen([server])),
             None => Target::found(options, server),
         }
     }
 
     pub fn named(options: ConnectOptions, place: Place) -> Target {
-        Target { options, name: place.to_string(), place, _socket: None }
+        Target { options, name: place.to_string(), place, server_ports: Vec::new(), _socket: None }
+    }
+
+    /// It may be one of these servers: then a local port of theirs is no stranger's.
+    pub fn where_servers_listen<'a>(self, servers: impl IntoIterator<Item = &'a Server>) -> Target {
+        let ours = network_namespace("self");
+        let is_here =
+            |server: &&Server| ours.is_some() && network_namespace(&server.id.pid.to_string()) == ours;
+        let ports = servers.into_iter().filter(is_here).flat_map(|server| server.ports.clone());
+        self.where_ports_are_the_servers(ports)
+    }
+
+    pub fn where_ports_are_the_servers(self, ports: impl IntoIterator<Item = u16>) -> Target {
+        Target { server_ports: ports.into_iter().collect(), ..self }
     }
 
     /// A password goes to no place that was not named: any process can call itself mysqld and listen.
@@ -57,8 +72,13 @@ impl Target {
             .and_then(|root| root.look_up(path, OFlags::empty()))
             .map_err(|error| refused(name.clone(), error.to_string()))?;
         let place = Place::Socket(PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd())));
-        Ok(Target { options, place, name, _socket: Some(Arc::new(open)) })
+        Ok(Target { options, place, name, server_ports: Vec::new(), _socket: Some(Arc::new(open)) })
     }
+}
+
+/// A server in a network namespace of its own has loopback addresses of its own.
+fn network_namespace(process: &str) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{process}/ns/net")).ok()
 }
 
 #[cfg(test)]

@@ -1,15 +1,21 @@
 //! What a server counts itself, read over one client connection: [`options`] says where to and as whom, [`find`] finds
-//! the socket of a server that runs here, [`connection`] asks with deadlines that a hung server cannot exceed,
-//! [`reading`] is what it answered, and [`counters`] what happened between two readings.
+//! the socket of a server that runs here, [`protection`] which connections a password may go over, [`connection`] asks with
+//! deadlines that a hung server cannot exceed, [`reading`] is what it answered, and [`counters`] what happened between two
+//! readings. [`bounded`] and [`tls`] are for any protocol; [`client`] speaks MySQL's.
 
+pub mod bounded;
+mod client;
 pub mod connection;
 pub mod counters;
 pub mod engine_status;
 pub mod find;
 pub mod gtid;
 pub mod options;
+pub mod protection;
 pub mod reading;
 pub mod secret;
+pub mod tls;
+pub mod trusted_file;
 
 /// Why the server's counters are not to be had.
 #[derive(Debug, thiserror::Error)]

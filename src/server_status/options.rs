@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use super::StatusError;
 use super::secret::Secret;
+use super::trusted_file;
 use crate::files::rooted::Root;
 use crate::files::settings::Settings;
 
 /// The groups of an option file that are read.
 const GROUPS: [&str; 5] = ["client", "client-server", "client-mariadb", "mysql", "fsynctop"];
-const OPTION_FILE_LIMIT: u64 = 1 << 20;
 pub const DEFAULT_PORT: u16 = 3306;
 
 /// How a TCP connection is protected. A unix socket needs no protection.
@@ -58,16 +60,11 @@ impl ConnectOptions {
         let failed = |source| StatusError::OptionFile { path: path.to_owned(), source };
         let absolute = std::path::absolute(path).map_err(failed)?;
         let root = Root::at(Path::new("/")).map_err(failed)?;
-        // The reader skips what it cannot read, as servers do; a file that was named must be there.
-        root.read(&absolute, OPTION_FILE_LIMIT).map_err(failed)?;
-        let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&absolute).map_err(failed)?);
-        if mode & 0o002 != 0 {
-            return Err(failed(std::io::Error::other(
-                "everyone can write it, so it is not trusted: chmod o-w",
-            )));
-        }
-        ConnectOptions::of_settings(&Settings::of_groups(&root, &absolute, &GROUPS))
-            .map_err(|reason| failed(std::io::Error::other(reason)))
+        // The reader skips what is not there, as servers do; a file that was named must be there.
+        root.look_up(&absolute, OFlags::empty()).map_err(failed)?;
+        let settings = Settings::of_groups(&root, &absolute, &GROUPS, &|open| trusted_file::check(open))
+            .map_err(|(path, source)| StatusError::OptionFile { path, source })?;
+        ConnectOptions::of_settings(&settings).map_err(|reason| failed(std::io::Error::other(reason)))
     }
 
     fn of_settings(settings: &Settings) -> Result<ConnectOptions, String> {
@@ -189,10 +186,35 @@ mod tests {
         assert_eq!(both.user_name(), "monitor");
         let given = ConnectOptions { socket: Some("/other.sock".into()), ..ConnectOptions::default() };
         assert_eq!(given.or(options).place(), Some(Place::Socket("/other.sock".into())));
+    }
 
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
-        let error = ConnectOptions::from_file(&path).unwrap_err().to_string();
-        assert!(error.contains("everyone can write it"), "{error}");
+    #[test]
+    fn what_others_can_write_gives_no_credentials_however_it_is_included() {
+        let directory = tempfile::tempdir().unwrap();
+        let (main, extra) = (directory.path().join("main.cnf"), directory.path().join("extra.cnf"));
+        let (parts, part) = (directory.path().join("parts"), directory.path().join("parts/part.cnf"));
+        std::fs::create_dir(&parts).unwrap();
+        let includes = format!("!include {}\n!includedir {}\n", extra.display(), parts.display());
+        std::fs::write(&main, includes + "!include /no/such.cnf\n[client]\nuser=monitor\n").unwrap();
+        std::fs::write(&extra, "[client]\nhost=db1\n").unwrap();
+        std::fs::write(&part, "[client]\nport=3307\n").unwrap();
+        let chmod = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for path in [&main, &extra, &part] {
+            chmod(path, 0o600);
+        }
+        let options = ConnectOptions::from_file(&main).unwrap();
+        assert_eq!(options.place().unwrap().to_string(), "db1:3307");
+        for path in [&main, &extra, &part, &parts] {
+            let before = std::fs::metadata(path).unwrap().permissions().mode();
+            chmod(path, before | 0o002);
+            let error = ConnectOptions::from_file(&main).unwrap_err().to_string();
+            let said = format!("{}: everyone can write it, so it is not trusted: chmod o-w", path.display());
+            assert!(error.ends_with(&said), "{error}");
+            chmod(path, before);
+        }
+        ConnectOptions::from_file(&main).unwrap();
     }
 
     #[test]

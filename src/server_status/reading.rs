@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::StatusError;
+use super::client::{Error, Rows};
 use super::engine_status::EngineStatus;
 use super::gtid;
 use crate::files::rooted::Root;
@@ -49,14 +50,12 @@ const BINLOG_FILES: &str = "SELECT FILE_NAME, COUNT_MISC FROM performance_schema
 const NOT_TO_BE_HAD: [u16; 8] = [1044, 1142, 1143, 1227, 1049, 1146, 1054, 1193];
 const FORBIDDEN: [u16; 4] = [1044, 1142, 1143, 1227];
 
-type Rows = Vec<Vec<String>>;
-
 impl Reading {
     /// Asks, by way of `query`.
     pub(super) fn ask(
         scope: Scope,
-        query: &mut dyn FnMut(&str) -> mysql::Result<Rows>,
-    ) -> mysql::Result<Reading> {
+        query: &mut dyn FnMut(&str) -> Result<Rows, Error>,
+    ) -> Result<Reading, Error> {
         let began = Instant::now();
         let mut reading = Reading::empty(began);
         if scope == Scope::Nothing {
@@ -67,10 +66,10 @@ impl Reading {
         reading.status = table(query("SHOW GLOBAL STATUS")?);
         reading.counted = halfway(began, Instant::now());
         let mut refused = Vec::new();
-        let mut allowed = |answer: mysql::Result<Rows>, what: &str| match answer {
-            Err(mysql::Error::MySqlError(error)) if NOT_TO_BE_HAD.contains(&error.code) => {
-                if FORBIDDEN.contains(&error.code) {
-                    refused.push(format!("{what}: {}", error.message));
+        let mut allowed = |answer: Result<Rows, Error>, what: &str| match answer {
+            Err(Error::Server { code, message, .. }) if NOT_TO_BE_HAD.contains(&code) => {
+                if FORBIDDEN.contains(&code) {
+                    refused.push(format!("{what}: {message}"));
                 }
                 Ok(None)
             }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::snapshot::{KnownBy, ServerId};
 
-fn error(code: u16) -> mysql::Error {
-    mysql::Error::MySqlError(mysql::MySqlError { state: "42000".into(), message: "denied".into(), code })
+fn error(code: u16) -> Error {
+    Error::Server { code, state: "42000".into(), message: "denied".into() }
 }
 
 fn row(columns: &[&str]) -> Vec<String> {
@@ -34,7 +34,7 @@ fn what_the_account_may_not_ask_is_left_out_and_said() {
 fn an_error_of_the_connection_is_not_taken_for_a_refusal() {
     let outcome = Reading::ask(Scope::Syncs, &mut |question| match question {
         "SHOW GLOBAL STATUS" => Ok(Vec::new()),
-        _ => Err(mysql::Error::IoError(std::io::ErrorKind::ConnectionReset.into())),
+        _ => Err(Error::Broken("Connection reset by peer".into())),
     });
     assert!(outcome.is_err());
 }

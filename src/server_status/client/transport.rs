@@ -1,0 +1,73 @@
+//! What packets go over: the bounded stream as it is, or with TLS.
+
+use std::io::{self, Read, Write};
+use std::time::Instant;
+
+use crate::server_status::bounded::Bounded;
+use crate::server_status::options::ConnectOptions;
+use crate::server_status::tls;
+
+pub enum Transport {
+    Plain { stream: Bounded, is_socket: bool },
+    Tls(Box<tls::Stream>),
+}
+
+impl Transport {
+    pub fn socket(stream: Bounded) -> Transport {
+        Transport::Plain { stream, is_socket: true }
+    }
+
+    pub fn tcp(stream: Bounded) -> Transport {
+        Transport::Plain { stream, is_socket: false }
+    }
+
+    /// Whether nobody but the other end can read what is sent.
+    pub fn is_private(&self) -> bool {
+        matches!(self, Transport::Tls(_) | Transport::Plain { is_socket: true, .. })
+    }
+
+    pub fn is_socket(&self) -> bool {
+        matches!(self, Transport::Plain { is_socket: true, .. })
+    }
+
+    pub fn encrypt(self, host: &str, verify: bool, options: &ConnectOptions) -> io::Result<Transport> {
+        match self {
+            Transport::Plain { stream, .. } => {
+                Ok(Transport::Tls(Box::new(tls::begin(stream, host, verify, options)?)))
+            }
+            encrypted => Ok(encrypted),
+        }
+    }
+
+    pub fn allow(&mut self, until: Instant, limit: u64) {
+        match self {
+            Transport::Plain { stream, .. } => stream.allow(until, limit),
+            Transport::Tls(stream) => stream.sock.allow(until, limit),
+        }
+    }
+}
+
+impl Read for Transport {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Transport::Plain { stream, .. } => stream.read(buffer),
+            Transport::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Transport {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Transport::Plain { stream, .. } => stream.write(bytes),
+            Transport::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Transport::Plain { stream, .. } => stream.flush(),
+            Transport::Tls(stream) => stream.flush(),
+        }
+    }
+}
