@@ -214,7 +214,7 @@ fn over_tcp_the_connection_is_encrypted_and_the_certificate_is_looked_at() {
     verified(&mut over_tcp(&["--ssl-ca", &ca]));
     // An authority that this host believes, and nobody signed with.
     let mut unknown = over_tcp(&["--ssl-mode", "verify-identity"]);
-    refused(unknown.env("SSL_CERT_FILE", &ca_of_nobody(&keys)), "UnknownIssuer");
+    refused(unknown.env("SSL_CERT_FILE", ca_of_nobody(&keys)), "UnknownIssuer");
     // The same, where this host believes the right one.
     verified(over_tcp(&["--ssl-mode", "verify-identity"]).env("SSL_CERT_FILE", &ca));
     let identity = ["--ssl-mode", "verify-identity", "--ssl-ca", &ca];

@@ -34,10 +34,12 @@ pub struct ConnectionArgs {
     /// Ask for the password on the terminal; it is never taken from the command line, where everyone can read it
     #[arg(long)]
     pub password: bool,
-    /// TLS over TCP: preferred and required encrypt, verify-identity looks at the certificate, too
+    /// TLS over TCP: preferred and required encrypt, verify-identity checks the certificate, too. A password goes to
+    /// another host with verify-identity only, which is the default there
     #[arg(long, value_enum, value_name = "MODE")]
     pub ssl_mode: Option<TlsArg>,
-    /// Certificates of the authorities to believe; with this, the server's certificate is looked at
+    /// Certificates of the authorities to believe, instead of those that this host believes; with this, the server's
+    /// certificate is checked
     #[arg(long, value_name = "FILE")]
     pub ssl_ca: Option<PathBuf>,
     /// Our own certificate

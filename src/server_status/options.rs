@@ -18,10 +18,10 @@ pub const DEFAULT_PORT: u16 = 3306;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
     Disabled,
-    /// Encrypted if the server offers it, as MySQL's own client does; the server's certificate is not looked at.
+    /// Encrypted if the server offers it, as MySQL's own client does; the server's certificate is not checked.
     #[default]
     Preferred,
-    /// Encrypted or not at all; the server's certificate is not looked at.
+    /// Encrypted or not at all; the server's certificate is not checked.
     Required,
     /// The server's certificate must be one of an authority known to us, and for the name that was given.
     VerifyIdentity,

@@ -1,7 +1,7 @@
 //! A client of MySQL's protocol that takes the server for an enemy: it sends questions that are known beforehand, and
-//! whatever comes back has a limit before there is memory for it. `mysql_common` frames packets and makes scrambles;
-//! its `mysql` crate, which would do the rest, sets aside what the server says and asks it for the key to encrypt
-//! passwords with.
+//! whatever comes back has a limit before memory is allocated for it. `mysql_common` frames packets and makes scrambles.
+//! The `mysql` crate, which does all the rest, allocates whatever number of columns the server announces, and asks the
+//! server for the key to encrypt the password with.
 
 mod greeting;
 mod login;
