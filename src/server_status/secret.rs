@@ -47,9 +47,10 @@ fn ask_on(terminal: &File) -> io::Result<Secret> {
     let before = tcgetattr(terminal)?;
     let mut quiet = before.clone();
     quiet.local_modes &= !(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
-    write!(&mut &*terminal, "Password: ")?;
+    // Before the prompt: what is typed after it must be neither shown nor thrown away.
     tcsetattr(terminal, OptionalActions::Flush, &quiet)?;
     let _restore = Quiet(terminal, before);
+    write!(&mut &*terminal, "Password: ")?;
     read_line(std::io::BufReader::new(terminal))
 }
 
