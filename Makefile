@@ -14,7 +14,7 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint test tracefs kernels bench demo investigation dist install clean
+.PHONY: help deps build lint advisories test tracefs kernels bench demo investigation dist install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -28,9 +28,16 @@ deps: ## install what building and testing need and this machine lacks (apt)
 build: deps ## the toolkit, optimised: target/release/fsynctop
 	cargo build --release --locked
 
-lint: deps ## formatting and clippy; warnings are errors
+lint: deps ## formatting, clippy, and the crates that are built in (deny.toml); warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@tools/dependencies cargo-deny
+	cargo deny --locked check --deny warnings --hide-inclusion-graph licenses bans sources
+
+# Its database comes from elsewhere than the crates: not in `lint`, which needs no more network than building does.
+advisories: deps ## known vulnerabilities of the crates that are built in, by the database of RustSec
+	@tools/dependencies cargo-deny
+	cargo deny --locked check advisories
 
 # Everything is built first: the tests run the programs under tools/ as well.
 test: lint tracefs ## every test there is, those that need root and a kernel included

@@ -87,11 +87,14 @@ impl<'a> Reader<'a> {
         if self.is_over() {
             return;
         }
-        let Some(contents) = self.contents(path).unwrap_or_else(|error| self.note(path, error)) else { return };
+        let Some(contents) = self.contents(path).unwrap_or_else(|error| self.note(path, error)) else {
+            return;
+        };
         self.bytes -= contents.len() as u64;
         let mut in_group = false;
         for (number, line) in option_file::parse(&contents).enumerate() {
-            if number % LINES_AT_A_TIME == LINES_AT_A_TIME - 1 && self.is_over() {
+            let is_time_to_look = number % LINES_AT_A_TIME == LINES_AT_A_TIME - 1;
+            if self.failed.is_some() || is_time_to_look && self.is_over() {
                 return;
             }
             match line {
