@@ -1,8 +1,8 @@
 //! /proc/PID/mountinfo as raw bytes: a mount point may hold any byte, escaped by the kernel as `\ooo`.
 //! Its device numbers are the superblock's own, also on btrfs and overlayfs where `stat` differs.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::proc_file;
@@ -23,6 +23,18 @@ pub struct Mount {
     pub filesystem: String,
     /// "/dev/vda1", "tmpfs", "server:/export".
     pub source: OsString,
+    /// Of the mount, then of the filesystem, as they are in force: "rw", "noatime", "upperdir=/a".
+    pub options: Vec<OsString>,
+}
+
+impl Mount {
+    /// The value of an option: "/a" of "upperdir=/a".
+    pub fn option(&self, name: &str) -> Option<&OsStr> {
+        self.options.iter().find_map(|option| {
+            let value = option.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            Some(OsStr::from_bytes(value))
+        })
+    }
 }
 
 /// All mounts of a mountinfo file; lines that are none are skipped.
@@ -37,10 +49,15 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let device = parse_device(std::str::from_utf8(fields.next()?).ok()?)?;
     let root = PathBuf::from(unescape(fields.next()?));
     let mount_point = PathBuf::from(unescape(fields.next()?));
+    let of_mount = fields.next()?;
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let filesystem = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
-    Some(Mount { id, device, root, mount_point, filesystem, source })
+    let of_filesystem = fields.next().unwrap_or_default();
+    // The kernel escapes a comma inside a value.
+    let options = [of_mount, of_filesystem].into_iter().flat_map(|options| options.split(|&b| b == b','));
+    let options = options.filter(|option| !option.is_empty()).map(unescape).collect();
+    Some(Mount { id, device, root, mount_point, filesystem, source, options })
 }
 
 fn number(field: &[u8]) -> Option<i32> {
@@ -100,14 +117,13 @@ pub fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::ffi::OsStrExt;
 
     const SAMPLE: &[u8] = b"\
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
 31 27 0:42 /@data /srv/my\\040data\\134x rw shared:2 master:9 - btrfs /dev/vdb1 rw,space_cache
 33 27 0:43 / /srv/\xff rw - tmpfs none rw
 nonsense
-34 27 0:44 / /srv/\xff rw - overlay overlay rw,lowerdir=/a - b
+34 27 0:44 / /srv/\xff ro - overlay overlay rw,lowerdir=/a,upperdir=/u\\054v - b
 ";
 
     #[test]
@@ -119,7 +135,10 @@ nonsense
         assert_eq!(mounts[1].root, Path::new("/@data"));
         assert_eq!((mounts[1].device, mounts[1].source.as_bytes()), (42, &b"/dev/vdb1"[..]));
         assert_eq!(mounts[2].mount_point.as_os_str().as_bytes(), b"/srv/\xff");
-        assert_eq!(mounts[3].filesystem, "overlay");
+        assert_eq!(mounts[0].options, ["rw", "relatime", "rw", "discard"]);
+        assert_eq!((mounts[3].filesystem.as_str(), mounts[3].options.len()), ("overlay", 4));
+        assert_eq!(mounts[3].option("upperdir"), Some(OsStr::new("/u,v")));
+        assert_eq!((mounts[3].option("upper"), mounts[3].option("ro")), (None, None));
     }
 
     #[test]

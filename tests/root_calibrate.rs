@@ -10,9 +10,13 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fsynctop::calibrate::place::Place;
+use fsynctop::files::settings::Settings;
+use fsynctop::snapshot::{Server, ServerId};
 use serde_json::Value;
 
 use common::disk::{Mounted, run};
+use common::faults::{FaultFs, finish, signal};
 use common::server::{Database, Kind};
 use common::{can_run, wait_until};
 
@@ -148,4 +152,99 @@ fn a_servers_data_directory_must_be_typed_twice() {
     let typed = [&options[..], &["--production", directory.to_str().unwrap()]].concat();
     let output = calibrate(&directory, state.path(), &typed).output().unwrap();
     assert!(output.status.success(), "{}", message(&output));
+}
+
+#[test]
+fn a_data_directory_is_known_by_whatever_mount_it_is_reached() {
+    if !can_run("a_data_directory_is_known_by_whatever_mount_it_is_reached", &[]) {
+        return;
+    }
+    let mounted = Mounted::image("ext4", 400);
+    // The server itself sees its directory through a bind mount.
+    let real = mounted.path().join("servers/first");
+    std::fs::create_dir_all(&real).unwrap();
+    let seen = Mounted::new(&["--bind", real.to_str().unwrap()]);
+    let database = Database::start_on(Kind::MariaDb, Some(seen.path()), &[]);
+    let inside = database.datadir.strip_prefix(seen.path()).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let refused = |directory: &Path| {
+        let output =
+            calibrate(directory, state.path(), &["--each", "20ms", "--threads", "1"]).output().unwrap();
+        let text = message(&output);
+        assert_eq!(output.status.code(), Some(1), "{}: {text}", directory.display());
+        assert!(text.contains("used by a running server (mariadbd"), "{text}");
+    };
+    refused(&real.join(inside).join("mysql"));
+    // A directory inside the data directory, and nothing above it that could give it away.
+    let schema = Mounted::new(&["--bind", real.join(inside).join("mysql").to_str().unwrap()]);
+    refused(schema.path());
+    let deep = database.datadir.join("mysql/deep");
+    std::fs::create_dir(&deep).unwrap();
+    refused(&schema.path().join("deep"));
+}
+
+#[test]
+fn the_upper_directory_of_a_servers_overlay_is_the_servers() {
+    if !can_run("the_upper_directory_of_a_servers_overlay_is_the_servers", &[]) {
+        return;
+    }
+    let files = Mounted::tmpfs();
+    for name in ["lower", "upper", "work", "merged", "elsewhere"] {
+        std::fs::create_dir(files.path().join(name)).unwrap();
+    }
+    let at = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
+    let options = format!("lowerdir={},upperdir={},workdir={}", at("lower"), at("upper"), at("work"));
+    let merged = Mounted::on(&["-t", "overlay", "-o", &options, "overlay"], Path::new(&at("merged")));
+    let data = merged.path().join("data");
+    std::fs::create_dir_all(data.join("db1")).unwrap();
+    let id = ServerId { pid: std::process::id(), start_ns: 0 };
+    let settings = Settings::from_pairs(&data, [("datadir", data.to_str().unwrap())]);
+    let servers = [(Server::new(id, "mysqld".into()), settings)];
+    let upper = Place::look(Path::new(&at("upper/data/db1"))).unwrap();
+    let error = upper.refuse_if_servers(&servers).unwrap_err().to_string();
+    assert!(error.contains("used by a running server (mysqld"), "{error}");
+    Place::look(Path::new(&at("elsewhere"))).unwrap().refuse_if_servers(&servers).unwrap();
+}
+
+#[test]
+fn what_others_have_in_a_sticky_directory_is_left_alone_and_stops_nothing() {
+    if !can_run("what_others_have_in_a_sticky_directory_is_left_alone_and_stops_nothing", &[]) {
+        return;
+    }
+    let mounted = Mounted::tmpfs();
+    run("chmod", &["1777", mounted.path().to_str().unwrap()]);
+    let theirs = mounted.path().join(".fsynctop-calibrate-0123456789ab");
+    let ours = mounted.path().join(".fsynctop-calibrate-ba9876543210");
+    for path in [&theirs, &ours] {
+        std::fs::write(path, "left behind").unwrap();
+    }
+    std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let options = ["--each", "20ms", "--threads", "1", "--no-save"];
+    let output = calibrate(mounted.path(), state.path(), &options).output().unwrap();
+    assert!(output.status.success(), "{}", message(&output));
+    assert_eq!(names(mounted.path()), [theirs.file_name().unwrap().to_str().unwrap()]);
+}
+
+#[test]
+fn ctrl_c_ends_it_also_before_it_measures() {
+    if !can_run("ctrl_c_ends_it_also_before_it_measures", &["/dev/fuse"]) {
+        return;
+    }
+    let mount = FaultFs::mount("ok");
+    let directory = mount.path().join("below");
+    std::fs::create_dir(&directory).unwrap();
+    let frozen = mount.freeze();
+    let state = tempfile::tempdir().unwrap();
+    let child = calibrate(&directory, state.path(), &[]).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    // It looks at the directory, and the filesystem does not answer.
+    wait_until("a look at the directory", || {
+        std::fs::read_to_string(format!("/proc/{pid}/wchan"))
+            .is_ok_and(|channel| channel.contains("request_wait"))
+    });
+    signal(pid, "INT");
+    let output = finish(child, Duration::from_secs(30));
+    assert_eq!((output.status.code(), output.status.signal()), (None, Some(2)));
+    drop(frozen);
 }

@@ -3,6 +3,7 @@
 //! [`place`] decides whether this may be done here, [`state`] keeps the last result.
 
 pub mod journal;
+mod location;
 pub mod place;
 pub mod plan;
 pub mod render;

@@ -8,6 +8,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::CalibrateError;
+use super::location::{self, Location};
 use crate::files::rooted::Root;
 use crate::files::settings::Settings;
 use crate::snapshot::Server;
@@ -34,6 +35,13 @@ const SERVER_LOGS: [&str; 2] = ["log_bin", "relay_log"];
 
 /// Device and inode, which are the same whichever way leads there.
 type Identity = (u64, u64);
+
+/// A directory of a server.
+struct Theirs {
+    identity: Identity,
+    locations: Vec<Location>,
+    reach: Reach,
+}
 
 /// What of a directory is the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,13 +119,18 @@ impl Place {
             )))
         };
         let above: Vec<_> = self.directory.ancestors().filter_map(identity).collect();
+        let here = self.locations();
         for (server, settings) in servers {
-            let theirs = server_directories(server, settings);
-            let is_here = |&(directory, reach): &(Identity, Reach)| match reach {
-                Reach::AllBelow => above.contains(&directory),
-                Reach::Itself => above.first() == Some(&directory),
+            let is_here = |theirs: &Theirs| {
+                let same = |test: fn(&Location, &Location) -> bool| {
+                    here.iter().any(|here| theirs.locations.iter().any(|theirs| test(here, theirs)))
+                };
+                match theirs.reach {
+                    Reach::AllBelow => above.contains(&theirs.identity) || same(Location::is_within),
+                    Reach::Itself => above.first() == Some(&theirs.identity) || same(Location::eq),
+                }
             };
-            if theirs.iter().any(is_here) {
+            if server_directories(server, settings).iter().any(is_here) {
                 let comm = escape(server.comm.as_bytes());
                 return refused(format!("used by a running server ({comm} {})", server.id.pid));
             }
@@ -128,6 +141,12 @@ impl Place {
             None => Ok(()),
         }
     }
+
+    fn locations(&self) -> Vec<Location> {
+        let open = |path| Root::at(Path::new("/"))?.look_up(path, OFlags::DIRECTORY);
+        let own = std::process::id();
+        open(&self.directory).map_or(Vec::new(), |opened| location::of(own, &opened, &self.directory))
+    }
 }
 
 fn identity(path: &Path) -> Option<Identity> {
@@ -136,19 +155,22 @@ fn identity(path: &Path) -> Option<Identity> {
 }
 
 /// The directories that a server's settings name, as its own root has them.
-fn server_directories(server: &Server, settings: &Settings) -> Vec<(Identity, Reach)> {
-    let datadir = server.known_by.datadir.map(|identity| (identity, Reach::AllBelow));
-    let mut found: Vec<_> = datadir.into_iter().collect();
+fn server_directories(server: &Server, settings: &Settings) -> Vec<Theirs> {
+    let known = |identity| Theirs { identity, locations: Vec::new(), reach: Reach::AllBelow };
+    let mut found: Vec<_> = server.known_by.datadir.map(known).into_iter().collect();
     let Ok(root) = Root::of_process(Path::new("/proc"), server.id.pid) else { return found };
-    let of = |path: &Path| {
-        let directory = root.look_up(path, OFlags::DIRECTORY).ok()?;
+    let of = |path: &Path, reach| {
+        let real = root.canonical(path)?;
+        let directory = root.look_up(&real, OFlags::DIRECTORY).ok()?;
         let stat = rustix::fs::fstat(directory.as_fd()).ok()?;
-        Some((stat.st_dev, stat.st_ino))
+        let locations = location::of(server.id.pid, &directory, &real);
+        Some(Theirs { identity: (stat.st_dev, stat.st_ino), locations, reach })
     };
     let directories = SERVER_DIRECTORIES.iter().flat_map(|name| settings.paths(name));
-    found.extend(directories.filter_map(|path| Some((of(&path)?, Reach::AllBelow))));
+    found.extend(server.datadir.as_deref().and_then(|path| of(path, Reach::AllBelow)));
+    found.extend(directories.filter_map(|path| of(&path, Reach::AllBelow)));
     let logs = SERVER_LOGS.iter().flat_map(|name| settings.paths(name));
-    found.extend(logs.filter_map(|path| Some((of(path.parent()?)?, Reach::Itself))));
+    found.extend(logs.filter_map(|path| of(path.parent()?, Reach::Itself)));
     found
 }
 

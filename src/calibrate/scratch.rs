@@ -1,40 +1,43 @@
 //! The files that are written: under names of their own, because some filesystems (btrfs) do nothing to make a file
 //! without a name durable, and gone when the last holder lets go.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
+use tempfile::NamedTempFile;
 
 use super::CalibrateError;
 use super::plan::Method;
 
 const PREFIX: &str = ".fsynctop-calibrate-";
+/// Random letters and digits after it: in a directory that others write to, nobody can take the name first.
+const RANDOM: usize = 12;
 
 /// A file that is removed with this. It is locked meanwhile, so that a later run knows what was left by one that was
 /// killed.
 #[derive(Debug)]
 pub struct Scratch {
-    path: PathBuf,
-    file: File,
+    /// None: it is being removed.
+    file: Option<NamedTempFile>,
 }
 
 impl Scratch {
-    /// A new, empty file.
-    pub fn create(directory: &Path, number: u32) -> Result<Scratch, CalibrateError> {
-        let path = directory.join(format!("{PREFIX}{}-{number}", std::process::id()));
-        let mut open = OpenOptions::new();
-        open.read(true).write(true).create_new(true).mode(0o600);
-        let file = open.open(&path).map_err(CalibrateError::io(&path, "create the file to write"))?;
-        // From here on, it is removed.
-        let scratch = Scratch { path, file };
-        let locked = flock(&scratch.file, FlockOperation::NonBlockingLockExclusive);
-        locked.map_err(|error| CalibrateError::io(&scratch.path, "lock it")(error.into()))?;
-        Ok(scratch)
+    /// A new, empty file that only its owner may open.
+    pub fn create(directory: &Path) -> Result<Scratch, CalibrateError> {
+        let mut name = tempfile::Builder::new();
+        // O_EXCL, mode 0600; another name is tried where one is taken.
+        let file = name.prefix(PREFIX).rand_bytes(RANDOM).tempfile_in(directory);
+        let file = file.map_err(CalibrateError::io(directory, "create a file to write in it"))?;
+        let locked = flock(file.as_file(), FlockOperation::NonBlockingLockExclusive);
+        locked.map_err(|error| CalibrateError::io(file.path(), "lock it")(error.into()))?;
+        Ok(Scratch { file: Some(file) })
     }
 
-    /// Opened anew for a method's kind of writes.
+    /// Opened anew for a method's kind of writes: the file itself, whatever has its name by now.
     pub fn open_for(&self, method: Method) -> std::io::Result<File> {
         let flags = match method {
             Method::Fsync | Method::Fdatasync => OFlags::empty(),
@@ -42,38 +45,51 @@ impl Scratch {
             Method::OSync => OFlags::SYNC,
             Method::ODirect => OFlags::DIRECT,
         };
-        let flags = (flags | OFlags::NOFOLLOW).bits().cast_signed();
-        OpenOptions::new().write(true).custom_flags(flags).open(&self.path)
+        let file = self.file.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
+        let itself = format!("/proc/self/fd/{}", file.as_file().as_raw_fd());
+        OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(itself)
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.as_ref().map_or(Path::new(""), |file| file.path())
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            eprintln!("fsynctop: cannot remove {}: {error}", self.path.display());
+        let Some(file) = self.file.take() else { return };
+        let path = file.path().to_owned();
+        if let Err(error) = file.close() {
+            eprintln!("fsynctop: cannot remove {}: {error}", path.display());
         }
     }
 }
 
-/// Removes what runs left behind that were killed.
+/// Removes what runs of this user left behind that were killed. What cannot be removed stays: it harms nothing.
 pub fn remove_leftovers(directory: &Path) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+        let is_named_so = is_ours_by_name(entry.file_name().as_bytes());
+        if !is_named_so || !entry.metadata().is_ok_and(|found| is_ours(&found)) {
             continue;
         }
         let mut open = OpenOptions::new();
         open.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
         let Ok(file) = open.open(entry.path()) else { continue };
-        let is_plain = file.metadata().is_ok_and(|metadata| metadata.is_file());
-        if is_plain && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            // What cannot be removed stays: it harms nothing.
+        // It may be another one by now.
+        let is_ours = file.metadata().is_ok_and(|opened| is_ours(&opened));
+        if is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = std::fs::remove_file(entry.path());
         }
     }
+}
+
+fn is_ours_by_name(name: &[u8]) -> bool {
+    let random = name.strip_prefix(PREFIX.as_bytes());
+    random.is_some_and(|random| random.len() == RANDOM && random.iter().all(u8::is_ascii_alphanumeric))
+}
+
+fn is_ours(file: &Metadata) -> bool {
+    file.is_file() && file.uid() == rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]
@@ -91,18 +107,51 @@ mod tests {
     #[test]
     fn what_is_made_is_removed_and_what_was_left_behind_too() {
         let directory = tempfile::tempdir().unwrap();
-        let scratch = Scratch::create(directory.path(), 1).unwrap();
+        let scratch = Scratch::create(directory.path()).unwrap();
         let mine = names(directory.path());
         assert_eq!(mine.len(), 1);
-        // A file that a killed run left, one that has nothing to do with it, and a link that leads astray.
-        std::fs::write(directory.path().join(".fsynctop-calibrate-1-1"), "x").unwrap();
-        std::fs::write(directory.path().join("other"), "x").unwrap();
-        std::os::unix::fs::symlink("other", directory.path().join(".fsynctop-calibrate-link")).unwrap();
+        // A file that a killed run left, those that have nothing to do with it, and a link that leads astray.
+        let at = |name: &str| directory.path().join(name);
+        let others = [".fsynctop-calibrate-", ".fsynctop-calibrate-notes.txt", "other"];
+        for name in others.iter().chain(&[".fsynctop-calibrate-0123456789aB"]) {
+            std::fs::write(at(name), "x").unwrap();
+        }
+        std::os::unix::fs::symlink("other", at(".fsynctop-calibrate-AAAAAAAAAAAA")).unwrap();
         remove_leftovers(directory.path());
         let left = names(directory.path());
         assert!(left.contains(&mine[0]), "one that is in use stays: {left:?}");
-        assert!(left.contains(&"other".to_owned()) && !left.contains(&".fsynctop-calibrate-1-1".to_owned()));
+        assert!(!left.contains(&".fsynctop-calibrate-0123456789aB".to_owned()), "{left:?}");
         drop(scratch);
-        assert_eq!(names(directory.path()), [".fsynctop-calibrate-link", "other"]);
+        let mut expected = [&others[..], &[".fsynctop-calibrate-AAAAAAAAAAAA"]].concat();
+        expected.sort();
+        assert_eq!(names(directory.path()), expected);
+    }
+
+    #[test]
+    fn a_file_has_a_name_that_nobody_can_know_and_only_its_owner_opens_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let files: Vec<Scratch> = (0..64).map(|_| Scratch::create(directory.path()).unwrap()).collect();
+        for (at, file) in files.iter().enumerate() {
+            let name = file.path().file_name().unwrap().as_bytes();
+            assert!(is_ours_by_name(name), "{file:?}");
+            let random = &name[PREFIX.len()..];
+            let is_like = |other: &&Scratch| {
+                let other = other.path().file_name().unwrap().as_bytes();
+                // One letter of 12 is the same by chance, half of them are not.
+                std::iter::zip(random, &other[PREFIX.len()..]).filter(|(a, b)| a == b).count() > RANDOM / 2
+            };
+            assert!(!files[..at].iter().any(|other| is_like(&other)), "{files:?}");
+            assert_eq!(std::fs::metadata(file.path()).unwrap().mode() & 0o7777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_file_is_opened_anew_whoever_has_its_name_by_now() {
+        let directory = tempfile::tempdir().unwrap();
+        let scratch = Scratch::create(directory.path()).unwrap();
+        std::fs::remove_file(scratch.path()).unwrap();
+        std::fs::write(scratch.path(), "another's").unwrap();
+        scratch.open_for(Method::ODsync).unwrap().set_len(7).unwrap();
+        assert_eq!(std::fs::read(scratch.path()).unwrap(), b"another's");
     }
 }

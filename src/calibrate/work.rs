@@ -21,8 +21,7 @@ const WARM_UP: u64 = 3;
 /// Measures it. Figures are missing where the filesystem refuses the method.
 pub fn run(place: &Place, case: Case, each: Duration, stop: &AtomicBool) -> Result<Outcome, CalibrateError> {
     let files = if case.file_each { case.threads } else { 1 };
-    let scratches: Result<Vec<Scratch>, _> =
-        (0..files).map(|number| Scratch::create(&place.directory, number)).collect();
+    let scratches: Result<Vec<Scratch>, _> = (0..files).map(|_| Scratch::create(&place.directory)).collect();
     let scratches = scratches?;
     let mut opened = Vec::new();
     for scratch in &scratches {

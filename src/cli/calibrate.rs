@@ -55,13 +55,6 @@ pub enum CalibrateOutput {
 }
 
 pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
-    // Two of each: one says that it is over, the other which signal it was.
-    let (stop, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    for number in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(number, stop.clone())
-            .and_then(|_| signal_hook::flag::register_usize(number, signal.clone(), number as usize))
-            .context("cannot handle signals")?;
-    }
     let place = Place::look(&arguments.directory)?;
     let allowed = arguments.production.as_deref().is_some_and(|typed| typed == arguments.directory);
     if arguments.production.is_some() && !allowed {
@@ -73,6 +66,14 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
     }
     place.refuse_if_busy()?;
 
+    // Until here a signal ends it as it ends any program: nothing was made yet that would stay.
+    // Two of each: one says that it is over, the other which signal it was.
+    let (stop, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    for number in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(number, stop.clone())
+            .and_then(|_| signal_hook::flag::register_usize(number, signal.clone(), number as usize))
+            .context("cannot handle signals")?;
+    }
     let cases = plan::cases(arguments.threads);
     let bar = progress_bar(cases.len());
     let outcome = calibrate(place, &cases, arguments.each, &stop, |done, case| {

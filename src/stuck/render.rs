@@ -252,6 +252,7 @@ mod tests {
                 mount_point: "/var".into(),
                 filesystem: "ext4".into(),
                 source: "/dev/vdb".into(),
+                options: Vec::new(),
             }),
             state: 'D',
             stack: vec!["jbd2_log_wait_commit".into(), "ext4_sync_file".into()],

@@ -212,6 +212,7 @@ mod tests {
             mount_point: mount_point.clone(),
             filesystem: "cgroup2".into(),
             source: "cgroup2".into(),
+            options: Vec::new(),
         };
         let absolute = mount_point.join("system.slice/mysql.service");
         for path in

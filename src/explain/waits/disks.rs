@@ -68,6 +68,7 @@ mod tests {
             mount_point: "/".into(),
             filesystem: filesystem.into(),
             source: "x".into(),
+            options: Vec::new(),
         }
     }
 
