@@ -5,10 +5,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use procfs::process::{MountInfo, Process};
 use serde::Serialize;
 
 use crate::files::rooted::Root;
+use crate::mountinfo::{self, Mount, format_device};
 
 /// What the kernel knows of a device's write cache (/sys/block/*/queue/write_cache).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -35,33 +35,25 @@ pub struct Storage {
 impl Storage {
     /// Of a path of this process's own root, without symlinks.
     pub fn of(real_path: &Path) -> io::Result<Storage> {
-        let mounts = Process::myself().and_then(|me| me.mountinfo()).map_err(io::Error::other)?;
-        Storage::covering(&mounts.0, real_path)
+        let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id());
+        Storage::covering(&mounts, real_path)
     }
 
     /// Of a path as another process sees it. Looks into its root: not for a hot path.
     pub fn seen_by(pid: u32, path: &Path) -> io::Result<Storage> {
         let real = Root::of_process(Path::new("/proc"), pid)?.canonical(path);
-        let mounts = i32::try_from(pid).map_err(io::Error::other).and_then(|pid| {
-            Process::new(pid).and_then(|process| process.mountinfo()).map_err(io::Error::other)
-        })?;
-        Storage::covering(&mounts.0, real.as_deref().unwrap_or(path))
+        let mounts = mountinfo::of_process(Path::new("/proc"), pid);
+        Storage::covering(&mounts, real.as_deref().unwrap_or(path))
     }
 
-    /// The longest mount point, and of those mounted over each other the last.
-    fn covering(mounts: &[MountInfo], path: &Path) -> io::Result<Storage> {
-        let mount = mounts
-            .iter()
-            .filter(|mount| path.starts_with(&mount.mount_point))
-            .max_by_key(|mount| mount.mount_point.components().count())
-            .ok_or(io::ErrorKind::NotFound)?;
-        let device = mount.mount_source.clone().unwrap_or_default();
-        let kernel_device = kernel_device(mount, &device);
+    fn covering(mounts: &[Mount], path: &Path) -> io::Result<Storage> {
+        let mount = mountinfo::covering(mounts, path).ok_or(io::ErrorKind::NotFound)?;
+        let kernel_device = kernel_device(mount);
         Ok(Storage {
-            filesystem: mount.fs_type.clone(),
+            filesystem: mount.filesystem.clone(),
             write_cache: kernel_device.as_deref().and_then(|device| write_cache(Path::new("/sys"), device)),
             kernel_device,
-            device,
+            device: mount.source.to_string_lossy().into_owned(),
             options: options(mount),
         })
     }
@@ -73,25 +65,23 @@ impl Storage {
     }
 }
 
-fn options(mount: &MountInfo) -> Vec<String> {
-    let write = |(name, value): (&String, &Option<String>)| match value {
-        Some(value) => format!("{name}={value}"),
-        None => name.clone(),
-    };
-    let mut all: Vec<String> = mount.mount_options.iter().chain(&mount.super_options).map(write).collect();
+fn options(mount: &Mount) -> Vec<String> {
+    let mut all: Vec<String> =
+        mount.options.iter().map(|option| option.to_string_lossy().into_owned()).collect();
     all.sort();
     all.dedup();
     all
 }
 
 /// By the filesystem's own device number, or, where that stands for no device (btrfs), by what is mounted.
-fn kernel_device(mount: &MountInfo, source: &str) -> Option<String> {
+fn kernel_device(mount: &Mount) -> Option<String> {
     let name_of = |number: &str| {
         let link = std::fs::read_link(format!("/sys/dev/block/{number}")).ok()?;
         Some(link.file_name()?.to_str()?.to_owned())
     };
-    name_of(&mount.majmin).or_else(|| {
-        let number = std::fs::metadata(source).ok().filter(|_| source.starts_with("/dev/"))?.rdev();
+    name_of(&format_device(mount.device)).or_else(|| {
+        let source = Path::new(&mount.source);
+        let number = std::fs::metadata(source).ok().filter(|_| source.starts_with("/dev"))?.rdev();
         name_of(&format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number)))
     })
 }
