@@ -4,11 +4,14 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::Running;
 use common::nested::Nested;
 use fsynctop::once::Style;
 use fsynctop::snapshot::{Op, Role};
@@ -83,6 +86,105 @@ fn root_a_sync_that_hangs_is_found_with_its_file_and_a_minimum_age() {
     assert!(ended - began >= before_scan);
     let after = scan_in_time(Processes::These(vec![std::process::id()]), Looks::once());
     assert!(after.syncs.iter().all(|sync| sync.tid != tid), "{after:?}");
+}
+
+/// `stuck` as a user without rights, who can run it wherever it was built.
+struct Nobody {
+    directory: tempfile::TempDir,
+}
+
+impl Nobody {
+    const AS: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+
+    fn new() -> Nobody {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_fsynctop"), directory.path().join("fsynctop")).unwrap();
+        Nobody { directory }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.directory.path().join("fsynctop")
+    }
+
+    fn stuck(&self, options: &[&str]) -> Output {
+        Command::new("setpriv").args(Self::AS).arg(self.program()).arg("stuck").args(options).output().unwrap()
+    }
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status() {
+    if !is_root() {
+        eprintln!("SKIPPED root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status: needs root");
+        return;
+    }
+    let nobody = Nobody::new();
+    let everything = nobody.stuck(&[]);
+    assert_eq!(everything.status.code(), Some(5), "{everything:?}");
+    let said = text(&everything);
+    assert!(said.lines().next().unwrap().contains(" threads could not be looked at"), "{said}");
+    assert!(said.contains("None of the threads that could be looked at is inside a sync call right now"), "{said}");
+    let json = nobody.stuck(&["--json"]);
+    assert_eq!(json.status.code(), Some(5));
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json["unreadable_threads"].as_u64() > Some(0), "{json}");
+
+    // Of what is its own it sees everything.
+    let own = Running(Command::new("setpriv").args(Nobody::AS).args(["sleep", "600"]).spawn().unwrap());
+    let pid = own.0.id();
+    common::wait_until("the user's own process", || {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "sleep\n")
+    });
+    let own = nobody.stuck(&["--pid", &pid.to_string()]);
+    assert_eq!(own.status.code(), Some(0), "{own:?}");
+    assert_eq!(text(&own), "No thread is inside a sync call right now.\n");
+    // And root does of a process that is not its own.
+    let root = Command::new(nobody.program()).args(["stuck", "--pid", &pid.to_string()]).output().unwrap();
+    assert_eq!(root.status.code(), Some(0), "{root:?}");
+}
+
+#[test]
+fn root_a_proc_that_hides_processes_is_no_reason_to_see_none() {
+    if !is_root() {
+        eprintln!("SKIPPED root_a_proc_that_hides_processes_is_no_reason_to_see_none: needs root");
+        return;
+    }
+    let nobody = Nobody::new();
+    for hidepid in ["noaccess", "invisible"] {
+        let script = r#"mount -t proc -o hidepid="$1" proc /proc && shift && exec "$@""#;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", hidepid, "setpriv"]).args(Nobody::AS);
+        let output = command.arg(nobody.program()).arg("stuck").output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{hidepid}: {output:?}");
+        let said = text(&output);
+        assert!(said.lines().next().unwrap().contains("could not be looked at"), "{hidepid}: {said}");
+    }
+}
+
+#[test]
+fn root_a_sync_that_hangs_does_not_hide_what_could_not_be_looked_at() {
+    let test = "root_a_sync_that_hangs_does_not_hide_what_could_not_be_looked_at";
+    if !common::can_run(test, &["/dev/fuse"]) {
+        return;
+    }
+    let nobody = Nobody::new();
+    let mount = common::faults::FaultFs::mount("hang on ib_logfile0");
+    let file = mount.path().join("ib_logfile0");
+    fs::write(&file, "redo").unwrap();
+    // It is opened by root and synced by the other user.
+    let script = r#"exec 3<>"$1"; shift; exec setpriv "$@" /usr/bin/python3 -c 'import os; os.fdatasync(3)'"#;
+    let mut command = Command::new("bash");
+    let _hung = mount.hang(command.args(["-c", script, "bash"]).arg(&file).args(Nobody::AS));
+    let output = nobody.stuck(&[]);
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let said = text(&output);
+    let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("no {what:?} in\n{said}"));
+    assert!(at("threads could not be looked at") < at("AGE") && at("AGE") < at("python3"), "{said}");
 }
 
 fn is_root() -> bool {

@@ -52,7 +52,12 @@ Examples:
   fsynctop calibrate /srv/scratch          what does one sync cost on that filesystem?
   fsynctop check                           would tracing work here, and if not, why
 
-Exit status: 0 done, 1 failed, 2 bad usage, 3 nothing to trace; with a command, the command's own.";
+Exit status: 0 done, 1 failed, 2 bad usage, 3 nothing to trace, 5 not everything could be looked at (stuck); with a
+command, the command's own.";
+
+const STUCK_STATUS: &str = "\
+Exit status: 0 everything was looked at, whether or not a sync hangs; 1 failed, 2 bad usage, 3 no such process; 5 not
+everything could be looked at: what could not is said first, and a sync may hang there.";
 
 #[derive(Debug, Subcommand)]
 pub enum Action {
@@ -67,6 +72,7 @@ pub enum Action {
     /// Show live what is synced; the same as without an action, with some options more
     Top(Top),
     /// List the threads that are inside a sync call right now; needs no BPF and works where nothing else does
+    #[command(after_help = STUCK_STATUS)]
     Stuck(Stuck),
     /// Measure what one sync costs in a directory, in every way that databases do it, alone and by many threads
     Calibrate(Calibrate),

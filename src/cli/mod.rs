@@ -26,6 +26,8 @@ use anyhow::Context;
 pub const FAILED: u8 = 1;
 pub const BAD_USAGE: u8 = 2;
 pub const NOTHING_TO_TRACE: u8 = 3;
+/// Not everything could be looked at. 4 is kept for a condition that is asked for.
+pub const INCOMPLETE: u8 = 5;
 
 /// An error that ends the program with a status of its own.
 #[derive(Debug, thiserror::Error)]

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use super::args::Stuck;
-use super::print;
 use super::session;
+use super::{INCOMPLETE, print};
 use crate::files::classify::Candidate;
 use crate::files::settings::Settings;
 use crate::once::Style;
@@ -37,5 +37,6 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
         stuck::table(&scan, &role_of, &style)
     };
     print(text.as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    // Also where a sync was found: others may hang where nobody could look.
+    Ok(if scan.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }

@@ -13,7 +13,7 @@ use crate::mountinfo::format_device;
 use crate::once::grid::{Align, Cell, Column, layout};
 use crate::once::{Paint, Style};
 use crate::snapshot::Role;
-use crate::text::duration_in_words;
+use crate::text::{capital, duration_in_words};
 
 /// Which role a path has in the process with this pid.
 pub type RoleOf<'a> = &'a dyn Fn(u32, &Path) -> Role;
@@ -21,13 +21,21 @@ pub type RoleOf<'a> = &'a dyn Fn(u32, &Path) -> Role;
 /// The table, or a sentence where there is nothing to show; each thread's kernel stack below its line.
 pub fn table(scan: &Scan, role_of: RoleOf, style: &Style) -> String {
     let mut text = String::new();
+    push_what_is_missing(&mut text, scan, style);
     if scan.syncs.is_empty() {
         let finished = match scan.finished {
             0 => String::new(),
             n => format!(": {n} finished within {}", duration(scan.watched)),
         };
-        push_sentence(&mut text, &format!("No thread is inside a sync call right now{finished}."), style);
+        let none = match scan.is_complete() {
+            true => "No thread",
+            false => "None of the threads that could be looked at",
+        };
+        push_sentence(&mut text, &format!("{none} is inside a sync call right now{finished}."), style);
     } else {
+        if !scan.is_complete() {
+            text.push('\n');
+        }
         let rows: Vec<Vec<Cell>> = scan.syncs.iter().map(|sync| row(sync, role_of, style)).collect();
         let grid = layout(&columns(), &rows, style);
         let (heading, lines) = grid.split_once('\n').unwrap_or_default();
@@ -41,7 +49,9 @@ pub fn table(scan: &Scan, role_of: RoleOf, style: &Style) -> String {
         text.push('\n');
         push_summary(&mut text, scan, style);
     }
-    push_what_is_missing(&mut text, scan, style);
+    if scan.syncs.iter().any(|sync| sync.stack.is_empty()) {
+        push_sentence(&mut text, "Kernel stacks need root (CAP_SYS_ADMIN).", style);
+    }
     style.finish(text)
 }
 
@@ -154,28 +164,33 @@ fn of_syncs(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 sync {one}") } else { format!("{n} syncs {many}") }
 }
 
+/// What nothing below is said of.
 fn push_what_is_missing(text: &mut String, scan: &Scan, style: &Style) {
+    const RIGHTS: &str =
+        "that takes root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may forbid even that";
+    let mut unseen = Vec::new();
     if scan.unreadable > 0 {
-        let threads = of_threads(scan.unreadable);
-        let sentence = format!(
-            "{threads} not readable: that takes root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may forbid even that."
-        );
+        unseen.push(of(scan.unreadable, "thread", "threads"));
+    }
+    if scan.closed > 0 {
+        unseen.push(format!("all of {}", of(scan.closed, "process", "processes")));
+    }
+    if scan.hidden {
+        unseen.push("other users' processes (/proc is mounted with hidepid)".into());
+    }
+    if !unseen.is_empty() {
+        let sentence = format!("{} could not be looked at: {RIGHTS}.", capital(&unseen.join(" and ")));
         push_sentence(text, &sentence, style);
     }
     if scan.blocked > 0 {
-        let processes =
-            if scan.blocked == 1 { "1 process".into() } else { format!("{} processes", scan.blocked) };
+        let processes = of(scan.blocked, "process", "processes");
         let sentence = format!("{processes} did not answer in time and may be stuck in more than a sync.");
         push_sentence(text, &sentence, style);
     }
-    let without_stack = scan.syncs.iter().filter(|sync| sync.stack.is_empty()).count();
-    if without_stack > 0 {
-        push_sentence(text, "Kernel stacks need root (CAP_SYS_ADMIN).", style);
-    }
 }
 
-fn of_threads(n: usize) -> String {
-    if n == 1 { "1 thread is".into() } else { format!("{n} threads are") }
+fn of(n: usize, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
 fn duration(age: Duration) -> String {
@@ -226,6 +241,8 @@ pub fn json(scan: &Scan, role_of: RoleOf) -> Value {
         "in_flight": in_flight,
         "finished": scan.finished,
         "unreadable_threads": scan.unreadable,
+        "unreadable_processes": scan.closed,
+        "hidden_processes": scan.hidden,
         "blocked_processes": scan.blocked,
     })
 }
@@ -293,12 +310,26 @@ Ages are minimums (the time since the thread last ran): /proc does not tell when
     #[test]
     fn nothing_stuck_is_a_sentence() {
         assert_eq!(plain(&scan(vec![])), "No thread is inside a sync call right now.\n");
-        let hidden = Scan { unreadable: 2, blocked: 1, ..scan(vec![]) };
-        let text = plain(&hidden);
-        assert!(text.contains("2 threads are not readable"), "{text}");
-        assert!(text.contains("1 process did not answer"), "{text}");
         let busy = plain(&Scan { finished: 3, ..scan(vec![]) });
         assert_eq!(busy, "No thread is inside a sync call right now: 3 finished within 200 ms.\n");
+    }
+
+    #[test]
+    fn what_could_not_be_looked_at_comes_first_and_nothing_is_said_of_it() {
+        let rights = "that takes root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may forbid even that";
+        let partial = Scan { unreadable: 2, closed: 1, hidden: true, blocked: 1, ..scan(vec![]) };
+        assert_eq!(
+            plain(&partial),
+            format!(
+                "2 threads and all of 1 process and other users' processes (/proc is mounted with hidepid) could not be \
+                 looked at: {rights}.\n\
+                 1 process did not answer in time and may be stuck in more than a sync.\n\
+                 None of the threads that could be looked at is inside a sync call right now.\n"
+            )
+        );
+        let text = plain(&Scan { unreadable: 1, ..scan(vec![sync()]) });
+        assert!(text.starts_with("1 thread could not be looked at: "), "{text}");
+        assert!(text.contains("1 sync has not moved"), "{text}");
     }
 
     #[test]

@@ -47,10 +47,21 @@ pub struct Scan {
     pub finished: usize,
     /// Threads whose system call could not be read, for lack of privileges or of kernel support.
     pub unreadable: usize,
+    /// Processes whose threads could not even be listed, for lack of privileges.
+    pub closed: usize,
+    /// Processes of others may run that /proc does not show (hidepid).
+    pub hidden: bool,
     /// Processes that blocked the reader and were skipped.
     pub blocked: usize,
     /// Time between the first and the last look.
     pub watched: Duration,
+}
+
+impl Scan {
+    /// Nothing that was to be looked at was left out.
+    pub fn is_complete(&self) -> bool {
+        self.unreadable == 0 && self.closed == 0 && self.blocked == 0 && !self.hidden
+    }
 }
 
 /// What the looks at one thread have in common.
@@ -140,19 +151,24 @@ fn scan_with(
         Processes::All => numbers_in(proc_root)?,
         Processes::These(pids) => pids.clone(),
     };
+    // Each PID namespace has a process with this number, for as long as it is one.
+    let hidden = matches!(processes, Processes::All) && !pids.contains(&1);
     let root = proc_root.to_path_buf();
     let (seen, mut blocked) = deadline::for_each(pids, looks.deadline, move |&pid, emit| {
-        for tid in numbers_in(&root.join(format!("{pid}/task"))).unwrap_or_default() {
-            emit(look(&root, pid, tid));
+        match numbers_in(&root.join(format!("{pid}/task"))) {
+            Ok(tids) => tids.into_iter().for_each(|tid| emit(look(&root, pid, tid))),
+            Err(error) => emit((!has_gone(&error)).then_some(Look::Closed)),
         }
     });
     let first_look = Instant::now();
-    let unreadable = seen.iter().filter(|look| matches!(look, Look::Unreadable)).count();
+    let of_kind = |kind: fn(&&Look) -> bool| seen.iter().filter(kind).count();
+    let unreadable = of_kind(|look| matches!(look, Look::Unreadable));
+    let closed = of_kind(|look| matches!(look, Look::Closed));
     let mut candidates: Vec<Candidate> = seen
         .into_iter()
         .filter_map(|look| match look {
             Look::InSync(seen) => Some(Candidate { seen, standing: Standing::SeenOnce }),
-            Look::Unreadable => None,
+            Look::Unreadable | Look::Closed => None,
         })
         .collect();
     // Threads of which it was seen. Of those that a later look could not read it is not known.
@@ -178,12 +194,19 @@ fn scan_with(
     finished += described.iter().filter(|sync| sync.is_none()).count();
     let mut syncs: Vec<StuckSync> = described.into_iter().flatten().collect();
     syncs.sort_by_key(|sync| (std::cmp::Reverse(sync.age.map(|(age, _)| age)), sync.tid));
-    Ok(Scan { syncs, finished, unreadable, blocked: blocked + hung, watched })
+    Ok(Scan { syncs, finished, unreadable, closed, hidden, blocked: blocked + hung, watched })
 }
 
 enum Look {
     InSync(Seen),
+    /// A thread.
     Unreadable,
+    /// A process.
+    Closed,
+}
+
+fn has_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// A thread in a sync at one look.
