@@ -35,14 +35,14 @@ pub struct Storage {
 impl Storage {
     /// Of a path of this process's own root, without symlinks.
     pub fn of(real_path: &Path) -> io::Result<Storage> {
-        let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id());
+        let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id()).collect::<Vec<_>>();
         Storage::covering(&mounts, real_path)
     }
 
     /// Of a path as another process sees it. Looks into its root: not for a hot path.
     pub fn seen_by(pid: u32, path: &Path) -> io::Result<Storage> {
         let real = Root::of_process(Path::new("/proc"), pid)?.canonical(path);
-        let mounts = mountinfo::of_process(Path::new("/proc"), pid);
+        let mounts = mountinfo::of_process(Path::new("/proc"), pid).collect::<Vec<_>>();
         Storage::covering(&mounts, real.as_deref().unwrap_or(path))
     }
 

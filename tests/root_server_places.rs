@@ -185,11 +185,7 @@ fn servers_of_a_control_group_and_of_those_below_it_are_traced_exactly() {
     assert!(header.starts_with(&begin), "{begin}: {table}");
     let binlog = table.lines().find(|line| line.starts_with("binlog ")).unwrap();
     assert_eq!(binlog.split_whitespace().nth(2), Some("50"), "{table}");
-    assert_eq!(
-        table.lines().last(),
-        Some("Nothing failed, nothing is stuck, nothing was missed."),
-        "{table}"
-    );
+    assert!(table.contains(common::ALL_WELL), "{table}");
 
     drop(inside);
     wait_until("the control groups to be empty", || {

@@ -108,7 +108,13 @@ impl Nobody {
     }
 
     fn stuck(&self, options: &[&str]) -> Output {
-        Command::new("setpriv").args(Self::AS).arg(self.program()).arg("stuck").args(options).output().unwrap()
+        Command::new("setpriv")
+            .args(Self::AS)
+            .arg(self.program())
+            .arg("stuck")
+            .args(options)
+            .output()
+            .unwrap()
     }
 }
 
@@ -120,7 +126,9 @@ fn text(output: &Output) -> String {
 #[test]
 fn root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status() {
     if !is_root() {
-        eprintln!("SKIPPED root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status: needs root");
+        eprintln!(
+            "SKIPPED root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status: needs root"
+        );
         return;
     }
     let nobody = Nobody::new();
@@ -128,7 +136,10 @@ fn root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status() {
     assert_eq!(everything.status.code(), Some(5), "{everything:?}");
     let said = text(&everything);
     assert!(said.lines().next().unwrap().contains(" threads could not be looked at"), "{said}");
-    assert!(said.contains("None of the threads that could be looked at is inside a sync call right now"), "{said}");
+    assert!(
+        said.contains("None of the threads that could be looked at is inside a sync call right now"),
+        "{said}"
+    );
     let json = nobody.stuck(&["--json"]);
     assert_eq!(json.status.code(), Some(5));
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();

@@ -5,7 +5,7 @@ mod common;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::faults::{fsynctop, output, signal, stderr, stdout, tool};
+use common::faults::{FaultFs, fsynctop, output, signal, stderr, stdout, tool};
 use common::terminal::{TMUX, Terminal};
 use common::{Running, can_run, wait_until};
 use fsynctop::top::terminal::{Screen, giving_back};
@@ -63,6 +63,54 @@ fn root_top_every_way_out_restores_the_terminal() {
         signal(terminal.pid(), name);
         terminal.assert_restored(status);
         assert!(began.elapsed() < Duration::from_secs(20), "{name}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn root_top_takes_leave_with_the_failures_of_the_whole_session_whatever_was_counted_anew() {
+    let test = "root_top_takes_leave_with_the_failures_of_the_whole_session_whatever_was_counted_anew";
+    if !can_run(test, &[TMUX, "/dev/fuse"]) {
+        return;
+    }
+    let script = r#"
+import os, sys, time
+good, bad, go = sys.argv[1:]
+good, bad = os.open(good, os.O_RDWR), os.open(bad, os.O_RDWR)
+failed = 0
+while True:
+    os.fdatasync(good)
+    while os.path.exists(go) and failed < 297:
+        failed += 1
+        try: os.fsync(bad)
+        except OSError: pass
+    time.sleep(0.02)
+"#;
+    for (anew, said) in [("0", "counting from"), ("T", "attached again"), ("", "")] {
+        let mount = FaultFs::mount("fail EIO on bad");
+        let [good, bad, go] = ["good", "bad", "go"].map(|name| mount.path().join(name));
+        for file in [&good, &bad] {
+            std::fs::write(file, "x").unwrap();
+        }
+        let mut command = Command::new("python3");
+        let target = Running(command.args(["-c", script]).args([&good, &bad, &go]).spawn().unwrap());
+        let terminal = view_of(160, 50, &target);
+        terminal.until("figures", |screen| screen.contains("0 failed"));
+        std::fs::write(&go, "").unwrap();
+        terminal.until_shown("297 failed");
+        if !anew.is_empty() {
+            terminal.keys(&[anew]);
+            terminal.until_shown(said);
+            // An interval or two of the new counts, in which nothing fails.
+            std::thread::sleep(Duration::from_millis(2500));
+        }
+        terminal.keys(&["q"]);
+        terminal.assert_restored(0);
+        let screen = terminal.until_shown("total");
+        let failed = format!("297 syncs failed: 297 EIO on {} (other fsync), the last by ", bad.display());
+        assert!(screen.contains(&failed), "{anew:?}: {screen}");
+        assert!(screen.contains("EIO: the page cache can no longer be trusted"), "{anew:?}: {screen}");
+        assert!(!screen.to_lowercase().contains("nothing failed"), "{anew:?}: {screen}");
+        assert_eq!(screen.contains("attached again once"), anew == "T", "{screen}");
     }
 }
 

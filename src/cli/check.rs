@@ -15,7 +15,8 @@ use crate::files::settings::Settings;
 use crate::host::{self, Status, Verdict, tracefs};
 use crate::once::Style;
 use crate::probe::{AttachError, Attached, Probe, ProbeConfig, WaitStorage};
-use crate::snapshot::{AttachMode, Role, Server};
+use crate::snapshot::durability::{self, Way};
+use crate::snapshot::{AttachMode, Op, Role, Server};
 use crate::target::describe::in_words;
 use crate::target::describers::describe_all;
 use crate::target::selection::Selection;
@@ -36,6 +37,7 @@ pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     let mut verdicts = host::checks(config.capacity.map_bytes());
     let works = probes(&config, &mut verdicts) && host::pid_namespace().status != Status::Fail;
     session::print_libbpf_log(&arguments.trace);
+    verdicts.extend(not_watched(&config.ops));
     verdicts.push(budget(&config));
     verdicts.extend(servers(&selection, rules));
 
@@ -157,6 +159,20 @@ fn wait_storage(attached: &Attached) -> Option<Verdict> {
              sync waits for (explain)",
         ),
     })
+}
+
+/// A line for each way to make data durable that this version never watches, and one for the calls to ask for.
+fn not_watched(ops: &[Op]) -> Vec<Verdict> {
+    const NAME: &str = "not watched";
+    let (asked, never): (Vec<&Way>, Vec<&Way>) =
+        durability::not_watched(ops).partition(|way| way.cure().is_some());
+    let mut verdicts: Vec<_> =
+        never.iter().map(|way| Verdict::warn(NAME, format!("{}: {}", way.called, way.what))).collect();
+    if !asked.is_empty() {
+        let calls: Vec<_> = asked.iter().map(|way| way.called).collect();
+        verdicts.push(Verdict::ok(NAME, format!("{}: not asked for (--ops)", calls.join(", "))));
+    }
+    verdicts
 }
 
 pub fn budget(config: &ProbeConfig) -> Verdict {

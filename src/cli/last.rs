@@ -31,6 +31,8 @@ pub fn run(arguments: &Once, length: Duration) -> anyhow::Result<ExitCode> {
             return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
         }
     }
+    let pids = &arguments.trace.targets.pid;
+    let troubles = history.troubles(length, |server| pids.is_empty() || pids.contains(&server.pid));
     say_what_is_missing(&history, length, all.duration);
 
     let mut style = if arguments.output_file.is_some() { Style::default() } else { Style::for_stdout() };
@@ -39,7 +41,7 @@ pub fn run(arguments: &Once, length: Duration) -> anyhow::Result<ExitCode> {
     let options =
         Options { output: arguments.output, style, stuck_after: arguments.stuck_after, ..Options::default() };
     let mut text = Vec::new();
-    timeline::write(&parts, &all, &options, &mut text).context("cannot render")?;
+    timeline::write(&parts, &all, &troubles, &options, &mut text).context("cannot render")?;
     match &arguments.output_file {
         Some(path) => {
             std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;

@@ -300,6 +300,7 @@ impl Sink {
             limit,
             stuck_after: arguments.stuck_after,
             interval: None,
+            session: None,
             longest_path: None,
         };
         Ok(Sink { options, file, series, written: 0 })

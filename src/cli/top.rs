@@ -159,12 +159,14 @@ fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
     let by_thread = top.by == Rows::Thread;
     let earlier = earlier(top.socket, selection.clone());
     let start = starter(top.trace, top.long_run, selection);
+    let stuck_after = top.stuck_after;
     let ended = terminal::run(screen, options, start, by_thread, earlier)?;
     if let Some(signal) = ended.signal {
         return Ok(ExitCode::from(128 + signal as u8));
     }
     if let Some(summary) = ended.summary {
-        print_summary(&summary, style)?;
+        let session = Some(Arc::new(ended.session));
+        print_summary(&summary, &Printed { style, stuck_after, session, ..Printed::default() })?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -197,8 +199,8 @@ fn starter(trace: TraceArgs, long_run: LongRunArgs, selection: Selection) -> Sta
 }
 
 /// What was seen stays on the terminal when the view has gone.
-fn print_summary(m: &Measurement, style: Style) -> anyhow::Result<()> {
+fn print_summary(m: &Measurement, options: &Printed) -> anyhow::Result<()> {
     let mut text = Vec::new();
-    render(m, &Printed { style, ..Printed::default() }, &mut text)?;
+    render(m, options, &mut text)?;
     print(&text)
 }

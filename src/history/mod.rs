@@ -13,6 +13,7 @@ pub mod series;
 mod table;
 #[cfg(test)]
 mod tests;
+mod troubles;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -26,6 +27,7 @@ use crate::snapshot::{
 pub use json::{ReadError, SCHEMA};
 pub use moment::{Moment, Pending, Rest};
 use packed::{Packed, Tables, wall_clock};
+pub use troubles::{Busy, Longest, SATURATED, Troubles};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {

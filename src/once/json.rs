@@ -11,6 +11,7 @@ use super::header::rfc3339;
 use super::json_schema as schema;
 use super::rows::max_ns;
 use crate::mountinfo::format_device;
+use crate::snapshot::durability;
 use crate::snapshot::{FileRow, Measurement, Server, Stats, Target};
 use crate::text::{errno, is_deceptive};
 
@@ -37,6 +38,7 @@ pub(super) fn of(m: &Measurement) -> schema::Measurement {
         attach: m.setup.mode,
         kernel: m.setup.kernel.clone(),
         lost: m.lost,
+        not_watched: durability::not_watched(&m.setup.ops).map(|way| way.name).collect(),
         note: m.setup.note.clone(),
         servers: m.servers.iter().map(|server| self::server(server)).collect(),
         roles: m

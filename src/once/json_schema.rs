@@ -18,6 +18,8 @@ pub(super) struct Measurement {
     pub attach: AttachMode,
     pub kernel: String,
     pub lost: Lost,
+    /// Ways to make data durable of which nothing is known: snapshot/durability.rs.
+    pub not_watched: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     pub servers: Vec<Server>,

@@ -2,10 +2,12 @@
 //! from a [`Measurement`] alone, so a recording renders as a live interval does.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
+use crate::history::Troubles;
 use crate::snapshot::Measurement;
 
 mod csv;
@@ -83,6 +85,8 @@ pub struct Options {
     pub stuck_after: Duration,
     /// Which interval of a series this is, from 0; None for a single one. The first of a CSV brings the column names.
     pub interval: Option<usize>,
+    /// Of all of the session of which this is the last part: judged in the end instead of this measurement alone.
+    pub session: Option<Arc<Troubles>>,
     /// A path in a sentence has at most so many columns. None: all of it.
     pub longest_path: Option<usize>,
 }
@@ -98,6 +102,7 @@ impl Default for Options {
             limit: None,
             stuck_after: Duration::from_secs(1),
             interval: None,
+            session: None,
             longest_path: None,
         }
     }

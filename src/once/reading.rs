@@ -3,14 +3,16 @@
 
 use super::style::Paint;
 use super::{Options, device, header};
+use crate::history::SATURATED;
 use crate::snapshot::{Measurement, Role, ServerId, Stats};
 use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
 
 mod logs;
 mod trouble;
+mod window;
 
-/// From this share of the time on a log is called saturated: a queue in front of it grows steeply.
-const SATURATED: f64 = 0.8;
+pub(crate) use window::of_window;
+
 /// A neighbour that syncs this often, or a tenth as often as the server, is worth a sentence.
 const NEIGHBOUR_PER_SECOND: f64 = 10.0;
 /// A tail is worth a sentence where p99 is so many times the median, and long enough for a commit to feel it.
@@ -84,6 +86,11 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
 /// The last word: what is certain about all of it.
 pub(crate) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
     trouble::confidence(m, options)
+}
+
+/// What was lost of the watched calls.
+pub(crate) fn lost(m: &Measurement) -> Vec<Sentence> {
+    trouble::missed(&m.lost, m.total().count).into_iter().map(Sentence::plain).collect()
 }
 
 fn nothing_synced(scene: &Scene) -> String {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::super::fixture::{self, MYSQL, neighbour, row, stats};
 use super::*;
+use crate::history::Troubles;
+use crate::once::Style;
 use crate::snapshot::{FileRow, Op};
 
 /// A measurement of one second with these files of the server.
@@ -29,8 +31,15 @@ fn said(m: &Measurement) -> Vec<String> {
     of_server(m, MYSQL, &Options::default()).into_iter().map(|sentence| sentence.text).collect()
 }
 
+/// What is not watched comes last, always.
+const NOT_WATCHED: &str =
+    "Not watched: io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes, msync, sync_file_range, syncfs, sync.";
+
 fn certain(m: &Measurement) -> Vec<String> {
-    confidence(m, &Options::default()).into_iter().map(|sentence| sentence.text).collect()
+    let mut said: Vec<String> =
+        confidence(m, &Options::default()).into_iter().map(|sentence| sentence.text).collect();
+    assert_eq!(said.pop().as_deref(), Some(NOT_WATCHED));
+    said
 }
 
 #[track_caller]
@@ -55,7 +64,7 @@ fn a_healthy_server_under_load_needs_three_sentences() {
             "1.09 redo syncs per binary-log sync."
         ]
     );
-    assert_eq!(certain(&m), ["Nothing failed, nothing is stuck, nothing was missed."]);
+    assert_eq!(certain(&m), ["Nothing failed, nothing is stuck, none of the watched calls was lost."]);
 }
 
 #[test]
@@ -170,7 +179,7 @@ fn failures_name_the_file_the_errno_and_what_it_means() {
         said(&m)
     );
     assert_says(&m, "ENOSPC: the filesystem had no room for what was to be written.");
-    assert_eq!(certain(&m), ["Nothing is stuck, nothing was missed."]);
+    assert_eq!(certain(&m), ["Nothing is stuck, none of the watched calls was lost."]);
     assert!(of_server(&m, MYSQL, &Options::default())[0].paint == Paint::Error);
 }
 
@@ -200,7 +209,7 @@ fn stuck_syncs_come_first_and_their_log_is_not_called_free() {
     assert_eq!(first.paint, Paint::Stuck);
     assert_silent_on(&m, "redo log is");
     assert_says(&m, "The binary log is 0 % busy: not saturated (80 %).");
-    assert_eq!(certain(&m), ["Nothing failed, nothing was missed."]);
+    assert_eq!(certain(&m), ["Nothing failed, none of the watched calls was lost."]);
     m.in_flight.truncate(1);
     m.in_flight[0].role = Role::Tablespace;
     m.in_flight[0].age_is_minimum = true;
@@ -282,5 +291,85 @@ fn each_other_loss_has_its_own_words() {
     assert_eq!(
         with(Lost { processes: 2, ..none })[1],
         "2 processes of the command were not followed, so their syncs are missing: a map was full."
+    );
+}
+
+#[test]
+fn what_is_not_watched_is_said_as_far_as_a_line_has_room_and_never_hides_that_there_is_more() {
+    let m = fixture::busy();
+    let said = |width| {
+        let style = Style { width: Some(width), ..Style::default() };
+        confidence(&m, &Options { style, ..Options::default() }).pop().unwrap().text
+    };
+    assert_eq!(said(102), NOT_WATCHED);
+    assert_eq!(said(80), "Not watched: io_uring, libaio, O_DSYNC writes, 5 more (fsynctop check).");
+    for width in 40..102 {
+        let text = said(width);
+        assert!(text.contains("more (fsynctop check)"), "{text}");
+        assert!(width < 48 || crate::text::width(&text) <= width, "{width}: {text}");
+    }
+    let mut all = fixture::busy();
+    let setup = crate::snapshot::Setup { ops: Op::ALL.to_vec(), ..(*all.setup).clone() };
+    all.setup = Arc::new(setup);
+    let last = confidence(&all, &Options::default()).pop().unwrap().text;
+    assert_eq!(last, "Not watched: io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes.");
+}
+
+/// Moments of a second each, and what is said of them together.
+fn of_seconds(seconds: &[Measurement]) -> Vec<String> {
+    let mut troubles = Troubles::default();
+    for (at, m) in seconds.iter().enumerate() {
+        let mut m = Measurement { duration: Duration::from_secs(1), ..m.clone() };
+        m.start = fixture::quiet().start + Duration::from_secs(at as u64);
+        m.end = m.start + m.duration;
+        troubles.record(&m);
+    }
+    let whole = format!("these {}", crate::text::interval(troubles.duration));
+    let said = of_window(&troubles, &whole, &seconds[0], &Options::default());
+    let mut said: Vec<String> = said.into_iter().map(|sentence| sentence.text).collect();
+    assert_eq!(said.pop().as_deref(), Some(NOT_WATCHED));
+    said
+}
+
+#[test]
+fn a_window_with_a_stall_and_failures_says_the_worst_first_and_claims_nothing_else() {
+    let fine = second(vec![redo(&[(900, 1_000_000)])]);
+    let mut hung = second(Vec::new());
+    hung.in_flight = vec![fixture::in_flight(Role::Redo, "/d/#ib_redo7", Duration::from_secs(24))];
+    let ended = second(vec![redo(&[(1, 25_000_000_000)])]);
+    let mut failing = tablespace(&[(297, 1_000)]);
+    failing.stats.errors = [(libc::EIO, 297)].into();
+    let mut seconds = vec![fine.clone(), hung, ended, second(vec![failing])];
+    seconds.extend(vec![second(vec![redo(&[(1_000, 990_000)])]); 300]);
+    seconds.extend(vec![second(vec![redo(&[(10, 100_000)])]); 60]);
+    let said = of_seconds(&seconds);
+    assert_eq!(
+        said[0],
+        "A sync hung for 25 s, until 10:03:04 UTC: redo fdatasync, /var/lib/mysql/#innodb_redo/#ib_redo5. Every commit \
+         waited for this log."
+    );
+    assert_eq!(
+        said[1],
+        "297 syncs failed: 297 EIO on /var/lib/mysql/shop/products.ibd (tablespace fdatasync), the last by 10:03:05 UTC."
+    );
+    assert!(said[2].starts_with("EIO: the page cache"), "{said:#?}");
+    assert_eq!(
+        said[3],
+        "The redo log was saturated for 301 s, longest from 10:03:05 to 10:08:05 UTC (99 % busy)."
+    );
+    assert_eq!(said[4..], ["In these 364 s none of the watched calls was lost."]);
+}
+
+#[test]
+fn a_window_in_which_all_was_well_says_so_of_its_length() {
+    assert_eq!(
+        of_seconds(&vec![second(vec![redo(&[(10, 100_000)])]); 60]),
+        ["In these 60.0 s nothing failed, nothing was stuck, none of the watched calls was lost."]
+    );
+    let mut hangs = second(Vec::new());
+    hangs.in_flight = vec![fixture::in_flight(Role::Tablespace, "/d/t\n", Duration::from_secs(3))];
+    assert_eq!(
+        of_seconds(&[second(Vec::new()), second(Vec::new()), second(Vec::new()), hangs])[0],
+        "A sync hung for at least 3.0 s, from 10:03:02 to 10:03:05 UTC: tablespace fdatasync, /d/t\\n."
     );
 }

@@ -7,8 +7,9 @@ use super::rows::{self, Row, Subject, nameless, p99, rows};
 use super::style::{Paint, Style};
 use super::{By, Options, device, header, histogram, reading};
 use crate::histogram::LAST_EXPONENT;
+use crate::history::Troubles;
 use crate::snapshot::{Max, Measurement, Server, ServerId, Stats};
-use crate::text::{count, duration, duration_in_words, errno, rate};
+use crate::text::{count, duration, duration_in_words, errno, interval, rate};
 
 /// Neighbours named one by one; the rest is a sum.
 const NEIGHBOURS_SHOWN: usize = 3;
@@ -32,8 +33,20 @@ pub(super) fn table(m: &Measurement, options: &Options) -> String {
             section(&mut out, m, &[server], header::of_server(m, server, options), options);
         }
     }
-    sentences(&mut out, reading::confidence(m, options), options);
+    match &options.session {
+        None => sentences(&mut out, reading::confidence(m, options), options),
+        Some(session) => {
+            out.push('\n');
+            self::session(&mut out, session, m, options);
+        }
+    }
     out
+}
+
+/// What is to be said of a whole session, of which a table shows the last part.
+fn session(out: &mut String, session: &Troubles, m: &Measurement, options: &Options) {
+    let whole = format!("the whole session of {}", interval(session.duration));
+    sentences(out, reading::of_window(session, &whole, m, options), options);
 }
 
 /// All servers, also one that only its rows still know.
@@ -73,6 +86,10 @@ fn section(out: &mut String, m: &Measurement, servers: &[ServerId], header: Vec<
     }
     for &server in servers {
         let mut text = reading::of_server(m, server, options);
+        if options.session.is_some() {
+            // What went wrong is told once, of all of the session.
+            text.retain(|sentence| !matches!(sentence.paint, Paint::Error | Paint::Stuck));
+        }
         if servers.len() > 1 {
             let name = header::name(m, server, &options.style);
             text.iter_mut().for_each(|sentence| sentence.text.insert_str(0, &format!("{name}: ")));

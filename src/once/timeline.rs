@@ -12,6 +12,7 @@ use super::header::{self, rfc3339};
 use super::json::{self, length, seconds};
 use super::style::Paint;
 use super::{Options, Output, json_schema, reading, render, table};
+use crate::history::Troubles;
 use crate::history::series::{Part, Standout, Worst};
 use crate::snapshot::{Measurement, Role, ServerId, Stats};
 use crate::text::{count, duration, rate};
@@ -30,10 +31,16 @@ pub fn step(range: Duration) -> Duration {
     Duration::from_secs(wanted).clamp(SHORTEST_STEP, LONGEST_STEP)
 }
 
-/// Writes a time line. `all`: its parts summed up.
-pub fn write(parts: &[Part], all: &Measurement, options: &Options, out: &mut impl Write) -> io::Result<()> {
+/// Writes a time line. `all`: its parts summed up; `troubles`: what went wrong in them.
+pub fn write(
+    parts: &[Part],
+    all: &Measurement,
+    troubles: &Troubles,
+    options: &Options,
+    out: &mut impl Write,
+) -> io::Result<()> {
     match options.output {
-        Output::Table => out.write_all(options.style.finish(text(parts, all, options)).as_bytes()),
+        Output::Table => out.write_all(options.style.finish(text(parts, all, troubles, options)).as_bytes()),
         Output::Json => parts.iter().try_for_each(|part| write_json(part, out)),
         Output::Csv => parts.iter().enumerate().try_for_each(|(at, part)| {
             let options = Options { interval: Some(at), ..options.clone() };
@@ -42,7 +49,7 @@ pub fn write(parts: &[Part], all: &Measurement, options: &Options, out: &mut imp
     }
 }
 
-fn text(parts: &[Part], all: &Measurement, options: &Options) -> String {
+fn text(parts: &[Part], all: &Measurement, troubles: &Troubles, options: &Options) -> String {
     let mut out = String::new();
     let servers = table::servers(all);
     for &server in &servers {
@@ -56,7 +63,8 @@ fn text(parts: &[Part], all: &Measurement, options: &Options) -> String {
     if servers.is_empty() {
         let _ = writeln!(out, "No server ran in the last {}.", crate::text::interval(all.duration));
     }
-    for sentence in reading::confidence(all, options) {
+    let whole = format!("these {}", crate::text::interval(troubles.duration));
+    for sentence in reading::of_window(troubles, &whole, all, options) {
         for line in options.style.wrap(&sentence.text, 2) {
             let _ = writeln!(out, "{}", options.style.paint(sentence.paint, &line));
         }
@@ -245,7 +253,8 @@ mod tests {
         let parts = history.series(Duration::from_secs(60), step(Duration::from_secs(60)));
         let style = Style { width, ..Style::default() };
         let mut text = Vec::new();
-        write(&parts, &all, &Options { output, style, ..Options::default() }, &mut text).unwrap();
+        let troubles = history.troubles(Duration::from_secs(60), |_| true);
+        write(&parts, &all, &troubles, &Options { output, style, ..Options::default() }, &mut text).unwrap();
         String::from_utf8(text).unwrap()
     }
 

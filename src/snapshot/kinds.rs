@@ -19,7 +19,7 @@ pub enum Op {
 impl Op {
     pub const ALL: [Op; 6] = [Op::Fsync, Op::Fdatasync, Op::SyncFileRange, Op::Msync, Op::Syncfs, Op::Sync];
 
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Op::Fsync => "fsync",
             Op::Fdatasync => "fdatasync",

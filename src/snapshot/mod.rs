@@ -1,6 +1,7 @@
 //! The one type that every view reads: what was counted up to a moment ([`Snapshot`]), and the difference of two
 //! of them ([`Measurement`]). Both are plain data, immutable once made.
 
+pub mod durability;
 mod errors;
 mod kinds;
 mod measurement;

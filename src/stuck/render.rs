@@ -166,8 +166,7 @@ fn of_syncs(n: usize, one: &str, many: &str) -> String {
 
 /// What nothing below is said of.
 fn push_what_is_missing(text: &mut String, scan: &Scan, style: &Style) {
-    const RIGHTS: &str =
-        "that takes root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may forbid even that";
+    const RIGHTS: &str = "that takes root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may forbid even that";
     let mut unseen = Vec::new();
     if scan.unreadable > 0 {
         unseen.push(of(scan.unreadable, "thread", "threads"));

@@ -1,11 +1,12 @@
-//! Sentences on what went wrong: failed syncs, stuck ones, and what was missed.
+//! Sentences on what went wrong: failed syncs, stuck ones, and what was lost or not watched at all.
 
 use super::{Scene, Sentence};
 use crate::once::rows::nameless;
 use crate::once::style::Paint;
 use crate::once::{Options, header};
-use crate::snapshot::{FileRow, Lost, Measurement, ServerId};
-use crate::text::{count, end_of_path, errno, interval};
+use crate::snapshot::durability;
+use crate::snapshot::{Errors, FileRow, Lost, Measurement, Op, ServerId};
+use crate::text::{capital, count, end_of_path, errno, interval, width};
 
 /// Files with errors named one by one.
 const FAILED_SHOWN: usize = 3;
@@ -25,27 +26,39 @@ pub(super) fn stuck(scene: &Scene) -> Option<Sentence> {
 
 /// Which syncs failed, where, with what, and what that means.
 pub(super) fn failures(scene: &Scene) -> Vec<Sentence> {
-    let mut failed: Vec<&FileRow> = scene
+    let failed: Vec<&FileRow> = scene
         .m
         .files
         .iter()
         .filter(|row| row.server == scene.server && row.stats.error_count() > 0)
         .collect();
-    if failed.is_empty() {
+    let mut all = Errors::default();
+    for (&errno, &n) in failed.iter().flat_map(|row| &row.stats.errors) {
+        *all.entry(errno).or_default() += n;
+    }
+    named_failures(failed, &all, scene.options)
+}
+
+/// The same of these files, where all failures may be more than theirs.
+pub(super) fn named_failures(mut failed: Vec<&FileRow>, all: &Errors, options: &Options) -> Vec<Sentence> {
+    let total: u64 = all.values().sum();
+    if total == 0 {
         return Vec::new();
     }
     failed
         .sort_by_key(|row| (!row.stats.errors.contains_key(&libc::EIO), u64::MAX - row.stats.error_count()));
-    let total: u64 = failed.iter().map(|row| row.stats.error_count()).sum();
-    let mut parts: Vec<String> =
-        failed.iter().take(FAILED_SHOWN).map(|row| failure(row, scene.options)).collect();
+    let named: u64 = failed.iter().map(|row| row.stats.error_count()).sum();
+    let mut parts: Vec<String> = failed.iter().take(FAILED_SHOWN).map(|row| failure(row, options)).collect();
     if failed.len() > FAILED_SHOWN {
         parts.push(format!("and {} more files", count((failed.len() - FAILED_SHOWN) as u64)));
+    }
+    if total > named {
+        parts.push(format!("{} on files that are not told apart", count(total - named)));
     }
     let syncs = if total == 1 { "sync" } else { "syncs" };
     let mut sentences = vec![format!("{} {syncs} failed: {}.", count(total), parts.join("; "))];
     for (number, meaning) in MEANINGS {
-        if failed.iter().any(|row| row.stats.errors.contains_key(&number)) {
+        if all.contains_key(&number) {
             sentences.push(format!("{}: {meaning}", errno(number)));
         }
     }
@@ -78,30 +91,47 @@ fn failure(row: &FileRow, options: &Options) -> String {
     format!("{} on {file} ({} {})", named.join(", "), row.info.role.name(), row.op.name())
 }
 
-/// `Nothing failed, nothing is stuck, nothing was missed.`, as far as it is true; then what was missed.
+/// `Nothing failed, nothing is stuck, none of the watched calls was lost.`, as far as it is true; then what was lost,
+/// and of what nothing is known.
 pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
-    let total = m.total();
     let everyone: Vec<ServerId> = m.in_flight.iter().map(|sync| sync.server).collect();
-    let mut fine = Vec::new();
-    if total.error_count() == 0 && m.lost.errors == 0 {
-        fine.push("nothing failed");
-    }
-    if header::stuck(m, &everyone, options).is_empty() {
-        fine.push("nothing is stuck");
-    }
-    if m.lost.is_zero() {
-        fine.push("nothing was missed");
-    }
-    let mut sentences = Vec::new();
-    if !fine.is_empty() {
-        sentences.push(format!("N{}.", fine.join(", ").trim_start_matches('n')));
-    }
-    sentences.extend(missed(&m.lost, total.count));
+    let is_fine = [
+        (m.total().error_count() == 0 && m.lost.errors == 0, "nothing failed"),
+        (header::stuck(m, &everyone, options).is_empty(), "nothing is stuck"),
+        (m.lost.is_zero(), "none of the watched calls was lost"),
+    ];
+    let mut sentences: Vec<String> = Vec::new();
+    sentences.extend(fine(&is_fine).map(|fine| format!("{}.", capital(&fine))));
+    sentences.extend(missed(&m.lost, m.total().count));
+    sentences.extend(not_watched(&m.setup.ops, options));
     sentences.into_iter().map(Sentence::plain).collect()
 }
 
+/// Those that hold, as one.
+pub(super) fn fine(is_fine: &[(bool, &str)]) -> Option<String> {
+    let fine: Vec<&str> = is_fine.iter().filter(|(holds, _)| *holds).map(|(_, what)| *what).collect();
+    (!fine.is_empty()).then(|| fine.join(", "))
+}
+
+/// Of what no sentence says anything: `Not watched: io_uring, libaio, O_DSYNC writes, …`, as much of it as one line has
+/// room for.
+pub(super) fn not_watched(ops: &[Op], options: &Options) -> Option<String> {
+    let ways: Vec<&str> = durability::not_watched(ops).map(|way| way.called).collect();
+    let room = options.style.width.unwrap_or(usize::MAX);
+    let all = format!("Not watched: {}.", ways.join(", "));
+    if ways.is_empty() || width(&all) <= room {
+        return (!ways.is_empty()).then_some(all);
+    }
+    let cut = |n: usize| {
+        let more = ways.len() - n;
+        format!("Not watched: {}, {more} more (fsynctop check).", ways[..n].join(", "))
+    };
+    let fitting = (2..ways.len()).rev().map(cut).find(|text| width(text) <= room);
+    Some(fitting.unwrap_or_else(|| cut(ways.len().min(1))))
+}
+
 /// Each kind of loss in words, and what it does to the figures.
-fn missed(lost: &Lost, counted: u64) -> Vec<String> {
+pub(super) fn missed(lost: &Lost, counted: u64) -> Vec<String> {
     let mut sentences = Vec::new();
     let not_counted = lost.preempted + lost.threads;
     if not_counted > 0 {

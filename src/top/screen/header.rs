@@ -114,7 +114,7 @@ fn server_parts(server: &Server, state: &State) -> Vec<Part> {
     parts
 }
 
-/// `5,294 syncs/s  redo 37 % busy  binlog 74 % busy  3 in flight  0 failed  exact`.
+/// `5,294 syncs/s  redo 37 % busy  binlog 74 % busy  3 in flight  0 failed  0 lost`.
 fn totals(state: &State) -> Vec<Part> {
     let Some(shown) = &state.shown else { return Vec::new() };
     let m = &shown.m;
@@ -178,7 +178,7 @@ fn failures(state: &State) -> Part {
     }
 }
 
-/// Whether every sync was counted.
+/// Whether every one of the watched calls was counted.
 fn confidence(state: &State, m: &Measurement) -> Part {
     let describe = |lost: &Lost| {
         let not_counted = lost.preempted + lost.threads;
@@ -191,9 +191,9 @@ fn confidence(state: &State, m: &Measurement) -> Part {
     match (describe(&m.lost), state.lost_before().as_ref().and_then(describe)) {
         (Some(now), _) => Part::new(9, now, Ink::Alarm),
         (None, Some(before)) => {
-            Part::new(5, format!("exact now, {before} before"), Ink::Warning).or(format!("{before} before"))
+            Part::new(5, format!("0 lost now, {before} before"), Ink::Warning).or(format!("{before} before"))
         }
-        (None, None) => Part::new(5, "exact", Ink::Plain),
+        (None, None) => Part::new(5, "0 lost", Ink::Plain),
     }
 }
 

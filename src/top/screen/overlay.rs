@@ -9,10 +9,11 @@ use crate::top::keys::{EDIT_KEYS, Group, KEYS, Press};
 use crate::top::palette::Ink;
 use crate::top::state::{Overlay, State};
 
-const ABOUT: [&str; 7] = [
+const ABOUT: [&str; 8] = [
     "STUCK: a sync that has been in flight for longer than --stuck-after. % busy: how much of the time a log that the",
     "server syncs one call at a time was being synced. IN FLIGHT: the mean number of syncs under way. MAX with ≤: at most",
-    "so much. SHARED: on a device that the servers use, too. exact: no sync was missed, and that was checked.",
+    "so much. SHARED: on a device that the servers use, too. 0 lost: every one of the watched calls was counted, and that",
+    "was checked; `fsynctop check` lists the ways to make data durable that are not watched, io_uring among them.",
     "The small graphs: an interval each, the newest to the right; every row has a scale of its own. The picture: time from",
     "left to right, latency from below upwards, each line from the latency beside it to that of the line above, denser",
     "where more syncs took so long; to its right, how many did in the interval. ! in both: a sync failed then.",

@@ -18,6 +18,7 @@ use super::palette::Colors;
 use super::past::Past;
 use super::rows::{Row, Scope};
 use super::view::{Sort, View};
+use crate::history::Troubles;
 use crate::live;
 use crate::once::Style;
 use crate::snapshot::{InFlight, Lost, Measurement, Snapshot};
@@ -134,6 +135,8 @@ pub struct State {
     pub waits: Vec<Waiting>,
     looked: Option<Instant>,
     message: Option<(String, Instant)>,
+    /// What went wrong since the view began, whatever is counted anew.
+    session: Troubles,
 }
 
 /// A look at what was.
@@ -183,6 +186,7 @@ impl State {
             waits: Vec::new(),
             looked: None,
             message: None,
+            session: Troubles::default(),
             options,
         }
     }
@@ -209,7 +213,10 @@ impl State {
                 if self.base.take().is_some() {
                     self.say("attached again; figures since the start begin anew".into());
                 }
-                (self.latest, self.attached) = (None, true);
+                if self.latest.take().is_some() {
+                    self.session.leave_gap();
+                }
+                self.attached = true;
                 Vec::new()
             }
             Event::Sampling(state) => {
@@ -245,6 +252,7 @@ impl State {
         match self.latest.replace(snapshot.clone()) {
             Some(earlier) if earlier.taken < snapshot.taken => {
                 let m = Arc::new(Measurement::between(&earlier, &snapshot));
+                self.session.record(&m);
                 let selected = self.selected().map(|row| row.key.clone());
                 self.past.record(&m, selected.as_ref());
                 let number = self.past.newest().map_or(0, |tick| tick.number);
@@ -253,7 +261,9 @@ impl State {
             // The first of a session: there are no figures yet, but servers and what hangs.
             _ => {
                 let number = self.past.newest().map_or(0, |tick| tick.number);
-                self.newest = Some((number, Arc::new(Measurement::between(&base, &snapshot))));
+                let m = Arc::new(Measurement::between(&base, &snapshot));
+                self.session.record(&m);
+                self.newest = Some((number, m));
             }
         }
         if self.paused.is_none() {
@@ -301,10 +311,20 @@ impl State {
         }
     }
 
-    /// Everything since the start, or since figures were last begun anew.
+    /// Everything since the start, or since figures were last begun anew; if nothing was counted since, what was seen
+    /// last.
     pub fn summary(&self) -> Option<Measurement> {
-        let (base, latest) = (self.base.as_ref()?, self.latest.as_ref()?);
-        (latest.taken > base.taken).then(|| Measurement::between(base, latest))
+        match (&self.base, &self.latest) {
+            (Some(base), Some(latest)) if latest.taken > base.taken => {
+                Some(Measurement::between(base, latest))
+            }
+            _ => self.newest.as_ref().map(|(_, m)| (**m).clone()),
+        }
+    }
+
+    /// What went wrong since the view began.
+    pub fn session(&self) -> &Troubles {
+        &self.session
     }
 
     /// How long it is from one snapshot to the next.

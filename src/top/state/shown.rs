@@ -209,10 +209,7 @@ impl State {
             ..Default::default()
         };
         let mut sentences: Vec<Sentence> = Vec::new();
-        if !m.lost.is_zero() {
-            let missed = reading::confidence(m, &options);
-            sentences.extend(missed.into_iter().filter(|said| !said.text.starts_with("Nothing ")));
-        }
+        sentences.extend(reading::lost(m));
         // Those that do most, first.
         let busy =
             |id: ServerId| m.roles.iter().filter(|row| row.server == id).map(|row| row.stats.sum_ns).sum();

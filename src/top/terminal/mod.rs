@@ -21,6 +21,7 @@ use super::screen;
 use super::source::{Letter, Mail, Source, Start, StartError};
 use super::state::{Options, State};
 use super::write::write;
+use crate::history::Troubles;
 use crate::live::Live;
 use crate::snapshot::Measurement;
 use backend::Bytes;
@@ -40,6 +41,8 @@ pub struct Ended {
     pub signal: Option<i32>,
     /// Everything since the start, or since figures were last begun anew.
     pub summary: Option<Measurement>,
+    /// What went wrong since the view began.
+    pub session: Troubles,
 }
 
 /// The terminal, if there is one to show something on and to type on.
@@ -108,7 +111,7 @@ pub fn run(
     });
     let View { state, source, .. } = view;
     source.abandon();
-    Ok(Ended { signal: ended?, summary: state.summary() })
+    Ok(Ended { signal: ended?, summary: state.summary(), session: state.session().clone() })
 }
 
 fn ask_for_earlier(earlier: Earlier, mail: Mail) {

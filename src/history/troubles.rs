@@ -1,0 +1,301 @@
+//! What went wrong in a span of time, a moment after the other and however long it gets: the longest syncs, all failures,
+//! when a log was saturated. In bounded memory.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use super::{History, Moment, plus};
+use crate::snapshot::{
+    Errors, FileRow, InFlight, Lost, Max, Measurement, Op, Role, RoleRow, ServerId, Stats, Target,
+};
+
+/// From this share of the time on a log is saturated: a queue in front of it grows steeply.
+pub const SATURATED: f64 = 0.8;
+/// Files whose failures are told apart; those of others are counted.
+const MOST_FAILED: usize = 100;
+/// Roles of servers whose longest sync is kept, and as many whose busy times are.
+const MOST_KEPT: usize = 1_024;
+/// A sync that takes so long hangs: how busy its log is then does not follow from syncs that end.
+const HANGS: Duration = Duration::from_secs(1);
+
+type OfServer = (ServerId, Role);
+
+#[derive(Clone, Debug, Default)]
+pub struct Troubles {
+    /// When the first moment began and the last one ended, by the wall clock.
+    pub span: Option<(SystemTime, SystemTime)>,
+    /// The time that the moments cover.
+    pub duration: Duration,
+    pub lost: Lost,
+    /// Syncs that finished.
+    pub count: u64,
+    /// By errno.
+    pub errors: Errors,
+    /// How often a moment is missing between two of them.
+    pub gaps: u32,
+    last_failure: Option<SystemTime>,
+    failed: BTreeMap<(ServerId, Target, Op), FileRow>,
+    longest: BTreeMap<OfServer, Longest>,
+    busy: BTreeMap<OfServer, Busy>,
+}
+
+/// The longest sync of a role of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Longest {
+    pub server: ServerId,
+    pub role: Role,
+    pub op: Op,
+    pub path: Option<PathBuf>,
+    pub took: Max,
+    /// It took so long at least: it was seen in flight and not when it began, or has not ended.
+    pub is_minimum: bool,
+    /// The end of the moment in which it ended or was last seen.
+    pub seen: SystemTime,
+    pub ended: bool,
+}
+
+impl Longest {
+    pub fn duration(&self) -> Duration {
+        Duration::from_nanos(self.took.ns)
+    }
+}
+
+/// When a log was saturated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Busy {
+    pub total: Duration,
+    /// The longest time without a break.
+    pub longest: Run,
+    /// The one that goes on.
+    current: Run,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Run {
+    pub span: Option<(SystemTime, SystemTime)>,
+    pub duration: Duration,
+    busy: Duration,
+}
+
+impl Run {
+    pub fn share(&self) -> f64 {
+        self.busy.as_secs_f64() / self.duration.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}
+
+impl Troubles {
+    pub fn record(&mut self, m: &Measurement) {
+        self.add(m.start, m.end, m.duration, &m.lost);
+        self.add_rows(m.end, &m.roles, &m.files);
+        self.add_in_flight(m.end, m.in_flight.iter());
+        self.add_busy(m.start, m.end, m.duration, &m.roles, m.in_flight.iter());
+    }
+
+    fn record_moment(&mut self, moment: &Moment, wanted: impl Fn(ServerId) -> bool) {
+        let roles: Vec<RoleRow> = moment.roles.iter().filter(|row| wanted(row.server)).cloned().collect();
+        let files: Vec<FileRow> = moment.files.iter().filter(|row| wanted(row.server)).cloned().collect();
+        let in_flight = || moment.pending.iter().map(|p| &p.oldest).filter(|sync| wanted(sync.server));
+        self.add(moment.start, moment.end, moment.duration, &moment.lost);
+        self.add_rows(moment.end, &roles, &files);
+        self.add_in_flight(moment.end, in_flight());
+        self.add_busy(moment.start, moment.end, moment.duration, &roles, in_flight());
+    }
+
+    /// The next moment does not begin where the last one ended.
+    pub fn leave_gap(&mut self) {
+        self.gaps += 1;
+        self.busy.values_mut().for_each(|busy| busy.current = Run::default());
+    }
+
+    /// Syncs that failed.
+    pub fn failures(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    pub fn last_failure(&self) -> Option<SystemTime> {
+        self.last_failure
+    }
+
+    /// The files whose failures are told apart; their rows hold nothing else.
+    pub fn failed(&self) -> impl Iterator<Item = &FileRow> {
+        self.failed.values()
+    }
+
+    /// Those that took at least so long, the longest first.
+    pub fn longest(&self, at_least: Duration) -> Vec<&Longest> {
+        let mut longest: Vec<&Longest> =
+            self.longest.values().filter(|sync| sync.duration() >= at_least).collect();
+        longest.sort_by_key(|sync| Reverse(sync.took.ns));
+        longest
+    }
+
+    /// The logs that were saturated, the longest first.
+    pub fn busy(&self) -> Vec<(ServerId, Role, &Busy)> {
+        let mut busy: Vec<_> = self.busy.iter().map(|(&(server, role), busy)| (server, role, busy)).collect();
+        busy.retain(|(_, _, busy)| !busy.total.is_zero());
+        busy.sort_by_key(|(_, _, busy)| Reverse(busy.total));
+        busy
+    }
+
+    fn add(&mut self, start: SystemTime, end: SystemTime, duration: Duration, lost: &Lost) {
+        let first = self.span.map_or(start, |(first, _)| first);
+        self.span = Some((first, end));
+        self.duration += duration;
+        self.lost = plus(&self.lost, lost);
+    }
+
+    fn add_rows(&mut self, end: SystemTime, roles: &[RoleRow], files: &[FileRow]) {
+        for row in roles {
+            self.count += row.stats.count;
+            for (&errno, &n) in &row.stats.errors {
+                *self.errors.entry(errno).or_default() += n;
+                self.last_failure = Some(end);
+            }
+            // Where its file is not told apart, this is all that is known of the longest sync.
+            self.add_longest(Longest::ended(row.server, row.role, row.op, None, row.stats.max, end));
+        }
+        for row in files {
+            let info = &row.info;
+            let ended = Longest::ended(row.server, info.role, row.op, info.path.clone(), row.stats.max, end);
+            self.add_longest(ended);
+            if row.stats.error_count() > 0 {
+                self.add_failed(row);
+            }
+        }
+    }
+
+    fn add_failed(&mut self, row: &FileRow) {
+        let key = (row.server, row.target, row.op);
+        if self.failed.len() >= MOST_FAILED && !self.failed.contains_key(&key) {
+            return;
+        }
+        let known =
+            self.failed.entry(key).or_insert_with(|| FileRow { stats: Stats::default(), ..row.clone() });
+        known.info = row.info.clone();
+        for (&errno, &n) in &row.stats.errors {
+            *known.stats.errors.entry(errno).or_default() += n;
+        }
+    }
+
+    fn add_in_flight<'a>(&mut self, end: SystemTime, in_flight: impl Iterator<Item = &'a InFlight>) {
+        for sync in in_flight {
+            let ns = u64::try_from(sync.age.as_nanos()).unwrap_or(u64::MAX);
+            self.add_longest(Longest {
+                server: sync.server,
+                role: sync.role,
+                op: sync.op,
+                path: sync.path.clone(),
+                took: Max { ns, exact: true },
+                is_minimum: true,
+                seen: end,
+                ended: false,
+            });
+        }
+    }
+
+    fn add_longest(&mut self, sync: Longest) {
+        let key = (sync.server, sync.role);
+        let is_full = self.longest.len() >= MOST_KEPT;
+        match self.longest.get_mut(&key) {
+            // Of the same length: the file is known, or the one that ended is the one that was in flight.
+            Some(known)
+                if sync.took.ns > known.took.ns || sync.took.ns == known.took.ns && known.path.is_none() =>
+            {
+                *known = sync;
+            }
+            Some(_) => {}
+            None if is_full => {
+                let least = self.longest.iter().min_by_key(|(_, known)| known.took.ns);
+                let least = least.filter(|(_, known)| known.took.ns < sync.took.ns).map(|(key, _)| *key);
+                if let Some(least) = least {
+                    self.longest.remove(&least);
+                    self.longest.insert(key, sync);
+                }
+            }
+            None if sync.took.ns > 0 => drop(self.longest.insert(key, sync)),
+            None => {}
+        }
+    }
+
+    fn add_busy<'a>(
+        &mut self,
+        start: SystemTime,
+        end: SystemTime,
+        duration: Duration,
+        roles: &[RoleRow],
+        in_flight: impl Iterator<Item = &'a InFlight>,
+    ) {
+        if duration.is_zero() {
+            return;
+        }
+        let long = duration.max(HANGS);
+        let hung: Vec<OfServer> =
+            in_flight.filter(|sync| sync.age >= long).map(|sync| (sync.server, sync.role)).collect();
+        let mut logs: BTreeMap<OfServer, Stats> = BTreeMap::new();
+        for row in roles.iter().filter(|row| row.role.is_serial()) {
+            logs.entry((row.server, row.role)).or_default().merge(&row.stats);
+        }
+        logs.retain(|key, stats| {
+            let ended_late = u128::from(stats.max.ns) >= long.as_nanos();
+            stats.in_flight_mean(duration) >= SATURATED && !ended_late && !hung.contains(key)
+        });
+        for (key, busy) in &mut self.busy {
+            if !logs.contains_key(key) {
+                busy.current = Run::default();
+            }
+        }
+        for (key, stats) in logs {
+            if self.busy.len() >= MOST_KEPT && !self.busy.contains_key(&key) {
+                continue;
+            }
+            let busy = self.busy.entry(key).or_default();
+            busy.total += duration;
+            let run = &mut busy.current;
+            run.span = Some((run.span.map_or(start, |(first, _)| first), end));
+            run.duration += duration;
+            run.busy += Duration::from_nanos(stats.sum_ns).min(duration);
+            if run.duration > busy.longest.duration {
+                busy.longest = *run;
+            }
+        }
+    }
+}
+
+impl Longest {
+    fn ended(
+        server: ServerId,
+        role: Role,
+        op: Op,
+        path: Option<PathBuf>,
+        took: Max,
+        seen: SystemTime,
+    ) -> Longest {
+        Longest { server, role, op, path, took, is_minimum: false, seen, ended: true }
+    }
+}
+
+impl History {
+    /// Of the latest moments, so many that they cover `length`: the same as [`History::last`] sums up.
+    pub fn troubles(&self, length: Duration, wanted: impl Fn(ServerId) -> bool) -> Troubles {
+        let mut covered = Duration::ZERO;
+        let kept = self.moments.iter().rev().take_while(|kept| {
+            let more = covered < length;
+            covered += kept.duration;
+            more
+        });
+        let first = self.moments.len() - kept.count();
+        let mut troubles = Troubles::default();
+        for kept in self.moments.iter().skip(first) {
+            if let Some(moment) = kept.read().and_then(|packed| self.tables.unpack(packed).ok()) {
+                troubles.record_moment(&moment, &wanted);
+            }
+        }
+        troubles
+    }
+}
+
+#[cfg(test)]
+#[path = "troubles_tests.rs"]
+mod tests;

@@ -1,0 +1,112 @@
+//! A session and a window of the history, each moment a second.
+
+use super::*;
+use crate::history::Options;
+use crate::once::fixture::*;
+
+fn second(number: u64, files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Measurement {
+    let mut m = Measurement { in_flight, ..with_files(quiet(), files, Vec::new()) };
+    m.start += Duration::from_secs(number);
+    m.duration = Duration::from_secs(1);
+    m.end = m.start + m.duration;
+    m
+}
+
+fn redo(latencies: &[(u64, u64)]) -> FileRow {
+    row(MYSQL, 1, "/d/#ib_redo7", Role::Redo, Op::Fdatasync, stats(latencies))
+}
+
+fn failing(inode: u64, errno: i32) -> FileRow {
+    let mut file =
+        row(MYSQL, inode, &format!("/d/t{inode}"), Role::Tablespace, Op::Fsync, stats(&[(3, 1_000)]));
+    file.stats.errors = [(errno, 1)].into();
+    file
+}
+
+fn at(number: u64) -> SystemTime {
+    quiet().start + Duration::from_secs(number)
+}
+
+/// The same by both ways: as a session, and out of a history.
+fn both(moments: &[Measurement]) -> [Troubles; 2] {
+    let mut session = Troubles::default();
+    let mut history = History::new(Options::default());
+    for m in moments {
+        session.record(m);
+        history.push(m);
+    }
+    [session, history.troubles(Duration::from_secs(600), |_| true)]
+}
+
+#[test]
+fn a_stall_is_known_after_it_ended_with_its_file_and_its_end() {
+    let hung = |age| vec![in_flight(Role::Redo, "/d/#ib_redo7", Duration::from_secs(age))];
+    let mut moments: Vec<_> = (0..10).map(|n| second(n, vec![redo(&[(9, 1_000_000)])], Vec::new())).collect();
+    moments.extend((10..35).map(|n| second(n, Vec::new(), hung(n - 9))));
+    for troubles in both(&moments) {
+        let [longest] = troubles.longest(Duration::from_secs(1))[..] else { panic!("{troubles:?}") };
+        assert_eq!((longest.duration().as_secs(), longest.ended, longest.is_minimum), (25, false, true));
+    }
+    moments.push(second(35, vec![redo(&[(1, 25_300_000_000)])], Vec::new()));
+    moments.extend((36..60).map(|n| second(n, vec![redo(&[(9, 1_000_000)])], Vec::new())));
+    for troubles in both(&moments) {
+        let [longest] = troubles.longest(Duration::from_secs(1))[..] else { panic!("{troubles:?}") };
+        assert_eq!((longest.took.ns, longest.ended, longest.is_minimum), (25_300_000_000, true, false));
+        assert_eq!((longest.path.as_deref(), longest.seen), (Some("/d/#ib_redo7".as_ref()), at(36)));
+        assert!(troubles.busy().is_empty(), "it hung, it was not busy: {:?}", troubles.busy());
+    }
+}
+
+#[test]
+fn every_failure_is_remembered_however_long_ago_and_its_files_up_to_a_number() {
+    let mut session = Troubles::default();
+    session.record(&second(0, vec![failing(1, libc::EIO)], Vec::new()));
+    for number in 1..2_000 {
+        session.record(&second(number, vec![failing(number, libc::ENOSPC)], Vec::new()));
+    }
+    assert_eq!((session.failures(), session.errors[&libc::EIO]), (2_000, 1));
+    assert_eq!((session.failed().count(), session.last_failure()), (MOST_FAILED, Some(at(2_000))));
+    let first = session.failed().next().unwrap();
+    assert_eq!(first.stats.errors, [(libc::EIO, 1), (libc::ENOSPC, 1)].into());
+}
+
+#[test]
+fn how_long_a_log_was_saturated_and_when_longest() {
+    let busy = |n, ns| second(n, vec![redo(&[(1_000, ns)])], Vec::new());
+    let mut moments: Vec<_> = (0..20).map(|n| busy(n, 100_000)).collect();
+    moments.extend((20..25).map(|n| busy(n, 900_000)));
+    moments.extend((25..30).map(|n| busy(n, 100_000)));
+    moments.extend((30..330).map(|n| busy(n, 990_000)));
+    for troubles in both(&moments) {
+        let [(server, role, busy)] = troubles.busy()[..] else { panic!("{troubles:?}") };
+        assert_eq!((server, role, busy.total.as_secs()), (MYSQL, Role::Redo, 305));
+        assert_eq!(busy.longest.span, Some((at(30), at(330))));
+        assert!((busy.longest.share() - 0.99).abs() < 0.001, "{busy:?}");
+    }
+}
+
+#[test]
+fn a_window_knows_nothing_of_what_was_before_it_or_of_other_servers() {
+    let mut history = History::new(Options::default());
+    let slow = vec![row(MARIADB, 9, "/m/ib_logfile0", Role::Redo, Op::Fsync, stats(&[(1, 8_000_000_000)]))];
+    history.push(&second(0, vec![failing(1, libc::EIO)], Vec::new()));
+    history.push(&second(1, slow, Vec::new()));
+    history.push(&second(2, vec![redo(&[(1, 1_000)])], Vec::new()));
+    let last = history.troubles(Duration::from_secs(2), |_| true);
+    assert_eq!((last.failures(), last.duration.as_secs(), last.count), (0, 2, 2));
+    assert_eq!(last.longest(Duration::from_secs(1)).len(), 1);
+    let one = history.troubles(Duration::from_secs(2), |server| server == MYSQL);
+    assert!(one.longest(Duration::from_secs(1)).is_empty() && one.count == 1, "{one:?}");
+}
+
+#[test]
+fn memory_is_bounded_and_the_longest_stay() {
+    let mut session = Troubles::default();
+    for pid in 1..3_000 {
+        let server = ServerId { pid, start_ns: 1 };
+        let ns = if pid == 7 { 5_000_000_000 } else { 1_000 + u64::from(pid) };
+        let file = row(server, 1, "/d/f", Role::Redo, Op::Fsync, stats(&[(1, ns)]));
+        session.record(&second(u64::from(pid), vec![file], Vec::new()));
+    }
+    assert_eq!((session.longest.len(), session.longest(Duration::from_secs(1)).len()), (MOST_KEPT, 1));
+}

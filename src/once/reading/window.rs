@@ -1,0 +1,127 @@
+//! The last word on a span of time of which only the end is a snapshot: a window of the past, a session of the live
+//! view. The worst comes first, and all is well only if it was all the time.
+
+use std::time::{Duration, SystemTime};
+
+use super::trouble::{fine, missed, named_failures, not_watched};
+use super::{Sentence, called};
+use crate::history::{Busy, Longest, Troubles};
+use crate::once::Options;
+use crate::once::header::rfc3339;
+use crate::once::style::Paint;
+use crate::snapshot::{FileRow, Measurement, Role, Server, ServerId};
+use crate::text::{capital, count, duration_in_words, interval, percent};
+
+/// Syncs that hung told one by one; the rest is a count.
+const HUNG_SHOWN: usize = 3;
+/// A log that was saturated for less than this, and for less than a tenth of the time, is not worth a sentence.
+const BUSY_FOR: Duration = Duration::from_secs(10);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Whose sync it was, where there are several servers.
+type NameOf<'a> = &'a dyn Fn(ServerId) -> Option<String>;
+
+/// `whole`: what was judged, with its length: "the last 600 s".
+pub(crate) fn of_window(
+    troubles: &Troubles,
+    whole: &str,
+    m: &Measurement,
+    options: &Options,
+) -> Vec<Sentence> {
+    let several = m.servers.len() > 1;
+    let name = |id: ServerId| {
+        let server = m.servers.iter().find(|server| server.id == id);
+        several.then(|| server.map_or_else(|| format!("pid {}", id.pid), |server| name_of(server, options)))
+    };
+    let mut sentences = hung(troubles, options, &name);
+    sentences.extend(failures(troubles, options));
+    sentences.extend(saturated(troubles, &name).into_iter().map(Sentence::plain));
+    if troubles.gaps > 0 {
+        let times = if troubles.gaps == 1 { "once".into() } else { format!("{} times", troubles.gaps) };
+        sentences.push(Sentence::plain(format!(
+            "The probes were attached again {times}: of the moment before that nothing is known."
+        )));
+    }
+    let is_fine = [
+        (troubles.failures() == 0 && troubles.lost.errors == 0, "nothing failed"),
+        (troubles.longest(options.stuck_after).is_empty(), "nothing was stuck"),
+        (troubles.lost.is_zero(), "none of the watched calls was lost"),
+    ];
+    sentences.extend(fine(&is_fine).map(|fine| Sentence::plain(format!("In {whole} {fine}."))));
+    sentences.extend(missed(&troubles.lost, troubles.count).into_iter().map(Sentence::plain));
+    sentences.extend(not_watched(&m.setup.ops, options).map(Sentence::plain));
+    sentences
+}
+
+fn name_of(server: &Server, options: &Options) -> String {
+    format!("{} {}", options.style.name(server.comm.as_bytes()), server.id.pid)
+}
+
+/// The syncs that took longest, if they took long enough to be called stuck.
+fn hung(troubles: &Troubles, options: &Options, name: NameOf) -> Vec<Sentence> {
+    let all = troubles.longest(options.stuck_after);
+    let say = |sync: &&Longest| {
+        let took = duration_in_words(sync.took.ns);
+        let took = if sync.is_minimum { format!("at least {took}") } else { took };
+        let mut which = format!("{} {}", sync.role.name(), sync.op.name());
+        if let Some(path) = &sync.path {
+            which = format!("{which}, {}", options.style.name(path.as_os_str().as_encoded_bytes()));
+        }
+        if let Some(name) = name(sync.server) {
+            which = format!("{name}, {which}");
+        }
+        let began = sync.seen.checked_sub(sync.duration()).unwrap_or(sync.seen);
+        let when = match (sync.ended, sync.is_minimum) {
+            (true, _) => format!("until {}", clock(sync.seen, troubles)),
+            (false, _) => from_to(began, sync.seen, troubles),
+        };
+        let waits = if sync.role.is_serial() { " Every commit waited for this log." } else { "" };
+        Sentence { text: format!("A sync hung for {took}, {when}: {which}.{waits}"), paint: Paint::Stuck }
+    };
+    let mut sentences: Vec<Sentence> = all.iter().take(HUNG_SHOWN).map(say).collect();
+    if all.len() > HUNG_SHOWN {
+        let more = count((all.len() - HUNG_SHOWN) as u64);
+        let text = format!("Syncs of {more} other roles hung, for less long.");
+        sentences.push(Sentence { text, paint: Paint::Stuck });
+    }
+    sentences
+}
+
+fn failures(troubles: &Troubles, options: &Options) -> Vec<Sentence> {
+    let files: Vec<&FileRow> = troubles.failed().collect();
+    let mut said = named_failures(files, &troubles.errors, options);
+    if let (Some(first), Some(last)) = (said.first_mut(), troubles.last_failure()) {
+        let last = format!(", the last by {}.", clock(last, troubles));
+        first.text.truncate(first.text.trim_end_matches('.').len());
+        first.text += &last;
+    }
+    said
+}
+
+fn saturated(troubles: &Troubles, name: NameOf) -> Vec<String> {
+    let is_worth_it = |busy: &Busy| busy.total >= BUSY_FOR || busy.total * 10 >= troubles.duration;
+    let say = |(server, role, busy): (ServerId, Role, &Busy)| {
+        let log = name(server).map_or(called(role), |name| format!("{} of {name}", called(role)));
+        let (from, to) = busy.longest.span?;
+        Some(format!(
+            "{} was saturated for {}, longest {} ({} busy).",
+            capital(&log),
+            interval(busy.total),
+            from_to(from, to, troubles),
+            percent(busy.longest.share().min(1.0)),
+        ))
+    };
+    troubles.busy().into_iter().filter(|(_, _, busy)| is_worth_it(busy)).filter_map(say).collect()
+}
+
+fn from_to(from: SystemTime, to: SystemTime, troubles: &Troubles) -> String {
+    let from = clock(from, troubles);
+    format!("from {} to {}", from.trim_end_matches(" UTC"), clock(to, troubles))
+}
+
+/// `10:03:17 UTC`, with the date where a day is not enough to tell.
+fn clock(time: SystemTime, troubles: &Troubles) -> String {
+    let text = rfc3339(time);
+    let (date, time) = (text.get(..10).unwrap_or_default(), text.get(11..19).unwrap_or_default());
+    if troubles.duration < DAY { format!("{time} UTC") } else { format!("{date} {time} UTC") }
+}

@@ -1,0 +1,72 @@
+//! The ways to make data durable, and which of them are watched. What is said of a measurement is said of those.
+
+use super::Op;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// In JSON.
+    pub name: &'static str,
+    /// In a list of several.
+    pub called: &'static str,
+    /// What it is, for who has to find out whether a server uses it.
+    pub what: &'static str,
+    /// It is watched where this call is. None: this version never watches it.
+    watched_by: Option<Op>,
+}
+
+impl Way {
+    /// The call to ask for, if that is all it takes.
+    pub fn cure(&self) -> Option<Op> {
+        self.watched_by
+    }
+}
+
+const fn never(name: &'static str, called: &'static str, what: &'static str) -> Way {
+    Way { name, called, what, watched_by: None }
+}
+
+const fn call(op: Op, what: &'static str) -> Way {
+    Way { name: op.name(), called: op.name(), what, watched_by: Some(op) }
+}
+
+/// First those that a server is most likely to use.
+pub const WAYS: [Way; 10] = [
+    call(Op::Fsync, "fsync(2)"),
+    call(Op::Fdatasync, "fdatasync(2)"),
+    never("io_uring", "io_uring", "IORING_OP_FSYNC, IORING_OP_SYNC_FILE_RANGE and durable writes in a ring"),
+    never("libaio", "libaio", "IOCB_CMD_FSYNC, IOCB_CMD_FDSYNC and durable writes by io_submit(2)"),
+    never(
+        "o_dsync",
+        "O_DSYNC writes",
+        "writes that are durable when they return: by descriptors with O_DSYNC or O_SYNC (innodb_flush_method=O_DSYNC), \
+         to files with chattr +S, on filesystems mounted with -o sync",
+    ),
+    never("rwf_dsync", "RWF_DSYNC writes", "pwritev2(2) with RWF_DSYNC or RWF_SYNC"),
+    call(Op::Msync, "msync(2)"),
+    call(Op::SyncFileRange, "sync_file_range(2)"),
+    call(Op::Syncfs, "syncfs(2)"),
+    call(Op::Sync, "sync(2)"),
+];
+
+/// The ways by which data may have been made durable unseen, where these calls are watched.
+pub fn not_watched(watched: &[Op]) -> impl Iterator<Item = &'static Way> {
+    WAYS.iter().filter(|way| way.watched_by.is_none_or(|op| !watched.contains(&op)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_is_a_way_and_is_left_out_only_where_it_is_watched() {
+        for op in Op::ALL {
+            assert_eq!(WAYS.iter().filter(|way| way.cure() == Some(op)).count(), 1, "{op:?}");
+            let without: Vec<Op> = Op::ALL.into_iter().filter(|other| *other != op).collect();
+            assert_eq!(not_watched(&without).filter(|way| way.cure() == Some(op)).count(), 1);
+        }
+        let never: Vec<_> = not_watched(&Op::ALL).map(|way| way.name).collect();
+        assert_eq!(never, ["io_uring", "libaio", "o_dsync", "rwf_dsync"]);
+        let default: Vec<_> = not_watched(&[Op::Fsync, Op::Fdatasync]).map(|way| way.name).collect();
+        assert_eq!(default[4..], ["msync", "sync_file_range", "syncfs", "sync"]);
+    }
+}
