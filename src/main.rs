@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use fsynctop::cli::{self, Exit, FAILED};
-use fsynctop::descriptors;
+use fsynctop::linux::descriptors;
 use fsynctop::probe::allocator;
 
 fn main() -> ExitCode {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::can_run;
-use fsynctop::histogram::{BUCKETS, bucket_of, lower_edge};
+use fsynctop::model::histogram::{BUCKETS, bucket_of, lower_edge};
 use libbpf_rs::{ObjectBuilder, ProgramInput};
 
 #[test]

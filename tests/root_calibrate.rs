@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use fsynctop::calibrate::place::Place;
 use fsynctop::files::settings::Settings;
-use fsynctop::snapshot::{Server, ServerId};
+use fsynctop::model::{Server, ServerId};
 use serde_json::Value;
 
 use common::disk::{Mounted, run};

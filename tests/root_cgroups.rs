@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Running, can_run, wait_until};
-use fsynctop::mountinfo;
+use fsynctop::linux::mountinfo;
 use fsynctop::target::filter::TargetFilter;
 use fsynctop::target::processes;
 

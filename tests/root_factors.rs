@@ -15,9 +15,9 @@ use fsynctop::explain::commits::Commits;
 use fsynctop::explain::factors::Log;
 use fsynctop::explain::factors::samples::{By, Sampled};
 use fsynctop::files::rules::Rules;
+use fsynctop::model::Measurement;
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
-use fsynctop::snapshot::Measurement;
 
 use common::Running;
 use common::exact::on_both;

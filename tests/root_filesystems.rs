@@ -17,8 +17,8 @@ use common::traced::Traced;
 use common::{Running, can_run, id_of, rows};
 use fsynctop::files::resolve;
 use fsynctop::files::rules::Rules;
+use fsynctop::model::Role;
 use fsynctop::sampler::Sampler;
-use fsynctop::snapshot::Role;
 use serde_json::Value;
 
 fn create(path: &Path) -> File {

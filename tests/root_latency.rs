@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::can_run;
 use common::faults::{FaultFs, assert_nothing_lost, row, tool, trace};
-use fsynctop::histogram::{bucket_of, lower_edge};
+use fsynctop::model::histogram::{bucket_of, lower_edge};
 use serde_json::Value;
 
 /// A quantile is the middle of a bucket, which is a sixteenth of its lower edge wide; the caller's own histogram has

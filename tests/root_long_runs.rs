@@ -15,9 +15,9 @@ use common::traced::measure;
 use common::{Running, built, can_run, wait_until};
 use fsynctop::files::rules::Rules;
 use fsynctop::live::{Live, Options};
+use fsynctop::model::{Measurement, Op, ServerId, Snapshot};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::{Retention, Sampler};
-use fsynctop::snapshot::{Measurement, Op, ServerId, Snapshot};
 use fsynctop::target::filter::TargetFilter;
 use fsynctop::target::selection::Selection;
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::{Running, can_run, id_of, wait_until};
 use fsynctop::files::resolve::{self, Existence, Resolved};
-use fsynctop::snapshot::FileId;
+use fsynctop::model::FileId;
 use fsynctop::target::filter::TargetFilter;
 use fsynctop::target::processes;
 
@@ -140,7 +140,7 @@ fn files_on_overlayfs_verify_by_the_kernels_own_numbers() {
     let mut sleeper = start(&["-m"], script, dir.path());
     // The superblock's number is what mountinfo shows, the inode's what fdinfo shows.
     let read = |file: &str| std::fs::read(format!("/proc/{}/{file}", sleeper.pid)).unwrap();
-    let mounts = fsynctop::mountinfo::parse(&read("mountinfo"));
+    let mounts = fsynctop::linux::mountinfo::parse(&read("mountinfo"));
     let overlay =
         mounts.iter().find(|mount| mount.mount_point.as_os_str().as_bytes().ends_with(b"/merged")).unwrap();
     let info = String::from_utf8(read("fdinfo/9")).unwrap();

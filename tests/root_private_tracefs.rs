@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use fsynctop::host::{Status, checks, tracefs};
-use fsynctop::mountinfo;
+use fsynctop::linux::mountinfo;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 

@@ -13,7 +13,7 @@ use fsynctop::files::classify::Candidate;
 use fsynctop::files::resolve;
 use fsynctop::files::rules::Rules;
 use fsynctop::files::settings::Settings;
-use fsynctop::snapshot::{Role, Server};
+use fsynctop::model::{Role, Server};
 use fsynctop::target::describe::describe;
 use fsynctop::target::processes;
 

@@ -14,7 +14,7 @@ use common::measured::{Measured, number, path_of, text};
 use common::server::{Counters, Database, Home, Kind};
 use common::tracing::Tracing;
 use common::{can_run, wait_until};
-use fsynctop::mountinfo;
+use fsynctop::linux::mountinfo;
 
 /// Everything that is known of the server is right, and each path leads to the file inside the server's own root.
 fn assert_described(measured: &Measured, database: &Database) {

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use common::can_run;
 use common::disk::Mounted;
-use fsynctop::storage::Storage;
+use fsynctop::linux::storage::Storage;
 
 #[test]
 fn root_a_mount_point_of_any_name_is_found_and_none_hides_the_others() {

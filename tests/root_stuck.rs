@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use common::Running;
 use common::nested::Nested;
+use fsynctop::model::{Op, Role};
 use fsynctop::once::Style;
-use fsynctop::snapshot::{Op, Role};
 use fsynctop::stuck::{self, Looks, Processes, Scan, Standing, waits_for};
 
 /// The scan, or a failed test if it does not come back: it must never wait for what hangs.

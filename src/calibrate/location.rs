@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::files::rooted::Root;
-use crate::mountinfo::{self, Mount};
+use crate::linux::mountinfo::{self, Mount};
+use crate::linux::rooted::Root;
 
 /// Overlays that may lie on overlays.
 const DEEPEST: u32 = 4;

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::CalibrateError;
 use super::location::{self, Location};
-use crate::files::rooted::Root;
 use crate::files::settings::Settings;
-use crate::snapshot::Server;
-use crate::storage::Storage;
+use crate::linux::rooted::Root;
+use crate::linux::storage::Storage;
+use crate::model::Server;
 use crate::text::{escape, percent};
 
 /// A device that is busy for more of the time than this is left alone.
@@ -183,7 +183,7 @@ fn milliseconds_busy(device: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{KnownBy, ServerId};
+    use crate::model::{KnownBy, ServerId};
 
     #[test]
     fn a_place_is_described_and_its_filesystem_known_again() {

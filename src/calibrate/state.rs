@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{CalibrateError, Calibration};
-use crate::storage::Storage;
+use crate::linux::storage::Storage;
 
 const MOST_BYTES: u64 = 1 << 20;
 

@@ -11,7 +11,7 @@ use super::place::Place;
 use super::plan::{Case, Method, Pattern};
 use super::scratch::Scratch;
 use super::{BLOCK, CalibrateError, Figures, MOST_BYTES, Outcome};
-use crate::histogram::{Histogram, bucket_of};
+use crate::model::histogram::{Histogram, bucket_of};
 
 /// The part of a file that is written over, again and again.
 const OVERWRITTEN: u64 = 64 * BLOCK as u64;

@@ -13,8 +13,8 @@ use super::top::Top;
 use super::verify::Verify;
 use crate::history::remote;
 use crate::live::budget::Limit;
+use crate::model::{AttachMode, Op};
 use crate::once::{By, Output, Sort, Style};
-use crate::snapshot::{AttachMode, Op};
 
 /// Traces the sync calls of MySQL and MariaDB servers: which files, how often, how long, what failed, what is stuck.
 ///

@@ -17,7 +17,7 @@ use crate::calibrate::plan::{self, Case};
 use crate::calibrate::{CalibrateError, calibrate, render, state};
 use crate::files::rules::Rules;
 use crate::files::settings::Settings;
-use crate::snapshot::Server;
+use crate::model::Server;
 use crate::target::describers::describe_all;
 use crate::text::escape;
 

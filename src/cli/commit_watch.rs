@@ -11,14 +11,14 @@ use crate::explain::audit::Evidence;
 use crate::explain::commits::{Commits, Gathered};
 use crate::explain::factors::samples::LOG_ROLES;
 use crate::explain::factors::{EarlyLook, Edges, InFlightSamples, Unsure};
-use crate::priority::Punctual;
+use crate::linux::priority::Punctual;
+use crate::linux::processors::ProcessorTimes;
+use crate::linux::storage::Storage;
+use crate::model::{InFlight, Measurement, Role, Server, Snapshot};
 use crate::probe::{TimerProbe, TimerSamples, WaitError};
-use crate::processors::ProcessorTimes;
 use crate::sampler::Sampler;
 use crate::server_status::connection::Connection;
 use crate::server_status::reading::{Reading, Scope};
-use crate::snapshot::{InFlight, Measurement, Role, Server, Snapshot};
-use crate::storage::Storage;
 use crate::text::capital;
 
 const PROC: &str = "/proc";

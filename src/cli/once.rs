@@ -15,9 +15,9 @@ use super::command::{Traced, passed_on};
 use super::session;
 use super::{Exit, FAILED, NOTHING_TO_TRACE, print};
 use crate::live::{Change, CpuWatch};
+use crate::model::{Measurement, Snapshot};
 use crate::once::{By, Options, Output, Style, render};
 use crate::sampler::Sampler;
-use crate::snapshot::{Measurement, Snapshot};
 use crate::target::finder::Finder;
 use crate::target::selection::Selection;
 

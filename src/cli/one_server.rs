@@ -9,12 +9,12 @@ use anyhow::Context;
 use super::args::TargetArgs;
 use super::connection::ConnectionArgs;
 use super::{BAD_USAGE, Exit, NOTHING_TO_TRACE, session};
+use crate::model::Server;
 use crate::server_status::StatusError;
 use crate::server_status::connection::Connection;
 use crate::server_status::find::Target;
 use crate::server_status::options::ConnectOptions;
 use crate::server_status::reading::{Reading, Scope};
-use crate::snapshot::Server;
 use crate::target::describe;
 use crate::target::describers::describe_all;
 

@@ -7,7 +7,7 @@ pub mod json;
 pub mod page;
 pub mod waits;
 
-use crate::snapshot::Measurement;
+use crate::model::Measurement;
 
 /// What a page or an object is made from.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::log::Level;
-use crate::snapshot::{Server, ServerId};
+use crate::model::{Server, ServerId};
 use crate::target::describe::in_words;
 
 /// Lines for single servers in each period: a host with many of them lists them all when the exporter starts.

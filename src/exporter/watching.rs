@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::server_log::ServerLog;
 use super::{log, notify, privileges};
 use crate::live::{Live, State};
-use crate::snapshot::Snapshot;
+use crate::model::Snapshot;
 
 /// A snapshot may be late by this much, however short the intervals.
 const LATE: Duration = Duration::from_secs(15);

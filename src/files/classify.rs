@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::files::rules::{Content, Rule, Rules, Setting, SettingNames};
 use crate::files::settings::Settings;
-use crate::snapshot::Role;
+use crate::model::Role;
 
 /// A file whose role is wanted.
 pub struct Candidate<'a> {

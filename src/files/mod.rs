@@ -5,6 +5,5 @@ pub mod classify;
 pub mod option_file;
 pub mod option_reader;
 pub mod resolve;
-pub mod rooted;
 pub mod rules;
 pub mod settings;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use crate::files::option_file::{self, Line};
-use crate::files::rooted::{self, Root, attributes};
+use crate::linux::rooted::{self, Root, attributes};
 
 /// As in the servers' own reader.
 const INCLUDE_DEPTH: u32 = 10;

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::files::rooted::{self, Root, strip_root};
 use crate::files::rules::FIRST_BYTES;
-use crate::mountinfo::{self, Mount};
-use crate::proc_file;
-use crate::snapshot::FileId;
+use crate::linux::mountinfo::{self, Mount};
+use crate::linux::proc_file;
+use crate::linux::rooted::{self, Root, strip_root};
+use crate::model::FileId;
 
 /// How many of a process's descriptors [`find_open_descriptor`] looks at.
 pub const DESCRIPTOR_LIMIT: usize = 65_536;

@@ -7,7 +7,7 @@ use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::snapshot::Role;
+use crate::model::Role;
 
 const BUILTIN: &str = include_str!("rules.toml");
 

@@ -11,8 +11,8 @@ use rustix::fs::OFlags;
 
 use crate::files::option_file;
 use crate::files::option_reader::{Check, Reader};
-use crate::files::rooted::Root;
-use crate::proc_file;
+use crate::linux::proc_file;
+use crate::linux::rooted::Root;
 use crate::target::version::{Flavour, Version};
 
 /// Of mysqld-auto.cnf, which has some hundred bytes for each variable.
@@ -148,7 +148,7 @@ impl Process {
         let root = std::fs::read_link(directory.join("root")).ok();
         let cwd = std::fs::read_link(directory.join("cwd")).ok();
         let working_directory =
-            root.zip(cwd).and_then(|(root, cwd)| crate::files::rooted::strip_root(&cwd, &root));
+            root.zip(cwd).and_then(|(root, cwd)| crate::linux::rooted::strip_root(&cwd, &root));
         Some(Process { command_line, environment, working_directory })
     }
 

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::packed::{Packed, PackedStats};
 use super::{History, Options};
-use crate::histogram::BUCKETS;
+use crate::model::Stats;
+use crate::model::histogram::BUCKETS;
 use crate::once::fixture::busy;
-use crate::snapshot::Stats;
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::packed::{Inconsistent, Packed, Tables};
 use super::{History, Options};
-use crate::snapshot::{AttachMode, FileInfo, KnownBy, Op, Role, Server, ServerId, Setup, Target};
+use crate::model::{AttachMode, FileInfo, KnownBy, Op, Role, Server, ServerId, Setup, Target};
 
 pub const SCHEMA: u32 = 1;
 

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::snapshot::{
+use crate::model::{
     FileRow, Lost, Measurement, NeighbourRow, Op, Role, RoleRow, Server, ServerId, Setup, Stats, Target,
 };
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::snapshot::{
+use crate::model::{
     FileRow, InFlight, Lost, Measurement, NeighbourRow, OTHER_NEIGHBOURS, Role, RoleRow, Server, ServerId,
     Stats,
 };

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::moment::{Moment, Pending, Rest};
 use super::table::Table;
-use crate::histogram::{BUCKETS, Histogram};
-use crate::snapshot::{
+use crate::model::histogram::{BUCKETS, Histogram};
+use crate::model::{
     FileInfo, FileRow, InFlight, Lost, Max, NeighbourRow, Op, Role, RoleRow, Server, ServerId, Stats, Target,
 };
 
@@ -84,7 +84,7 @@ pub struct PackedStats {
     pub sum_ns: u64,
     pub max_ns: u64,
     pub max_exact: bool,
-    /// (bucket, count), ascending; the buckets of [`crate::histogram`].
+    /// (bucket, count), ascending; the buckets of [`crate::model::histogram`].
     pub histogram: Vec<(u16, u64)>,
     /// (errno, count)
     pub errors: Vec<(i32, u64)>,

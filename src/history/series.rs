@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{Kept, Merged, Moment, Sum};
 use crate::history::History;
-use crate::snapshot::{Role, ServerId, Stats};
+use crate::model::{Role, ServerId, Stats};
 
 /// Some seconds.
 #[derive(Clone, Debug)]
@@ -105,8 +105,8 @@ fn stand_out(moment: &Moment, servers: &mut BTreeMap<ServerId, Standout>) {
 mod tests {
     use super::*;
     use crate::history::Options;
+    use crate::model::{Measurement, Op};
     use crate::once::fixture::*;
-    use crate::snapshot::{Measurement, Op};
 
     fn moment(second: u64, slowest_ns: u64, stuck: Option<u64>) -> Measurement {
         let redo = row(

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::snapshot::{FileInfo, Server, ServerId, Target};
+use crate::model::{FileInfo, Server, ServerId, Target};
 
 /// Bytes that something takes on the heap, as far as it is its own.
 pub trait Weigh {

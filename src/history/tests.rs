@@ -1,8 +1,8 @@
 //! What the history keeps, forgets and sums up, on measurements as servers produce them.
 
 use super::*;
+use crate::model::{InFlight, Target};
 use crate::once::fixture::*;
-use crate::snapshot::{InFlight, Target};
 
 fn history(length: u64, bytes: usize) -> History {
     History::new(Options { length: Duration::from_secs(length), bytes, files: 50 })

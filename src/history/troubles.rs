@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use super::{History, Moment, plus};
-use crate::snapshot::{
+use crate::model::{
     Errors, FileRow, InFlight, Lost, Max, Measurement, Op, Role, RoleRow, ServerId, Stats, Target,
 };
 

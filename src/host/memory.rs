@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::roots::Roots;
 use super::verdict::Verdict;
-use crate::mountinfo;
+use crate::linux::mountinfo;
 
 pub const NAME: &str = "memory limit";
 /// What the process itself may take beside its maps.

@@ -8,7 +8,7 @@ use super::btf;
 use super::kernel;
 use super::roots::Roots;
 use super::verdict::Verdict;
-use crate::snapshot::AttachMode;
+use crate::model::AttachMode;
 
 pub const NAME: &str = "preemption";
 

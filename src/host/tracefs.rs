@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::private_mount::with_mounted;
 use super::roots::Roots;
 use super::verdict::Verdict;
-use crate::mountinfo;
+use crate::linux::mountinfo;
 
 pub const NAME: &str = "tracefs";
 const OWN: &str = "/sys/kernel/tracing";

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::model::Snapshot;
 use crate::sampler::{Retention, Sampler};
-use crate::snapshot::Snapshot;
 use crate::target::selection::Selection;
 
 use budget::Limit;
@@ -31,7 +31,7 @@ pub struct Options {
     /// What this process may use of a processor. None: whatever it takes.
     pub max_cpu: Option<Limit>,
     /// How long servers that have ended are told apart; what they did stays in the totals, under
-    /// [`ServerId::ENDED`](crate::snapshot::ServerId::ENDED).
+    /// [`ServerId::ENDED`](crate::model::ServerId::ENDED).
     pub retention: Retention,
 }
 

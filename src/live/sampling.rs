@@ -9,8 +9,8 @@ use super::budget::Limit;
 use super::shared::{Shared, next_due};
 use super::watch::{Change, CpuWatch};
 use super::{Follower, State};
+use crate::model::Snapshot;
 use crate::sampler::Sampler;
-use crate::snapshot::Snapshot;
 use crate::target::finder::Finder;
 use crate::target::selection::Selection;
 

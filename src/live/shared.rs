@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::State;
-use crate::snapshot::Snapshot;
+use crate::model::Snapshot;
 
 pub struct Shared {
     published: Mutex<Published>,

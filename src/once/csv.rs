@@ -8,7 +8,7 @@ use super::header::rfc3339;
 use super::json::{length, seconds};
 use super::rows::{Row, Subject, max_ns, nameless, rows};
 use super::{By, Options};
-use crate::snapshot::{Measurement, ServerId, Stats};
+use crate::model::{Measurement, ServerId, Stats};
 use crate::text::{errno, escape};
 
 /// What every row begins with, before what it stands for.
@@ -79,7 +79,7 @@ fn subject(row: &Row, fields: &mut Vec<String>) {
         Subject::File(file) => {
             let path = file.info.path.as_ref().map(|path| name(path.as_os_str().as_encoded_bytes()));
             let id = match file.target {
-                crate::snapshot::Target::File(id) => Some(id),
+                crate::model::Target::File(id) => Some(id),
                 _ => None,
             };
             fields.extend([

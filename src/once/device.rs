@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::snapshot::{FileRow, Measurement, ServerId, Stats, Target};
+use crate::model::{FileRow, Measurement, ServerId, Stats, Target};
 
 /// A process, or all processes of one name, that synced on a device beside the server.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::histogram::{Histogram, bucket_of};
-use crate::snapshot::*;
+use crate::model::histogram::{Histogram, bucket_of};
+use crate::model::*;
 
 pub const MYSQL: ServerId = ServerId { pid: 31_960, start_ns: 8_123_450_000_000 };
 pub const MARIADB: ServerId = ServerId { pid: 40_112, start_ns: 9_000_000_000_000 };

@@ -3,7 +3,7 @@
 use super::Options;
 use super::rows::Row;
 use super::style::{Paint, Style};
-use crate::snapshot::{InFlight, Measurement, Server, ServerId};
+use crate::model::{InFlight, Measurement, Server, ServerId};
 use crate::text::{count, duration_in_words, interval};
 
 /// Stuck syncs listed one by one; the rest is a count.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use super::style::{Paint, Style};
 use super::{header, rows};
-use crate::histogram::{FIRST_EXPONENT, Histogram, LAST_EXPONENT, midpoint};
-use crate::snapshot::{Measurement, RoleRow, ServerId, Stats};
+use crate::model::histogram::{FIRST_EXPONENT, Histogram, LAST_EXPONENT, midpoint};
+use crate::model::{Measurement, RoleRow, ServerId, Stats};
 use crate::text::{count, duration, width};
 
 /// Even steps before "and above".

@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::header::rfc3339;
 use super::json_schema as schema;
 use super::rows::max_ns;
-use crate::mountinfo::format_device;
-use crate::snapshot::durability;
-use crate::snapshot::{FileRow, Measurement, Server, Stats, Target};
+use crate::linux::mountinfo::format_device;
+use crate::model::durability;
+use crate::model::{FileRow, Measurement, Server, Stats, Target};
 use crate::text::{errno, is_deceptive};
 
 /// Writes the object and a newline.
@@ -53,7 +53,7 @@ pub(super) fn of(m: &Measurement) -> schema::Measurement {
             .collect(),
         files: m.files.iter().map(|row| file(row, figures(&row.stats))).collect(),
         threads: m.setup.by_thread.then(|| {
-            let row = |row: &crate::snapshot::ThreadRow| schema::ThreadRow {
+            let row = |row: &crate::model::ThreadRow| schema::ThreadRow {
                 pid: row.server.pid,
                 tid: row.tid,
                 thread: row.name.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::snapshot::{AttachMode, Lost, Op, Role};
+use crate::model::{AttachMode, Lost, Op, Role};
 
 #[derive(Serialize)]
 pub(super) struct Measurement {

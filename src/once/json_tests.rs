@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::fixture;
 use super::*;
-use crate::snapshot::Role;
+use crate::model::Role;
 
 fn written(m: &Measurement) -> String {
     let mut out = Vec::new();

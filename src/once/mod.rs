@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use crate::history::Troubles;
-use crate::snapshot::Measurement;
+use crate::model::Measurement;
 
 mod csv;
 pub(crate) mod device;

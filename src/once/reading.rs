@@ -4,7 +4,7 @@
 use super::style::Paint;
 use super::{Options, device, header};
 use crate::history::SATURATED;
-use crate::snapshot::{Measurement, Role, ServerId, Stats};
+use crate::model::{Measurement, Role, ServerId, Stats};
 use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
 
 mod logs;
@@ -43,7 +43,7 @@ impl Scene<'_> {
     /// The syncs of one role, all operations together.
     fn role(&self, role: Role) -> Stats {
         let mut sum = Stats::default();
-        let its = |row: &&crate::snapshot::RoleRow| row.server == self.server && row.role == role;
+        let its = |row: &&crate::model::RoleRow| row.server == self.server && row.role == role;
         self.m.roles.iter().filter(its).for_each(|row| sum.merge(&row.stats));
         sum
     }
@@ -59,7 +59,7 @@ impl Scene<'_> {
     }
 
     fn is_mariadb(&self) -> bool {
-        let version = |server: &&std::sync::Arc<crate::snapshot::Server>| server.id == self.server;
+        let version = |server: &&std::sync::Arc<crate::model::Server>| server.id == self.server;
         let server = self.m.servers.iter().find(version);
         server.and_then(|server| server.version.as_deref()).is_some_and(|v| v.starts_with("MariaDB"))
     }
@@ -129,7 +129,7 @@ fn outlier(scene: &Scene) -> Option<String> {
         let (role, op) = (slowest.role.name(), slowest.op.name());
         return Some(format!("The slowest sync ({role} {op}) took {took}."));
     }
-    let tail = |row: &crate::snapshot::RoleRow| {
+    let tail = |row: &crate::model::RoleRow| {
         let (p99, p50) = (super::rows::p99(&row.stats)?, row.stats.quantile_ns(0.5)?);
         (p99 >= TAIL_NS && p99 >= TAIL_RATIO * p50).then_some((p99, p50, row.role, row.op))
     };

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::super::fixture::{self, MYSQL, neighbour, row, stats};
 use super::*;
 use crate::history::Troubles;
+use crate::model::{FileRow, Op};
 use crate::once::Style;
-use crate::snapshot::{FileRow, Op};
 
 /// A measurement of one second with these files of the server.
 fn second(files: Vec<FileRow>) -> Measurement {
@@ -267,7 +267,7 @@ fn what_was_missed_is_counted() {
 #[test]
 fn each_other_loss_has_its_own_words() {
     let with = |lost| certain(&Measurement { lost, ..fixture::busy() });
-    use crate::snapshot::Lost;
+    use crate::model::Lost;
     let none = Lost::default();
     assert_eq!(
         with(Lost { files: 1_500, ..none })[1],
@@ -309,7 +309,7 @@ fn what_is_not_watched_is_said_as_far_as_a_line_has_room_and_never_hides_that_th
         assert!(width < 48 || crate::text::width(&text) <= width, "{width}: {text}");
     }
     let mut all = fixture::busy();
-    let setup = crate::snapshot::Setup { ops: Op::ALL.to_vec(), ..(*all.setup).clone() };
+    let setup = crate::model::Setup { ops: Op::ALL.to_vec(), ..(*all.setup).clone() };
     all.setup = Arc::new(setup);
     let last = confidence(&all, &Options::default()).pop().unwrap().text;
     assert_eq!(last, "Not watched: io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes.");

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::{By, Options, Sort};
-use crate::histogram::LAST_EXPONENT;
-use crate::mountinfo::format_device;
-use crate::snapshot::{FileInfo, FileRow, Max, Measurement, Op, Role, ServerId, Stats, Target, ThreadRow};
+use crate::linux::mountinfo::format_device;
+use crate::model::histogram::LAST_EXPONENT;
+use crate::model::{FileInfo, FileRow, Max, Measurement, Op, Role, ServerId, Stats, Target, ThreadRow};
 use crate::text::{duration_in_words, escape};
 
 /// What a row stands for.
@@ -56,7 +56,7 @@ pub(super) fn rows<'a>(m: &'a Measurement, servers: &[ServerId], options: &Optio
     let mine = |server: &ServerId| servers.contains(server);
     let mut rows: Vec<Row> = match options.by {
         By::Role => {
-            let of = |row: &crate::snapshot::RoleRow| Row {
+            let of = |row: &crate::model::RoleRow| Row {
                 server: row.server,
                 subject: Subject::Role(row.role),
                 op: row.op,

@@ -6,9 +6,9 @@ use super::grid::{Align, Cell, Column, layout};
 use super::rows::{self, Row, Subject, nameless, p99, rows};
 use super::style::{Paint, Style};
 use super::{By, Options, device, header, histogram, reading};
-use crate::histogram::LAST_EXPONENT;
 use crate::history::Troubles;
-use crate::snapshot::{Max, Measurement, Server, ServerId, Stats};
+use crate::model::histogram::LAST_EXPONENT;
+use crate::model::{Max, Measurement, Server, ServerId, Stats};
 use crate::text::{count, duration, duration_in_words, errno, interval, rate};
 
 /// Neighbours named one by one; the rest is a sum.
@@ -185,7 +185,7 @@ fn subject(row: &Row, m: &Measurement, style: &Style) -> Vec<Cell> {
                 Some(path) if nameless(file).is_none() => style.name(path.as_os_str().as_encoded_bytes()),
                 _ => nameless(file).unwrap_or_default(),
             };
-            let is_file = matches!(file.target, crate::snapshot::Target::File(_));
+            let is_file = matches!(file.target, crate::model::Target::File(_));
             let suffix = if is_file && file.info.unlinked { " (gone)".into() } else { String::new() };
             vec![Cell { text, suffix, paint: Paint::Plain }, file.info.role.name().to_owned().into()]
         }

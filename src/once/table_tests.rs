@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{By, Options, Output, Sort, Style, fixture, render};
-use crate::snapshot::{Max, Measurement, Role, Stats};
+use crate::model::{Max, Measurement, Role, Stats};
 use crate::text::{is_deceptive, width};
 
 fn options(by: By, columns: Option<usize>) -> Options {
@@ -192,8 +192,8 @@ fn a_log_is_never_more_than_100_percent_busy() {
     let mut m = fixture::quiet();
     let slow = fixture::stats(&[(1, 30_000_000_000)]);
     m.files =
-        vec![fixture::row(fixture::MYSQL, 1, "/ib_logfile0", Role::Redo, crate::snapshot::Op::Fsync, slow)];
-    m.roles = crate::snapshot::roles_of(&m.files);
+        vec![fixture::row(fixture::MYSQL, 1, "/ib_logfile0", Role::Redo, crate::model::Op::Fsync, slow)];
+    m.roles = crate::model::roles_of(&m.files);
     assert!(rendered(&m, &options(By::Role, None)).contains("100 % busy"));
 }
 

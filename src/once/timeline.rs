@@ -14,7 +14,7 @@ use super::style::Paint;
 use super::{Options, Output, json_schema, reading, render, table};
 use crate::history::Troubles;
 use crate::history::series::{Part, Standout, Worst};
-use crate::snapshot::{Measurement, Role, ServerId, Stats};
+use crate::model::{Measurement, Role, ServerId, Stats};
 use crate::text::{count, duration, rate};
 
 /// Rows whose worst second is marked.

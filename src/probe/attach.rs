@@ -17,7 +17,7 @@ use super::self_test;
 use super::skeleton::{SyncSkel, SyncSkelBuilder};
 use super::slots::FreeSlots;
 use crate::host::{self, Skips};
-use crate::snapshot::{AttachMode, Op};
+use crate::model::{AttachMode, Op};
 
 /// Nothing could be attached.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Row;
 use super::array::TOGETHER;
 use super::record::HISTOGRAM_BUCKETS;
-use crate::histogram::bucket_of;
+use crate::model::histogram::bucket_of;
 
 /// Adds the buckets of a row that hold something, as (bucket, count) in ascending order; the two outermost stand in the
 /// row. `filled_words` adds those of a range of the histogram's words, `started` is what the row says now.

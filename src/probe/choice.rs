@@ -2,8 +2,8 @@
 //! trying.
 
 use crate::host::Skips;
-use crate::snapshot::AttachMode::{self, Fentry, Kprobe, Tracepoint};
-use crate::snapshot::Op;
+use crate::model::AttachMode::{self, Fentry, Kprobe, Tracepoint};
+use crate::model::Op;
 
 /// fentry costs only the calls that it watches. A kernel that preempts may preempt a program inside it, and skips the
 /// same program's other runs on that processor until it goes on; the same holds for syscall tracepoints in newer

@@ -1,7 +1,7 @@
 //! What to trace and how much room to give it.
 
 use super::record::FIRST_FILE_SLOT;
-use crate::snapshot::{AttachMode, Op};
+use crate::model::{AttachMode, Op};
 
 /// Names that the programs compare at most (COMM_PATTERNS in bpf/target.h).
 pub const MOST_COMMS: usize = 8;

@@ -8,7 +8,7 @@ use super::choice;
 use super::flags;
 use super::program_info;
 use super::skeleton::SyncSkel;
-use crate::snapshot::Op;
+use crate::model::Op;
 use libbpf_rs::skel::Skel;
 
 /// A program that is attached.

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::attach::Attached;
 use super::flags;
-use crate::snapshot::Op;
+use crate::model::Op;
 
 /// What went wrong, in words; Ok if each call of ours was seen at entry and at exit, and the file recognised.
 pub fn run(attached: &mut Attached) -> Result<(), String> {

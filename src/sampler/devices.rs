@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::files::resolve;
-use crate::mountinfo;
+use crate::linux::mountinfo;
 
 /// Names by device number, each looked up once.
 #[derive(Default)]

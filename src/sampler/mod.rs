@@ -4,7 +4,6 @@
 mod devices;
 pub mod ledger;
 mod names;
-mod pool;
 mod rows;
 mod running;
 mod servers;
@@ -15,9 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::files::rules::Rules;
+use crate::model::{InFlight, Role, Server, ServerId, Setup, Snapshot, Target};
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
 use crate::probe::{Attached, Event, Probe, ProbeConfig, allocator};
-use crate::snapshot::{InFlight, Role, Server, ServerId, Setup, Snapshot, Target};
 
 use ledger::{Ledger, Reading, Slots, Subject};
 use names::Names;

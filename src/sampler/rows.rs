@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::Sampler;
 use super::ledger::Subject;
-use crate::histogram::Histogram;
+use crate::model::histogram::Histogram;
+use crate::model::{FileInfo, FileRow, Lost, NeighbourRow, Op, Role, ServerId, Stats, Target, ThreadRow};
 use crate::probe::Counters;
-use crate::snapshot::{FileInfo, FileRow, Lost, NeighbourRow, Op, Role, ServerId, Stats, Target, ThreadRow};
 
 impl Sampler {
     pub(super) fn rows(&mut self) -> (Vec<FileRow>, Vec<ThreadRow>, Vec<NeighbourRow>) {

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::ledger::{Ledger, Subject};
 use super::names::Names;
-use super::pool::Pool;
+use crate::linux::pool::Pool;
+use crate::linux::proc_file;
+use crate::model::{InFlight, Op, Role, ServerId, Target};
 use crate::probe::{Calls, Probe, RunningCall, record};
-use crate::proc_file;
-use crate::snapshot::{InFlight, Op, Role, ServerId, Target};
 use crate::stuck::{Looks, Processes, StuckSync, scan, syscalls};
 
 /// From this age on a sync in flight is looked at in /proc as well.

@@ -2,8 +2,8 @@
 
 use super::ledger::Subject;
 use super::{Sampler, role_of};
+use crate::model::{Op, Role, ServerId};
 use crate::probe::{SLOTS_OF_LOG, TimerProbe, WaitError, WaitPlan, WaitProbe};
-use crate::snapshot::{Op, Role, ServerId};
 
 impl Sampler {
     /// Attaches the wait probes, if the configuration prepared for them.

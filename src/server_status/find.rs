@@ -9,8 +9,8 @@ use rustix::fs::OFlags;
 
 use super::StatusError;
 use super::options::{ConnectOptions, Place};
-use crate::files::rooted::Root;
-use crate::snapshot::Server;
+use crate::linux::rooted::Root;
+use crate::model::Server;
 
 /// Where to connect.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ use super::StatusError;
 use super::client::{Error, Rows};
 use super::engine_status::EngineStatus;
 use super::gtid;
-use crate::files::rooted::Root;
-use crate::snapshot::Server;
+use crate::linux::rooted::Root;
+use crate::model::Server;
 
 /// How much is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

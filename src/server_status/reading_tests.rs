@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::{KnownBy, ServerId};
+use crate::model::{KnownBy, ServerId};
 
 fn error(code: u16) -> Error {
     Error::Server { code, state: "42000".into(), message: "denied".into() }

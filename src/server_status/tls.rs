@@ -13,7 +13,7 @@ use rustls::{
 
 use super::bounded::Bounded;
 use super::options::ConnectOptions;
-use crate::files::rooted::Root;
+use crate::linux::rooted::Root;
 
 /// Files larger than this hold no certificates of ours.
 const FILE_LIMIT: u64 = 4 << 20;

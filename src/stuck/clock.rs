@@ -16,7 +16,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::thread_files::parse_last_ran;
-use crate::proc_file;
+use crate::linux::proc_file;
 
 /// The time on the clock of each of these CPUs, as far as they can be had within `deadline` (a CPU may be offline,
 /// outside of our cpuset or held by a real-time thread).

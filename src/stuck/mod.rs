@@ -2,7 +2,6 @@
 //! `fsynctop stuck`, and the tracer when it attaches, for the syncs that hung before tracing began.
 
 mod clock;
-pub(crate) mod deadline;
 mod render;
 mod scan;
 pub mod syscalls;

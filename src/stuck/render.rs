@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::scan::{AgeFrom, Scan, Standing, StuckSync};
 use super::waits::waits_for;
-use crate::mountinfo::format_device;
+use crate::linux::mountinfo::format_device;
+use crate::model::Role;
 use crate::once::grid::{Align, Cell, Column, layout};
 use crate::once::{Paint, Style};
-use crate::snapshot::Role;
 use crate::text::{capital, duration_in_words};
 
 /// Which role a path has in the process with this pid.
@@ -249,8 +249,8 @@ pub fn json(scan: &Scan, role_of: RoleOf) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mountinfo::Mount;
-    use crate::snapshot::Op;
+    use crate::linux::mountinfo::Mount;
+    use crate::model::Op;
 
     fn sync() -> StuckSync {
         StuckSync {

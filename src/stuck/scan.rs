@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::clock;
 use super::syscalls::{self, SyncCall};
 use super::thread_files::{Progress, Stat, parse_last_ran, parse_stack, parse_stat, value_of};
-use super::{clock, deadline};
-use crate::mountinfo::{self, Mount};
-use crate::proc_file;
-use crate::snapshot::{InFlight, Op, Role, ServerId};
+use crate::linux::deadline;
+use crate::linux::mountinfo::{self, Mount};
+use crate::linux::proc_file;
+use crate::model::{InFlight, Op, Role, ServerId};
 
 /// How to look.
 #[derive(Clone, Copy, Debug)]

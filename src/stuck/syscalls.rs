@@ -5,7 +5,7 @@
 //! `sync`, but `nanosleep` to a 32-bit process. The stack pointer tells them apart: only a 32-bit process has its
 //! stack below 4 GiB (and x32, which marks its numbers with bit 30).
 
-use crate::snapshot::Op;
+use crate::model::Op;
 
 /// A sync call that a thread is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

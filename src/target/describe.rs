@@ -11,8 +11,8 @@ use crate::files::resolve;
 use crate::files::rules::Rules;
 use crate::files::settings::{Bounds, Settings};
 use crate::linux::cpu_time::of_this_thread;
-use crate::proc_file;
-use crate::snapshot::{KnownBy, Role, Server, ServerId};
+use crate::linux::proc_file;
+use crate::model::{KnownBy, Role, Server, ServerId};
 use crate::target::{container, known_by, listening, processes, version};
 use crate::text::escape;
 

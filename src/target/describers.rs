@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crate::files::rules::Rules;
 use crate::files::settings::Settings;
 use crate::linux::cpu_time::{Allowance, of_this_thread};
-use crate::proc_file;
-use crate::snapshot::{Server, ServerId};
+use crate::linux::proc_file;
+use crate::model::{Server, ServerId};
 use crate::target::describe::describe;
 use crate::target::processes::ThreadGroup;
 

@@ -3,9 +3,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::files::rooted;
-use crate::mountinfo::{self, Mount};
-use crate::proc_file;
+use crate::linux::mountinfo::{self, Mount};
+use crate::linux::proc_file;
+use crate::linux::rooted;
 
 /// The kernel keeps so much of a name (TASK_COMM_LEN without its NUL).
 pub const COMM_LENGTH: usize = 15;

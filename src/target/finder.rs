@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::selection::Selection;
 use crate::linux::cpu_time::of_this_thread;
-use crate::proc_file;
-use crate::snapshot::ServerId;
+use crate::linux::proc_file;
+use crate::model::ServerId;
 
 /// From one look to the next at least.
 const SOONEST: Duration = Duration::from_secs(1);

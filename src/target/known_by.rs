@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::files::rooted::Root;
 use crate::files::settings::Settings;
-use crate::snapshot::Server;
+use crate::linux::rooted::Root;
+use crate::model::Server;
 
 /// Of `auto.cnf` and `/etc/hostname`, which hold a line or two.
 const SMALL_FILE: u64 = 4_096;

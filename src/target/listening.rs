@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::proc_file;
+use crate::linux::proc_file;
 
 /// Bytes of a table that are read: a host can have very many sockets, some 150 bytes each.
 const TABLE_LIMIT: u64 = 16 << 20;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::proc_file;
-use crate::snapshot::ServerId;
+use crate::linux::proc_file;
+use crate::model::ServerId;
 use crate::target::filter::TargetFilter;
 
 /// A kernel thread (include/linux/sched.h: PF_KTHREAD): it makes no system calls.

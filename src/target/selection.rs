@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::filter::TargetFilter;
 use super::processes::{self, ThreadGroup};
-use crate::snapshot::Server;
+use crate::model::Server;
 
 const PROC: &str = "/proc";
 
@@ -60,7 +60,7 @@ impl Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::ServerId;
+    use crate::model::ServerId;
 
     #[test]
     fn a_server_that_another_program_traced_is_selected_by_its_name_or_while_it_lives() {

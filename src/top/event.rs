@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::keys::Press;
 use crate::history::History;
 use crate::live;
-use crate::snapshot::{Measurement, ServerId, Snapshot};
+use crate::model::{Measurement, ServerId, Snapshot};
 use crate::stuck::Wait;
 
 #[derive(Clone, Debug)]

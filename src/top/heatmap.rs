@@ -3,7 +3,7 @@
 
 use super::palette::LEVELS;
 use super::trail::{CELLS, Point, cell_of, first_bucket};
-use crate::histogram::{Histogram, lower_edge};
+use crate::model::histogram::{Histogram, lower_edge};
 
 /// Steps between two bands, in cells: a quarter of a power of two to the whole range.
 const STEPS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::rows::{About, Key, Row};
-use crate::snapshot::{FileInfo, FileRow, Max, Measurement, Op, ServerId, Stats, Target};
+use crate::model::{FileInfo, FileRow, Max, Measurement, Op, ServerId, Stats, Target};
 
 /// The slowest that are kept.
 const SLOWEST: usize = 100;
@@ -114,8 +114,8 @@ fn entry(row: &FileRow, at: SystemTime) -> Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Role;
     use crate::once::fixture::{self, MYSQL};
-    use crate::snapshot::Role;
 
     fn second(number: u64, files: Vec<FileRow>) -> Measurement {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);

@@ -10,7 +10,7 @@ use super::rows::{Key, Row, Scope, rows};
 use super::trail::{TICKS, Trails};
 use super::view::View;
 use crate::history::{History, Merged, Options, Rest};
-use crate::snapshot::{FileRow, Measurement, Stats, ThreadRow};
+use crate::model::{FileRow, Measurement, Stats, ThreadRow};
 
 /// Files and threads whose last minutes are kept, of each interval: those that took most time.
 pub const KEPT_APART: usize = 50;
@@ -230,8 +230,8 @@ fn most(mut rows: Vec<Row>, most: usize, selected: Option<&Key>) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Op, Role, ServerId};
     use crate::once::fixture::{self, MYSQL, file, row, spread};
-    use crate::snapshot::{Op, Role, ServerId};
 
     fn second(number: u64, files: Vec<FileRow>) -> Measurement {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);

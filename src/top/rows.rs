@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 
 use super::log::Entry;
 use super::view::View;
+use crate::model::{
+    FileInfo, FileRow, InFlight, Measurement, Op, Role, Server, ServerId, Stats, Target, ThreadRow,
+};
 use crate::once::Style;
 use crate::once::device::used_by;
 use crate::once::rows::nameless_file;
-use crate::snapshot::{
-    FileInfo, FileRow, InFlight, Measurement, Op, Role, Server, ServerId, Stats, Target, ThreadRow,
-};
 
 /// What a row stands for: the same from interval to interval.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

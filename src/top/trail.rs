@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::rows::{About, Key, Row};
-use crate::histogram::{BUCKETS, Histogram, STEPS};
-use crate::snapshot::{Max, Stats};
+use crate::model::histogram::{BUCKETS, Histogram, STEPS};
+use crate::model::{Max, Stats};
 
 /// Cells per power of two: a picture on a terminal has no room for more.
 pub const CELLS_PER_OCTAVE: usize = 4;
@@ -189,9 +189,9 @@ impl Trails {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histogram::{bucket_of, lower_edge};
+    use crate::model::histogram::{bucket_of, lower_edge};
+    use crate::model::{Op, Role};
     use crate::once::fixture::{self, MYSQL};
-    use crate::snapshot::{Op, Role};
 
     fn row(inode: u64, latencies: &[(u64, u64)]) -> Row {
         let path = format!("/f{inode}");

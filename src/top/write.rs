@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::model::Measurement;
 use crate::once::{self, Output};
-use crate::snapshot::Measurement;
 
 /// A file of this time, which was not there before: nothing is overwritten, and no link is followed.
 pub fn write(m: &Measurement, directory: &Path, now: SystemTime) -> io::Result<PathBuf> {

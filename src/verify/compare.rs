@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::{Edge, redo_made};
+use crate::model::{FileRow, Lost, Measurement, Role, ServerId};
 use crate::server_status::counters::{Between, Counted};
-use crate::snapshot::{FileRow, Lost, Measurement, Role, ServerId};
 
 /// The roles whose files Innodb_data_fsyncs is about.
 const INNODB: [Role; 7] = [

@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::model::{ServerId, Snapshot};
 use crate::sampler::Sampler;
 use crate::server_status::StatusError;
 use crate::server_status::connection::Connection;
 use crate::server_status::reading::{Reading, Scope};
-use crate::snapshot::{ServerId, Snapshot};
 
 /// How long a quiet moment is looked for.
 const PATIENCE: Duration = Duration::from_secs(1);

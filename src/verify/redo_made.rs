@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::Edge;
-use crate::snapshot::{FileRow, Role, ServerId, Target};
+use crate::model::{FileRow, Role, ServerId, Target};
 
 /// Why the redo log's syncs cannot be told from these.
 pub const WHY: &str = "redo files were made and used meanwhile, and the sync that makes one counts as data";

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use fsynctop::snapshot::FileId;
+use fsynctop::model::FileId;
 
 /// A process that ends with the test, however that ends.
 pub struct Running(pub Child);

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use fsynctop::host;
 use fsynctop::host::tracefs::with_tracefs_if_possible;
+use fsynctop::model::Op;
 use fsynctop::probe::{Capacity, CommPattern, Probe, ProbeConfig, Targets};
-use fsynctop::snapshot::Op;
 
 use super::{Running, built};
 

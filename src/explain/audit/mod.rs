@@ -7,10 +7,10 @@ pub mod render;
 
 use serde::Serialize;
 
+use crate::linux::storage::Storage;
+use crate::model::{Measurement, Op, Role, Server, Stats};
 use crate::server_status::counters::Between;
 use crate::server_status::reading::Reading;
-use crate::snapshot::{Measurement, Op, Role, Server, Stats};
-use crate::storage::Storage;
 
 pub use advice::{Advice, advise};
 pub use promises::audit;

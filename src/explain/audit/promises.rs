@@ -1,9 +1,9 @@
 //! Each setting that durability hangs on, held against the window's figures.
 
 use super::{Evidence, Finding, Standing};
+use crate::linux::storage::WriteCache;
+use crate::model::Role;
 use crate::server_status::reading::Reading;
-use crate::snapshot::Role;
-use crate::storage::WriteCache;
 use crate::text::count;
 
 /// So few transactions without a sync may be chance: they were in a group whose sync fell outside the window.

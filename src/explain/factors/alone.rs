@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Factors, render};
 use crate::calibrate::Calibration;
 use crate::calibrate::plan::{Case, Method, Pattern};
-use crate::snapshot::Role;
+use crate::model::Role;
 
 /// One log's mean latency, and that of one sync alone.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

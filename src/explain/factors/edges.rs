@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::snapshot::{InFlight, Measurement};
+use crate::model::{InFlight, Measurement};
 
 /// The measurement goes on until the syncs that its end cuts have ended, which may be long after the second moment, where
 /// a device stalls.
@@ -58,8 +58,8 @@ impl Unsure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Role;
     use crate::once::fixture;
-    use crate::snapshot::Role;
 
     #[test]
     fn what_is_in_both_looks_is_known_and_what_ended_in_between_is_not() {

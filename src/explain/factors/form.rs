@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::model::Role;
 use crate::server_status::counters::Between;
-use crate::snapshot::Role;
 
 /// How this server makes a commit durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::samples::{By, ENOUGH, Sampled};
 use super::{Edges, Form, Window};
-use crate::snapshot::{InFlight, Measurement, Op, Role, ServerId, Stats};
+use crate::model::{InFlight, Measurement, Op, Role, ServerId, Stats};
 
 /// By so many standard errors the samples may differ from the latencies by chance.
 const STANDARD_ERRORS: f64 = 4.0;

@@ -15,9 +15,9 @@ pub mod samples;
 
 use serde::Serialize;
 
+use crate::model::{Measurement, Role, ServerId};
 use crate::server_status::counters::{Between, Counted};
 use crate::server_status::reading::Reading;
-use crate::snapshot::{Measurement, Role, ServerId};
 
 pub use alone::Alone;
 pub use connections::Connections;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::log::Log;
 use super::redo::Redo;
 use super::{Factor, Factors, Throughput};
-use crate::snapshot::Role;
+use crate::model::Role;
 use crate::text::{count, duration_in_words, escape, escape_sentence, percent};
 
 /// Lines without an indent; nothing is cut.

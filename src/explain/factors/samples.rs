@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use crate::model::{InFlight, Role, ServerId};
 use crate::probe::{LOGS, TimerSamples};
-use crate::snapshot::{InFlight, Role, ServerId};
 
 /// With fewer samples a mean says little.
 pub const ENOUGH: u64 = 100;

@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::model::{InFlight, Op};
 use crate::once::fixture::{self, MARIADB, MYSQL};
-use crate::snapshot::{InFlight, Op};
 
 const SECONDS: u64 = 10;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::rules::Rules;
 use super::symbols::Symbols;
 use super::{Committer, Phase};
+use crate::model::{Op, Role, ServerId};
 use crate::probe::{COMMITTER_STATES, WaitLosses, Waits};
-use crate::snapshot::{Op, Role, ServerId};
 
 /// Whose syncs, of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

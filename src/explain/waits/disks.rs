@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::mountinfo::{Mount, format_device, parse_device};
+use crate::linux::mountinfo::{Mount, format_device, parse_device};
 use crate::probe::{MOST_FILESYSTEMS, WatchedFilesystem};
 
 /// Deeper than any stack of volumes and arrays.

@@ -85,7 +85,7 @@ fn neighbour(journal: &Journal, style: &Style) -> Option<String> {
 mod tests {
     use super::super::{Part, Who};
     use super::*;
-    use crate::snapshot::{Op, Role, ServerId};
+    use crate::model::{Op, Role, ServerId};
 
     fn account(phases: &[(Phase, u64)], under: &[((Phase, Committer), u64)]) -> Account {
         let who = Who { server: ServerId { pid: 7, start_ns: 0 }, role: Role::Redo, op: Op::Fdatasync };

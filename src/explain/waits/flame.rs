@@ -37,7 +37,7 @@ pub fn graph(lines: &[String]) -> std::io::Result<Option<Vec<u8>>> {
 mod tests {
     use super::super::{Phase, Who};
     use super::*;
-    use crate::snapshot::{Op, Role, ServerId};
+    use crate::model::{Op, Role, ServerId};
 
     fn account() -> Account {
         let who = Who { server: ServerId { pid: 7, start_ns: 0 }, role: Role::Redo, op: Op::Fdatasync };

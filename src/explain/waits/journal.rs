@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::model::{Measurement, Target};
 use crate::probe::{JournalCounts, Writer};
-use crate::snapshot::{Measurement, Target};
 
 /// One filesystem with a journal or log, in a window in which a traced process synced there.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,7 +86,7 @@ pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers
             .map(|row| (row.comm.clone(), row.stats.count))
             .collect();
         neighbours.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-        let name = crate::mountinfo::format_device(count.device);
+        let name = crate::linux::mountinfo::format_device(count.device);
         journals.push(Journal {
             device: of_first.and_then(|info| info.device.as_deref()).map_or(name, str::to_owned),
             filesystem: of_first.and_then(|info| info.filesystem.as_deref()).map(str::to_owned),

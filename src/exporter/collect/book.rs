@@ -12,7 +12,7 @@ use super::own::boot_time;
 use super::paths::Did;
 use super::totals::{Neighbours, ServerTotals};
 use super::waiting::Waiting;
-use crate::snapshot::{Lost, Measurement, Role, Server, ServerId, Setup, Snapshot};
+use crate::model::{Lost, Measurement, Role, Server, ServerId, Setup, Snapshot};
 use crate::target::processes::cut_to_tick;
 
 /// The label of syncs of which it is not known who made them, because no row was free.

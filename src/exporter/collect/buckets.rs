@@ -1,7 +1,7 @@
 //! The buckets of the exported histogram. Each `le` is a boundary of the kernel's histogram, so every count by `le` is
 //! a sum of whole kernel buckets, and none is guessed.
 
-use crate::histogram::{
+use crate::model::histogram::{
     BUCKETS, FIRST_EXPONENT, Histogram, LAST_EXPONENT, bucket_of, lower_edge, upper_edge,
 };
 

@@ -12,7 +12,7 @@ use super::families::{self as family, Family, Kind};
 use super::own::Own;
 use super::totals::{COMMITS, RoleTotals};
 use crate::exporter::web::Statistics;
-use crate::snapshot::{Server, Setup};
+use crate::model::{Server, Setup};
 use crate::text;
 
 /// A family with its samples.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::snapshot::Server;
+use crate::model::Server;
 use crate::text;
 
 /// Columns of a label.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::buckets::{Buckets, DEFAULT};
 use super::families::{ALL, Family};
 use super::totals::{COMMITS, DURABLE};
-use crate::snapshot::Role;
+use crate::model::Role;
 
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::rotation;
-use crate::snapshot::{FileInfo, FileRow, Op, Role, Target};
+use crate::model::{FileInfo, FileRow, Op, Role, Target};
 use crate::text;
 
 /// The label of all files that have none of their own. No path is called that: paths begin with a slash.

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::snapshot::Role;
+use crate::model::Role;
 
 /// `/var/lib/mysql/binlog.000123` → `/var/lib/mysql/binlog.*`; most files: as they are.
 pub fn shown(role: Role, path: &Path) -> Cow<'_, Path> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::buckets::Buckets;
 use super::paths::{Did, Files, Work};
-use crate::snapshot::{Measurement, NeighbourRow, Op, Role, RoleRow};
+use crate::model::{Measurement, NeighbourRow, Op, Role, RoleRow};
 use crate::text;
 
 /// Failures that are shown before there is one: `rate()` sees nothing of a series whose first sample is not zero, so a

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::paths::{Did, Work};
 use super::totals::ServerTotals;
-use crate::snapshot::{FileInfo, FileRow, Op, Target};
+use crate::model::{FileInfo, FileRow, Op, Target};
 
 /// Files that are held back; more are counted under the paths they have.
 const MOST_FILES: usize = 4_096;

@@ -1,7 +1,7 @@
 //! Sentences on the two logs that every commit waits for.
 
 use super::{SATURATED, Scene, called};
-use crate::snapshot::Role;
+use crate::model::Role;
 use crate::text::{capital, count, percent};
 
 /// From so many redo syncs per binary-log sync on, commits do not each sync the binary log: with sync_binlog=1

@@ -1,11 +1,11 @@
 //! Sentences on what went wrong: failed syncs, stuck ones, and what was lost or not watched at all.
 
 use super::{Scene, Sentence};
+use crate::model::durability;
+use crate::model::{Errors, FileRow, Lost, Measurement, Op, ServerId};
 use crate::once::rows::nameless;
 use crate::once::style::Paint;
 use crate::once::{Options, header};
-use crate::snapshot::durability;
-use crate::snapshot::{Errors, FileRow, Lost, Measurement, Op, ServerId};
 use crate::text::{capital, count, end_of_path, errno, interval, width};
 
 /// Files with errors named one by one.

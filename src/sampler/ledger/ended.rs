@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::{Ledger, Subject};
-use crate::snapshot::{Role, ServerId, Stats, Target};
+use crate::model::{Role, ServerId, Stats, Target};
 
 impl Subject {
     fn server(&self) -> Option<ServerId> {

@@ -17,9 +17,9 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::histogram::{Histogram, bucket_of};
+use crate::model::histogram::{Histogram, bucket_of};
+use crate::model::{Errors, FileId, Max, Op, Role, ServerId, Stats, Target};
 use crate::probe::{Identity, Row, record};
-use crate::snapshot::{Errors, FileId, Max, Op, Role, ServerId, Stats, Target};
 
 pub use reading::{errors_of, stats_of};
 pub use retire::Slots;

@@ -1,8 +1,8 @@
 //! A row's figures, out of what the kernel side keeps of it.
 
-use crate::histogram::Histogram;
+use crate::model::histogram::Histogram;
+use crate::model::{Errors, Max, Stats};
 use crate::probe::Row;
-use crate::snapshot::{Errors, Max, Stats};
 
 /// A row's counts and, if it has one, its histogram, as [`crate::probe::Probe::histogram`] gives it; no errors. The sum
 /// of the buckets is the count; what lies elsewhere is added.

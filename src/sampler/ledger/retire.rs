@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
+use crate::model::{Role, Target};
 use crate::probe::{Capacity, record};
-use crate::snapshot::{Role, Target};
 
 use super::subject::other_neighbours;
 use super::{Ledger, Subject};

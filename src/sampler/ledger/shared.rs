@@ -1,8 +1,8 @@
 //! The histograms that the cold files of a role share.
 
-use crate::histogram::Histogram;
+use crate::model::histogram::Histogram;
+use crate::model::{Op, Role, ServerId};
 use crate::probe::record;
-use crate::snapshot::{Op, Role, ServerId};
 
 use super::Ledger;
 

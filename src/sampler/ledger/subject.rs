@@ -1,7 +1,7 @@
 //! What an account is about, out of the kernel's identities.
 
+use crate::model::{FileId, OTHER_NEIGHBOURS, Op, ServerId, Target};
 use crate::probe::{Identity, record};
-use crate::snapshot::{FileId, OTHER_NEIGHBOURS, Op, ServerId, Target};
 use crate::target::processes::cut_to_tick;
 
 /// The subject of an account.

@@ -10,7 +10,7 @@ use super::layout::{Areas, tabs};
 use super::pen::{GAP, Part, Pen, fit};
 use super::readings;
 use crate::live;
-use crate::snapshot::{Lost, Measurement, Role, Server, ServerId, Stats};
+use crate::model::{Lost, Measurement, Role, Server, ServerId, Stats};
 use crate::text::{count, interval, rate, shorten_middle, width};
 use crate::top::palette::Ink;
 use crate::top::rows;

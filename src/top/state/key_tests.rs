@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::model::Role;
 use crate::once::fixture::{self, MARIADB, MYSQL};
-use crate::snapshot::Role;
 use crate::top::fixture::{Bench, SECOND, many_files};
 use crate::top::keys::{EDIT_KEYS, KEYS};
 use crate::top::screen::areas;

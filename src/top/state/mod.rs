@@ -20,8 +20,8 @@ use super::rows::{Row, Scope};
 use super::view::{Sort, View};
 use crate::history::Troubles;
 use crate::live;
+use crate::model::{InFlight, Lost, Measurement, Snapshot};
 use crate::once::Style;
-use crate::snapshot::{InFlight, Lost, Measurement, Snapshot};
 use select::Selection;
 use shown::Shown;
 

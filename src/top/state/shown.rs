@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::State;
 use crate::history::{Merged, Rest};
+use crate::model::{Measurement, ServerId};
 use crate::once::device::{self, Device};
 use crate::once::reading::{self, Sentence};
 use crate::once::{self, Paint};
-use crate::snapshot::{Measurement, ServerId};
 use crate::top::rows::{self, About, Key, Row};
 use crate::top::view::View;
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::history::History;
+use crate::model::{Op, Role};
 use crate::once::fixture::{self, MYSQL};
-use crate::snapshot::{Op, Role};
 use crate::top::event::{Earlier, Mouse, MouseKind};
 use crate::top::fixture::{Bench, SECOND, stuck};
 use crate::top::screen::areas;

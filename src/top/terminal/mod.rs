@@ -23,7 +23,7 @@ use super::state::{Options, State};
 use super::write::write;
 use crate::history::Troubles;
 use crate::live::Live;
-use crate::snapshot::Measurement;
+use crate::model::Measurement;
 use backend::Bytes;
 use input::Input;
 use signals::Signals;

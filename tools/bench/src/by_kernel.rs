@@ -1,6 +1,6 @@
 //! What the servers of the host would pay on the guests' kernels: their calls, times the instructions that each costs there.
 
-use fsynctop::snapshot::AttachMode;
+use fsynctop::model::AttachMode;
 use serde_json::Value;
 
 use crate::cost::{CallCost, Cost};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use fsynctop::snapshot::AttachMode;
+use fsynctop::model::AttachMode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

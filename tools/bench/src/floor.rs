@@ -2,7 +2,7 @@
 //! of what a tracer must.
 
 use anyhow::{Context as _, Result, ensure};
-use fsynctop::snapshot::AttachMode;
+use fsynctop::model::AttachMode;
 use libbpf_rs::{Link, Object, ObjectBuilder};
 
 use crate::modes;

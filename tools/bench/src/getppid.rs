@@ -1,6 +1,6 @@
 //! What a tracer adds to each system call that is no sync.
 
-use fsynctop::snapshot::AttachMode;
+use fsynctop::model::AttachMode;
 
 use crate::calls::{Column, Measured, Shape};
 use crate::load::Call;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use fsynctop::snapshot::AttachMode;
+use fsynctop::model::AttachMode;
 use serde_json::json;
 
 use crate::calls::{self, Effort, Measured, Shape};

@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use fsynctop::host;
+use fsynctop::model::{AttachMode, Op};
 use fsynctop::probe::{AttachedProgram, Capacity, CommPattern, Probe, ProbeConfig, Targets};
-use fsynctop::snapshot::{AttachMode, Op};
 use fsynctop::target::filter::SERVERS;
 
 use crate::floor::{Does, Floor};

@@ -4,8 +4,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use fsynctop::model::AttachMode;
 use fsynctop::probe::Probe;
-use fsynctop::snapshot::AttachMode;
 use serde::Serialize;
 
 use crate::context::Context;

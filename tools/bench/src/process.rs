@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use fsynctop::snapshot::AttachMode;
+use fsynctop::model::AttachMode;
 use serde_json::{Value, json};
 
 use crate::context::Context;

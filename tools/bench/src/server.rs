@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use fsynctop::snapshot::AttachMode;
+use fsynctop::model::AttachMode;
 
 use crate::context::Context;
 use crate::cost::{CallCost, Cost};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use fsynctop::files::rules::Rules;
+use fsynctop::model::AttachMode;
 use fsynctop::sampler::Sampler;
-use fsynctop::snapshot::AttachMode;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::context::Context;
@@ -32,7 +32,7 @@ fn attend(sampler: &mut Sampler, duration: Duration) -> Result<()> {
     Ok(())
 }
 
-fn timed(sampler: &mut Sampler) -> Result<(f64, fsynctop::snapshot::Snapshot)> {
+fn timed(sampler: &mut Sampler) -> Result<(f64, fsynctop::model::Snapshot)> {
     let began = Instant::now();
     let snapshot = sampler.snapshot()?;
     Ok((began.elapsed().as_secs_f64() * 1e3, snapshot))

@@ -1,6 +1,6 @@
 //! What a tracer adds to each fsync.
 
-use fsynctop::snapshot::AttachMode;
+use fsynctop::model::AttachMode;
 use serde_json::json;
 
 use crate::calls::{Column, Measured, Shape};

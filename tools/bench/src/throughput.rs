@@ -1,6 +1,6 @@
 //! A server's throughput, with and without, as tables and bars.
 
-use fsynctop::snapshot::AttachMode;
+use fsynctop::model::AttachMode;
 use serde::Serialize;
 
 use crate::cost::{CallCost, Cost};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use fsynctop::host;
-use fsynctop::snapshot::AttachMode;
+use fsynctop::model::AttachMode;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::context::Context;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use fsynctop::explain::waits::rules::Rules;
 use fsynctop::explain::waits::{disks, symbols::Symbols};
-use fsynctop::mountinfo;
+use fsynctop::linux::mountinfo;
 use fsynctop::probe::{Probe, ProbeConfig, TimerProbe, WaitPlan, WaitProbe};
 use libbpf_rs::query::ProgInfoIter;
 use serde::Serialize;

@@ -3,6 +3,7 @@
 
 pub mod durability;
 mod errors;
+pub mod histogram;
 mod kinds;
 mod measurement;
 mod rows;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Errors;
-use crate::histogram::{Histogram, lower_edge, upper_edge};
+use crate::model::histogram::{Histogram, lower_edge, upper_edge};
 
 /// The greatest latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl Stats {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::histogram::bucket_of;
+    use crate::model::histogram::bucket_of;
 
     pub fn stats(latencies: &[u64]) -> Stats {
         let mut histogram = Histogram::default();

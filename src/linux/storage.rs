@@ -7,8 +7,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::files::rooted::Root;
-use crate::mountinfo::{self, Mount, format_device};
+use crate::linux::mountinfo::{self, Mount, format_device};
+use crate::linux::rooted::Root;
 
 /// What the kernel knows of a device's write cache (/sys/block/*/queue/write_cache).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::proc_file;
+use crate::linux::proc_file;
 
 /// Of a mountinfo file, so many bytes are read: some ten thousand mounts. A process may give itself 100,000
 /// (fs.mount-max), with paths as long as it likes.
@@ -14,7 +14,7 @@ const LIMIT: u64 = 8 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     pub id: i32,
-    /// (major << 20) | minor, as [`crate::snapshot::FileId::device`].
+    /// (major << 20) | minor, as [`crate::model::FileId::device`].
     pub device: u32,
     /// Which directory of the filesystem is mounted.
     pub root: PathBuf,

@@ -157,7 +157,7 @@ fn difference<Row, Key: Ord>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::stats::tests::stats;
+    use crate::model::stats::tests::stats;
 
     /// (identity, heir, stats)
     type Row = (u32, u32, Stats);
