@@ -9,11 +9,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fsynctop::server_status::connection::{ANSWER, CONNECT, Connection};
-use fsynctop::server_status::find::Target;
-use fsynctop::server_status::options::{ConnectOptions, Place, Tls};
-use fsynctop::server_status::reading::Scope;
-use fsynctop::server_status::secret::Secret;
+use fsynctop::server::status::connection::{ANSWER, CONNECT, Connection};
+use fsynctop::server::status::find::Target;
+use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
+use fsynctop::server::status::reading::Scope;
+use fsynctop::server::status::secret::Secret;
 
 const PASSWORD: &str = "open sesame";
 /// Beyond the deadlines themselves, on a machine that is busy.

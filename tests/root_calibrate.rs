@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fsynctop::calibrate::place::Place;
-use fsynctop::files::settings::Settings;
 use fsynctop::model::{Server, ServerId};
+use fsynctop::server::settings::Settings;
 use serde_json::Value;
 
 use common::disk::{Mounted, run};

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use common::{Running, can_run, wait_until};
 use fsynctop::linux::mountinfo;
-use fsynctop::target::filter::TargetFilter;
-use fsynctop::target::processes;
+use fsynctop::server::filter::TargetFilter;
+use fsynctop::server::processes;
 
 /// Two nested control groups, removed at the end.
 struct Groups(PathBuf);

@@ -19,8 +19,8 @@ use fsynctop::live::{Live, Options, State};
 use fsynctop::model::{Measurement, Snapshot};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::{AttachError, Sampler};
-use fsynctop::target::filter::TargetFilter;
-use fsynctop::target::selection::Selection;
+use fsynctop::server::filter::TargetFilter;
+use fsynctop::server::selection::Selection;
 use serde_json::Value;
 
 /// One at a time: descriptors are looked at.

@@ -18,8 +18,8 @@ use fsynctop::live::{Live, Options};
 use fsynctop::model::{Measurement, Op, ServerId, Snapshot};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::{Retention, Sampler};
-use fsynctop::target::filter::TargetFilter;
-use fsynctop::target::selection::Selection;
+use fsynctop::server::filter::TargetFilter;
+use fsynctop::server::selection::Selection;
 
 const PROCESSES: u64 = 2_500;
 /// As many of those that ended are told apart at most.

@@ -9,8 +9,8 @@ use std::process::Command;
 use common::{Running, can_run, id_of, wait_until};
 use fsynctop::files::resolve::{self, Existence, Resolved};
 use fsynctop::model::FileId;
-use fsynctop::target::filter::TargetFilter;
-use fsynctop::target::processes;
+use fsynctop::server::filter::TargetFilter;
+use fsynctop::server::processes;
 
 const PROC: &str = "/proc";
 

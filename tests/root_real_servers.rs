@@ -12,10 +12,10 @@ use common::{Running, can_run, id_of};
 use fsynctop::files::classify::Candidate;
 use fsynctop::files::resolve;
 use fsynctop::files::rules::Rules;
-use fsynctop::files::settings::Settings;
 use fsynctop::model::{Role, Server};
-use fsynctop::target::describe::describe;
-use fsynctop::target::processes;
+use fsynctop::server::describe::describe;
+use fsynctop::server::processes;
+use fsynctop::server::settings::Settings;
 
 const PROC: &str = "/proc";
 const DSYNC_NOTE: &str = "The redo log is written through O_DSYNC descriptors";

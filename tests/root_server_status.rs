@@ -11,13 +11,13 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use fsynctop::files::rules::Rules;
-use fsynctop::server_status::connection::Connection;
-use fsynctop::server_status::counters::Between;
-use fsynctop::server_status::find::Target;
-use fsynctop::server_status::options::{ConnectOptions, Place, Tls};
-use fsynctop::server_status::reading::Scope;
-use fsynctop::server_status::secret::Secret;
-use fsynctop::target::{describe, processes};
+use fsynctop::server::status::connection::Connection;
+use fsynctop::server::status::counters::Between;
+use fsynctop::server::status::find::Target;
+use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
+use fsynctop::server::status::reading::Scope;
+use fsynctop::server::status::secret::Secret;
+use fsynctop::server::{describe, processes};
 use serde_json::Value;
 
 use common::disk::run;

@@ -15,12 +15,13 @@ use common::Running;
 use common::nested::Nested;
 use fsynctop::model::{Op, Role};
 use fsynctop::once::Style;
-use fsynctop::stuck::{self, Looks, Processes, Scan, Standing, waits_for};
+use fsynctop::stuck;
+use fsynctop::threads::{self, Looks, Processes, Scan, Standing, waits_for};
 
 /// The scan, or a failed test if it does not come back: it must never wait for what hangs.
 fn scan_in_time(processes: Processes, looks: Looks) -> Scan {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(stuck::scan(Path::new("/proc"), &processes, &looks)));
+    thread::spawn(move || sender.send(threads::scan(Path::new("/proc"), &processes, &looks)));
     let outcome = receiver.recv_timeout(Duration::from_secs(20)).expect("the scan blocked on a hung sync");
     outcome.expect("/proc can be listed")
 }

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::CalibrateError;
 use super::location::{self, Location};
-use crate::files::settings::Settings;
 use crate::linux::rooted::Root;
 use crate::linux::storage::Storage;
 use crate::model::Server;
+use crate::server::settings::Settings;
 use crate::text::{escape, percent};
 
 /// A device that is busy for more of the time than this is left alone.

@@ -16,9 +16,9 @@ use crate::calibrate::place::Place;
 use crate::calibrate::plan::{self, Case};
 use crate::calibrate::{CalibrateError, calibrate, render, state};
 use crate::files::rules::Rules;
-use crate::files::settings::Settings;
 use crate::model::Server;
-use crate::target::describers::describe_all;
+use crate::server::describers::describe_all;
+use crate::server::settings::Settings;
 use crate::text::escape;
 
 /// How long describing the servers that run here may take.

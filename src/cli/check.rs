@@ -11,15 +11,15 @@ use super::{FAILED, print};
 use crate::files::classify::Candidate;
 use crate::files::resolve;
 use crate::files::rules::Rules;
-use crate::files::settings::Settings;
 use crate::host::{self, Status, Verdict, tracefs};
 use crate::model::durability::{self, Way};
 use crate::model::{AttachMode, Op, Role, Server};
 use crate::once::Style;
 use crate::probe::{AttachError, Attached, Probe, ProbeConfig, WaitStorage};
-use crate::target::describe::in_words;
-use crate::target::describers::describe_all;
-use crate::target::selection::Selection;
+use crate::server::describe::in_words;
+use crate::server::describers::describe_all;
+use crate::server::selection::Selection;
+use crate::server::settings::Settings;
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at.

@@ -17,8 +17,8 @@ use crate::linux::storage::Storage;
 use crate::model::{InFlight, Measurement, Role, Server, Snapshot};
 use crate::probe::{TimerProbe, TimerSamples, WaitError};
 use crate::sampler::Sampler;
-use crate::server_status::connection::Connection;
-use crate::server_status::reading::{Reading, Scope};
+use crate::server::status::connection::Connection;
+use crate::server::status::reading::{Reading, Scope};
 use crate::text::capital;
 
 const PROC: &str = "/proc";

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
-use crate::server_status::options::{ConnectOptions, Tls};
-use crate::server_status::secret::Secret;
+use crate::server::status::options::{ConnectOptions, Tls};
+use crate::server::status::secret::Secret;
 
 const HEADING: &str = "How to reach the server's own counters";
 

@@ -25,9 +25,9 @@ use crate::model::Measurement;
 use crate::once::Style;
 use crate::probe::{CLOCKS, WaitPlan, Waits};
 use crate::sampler::Sampler;
-use crate::target::filter::SERVERS;
-use crate::target::finder::Finder;
-use crate::target::selection::Selection;
+use crate::server::filter::SERVERS;
+use crate::server::finder::Finder;
+use crate::server::selection::Selection;
 
 pub const AFTER_HELP: &str = "\
 The scheduler's hooks that this needs cost every thread of the host a little while it runs; nothing of them is left

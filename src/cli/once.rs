@@ -18,8 +18,8 @@ use crate::live::{Change, CpuWatch};
 use crate::model::{Measurement, Snapshot};
 use crate::once::{By, Options, Output, Style, render};
 use crate::sampler::Sampler;
-use crate::target::finder::Finder;
-use crate::target::selection::Selection;
+use crate::server::finder::Finder;
+use crate::server::selection::Selection;
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 /// How long the first snapshot waits for the processes that are selected to be found.

@@ -10,13 +10,13 @@ use super::args::TargetArgs;
 use super::connection::ConnectionArgs;
 use super::{BAD_USAGE, Exit, NOTHING_TO_TRACE, session};
 use crate::model::Server;
-use crate::server_status::StatusError;
-use crate::server_status::connection::Connection;
-use crate::server_status::find::Target;
-use crate::server_status::options::ConnectOptions;
-use crate::server_status::reading::{Reading, Scope};
-use crate::target::describe;
-use crate::target::describers::describe_all;
+use crate::server::describe;
+use crate::server::describers::describe_all;
+use crate::server::status::StatusError;
+use crate::server::status::connection::Connection;
+use crate::server::status::find::Target;
+use crate::server::status::options::ConnectOptions;
+use crate::server::status::reading::{Reading, Scope};
 
 /// How long describing the servers may take.
 const PATIENCE: Duration = Duration::from_secs(5);

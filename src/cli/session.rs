@@ -10,8 +10,8 @@ use crate::files::rules::Rules;
 use crate::host::{self, Status};
 use crate::probe::{AttachError, Capacity, CommPattern, Probe, ProbeConfig, Targets, take_libbpf_log};
 use crate::sampler::Sampler;
-use crate::target::filter::TargetFilter;
-use crate::target::selection::Selection;
+use crate::server::filter::TargetFilter;
+use crate::server::selection::Selection;
 
 const PROC: &str = "/proc";
 

@@ -9,9 +9,10 @@ use super::args::Stuck;
 use super::session;
 use super::{INCOMPLETE, print};
 use crate::files::classify::Candidate;
-use crate::files::settings::Settings;
 use crate::once::Style;
-use crate::stuck::{self, Looks, Processes};
+use crate::server::settings::Settings;
+use crate::stuck;
+use crate::threads::{self, Looks, Processes};
 
 pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
     let rules = session::rules(arguments.roles.as_deref())?;
@@ -22,7 +23,7 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
         Processes::All
     };
     let looks = Looks { apart: arguments.watch, ..Looks::default() };
-    let scan = stuck::scan(Path::new("/proc"), &processes, &looks).context("cannot list /proc")?;
+    let scan = threads::scan(Path::new("/proc"), &processes, &looks).context("cannot list /proc")?;
     // By name alone: reading the settings of a server that hangs could hang as well.
     let settings = Settings::default();
     let role_of = |_pid: u32, path: &Path| {

@@ -14,7 +14,7 @@ use crate::history::remote;
 use crate::live::{self, Live};
 use crate::model::Measurement;
 use crate::once::{By, Options as Printed, Style, render};
-use crate::target::selection::Selection;
+use crate::server::selection::Selection;
 use crate::top::terminal::{self, Screen};
 use crate::top::{Colors, Earlier, Options, Start, StartError, View};
 

@@ -13,9 +13,9 @@ use super::args::{TraceArgs, duration};
 use super::connection::ConnectionArgs;
 use super::one_server::{self, Chosen};
 use super::{FAILED, print, session};
-use crate::target::describe;
-use crate::target::filter::TargetFilter;
-use crate::target::selection::Selection;
+use crate::server::describe;
+use crate::server::filter::TargetFilter;
+use crate::server::selection::Selection;
 use crate::verify::{Edge, compare, render};
 
 /// How long the last names are waited for before the window ends.

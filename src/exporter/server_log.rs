@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::log::Level;
 use crate::model::{Server, ServerId};
-use crate::target::describe::in_words;
+use crate::server::describe::in_words;
 
 /// Lines for single servers in each period: a host with many of them lists them all when the exporter starts.
 const LINES: usize = 24;

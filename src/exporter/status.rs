@@ -6,7 +6,7 @@ use super::daemon::Tracing;
 use super::privileges;
 use crate::host::{self, Verdict};
 use crate::live::{Live, State};
-use crate::target::describe::in_words;
+use crate::server::describe::in_words;
 
 /// What was true before rights were given up and would look different now.
 const DECIDED_AT_START: [&str; 3] = ["capabilities", "tracefs", "locked memory"];

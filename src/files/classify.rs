@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::files::rules::{Content, Rule, Rules, Setting, SettingNames};
-use crate::files::settings::Settings;
 use crate::model::Role;
+use crate::server::settings::Settings;
 
 /// A file whose role is wanted.
 pub struct Candidate<'a> {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::model::Snapshot;
 use crate::sampler::{Retention, Sampler};
-use crate::target::selection::Selection;
+use crate::server::selection::Selection;
 
 use budget::Limit;
 use shared::Shared;

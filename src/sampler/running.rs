@@ -10,7 +10,7 @@ use crate::linux::pool::Pool;
 use crate::linux::proc_file;
 use crate::model::{InFlight, Op, Role, ServerId, Target};
 use crate::probe::{Calls, Probe, RunningCall, record};
-use crate::stuck::{Looks, Processes, StuckSync, scan, syscalls};
+use crate::threads::{Looks, Processes, StuckSync, scan, syscalls};
 
 /// From this age on a sync in flight is looked at in /proc as well.
 const DOUBTFUL: Duration = Duration::from_millis(500);

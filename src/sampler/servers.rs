@@ -10,12 +10,12 @@ use indexmap::IndexMap;
 
 use super::names::Names;
 use crate::files::rules::Rules;
-use crate::files::settings::Settings;
 use crate::linux::proc_file;
 use crate::model::{Server, ServerId};
-use crate::target::describe::describe;
-use crate::target::describers::Describers;
-use crate::target::processes::{self, start_tick};
+use crate::server::describe::describe;
+use crate::server::describers::Describers;
+use crate::server::processes::{self, start_tick};
+use crate::server::settings::Settings;
 
 const PROC: &str = "/proc";
 /// A server that was just started says more about itself a moment later.

@@ -1,13 +1,5 @@
-//! Syncs in flight, found through /proc alone: no BPF, no tracefs, on a host where nothing else works. Serves
-//! `fsynctop stuck`, and the tracer when it attaches, for the syncs that hung before tracing began.
+//! `fsynctop stuck`: the syncs that hang right now, as a table or as JSON.
 
-mod clock;
 mod render;
-mod scan;
-pub mod syscalls;
-mod thread_files;
-mod waits;
 
 pub use render::{RoleOf, json, table};
-pub use scan::{AgeFrom, Looks, Processes, Scan, Standing, StuckSync, scan};
-pub use waits::{Wait, waits_for};

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::scan::{AgeFrom, Scan, Standing, StuckSync};
-use super::waits::waits_for;
 use crate::linux::mountinfo::format_device;
 use crate::model::Role;
 use crate::once::grid::{Align, Cell, Column, layout};
 use crate::once::{Paint, Style};
 use crate::text::{capital, duration_in_words};
+use crate::threads::{AgeFrom, Scan, Standing, StuckSync, waits_for};
 
 /// Which role a path has in the process with this pid.
 pub type RoleOf<'a> = &'a dyn Fn(u32, &Path) -> Role;

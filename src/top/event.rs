@@ -8,7 +8,7 @@ use super::keys::Press;
 use crate::history::History;
 use crate::live;
 use crate::model::{Measurement, ServerId, Snapshot};
-use crate::stuck::Wait;
+use crate::threads::Wait;
 
 #[derive(Clone, Debug)]
 pub enum Event {

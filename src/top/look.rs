@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use super::event::{Event, Waiting};
 use super::source::Mail;
-use crate::stuck::{Looks, Processes, scan, waits_for};
+use crate::threads::{Looks, Processes, scan, waits_for};
 
 /// Asks for the threads (pid, tid). The answers come as mail.
 pub struct Looker(Sender<Vec<(u32, u32)>>);

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Edge, redo_made};
 use crate::model::{FileRow, Lost, Measurement, Role, ServerId};
-use crate::server_status::counters::{Between, Counted};
+use crate::server::status::counters::{Between, Counted};
 
 /// The roles whose files Innodb_data_fsyncs is about.
 const INNODB: [Role; 7] = [

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::*;
 use crate::model::{AttachMode, Op, Setup, Snapshot};
 use crate::once::fixture::{self, MARIADB, MYSQL};
-use crate::server_status::reading::Reading;
+use crate::server::status::reading::Reading;
 
 /// What was traced: syncs of the redo log, a tablespace, the binary log, the server's own dictionary, a directory.
 fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::model::{ServerId, Snapshot};
 use crate::sampler::Sampler;
-use crate::server_status::StatusError;
-use crate::server_status::connection::Connection;
-use crate::server_status::reading::{Reading, Scope};
+use crate::server::status::StatusError;
+use crate::server::status::connection::Connection;
+use crate::server::status::reading::{Reading, Scope};
 
 /// How long a quiet moment is looked for.
 const PATIENCE: Duration = Duration::from_secs(1);

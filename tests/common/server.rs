@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use fsynctop::target::filter::TargetFilter;
-use fsynctop::target::processes;
+use fsynctop::server::filter::TargetFilter;
+use fsynctop::server::processes;
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 use tempfile::TempDir;

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::linux::storage::Storage;
 use crate::model::{Measurement, Op, Role, Server, Stats};
-use crate::server_status::counters::Between;
-use crate::server_status::reading::Reading;
+use crate::server::status::counters::Between;
+use crate::server::status::reading::Reading;
 
 pub use advice::{Advice, advise};
 pub use promises::audit;

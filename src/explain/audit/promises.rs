@@ -3,7 +3,7 @@
 use super::{Evidence, Finding, Standing};
 use crate::linux::storage::WriteCache;
 use crate::model::Role;
-use crate::server_status::reading::Reading;
+use crate::server::status::reading::Reading;
 use crate::text::count;
 
 /// So few transactions without a sync may be chance: they were in a group whose sync fell outside the window.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Naive;
-use crate::server_status::counters::Between;
+use crate::server::status::counters::Between;
 
 /// By more than this share the number of connections must not change in the window, whose mean is not known otherwise.
 const CHANGE: f64 = 0.1;

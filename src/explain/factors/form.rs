@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::model::Role;
-use crate::server_status::counters::Between;
+use crate::server::status::counters::Between;
 
 /// How this server makes a commit durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

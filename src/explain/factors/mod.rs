@@ -16,8 +16,8 @@ pub mod samples;
 use serde::Serialize;
 
 use crate::model::{Measurement, Role, ServerId};
-use crate::server_status::counters::{Between, Counted};
-use crate::server_status::reading::Reading;
+use crate::server::status::counters::{Between, Counted};
+use crate::server::status::reading::Reading;
 
 pub use alone::Alone;
 pub use connections::Connections;

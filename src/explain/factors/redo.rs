@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::samples::InFlightSamples;
 use crate::model::Role;
-use crate::server_status::counters::Between;
+use crate::server::status::counters::Between;
 
 /// Where MySQL 8.0.30 and later begins to write pages out harder, and where writers must wait, as shares of the
 /// capacity; measured on 9.7.

@@ -13,7 +13,7 @@ use super::paths::Did;
 use super::totals::{Neighbours, ServerTotals};
 use super::waiting::Waiting;
 use crate::model::{Lost, Measurement, Role, Server, ServerId, Setup, Snapshot};
-use crate::target::processes::cut_to_tick;
+use crate::server::processes::cut_to_tick;
 
 /// The label of syncs of which it is not known who made them, because no row was free.
 pub const UNKNOWN: &str = "unknown";

@@ -2,7 +2,7 @@
 
 use crate::model::{FileId, OTHER_NEIGHBOURS, Op, ServerId, Target};
 use crate::probe::{Identity, record};
-use crate::target::processes::cut_to_tick;
+use crate::server::processes::cut_to_tick;
 
 /// The subject of an account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -20,11 +20,11 @@ use indexmap::IndexMap;
 use crate::files::classify::Candidate;
 use crate::files::resolve;
 use crate::files::rules::Rules;
-use crate::files::settings::Settings;
 use crate::linux::cpu_time::Allowance;
 use crate::linux::rooted::strip_root;
 use crate::model::{FileId, FileInfo, Role, ServerId};
 use crate::probe::FileEvent;
+use crate::server::settings::Settings;
 
 use worker::{Answer, Request, work};
 

@@ -91,7 +91,7 @@ fn many_stuck_syncs_leave_room_for_the_table() {
 
 pub(super) fn waiting_for_the_journal() -> Waiting {
     let stack = vec!["jbd2_log_wait_commit".into(), "do_fsync".into()];
-    let wait = crate::stuck::waits_for(&stack, None);
+    let wait = crate::threads::waits_for(&stack, None);
     Waiting { pid: MYSQL.pid, tid: 31_999, stack, wait, state: 'D' }
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use fsynctop::host;
 use fsynctop::model::{AttachMode, Op};
 use fsynctop::probe::{AttachedProgram, Capacity, CommPattern, Probe, ProbeConfig, Targets};
-use fsynctop::target::filter::SERVERS;
+use fsynctop::server::filter::SERVERS;
 
 use crate::floor::{Does, Floor};
 use crate::progress;

@@ -9,7 +9,7 @@ use mysql_common::scramble::{scramble_native, scramble_sha256};
 
 use super::greeting::Greeting;
 use super::{Error, Packets};
-use crate::server_status::options::{ConnectOptions, Tls};
+use crate::server::status::options::{ConnectOptions, Tls};
 
 /// A server of several plugins may ask for one after another.
 const ROUNDS: usize = 8;

@@ -39,7 +39,7 @@ pub fn of(options: &ConnectOptions, address: SocketAddr, servers: &[u16]) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server_status::secret::Secret;
+    use crate::server::status::secret::Secret;
 
     const MODES: [Option<Tls>; 5] =
         [None, Some(Tls::Disabled), Some(Tls::Preferred), Some(Tls::Required), Some(Tls::VerifyIdentity)];

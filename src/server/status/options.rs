@@ -7,8 +7,8 @@ use rustix::fs::OFlags;
 use super::StatusError;
 use super::secret::Secret;
 use super::trusted_file;
-use crate::files::settings::Settings;
 use crate::linux::rooted::Root;
+use crate::server::settings::Settings;
 
 /// The groups of an option file that are read.
 const GROUPS: [&str; 5] = ["client", "client-server", "client-mariadb", "mysql", "fsynctop"];

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::linux::proc_file;
 use crate::model::ServerId;
-use crate::target::filter::TargetFilter;
+use crate::server::filter::TargetFilter;
 
 /// A kernel thread (include/linux/sched.h: PF_KTHREAD): it makes no system calls.
 const PF_KTHREAD: u32 = 0x0020_0000;
@@ -142,7 +142,7 @@ fn collect_members(directory: &Path, depth: u32, pids: &mut BTreeSet<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::filter::{Cgroup, Comm};
+    use crate::server::filter::{Cgroup, Comm};
 
     fn pids(filter: &TargetFilter) -> Vec<u32> {
         list(Path::new("/proc"), filter).iter().map(|group| group.pid).collect()

@@ -114,7 +114,7 @@ fn pause_after(look: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::filter::TargetFilter;
+    use crate::server::filter::TargetFilter;
 
     #[test]
     fn a_process_is_told_once_and_one_that_comes_later_is_told_then() {

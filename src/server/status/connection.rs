@@ -179,7 +179,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::server_status::options::ConnectOptions;
+    use crate::server::status::options::ConnectOptions;
 
     /// Listens there and answers whoever connects with MySQL's error packet, for ever.
     fn refuse(path: &Path, words: &'static [u8]) {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::files::settings::Settings;
 use crate::linux::rooted::Root;
 use crate::model::Server;
+use crate::server::settings::Settings;
 
 /// Of `auto.cnf` and `/etc/hostname`, which hold a line or two.
 const SMALL_FILE: u64 = 4_096;
@@ -104,7 +104,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let id = "6f1f0d6c-3c44-4a51-9bbb-8f0a6d6f2b11";
         std::fs::write(directory.path().join("auto.cnf"), format!("[auto]\nserver-uuid={id}\n")).unwrap();
-        let me = crate::target::processes::find(Path::new("/proc"), std::process::id()).unwrap();
+        let me = crate::server::processes::find(Path::new("/proc"), std::process::id()).unwrap();
         let mut server = Server::new(me.id(), me.comm);
         server.datadir = Some(directory.path().to_owned());
         read(Path::new("/proc"), &mut server, &Settings::default());

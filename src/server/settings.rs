@@ -9,11 +9,11 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::files::option_file;
-use crate::files::option_reader::{Check, Reader};
 use crate::linux::proc_file;
 use crate::linux::rooted::Root;
-use crate::target::version::{Flavour, Version};
+use crate::server::option_file;
+use crate::server::option_reader::{Check, Reader};
+use crate::server::version::{Flavour, Version};
 
 /// Of mysqld-auto.cnf, which has some hundred bytes for each variable.
 const PERSISTED_LIMIT: u64 = 256 << 10;

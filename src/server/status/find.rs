@@ -84,8 +84,8 @@ fn network_namespace(process: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server_status::secret::Secret;
-    use crate::target::processes;
+    use crate::server::processes;
+    use crate::server::status::secret::Secret;
 
     fn server(socket: Option<&Path>) -> Server {
         let id = processes::find(Path::new("/proc"), std::process::id()).unwrap().id();

@@ -9,12 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::files::rules::Rules;
-use crate::files::settings::Settings;
 use crate::linux::cpu_time::{Allowance, of_this_thread};
 use crate::linux::proc_file;
 use crate::model::{Server, ServerId};
-use crate::target::describe::describe;
-use crate::target::processes::ThreadGroup;
+use crate::server::describe::describe;
+use crate::server::processes::ThreadGroup;
+use crate::server::settings::Settings;
 
 const PROC: &str = "/proc";
 /// Servers that are described at the same time.

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use crate::files::classify::Candidate;
 use crate::files::resolve;
 use crate::files::rules::Rules;
-use crate::files::settings::{Bounds, Settings};
 use crate::linux::cpu_time::of_this_thread;
 use crate::linux::proc_file;
 use crate::model::{KnownBy, Role, Server, ServerId};
-use crate::target::{container, known_by, listening, processes, version};
+use crate::server::settings::{Bounds, Settings};
+use crate::server::{container, known_by, listening, processes, version};
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.

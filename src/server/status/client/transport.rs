@@ -3,9 +3,9 @@
 use std::io::{self, Read, Write};
 use std::time::Instant;
 
-use crate::server_status::bounded::Bounded;
-use crate::server_status::options::ConnectOptions;
-use crate::server_status::tls;
+use crate::server::status::bounded::Bounded;
+use crate::server::status::options::ConnectOptions;
+use crate::server::status::tls;
 
 pub enum Transport {
     Plain { stream: Bounded, is_socket: bool },

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::files::option_file::{self, Line};
 use crate::linux::rooted::{self, Root, attributes};
+use crate::server::option_file::{self, Line};
 
 /// As in the servers' own reader.
 const INCLUDE_DEPTH: u32 = 10;
