@@ -12,6 +12,7 @@ use common::{Running, can_run, id_of};
 use fsynctop::files::classify::Candidate;
 use fsynctop::files::resolve;
 use fsynctop::files::rules::Rules;
+use fsynctop::linux::open_files;
 use fsynctop::model::{Role, Server};
 use fsynctop::server::describe::describe;
 use fsynctop::server::processes;
@@ -28,7 +29,7 @@ fn describe_running(running: &Running) -> (Server, Settings) {
 /// Every regular file that the server has open below `datadir` or in `/logs…`: path inside its root → role.
 fn open_files(pid: u32, settings: &Settings) -> BTreeMap<PathBuf, Role> {
     let mut files = BTreeMap::new();
-    for fd in resolve::descriptors(Path::new(PROC), pid) {
+    for fd in open_files::descriptors(Path::new(PROC), pid) {
         let link = PathBuf::from(format!("/proc/{pid}/fd/{fd}"));
         if !std::fs::metadata(&link).is_ok_and(|file| file.is_file()) {
             continue;

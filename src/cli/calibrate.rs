@@ -103,8 +103,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
 /// Those that run, with what they were told.
 fn servers() -> anyhow::Result<Vec<(Server, Settings)>> {
     let selection = session::selection(&TargetArgs::default())?;
-    let rules = Rules::builtin();
-    let servers = describe_all(&selection.processes(), &rules, PATIENCE);
+    let servers = describe_all(&selection.processes(), Arc::new(Rules::builtin()), PATIENCE);
     for (server, _) in servers.iter().filter(|(server, _)| !server.known_by.described) {
         eprintln!(
             "fsynctop: process {} ({}) did not say within {} s which directories it uses: make sure that this is none \

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::args::Check;
 use super::session;
 use super::{FAILED, print};
 use crate::files::classify::Candidate;
-use crate::files::resolve;
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict, tracefs};
+use crate::linux::open_files;
 use crate::model::durability::{self, Way};
 use crate::model::{AttachMode, Op, Role, Server};
 use crate::once::Style;
@@ -193,8 +194,9 @@ fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
         let detail = format!("none: there is no {}", selection.describe().trim_start_matches("a "));
         return vec![Verdict::warn("server", detail).cured_by("start one, or trace with --wait")];
     }
+    let rules = Arc::new(rules);
     let (shown, more) = found.split_at(found.len().min(SERVERS));
-    let mut verdicts: Vec<_> = describe_all(shown, &rules, DEADLINE)
+    let mut verdicts: Vec<_> = describe_all(shown, rules.clone(), DEADLINE)
         .iter()
         .map(|(server, settings)| match server.known_by.described {
             true => described(server, settings, &rules),
@@ -210,7 +212,7 @@ fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
 fn described(server: &Server, settings: &Settings, rules: &Rules) -> Verdict {
     let (proc_root, pid) = (Path::new("/proc"), server.id.pid);
     let mut roles: BTreeMap<Role, usize> = BTreeMap::new();
-    for fd in resolve::descriptors(proc_root, pid).take(DESCRIPTORS) {
+    for fd in open_files::descriptors(proc_root, pid).take(DESCRIPTORS) {
         let Ok(path) = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")) else { continue };
         if !path.is_absolute() {
             continue;

@@ -1,6 +1,7 @@
 //! The one server that `verify` and `explain` are about, and a connection to its own counters where there is one.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub fn choose(
     let rules = session::rules(rules)?;
     let options = connection.options()?;
     let selection = session::selection(targets)?;
-    let described = describe_all(&selection.processes(), &rules, PATIENCE);
+    let described = describe_all(&selection.processes(), Arc::new(rules), PATIENCE);
     let mut servers: Vec<Server> = described.into_iter().map(|(server, _)| server).collect();
     if servers.is_empty() {
         let message = format!(

@@ -1,12 +1,14 @@
 //! Which role a file has, by the rules. Pure: the first bytes come from the caller, and only when a rule asks.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::files::rules::{Content, Rule, Rules, Setting, SettingNames};
 use crate::model::Role;
+use crate::server::describe::Roles;
 use crate::server::settings::Settings;
 
 /// A file whose role is wanted.
@@ -34,6 +36,17 @@ impl Rules {
         let by_rule =
             by_name.find(|&at| self.rules[at].holds(candidate, &content)).map(|at| self.rules[at].role);
         by_rule.unwrap_or(if candidate.is_directory { Role::Directory } else { Role::Other })
+    }
+}
+
+impl Roles for Rules {
+    fn settings(&self) -> &BTreeSet<String> {
+        Rules::settings(self)
+    }
+
+    fn is_redo(&self, path: &Path, settings: &Settings) -> bool {
+        let candidate = Candidate { path, is_directory: false, settings, first_bytes: &|| None };
+        self.classify(&candidate) == Role::Redo
     }
 }
 

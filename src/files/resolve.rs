@@ -1,10 +1,8 @@
 //! From a kernel identity to a path: through a descriptor that still holds the file, or through the name that the
 //! kernel side sent. A link that does not verify against the identity is not used.
 
-use std::borrow::Borrow;
 use std::ffi::OsStr;
 use std::io::Read;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -13,16 +11,13 @@ use rustix::io::Errno;
 
 use crate::files::rules::FIRST_BYTES;
 use crate::linux::mountinfo::{self, Mount};
-use crate::linux::proc_file;
-use crate::linux::rooted::{self, Root, strip_root};
+use crate::linux::mounts::{SeenFrom, as_seen_inside, device_name, find_mount, inside, mount_of};
+use crate::linux::open_files::{DescriptorInfo, descriptors};
+use crate::linux::rooted::{self, Root};
 use crate::model::FileId;
 
 /// How many of a process's descriptors [`find_open_descriptor`] looks at.
 pub const DESCRIPTOR_LIMIT: usize = 65_536;
-/// How many ancestors of a process are asked for a mount that its own root does not reach.
-const ANCESTOR_LIMIT: usize = 16;
-/// As include/uapi/asm-generic/fcntl.h has them; O_SYNC contains O_DSYNC.
-const O_DSYNC: u32 = 0o10000;
 const DELETED: &[u8] = b" (deleted)";
 
 /// Where a file is.
@@ -40,43 +35,6 @@ pub struct Resolved {
     /// Inside the server's own root, as far as that reaches it.
     pub mount: Option<PathBuf>,
     pub filesystem: Option<String>,
-}
-
-/// What /proc/PID/fdinfo/FD says; any of it may be missing on older kernels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DescriptorInfo {
-    pub flags: Option<u32>,
-    pub mount_id: Option<i32>,
-    /// The kernel's own number; since Linux 5.14.
-    pub inode: Option<u64>,
-}
-
-impl DescriptorInfo {
-    pub fn parse(text: &str) -> DescriptorInfo {
-        let field = |name: &str| text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()));
-        DescriptorInfo {
-            flags: field("flags:").and_then(|octal| u32::from_str_radix(octal, 8).ok()),
-            mount_id: field("mnt_id:").and_then(|id| id.parse().ok()),
-            inode: field("ino:").and_then(|inode| inode.parse().ok()),
-        }
-    }
-
-    fn read(proc_root: &Path, pid: u32, fd: i32) -> Option<DescriptorInfo> {
-        let path = proc_root.join(format!("{pid}/fdinfo/{fd}"));
-        // Epoll and inotify descriptors list everything that they watch; what is wanted stands in front.
-        let text = proc_file::read_once::<512>(&path).ok()?;
-        Some(DescriptorInfo::parse(&String::from_utf8_lossy(&text)))
-    }
-}
-
-/// The open file flags (O_RDWR, O_DSYNC, …) of a descriptor.
-pub fn flags(proc_root: &Path, pid: u32, fd: i32) -> Option<u32> {
-    DescriptorInfo::read(proc_root, pid, fd)?.flags
-}
-
-/// With these flags each write is durable when it returns: O_DSYNC, or O_SYNC, which contains it.
-pub fn writes_are_durable(flags: u32) -> bool {
-    flags & O_DSYNC != 0
 }
 
 /// The file behind a descriptor, if that still holds this identity. It does not wait for the file's filesystem, but
@@ -172,62 +130,6 @@ fn is_deleted(proc_root: &Path, pid: u32, target: &Path, links: Option<u32>, id:
             .is_ok_and(|found| found.inode == id.inode)
 }
 
-/// A path as our own root shows it, as the process's root shows it. The links of a process in a chroot begin with
-/// the chroot's directory; those of one in another mount namespace begin at its own root already.
-fn inside(proc_root: &Path, pid: u32, path: &Path) -> PathBuf {
-    root_of(proc_root, pid).and_then(|root| strip_root(path, &root)).unwrap_or_else(|| path.to_owned())
-}
-
-/// The directory in which a process is chrooted. None: in none, or in another mount namespace, or it has gone. The link
-/// is read, not followed: nothing blocks.
-pub fn root_of(proc_root: &Path, pid: u32) -> Option<PathBuf> {
-    let root = std::fs::read_link(proc_root.join(format!("{pid}/root"))).ok()?;
-    (root != Path::new("/")).then_some(root)
-}
-
-/// Whose root a mount point is seen from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SeenFrom {
-    Process,
-    Outside,
-}
-
-/// A mount by its number. A process's mountinfo lists only what its root reaches: one in a chroot that is no mount
-/// point lists nothing. Numbers are unique on the host, so others help.
-fn find_mount(proc_root: &Path, pid: u32, mount_id: i32) -> Option<(Mount, SeenFrom)> {
-    let find = |pid| mountinfo::of_process(proc_root, pid).find(|mount| mount.id == mount_id);
-    if let Some(mount) = find(pid) {
-        return Some((mount, SeenFrom::Process));
-    }
-    let ancestors = std::iter::successors(parent(proc_root, pid), |&pid| parent(proc_root, pid));
-    let others = std::iter::once(std::process::id()).chain(ancestors.take(ANCESTOR_LIMIT)).chain([1]);
-    Some((others.into_iter().find_map(find)?, SeenFrom::Outside))
-}
-
-fn as_seen_inside(proc_root: &Path, pid: u32, (mut mount, seen): (Mount, SeenFrom)) -> Mount {
-    if seen == SeenFrom::Outside {
-        mount.mount_point = inside(proc_root, pid, &mount.mount_point);
-    }
-    mount
-}
-
-/// A mount by its number, its mount point as the process sees it, as far as its root reaches it.
-fn mount_of(proc_root: &Path, pid: u32, mount_id: i32) -> Option<Mount> {
-    Some(as_seen_inside(proc_root, pid, find_mount(proc_root, pid, mount_id)?))
-}
-
-/// The mount that a path of the process's root lies on.
-pub fn mount_of_path(proc_root: &Path, pid: u32, path: &Path) -> Option<Mount> {
-    let file = Root::of_process(proc_root, pid).ok()?.look_up(path, OFlags::empty()).ok()?;
-    let info = DescriptorInfo::read(Path::new("/proc"), std::process::id(), file.as_raw_fd())?;
-    mount_of(proc_root, pid, info.mount_id?)
-}
-
-fn parent(proc_root: &Path, pid: u32) -> Option<u32> {
-    let process = procfs::process::Process::new_with_root(proc_root.join(pid.to_string())).ok()?;
-    u32::try_from(process.stat().ok()?.ppid).ok().filter(|&parent| parent != 0)
-}
-
 struct Found {
     inode: u64,
     links: u32,
@@ -275,30 +177,6 @@ pub fn find_open_descriptor(proc_root: &Path, pid: u32, id: FileId) -> Option<i3
             _ => resolve(proc_root, pid, fd, id).is_some(),
         }
     })
-}
-
-/// The open descriptors of a process, in the kernel's (ascending) order. None if it has gone or is another user's.
-pub fn descriptors(proc_root: &Path, pid: u32) -> impl Iterator<Item = i32> {
-    let entries = std::fs::read_dir(proc_root.join(format!("{pid}/fd"))).into_iter().flatten();
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-}
-
-/// What a device is called: by the mount it is the source of, by the kernel's own name for it, else "8:1".
-pub fn device_name(mounts: impl IntoIterator<Item = impl Borrow<Mount>>, device: u32) -> String {
-    let source = mounts.into_iter().find_map(|mount| {
-        let mount: &Mount = mount.borrow();
-        let source = Some(&mount.source).filter(|_| mount.device == device)?.as_bytes();
-        // "/dev/root" is what some boots call whatever the root filesystem is on.
-        (source.starts_with(b"/dev/") && source != b"/dev/root")
-            .then(|| String::from_utf8_lossy(source).into_owned())
-    });
-    let number = mountinfo::format_device(device);
-    let named = || {
-        let uevent = proc_file::read(Path::new(&format!("/sys/dev/block/{number}/uevent"))).ok()?;
-        let name = uevent.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"DEVNAME="))?;
-        Some(format!("/dev/{}", String::from_utf8_lossy(name)))
-    };
-    source.or_else(named).unwrap_or(number)
 }
 
 /// The first bytes of a file, for rules that look at the content. None where the path does not lead to that file.

@@ -1,6 +1,7 @@
 //! Resolution of this process's own files: no privilege needed. Other roots: tests/root_other_roots.rs.
 
 use super::*;
+use crate::linux::open_files::{flags, writes_are_durable};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 

@@ -5,6 +5,8 @@ pub mod cpu_time;
 pub mod deadline;
 pub mod descriptors;
 pub mod mountinfo;
+pub mod mounts;
+pub mod open_files;
 pub mod pool;
 pub mod priority;
 pub mod proc_file;

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::files::resolve;
-use crate::linux::mountinfo;
+use crate::linux::{mountinfo, mounts};
 
 /// Names by device number, each looked up once.
 #[derive(Default)]
@@ -16,7 +15,7 @@ impl Devices {
     pub fn name(&mut self, device: u32) -> String {
         let look_up = || {
             let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id());
-            resolve::device_name(mounts, device)
+            mounts::device_name(mounts, device)
         };
         self.names.entry(device).or_insert_with(look_up).clone()
     }

@@ -108,7 +108,7 @@ impl Servers {
             next: 0,
             round: 0,
             retention: Retention::default(),
-            describers: Describers::new(move |id| describe(Path::new(PROC), id, &rules)),
+            describers: Describers::new(move |id| describe(Path::new(PROC), id, &*rules)),
             thread_names: HashMap::new(),
         }
     }

@@ -6,12 +6,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::files::classify::Candidate;
-use crate::files::resolve;
-use crate::files::rules::Rules;
 use crate::linux::cpu_time::of_this_thread;
-use crate::linux::proc_file;
-use crate::model::{KnownBy, Role, Server, ServerId};
+use crate::linux::{mounts, open_files, proc_file};
+use crate::model::{KnownBy, Server, ServerId};
 use crate::server::settings::{Bounds, Settings};
 use crate::server::{container, known_by, listening, processes, version};
 use crate::text::escape;
@@ -20,6 +17,14 @@ use crate::text::escape;
 const DESCRIPTOR_LIMIT: usize = 4096;
 /// How much of a memory map is searched: 65,530 mappings at most, where vm.max_map_count is as it comes.
 const MAPS_LIMIT: u64 = 16 << 20;
+
+/// What describing a server has to know of the roles of files, which stand above it.
+pub trait Roles: Send + Sync {
+    /// The names of the settings that decide roles.
+    fn settings(&self) -> &BTreeSet<String>;
+    /// Whether an open file is of the redo log, as far as its name and the settings tell.
+    fn is_redo(&self, path: &Path, settings: &Settings) -> bool;
+}
 
 /// How long a description may take, and how much processor time: the process chooses how much there is to read. What is
 /// found until then counts.
@@ -46,7 +51,7 @@ impl Limit<'_> {
 /// A server and what it was told. A part that cannot be read is left out; of one that has gone, only the identity is
 /// left. A server that has only just begun has no data directory and listens nowhere yet: describe it again later.
 /// However much there is to read, it takes no longer than [`MAX_TIME`], where the kernel does not keep it waiting.
-pub fn describe(proc_root: &Path, id: ServerId, rules: &Rules) -> (Server, Settings) {
+pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, Settings) {
     let pid = id.pid;
     let mut server = Server::new(id, String::new());
     server.alive = processes::is_alive(proc_root, id);
@@ -57,19 +62,19 @@ pub fn describe(proc_root: &Path, id: ServerId, rules: &Rules) -> (Server, Setti
     let limit = Limit { proc_root, id, started: Instant::now(), cpu: of_this_thread() };
     let over = || limit.is_over();
     let version = version::of_process(proc_root, pid, &over);
-    let bounds = Bounds { also: rules.settings(), over: &over };
+    let bounds = Bounds { also: roles.settings(), over: &over };
     let settings = Settings::of_server(proc_root, pid, version.as_ref(), &bounds);
     server.version = version.map(|version| version.to_string());
     server.datadir = settings.datadir().map(Path::to_owned);
     server.container = proc_file::read(&proc_root.join(format!("{pid}/cgroup")))
         .ok()
         .and_then(|text| container::of_cgroups(&text));
-    let mount = server.datadir.as_deref().and_then(|datadir| resolve::mount_of_path(proc_root, pid, datadir));
+    let mount = server.datadir.as_deref().and_then(|datadir| mounts::mount_of_path(proc_root, pid, datadir));
     if let Some(mount) = mount {
-        server.device = Some(resolve::device_name([&mount], mount.device));
+        server.device = Some(mounts::device_name([&mount], mount.device));
         server.filesystem = Some(mount.filesystem);
     }
-    let open = OpenDescriptors::read(proc_root, pid, rules, &settings, &over);
+    let open = OpenDescriptors::read(proc_root, pid, roles, &settings, &over);
     server.ports = listening::tcp_ports(proc_root, pid, &open.sockets);
     let sockets = listening::unix_paths(proc_root, pid, &open.sockets);
     server.known_by = KnownBy {
@@ -120,31 +125,26 @@ impl OpenDescriptors {
     fn read(
         proc_root: &Path,
         pid: u32,
-        rules: &Rules,
+        roles: &dyn Roles,
         settings: &Settings,
         over: &dyn Fn() -> bool,
     ) -> OpenDescriptors {
         let mut open = OpenDescriptors::default();
-        for (number, fd) in resolve::descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT).enumerate() {
+        for (number, fd) in open_files::descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT).enumerate() {
             if number % 64 == 63 && over() {
                 break;
             }
             let Ok(link) = std::fs::read_link(proc_root.join(format!("{pid}/fd/{fd}"))) else { continue };
             if let Some(socket) = listening::socket_of_link(&link) {
                 open.sockets.insert(socket);
-            } else if link.is_absolute() && is_redo(&link, rules, settings) {
-                let Some(flags) = resolve::flags(proc_root, pid, fd) else { continue };
+            } else if link.is_absolute() && roles.is_redo(&link, settings) {
+                let Some(flags) = open_files::flags(proc_root, pid, fd) else { continue };
                 open.redo += 1;
-                open.redo_durable += usize::from(resolve::writes_are_durable(flags));
+                open.redo_durable += usize::from(open_files::writes_are_durable(flags));
             }
         }
         open
     }
-}
-
-fn is_redo(link: &Path, rules: &Rules, settings: &Settings) -> bool {
-    let candidate = Candidate { path: link, is_directory: false, settings, first_bytes: &|| None };
-    rules.classify(&candidate) == Role::Redo
 }
 
 /// The socket that clients use: one that it really listens on before one that it was told.
@@ -193,14 +193,26 @@ fn is_mapped(proc_root: &Path, pid: u32, library: &[u8], over: &dyn Fn() -> bool
 mod tests {
     use super::*;
 
+    struct NoRoles;
+
+    impl Roles for NoRoles {
+        fn settings(&self) -> &BTreeSet<String> {
+            const { &BTreeSet::new() }
+        }
+
+        fn is_redo(&self, _: &Path, _: &Settings) -> bool {
+            false
+        }
+    }
+
     #[test]
     fn a_process_that_is_no_server_is_described_as_far_as_it_goes() {
         let id = processes::find(Path::new("/proc"), std::process::id()).unwrap().id();
-        let (server, _) = describe(Path::new("/proc"), id, &Rules::builtin());
+        let (server, _) = describe(Path::new("/proc"), id, &NoRoles);
         assert!(server.alive && !server.comm.is_empty());
         assert_eq!((server.datadir, server.notes), (None, vec![]));
         let gone = ServerId { start_ns: id.start_ns + 1_000_000_000, ..id };
-        let (server, settings) = describe(Path::new("/proc"), gone, &Rules::builtin());
+        let (server, settings) = describe(Path::new("/proc"), gone, &NoRoles);
         assert_eq!((server.alive, server.comm.as_str(), settings), (false, "", Settings::default()));
     }
 
@@ -219,16 +231,11 @@ mod tests {
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let _unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let id = processes::find(Path::new("/proc"), std::process::id()).unwrap().id();
-        let (server, _) = describe(Path::new("/proc"), id, &Rules::builtin());
+        let (server, _) = describe(Path::new("/proc"), id, &NoRoles);
         assert!(server.ports.contains(&tcp.local_addr().unwrap().port()), "{server:?}");
         // Other tests of this process may listen, too.
-        let open = OpenDescriptors::read(
-            Path::new("/proc"),
-            id.pid,
-            &Rules::builtin(),
-            &Settings::default(),
-            &|| false,
-        );
+        let open =
+            OpenDescriptors::read(Path::new("/proc"), id.pid, &NoRoles, &Settings::default(), &|| false);
         assert!(listening::unix_paths(Path::new("/proc"), id.pid, &open.sockets).contains(&path));
     }
 

@@ -8,11 +8,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::files::rules::Rules;
 use crate::linux::cpu_time::{Allowance, of_this_thread};
 use crate::linux::proc_file;
 use crate::model::{Server, ServerId};
-use crate::server::describe::describe;
+use crate::server::describe::{Roles, describe};
 use crate::server::processes::ThreadGroup;
 use crate::server::settings::Settings;
 
@@ -160,10 +159,13 @@ impl Describers {
 
 /// Describes processes, and returns after `patience` at the latest; those that were not described until then are known by
 /// process and name only (`known_by.described` is false). What has ended meanwhile is left out.
-pub fn describe_all(processes: &[ThreadGroup], rules: &Rules, patience: Duration) -> Vec<(Server, Settings)> {
+pub fn describe_all(
+    processes: &[ThreadGroup],
+    roles: Arc<dyn Roles>,
+    patience: Duration,
+) -> Vec<(Server, Settings)> {
     let end = Instant::now() + patience;
-    let rules = rules.clone();
-    let describers = Describers::new(move |id| describe(Path::new(PROC), id, &rules));
+    let describers = Describers::new(move |id| describe(Path::new(PROC), id, &*roles));
     let mut asked = processes.iter().filter(|process| describers.ask(process.id())).count();
     let mut described = HashMap::new();
     while asked > 0 {

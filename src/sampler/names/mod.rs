@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 
 use crate::files::classify::Candidate;
-use crate::files::resolve;
 use crate::files::rules::Rules;
 use crate::linux::cpu_time::Allowance;
+use crate::linux::mounts;
 use crate::linux::rooted::strip_root;
 use crate::model::{FileId, FileInfo, Role, ServerId};
 use crate::probe::FileEvent;
@@ -220,7 +220,7 @@ impl Names {
 
     /// The directory in which a server is chrooted; looked at when its first file is named.
     fn root_of(&mut self, server: ServerId) -> Option<&Path> {
-        let look = || resolve::root_of(Path::new(PROC), server.pid);
+        let look = || mounts::root_of(Path::new(PROC), server.pid);
         self.roots.entry(server).or_insert_with(look).as_deref()
     }
 

@@ -1,0 +1,91 @@
+//! Mounts as a process sees them: by number, by path, and what their devices are called.
+
+use std::borrow::Borrow;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::linux::mountinfo::{self, Mount};
+use crate::linux::open_files::DescriptorInfo;
+use crate::linux::proc_file;
+use crate::linux::rooted::{Root, strip_root};
+
+/// How many ancestors of a process are asked for a mount that its own root does not reach.
+const ANCESTOR_LIMIT: usize = 16;
+
+/// A path as our own root shows it, as the process's root shows it. The links of a process in a chroot begin with
+/// the chroot's directory; those of one in another mount namespace begin at its own root already.
+pub fn inside(proc_root: &Path, pid: u32, path: &Path) -> PathBuf {
+    root_of(proc_root, pid).and_then(|root| strip_root(path, &root)).unwrap_or_else(|| path.to_owned())
+}
+
+/// The directory in which a process is chrooted. None: in none, or in another mount namespace, or it has gone. The link
+/// is read, not followed: nothing blocks.
+pub fn root_of(proc_root: &Path, pid: u32) -> Option<PathBuf> {
+    let root = std::fs::read_link(proc_root.join(format!("{pid}/root"))).ok()?;
+    (root != Path::new("/")).then_some(root)
+}
+
+/// Whose root a mount point is seen from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SeenFrom {
+    Process,
+    Outside,
+}
+
+/// A mount by its number. A process's mountinfo lists only what its root reaches: one in a chroot that is no mount
+/// point lists nothing. Numbers are unique on the host, so others help.
+pub fn find_mount(proc_root: &Path, pid: u32, mount_id: i32) -> Option<(Mount, SeenFrom)> {
+    let find = |pid| mountinfo::of_process(proc_root, pid).find(|mount| mount.id == mount_id);
+    if let Some(mount) = find(pid) {
+        return Some((mount, SeenFrom::Process));
+    }
+    let ancestors = std::iter::successors(parent(proc_root, pid), |&pid| parent(proc_root, pid));
+    let others = std::iter::once(std::process::id()).chain(ancestors.take(ANCESTOR_LIMIT)).chain([1]);
+    Some((others.into_iter().find_map(find)?, SeenFrom::Outside))
+}
+
+/// The mount with its mount point as the process sees it.
+pub fn as_seen_inside(proc_root: &Path, pid: u32, (mut mount, seen): (Mount, SeenFrom)) -> Mount {
+    if seen == SeenFrom::Outside {
+        mount.mount_point = inside(proc_root, pid, &mount.mount_point);
+    }
+    mount
+}
+
+/// A mount by its number, its mount point as the process sees it, as far as its root reaches it.
+pub fn mount_of(proc_root: &Path, pid: u32, mount_id: i32) -> Option<Mount> {
+    Some(as_seen_inside(proc_root, pid, find_mount(proc_root, pid, mount_id)?))
+}
+
+/// The mount that a path of the process's root lies on.
+pub fn mount_of_path(proc_root: &Path, pid: u32, path: &Path) -> Option<Mount> {
+    let file = Root::of_process(proc_root, pid).ok()?.look_up(path, OFlags::empty()).ok()?;
+    let info = DescriptorInfo::read(Path::new("/proc"), std::process::id(), file.as_raw_fd())?;
+    mount_of(proc_root, pid, info.mount_id?)
+}
+
+fn parent(proc_root: &Path, pid: u32) -> Option<u32> {
+    let process = procfs::process::Process::new_with_root(proc_root.join(pid.to_string())).ok()?;
+    u32::try_from(process.stat().ok()?.ppid).ok().filter(|&parent| parent != 0)
+}
+
+/// What a device is called: by the mount it is the source of, by the kernel's own name for it, else "8:1".
+pub fn device_name(mounts: impl IntoIterator<Item = impl Borrow<Mount>>, device: u32) -> String {
+    let source = mounts.into_iter().find_map(|mount| {
+        let mount: &Mount = mount.borrow();
+        let source = Some(&mount.source).filter(|_| mount.device == device)?.as_bytes();
+        // "/dev/root" is what some boots call whatever the root filesystem is on.
+        (source.starts_with(b"/dev/") && source != b"/dev/root")
+            .then(|| String::from_utf8_lossy(source).into_owned())
+    });
+    let number = mountinfo::format_device(device);
+    let named = || {
+        let uevent = proc_file::read(Path::new(&format!("/sys/dev/block/{number}/uevent"))).ok()?;
+        let name = uevent.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"DEVNAME="))?;
+        Some(format!("/dev/{}", String::from_utf8_lossy(name)))
+    };
+    source.or_else(named).unwrap_or(number)
+}
