@@ -12,6 +12,7 @@ pub mod live;
 pub mod model;
 pub mod once;
 pub mod probe;
+pub mod render;
 pub mod sampler;
 pub mod server;
 pub mod stuck;

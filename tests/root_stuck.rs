@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use common::Running;
 use common::nested::Nested;
 use fsynctop::model::{Op, Role};
-use fsynctop::once::Style;
+use fsynctop::render::Style;
 use fsynctop::stuck;
 use fsynctop::threads::{self, Looks, Processes, Scan, Standing, waits_for};
 

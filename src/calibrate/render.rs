@@ -87,7 +87,7 @@ mod tests {
     use super::super::place::Place;
     use super::super::plan::{Method, cases};
     use super::*;
-    use crate::once::fixture::assert_expected;
+    use crate::model::fixture::assert_expected;
 
     fn calibration() -> Calibration {
         let outcome = |(number, case): (usize, Case)| {

@@ -14,7 +14,7 @@ use super::verify::Verify;
 use crate::history::remote;
 use crate::live::budget::Limit;
 use crate::model::{AttachMode, Op};
-use crate::once::{By, Output, Sort, Style};
+use crate::render::{By, Output, Sort, Style};
 
 /// Traces the sync calls of MySQL and MariaDB servers: which files, how often, how long, what failed, what is stuck.
 ///

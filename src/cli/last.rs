@@ -10,7 +10,8 @@ use super::{Exit, FAILED, NOTHING_TO_TRACE, print};
 use crate::history::series::Part;
 use crate::history::{History, remote};
 use crate::model::Measurement;
-use crate::once::{Options, Style, timeline};
+use crate::once::timeline;
+use crate::render::{Options, Style};
 
 pub fn run(arguments: &Once, length: Duration) -> anyhow::Result<ExitCode> {
     let history = remote::fetch(&arguments.socket)

@@ -9,7 +9,7 @@ use super::args::Stuck;
 use super::session;
 use super::{INCOMPLETE, print};
 use crate::files::classify::Candidate;
-use crate::once::Style;
+use crate::render::Style;
 use crate::server::settings::Settings;
 use crate::stuck;
 use crate::threads::{self, Looks, Processes};

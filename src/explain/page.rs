@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Explanation;
 use super::waits::{Journal, Part, Who, facts};
-use crate::once::{Paint, Style};
+use crate::render::{Paint, Style};
 use crate::text;
 
 /// Parts below this share of the time are left out of the table and added up in one line.
@@ -180,7 +180,7 @@ fn confidence(explanation: &Explanation, notes: &mut Vec<String>) {
 mod tests {
     use super::super::waits::{Account, Committer, Phase};
     use super::*;
-    use crate::once::fixture::busy;
+    use crate::model::fixture::busy;
 
     /// Of a measurement in which something happened, the first row's time.
     fn explanation() -> Explanation {

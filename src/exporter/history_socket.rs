@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
     use crate::history::{self, remote};
-    use crate::once::fixture::busy;
+    use crate::model::fixture::busy;
 
     fn remembered() -> History {
         let mut history = History::new(history::Options::default());

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::packed::{Packed, PackedStats};
 use super::{History, Options};
 use crate::model::Stats;
+use crate::model::fixture::busy;
 use crate::model::histogram::BUCKETS;
-use crate::once::fixture::busy;
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }

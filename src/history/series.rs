@@ -105,8 +105,8 @@ fn stand_out(moment: &Moment, servers: &mut BTreeMap<ServerId, Standout>) {
 mod tests {
     use super::*;
     use crate::history::Options;
+    use crate::model::fixture::*;
     use crate::model::{Measurement, Op};
-    use crate::once::fixture::*;
 
     fn moment(second: u64, slowest_ns: u64, stuck: Option<u64>) -> Measurement {
         let redo = row(

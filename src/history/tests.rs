@@ -1,8 +1,8 @@
 //! What the history keeps, forgets and sums up, on measurements as servers produce them.
 
 use super::*;
+use crate::model::fixture::*;
 use crate::model::{InFlight, Target};
-use crate::once::fixture::*;
 
 fn history(length: u64, bytes: usize) -> History {
     History::new(Options { length: Duration::from_secs(length), bytes, files: 50 })
@@ -169,7 +169,7 @@ fn many_servers_are_summed_up_and_none_is_lost() {
     };
     let mut measurement = with_files(quiet(), (1..=1_000).map(row).collect(), Vec::new());
     measurement.servers = (1..=1_000)
-        .map(|pid| Arc::new(super::super::once::fixture::server(server(pid), "x", "MySQL 9", 1)))
+        .map(|pid| Arc::new(crate::model::fixture::server(server(pid), "x", "MySQL 9", 1)))
         .collect();
     let moment = Moment::of(&measurement, 50);
     assert!(moment.roles.len() < 300 && moment.servers.len() < 200);

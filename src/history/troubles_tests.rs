@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::history::Options;
-use crate::once::fixture::*;
+use crate::model::fixture::*;
 
 fn second(number: u64, files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Measurement {
     let mut m = Measurement { in_flight, ..with_files(quiet(), files, Vec::new()) };

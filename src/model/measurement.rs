@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_servers_did_that_are_remembered_no_longer_is_not_new() {
-        use crate::once::fixture::{MARIADB, MYSQL, busy, row, server};
+        use crate::model::fixture::{MARIADB, MYSQL, busy, row, server};
         let snapshot = |servers: &[ServerId], files: Vec<FileRow>| Snapshot {
             taken: std::time::Instant::now(),
             taken_wall: SystemTime::now(),

@@ -3,6 +3,8 @@
 
 pub mod durability;
 mod errors;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod histogram;
 mod kinds;
 mod measurement;

@@ -4,11 +4,11 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use super::header::rfc3339;
-use super::json::{length, seconds};
-use super::rows::{Row, Subject, max_ns, nameless, rows};
-use super::{By, Options};
 use crate::model::{Measurement, ServerId, Stats};
+use crate::render::header::rfc3339;
+use crate::render::json::{length, seconds};
+use crate::render::rows::{Row, Subject, max_ns, nameless, rows};
+use crate::render::{By, Options};
 use crate::text::{errno, escape};
 
 /// What every row begins with, before what it stands for.
@@ -125,8 +125,8 @@ fn figures(row: &Row, m: &Measurement, fields: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture;
     use super::*;
+    use crate::model::fixture;
 
     fn csv_of(m: &Measurement, by: By, interval: Option<usize>) -> String {
         let mut out = Vec::new();

@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::grid::{Align, Cell, Column, layout};
-use super::rows::{self, Row, Subject, nameless, p99, rows};
-use super::style::{Paint, Style};
-use super::{By, Options, device, header, histogram, reading};
 use crate::history::Troubles;
 use crate::model::histogram::LAST_EXPONENT;
 use crate::model::{Max, Measurement, Server, ServerId, Stats};
+use crate::render::grid::{Align, Cell, Column, layout};
+use crate::render::rows::{self, Row, Subject, nameless, p99, rows};
+use crate::render::{By, Options, Paint, Style, device, header, histogram, reading};
 use crate::text::{count, duration, duration_in_words, errno, interval, rate};
 
 /// Neighbours named one by one; the rest is a sum.

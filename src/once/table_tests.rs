@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{By, Options, Output, Sort, Style, fixture, render};
+use crate::model::fixture;
 use crate::model::{Max, Measurement, Role, Stats};
+use crate::once::render;
+use crate::render::{By, Options, Output, Sort, Style};
 use crate::text::{is_deceptive, width};
 
 fn options(by: By, columns: Option<usize>) -> Options {

@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::grid::{Align, Cell, Column, layout};
-use super::header::{self, rfc3339};
-use super::json::{self, length, seconds};
-use super::style::Paint;
-use super::{Options, Output, json_schema, reading, render, table};
+use super::{render, table};
 use crate::history::Troubles;
 use crate::history::series::{Part, Standout, Worst};
 use crate::model::{Measurement, Role, ServerId, Stats};
+use crate::render::grid::{Align, Cell, Column, layout};
+use crate::render::header::{self, rfc3339};
+use crate::render::json::{self, length, seconds};
+use crate::render::{Options, Output, Paint, json_schema, reading};
 use crate::text::{count, duration, rate};
 
 /// Rows whose worst second is marked.
@@ -207,7 +207,7 @@ fn write_json(part: &Part, out: &mut impl Write) -> io::Result<()> {
         role: worst.role,
         count: worst.stats.count,
         p99_seconds: worst.stats.quantile_ns(0.99).map(seconds),
-        max_seconds: super::rows::max_ns(&worst.stats).map(seconds),
+        max_seconds: crate::render::rows::max_ns(&worst.stats).map(seconds),
         wait_seconds: length(worst.wait()),
     };
     let standouts = part.servers.iter().map(|(server, standout)| JsonStandout {
@@ -228,8 +228,8 @@ fn write_json(part: &Part, out: &mut impl Write) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::history::{self, History};
-    use crate::once::Style;
-    use crate::once::fixture::{MYSQL, assert_expected, busy, in_flight, quiet, two_servers};
+    use crate::model::fixture::{MYSQL, assert_expected, busy, in_flight, quiet, two_servers};
+    use crate::render::Style;
 
     fn history() -> History {
         let mut history = History::new(history::Options::default());

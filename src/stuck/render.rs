@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::linux::mountinfo::format_device;
 use crate::model::Role;
-use crate::once::grid::{Align, Cell, Column, layout};
-use crate::once::{Paint, Style};
+use crate::render::grid::{Align, Cell, Column, layout};
+use crate::render::{Paint, Style};
 use crate::text::{capital, duration_in_words};
 use crate::threads::{AgeFrom, Scan, Standing, StuckSync, waits_for};
 

@@ -12,10 +12,10 @@ use super::palette::Colors;
 use super::screen;
 use super::state::{Options, State};
 use super::view::View;
+use crate::model::fixture::{self, quiet};
 use crate::model::{
     FileRow, InFlight, Lost, Measurement, NeighbourRow, Op, Role, Server, ServerId, Snapshot, ThreadRow,
 };
-use crate::once::fixture::{self, quiet};
 
 pub const SECOND: Duration = Duration::from_secs(1);
 

@@ -136,7 +136,7 @@ pub enum Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::once::fixture;
+    use crate::model::fixture;
 
     const SPAN: Span = Span { until: 30, columns: 20, each: 1 };
 

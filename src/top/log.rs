@@ -115,7 +115,7 @@ fn entry(row: &FileRow, at: SystemTime) -> Entry {
 mod tests {
     use super::*;
     use crate::model::Role;
-    use crate::once::fixture::{self, MYSQL};
+    use crate::model::fixture::{self, MYSQL};
 
     fn second(number: u64, files: Vec<FileRow>) -> Measurement {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);

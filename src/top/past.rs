@@ -230,8 +230,8 @@ fn most(mut rows: Vec<Row>, most: usize, selected: Option<&Key>) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::fixture::{self, MYSQL, file, row, spread};
     use crate::model::{Op, Role, ServerId};
-    use crate::once::fixture::{self, MYSQL, file, row, spread};
 
     fn second(number: u64, files: Vec<FileRow>) -> Measurement {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);

@@ -10,9 +10,9 @@ use super::view::View;
 use crate::model::{
     FileInfo, FileRow, InFlight, Measurement, Op, Role, Server, ServerId, Stats, Target, ThreadRow,
 };
-use crate::once::Style;
-use crate::once::device::used_by;
-use crate::once::rows::nameless_file;
+use crate::render::Style;
+use crate::render::device::used_by;
+use crate::render::rows::nameless_file;
 
 /// What a row stands for: the same from interval to interval.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

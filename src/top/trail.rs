@@ -189,9 +189,9 @@ impl Trails {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::fixture::{self, MYSQL};
     use crate::model::histogram::{bucket_of, lower_edge};
     use crate::model::{Op, Role};
-    use crate::once::fixture::{self, MYSQL};
 
     fn row(inode: u64, latencies: &[(u64, u64)]) -> Row {
         let path = format!("/f{inode}");

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::cmp::Reverse;
 
 use super::rows::{About, Row};
-use crate::once::rows::p99;
+use crate::render::rows::p99;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum View {

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::model::Measurement;
-use crate::once::{self, Output};
+use crate::render::{header, json};
 
 /// A file of this time, which was not there before: nothing is overwritten, and no link is followed.
 pub fn write(m: &Measurement, directory: &Path, now: SystemTime) -> io::Result<PathBuf> {
-    let time: String =
-        once::header::rfc3339(now).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
+    let time: String = header::rfc3339(now).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
     let mut text = Vec::new();
-    once::render(m, &once::Options { output: Output::Json, ..Default::default() }, &mut text)?;
+    json::write(m, &mut text)?;
     let mut number = 0;
     loop {
         let name = match number {
@@ -37,7 +36,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::once::fixture::busy;
+    use crate::model::fixture::busy;
 
     #[test]
     fn a_file_is_new_and_holds_what_output_json_prints() {
@@ -50,8 +49,7 @@ mod tests {
         assert_eq!(path.file_name().unwrap(), "fsynctop-20260528T030000Z-1.json");
         assert!(!precious.exists());
         let mut expected = Vec::new();
-        let options = once::Options { output: Output::Json, ..Default::default() };
-        once::render(&busy(), &options, &mut expected).unwrap();
+        json::write(&busy(), &mut expected).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), expected);
         assert!(write(&busy(), Path::new("/no/such/directory"), now).is_err());
     }

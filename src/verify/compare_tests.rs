@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
+use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::model::{AttachMode, Op, Setup, Snapshot};
-use crate::once::fixture::{self, MARIADB, MYSQL};
 use crate::server::status::reading::Reading;
 
 /// What was traced: syncs of the redo log, a tablespace, the binary log, the server's own dictionary, a directory.

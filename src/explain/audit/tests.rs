@@ -1,7 +1,7 @@
 use super::*;
 use crate::explain::factors::{Edges, InFlightSamples, Throughput, Unsure, Window, measure};
 use crate::linux::storage::WriteCache;
-use crate::once::fixture::{self, MYSQL};
+use crate::model::fixture::{self, MYSQL};
 use std::time::{Duration, Instant};
 
 type Pairs<'a> = &'a [(&'static str, &'static str)];

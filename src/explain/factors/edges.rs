@@ -59,7 +59,7 @@ impl Unsure {
 mod tests {
     use super::*;
     use crate::model::Role;
-    use crate::once::fixture;
+    use crate::model::fixture;
 
     #[test]
     fn what_is_in_both_looks_is_known_and_what_ended_in_between_is_not() {

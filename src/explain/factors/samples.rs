@@ -213,7 +213,7 @@ fn without_number(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::once::fixture::{self, MARIADB, MYSQL};
+    use crate::model::fixture::{self, MARIADB, MYSQL};
     use crate::probe::LogSamples;
     use std::time::Duration;
 

@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::model::{InFlight, Op};
-use crate::once::fixture::{self, MARIADB, MYSQL};
 
 const SECONDS: u64 = 10;
 

@@ -1,7 +1,7 @@
 //! The two or three facts that matter, each a sentence with its figures; nothing that the figures do not carry.
 
 use super::{Account, Committer, Journal, Phase};
-use crate::once::Style;
+use crate::render::Style;
 use crate::text;
 
 /// A cause below this share of the time in syncs is not worth a sentence.

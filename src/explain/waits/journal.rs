@@ -128,7 +128,7 @@ fn writers(measurement: &Measurement, all: &[Writer]) -> Vec<JournalWriter> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::once::fixture::{MYSQL, busy};
+    use crate::model::fixture::{MYSQL, busy};
 
     fn writer(pid: u32, comm: &str, handles: u64) -> Writer {
         Writer { pid, comm: comm.into(), handles }

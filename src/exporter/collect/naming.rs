@@ -206,8 +206,8 @@ fn label(names: &[String], depth: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::once::fixture::MYSQL;
-    use crate::once::fixture::server as database;
+    use crate::model::fixture::MYSQL;
+    use crate::model::fixture::server as database;
 
     fn server(port: u16) -> Server {
         database(MYSQL, "mysqld", "MySQL 9.7.4", port)

@@ -159,7 +159,7 @@ fn label_of(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::once::fixture::{MYSQL, row, stats};
+    use crate::model::fixture::{MYSQL, row, stats};
 
     fn files(limit: usize, rows: &[FileRow]) -> Files {
         let mut files = Files::new(limit);

@@ -10,8 +10,8 @@ use super::book::{Book, Options};
 use super::expose;
 use super::families::{self, Kind};
 use super::own::{Own, ProcessFacts};
+use crate::model::fixture::*;
 use crate::model::*;
-use crate::once::fixture::*;
 
 mod servers;
 

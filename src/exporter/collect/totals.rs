@@ -149,7 +149,7 @@ impl Neighbours {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::once::fixture::{neighbour, quiet};
+    use crate::model::fixture::{neighbour, quiet};
 
     #[test]
     fn neighbours_are_bounded_and_none_is_lost() {

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::model::histogram::LAST_EXPONENT;
 use crate::model::{Max, Stats};
-use crate::once::header::rfc3339;
-use crate::once::rows::p99;
+use crate::render::header::rfc3339;
+use crate::render::rows::p99;
 use crate::text::{count, duration, duration_in_words, errno, rate};
 use crate::top::palette::Ink;
 use crate::top::rows::{About, Row};

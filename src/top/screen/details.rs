@@ -6,8 +6,8 @@ use ratatui::layout::Rect;
 
 use super::cells::{clock, latency, latency_in_words, maximum_in_words};
 use super::pen::{GAP, Part, Pen, fit};
-use crate::once::histogram::bar;
-use crate::once::rows::p99;
+use crate::render::histogram::bar;
+use crate::render::rows::p99;
 use crate::text::{count, end_of_path, rate, width};
 use crate::top::heatmap::{Map, Span, level, map};
 use crate::top::palette::{ASCII_SHADES, Ink, SHADES};

@@ -124,7 +124,7 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
 }
 
 fn explain(state: &State, lines: &[String], area: Rect, pen: &mut Pen) {
-    let style = crate::once::Style { width: Some(usize::from(area.width)), ..state.style };
+    let style = crate::render::Style { width: Some(usize::from(area.width)), ..state.style };
     let wrapped: Vec<String> = lines.iter().flat_map(|line| style.wrap(line, 0)).collect();
     for (at, line) in wrapped.iter().enumerate().take(usize::from(area.height).saturating_sub(1)) {
         pen.put(area.x, area.y + 1 + at as u16, area.width, line, Ink::Plain);

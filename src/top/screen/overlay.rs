@@ -46,7 +46,7 @@ fn help(state: &State) -> Vec<(String, Ink)> {
     lines.push(("While a filter is typed".to_owned(), Ink::Heading));
     lines.extend(EDIT_KEYS.iter().map(|binding| line(binding.keys, binding.help)));
     lines.push((String::new(), Ink::Plain));
-    let style = crate::once::Style { width: Some(usize::from(state.size.0)), ..state.style };
+    let style = crate::render::Style { width: Some(usize::from(state.size.0)), ..state.style };
     lines.extend(style.wrap(&ABOUT.join(" "), 0).into_iter().map(|line| (line, Ink::Plain)));
     lines
 }

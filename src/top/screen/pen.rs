@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
-use crate::once::Style;
+use crate::render::Style;
 use crate::text::{shorten_middle, width};
 use crate::top::palette::{Colors, Ink};
 use crate::top::state::State;

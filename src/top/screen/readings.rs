@@ -9,9 +9,9 @@ use super::cells::{clock, latency_in_words, maximum_in_words};
 use super::pen::Pen;
 use crate::live;
 use crate::model::Role;
-use crate::once::Paint;
-use crate::once::device::{Device, Neighbour};
-use crate::once::rows::p99;
+use crate::render::Paint;
+use crate::render::device::{Device, Neighbour};
+use crate::render::rows::p99;
 use crate::text::{begin_of, capital, escape_sentence, interval, rate, width};
 use crate::top::palette::Ink;
 use crate::top::state::{Read, State};
@@ -23,7 +23,7 @@ const INDENT: &str = "  ";
 
 pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     let lines = lines(state);
-    let style = crate::once::Style { width: Some(usize::from(area.width)), ..state.style };
+    let style = crate::render::Style { width: Some(usize::from(area.width)), ..state.style };
     let mut y = area.y;
     for (at, (text, ink)) in lines.iter().enumerate() {
         let left = usize::from(area.bottom() - y);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::areas;
 use super::tests::{REDO, expected, hanging, waiting_for_the_journal};
+use crate::model::fixture::{self, MYSQL, stats};
 use crate::model::{Measurement, Op, Role, Server, ServerId};
-use crate::once::fixture::{self, MYSQL, stats};
 use crate::top::event::Event;
 use crate::top::fixture::{Bench, SECOND, stuck};
 use crate::top::keys::Press;

@@ -1,7 +1,7 @@
 //! Syncs that hang, the first thing to be seen: since when, which file, whose thread, and what it waits for.
 
 use crate::model::InFlight;
-use crate::once::header::age;
+use crate::render::header::age;
 use crate::text::{count, end_of_path, width};
 use crate::top::keys::{Action, name_of};
 use crate::top::state::State;

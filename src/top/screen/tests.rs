@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ratatui::style::Color;
 
 use super::*;
+use crate::model::fixture::{self, MARIADB, MYSQL, assert_expected, stats};
 use crate::model::{FileRow, Lost, Measurement, Op, Role};
-use crate::once::fixture::{self, MARIADB, MYSQL, assert_expected, stats};
 use crate::top::event::{Event, Waiting};
 use crate::top::fixture::{Bench, SECOND, many_files, stuck};
 use crate::top::keys::{EDIT_KEYS, KEYS, Press};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::model::Role;
-use crate::once::fixture::{self, MARIADB, MYSQL};
+use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::top::fixture::{Bench, SECOND, many_files};
 use crate::top::keys::{EDIT_KEYS, KEYS};
 use crate::top::screen::areas;

@@ -21,7 +21,7 @@ use super::view::{Sort, View};
 use crate::history::Troubles;
 use crate::live;
 use crate::model::{InFlight, Lost, Measurement, Snapshot};
-use crate::once::Style;
+use crate::render::Style;
 use select::Selection;
 use shown::Shown;
 

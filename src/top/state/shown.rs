@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::State;
 use crate::history::{Merged, Rest};
 use crate::model::{Measurement, ServerId};
-use crate::once::device::{self, Device};
-use crate::once::reading::{self, Sentence};
-use crate::once::{self, Paint};
+use crate::render::device::{self, Device};
+use crate::render::reading::{self, Sentence};
+use crate::render::{self, Paint};
 use crate::top::rows::{self, About, Key, Row};
 use crate::top::view::View;
 
@@ -202,7 +202,7 @@ impl State {
     }
 
     fn sentences(&self, m: &Measurement, servers: &[ServerId]) -> Vec<Sentence> {
-        let options = once::Options {
+        let options = render::Options {
             style: self.style,
             stuck_after: self.options.stuck_after,
             longest_path: Some((usize::from(self.size.0) / 3).max(LEAST_PATH)),

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::history::History;
+use crate::model::fixture::{self, MYSQL};
 use crate::model::{Op, Role};
-use crate::once::fixture::{self, MYSQL};
 use crate::top::event::{Earlier, Mouse, MouseKind};
 use crate::top::fixture::{Bench, SECOND, stuck};
 use crate::top::screen::areas;

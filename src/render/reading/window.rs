@@ -7,9 +7,9 @@ use super::trouble::{fine, missed, named_failures, not_watched};
 use super::{Sentence, called};
 use crate::history::{Busy, Longest, Troubles};
 use crate::model::{FileRow, Measurement, Role, Server, ServerId};
-use crate::once::Options;
-use crate::once::header::rfc3339;
-use crate::once::style::Paint;
+use crate::render::Options;
+use crate::render::header::rfc3339;
+use crate::render::style::Paint;
 use crate::text::{capital, count, duration_in_words, interval, percent};
 
 /// Syncs that hung told one by one; the rest is a count.

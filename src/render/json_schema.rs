@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::model::{AttachMode, Lost, Op, Role};
 
 #[derive(Serialize)]
-pub(super) struct Measurement {
+pub(crate) struct Measurement {
     pub schema: u32,
     /// RFC 3339, UTC.
     pub start: String,
@@ -33,7 +33,7 @@ pub(super) struct Measurement {
 }
 
 #[derive(Serialize)]
-pub(super) struct Server {
+pub(crate) struct Server {
     pub pid: u32,
     /// With the pid, what identifies the server: a reused pid has another start.
     pub start_since_boot_seconds: f64,
@@ -58,7 +58,7 @@ pub(super) struct Server {
 }
 
 #[derive(Serialize)]
-pub(super) struct Datadir {
+pub(crate) struct Datadir {
     pub datadir: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datadir_bytes: Option<String>,
@@ -66,7 +66,7 @@ pub(super) struct Datadir {
 
 /// What every row of syncs has.
 #[derive(Serialize)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     pub count: u64,
     /// By the name of the errno.
     pub errors: BTreeMap<String, u64>,
@@ -77,7 +77,7 @@ pub(super) struct Figures {
 
 /// Null where there was no sync, or no histogram is kept.
 #[derive(Serialize)]
-pub(super) struct Latency {
+pub(crate) struct Latency {
     pub min: Option<f64>,
     pub mean: Option<f64>,
     pub p50: Option<f64>,
@@ -90,7 +90,7 @@ pub(super) struct Latency {
 }
 
 #[derive(Serialize)]
-pub(super) struct RoleRow {
+pub(crate) struct RoleRow {
     pub pid: u32,
     pub role: Role,
     pub op: Op,
@@ -99,7 +99,7 @@ pub(super) struct RoleRow {
 }
 
 #[derive(Serialize)]
-pub(super) struct FileRow {
+pub(crate) struct FileRow {
     pub pid: u32,
     pub role: Role,
     pub op: Op,
@@ -126,7 +126,7 @@ pub(super) struct FileRow {
 }
 
 #[derive(Serialize)]
-pub(super) struct ThreadRow {
+pub(crate) struct ThreadRow {
     pub pid: u32,
     pub tid: u32,
     pub thread: String,
@@ -136,7 +136,7 @@ pub(super) struct ThreadRow {
 }
 
 #[derive(Serialize)]
-pub(super) struct InFlight {
+pub(crate) struct InFlight {
     pub pid: u32,
     pub tid: u32,
     pub thread: String,
@@ -150,7 +150,7 @@ pub(super) struct InFlight {
 }
 
 #[derive(Serialize)]
-pub(super) struct Neighbour {
+pub(crate) struct Neighbour {
     pub device: String,
     pub device_number: String,
     pub comm: String,

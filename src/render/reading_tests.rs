@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::fixture::{self, MYSQL, neighbour, row, stats};
 use super::*;
 use crate::history::Troubles;
+use crate::model::fixture::{self, MYSQL, neighbour, row, stats};
 use crate::model::{FileRow, Op};
-use crate::once::Style;
+use crate::render::Style;
 
 /// A measurement of one second with these files of the server.
 fn second(files: Vec<FileRow>) -> Measurement {

@@ -16,19 +16,19 @@ use crate::model::{FileRow, Measurement, Server, Stats, Target};
 use crate::text::{errno, is_deceptive};
 
 /// Writes the object and a newline.
-pub(super) fn write(m: &Measurement, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write(m: &Measurement, out: &mut impl Write) -> io::Result<()> {
     write_visible(&of(m), out)
 }
 
 /// Writes one object that is safe on a terminal, and a newline.
-pub(super) fn write_visible(object: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write_visible(object: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
     let mut json = serde_json::Serializer::with_formatter(&mut *out, Visible);
     object.serialize(&mut json)?;
     out.write_all(b"\n")
 }
 
 /// A measurement in the shape of schema 1.
-pub(super) fn of(m: &Measurement) -> schema::Measurement {
+pub(crate) fn of(m: &Measurement) -> schema::Measurement {
     let figures = |stats: &Stats| figures(stats, m.duration);
     schema::Measurement {
         schema: 1,
@@ -170,12 +170,12 @@ fn figures(stats: &Stats, over: Duration) -> schema::Figures {
     }
 }
 
-pub(super) fn seconds(ns: u64) -> f64 {
+pub(crate) fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
 /// As [`seconds`]; `Duration::as_secs_f64` makes 1.3679999999999999 of 1.368.
-pub(super) fn length(duration: Duration) -> f64 {
+pub(crate) fn length(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e9
 }
 

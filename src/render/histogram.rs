@@ -25,7 +25,7 @@ struct Bar {
 }
 
 /// Draws every role and operation of these servers; those with few syncs are only named, unless all have few.
-pub(super) fn draw(out: &mut String, m: &Measurement, servers: &[ServerId], style: &Style) {
+pub(crate) fn draw(out: &mut String, m: &Measurement, servers: &[ServerId], style: &Style) {
     let drawable = |row: &&RoleRow| servers.contains(&row.server) && !row.stats.histogram.is_empty();
     let all_few = m.roles.iter().filter(drawable).all(|row| row.stats.count < FEW);
     let (few, drawn): (Vec<_>, Vec<_>) =
@@ -169,8 +169,8 @@ pub(crate) fn bar(count: u64, greatest: u64, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture;
     use super::*;
+    use crate::model::fixture;
 
     fn sums(bars: &[Bar]) -> u64 {
         bars.iter().map(|bar| bar.count).sum()

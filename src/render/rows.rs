@@ -11,7 +11,7 @@ use crate::text::{duration_in_words, escape};
 
 /// What a row stands for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Subject<'a> {
+pub(crate) enum Subject<'a> {
     Role(Role),
     File(&'a FileRow),
     Thread(&'a ThreadRow),
@@ -20,7 +20,7 @@ pub(super) enum Subject<'a> {
 
 /// The syncs of one subject with one operation.
 #[derive(Clone, Debug)]
-pub(super) struct Row<'a> {
+pub(crate) struct Row<'a> {
     pub server: ServerId,
     pub subject: Subject<'a>,
     pub op: Op,
@@ -52,7 +52,7 @@ fn raw_path(row: &FileRow) -> Vec<u8> {
 }
 
 /// The rows of these servers, sorted as the options say.
-pub(super) fn rows<'a>(m: &'a Measurement, servers: &[ServerId], options: &Options) -> Vec<Row<'a>> {
+pub(crate) fn rows<'a>(m: &'a Measurement, servers: &[ServerId], options: &Options) -> Vec<Row<'a>> {
     let mine = |server: &ServerId| servers.contains(server);
     let mut rows: Vec<Row> = match options.by {
         By::Role => {
@@ -134,12 +134,12 @@ pub(crate) fn max_in_words(max: Max) -> String {
 }
 
 /// The greatest latency as a figure; None where it fell into the bucket that has no upper edge.
-pub(super) fn max_ns(stats: &Stats) -> Option<u64> {
+pub(crate) fn max_ns(stats: &Stats) -> Option<u64> {
     (stats.count > 0 && stats.max.ns < u64::MAX).then_some(stats.max.ns)
 }
 
 /// What to call a file that has no path of its own; None for one that has. The words in brackets are ours.
-pub(super) fn nameless(row: &FileRow) -> Option<String> {
+pub(crate) fn nameless(row: &FileRow) -> Option<String> {
     nameless_file(row.target, &row.info)
 }
 
@@ -164,8 +164,8 @@ pub(crate) fn nameless_file(target: Target, info: &FileInfo) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture;
     use super::*;
+    use crate::model::fixture;
 
     fn order(by: By, sort: Option<Sort>) -> Vec<String> {
         let m = fixture::busy();

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::fixture;
 use super::*;
 use crate::model::Role;
+use crate::model::fixture;
 
 fn written(m: &Measurement) -> String {
     let mut out = Vec::new();

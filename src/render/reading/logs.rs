@@ -75,6 +75,6 @@ pub(super) fn ratio(scene: &Scene) -> Option<String> {
 
 /// A sync of this role hangs: its figures say nothing of how busy it is.
 fn hangs(scene: &Scene, role: Role) -> bool {
-    let stuck = crate::once::header::stuck(scene.m, &[scene.server], scene.options);
+    let stuck = crate::render::header::stuck(scene.m, &[scene.server], scene.options);
     stuck.iter().any(|sync| sync.role == role)
 }

@@ -78,8 +78,8 @@ fn number(row: &FileRow) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{self, MARIADB, MYSQL};
     use super::*;
+    use crate::model::fixture::{self, MARIADB, MYSQL};
 
     #[test]
     fn only_who_syncs_on_the_servers_devices_is_a_neighbour() {

@@ -3,9 +3,9 @@
 use super::{Scene, Sentence};
 use crate::model::durability;
 use crate::model::{Errors, FileRow, Lost, Measurement, Op, ServerId};
-use crate::once::rows::nameless;
-use crate::once::style::Paint;
-use crate::once::{Options, header};
+use crate::render::rows::nameless;
+use crate::render::style::Paint;
+use crate::render::{Options, header};
 use crate::text::{capital, count, end_of_path, errno, interval, width};
 
 /// Files with errors named one by one.

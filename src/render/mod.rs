@@ -1,0 +1,17 @@
+//! Drawing that several views share: what a measurement says in rows, sentences, histograms and JSON, and how it looks on a
+//! terminal.
+
+pub(crate) mod device;
+pub(crate) mod grid;
+pub(crate) mod header;
+pub(crate) mod histogram;
+pub(crate) mod json;
+pub(crate) mod json_schema;
+mod options;
+pub(crate) mod reading;
+pub(crate) mod rows;
+mod style;
+
+pub use options::{By, Options, Output, Sort};
+pub(crate) use style::Paint;
+pub use style::Style;

@@ -1,0 +1,89 @@
+//! What a measurement is drawn as.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::Style;
+use crate::history::Troubles;
+
+/// What a row of the table stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    #[default]
+    Role,
+    File,
+    /// Each thread that syncs
+    Thread,
+    Server,
+}
+
+/// The column to sort by; figures the greatest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// The first column: roles in their own order, files by path, threads by name, servers by pid.
+    Name,
+    /// The role; by file only, elsewhere as `name`.
+    Role,
+    Op,
+    Syncs,
+    /// Syncs per second: the same order as `syncs`.
+    Rate,
+    Mean,
+    P50,
+    P99,
+    Max,
+    /// The time spent in syncs, which is also the order of the mean number in flight and of the busy share.
+    #[value(alias = "in-flight")]
+    Time,
+    Errors,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    #[default]
+    Table,
+    /// One object per interval, on one line; docs/json.md.
+    Json,
+    Csv,
+}
+
+/// How to render. The default is a table by role for a pipe.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub by: By,
+    /// None: roles in their own order, servers by pid, files and threads by the time spent in syncs.
+    pub sort: Option<Sort>,
+    pub output: Output,
+    /// Draw the latencies, per role and operation; in a table only.
+    pub histogram: bool,
+    pub style: Style,
+    /// At most so many rows of a table; what is left out is said below it. None: all of them.
+    pub limit: Option<usize>,
+    /// A sync in flight for at least this long is shown as stuck.
+    pub stuck_after: Duration,
+    /// Which interval of a series this is, from 0; None for a single one. The first of a CSV brings the column names.
+    pub interval: Option<usize>,
+    /// Of all of the session of which this is the last part: judged in the end instead of this measurement alone.
+    pub session: Option<Arc<Troubles>>,
+    /// A path in a sentence has at most so many columns. None: all of it.
+    pub longest_path: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            by: By::Role,
+            sort: None,
+            output: Output::Table,
+            histogram: false,
+            style: Style::default(),
+            limit: None,
+            stuck_after: Duration::from_secs(1),
+            interval: None,
+            session: None,
+            longest_path: None,
+        }
+    }
+}
