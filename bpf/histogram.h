@@ -1,4 +1,4 @@
-// The bucket of a latency: the same arithmetic as src/histogram.rs, held together by a test at every boundary.
+// The bucket of a latency: the same arithmetic as src/model/histogram.rs, held together by a test at every boundary.
 #pragma once
 
 static __always_inline bool is_under(u64 ns)

@@ -34,25 +34,20 @@ fn rules_are_sound_and_each_alert_has_its_cases() {
 struct Exporter {
     running: Running,
     port: u16,
-    socket: String,
-}
-
-impl Drop for Exporter {
-    /// It is killed, and leaves its socket.
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.socket);
-    }
+    /// Its history's socket is there, in a directory that only root may write to.
+    _directory: tempfile::TempDir,
 }
 
 impl Exporter {
     fn start(options: &[&str]) -> Exporter {
         let port = free_port();
-        let socket = format!("/var/tmp/fsynctop-{port}.sock");
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let socket = directory.path().join("history.sock");
         let mut command = fsynctop();
         command.arg("exporter").args(["--listen", &format!("127.0.0.1:{port}"), "--max-cpu", "off"]);
-        command.args(["--socket", &socket]).args(options);
+        command.arg("--socket").arg(&socket).args(options);
         let running = Running(command.stdout(Stdio::null()).spawn().unwrap());
-        let exporter = Exporter { running, port, socket };
+        let exporter = Exporter { running, port, _directory: directory };
         wait_until("the exporter to be ready", || exporter.status("/-/ready") == "200");
         exporter
     }

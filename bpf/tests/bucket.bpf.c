@@ -1,4 +1,4 @@
-// The bucket function alone, for a test that holds it against src/histogram.rs.
+// The bucket function alone, for a test that holds it against src/model/histogram.rs.
 #include "../kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "../record.h"

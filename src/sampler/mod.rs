@@ -281,6 +281,7 @@ impl Sampler {
         let mut snapshot = self.snapshot()?;
         // Detaching, and learning the last names, take time that is no part of the measurement.
         (snapshot.taken, snapshot.taken_wall) = (at_end.taken, at_end.taken_wall);
+        snapshot.lost.paused = at_end.lost.paused;
         // So is what ended meanwhile; only the names that were learnt are taken.
         let learnt = std::mem::replace(&mut snapshot.in_flight, at_end.in_flight.clone());
         for sync in &mut snapshot.in_flight {
