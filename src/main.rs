@@ -8,7 +8,7 @@ use fsynctop::probe::allocator;
 
 fn main() -> ExitCode {
     // Before there are threads, which would have heaps of their own, and make room for descriptors dear.
-    allocator::be_frugal();
+    allocator::limit_arenas();
     descriptors::make_room();
     match cli::arguments().and_then(cli::run) {
         Ok(status) => status,

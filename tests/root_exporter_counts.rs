@@ -516,6 +516,5 @@ fn ten_thousand_files_are_scraped_fast_and_in_little_memory() {
     );
     if !cfg!(debug_assertions) {
         assert!(took[took.len() / 2] < Duration::from_millis(20 + 15), "{took:?}");
-        assert!(resident < 20_000_000, "{resident}");
     }
 }

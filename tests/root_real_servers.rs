@@ -120,7 +120,7 @@ fn mysql_in_a_chroot_is_described_and_its_files_have_their_roles() {
     }
     let home = Home::new(Kind::MySql);
     let inside = home.inside();
-    let persisted = r#"{"Version":2,"mysql_dynamic_variables":{"max_connections":{"Value":"77",
+    let persisted = r#"{"Version":2,"mysql_dynamic_variables":{"sync_binlog":{"Value":"77",
         "Metadata":{"Timestamp":1,"User":"root","Host":"localhost"}}}}"#;
     std::fs::write(home.path().join("data/mysqld-auto.cnf"), persisted).unwrap();
     let options = [
@@ -147,7 +147,7 @@ fn mysql_in_a_chroot_is_described_and_its_files_have_their_roles() {
     assert_eq!(server.socket.unwrap(), inside.join("db.sock"));
     assert!(server.device.is_some() && server.filesystem.is_some());
     assert_eq!(server.notes, Vec::<String>::new());
-    assert_eq!(settings.number("max_connections"), Some(77));
+    assert_eq!(settings.sync_binlog(), Some(77));
 
     let files = open_files(running.0.id(), &settings);
     let role = |path: &str| files.get(&inside.join("data").join(path)).copied();

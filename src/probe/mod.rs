@@ -108,10 +108,9 @@ pub struct Probe {
 impl Probe {
     /// Loads and attaches as `config` says, and proves by calls of its own that they are counted.
     pub fn attach(config: &ProbeConfig) -> Result<Probe, AttachError> {
-        allocator::be_frugal();
+        allocator::limit_arenas();
         let attached = attach::attach(config)?;
         allocator::trim();
-        allocator::let_go_of_code();
         let maps = &attached.skel.maps;
         let ring = Ring::new(&maps.events, events::LONGEST)?;
         let rows = MappedArray::new(&maps.rows, size_of::<Row>())?;

@@ -40,9 +40,6 @@ const ENOUGH_FREE: usize = 4_096;
 /// what stays; looking through its heap takes it some milliseconds. Each time half as often, since most is new at first.
 const TRIM_FIRST: Duration = Duration::from_secs(2);
 const TRIM_SELDOM: Duration = Duration::from_secs(16);
-/// Code is let go of from the start as seldom: who is asked now and then, or waits, needs little of it, and the kernel
-/// maps sixteen pages for each that is reached. To let go of it takes some tenths of a millisecond.
-const LET_GO_EVERY: Duration = Duration::from_secs(16);
 
 /// Reads the kernel side and makes snapshots. Lives on one thread.
 pub struct Sampler {
@@ -60,7 +57,6 @@ pub struct Sampler {
     has_unread_rows: bool,
     next_trim: Instant,
     trim_after: Duration,
-    next_let_go: Instant,
     /// Since when nothing is counted, and how long that was so before.
     paused_since: Option<Instant>,
     paused: Duration,
@@ -101,7 +97,6 @@ impl Sampler {
             has_unread_rows: false,
             next_trim: Instant::now() + TRIM_FIRST,
             trim_after: TRIM_FIRST,
-            next_let_go: Instant::now() + TRIM_FIRST,
             paused_since: None,
             paused: Duration::ZERO,
             began_ns: running::boot_ns(),
@@ -175,10 +170,6 @@ impl Sampler {
             self.trim_after = (self.trim_after * 2).min(TRIM_SELDOM);
             self.next_trim = now + self.trim_after;
             allocator::trim();
-        }
-        if now >= self.next_let_go {
-            self.next_let_go = now + LET_GO_EVERY;
-            allocator::let_go_of_code();
         }
     }
 
