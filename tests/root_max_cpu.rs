@@ -183,7 +183,13 @@ fn root_max_cpu_a_view_sees_the_pause_and_that_tracing_goes_on_by_itself() {
     let paused = resumed.lost.paused;
     let between = resumed.taken - at_pause.taken;
     assert!(paused > Duration::from_secs(1) && paused <= between + Duration::from_millis(10), "{paused:?}");
-    assert_eq!(counted(&resumed), counted(&at_pause), "it has only just begun again");
+    // Those in flight at the pause, and those of the moment since it ended; seconds of the load would be many more.
+    let since = counted(&resumed) - counted(&at_pause);
+    assert!(
+        since * 20 < counted(&at_pause),
+        "{since} in a pause of {paused:?}, {} before",
+        counted(&at_pause)
+    );
     let later = live.newer_than(resumed.taken, Duration::from_secs(60)).expect("and goes on");
     assert!(counted(&later) > counted(&resumed));
     assert_eq!(later.lost.paused, paused);
