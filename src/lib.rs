@@ -1,6 +1,7 @@
 //! fsynctop: traces the durability system calls of a database server. `docs/architecture.md` is the map.
 
 pub mod calibrate;
+pub mod calibration;
 pub mod cli;
 pub mod explain;
 pub mod exporter;

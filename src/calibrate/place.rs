@@ -1,14 +1,13 @@
 //! The directory that is measured: its filesystem and device, and whether measuring may be done there.
 
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
-use serde::{Deserialize, Serialize};
 
-use super::CalibrateError;
 use super::location::{self, Location};
+use crate::calibration::{CalibrateError, Place};
 use crate::linux::rooted::Root;
 use crate::linux::storage::Storage;
 use crate::model::Server;
@@ -49,20 +48,6 @@ enum Reach {
     AllBelow,
     /// It holds a log, and may hold anything else.
     Itself,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    pub directory: PathBuf,
-    pub filesystem: String,
-    /// "/dev/vda1", or what else is mounted there.
-    pub device: String,
-    /// The kernel's name of the block device ("vda1"); None where there is none.
-    pub kernel_device: Option<String>,
-    /// As they are in force: "rw,noatime,nobarrier".
-    pub mount_options: String,
-    /// What the kernel calls the filesystem, whatever it is mounted as.
-    pub filesystem_id: u64,
 }
 
 impl Place {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::plan::{Case, Pattern};
-use super::{Calibration, Figures, Outcome};
+use crate::calibration::plan::{Case, Pattern};
+use crate::calibration::{Calibration, Figures, Outcome};
 use crate::text::{count, duration, escape};
 
 /// The table; JSON is the type's own.
@@ -84,9 +84,9 @@ fn figures_of(figures: &Figures) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::Place;
-    use super::super::plan::{Method, cases};
     use super::*;
+    use crate::calibration::Place;
+    use crate::calibration::plan::{Method, cases};
     use crate::model::fixture::assert_expected;
 
     fn calibration() -> Calibration {

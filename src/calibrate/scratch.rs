@@ -10,8 +10,8 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use tempfile::NamedTempFile;
 
-use super::CalibrateError;
-use super::plan::Method;
+use crate::calibration::CalibrateError;
+use crate::calibration::plan::Method;
 
 const PREFIX: &str = ".fsynctop-calibrate-";
 /// Random letters and digits after it: in a directory that others write to, nobody can take the name first.

@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use super::journal::Journal;
-use super::place::Place;
-use super::plan::{Case, Method, Pattern};
 use super::scratch::Scratch;
-use super::{BLOCK, CalibrateError, Figures, MOST_BYTES, Outcome};
+use super::{BLOCK, MOST_BYTES};
+use crate::calibration::plan::{Case, Method, Pattern};
+use crate::calibration::{CalibrateError, Figures, Outcome, Place};
 use crate::model::histogram::{Histogram, bucket_of};
 
 /// The part of a file that is written over, again and again.

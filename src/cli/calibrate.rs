@@ -12,9 +12,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::args::{TargetArgs, duration};
 use super::{Exit, FAILED, print, session};
-use crate::calibrate::place::Place;
-use crate::calibrate::plan::{self, Case};
-use crate::calibrate::{CalibrateError, calibrate, render, state};
+use crate::calibrate::{calibrate, render};
+use crate::calibration::Place;
+use crate::calibration::plan::{self, Case};
+use crate::calibration::{CalibrateError, state};
 use crate::files::rules::Rules;
 use crate::model::Server;
 use crate::server::describers::describe_all;
@@ -116,7 +117,7 @@ fn servers() -> anyhow::Result<Vec<(Server, Settings)>> {
     Ok(servers)
 }
 
-fn save(calibration: &crate::calibrate::Calibration) -> anyhow::Result<()> {
+fn save(calibration: &crate::calibration::Calibration) -> anyhow::Result<()> {
     let Some(directory) = state::directory() else { return Ok(()) };
     let saved = state::save(&directory, calibration);
     saved.map(drop).map_err(|error: CalibrateError| {

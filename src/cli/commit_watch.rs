@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::one_server::{Status, within};
-use crate::calibrate::{Calibration, state};
+use crate::calibration::{Calibration, state};
 use crate::explain::audit::Evidence;
 use crate::explain::commits::{Commits, Gathered};
 use crate::explain::factors::samples::LOG_ROLES;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::audit::{self, Advice, Evidence, Finding};
 use super::factors::{self, Alone, Edges, InFlightSamples, Throughput, Window};
-use crate::calibrate::Calibration;
+use crate::calibration::Calibration;
 
 /// What a page or an object gets. Flattened into an object, it has `observed_transactions_per_second`,
 /// `predicted_transactions_per_second`, `factors`, `alone`, `audit` and `advice`.

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::{Factors, render};
-use crate::calibrate::Calibration;
-use crate::calibrate::plan::{Case, Method, Pattern};
+use crate::calibration::Calibration;
+use crate::calibration::plan::{Case, Method, Pattern};
 use crate::model::Role;
 
 /// One log's mean latency, and that of one sync alone.

@@ -317,8 +317,8 @@ fn the_page_and_the_object_look_like_this() {
 
 #[test]
 fn the_latencies_stand_beside_those_of_a_sync_alone() {
-    use crate::calibrate::plan::{Case, Method, Pattern};
-    use crate::calibrate::{Calibration, Figures, Outcome, place::Place};
+    use crate::calibration::plan::{Case, Method, Pattern};
+    use crate::calibration::{Calibration, Figures, Outcome, Place};
     let (measurement, status) = classic();
     let factors = taken_apart(&measurement, Some(&status), &samples(60, 160)).factors;
     let outcome = |pattern, mean_seconds| {

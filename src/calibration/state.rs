@@ -68,8 +68,8 @@ pub fn load_of(state: &Path, path: &Path, storage: &Storage) -> Option<Calibrati
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::Place;
     use super::*;
+    use crate::calibration::Place;
 
     #[test]
     fn a_result_is_found_again_by_any_path_of_its_filesystem() {
