@@ -409,7 +409,9 @@ fn over_plain_tcp_no_key_is_asked_for_and_no_password_sent() {
     let (outbox, inbox) = channel();
     let port = port(move |stream| ask_for_the_password(stream, &outbox));
     for tls in [None, Some(Tls::Preferred), Some(Tls::Disabled)] {
-        let target = over_tcp(port, tls).where_ports_are_the_servers([port]);
+        let target =
+            over_tcp(port, tls)
+                .where_addresses_are_the_servers([(std::net::Ipv4Addr::LOCALHOST, port).into()]);
         judge(&ask(&target), "not encrypted");
         assert_eq!(received(&inbox), b"", "{tls:?}: a request for a key, or a password");
     }
@@ -421,7 +423,7 @@ fn a_local_port_that_is_not_the_servers_gets_no_password() {
     let (outbox, inbox) = channel();
     let port = port(move |stream| recorded(stream, &outbox));
     for tls in [None, Some(Tls::Required), Some(Tls::Disabled)] {
-        judge(&ask(&over_tcp(port, tls)), "no server that is traced was seen to listen on port");
+        judge(&ask(&over_tcp(port, tls)), "no server that is traced was seen to listen on 127.0.0.1:");
         let sent = inbox.try_recv().unwrap_or_default();
         assert!(!contains(&sent, PASSWORD) && sent.is_empty(), "{sent:?}");
     }
@@ -435,7 +437,11 @@ fn bytes_from_before_the_encryption_are_not_taken_for_encrypted_ones() {
         let _ = stream.write_all(&[greeting_for("mysql_native_password", SSL), early].concat());
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    let target = over_tcp(port, Some(Tls::Required)).where_ports_are_the_servers([port]);
+    let target = over_tcp(port, Some(Tls::Required)).where_addresses_are_the_servers([(
+        std::net::Ipv4Addr::LOCALHOST,
+        port,
+    )
+        .into()]);
     judge(&ask(&target), "more than its greeting before the encryption began");
 }
 
@@ -448,7 +454,14 @@ fn a_server_that_has_no_tls_any_more_is_not_talked_to_without() {
         recorded(stream, &outbox);
     });
     for tls in [Tls::Required, Tls::VerifyIdentity] {
-        judge(&ask(&over_tcp(port, Some(tls)).where_ports_are_the_servers([port])), "has no TLS");
+        judge(
+            &ask(&over_tcp(port, Some(tls)).where_addresses_are_the_servers([(
+                std::net::Ipv4Addr::LOCALHOST,
+                port,
+            )
+                .into()])),
+            "has no TLS",
+        );
         assert_eq!(received(&inbox), b"");
     }
 }

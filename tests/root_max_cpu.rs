@@ -9,9 +9,10 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::disk::Mounted;
+use common::faults::{FaultFs, Hung};
 use common::measured::{Measured, number};
 use common::rows;
-use common::{Running, built, can_run};
+use common::{Running, built, can_run, wait_until};
 use fsynctop::files::rules::Rules;
 use fsynctop::live::{Live, Options, State};
 use fsynctop::model::{Op, Snapshot};
@@ -193,6 +194,37 @@ fn root_max_cpu_a_view_sees_the_pause_and_that_tracing_goes_on_by_itself() {
     let later = live.newer_than(resumed.taken, Duration::from_secs(60)).expect("and goes on");
     assert!(counted(&later) > counted(&resumed));
     assert_eq!(later.lost.paused, paused);
+}
+
+#[test]
+fn root_max_cpu_a_sync_that_hangs_since_a_pause_is_in_flight_after_it() {
+    if !can_run("root_max_cpu_a_sync_that_hangs_since_a_pause_is_in_flight_after_it", &["/dev/fuse"]) {
+        return;
+    }
+    let mount = FaultFs::mount("delay 1ms");
+    let file = mount.path().join("ib_logfile0");
+    std::fs::write(&file, "redo").unwrap();
+    let script = "import os, sys\nfd = os.open(sys.argv[1], os.O_RDWR)\nwhile True: os.fdatasync(fd)";
+    let child = Command::new("/usr/bin/python3").args(["-c", script]).arg(&file).spawn().unwrap();
+    let running = Hung::new(&mount, Running(child));
+    let pid = running.pid();
+    let config = ProbeConfig { ops: vec![Op::Fdatasync], ..rows::of_pid(pid) };
+    let mut sampler = Sampler::start(&config, Rules::builtin(), "test".into()).unwrap();
+    // The same thread has been seen before.
+    wait_until("its first syncs", || sampler.snapshot().unwrap().files.iter().any(|row| row.stats.count > 2));
+
+    sampler.pause();
+    mount.control("hang on ib_logfile0");
+    mount.wait_for_hanging(1);
+    assert!(sampler.snapshot().unwrap().in_flight.is_empty(), "it began in the pause");
+    sampler.go_on();
+    let mut found = Vec::new();
+    wait_until("the sync that hangs", || {
+        found = sampler.snapshot().unwrap().in_flight;
+        !found.is_empty()
+    });
+    assert_eq!((found.len(), found[0].server.pid, found[0].op), (1, pid, Op::Fdatasync));
+    assert!(found[0].age_is_minimum);
 }
 
 #[test]

@@ -306,7 +306,11 @@ fn whoever_stands_in_the_way_to_another_host_receives_nothing() {
             let options = ConnectOptions { password, tls, ..ConnectOptions::default() };
             let place = Place::Tcp { host: ELSEWHERE.into(), port };
             // A server that runs here and has the same port says nothing about one there.
-            let target = Target::named(options, place).where_ports_are_the_servers([port]);
+            let target = Target::named(options, place).where_addresses_are_the_servers([(
+                std::net::Ipv4Addr::LOCALHOST,
+                port,
+            )
+                .into()]);
             Connection::open(&target).map(|_| ()).unwrap_err().to_string()
         };
         let error = open(None, port);

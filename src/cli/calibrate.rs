@@ -105,14 +105,16 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
 fn servers() -> anyhow::Result<Vec<(Server, Settings)>> {
     let selection = session::selection(&TargetArgs::default())?;
     let servers = describe_all(&selection.processes(), Arc::new(Rules::builtin()), PATIENCE);
-    for (server, _) in servers.iter().filter(|(server, _)| !server.known_by.described) {
-        eprintln!(
-            "fsynctop: process {} ({}) did not say within {} s which directories it uses: make sure that this is none \
-             of them",
+    // What is not known cannot be ruled out.
+    if let Some((server, _)) = servers.iter().find(|(server, _)| !server.known_by.described) {
+        return Err(CalibrateError::Refused(format!(
+            "process {} ({}) did not say within {} s which directories it uses, so this may be one of them. If it is \
+             not, say so: --production, with the directory once more",
             server.id.pid,
             escape(server.comm.as_bytes()),
             PATIENCE.as_secs()
-        );
+        ))
+        .into());
     }
     Ok(servers)
 }

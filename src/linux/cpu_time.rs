@@ -52,6 +52,11 @@ impl Allowance {
         self.spent += time;
     }
 
+    /// By how much it is overdrawn, as of the last [`Allowance::has_room`].
+    pub fn overdrawn(&self) -> Duration {
+        Duration::from_secs_f64((-self.left).max(0.0))
+    }
+
     /// All that was ever spent.
     pub fn spent(&self) -> Duration {
         self.spent

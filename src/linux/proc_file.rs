@@ -38,7 +38,8 @@ pub fn read_once<const N: usize>(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The lines of a table, without their newlines, as they are read: whoever stops early has the kernel make no more of
-/// them. They end after `limit` bytes, at an error, and before a line longer than [`LINE`].
+/// them. They end at an error and after `limit` bytes, before the line that is cut off there; a line longer than [`LINE`]
+/// is left out.
 pub fn lines(path: &Path, limit: u64) -> io::Result<impl Iterator<Item = Vec<u8>> + use<>> {
     Ok(lines_of(BufReader::with_capacity(FIRST, File::open(path)?.take(limit))))
 }
@@ -47,15 +48,17 @@ pub fn lines(path: &Path, limit: u64) -> io::Result<impl Iterator<Item = Vec<u8>
 pub fn lines_of(mut reader: impl BufRead) -> impl Iterator<Item = Vec<u8>> {
     std::iter::from_fn(move || {
         let mut line = Vec::new();
-        (&mut reader).take(LINE as u64 + 1).read_until(b'\n', &mut line).ok()?;
-        match line.pop()? {
-            b'\n' => Some(line),
-            // The last line of a file may have no newline; a longer one than LINE is no line of the kernel's.
-            _ if line.len() >= LINE => None,
-            last => {
-                line.push(last);
-                Some(line)
+        let mut is_too_long = false;
+        loop {
+            (&mut reader).take(LINE as u64 + 1).read_until(b'\n', &mut line).ok()?;
+            match line.pop()? {
+                b'\n' if is_too_long => is_too_long = false,
+                b'\n' => return Some(line),
+                // The kernel ends each line: this one is cut off, or there is more of it.
+                _ if line.len() < LINE => return None,
+                _ => is_too_long = true,
             }
+            line.clear();
         }
     })
 }
@@ -86,15 +89,17 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_at_the_limit_and_the_last_may_have_no_newline() {
+    fn only_whole_lines_of_a_sane_length_are_returned() {
         let of = |text: &str| lines_of(text.as_bytes()).collect::<Vec<_>>();
-        assert_eq!(of("a\n\nbc"), [&b"a"[..], b"", b"bc"]);
+        assert_eq!(of("a\n\nbc\n"), [&b"a"[..], b"", b"bc"]);
+        assert_eq!(of("a\nbc"), [b"a"], "it is cut off");
         assert!(of("").is_empty());
         let (fits, long) = ("x".repeat(LINE), "x".repeat(LINE + 1));
         assert_eq!(of(&format!("a\n{fits}\nb\n")).len(), 3);
-        assert_eq!(of(&format!("a\n{long}\nb\n")), [b"a"]);
+        assert_eq!(of(&format!("a\n{long}\nb\n")), [b"a", b"b"]);
+        assert_eq!(of(&format!("a\n{long}{long}{long}\nb\n")), [b"a", b"b"]);
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "12\n34\n56\n").unwrap();
-        assert_eq!(lines(file.path(), 4).unwrap().collect::<Vec<_>>(), [&b"12"[..], b"3"]);
+        assert_eq!(lines(file.path(), 7).unwrap().collect::<Vec<_>>(), [b"12", b"34"]);
     }
 }

@@ -81,6 +81,8 @@ const GREATEST_STEP: f64 = 8.0;
 const ROOM: f64 = 0.25;
 /// Windows with room before intervals get shorter, at most: the number doubles with each relapse.
 const MOST_PATIENCE: u32 = 60;
+/// A pause ends when no more than this part of the limit is used: what is used in it is not tracing.
+const ROOM_IN_A_PAUSE: f64 = 0.5;
 /// Windows with room before tracing goes on after a pause, at most: the number doubles with each pause.
 const LONGEST_PAUSE: u32 = 10;
 /// A window is looked at so many times at most.
@@ -178,7 +180,8 @@ impl Budget {
             self.over(now, over_since, time, used.as_secs_f64() / time.as_secs_f64())
         } else {
             self.over_since = None;
-            self.within(now, time, used < allowed.mul_f64(ROOM))
+            let room = if self.paused { ROOM_IN_A_PAUSE } else { ROOM };
+            self.within(now, time, used < allowed.mul_f64(room))
         }
     }
 

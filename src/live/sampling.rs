@@ -93,7 +93,7 @@ impl Sampling {
                     self.follow_interval(None);
                 }
             }
-            match self.watch.look(self.sampler.spent_apart()) {
+            match self.watch.look(self.sampler.spent_apart() + self.finder.spent()) {
                 None => {}
                 Some(Change::Every { why, .. }) => self.follow_interval(Some(why)),
                 Some(Change::Pause { why }) => self.pause(why)?,
@@ -101,8 +101,8 @@ impl Sampling {
             }
             let is_due = Instant::now() >= self.due;
             if self.is_paused {
+                // Servers that are found meanwhile are met when it goes on.
                 self.sampler.wait_or_wake(SLICE, Some(self.shared.wake()))?;
-                self.meet_servers(Duration::ZERO);
                 continue;
             }
             if is_due || orders.one_now {

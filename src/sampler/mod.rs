@@ -29,6 +29,8 @@ pub use servers::Retention;
 const ROWLESS_FILES: usize = 1_024;
 /// Names that are kept although no account of theirs is known, or no longer.
 const NAMES_WITHOUT_ACCOUNT: usize = 1_024;
+/// Servers whose syncs in flight are looked for after a pause.
+const LOOKED_AT_AGAIN: usize = 256;
 /// Rounds of events that are taken in between two looks at the rows.
 const SOME: usize = 8;
 /// Rounds that empty the ring, however full it is.
@@ -236,7 +238,15 @@ impl Sampler {
     pub fn go_on(&mut self) {
         self.paused = self.paused(Instant::now());
         self.paused_since = None;
+        // A thread that keeps its place is taken to have ended what it began before it was looked at; what hangs now may have
+        // begun in the pause. Where places cannot be given up, it stays unseen until it ends.
+        let _ = self.probe.give_up_places();
         self.probe.go_on();
+        // Of syncs that began in the pause, those that hang must be found.
+        self.began_ns = running::boot_ns();
+        for server in self.servers.list().iter().filter(|server| server.alive).take(LOOKED_AT_AGAIN) {
+            self.running.look_for_earlier(server.id);
+        }
     }
 
     /// How long nothing was counted, up to then.

@@ -22,8 +22,10 @@ const PROC: &str = "/proc";
 const DESCRIBE_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 /// And one that recovers from a crash, for as long as nobody can connect to it.
 const UNTIL_IT_LISTENS: Duration = Duration::from_secs(60);
-/// Servers of which it is found out in one snapshot whether they live; with more, each less often.
+/// Servers of which it is found out in one snapshot whether they live; of many, half.
 const LOOKED_AT: usize = 512;
+/// Descriptions that are refused in one snapshot before no more are asked for.
+const MAX_REFUSED: usize = 64;
 /// Snapshots after which all that a server did before it ended has come in.
 const QUIET_ROUNDS: u64 = 2;
 /// The name of a thread that syncs is read again after this time. One file for each thread: a server has thousands.
@@ -148,7 +150,10 @@ impl Servers {
         }
         self.round += 1;
         let number = self.met.len();
-        for at in (self.next..self.next + number.min(LOOKED_AT)).map(|at| at % number) {
+        // However fast they come: else those that have ended would never be forgotten.
+        let looked_at = number.min(LOOKED_AT.max(number / 2));
+        let first = self.next;
+        for at in (first..first + looked_at).map(|at| at % number) {
             let met = &mut self.met[at];
             let id = met.server.id;
             if met.ended.is_none() && !processes::is_alive(Path::new(PROC), id) {
@@ -158,9 +163,12 @@ impl Servers {
                 names.server_ended(id);
             }
         }
-        self.next = if number == 0 { 0 } else { (self.next + LOOKED_AT) % number };
-        for at in 0..number {
-            if self.met[at].is_due() && !self.describe(at) {
+        self.next = if number == 0 { 0 } else { (first + looked_at) % number };
+        // From another one each time: who is refused once is not to keep all others from being asked for.
+        let mut refused = 0;
+        for at in (first..first + number).map(|at| at % number) {
+            refused += usize::from(self.met[at].is_due() && !self.describe(at));
+            if refused == MAX_REFUSED {
                 break;
             }
         }

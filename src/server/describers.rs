@@ -21,15 +21,18 @@ const DESCRIBERS: usize = 4;
 /// Threads that hang are given up and replaced, so many of them.
 const MAX_GIVEN_UP: usize = 12;
 /// A description that takes longer than this hangs: it looks at its own time, but not while the kernel keeps it waiting.
-const HANGS_AFTER: Duration = Duration::from_secs(10);
+const HANGS_AFTER: Duration = Duration::from_secs(4);
 /// Of one user, so many are described at the same time, and so many threads may be given up.
 const MAX_OF_ONE_OWNER: usize = 2;
 const MAX_GIVEN_UP_FOR_ONE_OWNER: usize = 4;
-/// Servers that may wait to be described.
+/// Servers that may wait to be described: of one user, and of all.
+const MAX_WAITING_OF_ONE_OWNER: usize = 512;
 const MAX_WAITING: usize = 4_096;
 /// All descriptions together: two thousand servers at once, and then half a percent of a processor.
 const SHARE: f64 = 0.005;
 const BURST: Duration = Duration::from_secs(10);
+/// A user who has caused less than this is served also when the allowance is used up, for as much again.
+const LITTLE: Duration = Duration::from_millis(50);
 /// What a user has caused is halved as often as this.
 const FORGIVE_EVERY: Duration = Duration::from_secs(60);
 
@@ -97,7 +100,8 @@ impl Describers {
 
     fn ask_for(&self, id: ServerId, owner: Owner) -> bool {
         let mut state = self.shared.lock();
-        if state.waiting.len() >= MAX_WAITING {
+        let theirs = state.waiting.iter().filter(|(_, waiting)| *waiting == owner).count();
+        if theirs >= MAX_WAITING_OF_ONE_OWNER || state.waiting.len() >= MAX_WAITING {
             return false;
         }
         state.waiting.push((id, owner));
@@ -125,7 +129,16 @@ impl Describers {
 
     /// The same, waiting for one until `patience` is over.
     pub fn wait(&self, patience: Duration) -> Option<Description> {
-        self.described.recv_timeout(patience).ok()
+        let end = Instant::now() + patience;
+        loop {
+            self.add_threads(&mut self.shared.lock());
+            let left = end.saturating_duration_since(Instant::now());
+            match self.described.recv_timeout(left.min(HANGS_AFTER / 8)) {
+                Ok(description) => return Some(description),
+                Err(_) if left.is_zero() => return None,
+                Err(_) => {}
+            }
+        }
     }
 
     /// Processor time that was used for descriptions so far.
@@ -243,7 +256,8 @@ impl State {
                 *time > Duration::from_millis(1)
             });
         }
-        if self.waiting.is_empty() || !self.allowance.has_room(now) {
+        let has_room = self.allowance.has_room(now);
+        if self.waiting.is_empty() || self.allowance.overdrawn() > BURST {
             return None;
         }
         let has_place = |owner: Owner| {
@@ -256,7 +270,7 @@ impl State {
             .waiting
             .iter()
             .enumerate()
-            .filter(|(_, (_, owner))| has_place(*owner))
+            .filter(|(_, (_, owner))| has_place(*owner) && (has_room || caused(owner) < LITTLE))
             .min_by_key(|(at, (_, owner))| (caused(owner), *at))?;
         Some(self.waiting.remove(at))
     }
@@ -360,9 +374,24 @@ mod tests {
         state.choose(now + FORGIVE_EVERY);
         assert_eq!(state.caused[&Some(1000)], Duration::from_millis(4_500));
         state.waiting.push((id(5), None));
+        // Where it is used up, only those who have caused little are served, and not for ever.
+        state.waiting.insert(0, (id(6), Some(1000)));
         state.allowance.spend(BURST + Duration::from_secs(1));
+        assert_eq!(state.choose(now), Some((id(5), None)));
         assert_eq!(state.choose(now), None);
-        assert_eq!(state.choose(now + Duration::from_secs(1_000)), Some((id(5), None)));
+        state.waiting.push((id(7), Some(7)));
+        state.allowance.spend(BURST);
+        assert_eq!(state.choose(now), None);
+        assert_eq!(state.choose(now + Duration::from_secs(10_000)), Some((id(7), Some(7))));
+    }
+
+    #[test]
+    fn one_user_does_not_take_all_the_room_to_wait() {
+        let (describers, _release) = describers();
+        let accepted = (0..2 * MAX_WAITING as u32).filter(|_| describers.ask_for(id(1), Some(1000))).count();
+        assert!(accepted <= MAX_WAITING_OF_ONE_OWNER + MAX_OF_ONE_OWNER, "{accepted}");
+        assert!(describers.ask_for(id(100), Some(27)));
+        assert_eq!(described(&describers, 1), [100]);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
@@ -27,6 +29,8 @@ const QUIET_LOOKS: u32 = 10;
 /// The thread that looks. It ends when this is dropped.
 pub struct Finder {
     found: Receiver<Vec<ServerId>>,
+    /// Processor time that looking has taken, in nanoseconds.
+    spent: Arc<AtomicU64>,
     _ends_it: Sender<()>,
 }
 
@@ -35,13 +39,20 @@ impl Finder {
     pub fn start(selection: &Selection) -> Finder {
         let (outbox, found) = channel();
         let (ends_it, end) = channel();
+        let spent = Arc::new(AtomicU64::new(0));
         if !selection.is_everything() {
             let selection = selection.clone();
-            let task = move || look(&selection, &outbox, &end);
+            let meter = spent.clone();
+            let task = move || look(&selection, &outbox, &end, &meter);
             // Without a thread, servers are found by their first sync alone.
             let _ = std::thread::Builder::new().name("find-servers".into()).spawn(task);
         }
-        Finder { found, _ends_it: ends_it }
+        Finder { found, spent, _ends_it: ends_it }
+    }
+
+    /// Processor time that looking has taken so far: a small share of a processor, whatever there is to look at.
+    pub fn spent(&self) -> Duration {
+        Duration::from_nanos(self.spent.load(Ordering::Relaxed))
     }
 
     /// The processes that were not there at the look before. Waits for the result of a look until `patience` is over.
@@ -59,7 +70,7 @@ impl Finder {
     }
 }
 
-fn look(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()>) {
+fn look(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()>, meter: &AtomicU64) {
     let mut known: BTreeSet<ServerId> = BTreeSet::new();
     let mut quiet = Quiet::default();
     loop {
@@ -72,7 +83,9 @@ fn look(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()
                 return;
             }
         }
-        let pause = pause_after(of_this_thread().saturating_sub(began.1));
+        let used = of_this_thread().saturating_sub(began.1);
+        meter.fetch_add(used.as_nanos() as u64, Ordering::Relaxed);
+        let pause = pause_after(used);
         let left = pause.saturating_sub(began.0.elapsed());
         if end.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
             return;

@@ -39,8 +39,9 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// Device, inode and modification time (seconds, nanoseconds) of an executable.
-type ExecutableId = (u64, u64, i64, i64);
+/// Device, inode, size, and the times of the last modification and change (seconds, nanoseconds) of an executable. Its owner
+/// chooses the first of the times, and nobody the second.
+type ExecutableId = (u64, u64, u64, [i64; 4]);
 
 /// One per executable: a handful, if nobody makes more of them.
 const MAX_CACHED: usize = 256;
@@ -52,7 +53,8 @@ static CACHE: LazyLock<Mutex<HashMap<ExecutableId, Option<Version>>>> = LazyLock
 pub fn of_process(proc_root: &Path, pid: u32, over: &dyn Fn() -> bool) -> Option<Version> {
     let executable = File::open(proc_root.join(pid.to_string()).join("exe")).ok()?;
     let stat = executable.metadata().ok()?;
-    let id = (stat.dev(), stat.ino(), stat.mtime(), stat.mtime_nsec());
+    let times = [stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec()];
+    let id = (stat.dev(), stat.ino(), stat.size(), times);
     let cached = CACHE.lock().ok()?.get(&id).cloned();
     cached.unwrap_or_else(|| {
         let version = of_executable(&executable, over).ok().flatten();

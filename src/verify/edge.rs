@@ -81,7 +81,7 @@ impl Edge {
 
     /// How many syncs may lie on either side of this edge.
     fn width(&self, server: ServerId) -> u64 {
-        moved(&self.before, &self.after) + self.under_way(server)
+        moved(&self.before, &self.after).saturating_add(self.under_way(server))
     }
 
     /// Syncs that had begun and not ended, as both sides saw it.

@@ -127,7 +127,7 @@ impl Redo {
             written_bytes,
             bytes_per_hour,
             hours_held: capacity.zip(per_hour).map(|(capacity, rate)| capacity as f64 / rate as f64),
-            an_hour_needs_bytes: per_hour.map(|bytes| bytes.div_ceil(STEP) * STEP),
+            an_hour_needs_bytes: per_hour.map(|bytes| bytes.div_ceil(STEP).saturating_mul(STEP)),
             ..redo
         }
     }

@@ -145,7 +145,7 @@ fn connect(target: &Target, until: Instant) -> Result<Client, Error> {
     // Looked up once: what was decided about an address must hold for the one that is connected to.
     let mut last = Error::Broken("the name has no address".into());
     for address in (host.as_str(), port).to_socket_addrs()? {
-        let tls = protection::of(options, address, &target.server_ports).map_err(Error::Broken)?;
+        let tls = protection::of(options, address, &target.server_addresses).map_err(Error::Broken)?;
         match Bounded::to_address(address, until, LOGIN_BYTES) {
             Ok(stream) => return Client::log_in(Transport::tcp(stream), host, tls, options),
             Err(error) => last = error.into(),

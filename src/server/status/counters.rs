@@ -66,7 +66,8 @@ impl Between<'_> {
             return Some(Counted { count, source: "gtid_executed", exact: true });
         }
         if self.has_binlog() == Some(true) {
-            let count = self.grown("binlog_cache_use")? + self.grown("binlog_stmt_cache_use").unwrap_or(0);
+            let statements = self.grown("binlog_stmt_cache_use").unwrap_or(0);
+            let count = self.grown("binlog_cache_use")?.checked_add(statements)?;
             let source = "binlog_cache_use + binlog_stmt_cache_use";
             return Some(Counted { count, source, exact: false });
         }
@@ -99,10 +100,12 @@ impl Between<'_> {
             return syncs_each.then_some(Counted { exact: same_file, ..groups });
         }
         let (from, to) = (self.from.binlog_files.as_ref()?, self.to.binlog_files.as_ref()?);
-        let sum = |files: &super::reading::BinlogFiles| files.values().sum::<u64>();
+        let sum = |files: &super::reading::BinlogFiles| {
+            files.values().try_fold(0u64, |sum, count| sum.checked_add(*count))
+        };
         let exact = from.keys().eq(to.keys());
         // Of a file that is closed, the count goes with it.
-        let count = sum(to).checked_sub(sum(from))?;
+        let count = sum(to)?.checked_sub(sum(from)?)?;
         Some(Counted { count, source: "file_summary_by_instance.COUNT_MISC", exact })
     }
 

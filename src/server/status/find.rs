@@ -1,6 +1,7 @@
 //! The place where a server that runs here can be reached: what its descriptors and its options say, seen through its
 //! own root. Reads files of that root: not for a hot path.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use super::StatusError;
 use super::options::{ConnectOptions, Place};
 use crate::linux::rooted::Root;
 use crate::model::Server;
+use crate::server::listening::tcp_addresses;
 
 /// Where to connect.
 #[derive(Clone, Debug)]
@@ -20,7 +22,7 @@ pub struct Target {
     /// What to call it in messages: a found socket by its path inside the server's root.
     pub name: String,
     /// Ports of this host's loopback addresses that the servers in question were seen to listen on.
-    pub server_ports: Vec<u16>,
+    pub server_addresses: Vec<SocketAddr>,
     /// A found socket, held open: `place` leads to it by its descriptor, because a symlink in the server's root must
     /// not be followed in ours.
     _socket: Option<Arc<OwnedFd>>,
@@ -36,7 +38,7 @@ impl Target {
     }
 
     pub fn named(options: ConnectOptions, place: Place) -> Target {
-        Target { options, name: place.to_string(), place, server_ports: Vec::new(), _socket: None }
+        Target { options, name: place.to_string(), place, server_addresses: Vec::new(), _socket: None }
     }
 
     /// It may be one of these servers: then a local port of theirs is no stranger's.
@@ -44,12 +46,12 @@ impl Target {
         let ours = network_namespace("self");
         let is_here =
             |server: &&Server| ours.is_some() && network_namespace(&server.id.pid.to_string()) == ours;
-        let ports = servers.into_iter().filter(is_here).flat_map(|server| server.ports.clone());
-        self.where_ports_are_the_servers(ports)
+        let listens = |server: &Server| tcp_addresses(Path::new("/proc"), server.id.pid);
+        self.where_addresses_are_the_servers(servers.into_iter().filter(is_here).flat_map(listens))
     }
 
-    pub fn where_ports_are_the_servers(self, ports: impl IntoIterator<Item = u16>) -> Target {
-        Target { server_ports: ports.into_iter().collect(), ..self }
+    pub fn where_addresses_are_the_servers(self, addresses: impl IntoIterator<Item = SocketAddr>) -> Target {
+        Target { server_addresses: addresses.into_iter().collect(), ..self }
     }
 
     /// A password goes to no place that was not named: any process can call itself mysqld and listen.
@@ -72,7 +74,7 @@ impl Target {
             .and_then(|root| root.look_up(path, OFlags::empty()))
             .map_err(|error| refused(name.clone(), error.to_string()))?;
         let place = Place::Socket(PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd())));
-        Ok(Target { options, place, name, server_ports: Vec::new(), _socket: Some(Arc::new(open)) })
+        Ok(Target { options, place, name, server_addresses: Vec::new(), _socket: Some(Arc::new(open)) })
     }
 }
 

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use super::options::{ConnectOptions, Tls};
 
 /// How the connection to this address is to be protected; else why no password goes there, and what to do.
-/// `servers`: ports of this network namespace that the servers in question were seen to listen on.
-pub fn of(options: &ConnectOptions, address: SocketAddr, servers: &[u16]) -> Result<Tls, String> {
+/// `servers`: where the servers in question were seen to listen in this network namespace, `0.0.0.0` and `::` meaning
+/// every address of their kind.
+pub fn of(options: &ConnectOptions, address: SocketAddr, servers: &[SocketAddr]) -> Result<Tls, String> {
     let default = if options.ca.is_some() { Tls::VerifyIdentity } else { Tls::Preferred };
     let has_password = options.password.as_ref().is_some_and(|password| !password.reveal().is_empty());
     if !has_password {
@@ -15,14 +16,13 @@ pub fn of(options: &ConnectOptions, address: SocketAddr, servers: &[u16]) -> Res
     }
     if address.ip().to_canonical().is_loopback() {
         let tls = options.tls.unwrap_or(default);
-        if tls == Tls::VerifyIdentity || servers.contains(&address.port()) {
+        if tls == Tls::VerifyIdentity || servers.iter().any(|server| takes(server, address)) {
             return Ok(tls);
         }
         // Any user of this host can listen on a port that is free.
         return Err(format!(
-            "no server that is traced was seen to listen on port {} of this host, and anybody could, so the password \
-             is not sent there: give --socket, or --ssl-mode verify-identity",
-            address.port()
+            "no server that is traced was seen to listen on {address}, and any user of this host could, so the password \
+             is not sent there: give --socket, or --ssl-mode verify-identity"
         ));
     }
     match options.tls.unwrap_or(Tls::VerifyIdentity) {
@@ -34,6 +34,14 @@ pub fn of(options: &ConnectOptions, address: SocketAddr, servers: &[u16]) -> Res
             address.ip()
         )),
     }
+}
+
+/// Whether what listens there takes connections to the address. On the same port, another process can listen on another
+/// address of this host.
+fn takes(server: &SocketAddr, address: SocketAddr) -> bool {
+    let (theirs, wanted) = (server.ip().to_canonical(), address.ip().to_canonical());
+    let everywhere = theirs.is_unspecified() && theirs.is_ipv4() == wanted.is_ipv4();
+    server.port() == address.port() && (theirs == wanted || everywhere)
 }
 
 #[cfg(test)]
@@ -49,15 +57,17 @@ mod tests {
         ConnectOptions { password, tls, ..ConnectOptions::default() }
     }
 
-    fn allowed(password: Option<&str>, address: &str, servers: &[u16]) -> [Option<Tls>; 5] {
-        MODES.map(|tls| of(&options(password, tls), address.parse().unwrap(), servers).ok())
+    fn allowed(password: Option<&str>, address: &str, servers: &[&str]) -> [Option<Tls>; 5] {
+        let servers: Vec<_> = servers.iter().map(|server| server.parse().unwrap()).collect();
+        MODES.map(|tls| of(&options(password, tls), address.parse().unwrap(), &servers).ok())
     }
 
     #[test]
     fn a_password_goes_to_another_host_only_where_that_has_proved_who_it_is() {
         let verified = Some(Tls::VerifyIdentity);
         for address in ["192.0.2.1:3306", "[2001:db8::1]:3306", "0.0.0.0:3306", "[::ffff:192.0.2.1]:3306"] {
-            assert_eq!(allowed(Some("p"), address, &[3306]), [verified, None, None, None, verified]);
+            let servers = ["0.0.0.0:3306", "[::]:3306"];
+            assert_eq!(allowed(Some("p"), address, &servers), [verified, None, None, None, verified]);
         }
         let refusal = of(&options(Some("p"), Some(Tls::Required)), "192.0.2.1:1".parse().unwrap(), &[]);
         assert!(refusal.unwrap_err().contains("--ssl-mode verify-identity"));
@@ -76,9 +86,25 @@ mod tests {
     fn a_local_port_gets_a_password_if_it_is_the_servers_or_proves_that_it_is() {
         let as_given = [Some(Tls::Preferred), MODES[1], MODES[2], MODES[3], MODES[4]];
         for address in ["127.0.0.1:3306", "127.9.9.9:3306", "[::1]:3306", "[::ffff:127.0.0.1]:3306"] {
-            assert_eq!(allowed(Some("p"), address, &[33060, 3306]), as_given);
-            assert_eq!(allowed(Some("p"), address, &[33060]), [None, None, None, None, MODES[4]]);
+            let servers = ["0.0.0.0:33060", "0.0.0.0:3306", "[::]:3306"];
+            assert_eq!(allowed(Some("p"), address, &servers), as_given);
+            assert_eq!(allowed(Some("p"), address, &servers[..1]), [None, None, None, None, MODES[4]]);
         }
+        // Another user may listen on the same port of another address.
+        for (address, server) in [
+            ("[::1]:3306", "127.0.0.1:3306"),
+            ("[::1]:3306", "0.0.0.0:3306"),
+            ("127.0.0.1:3306", "[::]:3306"),
+            ("127.0.0.1:3306", "10.0.0.5:3306"),
+            ("127.0.0.2:3306", "127.0.0.1:3306"),
+        ] {
+            assert_eq!(
+                allowed(Some("p"), address, &[server]),
+                [None, None, None, None, MODES[4]],
+                "{server}"
+            );
+        }
+        assert_eq!(allowed(Some("p"), "127.0.0.1:3306", &["127.0.0.1:3306"]), as_given);
         let with_ca = ConnectOptions { ca: Some("/ca.pem".into()), ..options(Some("p"), None) };
         assert_eq!(of(&with_ca, "127.0.0.1:1".parse().unwrap(), &[]), Ok(Tls::VerifyIdentity));
     }

@@ -176,7 +176,7 @@ impl Reading {
     /// Syncs that InnoDB is in at this moment.
     pub fn pending_syncs(&self) -> u64 {
         let names = ["innodb_data_pending_fsyncs", "innodb_os_log_pending_fsyncs"];
-        names.into_iter().filter_map(|name| self.number(name)).sum()
+        names.into_iter().filter_map(|name| self.number(name)).fold(0, u64::saturating_add)
     }
 
     /// Bytes of redo log ever written.
