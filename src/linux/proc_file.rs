@@ -85,7 +85,7 @@ mod tests {
     fn what_has_no_end_is_an_error_or_its_start() {
         assert_eq!(read(Path::new("/dev/zero")).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(read_start(Path::new("/dev/zero"), 10).unwrap(), [0; 10]);
-        assert_eq!(lines(Path::new("/dev/zero"), u64::MAX).unwrap().count(), 0, "a line without an end");
+        assert_eq!(lines(Path::new("/dev/zero"), 1 << 20).unwrap().count(), 0, "a line without an end");
     }
 
     #[test]
