@@ -23,6 +23,11 @@ fn documented() -> Measurement {
     m.files.remove(0);
     m.files[1].stats.errors = [(libc::EIO, 1)].into();
     m.threads.truncate(1);
+    let mut server = (*m.servers[0]).clone();
+    server.notes = vec![
+        "innodb_flush_method=nosync is set: the server leaves syncs out, and a crash can lose data.".into(),
+    ];
+    m.servers[0] = server.into();
     m.in_flight = vec![fixture::in_flight(
         Role::Redo,
         "/var/lib/mysql/#innodb_redo/#ib_redo6",
