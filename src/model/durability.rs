@@ -1,21 +1,22 @@
-//! The ways to make data durable, and which of them are watched. What is said of a measurement is said of those.
+//! The ways to make data durable, and which of them are watched. Statements about a measurement cover only
+//! those.
 
 use super::Op;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// In JSON.
+    /// The name in JSON.
     pub name: &'static str,
-    /// In a list of several.
+    /// The name in a list of several.
     pub called: &'static str,
-    /// What it is, for who has to find out whether a server uses it.
+    /// A description, for finding out whether a server uses it.
     pub what: &'static str,
-    /// It is watched where this call is. None: this version never watches it.
+    /// The call by which it is watched. None: this version never watches it.
     watched_by: Option<Op>,
 }
 
 impl Way {
-    /// The call to ask for, if that is all it takes.
+    /// The call to watch, if that is all it takes.
     pub fn cure(&self) -> Option<Op> {
         self.watched_by
     }
@@ -29,7 +30,7 @@ const fn call(op: Op, what: &'static str) -> Way {
     Way { name: op.name(), called: op.name(), what, watched_by: Some(op) }
 }
 
-/// First those that a server is most likely to use.
+/// The ways that a server most likely uses come first.
 pub const WAYS: [Way; 10] = [
     call(Op::Fsync, "fsync(2)"),
     call(Op::Fdatasync, "fdatasync(2)"),
@@ -38,7 +39,7 @@ pub const WAYS: [Way; 10] = [
     never(
         "o_dsync",
         "O_DSYNC writes",
-        "writes that are durable when they return: by descriptors with O_DSYNC or O_SYNC (innodb_flush_method=O_DSYNC), \
+        "writes that are durable when they return: through descriptors with O_DSYNC or O_SYNC (innodb_flush_method=O_DSYNC), \
          to files with chattr +S, on filesystems mounted with -o sync",
     ),
     never("rwf_dsync", "RWF_DSYNC writes", "pwritev2(2) with RWF_DSYNC or RWF_SYNC"),
@@ -48,7 +49,7 @@ pub const WAYS: [Way; 10] = [
     call(Op::Sync, "sync(2)"),
 ];
 
-/// The ways by which data may have been made durable unseen, where these calls are watched.
+/// The ways by which data may have been made durable unseen while only these calls are watched.
 pub fn not_watched(watched: &[Op]) -> impl Iterator<Item = &'static Way> {
     WAYS.iter().filter(|way| way.watched_by.is_none_or(|op| !watched.contains(&op)))
 }

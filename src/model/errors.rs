@@ -1,9 +1,9 @@
-//! Failures by errno: a map that takes one word while it is empty, as nearly every row's is.
+//! Failures by errno: a map that takes one word while empty, as it is in nearly every row.
 
 use std::collections::{BTreeMap, btree_map};
 use std::ops::{Deref, DerefMut};
 
-/// errno to how many; errno 0 where it is not known. Used as the map that it stands for.
+/// Failure counts by errno, 0 if the errno is unknown. Dereferences to the map.
 #[derive(Clone, Debug, Default, Eq)]
 #[expect(clippy::box_collection, reason = "one word instead of three, in every row")]
 pub struct Errors(Option<Box<BTreeMap<i32, u64>>>);

@@ -1,5 +1,5 @@
-//! Measurements for the tests of rendering: figures as servers were seen to produce them, names as an attacker would
-//! choose them. And expected texts kept in files.
+//! Measurements for the tests of rendering: realistic figures of servers, and names that an attacker would
+//! choose. Also comparison with expected texts in files.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -14,7 +14,8 @@ pub const MYSQL: ServerId = ServerId { pid: 31_960, start_ns: 8_123_450_000_000 
 pub const MARIADB: ServerId = ServerId { pid: 40_112, start_ns: 9_000_000_000_000 };
 pub const DEVICE: u32 = 253 << 20;
 
-/// Compares with a file of the repository; with FSYNCTOP_UPDATE_EXPECTED set, writes it instead.
+/// Compares a text with a file of the repository; if FSYNCTOP_UPDATE_EXPECTED is set, writes the file
+/// instead.
 pub fn assert_expected(file: &str, actual: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os("FSYNCTOP_UPDATE_EXPECTED").is_some() {
@@ -28,7 +29,7 @@ pub fn assert_expected(file: &str, actual: &str) {
     );
 }
 
-/// Syncs given as (how many, each so many ns).
+/// Syncs given as (count, nanoseconds each).
 pub fn stats(latencies: &[(u64, u64)]) -> Stats {
     let mut histogram = Histogram::default();
     latencies.iter().for_each(|&(n, ns)| histogram.add(bucket_of(ns), n));
@@ -41,7 +42,7 @@ pub fn stats(latencies: &[(u64, u64)]) -> Stats {
     }
 }
 
-/// So many syncs spread over a plausible curve through these quantiles, in microseconds.
+/// Syncs spread over a plausible distribution with these quantiles, in microseconds.
 pub fn spread(count: u64, [min, p50, p99, max]: [f64; 4]) -> Stats {
     let knots = [(0.0, min), (0.5, p50), (0.99, p99), (1.0, max)];
     let at = |q: f64| {
@@ -117,7 +118,7 @@ pub fn in_flight(role: Role, path: &str, age: Duration) -> InFlight {
     }
 }
 
-/// Nothing happened, and nothing was lost.
+/// An interval in which nothing happened and nothing was lost.
 pub fn quiet() -> Measurement {
     let start = SystemTime::UNIX_EPOCH + Duration::from_millis(1_779_962_581_250);
     let duration = Duration::from_millis(1_368);
@@ -143,7 +144,7 @@ pub fn quiet() -> Measurement {
     }
 }
 
-/// A MySQL under 16 connections x 1000 autocommit inserts.
+/// A MySQL server with 16 connections of 1,000 autocommit inserts each.
 pub fn busy() -> Measurement {
     let (redo, binlog) = ([87.0, 200.0, 675.0, 1_700.0], [110.0, 253.0, 698.0, 3_100.0]);
     let of = |inode, path: &str, role, op, stats| {
@@ -182,7 +183,7 @@ pub fn with_files(m: Measurement, files: Vec<FileRow>, threads: Vec<ThreadRow>) 
     Measurement { roles: roles_of(&files), files, threads, ..m }
 }
 
-/// The MySQL of [`busy`] and a MariaDB with its default sync_binlog=0, on one device.
+/// The MySQL server of [`busy`] and a MariaDB server with its default sync_binlog=0, on one device.
 pub fn two_servers() -> Measurement {
     let mut m = busy();
     m.servers.push(Arc::new(server(MARIADB, "mariadbd", "MariaDB 11.8.3", 3307)));
@@ -192,7 +193,7 @@ pub fn two_servers() -> Measurement {
     with_files(m, files, threads)
 }
 
-/// Every name is chosen to break the terminal, the JSON, the CSV or the reader.
+/// Names chosen to break the terminal, the JSON, the CSV or the reader.
 pub fn hostile() -> Measurement {
     let mut m = busy();
     let raw = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));

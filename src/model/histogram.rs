@@ -1,19 +1,19 @@
-//! The latency histogram: log-linear buckets, kept in the kernel, read and compared here.
+//! The latency histogram: log-linear buckets, filled in the kernel, read and compared here.
 //!
-//! Sixteen steps per power of two from 2^8 ns to 2^40 ns, one bucket under and one over. A bucket is at most
-//! 1/16 of its lower edge wide, so its midpoint is within 3.2 % of every value in it. The same arithmetic stands
-//! in `bpf/histogram.h`; a test compares the two at every boundary.
+//! Sixteen buckets per power of two from 2^8 ns to 2^40 ns, plus an underflow and an overflow bucket. A
+//! bucket's width is at most 1/16 of its lower edge, so its midpoint is within 3.2 % of every value in it.
+//! `bpf/histogram.h` has the same arithmetic; a test compares the two at every boundary.
 
 use std::fmt;
 use std::sync::Arc;
 
 /// Buckets per power of two.
 pub const STEPS: usize = 16;
-/// Values below 2^8 ns fall into the bucket under all others.
+/// Values below 2^8 ns are in the underflow bucket.
 pub const FIRST_EXPONENT: u32 = 8;
-/// Values from 2^40 ns (18 minutes) on fall into the bucket over all others.
+/// Values from 2^40 ns (18 minutes) on are in the overflow bucket.
 pub const LAST_EXPONENT: u32 = 40;
-/// All buckets: index 0 is the one under, the last is the one over.
+/// Number of buckets: index 0 is the underflow bucket, the last is the overflow bucket.
 pub const BUCKETS: usize = (LAST_EXPONENT - FIRST_EXPONENT) as usize * STEPS + 2;
 
 /// The bucket of a latency in nanoseconds, 0 to [`BUCKETS`] - 1.
@@ -41,12 +41,12 @@ pub fn lower_edge(bucket: usize) -> u64 {
     }
 }
 
-/// The smallest latency above a bucket, in nanoseconds; `u64::MAX` for the one over all others.
+/// The smallest latency above a bucket, in nanoseconds; `u64::MAX` for the overflow bucket.
 pub fn upper_edge(bucket: usize) -> u64 {
     if bucket >= BUCKETS - 1 { u64::MAX } else { lower_edge(bucket + 1) }
 }
 
-/// What a latency of this bucket is taken to be: its middle, and the lower edge where there is no upper one.
+/// The latency that represents a bucket: its midpoint, or the lower edge of the overflow bucket.
 pub fn midpoint(bucket: usize) -> u64 {
     if bucket >= BUCKETS - 1 {
         return lower_edge(bucket);
@@ -54,16 +54,16 @@ pub fn midpoint(bucket: usize) -> u64 {
     lower_edge(bucket) + (upper_edge(bucket) - lower_edge(bucket)) / 2
 }
 
-/// Counts per bucket; only the buckets that hold something are stored, because a file rarely fills more than fifty.
-/// A clone shares them.
+/// Counts per bucket. Only non-empty buckets are stored, because a file rarely uses more than fifty. Clones
+/// share them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// In ascending order of bucket. None when there are none: most files of a large set are cold.
+    /// In ascending order of bucket. None if there are none: most files of a large set are cold.
     counts: Option<Arc<[Count]>>,
 }
 
-/// A bucket and its count in one word: the bucket in the upper bits. 2^54 syncs of one file take five centuries at a
-/// million a second.
+/// A bucket and its count packed into one word, the bucket in the upper bits. 2^54 syncs of one file take
+/// five centuries at a million per second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Count(u64);
 
@@ -85,7 +85,7 @@ impl Count {
 }
 
 impl Histogram {
-    /// From (bucket, count) pairs in ascending order of bucket; empty ones are left out.
+    /// From (bucket, count) pairs in ascending order of bucket; empty buckets are dropped.
     pub fn from_sorted(counts: impl IntoIterator<Item = (usize, u64)>) -> Self {
         let counts: Vec<_> =
             counts.into_iter().filter(|&(_, n)| n > 0).map(|(bucket, n)| Count::new(bucket, n)).collect();
@@ -93,8 +93,9 @@ impl Histogram {
         Self { counts: (!counts.is_empty()).then(|| counts.into()) }
     }
 
-    /// From the counts of the two outermost buckets, and (bucket, count) pairs of those between them that hold something,
-    /// in ascending order. Thousands of rows are read so: the place for all is taken at once.
+    /// From the counts of the underflow and overflow buckets, and (bucket, count) pairs of the non-empty
+    /// ones between them in ascending order. The vector is allocated once: thousands of rows are read this
+    /// way.
     pub fn from_filled(under: u64, inner: &[(usize, u64)], over: u64) -> Self {
         let outermost = |bucket, n| (n > 0).then(|| Count::new(bucket, n)).into_iter();
         if under == 0 && inner.is_empty() && over == 0 {
@@ -116,7 +117,7 @@ impl Histogram {
         self.merge(&Histogram::from_sorted([(bucket, n)]));
     }
 
-    /// The buckets that hold something, in ascending order.
+    /// The non-empty buckets, in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, u64)> + '_ {
         self.counts().iter().map(|count| (count.bucket(), count.n()))
     }
@@ -129,7 +130,7 @@ impl Histogram {
         self.counts.is_none()
     }
 
-    /// What lies between the bucket under and the one over all others.
+    /// A copy without the underflow and overflow buckets.
     pub fn without_outermost(&self) -> Histogram {
         let outermost = |&(bucket, _): &(usize, u64)| bucket == 0 || bucket == BUCKETS - 1;
         match self.iter().any(|count| outermost(&count)) {
@@ -138,7 +139,7 @@ impl Histogram {
         }
     }
 
-    /// Adds another one's counts to this one.
+    /// Adds another histogram's counts to this one.
     pub fn merge(&mut self, other: &Histogram) {
         if self.is_empty() {
             self.counts.clone_from(&other.counts);
@@ -161,8 +162,8 @@ impl Histogram {
         }))
     }
 
-    /// Where every bucket of the other one is in use here already, and nobody shares these: the usual case of a sum
-    /// over many. False if nothing was done.
+    /// Fast path: every bucket of the other histogram is already present here, and the counts are not
+    /// shared, as usual when many are summed up. Returns false if it did nothing.
     fn merge_in_place(&mut self, other: &Histogram) -> bool {
         let mut places = self.counts().iter();
         if !other.iter().all(|(bucket, _)| places.any(|count| count.bucket() == bucket)) {
@@ -179,7 +180,7 @@ impl Histogram {
         true
     }
 
-    /// What came to this one since `earlier`, a previous reading of the same row.
+    /// The syncs added since `earlier`, a previous reading of the same row.
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         if let (Some(new), Some(old)) = (&self.counts, &earlier.counts)
             && Arc::ptr_eq(new, old)
@@ -194,8 +195,8 @@ impl Histogram {
         }))
     }
 
-    /// The latency that a share `q` (0 to 1) of the syncs did not exceed, in nanoseconds: nearest rank, bucket
-    /// midpoint. None when there are none.
+    /// The latency that a share `q` (0 to 1) of the syncs did not exceed, in nanoseconds: nearest rank,
+    /// bucket midpoint. None if there are no syncs.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let total = self.count();
         let rank = ((q * total as f64).ceil() as u64).clamp(1, total.max(1));
@@ -208,12 +209,12 @@ impl Histogram {
             .map(|(bucket, _)| midpoint(bucket))
     }
 
-    /// The lower edge of the lowest bucket in use, in nanoseconds.
+    /// The lower edge of the lowest non-empty bucket, in nanoseconds.
     pub fn lowest(&self) -> Option<u64> {
         self.iter().next().map(|(b, _)| lower_edge(b))
     }
 
-    /// The highest bucket in use.
+    /// The highest non-empty bucket.
     pub fn highest_bucket(&self) -> Option<usize> {
         self.iter().next_back().map(|(b, _)| b)
     }

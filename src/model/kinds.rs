@@ -108,65 +108,67 @@ impl Role {
     }
 }
 
-/// A thread group with its start time: a reused pid is another server.
+/// A process, identified by PID and start time: after PID reuse it is another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServerId {
-    /// As the host's initial PID namespace numbers it.
+    /// PID in the initial PID namespace.
     pub pid: u32,
-    /// Since boot, as the kernel's `start_boottime`, cut to a clock tick (10 ms), as /proc/PID/stat has it.
+    /// Start time since boot, from the kernel's `start_boottime`, truncated to a clock tick (10 ms) as in
+    /// /proc/PID/stat.
     pub start_ns: u64,
 }
 
 impl ServerId {
-    /// No server: of syncs of which it is not known whose they were, or that are not told apart.
+    /// No server: syncs whose owner is unknown, or that are not kept apart.
     pub const NONE: ServerId = ServerId { pid: 0, start_ns: 0 };
-    /// All those that ended so long ago that they are remembered no longer, together.
+    /// The sum of all servers that ended so long ago that they have been forgotten.
     pub const ENDED: ServerId = ServerId { pid: 0, start_ns: 1 };
 }
 
-/// A process that is traced, as far as it can be described without a connection to it.
+/// A traced process, as far as it can be described without connecting to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     pub id: ServerId,
     pub comm: String,
-    /// "MySQL 9.7.4", "MariaDB 10.11.14"; None for what is no known server.
+    /// "MySQL 9.7.4", "MariaDB 10.11.14". None if it is not a known server.
     pub version: Option<String>,
     /// As the server itself sees it, inside its own root.
     pub datadir: Option<PathBuf>,
     pub socket: Option<PathBuf>,
-    /// TCP ports it listens on, ascending.
+    /// TCP ports that it listens on, ascending.
     pub ports: Vec<u16>,
     pub container: Option<String>,
-    /// Of the data directory.
+    /// The data directory's.
     pub device: Option<String>,
     pub filesystem: Option<String>,
-    /// Something the reader must know to read the figures right: "innodb_flush_method=O_DSYNC: …". Plain sentences.
+    /// What the reader must know to interpret the figures: "innodb_flush_method=O_DSYNC: …". Plain
+    /// sentences.
     pub notes: Vec<String>,
     pub alive: bool,
     pub known_by: KnownBy,
 }
 
-/// By what a server is known again when another process runs it, and what it calls itself.
+/// How to recognise a server after a restart, and the names that it gives itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownBy {
-    /// False: the process has not been described yet, so that all that is missing may still come.
+    /// False: the process has not been described yet, so missing values may still arrive.
     pub described: bool,
-    /// Something can connect to it. Until then, ports and sockets are those that it was told.
+    /// The server accepts connections. Until then, ports and sockets are the configured ones.
     pub listens: bool,
-    /// The TCP port for clients: of those that it listens on, or the one that it will.
+    /// The TCP port for clients: one that it listens on, or is configured to.
     pub port: Option<u16>,
-    /// Device (as `stat` has it) and inode of the data directory.
+    /// Device (`st_dev`) and inode of the data directory.
     pub datadir: Option<(u64, u64)>,
-    /// What its container or pod calls its host: of a pod, its name.
+    /// The host name inside its container or pod; for a pod, the pod's name.
     pub hostname: Option<String>,
-    /// server_uuid of MySQL.
+    /// MySQL's server_uuid.
     pub uuid: Option<String>,
-    /// server_id, where it was told one.
+    /// The server_id, if one is configured.
     pub server_id: Option<u64>,
 }
 
 impl Server {
-    /// A process of which nothing is known yet but its name.
+    /// A process of which only the name is known so far.
     pub fn new(id: ServerId, comm: String) -> Server {
         Server {
             id,
@@ -185,19 +187,19 @@ impl Server {
     }
 }
 
-/// Which file, to the kernel.
+/// A file's identity in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileId {
-    /// The superblock's device number, (major << 20) | minor: on overlayfs not what `stat` returns; on btrfs the
-    /// subvolume's own, which is what `stat` returns.
+    /// The superblock's device number, (major << 20) | minor. On overlayfs it differs from `st_dev`; on
+    /// btrfs it is the subvolume's, like `st_dev`.
     pub device: u32,
     pub inode: u64,
     pub generation: u32,
-    /// The filesystem keeps no generation: a reused inode number could be taken for the old file.
+    /// The filesystem has no inode generations: a reused inode number may be taken for the old file.
     pub weak: bool,
 }
 
-/// What was synced.
+/// The target of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
@@ -208,11 +210,11 @@ pub enum Target {
     NoFile,
     /// A call on a descriptor that was not open.
     BadDescriptor,
-    /// Syncs that found no row (the map was full): counted, but their files are not known.
+    /// Syncs for which there was no row (the map was full): counted, but of unknown files.
     Unattributed,
-    /// The sum of a role's files that are gone or long idle, folded together to keep the memory bounded.
+    /// The sum of a role's files that were deleted or idle for long, merged to bound the memory.
     Gone(Role),
-    /// No file: the latencies that a role's cold files share. Their counts stand in rows of their own, so this one
-    /// counts nothing.
+    /// Not a file: the latencies that a role's cold files share. Their counts are in their own rows, so
+    /// this one counts nothing.
     Shared(Role),
 }

@@ -1,4 +1,4 @@
-//! Makes the difference of two snapshots.
+//! The difference of two snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{
     Snapshot, Stats, Target, ThreadRow,
 };
 
-/// One interval: the difference of two snapshots. Rows in which nothing happened are left out.
+/// One interval: the difference of two snapshots. Rows without any activity are omitted.
 #[derive(Clone, Debug)]
 pub struct Measurement {
     pub start: SystemTime,
@@ -21,16 +21,16 @@ pub struct Measurement {
     pub roles: Vec<RoleRow>,
     pub files: Vec<FileRow>,
     pub threads: Vec<ThreadRow>,
-    /// At the end of the interval, oldest first.
+    /// In flight at the end of the interval, oldest first.
     pub in_flight: Vec<InFlight>,
     pub neighbours: Vec<NeighbourRow>,
 }
 
 impl Measurement {
-    /// What happened between two snapshots of one tracing session.
+    /// What happened between two snapshots of the same tracing session.
     pub fn between(earlier: &Snapshot, later: &Snapshot) -> Measurement {
         let known: BTreeSet<ServerId> = later.servers.iter().map(|server| server.id).collect();
-        // A server that is remembered no longer was folded as well.
+        // A server that has been forgotten was merged as well.
         let heir = |server| if known.contains(&server) { server } else { ServerId::ENDED };
         let files = difference(
             &earlier.files,
@@ -58,7 +58,7 @@ impl Measurement {
         );
         let roles = roles_of(&files);
         let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
-        // What stands for many servers is not shown for its own sake.
+        // Rows that stand for several servers are not listed as servers.
         let is_shown = |server: &&Arc<Server>| {
             server.id != ServerId::ENDED || roles.iter().any(|row| row.server == ServerId::ENDED)
         };
@@ -79,7 +79,7 @@ impl Measurement {
         }
     }
 
-    /// Leaves out what belongs to other servers. Neighbours stay: they are nobody's.
+    /// Removes the rows of other servers. Neighbours stay: they belong to no server.
     pub fn retain_servers(&mut self, wanted: impl Fn(ServerId) -> bool) {
         self.servers.retain(|server| wanted(server.id));
         self.roles.retain(|row| wanted(row.server));
@@ -88,7 +88,7 @@ impl Measurement {
         self.in_flight.retain(|sync| wanted(sync.server));
     }
 
-    /// All traced syncs of the interval together.
+    /// The sum of all traced syncs of the interval.
     pub fn total(&self) -> Stats {
         let mut total = Stats::default();
         for row in &self.roles {
@@ -98,7 +98,7 @@ impl Measurement {
     }
 }
 
-/// Sums files by server, role and operation, in that order.
+/// Sums up files by server, role and operation, in that order.
 pub fn roles_of(files: &[FileRow]) -> Vec<RoleRow> {
     let mut roles: BTreeMap<(ServerId, Role, Op), Stats> = BTreeMap::new();
     for row in files {
@@ -107,8 +107,8 @@ pub fn roles_of(files: &[FileRow]) -> Vec<RoleRow> {
     roles.into_iter().map(|((server, role, op), stats)| RoleRow { server, role, op, stats }).collect()
 }
 
-/// The rows of `later` in which something happened since `earlier`, in the order of their identities, by which they
-/// are matched. Rows that only `earlier` has were folded into their heir: what they held then is not new there.
+/// The rows of `later` with activity since `earlier`, ordered by identity, by which they are matched. Rows
+/// that only `earlier` has were merged into their heir: the counts that they had then are not new there.
 fn difference<Row, Key: Ord>(
     earlier: &[Row],
     later: &[Row],
@@ -117,7 +117,7 @@ fn difference<Row, Key: Ord>(
     stats: impl Fn(&Row) -> &Stats,
     with: impl Fn(&Row, Stats) -> Row,
 ) -> Vec<Row> {
-    // Snapshots are sorted already, which makes this cheap.
+    // Snapshots are already sorted, so this is cheap.
     let sorted = |rows| {
         let mut rows: Vec<&Row> = Vec::from_iter(rows);
         rows.sort_by_key(|row| key(row));
@@ -132,7 +132,7 @@ fn difference<Row, Key: Ord>(
             gone(old);
         }
         let mut old = before.next_if(|old| key(old) == key(row));
-        // One that holds less of anything than before was folded, and came back.
+        // A row with a count that decreased was merged and came back.
         if let Some(folded) = old.take_if(|old| !stats(row).continues(stats(old))) {
             gone(folded);
         }
@@ -172,14 +172,14 @@ mod tests {
     fn what_was_folded_into_another_row_is_not_new_there() {
         let row = |id, latencies: &[u64]| (id, 0, stats(latencies));
         let earlier = [row(0, &[9_000]), row(1, &[1_000; 3]), row(2, &[2_000; 4]), row(3, &[3_000])];
-        // 1 and 2 were folded, 2 after two more syncs.
+        // 1 and 2 were merged, 2 after two more syncs.
         let all: Vec<u64> = [&[9_000][..], &[1_000; 3], &[2_000; 6]].concat();
         assert_eq!(since(&earlier, &[row(0, &all), row(3, &[3_000; 2])]), [(0, 2, 2), (3, 1, 1)]);
-        // Those that were first seen in between are new, and one that comes back begins anew.
+        // Rows first seen in between are new, and one that comes back starts from zero.
         assert_eq!(since(&earlier[1..2], &[row(0, &[1_000; 5]), row(9, &[7])]), [(0, 2, 2), (9, 1, 1)]);
         let back = [row(0, &[&[9_000][..], &[1_000; 3]].concat()), row(1, &[5_000])];
         assert_eq!(since(&earlier[..2], &back), [(1, 1, 1)]);
-        // Also if it did more than it ever had: each sync is there once, whoever has it.
+        // Also if it grew beyond its earlier count: each sync counts once, in whichever row it is.
         let back = [row(0, &[&[9_000][..], &[1_000; 3]].concat()), row(1, &[5_000; 7])];
         assert_eq!(since(&earlier[..2], &back), [(1, 7, 7)]);
         let back = [row(0, &[&[9_000][..], &[1_000; 3]].concat()), row(1, &[1_000; 5])];
@@ -215,7 +215,7 @@ mod tests {
         let known = [MARIADB, ServerId::ENDED];
         let quiet = snapshot(&known, vec![gone(ServerId::ENDED, 15), of(MARIADB, 1, 4)]);
         assert_eq!(counts(&quiet), (vec![], vec![MARIADB]));
-        // It did two more before it ended, and another one came, synced and went.
+        // It synced twice more before it ended; another one appeared, synced and ended.
         let busy = snapshot(&known, vec![gone(ServerId::ENDED, 15 + 2 + 10), of(MARIADB, 1, 5)]);
         assert_eq!(counts(&busy), (vec![(ServerId::ENDED, 12), (MARIADB, 1)], known.to_vec()));
     }

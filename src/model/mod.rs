@@ -1,7 +1,7 @@
-//! The one type that every view reads: what was counted up to a moment ([`Snapshot`]), and the difference of two
-//! of them ([`Measurement`]). Both are plain data, immutable once made.
+//! The data that every view reads: the counts up to a moment ([`Snapshot`]), and the difference of two of
+//! them ([`Measurement`]). Both are immutable plain data.
 
-pub mod durability;
+pub(crate) mod durability;
 mod errors;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -22,29 +22,29 @@ pub use measurement::{Measurement, roles_of};
 pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, OTHER_NEIGHBOURS, RoleRow, ThreadRow};
 pub use stats::{Max, Stats};
 
-/// What could not be counted, or not attributed. All zero: everything was counted, and that was checked.
+/// What could not be counted or attributed. All zero: everything was counted, which has been verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// Syncs not counted because the kernel skipped a program (preemptible kernels; recursion_misses).
     pub preempted: u64,
-    /// Syncs counted in the totals whose file is not known, because a map was full.
+    /// Syncs counted in the totals whose file is unknown, because a map was full.
     pub files: u64,
-    /// Syncs counted whose latency bucket is not known, because the ring was full.
+    /// Syncs counted whose latency bucket is unknown, because the ring was full.
     pub events: u64,
     /// File names that could not be sent, because the ring was full; the files are counted.
     pub names: u64,
-    /// Failed syncs counted in their file whose errno is not known, because a map was full.
+    /// Failed syncs counted for their file whose errno is unknown, because a map was full.
     pub errors: u64,
-    /// Syncs not counted because no memory was to be had for the thread's state.
+    /// Syncs not counted because there was no memory for the thread's state.
     pub threads: u64,
     /// Processes of a traced command that could not be followed, because a map was full.
     pub processes: u64,
-    /// Time in which nothing was traced, to keep within `--max-cpu`.
+    /// Time in which tracing was paused to stay within `--max-cpu`.
     #[serde(rename = "paused_seconds", with = "seconds")]
     pub paused: Duration,
 }
 
-/// A duration as a number of seconds.
+/// Serialises a duration as a number of seconds.
 mod seconds {
     use std::time::Duration;
 
@@ -97,23 +97,24 @@ impl AttachMode {
     }
 }
 
-/// How the tracing was set up, and what was not chosen and why.
+/// How tracing was set up, which modes were rejected, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     pub mode: AttachMode,
-    /// (mode, reason) of the modes that were not chosen.
+    /// (mode, reason) for each rejected mode.
     pub not_chosen: Vec<(AttachMode, String)>,
     /// "6.12.0-1-amd64".
     pub kernel: String,
-    /// The operations that are watched.
+    /// The watched operations.
     pub ops: Vec<Op>,
-    /// Rows by thread are kept.
+    /// True if rows by thread are kept.
     pub by_thread: bool,
-    /// What changed since: intervals that are longer than asked for, or tracing that has ended. A plain sentence.
+    /// What has changed since: intervals longer than requested, or tracing that has ended. A plain
+    /// sentence.
     pub note: Option<String>,
 }
 
-/// Everything counted from the start of tracing up to one moment.
+/// All counts from the start of tracing up to one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub taken: Instant,

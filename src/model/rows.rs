@@ -6,23 +6,24 @@ use std::time::Duration;
 
 use super::{Op, Role, ServerId, Stats, Target};
 
-/// What is known of a file beside its identity; shared between snapshots.
+/// What is known of a file besides its identity; shared between snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileInfo {
-    /// As raw bytes, inside the server's own root; escape it before it reaches a terminal. None: never learnt.
+    /// Raw bytes, inside the server's own root; escape them before they reach a terminal. None: never
+    /// discovered.
     pub path: Option<PathBuf>,
     pub role: Role,
-    /// "/dev/vda1", or "8:1" where no device node is known.
+    /// "/dev/vda1", or "8:1" if no device node is known.
     pub device: Option<Arc<str>>,
     pub mount: Option<Arc<Path>>,
     pub filesystem: Option<Arc<str>>,
     /// False once the file is unlinked or its server gone.
     pub open: bool,
-    /// It had no name left, or another file had taken it, when it was last looked at.
+    /// When last checked, it had no name left, or its name belonged to another file.
     pub unlinked: bool,
 }
 
-/// One file (or what stands for it) and one operation.
+/// One file (or a substitute for it) and one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRow {
     pub server: ServerId,
@@ -32,20 +33,20 @@ pub struct FileRow {
     pub stats: Stats,
 }
 
-/// One thread and one operation. Kept only when asked for.
+/// One thread and one operation. Kept only on request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadRow {
     pub server: ServerId,
     /// 0: all threads that ended long ago.
     pub tid: u32,
-    /// Tells threads apart that had this id one after the other.
+    /// Distinguishes threads that had this ID one after the other.
     pub start: u32,
     pub name: String,
     pub op: Op,
     pub stats: Stats,
 }
 
-/// All files of one role of one server, per operation.
+/// All files of one role of one server, by operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRow {
     pub server: ServerId,
@@ -54,7 +55,7 @@ pub struct RoleRow {
     pub stats: Stats,
 }
 
-/// A sync that has begun and not finished.
+/// A sync that has started but not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InFlight {
     pub server: ServerId,
@@ -64,20 +65,20 @@ pub struct InFlight {
     pub role: Role,
     pub path: Option<PathBuf>,
     pub age: Duration,
-    /// It began before tracing did: it is at least this old.
+    /// It started before tracing did: its age is a lower bound.
     pub age_is_minimum: bool,
 }
 
-/// The name under which commands are counted that are not kept apart.
+/// The name for commands that are not kept apart.
 pub const OTHER_NEIGHBOURS: &str = "other";
 
-/// Syncs of the processes that are not traced, by device and the name of the thread group's leader.
+/// Syncs of untraced processes, by device and command name of the thread group leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeighbourRow {
     pub device_number: u32,
     /// As [`FileInfo::device`].
     pub device: String,
-    /// "other" where more commands synced than are kept apart.
+    /// "other" if more commands synced than are kept apart.
     pub comm: String,
     pub stats: Stats,
 }

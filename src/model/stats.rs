@@ -1,33 +1,35 @@
-//! The figures of one row: how many syncs, how long, how many failed.
+//! The figures of one row: sync count, latencies, failures.
 
 use std::time::Duration;
 
 use super::Errors;
 use crate::model::histogram::{Histogram, lower_edge, upper_edge};
 
-/// The greatest latency.
+/// The maximum latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Max {
     pub ns: u64,
-    /// False: the upper edge of the highest bucket that grew (3.2 % at most above the truth's bucket).
+    /// False: the upper edge of the highest bucket that grew, at most one bucket's width too high.
     pub exact: bool,
 }
 
-/// Syncs of one row. In a snapshot since the start of tracing, in a measurement of one interval.
+/// Syncs of one row. In a snapshot: since the start of tracing; in a measurement: within one interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Syncs that finished.
     pub count: u64,
     pub sum_ns: u64,
     pub max: Max,
-    /// Shared between snapshots while the row stands still. Its count is `count`, but for threads that keep none.
+    /// Shared between snapshots while the row does not change. Its total equals `count`, except for
+    /// threads, which keep no histogram.
     pub histogram: Histogram,
-    /// Syncs that failed, by errno.
+    /// Failed syncs by errno.
     pub errors: Errors,
 }
 
 impl Stats {
-    /// Adds another row's syncs to this one. Saturating: a history that was received may hold any figures.
+    /// Adds another row's syncs to this one. Saturating: a history received from elsewhere may hold any
+    /// values.
     pub fn merge(&mut self, other: &Stats) {
         self.count = self.count.saturating_add(other.count);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
@@ -41,8 +43,8 @@ impl Stats {
         }
     }
 
-    /// What happened since `earlier`, a previous reading of the same row. The greatest latency of the interval is
-    /// the new one if it rose, else the upper edge of the highest bucket that grew.
+    /// What happened since `earlier`, a previous reading of the same row. The interval's maximum latency is
+    /// the new maximum if it rose, else the upper edge of the highest bucket that grew.
     pub fn since(&self, earlier: &Stats) -> Stats {
         let histogram = self.histogram.since(&earlier.histogram);
         let count = self.count.saturating_sub(earlier.count);
@@ -67,10 +69,11 @@ impl Stats {
         }
     }
 
-    /// Whether this can be a later reading of the same row: nothing is less than it was. A row that was folded into
-    /// another one and came back begins anew, maybe with more syncs, but hardly with all that it had.
+    /// Whether this can be a later reading of the same row: no count has decreased. A row that was merged
+    /// into another and came back starts from zero; it may have more syncs by then, but hardly in every
+    /// bucket.
     pub fn continues(&self, earlier: &Stats) -> bool {
-        // A failure of unknown errno (0) may have become known.
+        // A failure of unknown errno (0) may have been attributed since.
         let errors = earlier.errors.iter().filter(|&(&errno, _)| errno != 0);
         self.count >= earlier.count
             && self.sum_ns >= earlier.sum_ns
@@ -82,12 +85,12 @@ impl Stats {
         self.sum_ns.checked_div(self.count)
     }
 
-    /// In nanoseconds; never above the greatest latency, which is exact where a bucket's midpoint is not.
+    /// In nanoseconds; never above the maximum latency, which is exact while a bucket's midpoint is not.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         self.histogram.quantile(q).map(|ns| ns.min(self.max.ns))
     }
 
-    /// The lower edge of the lowest bucket in use.
+    /// The lower edge of the lowest non-empty bucket.
     pub fn min_ns(&self) -> Option<u64> {
         self.histogram.lowest()
     }
@@ -96,13 +99,15 @@ impl Stats {
         self.errors.values().fold(0, |sum, &n| sum.saturating_add(n))
     }
 
-    /// Mean number in flight over a time: the sum of the latencies / the time. For a serial log, how busy it is.
+    /// Mean number in flight over a time: sum of the latencies / time. For a serial log this is its busy
+    /// share.
     pub fn in_flight_mean(&self, over: Duration) -> f64 {
         if over.is_zero() { 0.0 } else { self.sum_ns as f64 / over.as_nanos() as f64 }
     }
 
-    /// The greatest latency agrees with the histogram: never below the highest bucket in use. Two processors that
-    /// finish syncs of one file at the same instant can lose the greater maximum; the histogram never loses.
+    /// Makes the maximum consistent with the histogram: never below the highest non-empty bucket. Two CPUs
+    /// that finish syncs of one file at the same instant can lose the greater maximum; the histogram never
+    /// does.
     pub fn settle_max(&mut self) {
         if let Some(bucket) = self.histogram.highest_bucket()
             && self.max.ns < lower_edge(bucket)
