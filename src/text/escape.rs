@@ -1,20 +1,20 @@
-//! What others chose (paths, names, error messages) made harmless and visible on one line of a terminal.
+//! Makes untrusted text (paths, names, error messages) harmless and visible on one line of a terminal.
 
 use std::fmt::Write as _;
 
-/// Makes bytes that somebody else chose (a path, a comm) safe and visible on one line of a terminal: control
-/// characters, invalid UTF-8 and characters that reorder or hide others become `\n`, `\x1b`, `\u{202e}`. A backslash
-/// is doubled, so that the result tells one name from every other.
+/// Makes untrusted bytes (a path, a comm) safe and visible on one line of a terminal: control characters,
+/// invalid UTF-8 and characters that reorder or hide others become `\n`, `\x1b`, `\u{202e}`. Backslashes
+/// are doubled, so that different names stay different.
 pub fn escape(bytes: &[u8]) -> String {
     escape_as(bytes, true, true)
 }
 
-/// As [`escape`], and everything beyond ASCII becomes `\u{e9}`: for a terminal that cannot show it.
+/// As [`escape`], and non-ASCII characters become `\u{e9}`, for a terminal that cannot show them.
 pub fn escape_to_ascii(bytes: &[u8]) -> String {
     escape_as(bytes, false, true)
 }
 
-/// As [`escape`], but a backslash stays: for a sentence whose names are escaped already.
+/// As [`escape`], but keeps backslashes: for a sentence whose names are already escaped.
 pub fn escape_sentence(text: &str) -> String {
     escape_as(text.as_bytes(), true, false)
 }
@@ -44,7 +44,7 @@ fn push_byte(out: &mut String, byte: u8) {
     let _ = write!(out, "\\x{byte:02x}");
 }
 
-/// Control characters, and those that are invisible or change the order or the place of what stands around them
+/// Control characters, and characters that are invisible or change the order or position of others
 /// (Unicode's bidirectional controls, zero-width characters, line separators, tags, fillers).
 pub fn is_deceptive(c: char) -> bool {
     c.is_control()

@@ -1,5 +1,5 @@
-//! Text for people: names that a traced process chose made harmless ([`escape()`]), latencies and counts with their units, and
-//! the width and shortening of what stands in a table.
+//! Text for people: untrusted names made harmless ([`escape()`]), latencies and counts with their units,
+//! and shortening to the width of a table's column.
 
 mod escape;
 mod shorten;
@@ -7,6 +7,7 @@ mod shorten;
 mod tests;
 mod units;
 
-pub use escape::{escape, escape_sentence, escape_to_ascii, is_deceptive};
-pub use shorten::{begin_of, end_of_path, shorten_middle, shorten_path, width};
-pub use units::{capital, count, duration, duration_in_words, errno, interval, percent, rate};
+pub(crate) use escape::{escape, escape_sentence, escape_to_ascii, is_deceptive};
+pub use shorten::width;
+pub(crate) use shorten::{end_of_path, shorten_end, shorten_middle, shorten_path};
+pub(crate) use units::{capital, count, duration, duration_in_words, errno, interval, percent, rate};

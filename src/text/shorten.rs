@@ -1,14 +1,15 @@
-//! Text cut to the columns that there are, without cutting an escape or a wide character in two.
+//! Shortens text to a number of terminal columns, without splitting an escape or a wide character.
 
 use unicode_width::UnicodeWidthStr;
 
-/// The columns that a text takes on a terminal.
+/// The width of a text in terminal columns.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
 /// Shortens an escaped path to at most `columns`, in the middle, and keeps the file name:
-/// `/var/lib/…/#ib_redo5`. A name that is itself too long loses its own middle. Escapes are never cut in two.
+/// `/var/lib/…/#ib_redo5`. A name that is too long by itself is shortened in its middle. Escapes are never
+/// split.
 pub fn shorten_path(path: &str, columns: usize, ellipsis: &str) -> String {
     if width(path) <= columns {
         return path.to_owned();
@@ -19,7 +20,7 @@ pub fn shorten_path(path: &str, columns: usize, ellipsis: &str) -> String {
         return shorten_middle(name.trim_start_matches('/'), columns, ellipsis);
     }
     let kept = take_columns(units(directory), columns - dots - width(name));
-    // A cut between two directories reads better than one inside a name.
+    // A cut between two directories is easier to read than one inside a name.
     let kept = match kept.rfind('/') {
         Some(slash) if slash > 0 => &kept[..=slash],
         _ => kept.as_str(),
@@ -27,8 +28,9 @@ pub fn shorten_path(path: &str, columns: usize, ellipsis: &str) -> String {
     format!("{kept}{ellipsis}{name}")
 }
 
-/// Shortens an escaped path to at most `columns` from its begin, between two directories: `…/shop/products.ibd`. What a
-/// server's files have in common stands at the begin, and which schema a table belongs to at the end.
+/// Shortens an escaped path to at most `columns` from the front, between two directories:
+/// `…/shop/products.ibd`. A server's files have the front in common; the end names the table and its
+/// schema.
 pub fn end_of_path(path: &str, columns: usize, ellipsis: &str) -> String {
     if width(path) <= columns {
         return path.to_owned();
@@ -41,9 +43,8 @@ pub fn end_of_path(path: &str, columns: usize, ellipsis: &str) -> String {
     }
 }
 
-/// Shortens a text to at most `columns` by leaving out its end, behind a word where there is one. Escapes are never cut
-/// in two.
-pub fn begin_of(text: &str, columns: usize, ellipsis: &str) -> String {
+/// Shortens a text to at most `columns` at its end, between two words if possible. Escapes are never split.
+pub fn shorten_end(text: &str, columns: usize, ellipsis: &str) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -56,7 +57,7 @@ pub fn begin_of(text: &str, columns: usize, ellipsis: &str) -> String {
     take_columns(units(&format!("{}{ellipsis}", kept.trim_end())), columns)
 }
 
-/// Shortens an escaped text to at most `columns` by leaving out its middle. Escapes are never cut in two.
+/// Shortens an escaped text to at most `columns` in its middle. Escapes are never split.
 pub fn shorten_middle(text: &str, columns: usize, ellipsis: &str) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -88,7 +89,7 @@ fn take_columns<'a>(units: impl Iterator<Item = &'a str>, columns: usize) -> Str
         .collect()
 }
 
-/// The characters of an escaped text, an escape sequence being one.
+/// The characters of an escaped text; an escape sequence is one unit.
 fn units(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -1,11 +1,12 @@
-//! Tests of all of it: what is escaped is then shortened.
+//! Tests of escaping and shortening together.
 
 use super::*;
 
 proptest::proptest! {
-    /// Nothing that moves a cursor, hides or reorders reaches a terminal, and no two names look alike.
+    /// Nothing that moves a cursor, hides or reorders reaches a terminal, and different names stay
+    /// different.
     #[test]
-    fn what_is_escaped_is_visible_and_tells_one_name_from_every_other(a: Vec<u8>, b: Vec<u8>) {
+    fn escaped_names_are_visible_and_stay_different(a: Vec<u8>, b: Vec<u8>) {
         for text in [escape(&a), escape_to_ascii(&a), escape_sentence(&String::from_utf8_lossy(&a))] {
             proptest::prop_assert!(!text.chars().any(is_deceptive));
         }
@@ -25,7 +26,7 @@ proptest::proptest! {
 use std::time::Duration;
 
 #[test]
-fn what_a_process_chose_reaches_no_terminal_as_it_is() {
+fn control_characters_in_names_are_escaped() {
     assert_eq!(escape(b"/a\nb\x1b[2J\x07\x7f"), "/a\\nb\\x1b[2J\\x07\\x7f");
     assert_eq!(
         escape("gpj.\u{202e}exe \u{200b}\u{9b}31m".as_bytes()),
@@ -115,14 +116,14 @@ fn the_end_of_a_path_keeps_the_directories_next_to_the_file() {
 }
 
 #[test]
-fn the_begin_of_a_text_ends_with_a_word() {
+fn a_text_shortened_at_its_end_ends_with_a_word() {
     let text = "the binary log is busy";
-    assert_eq!(begin_of(text, 22, " …"), text);
-    assert_eq!(begin_of(text, 21, " …"), "the binary log is …");
-    assert_eq!(begin_of(text, 20, " …"), "the binary log is …");
-    assert_eq!(begin_of(text, 18, " …"), "the binary log …");
-    assert_eq!(begin_of("unbreakable", 8, " …"), "unbrea …");
-    never_wider(0..24, |columns| begin_of(text, columns, " …"));
+    assert_eq!(shorten_end(text, 22, " …"), text);
+    assert_eq!(shorten_end(text, 21, " …"), "the binary log is …");
+    assert_eq!(shorten_end(text, 20, " …"), "the binary log is …");
+    assert_eq!(shorten_end(text, 18, " …"), "the binary log …");
+    assert_eq!(shorten_end("unbreakable", 8, " …"), "unbrea …");
+    never_wider(0..24, |columns| shorten_end(text, columns, " …"));
 }
 
 #[test]

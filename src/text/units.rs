@@ -1,7 +1,7 @@
-//! Latencies, counts, rates and error numbers as people read them.
+//! Latencies, counts, rates and error numbers in readable form.
 
-/// A latency for a table: `85ns`, `1.7µs`, `240µs`, `3.1s`, `2m05s`. Two or three digits, which is what a histogram
-/// of 3 % can bear.
+/// A latency for a table: `85ns`, `1.7µs`, `240µs`, `3.1s`, `2m05s`. Two or three digits, which matches the
+/// histogram's precision of 3 %.
 pub fn duration(ns: u64) -> String {
     let (value, unit) = scaled(ns);
     value + unit
@@ -30,7 +30,7 @@ fn scaled(ns: u64) -> (String, &'static str) {
         }
         (value, unit) = (value / 1000.0, larger);
     }
-    // 9.96 is 10, not 10.0; there is no fraction of a nanosecond.
+    // 9.96 is 10, not 10.0; nanoseconds have no fraction.
     let whole = unit == "ns" || value >= 9.95;
     (if whole { format!("{value:.0}") } else { format!("{value:.1}") }, unit)
 }
@@ -58,7 +58,7 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// So many in a time, per second: `2,366`, `0.4`; a dash where no time has passed.
+/// A count over a time, per second: `2,366`, `0.4`; a dash if the time is zero.
 pub fn rate(n: u64, over: std::time::Duration) -> String {
     if over.is_zero() {
         return "–".into();
@@ -71,7 +71,7 @@ pub fn rate(n: u64, over: std::time::Duration) -> String {
     }
 }
 
-/// With a capital letter at the begin, as a sentence has it.
+/// Capitalises the first letter.
 pub fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
@@ -82,7 +82,7 @@ pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// The name of an errno: `EIO`; a number where it has none.
+/// The name of an errno: `EIO`, or a number if it has none.
 pub fn errno(number: i32) -> String {
     match nix::errno::Errno::from_raw(number) {
         nix::errno::Errno::UnknownErrno => format!("errno {number}"),

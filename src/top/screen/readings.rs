@@ -12,7 +12,7 @@ use crate::model::Role;
 use crate::render::Paint;
 use crate::render::device::{Device, Neighbour};
 use crate::render::rows::p99;
-use crate::text::{begin_of, capital, escape_sentence, interval, rate, width};
+use crate::text::{capital, escape_sentence, interval, rate, shorten_end, width};
 use crate::top::palette::Ink;
 use crate::top::state::{Read, State};
 
@@ -47,7 +47,7 @@ fn cut(lines: &[String], columns: usize, ellipsis: &str) -> String {
     let indent = if lines.first().is_some_and(|line| line.starts_with(INDENT)) { INDENT } else { "" };
     let text = lines.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join(" ");
     let room = columns.saturating_sub(width(indent) + 1 + width(ellipsis));
-    format!("{indent}{} {ellipsis}", begin_of(&text, room, ""))
+    format!("{indent}{} {ellipsis}", shorten_end(&text, room, ""))
 }
 
 /// The most urgent first.
