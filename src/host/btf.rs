@@ -1,4 +1,4 @@
-//! The kernel's own type information, without which no program can be fitted to this kernel.
+//! The kernel's type information (BTF), which CO-RE relocation needs.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -9,7 +9,7 @@ use super::roots::Roots;
 use super::verdict::Verdict;
 
 pub const NAME: &str = "BTF";
-/// In the byte order of the machine (include/uapi/linux/btf.h).
+/// In native byte order (include/uapi/linux/btf.h).
 pub const MAGIC: u16 = 0xeb9f;
 
 pub fn check(roots: &Roots) -> Verdict {
@@ -17,15 +17,15 @@ pub fn check(roots: &Roots) -> Verdict {
     let mut magic = [0; 2];
     match File::open(&path).and_then(|mut file| file.read_exact(&mut magic)) {
         Ok(()) if u16::from_ne_bytes(magic) == MAGIC => Verdict::ok(NAME, "/sys/kernel/btf/vmlinux"),
-        Ok(()) => Verdict::fail(NAME, "/sys/kernel/btf/vmlinux holds something else").cured_by(OTHER_KERNEL),
+        Ok(()) => Verdict::fail(NAME, "/sys/kernel/btf/vmlinux does not contain BTF").cured_by(OTHER_KERNEL),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
             Verdict::fail(NAME, "/sys/kernel/btf/vmlinux is empty").cured_by(OTHER_KERNEL)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Verdict::fail(NAME, "/sys/kernel/btf/vmlinux is not there: the kernel has no type information")
+            Verdict::fail(NAME, "/sys/kernel/btf/vmlinux does not exist: the kernel has no type information")
                 .cured_by(OTHER_KERNEL)
         }
-        Err(error) => Verdict::fail(NAME, format!("/sys/kernel/btf/vmlinux is not readable: {error}"))
+        Err(error) => Verdict::fail(NAME, format!("/sys/kernel/btf/vmlinux cannot be read: {error}"))
             .cured_by("mount sysfs on /sys, and let this process read /sys/kernel/btf"),
     }
 }
@@ -33,8 +33,8 @@ pub fn check(roots: &Roots) -> Verdict {
 const OTHER_KERNEL: &str = "run a kernel that was built with CONFIG_DEBUG_INFO_BTF=y (Debian 11, Ubuntu 20.10, RHEL 8.2 and \
      later have it)";
 
-/// Whether the kernel has something of this name, or may have: its type information cannot be read. Names end with a
-/// NUL there, and are looked for as such, a piece of the file at a time.
+/// Whether the kernel has a type or function of this name; true if its BTF cannot be read. Names end with a
+/// NUL there. The file is searched in chunks.
 pub fn may_have(roots: &Roots, name: &str) -> bool {
     const PIECE: usize = 256 << 10;
     let Ok(wanted) = Regex::new(&format!("\0{}\0", regex::escape(name))) else { return true };
@@ -52,7 +52,7 @@ pub fn may_have(roots: &Roots, name: &str) -> bool {
         if wanted.is_match(&piece[..filled]) {
             return true;
         }
-        // The name may lie across two pieces.
+        // The name may span two chunks.
         kept = filled.min(name.len() + 1);
         piece.copy_within(filled - kept..filled, 0);
     }

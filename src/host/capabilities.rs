@@ -8,10 +8,11 @@ use super::roots::Roots;
 use super::verdict::Verdict;
 
 pub const NAME: &str = "capabilities";
-/// Of /proc/self/ns/user in the initial user namespace (PROC_USER_INIT_INO, include/linux/proc_ns.h).
+/// The target of /proc/self/ns/user in the initial user namespace (PROC_USER_INIT_INO,
+/// include/linux/proc_ns.h).
 const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
 
-/// Capabilities by their bits (include/uapi/linux/capability.h).
+/// Capabilities and their bit numbers (include/uapi/linux/capability.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
     DacOverride = 1,
@@ -39,7 +40,7 @@ impl Capability {
     }
 }
 
-/// An effective set.
+/// An effective capability set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effective(u64);
 
@@ -54,7 +55,7 @@ impl Effective {
         Effective::parse(&roots.read_proc("self/status").ok()?)
     }
 
-    /// Whether it is in the set, or one that the kernel takes for it is.
+    /// Whether the set contains the capability, or another one that implies it.
     pub fn allows(self, capability: Capability) -> bool {
         let has = |wanted: Capability| self.0 & (1 << wanted as u32) != 0;
         has(capability)
@@ -67,15 +68,15 @@ impl Effective {
     }
 }
 
-/// What each is needed for, and what is missing without it.
+/// The capabilities needed, and the purpose of each.
 const WANTED: [(Capability, &str); 5] = [
     (Capability::Bpf, "to load BPF programs"),
     (Capability::Perfmon, "to attach them"),
     (
         Capability::DacReadSearch,
-        "to read tracefs, for the tracepoint mode, and what /proc has of other users' processes",
+        "to read tracefs for the tracepoint mode, and other users' processes in /proc",
     ),
-    (Capability::SysPtrace, "to see other users' open files, and their syncs that began earlier"),
+    (Capability::SysPtrace, "to see other users' open files, and syncs that started before tracing"),
     (Capability::Syslog, "to read the kernel's symbols"),
 ];
 
@@ -85,7 +86,7 @@ pub fn check(roots: &Roots) -> Verdict {
     };
     let namespace = fs::read_link(roots.proc.join("self/ns/user"));
     if namespace.is_ok_and(|link| link != Path::new(INITIAL_USER_NAMESPACE)) {
-        return Verdict::fail(NAME, "this is a user namespace: root here is not root to the kernel")
+        return Verdict::fail(NAME, "this is a user namespace, whose root is not root to the kernel")
             .cured_by("run it outside of the rootless container or `unshare -U`");
     }
     if kernel::version(roots).is_some_and(|version| version < (5, 8)) {
@@ -107,17 +108,17 @@ pub fn check(roots: &Roots) -> Verdict {
     verdict.cured_by(cure(&program()))
 }
 
-/// CAP_BPF and CAP_PERFMON came with 5.8.
+/// CAP_BPF and CAP_PERFMON exist since Linux 5.8.
 fn before_5_8(effective: Effective) -> Verdict {
     if effective.allows(Capability::SysAdmin) {
-        Verdict::ok(NAME, "CAP_SYS_ADMIN, which is what BPF needs before Linux 5.8")
+        Verdict::ok(NAME, "CAP_SYS_ADMIN, which BPF requires before Linux 5.8")
     } else {
-        Verdict::fail(NAME, "missing: CAP_SYS_ADMIN, which is what BPF needs before Linux 5.8")
+        Verdict::fail(NAME, "missing: CAP_SYS_ADMIN, which BPF requires before Linux 5.8")
             .cured_by("run it as root")
     }
 }
 
-/// The lines to type.
+/// The commands to type.
 fn cure(program: &str) -> String {
     let names = WANTED.map(|(capability, _)| capability.name());
     format!(

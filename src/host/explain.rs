@@ -1,58 +1,59 @@
-//! From the error of a program that would not load or attach to its cause and cure.
+//! Explains why a program could not be loaded or attached, and what to do.
 
 use std::io;
 
 use super::verdict::{Status, Verdict};
 use super::{btf, capabilities, ftrace, lockdown, memlock, memory, perf, pid_namespace, tracefs};
 
-/// The kernel's own, for what it cannot do on this architecture; not in any libc.
+/// The kernel's internal ENOTSUPP, returned for features that an architecture lacks; libc does not define
+/// it.
 const ENOTSUPP: i32 = 524;
 
-/// The checks that can be behind an error, the likeliest first, and what the error means by itself.
+/// The checks that may explain an error, the most likely first, and what the error means if none does.
 fn suspects(errno: i32) -> (&'static [&'static str], &'static str) {
     match errno {
         libc::EPERM => (
             &[capabilities::NAME, lockdown::NAME, memlock::NAME, perf::NAME, tracefs::NAME],
-            "the kernel refused it although nothing that can be checked forbids it: a security module (see the \
-             audit log), seccomp in a container, or a kernel that allows no such program",
+            "the kernel refused it although every check passed: the cause may be a security module (see the audit \
+             log), seccomp in a container, or a kernel without support for such programs",
         ),
         libc::EACCES => (
             &[capabilities::NAME, perf::NAME, tracefs::NAME, lockdown::NAME],
-            "either a file may not be read, or the kernel's verifier rejected the program \
+            "either a file is not readable, or the kernel's verifier rejected the program \
              (--verbose shows why)",
         ),
         libc::ENOENT => {
             (&[tracefs::NAME, lockdown::NAME, btf::NAME], "this kernel has no such tracepoint or function")
         }
-        libc::ESRCH => (&[btf::NAME], "this kernel has no such function, or not in its type information"),
+        libc::ESRCH => (&[btf::NAME], "this kernel has no such function, or no type information about it"),
         libc::EINVAL => (
             &[btf::NAME, lockdown::NAME],
             "this kernel is too old for the program, or its verifier rejected it \
              (--verbose shows why)",
         ),
         libc::ENOMEM | libc::E2BIG | libc::ENOSPC => {
-            (&[memory::NAME, memlock::NAME], "the kernel had no memory or no room for it: track fewer files")
+            (&[memory::NAME, memlock::NAME], "the kernel had no memory or space for it: track fewer files")
         }
         libc::EOPNOTSUPP | ENOTSUPP => (
             &[ftrace::NAME],
             "this kernel cannot attach such programs (fentry on arm64 before 6.4, kprobe without CONFIG_FPROBE): \
-             the tracepoint mode serves instead",
+             the tracepoint mode is used instead",
         ),
-        libc::EBUSY => (&[], "another tool holds the same hook in a way that cannot be shared"),
-        _ => (&[], "the kernel gives no reason that is known here"),
+        libc::EBUSY => (&[], "another tool has exclusive use of the same hook"),
+        _ => (&[], "the cause is unknown"),
     }
 }
 
-/// What to tell the user: the error, the checks that explain it with their cures, or what the error means where
-/// every check is well. `verdicts` are those of [`super::checks`].
+/// The message for the user: the error, then the failed checks that explain it with their cures, or the
+/// error's own meaning if every check passed. `verdicts` come from [`super::checks`].
 pub fn explain_load_error(error: &io::Error, verdicts: &[Verdict]) -> String {
-    // libbpf's errors carry the number; one that was made up elsewhere speaks for itself
+    // Errors from libbpf carry an errno; others are self-explanatory.
     let Some(errno) = error.raw_os_error() else { return error.to_string() };
     let (suspects, by_itself) = suspects(errno.abs());
     let failed_for = |name: &&str| verdicts.iter().find(|verdict| verdict.name == *name);
     let mut causes: Vec<&Verdict> =
         suspects.iter().filter_map(failed_for).filter(|verdict| verdict.status != Status::Ok).collect();
-    // what forbids everything comes before what only may
+    // Failures come before warnings.
     causes.sort_by_key(|verdict| std::cmp::Reverse(verdict.status));
     if causes.is_empty() {
         let anything = verdicts.iter().filter(|v| v.status == Status::Fail && v.name != pid_namespace::NAME);
@@ -112,7 +113,7 @@ mod tests {
         assert!(explain(libc::EINVAL, &healthy()).contains("too old"));
         assert!(explain(libc::ENOMEM, &healthy()).contains("fewer files"));
         assert!(explain(524, &healthy()).contains("arm64"));
-        assert!(explain(libc::ETXTBSY, &healthy()).contains("no reason that is known"));
+        assert!(explain(libc::ETXTBSY, &healthy()).contains("the cause is unknown"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The switch that silences fentry: with ftrace disabled its programs load and attach without an error, and count
-//! nothing.
+//! The switch that silences fentry: with ftrace disabled its programs load and attach without an error, but
+//! count nothing.
 
 use super::roots::Roots;
 use super::verdict::Verdict;
@@ -10,14 +10,13 @@ pub fn check(roots: &Roots) -> Verdict {
     match roots.read_proc("sys/kernel/ftrace_enabled").as_deref() {
         Ok("0") => Verdict::warn(
             NAME,
-            "kernel.ftrace_enabled is 0: fentry and kprobe would attach and count nothing",
+            "kernel.ftrace_enabled is 0: fentry and kprobe would attach but count nothing",
         )
         .cured_by("`sysctl kernel.ftrace_enabled=1`; until then the tracepoint mode is used"),
         Ok(_) => Verdict::ok(NAME, "enabled"),
-        Err(_) => Verdict::warn(
-            NAME,
-            "not in this kernel: fentry and kprobe are not to be had, tracepoints are used",
-        ),
+        Err(_) => {
+            Verdict::warn(NAME, "not in this kernel: fentry and kprobe are unavailable, tracepoints are used")
+        }
     }
 }
 

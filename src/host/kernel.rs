@@ -1,4 +1,4 @@
-//! Which kernel runs.
+//! The version of the running kernel.
 
 use super::roots::Roots;
 use super::verdict::Verdict;
@@ -8,17 +8,17 @@ pub const NAME: &str = "kernel";
 /// Major and minor.
 pub type Version = (u32, u32);
 
-/// The oldest kernel that every part was tested on.
+/// The oldest kernel on which everything was tested.
 pub const OLDEST: Version = (5, 10);
 
-/// "6.12.0-1-amd64" is (6, 12).
+/// Parses "6.12.0-1-amd64" as (6, 12).
 pub fn parse_version(release: &str) -> Option<Version> {
     let (major, rest) = release.split_once('.')?;
     let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The release as `uname -r` has it.
+/// The release, as `uname -r` prints it.
 pub fn release(roots: &Roots) -> Option<String> {
     roots.read_proc("sys/kernel/osrelease").ok()
 }
@@ -34,7 +34,7 @@ pub fn check(roots: &Roots) -> Verdict {
     match parse_version(&release) {
         Some(version) if version >= OLDEST => Verdict::ok(NAME, release),
         Some(_) => Verdict::warn(NAME, format!("{release}: older than 5.10, the oldest that was tested")),
-        None => Verdict::warn(NAME, format!("{release}: not a version that is understood")),
+        None => Verdict::warn(NAME, format!("{release}: unrecognised version")),
     }
 }
 

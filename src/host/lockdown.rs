@@ -1,4 +1,4 @@
-//! Kernel lockdown: in confidentiality mode no program may read kernel memory, whoever loads it.
+//! Kernel lockdown: in confidentiality mode no program may read kernel memory, not even root's.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ pub fn check(roots: &Roots) -> Verdict {
 fn check_with(roots: &Roots, read_privately: impl FnOnce() -> io::Result<String>) -> Verdict {
     let current = match roots.read_sys("kernel/security/lockdown") {
         Ok(text) => Some(text),
-        // securityfs is mounted, and this kernel has no lockdown
+        // securityfs is mounted, but this kernel has no lockdown.
         Err(_) if roots.sys.join("kernel/security/lsm").exists() => {
             return Verdict::ok(NAME, "not in this kernel");
         }
@@ -36,25 +36,25 @@ fn check_with(roots: &Roots, read_privately: impl FnOnce() -> io::Result<String>
     }
 }
 
-/// "none [integrity] confidentiality": the one in use is in brackets.
+/// Parses "none [integrity] confidentiality": the active mode is in brackets.
 fn mode(text: &str) -> Option<&str> {
     let (_, after) = text.split_once('[')?;
     Some(after.split_once(']')?.0)
 }
 
-/// What is left to go by without securityfs.
+/// The fallback if securityfs cannot be read.
 fn by_command_line(command_line: &str) -> Verdict {
     if command_line.split_ascii_whitespace().any(|word| word == "lockdown=confidentiality") {
         return Verdict::fail(
             NAME,
-            "confidentiality, by the kernel's command line: BPF programs are refused",
+            "confidentiality, according to the kernel's command line: BPF programs are refused",
         )
         .cured_by("boot with `lockdown=integrity`");
     }
-    Verdict::ok(NAME, "not known, since securityfs is not mounted; the kernel's command line asks for none")
+    Verdict::ok(NAME, "unknown, because securityfs is not mounted; the kernel's command line requests none")
 }
 
-/// On a thread of its own, which ends with its mounts.
+/// Uses a thread of its own, whose mount namespace ends with it.
 fn read_privately() -> io::Result<String> {
     let reader = thread::Builder::new().spawn(|| {
         with_mounted("securityfs", Path::new("/sys/kernel/security"), || fs::read_to_string(FILE))?
@@ -93,7 +93,7 @@ mod tests {
         let (_keep, roots) = fixture(&[("proc/cmdline", "ro quiet")]);
         let verdict = check_with(&roots, nothing);
         assert_eq!(verdict.status, Status::Ok);
-        assert!(verdict.detail.starts_with("not known"));
+        assert!(verdict.detail.starts_with("unknown"));
     }
 
     #[test]

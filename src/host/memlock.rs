@@ -1,4 +1,4 @@
-//! RLIMIT_MEMLOCK, to which the maps are charged before Linux 5.11.
+//! RLIMIT_MEMLOCK, which limits the size of BPF maps before Linux 5.11.
 
 use super::capabilities::{Capability, Effective};
 use super::kernel;
@@ -8,7 +8,7 @@ use super::verdict::Verdict;
 
 pub const NAME: &str = "locked memory";
 
-/// `maps_bytes`: what the maps will take.
+/// `maps_bytes`: the memory that the maps will use.
 pub fn check(roots: &Roots, maps_bytes: u64) -> Verdict {
     if kernel::version(roots).is_none_or(|version| version >= (5, 11)) {
         return Verdict::ok(NAME, "not limited: since Linux 5.11 maps are charged to the memory cgroup");
@@ -23,13 +23,13 @@ pub fn check(roots: &Roots, maps_bytes: u64) -> Verdict {
         Some(_) if may_raise => Verdict::ok(NAME, "limited, but CAP_SYS_RESOURCE lets us raise it"),
         Some(bytes) => Verdict::fail(
             NAME,
-            format!("{} allowed, and the maps need {}", megabytes(bytes), megabytes(maps_bytes)),
+            format!("{} allowed, but the maps need {}", megabytes(bytes), megabytes(maps_bytes)),
         )
         .cured_by("`ulimit -l unlimited`, or `LimitMEMLOCK=infinity` in the systemd unit"),
     }
 }
 
-/// The hard limit in bytes from /proc/self/limits; the inner None is "unlimited".
+/// The hard limit in bytes, from /proc/self/limits; the inner None is "unlimited".
 fn hard_limit(limits: &str) -> Option<Option<u64>> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     match line.split_ascii_whitespace().nth(1)? {

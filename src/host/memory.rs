@@ -1,5 +1,5 @@
-//! The memory cgroup of this process, to which the maps are charged since Linux 5.11: too tight a limit makes the
-//! kernel's inserts fail.
+//! The memory cgroup of this process, which is charged for BPF maps since Linux 5.11: if its limit is too
+//! low, map updates fail.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use super::verdict::Verdict;
 use crate::linux::mountinfo;
 
 pub const NAME: &str = "memory limit";
-/// What the process itself may take beside its maps.
+/// Allowance for the process's own memory, besides the maps.
 const PROCESS_BYTES: u64 = 20 << 20;
 
-/// "35.7 MB", in units of a million.
+/// Formats "35.7 MB" (decimal megabytes).
 pub fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// `maps_bytes`: what the maps will take.
+/// `maps_bytes`: the memory that the maps will use.
 pub fn check(roots: &Roots, maps_bytes: u64) -> Verdict {
     let need = maps_bytes + PROCESS_BYTES;
     let needs = format!("{} needed, {} of it for maps", megabytes(need), megabytes(maps_bytes));
     let Some(group) = find_group(roots) else {
         return Verdict::ok(NAME, format!("no memory cgroup; {needs}"));
     };
-    // every level above limits too
+    // The limits of all ancestors apply as well.
     let levels: Vec<Level> =
         group.directories().filter_map(|directory| group.read_level(&directory)).collect();
     let Some(tightest) = levels.iter().min_by_key(|level| level.room()) else {
@@ -47,7 +47,7 @@ pub fn check(roots: &Roots, maps_bytes: u64) -> Verdict {
 struct Level {
     limit: u64,
     used: u64,
-    /// Of `used`, the page cache, which the kernel gives up first.
+    /// The page cache included in `used`, which the kernel reclaims first.
     cache: u64,
 }
 
@@ -73,7 +73,7 @@ const V1: Files =
     Files { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", cache: "total_cache" };
 const V2: Files = Files { limit: "memory.max", used: "memory.current", cache: "file" };
 
-/// A hierarchy of version 1 with the memory controller goes before the one of version 2, which then has none.
+/// A cgroup v1 hierarchy with the memory controller takes precedence: v2 then has no such controller.
 fn find_group(roots: &Roots) -> Option<Group> {
     let cgroup = roots.read_proc("self/cgroup").ok()?;
     let mounts = fs::read(roots.proc.join("self/mountinfo")).ok()?;
@@ -91,13 +91,13 @@ fn find_group(roots: &Roots) -> Option<Group> {
         let mount = point_of(&|filesystem, _| filesystem == "cgroup2")?;
         Some((path_of(&cgroup, "")?, mount, &V2))
     })?;
-    // in a container the path may be the host's, of which only the mount's root is seen
+    // In a container the path may be the host's; only the mount's root is visible here.
     let directory = mount.join(path.trim_start_matches('/'));
     let directory = if directory.is_dir() { directory } else { mount.clone() };
     Some(Group { mount, directory, files })
 }
 
-/// From "4:memory:/path" or, for version 2, "0::/path".
+/// Parses "4:memory:/path" or, for version 2, "0::/path".
 fn path_of<'a>(cgroup: &'a str, controller: &str) -> Option<&'a str> {
     cgroup.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -106,14 +106,14 @@ fn path_of<'a>(cgroup: &'a str, controller: &str) -> Option<&'a str> {
     })
 }
 
-/// Mount points of version 1 are called after their controllers: "memory", "cpu,cpuacct".
+/// Mount points of version 1 are named after their controllers: "memory", "cpu,cpuacct".
 fn has_memory_controller(point: &Path) -> bool {
     let name = point.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.split(',').any(|controller| controller == "memory")
 }
 
 impl Group {
-    /// This process's own and all above, up to the mount point.
+    /// This process's cgroup and its ancestors, up to the mount point.
     fn directories(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.directory
             .ancestors()
@@ -121,10 +121,10 @@ impl Group {
             .map(Path::to_path_buf)
     }
 
-    /// None where nothing is limited.
+    /// None if there is no limit.
     fn read_level(&self, directory: &Path) -> Option<Level> {
         let number = |file: &str| fs::read_to_string(directory.join(file)).ok()?.trim().parse::<u64>().ok();
-        // version 2 says "max", version 1 the greatest multiple of a page
+        // Version 2 writes "max", version 1 the greatest multiple of a page.
         let limit = number(self.files.limit).filter(|&limit| limit < i64::MAX as u64 - (1 << 20))?;
         let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
         let cache = stat.lines().find_map(|line| {

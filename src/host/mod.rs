@@ -1,5 +1,5 @@
-//! What this host supports: the verdicts of `fsynctop check` that need no BPF program, and what they say about a
-//! program that would not load.
+//! What this host supports: those verdicts of `fsynctop check` that need no BPF program, and how they
+//! explain a program that could not be loaded.
 
 mod btf;
 mod capabilities;
@@ -19,15 +19,15 @@ mod roots;
 pub mod tracefs;
 mod verdict;
 
-pub use btf::MAGIC as BTF_MAGIC;
-pub use explain::explain_load_error;
-pub use pid_namespace::is_initial as in_initial_pid_namespace;
-pub use preemption::Skips;
-pub use render::{json, table};
+pub(crate) use btf::MAGIC as BTF_MAGIC;
+pub(crate) use explain::explain_load_error;
+pub(crate) use pid_namespace::is_initial as in_initial_pid_namespace;
+pub(crate) use preemption::Skips;
+pub(crate) use render::{json, table};
 pub use roots::Roots;
 pub use verdict::{Status, Verdict};
 
-/// All checks in the order of display. `maps_bytes`: the memory that the maps will take.
+/// All checks, in display order. `maps_bytes`: the memory that the maps will use.
 pub fn checks(maps_bytes: u64) -> Vec<Verdict> {
     checks_in(&Roots::default(), maps_bytes)
 }
@@ -48,8 +48,8 @@ fn checks_in(roots: &Roots, maps_bytes: u64) -> Vec<Verdict> {
     ]
 }
 
-/// Whether this kernel may preempt a program and then skip the same program's other runs on that processor. One
-/// that does not tell may.
+/// Whether this kernel may preempt a program and then skip the same program's other runs on that CPU. True
+/// if unknown.
 pub fn may_skip_programs() -> bool {
     preemption::find(&Roots::default()).0.preempts()
 }
@@ -61,17 +61,18 @@ pub fn calls_are_dear() -> bool {
     kernel::version(&roots).is_some_and(|version| version >= (6, 10)) && returns::are_guarded(&roots)
 }
 
-/// Which programs this kernel may skip because it preempted one. A kernel that does not tell may skip all that any does.
+/// The kinds of programs that this kernel may skip after preempting one. If unknown, the largest set that
+/// any kernel skips.
 pub fn skips() -> Skips {
     preemption::skips(&Roots::default())
 }
 
-/// Whether this process sees the same process numbers as the kernel's programs.
+/// Whether this process and the kernel's programs see the same process IDs.
 pub fn pid_namespace() -> Verdict {
     pid_namespace::check(&Roots::default())
 }
 
-/// The release of the running kernel, as `uname -r` has it.
+/// The release of the running kernel, as `uname -r` prints it.
 pub fn kernel_release() -> Option<String> {
     kernel::release(&Roots::default())
 }

@@ -1,4 +1,5 @@
-//! The switch by which some distributions keep perf events, and so syscall tracepoints, to CAP_SYS_ADMIN.
+//! kernel.perf_event_paranoid, by which some distributions restrict perf events, and so syscall
+//! tracepoints, to CAP_SYS_ADMIN.
 
 use super::capabilities::{Capability, Effective};
 use super::roots::Roots;
@@ -6,15 +7,15 @@ use super::verdict::Verdict;
 
 pub const NAME: &str = "perf events";
 
-/// Above 2, which is the highest level of the mainline kernel, those of Debian and Ubuntu refuse perf events to all
-/// who lack CAP_SYS_ADMIN, CAP_PERFMON or not; Debian ships 3.
+/// Mainline's highest level is 2. Above it, Debian's and Ubuntu's kernels refuse perf events to every
+/// process without CAP_SYS_ADMIN, even with CAP_PERFMON; Debian's default is 3.
 pub fn check(roots: &Roots) -> Verdict {
     let Some(level) = roots
         .read_proc("sys/kernel/perf_event_paranoid")
         .ok()
         .and_then(|text| text.trim().parse::<i32>().ok())
     else {
-        return Verdict::warn(NAME, "not in this kernel: the tracepoint mode is not to be had");
+        return Verdict::warn(NAME, "not in this kernel: the tracepoint mode is unavailable");
     };
     let administrator = Effective::of_this_process(roots).is_some_and(|set| set.allows(Capability::SysAdmin));
     if level <= 2 || administrator {
@@ -24,7 +25,7 @@ pub fn check(roots: &Roots) -> Verdict {
         NAME,
         format!("kernel.perf_event_paranoid is {level}: the tracepoint mode may need CAP_SYS_ADMIN"),
     )
-    .cured_by("`sysctl kernel.perf_event_paranoid=2`, or run it as root; fentry does without")
+    .cured_by("`sysctl kernel.perf_event_paranoid=2`, or run it as root; fentry does not need it")
 }
 
 #[cfg(test)]

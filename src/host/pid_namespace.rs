@@ -1,4 +1,4 @@
-//! The PID namespace: the kernel's programs see the numbers of the initial one, so this process must be in it.
+//! The PID namespace: BPF programs see process IDs of the initial one, so this process must be in it.
 
 use std::fs;
 use std::path::Path;
@@ -13,16 +13,15 @@ const INITIAL: &str = "pid:[4026531836]";
 pub fn check(roots: &Roots) -> Verdict {
     match fs::read_link(roots.proc.join("self/ns/pid")) {
         Ok(link) if link == Path::new(INITIAL) => Verdict::ok(NAME, "the host's"),
-        Ok(_) => Verdict::fail(
-            NAME,
-            "a container's: its process numbers are not those that the kernel's programs see",
-        )
-        .cured_by("`docker run --pid=host`, or `hostPID: true` in the pod"),
+        Ok(_) => {
+            Verdict::fail(NAME, "a container's: its process IDs differ from those that BPF programs see")
+                .cured_by("`docker run --pid=host`, or `hostPID: true` in the pod")
+        }
         Err(error) => Verdict::warn(NAME, format!("unknown: /proc/self/ns/pid: {error}")),
     }
 }
 
-/// Whether this process is in the initial one; no, if that cannot be told.
+/// Whether this process is in the initial namespace; false if unknown.
 pub fn is_initial() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link == Path::new(INITIAL))
 }

@@ -1,5 +1,5 @@
-//! How preemptible the kernel is: while a BPF program is preempted, the kernel skips the same program's other runs on
-//! that processor.
+//! The kernel's preemption model: while a BPF program is preempted, the kernel skips the same program's
+//! other runs on that CPU.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -16,12 +16,12 @@ pub const NAME: &str = "preemption";
 pub enum Model {
     None,
     Voluntary,
-    /// Built without preemption in the kernel; whether voluntary or not is not known, and does not matter here.
+    /// Built without kernel preemption; whether none or voluntary is unknown, and irrelevant here.
     NoneOrVoluntary,
     Full,
     Lazy,
     RealTime,
-    /// PREEMPT_DYNAMIC, and nothing says which was chosen.
+    /// PREEMPT_DYNAMIC, with no source for the model in use.
     Dynamic,
 }
 
@@ -34,7 +34,7 @@ impl Model {
             Model::Full => "full",
             Model::Lazy => "lazy",
             Model::RealTime => "real-time",
-            Model::Dynamic => "dynamic, not known which",
+            Model::Dynamic => "dynamic, unknown which",
         }
     }
 
@@ -48,13 +48,14 @@ impl Model {
         })
     }
 
-    /// A BPF program may be preempted.
+    /// BPF programs may be preempted.
     pub fn preempts(self) -> bool {
         !matches!(self, Model::None | Model::Voluntary | Model::NoneOrVoluntary)
     }
 }
 
-/// Which programs this kernel may skip because one was preempted. Those of kprobe.multi never: they run with preemption off.
+/// The kinds of programs that this kernel may skip after preempting one. kprobe.multi programs are never
+/// skipped: they run with preemption disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skips {
     None,
@@ -82,11 +83,12 @@ pub fn skips(roots: &Roots) -> Skips {
     }
 }
 
-/// A kernel with this function runs the programs of syscall tracepoints with preemption on (7.2 does, 6.12 does not).
+/// Kernels with this function run the programs of syscall tracepoints with preemption enabled (7.2 does,
+/// 6.12 does not).
 const FAULTABLE: &str = "trace_call_bpf_faultable";
 
-/// The model, and the file that says so. /sys/kernel/debug/sched/preempt has the current one of a dynamic kernel,
-/// but is refused under lockdown even to root.
+/// The model, and the source of that information. /sys/kernel/debug/sched/preempt has the current model of
+/// a dynamic kernel, but lockdown denies it even to root.
 pub fn find(roots: &Roots) -> (Model, &'static str) {
     if let Some(model) = roots.read_sys("kernel/debug/sched/preempt").ok().and_then(|text| current_of(&text))
     {
@@ -111,13 +113,13 @@ pub fn find(roots: &Roots) -> (Model, &'static str) {
     }
 }
 
-/// "none voluntary (full) lazy": the one in use is in parentheses.
+/// Parses "none voluntary (full) lazy": the model in use is in parentheses.
 fn current_of(preempt: &str) -> Option<Model> {
     let (_, after) = preempt.split_once('(')?;
     Model::by_name(after.split_once(')')?.0)
 }
 
-/// From "#1 SMP PREEMPT_DYNAMIC Debian ...". None: built without preemption in the kernel.
+/// Parses "#1 SMP PREEMPT_DYNAMIC Debian ...". None: built without kernel preemption.
 fn built_as(version: &str) -> Option<Model> {
     version.split_ascii_whitespace().find_map(|word| match word {
         "PREEMPT_RT" => Some(Model::RealTime),
@@ -128,7 +130,7 @@ fn built_as(version: &str) -> Option<Model> {
     })
 }
 
-/// The last `preempt=` counts.
+/// The last `preempt=` wins.
 fn asked_for(command_line: &str) -> Option<Model> {
     let last =
         command_line.split_ascii_whitespace().filter_map(|word| word.strip_prefix("preempt=")).next_back();
@@ -148,7 +150,7 @@ fn configured(config: &str) -> Option<Model> {
     .find_map(|(option, model)| set(option).then_some(model))
 }
 
-/// /boot/config-RELEASE, or /proc/config.gz where the kernel has it.
+/// /boot/config-RELEASE, or /proc/config.gz if the kernel provides it.
 fn config(roots: &Roots) -> Option<String> {
     let release = kernel::release(roots)?;
     if let Ok(text) = fs::read_to_string(roots.boot.join(format!("config-{release}"))) {
@@ -168,7 +170,7 @@ pub fn check(roots: &Roots) -> Verdict {
         Skips::Fentry => "fentry programs",
         Skips::FentryAndTracepoints => "fentry and tracepoint programs",
     };
-    Verdict::ok(NAME, format!("{found}: the kernel may preempt {which}, and then skips others of them"))
+    Verdict::ok(NAME, format!("{found}: the kernel may preempt {which}, and then skips other runs of them"))
 }
 
 #[cfg(test)]
@@ -231,7 +233,7 @@ mod tests {
         let skipped = |functions| skips(&with(functions).1);
         assert_eq!(skipped("\0trace_call_bpf\0"), Skips::Fentry);
         assert_eq!(skipped("\0trace_call_bpf\0trace_call_bpf_faultable\0"), Skips::FentryAndTracepoints);
-        assert_eq!(skips(&fixture(&[preemptible]).1), Skips::FentryAndTracepoints, "it is not known");
+        assert_eq!(skips(&fixture(&[preemptible]).1), Skips::FentryAndTracepoints, "unknown");
         assert_eq!(skips(&fixture(&[("proc/version", "Linux #1 SMP")]).1), Skips::None);
     }
 }

@@ -1,4 +1,4 @@
-//! A filesystem mounted for a moment, seen by nobody else.
+//! Mounts a filesystem briefly and privately, invisible to all other processes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,14 +9,14 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{chroot, fchdir};
 
-/// Runs `work` with `filesystem` mounted at `point`. The calling thread alone moves into a mount namespace of its
-/// own for that time and comes back afterwards; other threads and processes see nothing of it. The copy of the
-/// mounts is a slave, so that what the host unmounts meanwhile goes away there too and is not held. What is opened
-/// inside stays usable. Needs CAP_SYS_ADMIN and CAP_SYS_CHROOT.
+/// Runs `work` with `filesystem` mounted at `point`. Only the calling thread enters a new mount namespace,
+/// and returns to its own afterwards; other threads and processes do not see the mount. The copied mounts
+/// are slaves, so that unmounts on the host propagate and are not blocked. Files opened inside stay usable.
+/// Needs CAP_SYS_ADMIN and CAP_SYS_CHROOT.
 pub fn with_mounted<R>(filesystem: &str, point: &Path, work: impl FnOnce() -> R) -> io::Result<R> {
     let home = Home::remember()?;
     unshare(CloneFlags::CLONE_NEWNS)?;
-    // from here on, `home` brings the thread back on every way out
+    // From here on, `home` moves the thread back on every return path.
     let nothing = None::<&str>;
     mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_SLAVE, nothing)?;
     let harmless = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -26,7 +26,7 @@ pub fn with_mounted<R>(filesystem: &str, point: &Path, work: impl FnOnce() -> R)
     Ok(outcome)
 }
 
-/// Where the thread was: its mount namespace, root and working directory, which entering a namespace resets.
+/// The thread's mount namespace, root and working directory; entering a namespace resets the last two.
 struct Home {
     namespace: File,
     root: File,
@@ -53,7 +53,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // a thread that cannot go back stays in a slave copy of the mounts, where all goes on as before
+        // A thread that cannot return stays in a slave copy of the mounts, where everything still works.
         let _ = self.restore();
     }
 }

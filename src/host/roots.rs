@@ -1,4 +1,4 @@
-//! Where the kernel's files are: on the real host, or in a fixture.
+//! Root directories of the kernel's files: the host's own, or a fixture's.
 
 use std::fs;
 use std::io;
@@ -18,23 +18,23 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// A fixture: a directory with proc, sys and boot in it.
+    /// A fixture: a directory that contains proc, sys and boot.
     #[cfg(test)]
     pub fn under(directory: &Path) -> Self {
         Roots { proc: directory.join("proc"), sys: directory.join("sys"), boot: directory.join("boot") }
     }
 
-    /// A file below /proc, trimmed.
+    /// Reads a file below /proc, trimmed.
     pub fn read_proc(&self, file: &str) -> io::Result<String> {
         read_trimmed(&self.proc.join(file))
     }
 
-    /// A file below /sys, trimmed.
+    /// Reads a file below /sys, trimmed.
     pub fn read_sys(&self, file: &str) -> io::Result<String> {
         read_trimmed(&self.sys.join(file))
     }
 
-    /// Where a mount point below /sys is in these roots.
+    /// Maps a mount point below /sys into these roots.
     pub fn locate(&self, mount_point: &Path) -> PathBuf {
         match mount_point.strip_prefix("/sys") {
             Ok(rest) => self.sys.join(rest),
@@ -44,7 +44,7 @@ impl Roots {
 }
 
 fn read_trimmed(path: &Path) -> io::Result<String> {
-    // a command line may hold anything
+    // A kernel command line may contain arbitrary bytes.
     Ok(String::from_utf8_lossy(&fs::read(path)?).trim().to_owned())
 }
 

@@ -1,4 +1,4 @@
-//! What a check says: one line of `fsynctop check`.
+//! The result of a check: one line of `fsynctop check`.
 
 use serde::Serialize;
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     Ok,
-    /// Tracing works, but something of it is missing or less exact.
+    /// Tracing works, but something is missing or less exact.
     Warn,
     /// Tracing does not work.
     Fail,
 }
 
 impl Status {
-    /// The word in the table.
+    /// The word shown in the table.
     pub fn word(self) -> &'static str {
         match self {
             Status::Ok => "ok",
@@ -27,7 +27,7 @@ impl Status {
 pub struct Verdict {
     pub name: &'static str,
     pub status: Status,
-    /// What was found and, unless all is well, what follows from it.
+    /// The finding and, unless it is good, its consequence.
     pub detail: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
