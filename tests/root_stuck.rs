@@ -136,9 +136,9 @@ fn root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status() {
     let everything = nobody.stuck(&[]);
     assert_eq!(everything.status.code(), Some(5), "{everything:?}");
     let said = text(&everything);
-    assert!(said.lines().next().unwrap().contains(" threads could not be looked at"), "{said}");
+    assert!(said.lines().next().unwrap().contains(" threads could not be examined"), "{said}");
     assert!(
-        said.contains("None of the threads that could be looked at is inside a sync call right now"),
+        said.contains("None of the threads that could be examined is inside a sync call right now"),
         "{said}"
     );
     let json = nobody.stuck(&["--json"]);
@@ -174,7 +174,7 @@ fn root_a_proc_that_hides_processes_is_no_reason_to_see_none() {
         let output = command.arg(nobody.program()).arg("stuck").output().unwrap();
         assert_eq!(output.status.code(), Some(5), "{hidepid}: {output:?}");
         let said = text(&output);
-        assert!(said.lines().next().unwrap().contains("could not be looked at"), "{hidepid}: {said}");
+        assert!(said.lines().next().unwrap().contains("could not be examined"), "{hidepid}: {said}");
     }
 }
 
@@ -196,7 +196,7 @@ fn root_a_sync_that_hangs_does_not_hide_what_could_not_be_looked_at() {
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     let said = text(&output);
     let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("no {what:?} in\n{said}"));
-    assert!(at("threads could not be looked at") < at("AGE") && at("AGE") < at("python3"), "{said}");
+    assert!(at("threads could not be examined") < at("AGE") && at("AGE") < at("python3"), "{said}");
 }
 
 fn is_root() -> bool {

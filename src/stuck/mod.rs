@@ -1,4 +1,4 @@
-//! `fsynctop stuck`: the syncs that hang right now, as a table or as JSON.
+//! `fsynctop stuck`: the syncs that are hanging right now, as a table or as JSON.
 
 mod render;
 

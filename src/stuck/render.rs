@@ -1,4 +1,4 @@
-//! What `fsynctop stuck` prints: a table, oldest first, or JSON.
+//! The output of `fsynctop stuck`: a table, oldest first, or JSON.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -14,13 +14,13 @@ use crate::render::{Paint, Style};
 use crate::text::{capital, duration_in_words};
 use crate::threads::{AgeFrom, Scan, Standing, StuckSync, waits_for};
 
-/// Which role a path has in the process with this pid.
+/// The role of a path in the process with this PID.
 pub type RoleOf<'a> = &'a dyn Fn(u32, &Path) -> Role;
 
-/// The table, or a sentence where there is nothing to show; each thread's kernel stack below its line.
+/// The table, or a sentence if it would be empty; each thread's kernel stack is below its row.
 pub fn table(scan: &Scan, role_of: RoleOf, style: &Style) -> String {
     let mut text = String::new();
-    push_what_is_missing(&mut text, scan, style);
+    push_unexamined(&mut text, scan, style);
     if scan.syncs.is_empty() {
         let finished = match scan.finished {
             0 => String::new(),
@@ -28,7 +28,7 @@ pub fn table(scan: &Scan, role_of: RoleOf, style: &Style) -> String {
         };
         let none = match scan.is_complete() {
             true => "No thread",
-            false => "None of the threads that could be looked at",
+            false => "None of the threads that could be examined",
         };
         push_sentence(&mut text, &format!("{none} is inside a sync call right now{finished}."), style);
     } else {
@@ -43,7 +43,7 @@ pub fn table(scan: &Scan, role_of: RoleOf, style: &Style) -> String {
         for (sync, line) in scan.syncs.iter().zip(lines.lines()) {
             text.push_str(line);
             text.push('\n');
-            push_below(&mut text, sync, style);
+            push_details(&mut text, sync, style);
         }
         text.push('\n');
         push_summary(&mut text, scan, style);
@@ -54,7 +54,7 @@ pub fn table(scan: &Scan, role_of: RoleOf, style: &Style) -> String {
     style.finish(text)
 }
 
-/// A narrow terminal loses first what the lines below say as well.
+/// On a narrow terminal, columns whose content is repeated below the row are dropped first.
 fn columns() -> [Column; 7] {
     let right = |title, drop_at| Column { title, align: Align::Right, roomy: 0, drop_at, flexible: false };
     let left = |title, drop_at| Column { align: Align::Left, ..right(title, drop_at) };
@@ -91,7 +91,7 @@ fn row(sync: &StuckSync, role_of: RoleOf, style: &Style) -> Vec<Cell> {
     cells
 }
 
-fn push_below(text: &mut String, sync: &StuckSync, style: &Style) {
+fn push_details(text: &mut String, sync: &StuckSync, style: &Style) {
     let (comm, thread) = (style.name(sync.comm.as_bytes()), style.name(sync.thread.as_bytes()));
     let mut facts = vec![format!("process {comm} {}", sync.pid)];
     if sync.tid != sync.pid {
@@ -105,12 +105,12 @@ fn push_below(text: &mut String, sync: &StuckSync, style: &Style) {
         Some(wait) => format!("waits for {} ({})", wait.what, wait.frame),
         None => match sync.wait_channel.as_deref() {
             Some(channel) => format!("waits in {channel}"),
-            None => format!("state {}, what it waits for is not readable", sync.state),
+            None => format!("state {}, its wait channel is not readable", sync.state),
         },
     });
     let standing = match sync.standing {
-        Standing::Unmoved => Some("has not run since the first look"),
-        Standing::Moving => Some("ran between the looks: one slow sync or several"),
+        Standing::Unmoved => Some("has not run since the first scan"),
+        Standing::Moving => Some("ran between the scans: one slow sync or several"),
         Standing::SeenOnce => None,
     };
     facts.extend(standing.map(str::to_owned));
@@ -136,13 +136,13 @@ fn push_summary(text: &mut String, scan: &Scan, style: &Style) {
     let watched = duration(scan.watched);
     let mut parts = Vec::new();
     if unmoved > 0 {
-        parts.push(format!("{} not moved for {watched}", of_syncs(unmoved, "has", "have")));
+        parts.push(format!("{} not moved for {watched}", count_syncs(unmoved, "has", "have")));
     }
     if moving > 0 {
-        parts.push(format!("{} in flight and moving", of_syncs(moving, "is", "are")));
+        parts.push(format!("{} in flight and moving", count_syncs(moving, "is", "are")));
     }
     if once > 0 {
-        parts.push(format!("{} in flight", of_syncs(once, "is", "are")));
+        parts.push(format!("{} in flight", count_syncs(once, "is", "are")));
     }
     if scan.finished > 0 {
         parts.push(format!("{} finished meanwhile", scan.finished));
@@ -151,43 +151,44 @@ fn push_summary(text: &mut String, scan: &Scan, style: &Style) {
     let known = |from| scan.syncs.iter().any(|sync| sync.age.is_some_and(|(_, known)| known == from));
     let from = match (known(AgeFrom::Blocked), known(AgeFrom::Watched)) {
         (true, false) => "the time since the thread last ran",
-        (false, true) => "the time since the first look",
-        (true, true) => "the time since the thread last ran, or since the first look",
+        (false, true) => "the time since the first scan",
+        (true, true) => "the time since the thread last ran, or since the first scan",
         (false, false) => return,
     };
-    let sentence = format!("Ages are minimums ({from}): /proc does not tell when a call began.");
+    let sentence = format!("Ages are minimums ({from}): /proc does not show when a call started.");
     push_sentence(text, &sentence, style);
 }
 
-fn of_syncs(n: usize, one: &str, many: &str) -> String {
+fn count_syncs(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 sync {one}") } else { format!("{n} syncs {many}") }
 }
 
-/// What nothing below is said of.
-fn push_what_is_missing(text: &mut String, scan: &Scan, style: &Style) {
-    const RIGHTS: &str = "that takes root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may forbid even that";
+/// Reports what could not be examined, and is therefore missing from the table.
+fn push_unexamined(text: &mut String, scan: &Scan, style: &Style) {
+    const RIGHTS: &str =
+        "this needs root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may deny even root";
     let mut unseen = Vec::new();
     if scan.unreadable > 0 {
-        unseen.push(of(scan.unreadable, "thread", "threads"));
+        unseen.push(count_of(scan.unreadable, "thread", "threads"));
     }
     if scan.closed > 0 {
-        unseen.push(format!("all of {}", of(scan.closed, "process", "processes")));
+        unseen.push(format!("all of {}", count_of(scan.closed, "process", "processes")));
     }
     if scan.hidden {
         unseen.push("other users' processes (/proc is mounted with hidepid)".into());
     }
     if !unseen.is_empty() {
-        let sentence = format!("{} could not be looked at: {RIGHTS}.", capital(&unseen.join(" and ")));
+        let sentence = format!("{} could not be examined: {RIGHTS}.", capital(&unseen.join(" and ")));
         push_sentence(text, &sentence, style);
     }
     if scan.blocked > 0 {
-        let processes = of(scan.blocked, "process", "processes");
+        let processes = count_of(scan.blocked, "process", "processes");
         let sentence = format!("{processes} did not answer in time and may be stuck in more than a sync.");
         push_sentence(text, &sentence, style);
     }
 }
 
-fn of(n: usize, one: &str, many: &str) -> String {
+fn count_of(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
@@ -195,7 +196,7 @@ fn duration(age: Duration) -> String {
     duration_in_words(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The same as one JSON object. Its `in_flight` has the fields that a measurement's has, and more.
+/// The scan as one JSON object. Its `in_flight` has the fields of a measurement's, and more.
 pub fn json(scan: &Scan, role_of: RoleOf) -> Value {
     let in_flight: Vec<Value> = scan
         .syncs
@@ -295,12 +296,12 @@ mod tests {
         let expected = "    AGE  PID  TID  THREAD        OP         ROLE  FILE
 ≥ 3.2 s   70   71  ib_log_flush  fdatasync  redo  /var/lib/mysql/#innodb_redo/#ib_redo5
     process mysqld 70 · thread ib_log_flush 71 · ext4 on /dev/vdb · waits for the journal commit \
-(jbd2_log_wait_commit) · has not run since the first look
+(jbd2_log_wait_commit) · has not run since the first scan
         jbd2_log_wait_commit
         ext4_sync_file
 
 1 sync has not moved for 200 ms.
-Ages are minimums (the time since the thread last ran): /proc does not tell when a call began.
+Ages are minimums (the time since the thread last ran): /proc does not show when a call started.
 ";
         assert_eq!(plain(&scan(vec![sync()])), expected);
     }
@@ -313,20 +314,20 @@ Ages are minimums (the time since the thread last ran): /proc does not tell when
     }
 
     #[test]
-    fn what_could_not_be_looked_at_comes_first_and_nothing_is_said_of_it() {
-        let rights = "that takes root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may forbid even that";
+    fn what_could_not_be_examined_comes_first() {
+        let rights = "this needs root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may deny even root";
         let partial = Scan { unreadable: 2, closed: 1, hidden: true, blocked: 1, ..scan(vec![]) };
         assert_eq!(
             plain(&partial),
             format!(
                 "2 threads and all of 1 process and other users' processes (/proc is mounted with hidepid) could not be \
-                 looked at: {rights}.\n\
+                 examined: {rights}.\n\
                  1 process did not answer in time and may be stuck in more than a sync.\n\
-                 None of the threads that could be looked at is inside a sync call right now.\n"
+                 None of the threads that could be examined is inside a sync call right now.\n"
             )
         );
         let text = plain(&Scan { unreadable: 1, ..scan(vec![sync()]) });
-        assert!(text.starts_with("1 thread could not be looked at: "), "{text}");
+        assert!(text.starts_with("1 thread could not be examined: "), "{text}");
         assert!(text.contains("1 sync has not moved"), "{text}");
     }
 

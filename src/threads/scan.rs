@@ -76,12 +76,12 @@ pub enum Standing {
     SeenOnce,
 }
 
-/// Where an age comes from. Each is a lower bound: /proc does not tell when a call began.
+/// Where an age comes from. Each is a lower bound: /proc does not show when a call started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgeFrom {
     /// The thread has been blocked for so long: the time since it last ran.
     Blocked,
-    /// The thread has not run since the first look.
+    /// The thread has not run since the first scan.
     Watched,
 }
 
