@@ -1,6 +1,6 @@
 //! fsynctop: traces the durability system calls of a database server. `docs/architecture.md` is the map.
 
-pub mod calibrate;
+pub(crate) mod calibrate;
 pub mod calibration;
 pub mod cli;
 pub mod explain;
@@ -20,4 +20,4 @@ pub mod stuck;
 pub mod text;
 pub mod threads;
 pub mod top;
-pub mod verify;
+pub(crate) mod verify;

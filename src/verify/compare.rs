@@ -1,4 +1,4 @@
-//! The comparison, line by line: pure.
+//! Compares one line after the other. Pure.
 
 use serde::Serialize;
 
@@ -17,17 +17,18 @@ const INNODB: [Role; 7] = [
     Role::Temporary,
 ];
 
-/// By how many syncs MariaDB's count of commit groups may lag behind while there is a load: it counts one when it has got
-/// the locks of the next two stages after its sync (trx_group_commit_leader in sql/log.cc), and one can wait for each.
-const GROUPS_BEHIND: u64 = 2;
+/// How far MariaDB's count of commit groups may lag behind under load: a group is counted once it has
+/// acquired the locks of the next two stages after its sync (trx_group_commit_leader in sql/log.cc), and
+/// one group can wait for each.
+const MAX_GROUP_LAG: u64 = 2;
 
-/// How far a row can be trusted.
+/// How reliable the comparison of a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Both sides count the same calls: it decides whether the verification succeeds.
+    /// Both sides count the same calls: this row decides whether the verification succeeds.
     Exact,
-    /// The server's counter also counts other things, or not all; why is said.
+    /// The server's counter covers other things as well, or not everything; the note says why.
     Approximate,
     /// The server has no such counter, or none that this account may read.
     NoCounter,
@@ -41,27 +42,27 @@ pub enum Verdict {
     NotCompared,
 }
 
-/// What the server counted: one number where nothing moved at the edges, else from here to there.
+/// The server's count: a single number if nothing moved at the edges, else a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Range {
     pub at_least: u64,
     pub at_most: u64,
 }
 
-/// One thing that both sides count.
+/// One quantity that both sides count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
     pub what: &'static str,
     pub traced: u64,
     pub counted: Option<Range>,
-    /// The server's counter.
+    /// The name of the server's counter.
     pub source: Option<&'static str>,
     pub kind: Kind,
     pub verdict: Verdict,
     pub note: Option<String>,
 }
 
-/// The outcome.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verification {
     /// RFC 3339.
@@ -70,21 +71,21 @@ pub struct Verification {
     pub duration_seconds: f64,
     pub rows: Vec<Row>,
     pub lost: Lost,
-    /// Why the server's counters of this window cannot be used at all.
+    /// Why the server's counters are unusable for the whole window.
     pub interrupted: Option<String>,
     /// What the account may not read.
     pub refused: Vec<String>,
 }
 
 impl Verification {
-    /// Every exact row agrees, and there is at least one.
+    /// True if there is at least one exact row and all of them agree.
     pub fn succeeds(&self) -> bool {
         let exact = || self.rows.iter().filter(|row| row.kind == Kind::Exact);
         self.interrupted.is_none() && exact().count() > 0 && exact().all(|row| row.verdict == Verdict::Agrees)
     }
 }
 
-/// What is compared: its name, the syncs that were traced, the server's counter for them.
+/// One quantity to compare: its name, the traced syncs, the server's counter.
 struct Line<'a> {
     what: &'static str,
     traced: u64,
@@ -92,11 +93,11 @@ struct Line<'a> {
     /// Why the row is approximate, if it is.
     approximate: Option<&'static str>,
     none: Option<&'static str>,
-    /// By so many syncs the counter may lag behind, unless it is calm.
-    behind: u64,
+    /// The number of syncs by which the counter may lag behind under load.
+    lag: u64,
 }
 
-/// Compares one server's part of the window between two edges.
+/// Compares one server's syncs between two edges.
 pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
     let measurement = Measurement::between(&first.snapshot, &last.snapshot);
     let files: Vec<&FileRow> = measurement.files.iter().filter(|row| row.server == server).collect();
@@ -104,7 +105,7 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
         files.iter().filter(|row| wanted(row)).map(|row| row.stats.count).sum::<u64>()
     };
     let role = |role: Role| of(&|row| row.info.role == role);
-    // MariaDB's dictionary is the server's own: .frm files and the log of its changes.
+    // MariaDB's dictionary files are the server's, not InnoDB's: .frm files and the DDL log.
     let is_mariadb = last.after.number("binlog_group_commits").is_some();
     let is_innodb = |row: &FileRow| {
         let is_ibd = |path: &std::path::PathBuf| path.extension() == Some("ibd".as_ref());
@@ -112,7 +113,7 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
         INNODB.contains(&row.info.role) && (row.info.role != Role::Dictionary || own)
     };
     let innodb = of(&is_innodb);
-    let made = redo_made::look(server, first, last, &files);
+    let made = redo_made::count(server, first, last, &files);
     let redo = role(Role::Redo) - made.syncs;
     let data = innodb - redo;
     let not_separable = (!made.is_sure).then_some(redo_made::WHY);
@@ -129,8 +130,8 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
                 between.redo_syncs().map(|counted| Counted { exact: made.is_sure, ..counted })
             },
             approximate: not_separable,
-            none: Some("this server has no counter of its redo log's syncs; they are in the sum"),
-            behind: 0,
+            none: Some("this server does not count its redo log's syncs separately; they are in the sum"),
+            lag: 0,
         },
         Line {
             what: "data files, doublewrite, undo",
@@ -138,7 +139,7 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
             counter: &data_counter,
             approximate: not_separable,
             none: Some("this server counts them only together with the redo log's"),
-            behind: 0,
+            lag: 0,
         },
         Line {
             what: "InnoDB together",
@@ -146,23 +147,27 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
             counter: &|between| between.innodb_syncs(),
             approximate: None,
             none: None,
-            behind: 0,
+            lag: 0,
         },
         Line {
             what: "binary log",
             traced: role(Role::Binlog),
             counter: &|between| between.binlog_syncs(),
-            approximate: Some("another file was begun meanwhile, which is counted differently"),
-            none: Some("no counter: it is not synced by each group, or the account may not read it"),
-            behind: if is_mariadb { GROUPS_BEHIND } else { 0 },
+            approximate: Some(
+                "the server started another file during the window, and counts that differently",
+            ),
+            none: Some(
+                "no counter: not every commit group syncs this log, or the account may not read the counter",
+            ),
+            lag: if is_mariadb { MAX_GROUP_LAG } else { 0 },
         },
         Line {
             what: "Aria's and other engines' logs",
             traced: role(Role::EngineLog),
             counter: &|between| between.aria_log_syncs(),
-            approximate: Some("the counter is of Aria's log alone, and of requests"),
+            approximate: Some("the counter covers only Aria's log, and counts requests"),
             none: None,
-            behind: 0,
+            lag: 0,
         },
     ];
     let rows: Vec<Row> = lines.iter().map(|line| row(line, server, first, last)).collect();
@@ -194,7 +199,8 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
 }
 
 fn row(line: &Line, server: ServerId, first: &Edge, last: &Edge) -> Row {
-    // A counter that is read before our figures and after them in the other end spans more, and the reverse less.
+    // Read before our figures at one end and after them at the other, the counter covers more than the
+    // window; the other way around, it covers less.
     let outer = (line.counter)(&Between { from: &first.before, to: &last.after });
     let inner = (line.counter)(&Between { from: &first.after, to: &last.before });
     let empty = Row {
@@ -208,13 +214,14 @@ fn row(line: &Line, server: ServerId, first: &Edge, last: &Edge) -> Row {
     };
     let Some(outer) = outer else { return empty };
     let inner_count = inner.map_or(0, |inner| inner.count);
-    // Servers count a sync when it begins, or when it has ended; the probes when it has ended.
-    let slack = first.under_way(server) + last.under_way(server);
-    // What had not been counted yet when the window began was counted in it; what had not when it ended was not.
-    let behind = |edge: &Edge| if edge.is_calm { 0 } else { line.behind };
+    // Servers count a sync when it starts or when it has finished, the probes when it has finished.
+    let slack = first.in_flight(server) + last.in_flight(server);
+    // Groups not yet counted when the window started are counted within it; those not yet counted at its
+    // end are missing.
+    let lag = |edge: &Edge| if edge.is_quiet { 0 } else { line.lag };
     let counted = Range {
-        at_least: inner_count.min(outer.count).saturating_sub(slack + behind(first)),
-        at_most: outer.count + slack + behind(last),
+        at_least: inner_count.min(outer.count).saturating_sub(slack + lag(first)),
+        at_most: outer.count + slack + lag(last),
     };
     let agrees = (counted.at_least..=counted.at_most).contains(&line.traced);
     let exact = outer.exact;

@@ -5,7 +5,7 @@ use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::model::{AttachMode, Op, Setup, Snapshot};
 use crate::server::status::reading::Reading;
 
-/// What was traced: syncs of the redo log, a tablespace, the binary log, the server's own dictionary, a directory.
+/// The traced syncs: redo log, a tablespace, the binary log, the server's own dictionary, a directory.
 fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
     let row = |inode, path: &str, role, count| {
         fixture::row(MYSQL, inode, path, role, Op::Fdatasync, fixture::stats(&[(count, 100_000)]))
@@ -52,11 +52,11 @@ fn mysql(innodb: u64, redo: u64, binlog: u64) -> Reading {
 }
 
 fn edge(before: Reading, snapshot: Snapshot, after: Reading) -> Edge {
-    Edge { before, snapshot, after, is_calm: false }
+    Edge { before, snapshot, after, is_quiet: false }
 }
 
 fn quiet(reading: &Reading, snapshot: Snapshot) -> Edge {
-    Edge { is_calm: true, ..edge(reading.clone(), snapshot, reading.clone()) }
+    Edge { is_quiet: true, ..edge(reading.clone(), snapshot, reading.clone()) }
 }
 
 fn verdicts(verification: &Verification) -> Vec<(&'static str, Kind, Verdict)> {
@@ -83,7 +83,7 @@ fn equal_figures_agree_and_one_sync_more_or_less_differs() {
     for wrong in [[121, 60, 35, 0, 2], [119, 60, 35, 0, 2], [120, 61, 35, 0, 2], [120, 60, 34, 0, 2]] {
         assert!(!compare(MYSQL, &first, &last(wrong)).succeeds(), "{wrong:?}");
     }
-    // Only a role that no counter is about may be anything.
+    // Only a role that no counter covers may have any value.
     assert!(compare(MYSQL, &first, &last([120, 60, 35, 0, 99])).succeeds());
 }
 
@@ -105,20 +105,20 @@ fn mariadb_counts_a_commit_group_after_its_sync_and_may_be_two_behind() {
         let status = [("Innodb_data_fsyncs", "100"), ("Binlog_group_commits", groups), ("Uptime", "9")];
         Reading::from_pairs(status, [("sync_binlog", "1"), ("log_bin", "ON")])
     };
-    // Nothing moved while each edge was read; what tells a load is what moved after it.
-    let at = |seconds, groups, traced, is_calm| {
+    // Nothing moved while each edge was read; whether it moved afterwards reveals a load.
+    let at = |seconds, groups, traced, is_quiet| {
         let edge = quiet(&reading(groups), snapshot(seconds, [0, 0, traced, 0, 0]));
-        Edge { is_calm, ..edge }
+        Edge { is_quiet, ..edge }
     };
-    let range = |first_is_calm, last_is_calm| {
-        let verification = compare(MYSQL, &at(0, "10", 10, first_is_calm), &at(10, "35", 35, last_is_calm));
+    let range = |first_is_quiet, last_is_quiet| {
+        let verification = compare(MYSQL, &at(0, "10", 10, first_is_quiet), &at(10, "35", 35, last_is_quiet));
         assert_eq!(verification.rows[0].counted, Some(Range { at_least: 0, at_most: 0 }), "only the groups");
         let binlog = verification.rows.iter().find(|row| row.what == "binary log").unwrap();
         let Range { at_least, at_most } = binlog.counted.unwrap();
         (at_least, at_most)
     };
     assert_eq!(range(true, true), (25, 25));
-    // Groups synced before the window may have been counted in it, and those synced in it after it.
+    // Groups synced before the window may be counted in it, and those synced in it after it.
     assert_eq!(range(false, true), (23, 25));
     assert_eq!(range(true, false), (25, 27));
     assert_eq!(range(false, false), (23, 27));
@@ -150,7 +150,7 @@ fn mariadb_has_the_sum_and_the_groups_and_its_own_dictionary_is_not_innodb() {
     assert!(same.succeeds(), "{same:?}");
     assert_eq!(same.rows[0].kind, Kind::NoCounter);
     assert_eq!(same.rows.last().unwrap().traced, 7);
-    // Another file: what begins and ends it is no group.
+    // Another file: the syncs that start and end it are no commit groups.
     let rotated = quiet(&reading("180", "33", "b.2"), snapshot(10, [120, 60, 35, 7, 0]));
     let verification = compare(MYSQL, &first, &rotated);
     assert!(verification.succeeds(), "an approximate row decides nothing");
@@ -166,7 +166,8 @@ fn after_a_restart_nothing_is_said() {
     assert!(!verification.succeeds());
 }
 
-/// Ten redo syncs counted as the log's and 36 as data, and these rows of files beside ten syncs of the log.
+/// Ten redo syncs counted as the log's and 36 as data, and these rows of files besides ten syncs of the
+/// log.
 fn with_redo_files(files: &[(u64, &str, Role, u64)]) -> (Edge, Edge) {
     let mut snapshot_after = snapshot(10, [60, 70, 0, 0, 0]);
     snapshot_after.files.extend(files.iter().map(|&(inode, path, role, count)| {
@@ -206,11 +207,11 @@ fn the_sync_that_makes_a_redo_file_is_among_the_data() {
     };
     let exact = all(Kind::Exact, Verdict::Agrees);
     assert_eq!(with(&[]), (true, (10, 36), exact.clone()));
-    // Where the directory was synced as often as that, no other was made, and removing files makes none.
+    // If the directory was synced as often, no other file was created, and removing files creates none.
     let directory = |count| (30, "/d/#innodb_redo", Role::Directory, count);
     assert_eq!(with(&[directory(6)]), (true, (10, 36), exact.clone()));
     assert_eq!(with(&[directory(62)]), (true, (10, 36), exact));
-    // One of which it is not known whether it was made here: in use by now.
+    // A file that may have been created here: in use by now.
     let used = (31, "/d/#innodb_redo/#ib_redo12", Role::Redo, 3);
     let (_, _, with_one) = with(&[directory(6), used]);
     assert_eq!(with_one[0], ("redo log", Kind::Exact, Verdict::Differs));
@@ -222,11 +223,11 @@ fn the_sync_that_makes_a_redo_file_is_among_the_data() {
 
 #[test]
 fn a_spare_redo_file_in_use_was_not_made_now() {
-    // Ten at its old name and its new one: all of them the log's.
+    // Ten under its old name and its new one: all of them the log's.
     let (mut first, mut last) = with_redo_files(&[(20, "/d/#innodb_redo/#ib_redo6", Role::Redo, 6)]);
     let data = |edge: &Edge, first: &Edge| compare(MYSQL, first, edge).rows[1].traced;
     assert_eq!(data(&last, &first), 30);
-    // Nor one that had been synced before, whatever it is called now.
+    // Nor a file that had been synced before, whatever its name is now.
     let spare = |count| {
         let stats = fixture::stats(&[(count, 100_000)]);
         fixture::row(MYSQL, 20, "/d/#innodb_redo/#ib_redo9_tmp", Role::Redo, Op::Fdatasync, stats)
@@ -237,8 +238,8 @@ fn a_spare_redo_file_in_use_was_not_made_now() {
     first.snapshot.files.pop();
     *last.snapshot.files.last_mut().unwrap() = spare(1);
     assert_eq!(data(&last, &first), 31);
-    // In the midst of a load it may be about to be used.
+    // Under load it may be about to be used.
     assert_eq!(compare(MYSQL, &first, &last).rows[1].kind, Kind::Exact);
-    last.is_calm = false;
+    last.is_quiet = false;
     assert_eq!(compare(MYSQL, &first, &last).rows[1].kind, Kind::Approximate);
 }

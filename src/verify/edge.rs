@@ -1,5 +1,5 @@
-//! One end of the window. The server's counters and ours cannot be read at the same instant, so the server's are read
-//! before and after: ours then lie between the two, and where nothing moved they are equal.
+//! One end of the window. The server's counters and ours cannot be read at the same instant, so the
+//! server's are read before and after: ours lie between the two, and are equal to them if nothing moved.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,15 @@ use crate::server::status::StatusError;
 use crate::server::status::connection::Connection;
 use crate::server::status::reading::{Reading, Scope};
 
-/// How long a quiet moment is looked for.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for a quiet moment.
+const QUIET_TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
 pub enum EdgeError {
     #[error(transparent)]
     Status(#[from] StatusError),
-    #[error("reading the figures of the probes: {0}")]
+    #[error("cannot read the probes' figures: {0}")]
     Sampler(#[from] std::io::Error),
 }
 
@@ -27,19 +27,20 @@ pub struct Edge {
     pub before: Reading,
     pub snapshot: Snapshot,
     pub after: Reading,
-    /// Nothing moved for a while after it, either: no thread stands between a sync and its count.
-    pub is_calm: bool,
+    /// Nothing moved shortly afterwards either: no thread is between its sync and the counting of it.
+    pub is_quiet: bool,
 }
 
 impl Edge {
-    /// A quiet one, if one comes soon; else the one in which least happened. `settings`: a reading with variables.
+    /// Waits for a quiet moment; after the timeout, the edge with the least movement. `settings`: a reading
+    /// with variables.
     pub fn find(
         sampler: &mut Sampler,
         connection: &mut Connection,
         settings: &Reading,
         server: ServerId,
     ) -> Result<Edge, EdgeError> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + QUIET_TIMEOUT;
         let mut best: Option<Edge> = None;
         loop {
             let edge = Edge::read(sampler, connection, settings)?;
@@ -47,14 +48,14 @@ impl Edge {
                 best = Some(edge);
             }
             match best.take_if(|best| best.width(server) == 0 || Instant::now() >= end) {
-                Some(best) => return best.with_calm_after_it(sampler, connection, server),
+                Some(best) => return best.confirm_quiet(sampler, connection, server),
                 None => sampler.wait(PAUSE)?,
             }
         }
     }
 
-    /// Looks whether it was the calm that it seems to be, or a moment of a load.
-    fn with_calm_after_it(
+    /// Checks whether the server is really idle, or was merely quiet for a moment.
+    fn confirm_quiet(
         self,
         sampler: &mut Sampler,
         connection: &mut Connection,
@@ -65,7 +66,7 @@ impl Edge {
         }
         sampler.wait(PAUSE)?;
         let later = connection.read(Scope::Syncs)?.with_variables_of(&self.after);
-        Ok(Edge { is_calm: moved(&self.after, &later) == 0, ..self })
+        Ok(Edge { is_quiet: moved(&self.after, &later) == 0, ..self })
     }
 
     fn read(
@@ -76,22 +77,22 @@ impl Edge {
         let before = connection.read(Scope::Syncs)?.with_variables_of(settings);
         let snapshot = sampler.snapshot()?;
         let after = connection.read(Scope::Syncs)?.with_variables_of(settings);
-        Ok(Edge { before, snapshot, after, is_calm: false })
+        Ok(Edge { before, snapshot, after, is_quiet: false })
     }
 
-    /// How many syncs may lie on either side of this edge.
+    /// The number of syncs that may lie on either side of this edge.
     fn width(&self, server: ServerId) -> u64 {
-        moved(&self.before, &self.after).saturating_add(self.under_way(server))
+        moved(&self.before, &self.after).saturating_add(self.in_flight(server))
     }
 
-    /// Syncs that had begun and not ended, as both sides saw it.
-    pub fn under_way(&self, server: ServerId) -> u64 {
+    /// Syncs that had started but not finished, the larger count of both sides.
+    pub fn in_flight(&self, server: ServerId) -> u64 {
         let traced = self.snapshot.in_flight.iter().filter(|sync| sync.server == server).count() as u64;
         traced.max(self.before.pending_syncs()).max(self.after.pending_syncs())
     }
 }
 
-/// By how much the counters of syncs have grown from one reading to the next.
+/// By how much the sync counters grew from one reading to the next.
 fn moved(from: &Reading, to: &Reading) -> u64 {
     let numbers: u64 =
         ["innodb_data_fsyncs", "binlog_group_commits", "binlog_cache_use", "aria_transaction_log_syncs"]

@@ -1,10 +1,9 @@
-//! Holds what was traced against what a server itself counted in the same time: [`edge`] reads both at one end of the
-//! window, [`compare`] decides line by line, [`render`] prints.
+//! Compares the traced syncs with a server's own counters of the same window: [`edge`] reads both at one
+//! end of it, [`compare`] judges line by line, [`render`] prints.
 
 pub mod compare;
 pub mod edge;
 mod redo_made;
 pub mod render;
 
-pub use compare::{Kind, Row, Verdict, Verification};
 pub use edge::Edge;
