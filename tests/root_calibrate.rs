@@ -127,7 +127,7 @@ fn a_busy_device_is_left_alone() {
         output.unwrap()
     });
     assert_eq!(output.status.code(), Some(1), "{}", message(&output));
-    assert!(message(&output).contains("is busy for"), "{}", message(&output));
+    assert!(message(&output).contains(" busy, and the limit is "), "{}", message(&output));
     assert!(!names(mounted.path()).iter().any(|name| name.starts_with(".fsynctop")));
 }
 
@@ -200,10 +200,10 @@ fn the_upper_directory_of_a_servers_overlay_is_the_servers() {
     let id = ServerId { pid: std::process::id(), start_ns: 0 };
     let settings = Settings::from_pairs(&data, [("datadir", data.to_str().unwrap())]);
     let servers = [(Server::new(id, "mysqld".into()), settings)];
-    let upper = Place::look(Path::new(&at("upper/data/db1"))).unwrap();
+    let upper = Place::inspect(Path::new(&at("upper/data/db1"))).unwrap();
     let error = upper.refuse_if_servers(&servers).unwrap_err().to_string();
     assert!(error.contains("used by a running server (mysqld"), "{error}");
-    Place::look(Path::new(&at("elsewhere"))).unwrap().refuse_if_servers(&servers).unwrap();
+    Place::inspect(Path::new(&at("elsewhere"))).unwrap().refuse_if_servers(&servers).unwrap();
 }
 
 #[test]

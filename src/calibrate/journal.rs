@@ -1,8 +1,8 @@
-//! How many commits a filesystem's journal has made: ext4's jbd2 and XFS's log keep count.
+//! Counts the commits of a filesystem's journal: ext4's jbd2 and XFS's log report them.
 
 use std::path::{Path, PathBuf};
 
-/// Where the count of a filesystem stands.
+/// The file that reports a filesystem's count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Journal {
     /// /proc/fs/jbd2/DEVICE-8/info.
@@ -12,7 +12,7 @@ pub enum Journal {
 }
 
 impl Journal {
-    /// Of the filesystem on a block device, by the kernel's name for that ("vda1").
+    /// The journal of the filesystem on a block device, given by its kernel name ("vda1").
     pub fn of(device: &str) -> Option<Journal> {
         Journal::below(Path::new("/"), device)
     }
@@ -22,7 +22,7 @@ impl Journal {
         if xfs.exists() {
             return Some(Journal::Xfs(xfs));
         }
-        // The number behind the device is that of the journal's inode, where it is no device of its own.
+        // The number after the device is the inode of an internal journal.
         let is_its = |name: &str| {
             name == device || name.strip_prefix(device).is_some_and(|rest| rest.starts_with('-'))
         };

@@ -1,4 +1,4 @@
-//! Where a directory lies, whichever mount leads there: on which filesystem, and by which path inside it.
+//! The location of a directory, independent of mounts: its filesystem, and its path inside that filesystem.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use rustix::fs::OFlags;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::rooted::Root;
 
-/// Overlays that may lie on overlays.
-const DEEPEST: u32 = 4;
+/// Maximum nesting of overlays.
+const MAX_OVERLAYS: u32 = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Of the filesystem itself, which all its mounts and subvolumes share.
+    /// The device number of the filesystem itself, common to all its mounts and subvolumes.
     device: u32,
-    /// From the filesystem's own root.
+    /// Relative to the filesystem's own root.
     path: PathBuf,
 }
 
@@ -25,41 +25,42 @@ impl Location {
     }
 }
 
-/// Of a directory as a process sees it; `path` without symlinks. On overlayfs also where the overlay keeps it. Empty
-/// where that cannot be told.
+/// Locations of a directory as a process sees it; `path` must not contain symlinks. On overlayfs this
+/// includes the directory in the overlay's upper layer. Empty if unknown.
 pub fn of(pid: u32, directory: &OwnedFd, path: &Path) -> Vec<Location> {
     let mut found = Vec::new();
     if let Some(mount) = mount_of(directory, pid) {
-        add(&mount, path, DEEPEST, &mut found);
+        add(&mount, path, MAX_OVERLAYS, &mut found);
     }
     found
 }
 
-fn add(mount: &Mount, path: &Path, deepest: u32, found: &mut Vec<Location>) {
+fn add(mount: &Mount, path: &Path, overlays_left: u32, found: &mut Vec<Location>) {
     let Ok(below) = path.strip_prefix(&mount.mount_point) else { return };
     let inside = mount.root.join(below);
     if mount.filesystem == "overlay"
         && let Some(upper) = mount.option("upperdir")
-        && let Some(deeper) = deepest.checked_sub(1)
+        && let Some(deeper) = overlays_left.checked_sub(1)
     {
         add_upper(Path::new(upper), &inside, deeper, found);
     }
     found.push(Location { device: mount.device, path: inside });
 }
 
-/// What is written to an overlay goes to its upper directory, which whoever mounted it named by a path of their own: here
-/// it is taken for one of ours, as with container runtimes on the host.
-fn add_upper(upper: &Path, inside: &Path, deepest: u32, found: &mut Vec<Location>) {
+/// Writes to an overlay go to its upper directory. Its path is the one given at mount time; it is resolved
+/// in our own root, which is correct for container runtimes that run on the host.
+fn add_upper(upper: &Path, inside: &Path, overlays_left: u32, found: &mut Vec<Location>) {
     let Ok(root) = Root::at(Path::new("/")) else { return };
     let Some(real) = root.canonical(upper) else { return };
     let Ok(directory) = root.look_up(&real, OFlags::DIRECTORY) else { return };
     if let Some(mount) = mount_of(&directory, std::process::id()) {
         let below = inside.strip_prefix("/").unwrap_or(inside);
-        add(&mount, &real.join(below), deepest, found);
+        add(&mount, &real.join(below), overlays_left, found);
     }
 }
 
-/// By the number of the mount that the kernel reached it by: a path alone may lead through mounts that others hide.
+/// Looks the mount up by the ID under which the kernel reached it: a path alone may cross mounts that are
+/// hidden by others.
 fn mount_of(directory: &OwnedFd, pid: u32) -> Option<Mount> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", directory.as_raw_fd())).ok()?;
     let id: i32 = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()?;

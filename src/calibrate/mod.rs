@@ -1,6 +1,7 @@
-//! What one sync costs on a filesystem: small writes made durable in the ways that databases do it, alone and by many
-//! threads. [`work`] does it, [`scratch`] is the file that never stays behind, [`place`] decides whether this may be done
-//! here; what is measured, and the result, are [`calibration`](crate::calibration)'s.
+//! The cost of one sync on a filesystem: small writes made durable in the ways that databases do it, by one
+//! thread and by many. [`work`] runs the cases, [`scratch`] is the temporary file that is always removed,
+//! [`place`] checks whether the directory may be used; plan and result are in
+//! [`calibration`](crate::calibration).
 
 pub mod journal;
 mod location;
@@ -15,13 +16,13 @@ use std::time::{Duration, SystemTime};
 use crate::calibration::plan::Case;
 use crate::calibration::{CalibrateError, Calibration, Place};
 
-/// What all files together take at most.
-pub const MOST_BYTES: u64 = 64 << 20;
-/// One write: a block of a redo log, or a small group of events of a binary log.
+/// Maximum total size of all files.
+pub const MAX_BYTES: u64 = 64 << 20;
+/// The size of one write: a block of a redo log, or a small group of binary-log events.
 pub const BLOCK: usize = 4096;
 
-/// Measures every case of a plan in a directory, saying before each how many are done. Ends early when `stop` is set;
-/// what it made is gone when this returns, however it returns.
+/// Runs every case of a plan in a directory; `progress` gets the number of finished cases before each. Ends
+/// early if `stop` is set. All files are removed on return, also after an error.
 pub fn calibrate(
     place: Place,
     cases: &[Case],
@@ -38,7 +39,7 @@ pub fn calibrate(
         progress(done, case);
         let outcome = work::run(&place, *case, each, stop)?;
         if stop.load(Ordering::Relaxed) {
-            break; // a case that was cut short says little
+            break; // an interrupted case has no meaningful figures
         }
         outcomes.push(outcome);
     }

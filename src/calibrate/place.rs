@@ -1,4 +1,4 @@
-//! The directory that is measured: its filesystem and device, and whether measuring may be done there.
+//! The directory to calibrate: its filesystem and device, and whether it may be used.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -14,13 +14,14 @@ use crate::model::Server;
 use crate::server::settings::Settings;
 use crate::text::{escape, percent};
 
-/// A device that is busy for more of the time than this is left alone.
-pub const MOST_BUSY: f64 = 0.3;
-/// How long its work is watched first.
+/// A device that is busy for a larger share of the time is refused.
+pub const MAX_BUSY: f64 = 0.3;
+/// How long the device is observed beforehand.
 const WATCH: Duration = Duration::from_secs(1);
-/// Files that only the data directory of a server has.
-const MARKS: [&str; 5] = ["ibdata1", "mysql.ibd", "aria_log_control", "auto.cnf", "ib_logfile0"];
-/// Settings that name a directory whose files a server syncs.
+/// Files that exist only in a server's data directory.
+const DATA_DIRECTORY_FILES: [&str; 5] =
+    ["ibdata1", "mysql.ibd", "aria_log_control", "auto.cnf", "ib_logfile0"];
+/// Settings that name a directory in which a server syncs files.
 const SERVER_DIRECTORIES: [&str; 6] = [
     "datadir",
     "innodb_log_group_home_dir",
@@ -29,38 +30,37 @@ const SERVER_DIRECTORIES: [&str; 6] = [
     "innodb_undo_directory",
     "aria_log_dir_path",
 ];
-/// Settings that name files, without what the server appends.
+/// Settings that name files, without the suffix that the server appends.
 const SERVER_LOGS: [&str; 2] = ["log_bin", "relay_log"];
 
-/// Device and inode, which are the same whichever way leads there.
+/// Device and inode, the same by every path.
 type Identity = (u64, u64);
 
-/// A directory of a server.
-struct Theirs {
+/// A directory that a server uses.
+struct ServerDirectory {
     identity: Identity,
     locations: Vec<Location>,
     reach: Reach,
 }
 
-/// What of a directory is the server's.
+/// Which part of a directory the server uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     AllBelow,
-    /// It holds a log, and may hold anything else.
+    /// The directory itself: it holds a log, and possibly unrelated subdirectories.
     Itself,
 }
 
 impl Place {
-    /// Looks at a directory.
-    pub fn look(directory: &Path) -> Result<Place, CalibrateError> {
+    /// Determines the filesystem and device of a directory.
+    pub fn inspect(directory: &Path) -> Result<Place, CalibrateError> {
         let io = |what| CalibrateError::io(directory, what);
         let real = std::fs::canonicalize(directory).map_err(io("find it"))?;
         if !real.is_dir() {
-            return Err(CalibrateError::Refused(format!("{} is no directory", directory.display())));
+            return Err(CalibrateError::Refused(format!("{} is not a directory", directory.display())));
         }
-        let statvfs =
-            rustix::fs::statvfs(&real).map_err(|error| io("look at its filesystem")(error.into()))?;
-        let storage = Storage::of(&real).map_err(io("find the mount of"))?;
+        let statvfs = rustix::fs::statvfs(&real).map_err(|error| io("query its filesystem")(error.into()))?;
+        let storage = Storage::of(&real).map_err(io("find its mount"))?;
         Ok(Place {
             directory: real,
             filesystem: storage.filesystem,
@@ -71,7 +71,7 @@ impl Place {
         })
     }
 
-    /// How busy the device is, watched for a moment. None where the kernel keeps no count: tmpfs, NFS.
+    /// The busy share of the device, measured for a moment. None if the kernel reports none: tmpfs, NFS.
     pub fn busy(&self) -> Option<f64> {
         let device = self.kernel_device.as_deref()?;
         let (began, before) = (Instant::now(), milliseconds_busy(device)?);
@@ -80,39 +80,40 @@ impl Place {
         Some(after.saturating_sub(before) as f64 / 1e3 / began.elapsed().as_secs_f64())
     }
 
-    /// Refuses a device that others need.
+    /// Refuses a device that is in use.
     pub fn refuse_if_busy(&self) -> Result<(), CalibrateError> {
         match self.busy() {
-            Some(busy) if busy > MOST_BUSY => Err(CalibrateError::Refused(format!(
-                "{} is busy for {} of the time, and more than {} is too much: measuring would slow down what works \
-                 there, and the figures would be wrong. Try again when it is idle.",
+            Some(busy) if busy > MAX_BUSY => Err(CalibrateError::Refused(format!(
+                "{} is {} busy, and the limit is {}: a calibration would slow down its users, and the figures would be \
+                 wrong. Try again when the device is idle.",
                 self.device,
                 percent(busy),
-                percent(MOST_BUSY)
+                percent(MAX_BUSY)
             ))),
             _ => Ok(()),
         }
     }
 
-    /// Refuses what belongs to a database server, running or not. `servers`: those that run here.
+    /// Refuses a directory that belongs to a database server, running or not. `servers`: those running on
+    /// this host.
     pub fn refuse_if_servers(&self, servers: &[(Server, Settings)]) -> Result<(), CalibrateError> {
         let refused = |whose: String| {
             let directory = escape(self.directory.as_os_str().as_encoded_bytes());
             Err(CalibrateError::Refused(format!(
-                "{directory} is {whose}. Another directory of the same filesystem tells as much. If it must be this \
-                 one, say so: --production {directory}"
+                "{directory} is {whose}. Another directory of the same filesystem gives the same figures. To use this \
+                 one all the same: --production {directory}"
             )))
         };
         let above: Vec<_> = self.directory.ancestors().filter_map(identity).collect();
         let here = self.locations();
         for (server, settings) in servers {
-            let is_here = |theirs: &Theirs| {
+            let is_here = |used: &ServerDirectory| {
                 let same = |test: fn(&Location, &Location) -> bool| {
-                    here.iter().any(|here| theirs.locations.iter().any(|theirs| test(here, theirs)))
+                    here.iter().any(|here| used.locations.iter().any(|used| test(here, used)))
                 };
-                match theirs.reach {
-                    Reach::AllBelow => above.contains(&theirs.identity) || same(Location::is_within),
-                    Reach::Itself => above.first() == Some(&theirs.identity) || same(Location::eq),
+                match used.reach {
+                    Reach::AllBelow => above.contains(&used.identity) || same(Location::is_within),
+                    Reach::Itself => above.first() == Some(&used.identity) || same(Location::eq),
                 }
             };
             if server_directories(server, settings).iter().any(is_here) {
@@ -120,9 +121,9 @@ impl Place {
                 return refused(format!("used by a running server ({comm} {})", server.id.pid));
             }
         }
-        let mark = MARKS.iter().find(|mark| self.directory.join(mark).exists());
+        let mark = DATA_DIRECTORY_FILES.iter().find(|mark| self.directory.join(mark).exists());
         match mark {
-            Some(mark) => refused(format!("the data directory of a server: it holds {mark}")),
+            Some(mark) => refused(format!("the data directory of a server: it contains {mark}")),
             None => Ok(()),
         }
     }
@@ -139,9 +140,9 @@ fn identity(path: &Path) -> Option<Identity> {
     Some((std::os::unix::fs::MetadataExt::dev(&metadata), std::os::unix::fs::MetadataExt::ino(&metadata)))
 }
 
-/// The directories that a server's settings name, as its own root has them.
-fn server_directories(server: &Server, settings: &Settings) -> Vec<Theirs> {
-    let known = |identity| Theirs { identity, locations: Vec::new(), reach: Reach::AllBelow };
+/// The directories that a server's settings name, resolved in its own root.
+fn server_directories(server: &Server, settings: &Settings) -> Vec<ServerDirectory> {
+    let known = |identity| ServerDirectory { identity, locations: Vec::new(), reach: Reach::AllBelow };
     let mut found: Vec<_> = server.known_by.datadir.map(known).into_iter().collect();
     let Ok(root) = Root::of_process(Path::new("/proc"), server.id.pid) else { return found };
     let of = |path: &Path, reach| {
@@ -149,7 +150,7 @@ fn server_directories(server: &Server, settings: &Settings) -> Vec<Theirs> {
         let directory = root.look_up(&real, OFlags::DIRECTORY).ok()?;
         let stat = rustix::fs::fstat(directory.as_fd()).ok()?;
         let locations = location::of(server.id.pid, &directory, &real);
-        Some(Theirs { identity: (stat.st_dev, stat.st_ino), locations, reach })
+        Some(ServerDirectory { identity: (stat.st_dev, stat.st_ino), locations, reach })
     };
     let directories = SERVER_DIRECTORIES.iter().flat_map(|name| settings.paths(name));
     found.extend(server.datadir.as_deref().and_then(|path| of(path, Reach::AllBelow)));
@@ -159,7 +160,7 @@ fn server_directories(server: &Server, settings: &Settings) -> Vec<Theirs> {
     found
 }
 
-/// The time that a device has had requests to work on, since boot (Documentation/block/stat.rst, io_ticks).
+/// The time for which a device has been busy since boot (Documentation/block/stat.rst, io_ticks).
 fn milliseconds_busy(device: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/sys/class/block/{device}/stat")).ok()?;
     text.split_whitespace().nth(9)?.parse().ok()
@@ -173,14 +174,14 @@ mod tests {
     #[test]
     fn a_place_is_described_and_its_filesystem_known_again() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let place = Place::look(directory.path()).unwrap();
+        let place = Place::inspect(directory.path()).unwrap();
         assert!(!place.filesystem.is_empty() && place.mount_options.contains("rw"), "{place:?}");
         let below = directory.path().join("below");
         std::fs::create_dir(&below).unwrap();
-        assert_eq!(Place::look(&below).unwrap().filesystem_id, place.filesystem_id);
-        assert!(Place::look(&directory.path().join("none")).is_err());
+        assert_eq!(Place::inspect(&below).unwrap().filesystem_id, place.filesystem_id);
+        assert!(Place::inspect(&directory.path().join("none")).is_err());
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(Place::look(file.path()).unwrap_err().to_string().contains("is no directory"));
+        assert!(Place::inspect(file.path()).unwrap_err().to_string().contains("is not a directory"));
     }
 
     #[test]
@@ -188,7 +189,7 @@ mod tests {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let below = directory.path().join("schema");
         std::fs::create_dir(&below).unwrap();
-        let place = Place::look(&below).unwrap();
+        let place = Place::inspect(&below).unwrap();
         place.refuse_if_servers(&[]).unwrap();
         let id = ServerId { pid: std::process::id(), start_ns: 0 };
         let mut server = Server::new(id, "mysqld".into());
@@ -199,7 +200,7 @@ mod tests {
             error.contains("used by a running server (mysqld") && error.contains("--production"),
             "{error}"
         );
-        // The binary log's directory, by its base name.
+        // The binary log's directory, from its base name.
         server.known_by = KnownBy::default();
         let log = below.join("binlog");
         let settings = Settings::from_pairs(Path::new("/no"), [("log_bin", log.to_str().unwrap())]);
@@ -208,6 +209,6 @@ mod tests {
         place.refuse_if_servers(&[(server, elsewhere)]).unwrap();
         std::fs::write(below.join("ibdata1"), "").unwrap();
         let error = place.refuse_if_servers(&[]).unwrap_err().to_string();
-        assert!(error.contains("it holds ibdata1"), "{error}");
+        assert!(error.contains("it contains ibdata1"), "{error}");
     }
 }

@@ -92,7 +92,7 @@ mod tests {
     fn calibration() -> Calibration {
         let outcome = |(number, case): (usize, Case)| {
             let refused =
-                (case.method == Method::ODirect).then(|| "O_DIRECT + fdatasync is not possible here".into());
+                (case.method == Method::ODirect).then(|| "O_DIRECT + fdatasync is not supported here".into());
             let n = number as f64 + 1.0;
             let figures = Figures {
                 syncs: 1_000,

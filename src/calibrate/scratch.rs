@@ -1,5 +1,5 @@
-//! The files that are written: under names of their own, because some filesystems (btrfs) do nothing to make a file
-//! without a name durable, and gone when the last holder lets go.
+//! Temporary files for the writes. They have names, because some filesystems (btrfs) do not make a nameless
+//! file durable, and are removed on drop.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -14,11 +14,11 @@ use crate::calibration::CalibrateError;
 use crate::calibration::plan::Method;
 
 const PREFIX: &str = ".fsynctop-calibrate-";
-/// Random letters and digits after it: in a directory that others write to, nobody can take the name first.
+/// Length of the random suffix: in a directory that others can write to, nobody can create the name first.
 const RANDOM: usize = 12;
 
-/// A file that is removed with this. It is locked meanwhile, so that a later run knows what was left by one that was
-/// killed.
+/// A file that is removed on drop. It stays locked until then, so that a later run can recognise files left
+/// by killed runs.
 #[derive(Debug)]
 pub struct Scratch {
     /// None: it is being removed.
@@ -26,18 +26,19 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new, empty file that only its owner may open.
+    /// Creates an empty file that only its owner can open.
     pub fn create(directory: &Path) -> Result<Scratch, CalibrateError> {
         let mut name = tempfile::Builder::new();
-        // O_EXCL, mode 0600; another name is tried where one is taken.
+        // O_EXCL, mode 0600; if the name exists, another one is tried.
         let file = name.prefix(PREFIX).rand_bytes(RANDOM).tempfile_in(directory);
-        let file = file.map_err(CalibrateError::io(directory, "create a file to write in it"))?;
+        let file = file.map_err(CalibrateError::io(directory, "create a scratch file in it"))?;
         let locked = flock(file.as_file(), FlockOperation::NonBlockingLockExclusive);
         locked.map_err(|error| CalibrateError::io(file.path(), "lock it")(error.into()))?;
         Ok(Scratch { file: Some(file) })
     }
 
-    /// Opened anew for a method's kind of writes: the file itself, whatever has its name by now.
+    /// Reopens the file with the flags of a method. By descriptor, because the name may refer to another
+    /// file by now.
     pub fn open_for(&self, method: Method) -> std::io::Result<File> {
         let flags = match method {
             Method::Fsync | Method::Fdatasync => OFlags::empty(),
@@ -65,7 +66,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes what runs of this user left behind that were killed. What cannot be removed stays: it harms nothing.
+/// Removes scratch files of this user's killed runs. Files that cannot be removed stay; they are harmless.
 pub fn remove_leftovers(directory: &Path) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let is_named_so = is_ours_by_name(entry.file_name().as_bytes());
@@ -75,7 +76,7 @@ pub fn remove_leftovers(directory: &Path) {
         let mut open = OpenOptions::new();
         open.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
         let Ok(file) = open.open(entry.path()) else { continue };
-        // It may be another one by now.
+        // The name may refer to another file by now.
         let is_ours = file.metadata().is_ok_and(|opened| is_ours(&opened));
         if is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = std::fs::remove_file(entry.path());
@@ -110,7 +111,7 @@ mod tests {
         let scratch = Scratch::create(directory.path()).unwrap();
         let mine = names(directory.path());
         assert_eq!(mine.len(), 1);
-        // A file that a killed run left, those that have nothing to do with it, and a link that leads astray.
+        // A file left by a killed run, unrelated files, and a misleading symlink.
         let at = |name: &str| directory.path().join(name);
         let others = [".fsynctop-calibrate-", ".fsynctop-calibrate-notes.txt", "other"];
         for name in others.iter().chain(&[".fsynctop-calibrate-0123456789aB"]) {
@@ -137,7 +138,7 @@ mod tests {
             let random = &name[PREFIX.len()..];
             let is_like = |other: &&Scratch| {
                 let other = other.path().file_name().unwrap().as_bytes();
-                // One letter of 12 is the same by chance, half of them are not.
+                // Of 12 letters, one may be equal by chance, but not half of them.
                 std::iter::zip(random, &other[PREFIX.len()..]).filter(|(a, b)| a == b).count() > RANDOM / 2
             };
             assert!(!files[..at].iter().any(|other| is_like(&other)), "{files:?}");

@@ -1,4 +1,4 @@
-//! Runs one case: threads that write a block and make it durable, over and over.
+//! Runs one case: threads that repeatedly write a block and make it durable.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use super::journal::Journal;
 use super::scratch::Scratch;
-use super::{BLOCK, MOST_BYTES};
+use super::{BLOCK, MAX_BYTES};
 use crate::calibration::plan::{Case, Method, Pattern};
 use crate::calibration::{CalibrateError, Figures, Outcome, Place};
 use crate::model::histogram::{Histogram, bucket_of};
 
-/// The part of a file that is written over, again and again.
+/// The part of the file that is overwritten in turn.
 const OVERWRITTEN: u64 = 64 * BLOCK as u64;
-/// Writes before those that count: the first ones make the file's blocks and warm up the device.
+/// Uncounted writes at the start: they allocate blocks and warm up the device.
 const WARM_UP: u64 = 3;
 
-/// Measures it. Figures are missing where the filesystem refuses the method.
+/// Runs the case. There are no figures if the filesystem does not support the method.
 pub fn run(place: &Place, case: Case, each: Duration, stop: &AtomicBool) -> Result<Outcome, CalibrateError> {
     let files = if case.file_each { case.threads } else { 1 };
     let scratches: Result<Vec<Scratch>, _> = (0..files).map(|_| Scratch::create(&place.directory)).collect();
@@ -27,9 +27,9 @@ pub fn run(place: &Place, case: Case, each: Duration, stop: &AtomicBool) -> Resu
     for scratch in &scratches {
         match scratch.open_for(case.method) {
             Ok(file) => opened.push(file),
-            // tmpfs and some FUSE filesystems know no O_DIRECT.
+            // tmpfs and some FUSE filesystems do not support O_DIRECT.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                let refused = Some(format!("{} is not possible here", case.method.name()));
+                let refused = Some(format!("{} is not supported here", case.method.name()));
                 return Ok(Outcome { case, figures: None, refused });
             }
             Err(error) => return Err(CalibrateError::io(scratch.path(), "open it")(error)),
@@ -37,7 +37,7 @@ pub fn run(place: &Place, case: Case, each: Duration, stop: &AtomicBool) -> Resu
     }
     let path = scratches[0].path();
     let lanes: Vec<Lane> =
-        opened.into_iter().map(|file| Lane::new(file, case, MOST_BYTES / u64::from(files))).collect();
+        opened.into_iter().map(|file| Lane::new(file, case, MAX_BYTES / u64::from(files))).collect();
     for lane in &lanes {
         lane.prepare().map_err(CalibrateError::io(path, "write to it"))?;
     }
@@ -45,12 +45,12 @@ pub fn run(place: &Place, case: Case, each: Duration, stop: &AtomicBool) -> Resu
     let commits = || journal.as_ref().and_then(Journal::commits);
     let before = commits();
     let (histogram, took) =
-        together(case, &lanes, each, stop).map_err(CalibrateError::io(path, "write to it"))?;
+        run_threads(case, &lanes, each, stop).map_err(CalibrateError::io(path, "write to it"))?;
     let journal_commits = before.zip(commits()).map(|(before, after)| after.saturating_sub(before));
     Ok(Outcome { case, figures: figures(&histogram, took, journal_commits), refused: None })
 }
 
-/// What the threads measured.
+/// The latencies of the threads.
 #[derive(Default)]
 struct Sum {
     histogram: Histogram,
@@ -61,7 +61,7 @@ struct Sum {
 fn figures(sum: &Sum, took: Duration, journal_commits: Option<u64>) -> Option<Figures> {
     let syncs = sum.histogram.count();
     let seconds = |ns: u64| ns as f64 / 1e9;
-    // The exact maximum bounds what a bucket's middle says.
+    // The exact maximum limits the estimate from a bucket's midpoint.
     let quantile = |q| sum.histogram.quantile(q).map(|ns| seconds(ns.min(sum.max_ns)));
     Some(Figures {
         syncs,
@@ -74,12 +74,12 @@ fn figures(sum: &Sum, took: Duration, journal_commits: Option<u64>) -> Option<Fi
     })
 }
 
-/// One file, and where its next write goes.
+/// One file, and the position of its next write.
 struct Lane {
     file: File,
     case: Case,
     next: AtomicU64,
-    /// Blocks that may be written.
+    /// Number of blocks that may be written.
     blocks: u64,
 }
 
@@ -105,7 +105,7 @@ impl Lane {
         Ok(())
     }
 
-    /// False: the file has its full size.
+    /// False: the file has reached its maximum size.
     fn write_and_sync(&self, buffer: &Buffer) -> std::io::Result<bool> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let block = match self.case.pattern {
@@ -123,7 +123,7 @@ impl Lane {
     }
 }
 
-/// A block in memory that is aligned for O_DIRECT.
+/// A block in memory, aligned for O_DIRECT.
 struct Buffer {
     bytes: Vec<u8>,
     at: usize,
@@ -143,14 +143,14 @@ impl Buffer {
     }
 }
 
-/// All threads at once, from the same moment on, until the time is over, a file is full, or `stop`.
-fn together(
+/// Runs all threads from the same moment on, until the time is over, a file is full, or `stop` is set.
+fn run_threads(
     case: Case,
     lanes: &[Lane],
     each: Duration,
     stop: &AtomicBool,
 ) -> std::io::Result<(Sum, Duration)> {
-    // Held until all threads are there.
+    // Locked for writing until all threads exist.
     let gate = RwLock::new(());
     let over = AtomicBool::new(false);
     let results: Mutex<Vec<std::io::Result<Sum>>> = Mutex::default();
@@ -163,13 +163,13 @@ fn together(
             let task = move || {
                 drop(gate.read());
                 let result = repeat(lane, over, stop);
-                // A full file ends the case for all: the figures are of all threads at work.
+                // A full file ends the case for all threads: the figures are those of all of them at work.
                 over.store(true, Ordering::Relaxed);
                 results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
             };
             let thread = std::thread::Builder::new().name("calibrate".into());
             if let Err(error) = thread.spawn_scoped(scope, task) {
-                over.store(true, Ordering::Relaxed); // for those that wait at the gate
+                over.store(true, Ordering::Relaxed); // for the threads still at the gate
                 return Err(error);
             }
         }
@@ -214,7 +214,7 @@ mod tests {
 
     fn measured(case: Case) -> (Outcome, u64) {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let place = Place::look(directory.path()).unwrap();
+        let place = Place::inspect(directory.path()).unwrap();
         let outcome = run(&place, case, Duration::from_millis(50), &AtomicBool::new(false)).unwrap();
         (outcome, std::fs::read_dir(directory.path()).unwrap().count() as u64)
     }
@@ -245,7 +245,7 @@ mod tests {
         let written = (0..20).filter(|_| lane.write_and_sync(&buffer).unwrap()).count();
         assert_eq!((written, lane.file.metadata().unwrap().len()), (5, 5 * BLOCK as u64));
         let case = Case::alone(Method::Fdatasync, Pattern::Overwritten);
-        let lane = Lane::new(tempfile::tempfile().unwrap(), case, MOST_BYTES);
+        let lane = Lane::new(tempfile::tempfile().unwrap(), case, MAX_BYTES);
         lane.prepare().unwrap();
         assert!((0..200).all(|_| lane.write_and_sync(&buffer).unwrap()));
         assert_eq!(lane.file.metadata().unwrap().len(), OVERWRITTEN);

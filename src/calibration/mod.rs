@@ -1,7 +1,7 @@
-//! What one sync costs on a filesystem, as `calibrate` has measured it and `explain` reads it: [`plan`] says what is measured,
-//! [`state`] keeps the last result.
+//! The cost of one sync on a filesystem, measured by `calibrate` and read by `explain`: [`plan`] defines
+//! the cases, [`state`] stores the last result.
 
-pub mod plan;
+pub(crate) mod plan;
 pub mod state;
 
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ impl CalibrateError {
     }
 }
 
-/// What was measured, and where.
+/// The result of a calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     pub schema: u32,
@@ -38,22 +38,22 @@ pub struct Calibration {
     pub block_bytes: usize,
     pub seconds_each: f64,
     pub outcomes: Vec<Outcome>,
-    /// False: interrupted.
+    /// False if it was interrupted.
     pub complete: bool,
 }
 
-/// Where it was measured.
+/// The directory that was calibrated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub directory: PathBuf,
     pub filesystem: String,
-    /// "/dev/vda1", or what else is mounted there.
+    /// "/dev/vda1", or another source of the mount.
     pub device: String,
-    /// The kernel's name of the block device ("vda1"); None where there is none.
+    /// The kernel's name of the block device ("vda1"). None if there is none.
     pub kernel_device: Option<String>,
-    /// As they are in force: "rw,noatime,nobarrier".
+    /// The options in force: "rw,noatime,nobarrier".
     pub mount_options: String,
-    /// What the kernel calls the filesystem, whatever it is mounted as.
+    /// The kernel's ID of the filesystem, the same for all its mounts.
     pub filesystem_id: u64,
 }
 
@@ -68,7 +68,7 @@ pub struct Outcome {
     pub refused: Option<String>,
 }
 
-/// A write and its sync, in seconds.
+/// Figures of a write with its sync, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     pub syncs: u64,
@@ -77,7 +77,8 @@ pub struct Figures {
     pub p50_seconds: f64,
     pub p99_seconds: f64,
     pub max_seconds: f64,
-    /// Of the filesystem meanwhile, its other users' included. None where it keeps no count.
+    /// Commits of the filesystem during the case, including those of its other users. None if it reports no
+    /// count.
     pub journal_commits: Option<u64>,
 }
 
@@ -88,7 +89,7 @@ impl Figures {
 }
 
 impl Calibration {
-    /// The figures of a case, if they were measured.
+    /// The figures of a case, if it was measured.
     pub fn of(&self, case: Case) -> Option<&Figures> {
         self.outcomes.iter().find(|outcome| outcome.case == case)?.figures.as_ref()
     }

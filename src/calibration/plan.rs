@@ -1,4 +1,5 @@
-//! What is measured: ways of making a write durable, alone; then one of them by more and more threads.
+//! The cases: each way of making a write durable with one thread, then one of them with more and more
+//! threads.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,7 @@ pub enum Method {
     Fdatasync,
     ODsync,
     OSync,
-    /// Past the page cache, and then fdatasync, as InnoDB does with O_DIRECT.
+    /// Bypasses the page cache and then calls fdatasync, as InnoDB does with O_DIRECT.
     ODirect,
 }
 
@@ -29,13 +30,13 @@ impl Method {
     }
 }
 
-/// Where the writes go.
+/// The position of the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// Over blocks that are there: a redo log in steady state.
+    /// Overwrites existing blocks: a redo log in steady state.
     Overwritten,
-    /// Behind the end: a binary log, whose size must be made durable as well.
+    /// Extends the file: a binary log, whose size must be made durable as well.
     Appended,
 }
 
@@ -50,13 +51,13 @@ impl Pattern {
     }
 }
 
-/// One thing to measure.
+/// One case to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
     pub method: Method,
     pub pattern: Pattern,
     pub threads: u32,
-    /// Each thread has a file of its own; else they share one.
+    /// Each thread has its own file; otherwise all share one.
     pub file_each: bool,
 }
 
@@ -66,16 +67,15 @@ impl Case {
     }
 }
 
-/// Every method alone, then fdatasync of appended blocks by 1, 2, 4 … threads.
-pub fn cases(most_threads: u32) -> Vec<Case> {
+/// Every method with one thread, then fdatasync of appended blocks with 2, 4, 8 … threads.
+pub fn cases(max_threads: u32) -> Vec<Case> {
     let alone = Pattern::ALL
         .into_iter()
         .flat_map(|pattern| Method::ALL.into_iter().map(move |method| Case::alone(method, pattern)));
-    let counts =
-        || std::iter::successors(Some(1u32), |n| n.checked_mul(2)).take_while(|&n| n <= most_threads);
+    let counts = || std::iter::successors(Some(1u32), |n| n.checked_mul(2)).take_while(|&n| n <= max_threads);
     let together = [false, true].into_iter().flat_map(|file_each| {
         let case = Case { file_each, ..Case::alone(Method::Fdatasync, Pattern::Appended) };
-        // One thread with one file has been measured.
+        // One thread with one file is already among the first.
         counts().filter(|&n| n > 1).map(move |threads| Case { threads, ..case })
     });
     alone.chain(together).collect()

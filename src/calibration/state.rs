@@ -1,4 +1,4 @@
-//! The last result of each filesystem, kept for `explain`.
+//! Stores the last result for each filesystem, so that `explain` can read it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::{CalibrateError, Calibration};
 use crate::linux::storage::Storage;
 
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
-/// systemd's state directory, else /var/lib/fsynctop for root, else the user's own. None: nowhere.
+/// systemd's state directory, else /var/lib/fsynctop for root, else the user's own. None: there is none.
 pub fn directory() -> Option<PathBuf> {
     directory_by(rustix::process::geteuid().is_root(), |name| std::env::var_os(name).map(PathBuf::from))
 }
@@ -30,34 +30,34 @@ fn file_of(state: &Path, filesystem_id: u64) -> PathBuf {
     state.join(format!("calibrate-{filesystem_id:016x}.json"))
 }
 
-/// Keeps it, in the place of an earlier one. Returns where.
+/// Stores the result, replacing an earlier one. Returns the path.
 pub fn save(state: &Path, calibration: &Calibration) -> Result<PathBuf, CalibrateError> {
     let path = file_of(state, calibration.place.filesystem_id);
     let io = |what| CalibrateError::io(&path, what);
-    std::fs::create_dir_all(state).map_err(io("make the directory for"))?;
-    let text = serde_json::to_vec(calibration).map_err(|error| io("write")(error.into()))?;
-    // Replaced as a whole: whoever reads sees the old result or the new one.
+    std::fs::create_dir_all(state).map_err(io("create its directory"))?;
+    let text = serde_json::to_vec(calibration).map_err(|error| io("write it")(error.into()))?;
+    // Replaced atomically: a reader sees either the old result or the new one.
     let new = path.with_extension(format!("new-{}", std::process::id()));
     let written = std::fs::File::create(&new)
         .and_then(|mut file| file.write_all(&text))
         .and_then(|()| std::fs::rename(&new, &path));
     if written.is_err() {
-        let _ = std::fs::remove_file(&new); // it may not be there
+        let _ = std::fs::remove_file(&new); // it may not exist
     }
-    written.map_err(io("write"))?;
+    written.map_err(io("write it"))?;
     Ok(path)
 }
 
-/// The last one of the filesystem that a path of our own root lies on.
+/// The last result for the filesystem of a path in our own root.
 pub fn load(state: &Path, path: &Path) -> Option<Calibration> {
     let storage = Storage::of(&path.canonicalize().ok()?).ok()?;
     load_of(state, path, &storage)
 }
 
-/// The same of a path whose storage is known: of the same device and kind of filesystem.
+/// As [`load`], for a path whose storage is known. The device and the kind of filesystem must match.
 pub fn load_of(state: &Path, path: &Path, storage: &Storage) -> Option<Calibration> {
     let file = file_of(state, rustix::fs::statvfs(path).ok()?.f_fsid);
-    if std::fs::metadata(&file).ok()?.len() > MOST_BYTES {
+    if std::fs::metadata(&file).ok()?.len() > MAX_BYTES {
         return None;
     }
     let calibration: Calibration = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
@@ -75,7 +75,7 @@ mod tests {
     fn a_result_is_found_again_by_any_path_of_its_filesystem() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let state = directory.path().join("state");
-        let place = Place::look(directory.path()).unwrap();
+        let place = Place::inspect(directory.path()).unwrap();
         assert_eq!(load(&state, directory.path()), None);
         let mut calibration = Calibration {
             schema: 1,

@@ -56,7 +56,7 @@ pub enum CalibrateOutput {
 }
 
 pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
-    let place = Place::look(&arguments.directory)?;
+    let place = Place::inspect(&arguments.directory)?;
     let allowed = arguments.production.as_deref().is_some_and(|typed| typed == arguments.directory);
     if arguments.production.is_some() && !allowed {
         let message = "--production names another directory than the one to measure".to_owned();

@@ -6,7 +6,7 @@ use crate::model::{InFlight, Op};
 
 const SECONDS: u64 = 10;
 
-/// Ten seconds of these syncs, each so long.
+/// Ten seconds with these syncs, given as (count, nanoseconds each).
 fn measurement(redo: (u64, u64), binlog: (u64, u64)) -> Measurement {
     let row = |server, inode, path: &str, role, stats: (u64, u64)| {
         fixture::row(server, inode, path, role, Op::Fdatasync, fixture::stats(&[stats]))
@@ -23,10 +23,10 @@ fn measurement(redo: (u64, u64), binlog: (u64, u64)) -> Measurement {
     }
 }
 
-/// Of 200 samples, so many with a sync of the redo log and of the binary log in flight.
+/// 200 samples: the number of those with a sync of the redo log and of the binary log in flight.
 fn samples(redo: u64, binlog: u64) -> InFlightSamples {
     let start = Instant::now();
-    let mut samples = InFlightSamples::begun(MYSQL, start);
+    let mut samples = InFlightSamples::starting_at(MYSQL, start);
     for n in 0..200 {
         let one = |role| fixture::in_flight(role, "/d/x", Duration::ZERO);
         let mut now: Vec<InFlight> = Vec::new();
@@ -72,7 +72,7 @@ fn taken_apart(
     samples: &InFlightSamples,
 ) -> Throughput {
     let status = status.map(|(from, to)| (from, to));
-    let edges = Edges { begun: &[], until: measurement, unsure: &Unsure::default() };
+    let edges = Edges { begun: &[], until: measurement, unsure: &Uncertain::default() };
     measure(&Window { server: MYSQL, measurement, edges, status, in_flight: samples })
 }
 
@@ -116,22 +116,22 @@ fn the_factors_multiply_to_the_throughput() {
 #[test]
 fn connections_that_come_and_go_have_no_mean() {
     let (measurement, (mut from, to)) = classic();
-    for (earlier, is_told) in [("16", true), ("18", true), ("9", false), ("1", false)] {
+    for (earlier, is_reported) in [("16", true), ("18", true), ("9", false), ("1", false)] {
         from.status.insert("threads_connected".into(), earlier.into());
         let throughput = taken_apart(&measurement, Some(&(from.clone(), to.clone())), &samples(60, 160));
-        assert_eq!(throughput.factors.connections.is_some(), is_told, "{earlier}");
+        assert_eq!(throughput.factors.connections.is_some(), is_reported, "{earlier}");
     }
 }
 
 #[test]
-fn samples_that_disagree_with_the_latencies_are_said_to() {
+fn samples_that_disagree_with_the_latencies_are_reported() {
     let (measurement, status) = classic();
     let throughput = taken_apart(&measurement, Some(&status), &samples(60, 80));
     let binlog = &throughput.factors.logs[1];
     assert_eq!(binlog.adds_up, Some(false));
     near(throughput.predicted_transactions_per_second, 2_000.0);
     assert!(render(&throughput).contains("0.400 ± 0.035, DOES NOT ADD UP"));
-    // A handful of samples says nothing either way, and predicts nothing.
+    // A handful of samples proves nothing either way, and predicts nothing.
     let mut few = InFlightSamples::new(MYSQL);
     few.add(&[], Instant::now() + Duration::from_millis(1));
     let throughput = taken_apart(&measurement, Some(&status), &few);
@@ -140,12 +140,12 @@ fn samples_that_disagree_with_the_latencies_are_said_to() {
 }
 
 #[test]
-fn syncs_that_an_edge_of_the_window_cuts_count_with_what_lies_in_it() {
+fn a_sync_across_an_edge_of_the_window_counts_only_its_part_within() {
     let (mut measurement, status) = classic();
     let samples = samples(60, 120); // of the binary log 0.6, and the latencies say 0.8
     let binlog = |measurement: &Measurement, begun: &[InFlight]| {
         let (from, to) = &status;
-        let edges = Edges { begun, until: measurement, unsure: &Unsure::default() };
+        let edges = Edges { begun, until: measurement, unsure: &Uncertain::default() };
         let status = Some((from, to));
         let window = Window { server: MYSQL, measurement, edges, status, in_flight: &samples };
         measure(&window).factors.logs[1].clone()
@@ -153,7 +153,7 @@ fn syncs_that_an_edge_of_the_window_cuts_count_with_what_lies_in_it() {
     let cut = |role, seconds| fixture::in_flight(role, "/d/x", Duration::from_secs(seconds));
     let stalled = cut(Role::Binlog, 2);
     assert_eq!(binlog(&measurement, &[]).adds_up, Some(false));
-    // Two seconds of the latencies' sum were over when the window began.
+    // Two seconds of the latencies' sum lie before the window.
     let begun = binlog(&measurement, std::slice::from_ref(&stalled));
     assert_eq!(begun.adds_up, Some(true));
     near(Some(begun.busy), 0.6);
@@ -166,34 +166,34 @@ fn syncs_that_an_edge_of_the_window_cuts_count_with_what_lies_in_it() {
         InFlight { age_is_minimum: true, ..stalled.clone() },
     ];
     near(Some(binlog(&measurement, &others).busy), 0.8);
-    // Whose it is was not known yet: it may be this log's.
+    // Its file was not known yet: it may belong to this log.
     let unnamed = InFlight { role: Role::Other, path: None, ..stalled.clone() };
     let unknown = binlog(&measurement, &[unnamed]);
     assert_eq!((unknown.busy, unknown.adds_up), (0.8, Some(true)));
-    // One that has not ended is in no latency.
+    // A sync that has not finished is in no latency.
     measurement.in_flight.push(stalled);
     near(Some(binlog(&measurement, &[]).busy), 1.0);
 }
 
 #[test]
-fn what_ended_while_the_rows_were_read_may_be_in_the_latencies_or_not() {
+fn a_sync_that_ended_while_rows_were_read_is_uncertain() {
     let (measurement, status) = classic();
-    // Of the binary log: the latencies say eight seconds, the samples saw six.
-    let adds_up = |unsure: &Unsure| {
+    // The binary log: eight seconds by the latencies, six by the samples.
+    let adds_up = |unsure: &Uncertain| {
         let edges = Edges { begun: &[], until: &measurement, unsure };
         let status = Some((&status.0, &status.1));
         let in_flight = &samples(60, 120);
         let window = Window { server: MYSQL, measurement: &measurement, edges, status, in_flight };
         measure(&window).factors.logs[1].adds_up
     };
-    let ended = |role, seconds| Unsure {
+    let ended = |role, seconds| Uncertain {
         ended: vec![fixture::in_flight(role, "/d/x", Duration::from_secs(seconds))],
-        ..Unsure::default()
+        ..Uncertain::default()
     };
     assert_eq!(adds_up(&ended(Role::Binlog, 2)), Some(true));
     assert_eq!(adds_up(&ended(Role::Redo, 2)), Some(false));
-    assert_eq!(adds_up(&Unsure::default()), Some(false));
-    assert_eq!(adds_up(&Unsure { apart: Duration::from_secs(2), ..Unsure::default() }), Some(true));
+    assert_eq!(adds_up(&Uncertain::default()), Some(false));
+    assert_eq!(adds_up(&Uncertain { apart: Duration::from_secs(2), ..Uncertain::default() }), Some(true));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_log_that_was_seen_twice_in_flight_is_not_serial_and_gives_no_bound() {
     let mut samples = samples(60, 160);
     let one = fixture::in_flight(Role::Redo, "/d/x", Duration::ZERO);
     let at = |n: u32| Instant::now() + Duration::from_secs(SECONDS) + Duration::from_millis(50) * (n + 1);
-    // Once may be the looking itself.
+    // A single overlap may be an artefact of the scan.
     samples.add(&[one.clone(), one.clone()], at(0));
     let throughput = taken_apart(&measurement, Some(&status), &samples);
     assert!(throughput.factors.logs[0].bound_transactions_per_second.is_some());
@@ -213,7 +213,7 @@ fn a_log_that_was_seen_twice_in_flight_is_not_serial_and_gives_no_bound() {
 }
 
 #[test]
-fn settings_that_take_a_log_out_of_the_commit_take_its_equation_out() {
+fn a_log_that_commits_do_not_wait_for_has_no_equation() {
     let (measurement, _) = classic();
     let samples = samples(60, 160);
     let with = |variables: &[(&'static str, &'static str)]| {
@@ -241,7 +241,7 @@ fn settings_that_take_a_log_out_of_the_commit_take_its_equation_out() {
 }
 
 #[test]
-fn without_a_connection_what_is_traced_is_still_told() {
+fn without_a_connection_traced_figures_are_still_reported() {
     let (measurement, _) = classic();
     let throughput = taken_apart(&measurement, None, &samples(60, 160));
     assert_eq!(throughput.observed_transactions_per_second, None);
@@ -255,7 +255,7 @@ fn without_a_connection_what_is_traced_is_still_told() {
 }
 
 #[test]
-fn a_server_that_counts_no_groups_has_them_by_its_binary_log_alone() {
+fn without_a_group_counter_groups_are_counted_by_binary_log_syncs() {
     let (measurement, _) = classic();
     let at = |gtids, uptime: &str| Reading {
         gtids: Some(gtids),
@@ -303,7 +303,7 @@ fn the_redo_log_is_sized_by_what_is_written_to_it() {
 }
 
 #[test]
-fn the_page_and_the_object_look_like_this() {
+fn page_and_json_match_the_expected_output() {
     let (measurement, status) = classic();
     let throughput = taken_apart(&measurement, Some(&status), &samples(60, 160));
     fixture::assert_expected("src/explain/factors/expected/classic.txt", &render(&throughput));
@@ -316,7 +316,7 @@ fn the_page_and_the_object_look_like_this() {
 }
 
 #[test]
-fn the_latencies_stand_beside_those_of_a_sync_alone() {
+fn the_latencies_are_compared_with_those_of_a_sync_alone() {
     use crate::calibration::plan::{Case, Method, Pattern};
     use crate::calibration::{Calibration, Figures, Outcome, Place};
     let (measurement, status) = classic();
@@ -336,7 +336,7 @@ fn the_latencies_stand_beside_those_of_a_sync_alone() {
     let mut calibration = Calibration {
         schema: 1,
         when: "2026-01-01T00:00:00Z".into(),
-        place: Place::look(std::path::Path::new("/")).unwrap(),
+        place: Place::inspect(std::path::Path::new("/")).unwrap(),
         kernel: "6.12".into(),
         block_bytes: 4096,
         seconds_each: 1.0,
