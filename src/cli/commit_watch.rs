@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use super::one_server::{Status, within};
 use crate::calibration::{Calibration, state};
 use crate::explain::audit::Evidence;
-use crate::explain::commits::{Commits, Gathered};
+use crate::explain::commits::{Commits, Inputs};
 use crate::explain::factors::samples::LOG_ROLES;
-use crate::explain::factors::{EarlyLook, Edges, InFlightSamples, Unsure};
+use crate::explain::factors::{EarlyScan, Edges, InFlightSamples, Uncertain};
 use crate::linux::priority::Punctual;
 use crate::linux::processors::ProcessorTimes;
 use crate::linux::storage::Storage;
@@ -42,7 +42,7 @@ pub struct CommitWatch {
     /// Why there are no counters.
     no_status: Option<String>,
     samples: InFlightSamples,
-    unsure: Unsure,
+    unsure: Uncertain,
     /// Where the kernel has one for us, and what it had sampled when the window began.
     timer: Option<(TimerProbe, TimerSamples)>,
     processors: Option<ProcessorTimes>,
@@ -73,7 +73,7 @@ impl CommitWatch {
         };
         CommitWatch {
             samples,
-            unsure: Unsure::default(),
+            unsure: Uncertain::default(),
             timer,
             server,
             connection,
@@ -124,7 +124,7 @@ impl CommitWatch {
 
     /// A snapshot at an end of the window.
     fn take(&mut self, sampler: &mut Sampler, take: Take) -> io::Result<Snapshot> {
-        let early = EarlyLook::new(sampler.in_flight(self.server.id.pid)?);
+        let early = EarlyScan::new(sampler.in_flight(self.server.id.pid)?);
         let snapshot = take(sampler)?;
         self.unsure.add(early, &snapshot.in_flight, Instant::now());
         Ok(snapshot)
@@ -187,14 +187,14 @@ impl CommitWatch {
             storage: &storage,
             device_flushes,
         };
-        let gathered = Gathered {
+        let inputs = Inputs {
             edges: Edges { begun, until, unsure: &self.unsure },
             in_flight: &self.samples,
             idle: self.idle,
             calibration: calibration.as_ref(),
             no_status: self.no_status.as_deref(),
         };
-        Commits::of(&evidence, &gathered)
+        Commits::of(&evidence, &inputs)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The parts of `explain` that are about commits, together: the throughput in factors, the latencies beside those of a
-//! sync alone, the audit, the advice. Pure.
+//! The parts of `explain` that concern commits: the throughput in factors, the log latencies compared with
+//! those of a sync alone, the audit, the advice. Pure.
 
 use serde::Serialize;
 
@@ -7,8 +7,9 @@ use super::audit::{self, Advice, Evidence, Finding};
 use super::factors::{self, Alone, Edges, InFlightSamples, Throughput, Window};
 use crate::calibration::Calibration;
 
-/// What a page or an object gets. Flattened into an object, it has `observed_transactions_per_second`,
-/// `predicted_transactions_per_second`, `factors`, `alone`, `audit` and `advice`.
+/// The result, for the page and for JSON. Flattened into an object, it has
+/// `observed_transactions_per_second`, `predicted_transactions_per_second`, `factors`, `alone`, `audit` and
+/// `advice`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Commits {
     #[serde(flatten)]
@@ -18,39 +19,39 @@ pub struct Commits {
     pub advice: Vec<Advice>,
 }
 
-/// What was gathered beside the traced figures.
+/// The input that does not come from the traced syncs.
 #[derive(Clone, Copy, Debug)]
-pub struct Gathered<'a> {
+pub struct Inputs<'a> {
     pub edges: Edges<'a>,
     pub in_flight: &'a InFlightSamples,
-    /// The share of the host's processor time that was idle.
+    /// The share of the host's CPU time that was idle.
     pub idle: Option<f64>,
     pub calibration: Option<&'a Calibration>,
-    /// Why the server's counters are missing, where they are. A plain sentence.
+    /// Why the server's counters are missing, if they are. A plain sentence.
     pub no_status: Option<&'a str>,
 }
 
 impl Commits {
-    pub fn of(evidence: &Evidence, gathered: &Gathered) -> Commits {
+    pub fn of(evidence: &Evidence, inputs: &Inputs) -> Commits {
         let window = Window {
             server: evidence.server.id,
             measurement: evidence.measurement,
-            edges: gathered.edges,
+            edges: inputs.edges,
             status: evidence.status,
-            in_flight: gathered.in_flight,
+            in_flight: inputs.in_flight,
         };
         let mut throughput = factors::measure(&window);
-        throughput.factors.left_out.extend(gathered.no_status.map(str::to_owned));
-        let alone = gathered.calibration.and_then(|calibration| Alone::of(&throughput.factors, calibration));
+        throughput.factors.left_out.extend(inputs.no_status.map(str::to_owned));
+        let alone = inputs.calibration.and_then(|calibration| Alone::of(&throughput.factors, calibration));
         Commits {
             alone,
             audit: audit::audit(evidence),
-            advice: audit::advise(&throughput, gathered.idle),
+            advice: audit::advise(&throughput, inputs.idle),
             throughput,
         }
     }
 
-    /// For a page: what the throughput is made of, and then how durable it is.
+    /// For the page: first the factors of the throughput, then the audit.
     pub fn render(&self) -> String {
         let mut text = factors::render(&self.throughput);
         if let Some(alone) = &self.alone {

@@ -1,4 +1,4 @@
-//! The page that `explain` prints: plain English, what matters first.
+//! The page that `explain` prints: plain English, the most important first.
 
 use std::fmt::Write;
 
@@ -7,8 +7,8 @@ use super::waits::{Journal, Part, Who, facts};
 use crate::render::{Paint, Style};
 use crate::text;
 
-/// Parts below this share of the time are left out of the table and added up in one line.
-const SHOWN: f64 = 0.005;
+/// Phases below this share of the time are summed up in one line.
+const MIN_SHARE: f64 = 0.005;
 
 pub fn page(explanation: &Explanation, style: &Style) -> String {
     let mut page = String::new();
@@ -21,12 +21,12 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     if total.measured == 0 {
         line(
             &mut page,
-            format!("No traced process was in a sync in these {}.", text::interval(waits.window)),
+            format!("No traced process was in a sync during these {}.", text::interval(waits.window)),
         );
         return style.finish(page);
     }
     let heading = format!(
-        "In {} the traced syncs took {} together. Where it went:",
+        "In {}, the traced syncs took {} in total. Where the time went:",
         text::interval(waits.window),
         text::duration(total.measured)
     );
@@ -45,7 +45,10 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     }
     if let Some(commits) = &explanation.commits {
         page.push('\n');
-        line(&mut page, style.paint(Paint::Heading, "Why transactions per second are not syncs per second:"));
+        line(
+            &mut page,
+            style.paint(Paint::Heading, "Why transactions per second differ from syncs per second:"),
+        );
         for text in commits.render().lines() {
             line(&mut page, style.wrap(text, text.len() - text.trim_start().len() + 2).join("\n"));
         }
@@ -58,7 +61,7 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     style.finish(page)
 }
 
-/// One (server, role, operation): its phases, the greatest first, each with what the committer did under it.
+/// One (server, role, operation): its phases, the longest first, each with the committer's states under it.
 fn table(page: &mut String, explanation: &Explanation, who: &Who, part: &Part, style: &Style) {
     let m = &explanation.measurement;
     let row = m.roles.iter().find(|row| (row.server, row.role, row.op) == (who.server, who.role, who.op));
@@ -77,7 +80,7 @@ fn table(page: &mut String, explanation: &Explanation, who: &Who, part: &Part, s
     let all = part.accounted().max(1);
     let mut phases: Vec<_> = part.phases.iter().collect();
     phases.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
-    let small = |ns: u64, of: u64| (ns as f64) < SHOWN * of as f64;
+    let small = |ns: u64, of: u64| (ns as f64) < MIN_SHARE * of as f64;
     let mut rest = 0;
     for (phase, &ns) in phases {
         if small(ns, all) {
@@ -93,7 +96,7 @@ fn table(page: &mut String, explanation: &Explanation, who: &Who, part: &Part, s
         }
     }
     if rest > 0 {
-        entry(page, 2, "all else", rest, all);
+        entry(page, 2, "everything else", rest, all);
     }
     let flush = part.flush();
     if flush > 0 && part.under.values().sum::<u64>() > 0 {
@@ -117,42 +120,42 @@ fn journal_sentences(journal: &Journal, style: &Style) -> String {
     let _ = write!(text, ": {} traced syncs", text::count(journal.syncs));
     if let Some((name, n)) = journal.neighbours.first() {
         let others = journal.neighbour_syncs();
-        let _ = write!(text, " and {} of others", text::count(others));
+        let _ = write!(text, " and {} of untraced processes", text::count(others));
         let name = style.name(name.as_bytes());
         let _ = match *n == others {
             true => write!(text, " ({name})"),
-            false => write!(text, " (most of them {name}'s, {})", text::count(*n)),
+            false => write!(text, " (most by {name}, {})", text::count(*n)),
         };
     }
     if let Some(commits) = journal.commits {
         let _ = write!(text, "; {} journal commits", text::count(commits));
         if let Some(each) = journal.syncs_per_commit() {
-            let _ = write!(text, ", {each:.1} syncs carried by each");
+            let _ = write!(text, ", {each:.1} syncs per commit");
         }
     }
     let _ = write!(text, "; {} device flushes", text::count(journal.device_flushes));
     if let Some(each) = journal.syncs_per_device_flush() {
-        let _ = write!(text, ", {each:.1} syncs for each");
+        let _ = write!(text, ", {each:.1} syncs per flush");
     }
     text.push('.');
     if let (Some(share), Some(writers)) = (journal.traced_share(), &journal.writers) {
         let _ = write!(
             text,
-            " Of the changes that the commits wrote, {} were the traced processes'",
+            " The traced processes made {} of the changes that the commits wrote",
             text::percent(share)
         );
         let others: u64 = writers.iter().filter(|writer| !writer.traced).map(|writer| writer.handles).sum();
         let first = writers.iter().find(|writer| !writer.traced);
         if let Some(writer) = first.filter(|_| share < 0.995 && others > 0) {
             let name = style.name(writer.comm.as_bytes());
-            let _ = write!(text, ", and of the rest most were {name}'s");
+            let _ = write!(text, ", and {name} most of the rest");
         }
         text.push('.');
     }
     text
 }
 
-/// How far the figures can be trusted.
+/// How reliable the measurements are.
 fn confidence(explanation: &Explanation, notes: &mut Vec<String>) {
     let waits = &explanation.waits;
     if let Some(share) = waits.accounted_share() {
@@ -163,12 +166,12 @@ fn confidence(explanation: &Explanation, notes: &mut Vec<String>) {
     }
     let lost = &waits.lost;
     for (n, what) in [
-        (lost.stacks, "waits have no stack and stand under other"),
-        (lost.waits, "waits are not known by their file and stand under other, with no server"),
-        (lost.unplaced, "waits found no place and are missing"),
-        (lost.writers, "changes are not known by their process"),
-        (waits.syncs_unseen, "syncs are missing, because no memory was to be had for them"),
-        (lost.skipped, "runs of the probes were skipped by the kernel, so that waits may be cut wrongly"),
+        (lost.stacks, "waits have no stack and are counted as other"),
+        (lost.waits, "waits could not be attributed to a file and are counted as other, under no server"),
+        (lost.unplaced, "waits did not fit into the map and are missing"),
+        (lost.writers, "changes could not be attributed to a process"),
+        (waits.syncs_unseen, "syncs are missing, because there was no memory for them"),
+        (lost.skipped, "probe runs were skipped by the kernel, so some waits may have wrong limits"),
     ] {
         if n > 0 {
             notes.push(format!("Lost: {} {what}.", text::count(n)));
@@ -182,7 +185,7 @@ mod tests {
     use super::*;
     use crate::model::fixture::busy;
 
-    /// Of a measurement in which something happened, the first row's time.
+    /// A busy measurement, with all time in its first row.
     fn explanation() -> Explanation {
         let measurement = busy();
         let row = &measurement.roles[0];
@@ -216,14 +219,14 @@ mod tests {
         let page = page(&explanation(), &Style::default());
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text:?} in\n{page}"));
         let order = [
-            "the traced syncs took 2.0s together",
-            "1. 75 % of the time in syncs (1.5s) went by waiting for the device to flush its cache",
-            "2. 20 % of the time in syncs (390ms) went by waiting for the blocks of the journal",
+            "the traced syncs took 2.0s in total",
+            "1. 75 % of the time in syncs (1.5s) was spent waiting for the device to flush its cache",
+            "2. 20 % of the time in syncs (390ms) was spent waiting for the blocks of the journal",
             "  journal commit                                1.890 s    95 %",
             "    device cache flush                          1.500 s    79 %",
             "    log blocks being written                    0.390 s    21 %",
             "  on CPU                                        0.100 s     5 %",
-            "  all else                                      0.002 s     0 %",
+            "  everything else                               0.002 s     0 %",
             "  = device cache flush, both levels             1.500 s    75 %",
             "Not measurable here: whose changes: why.",
             // 1.992 of 2 seconds

@@ -1,4 +1,4 @@
-//! What would help, each with the figure that says so. No figure, no advice.
+//! Advice, each with the measurement that justifies it. Without a measurement there is no advice.
 
 use serde::Serialize;
 
@@ -6,21 +6,21 @@ use crate::explain::factors::render::{megabytes, name};
 use crate::explain::factors::{Log, Throughput};
 use crate::text::{capital, percent};
 
-/// Above this, a serial log has no room for more syncs.
+/// Above this busy share, a serial log has no room for more syncs.
 pub const NEARLY_FULL: f64 = 0.8;
-/// With less idle processor time than this, more connections compete for it.
-const IDLE: f64 = 0.25;
-/// A checkpoint age from which on the redo log's size begins to matter.
-const FULL: f64 = 0.6;
+/// Minimum share of idle CPU time; below it, more connections would compete for the CPUs.
+const MIN_IDLE: f64 = 0.25;
+/// The checkpoint age, as a share of its limit, from which the redo log's size starts to matter.
+const MIN_FULLNESS: f64 = 0.6;
 
-/// One sentence to act on, and one with its figures.
+/// One sentence to act on, and one with the measurement behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
     pub what: String,
     pub because: String,
 }
 
-/// `idle`: the share of the host's processor time that was idle meanwhile; None if nobody looked.
+/// `idle`: the share of the host's CPU time that was idle during the window. None: not measured.
 pub fn advise(throughput: &Throughput, idle: Option<f64>) -> Vec<Advice> {
     let mut advice = Vec::new();
     advice.extend(connections(throughput, idle));
@@ -37,35 +37,31 @@ fn connections(throughput: &Throughput, idle: Option<f64>) -> Option<Advice> {
     }
     let busy: Vec<String> =
         logs.iter().map(|log| format!("the {} is {} busy", name(log.role), percent(log.busy))).collect();
-    let fullest = logs.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))?;
-    if fullest.busy >= NEARLY_FULL {
+    let busiest = logs.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))?;
+    if busiest.busy >= NEARLY_FULL {
         return Some(Advice {
-            what: format!("Faster syncs of the {} are what would help most.", name(fullest.role)),
+            what: format!("Faster syncs of the {} would help most.", name(busiest.role)),
             because: format!(
-                "It is synced {} of the time, one sync after the other; more connections can only share each sync.",
-                percent(fullest.busy)
+                "It is busy {} of the time with one sync after another; more connections can only share each sync.",
+                percent(busiest.busy)
             ),
         });
     }
-    let idle = idle.filter(|&idle| idle >= IDLE)?;
+    let idle = idle.filter(|&idle| idle >= MIN_IDLE)?;
     let at_once = |log: &Log| log.in_flight.is_some();
     logs.iter().all(at_once).then(|| Advice {
         what: "More connections would help.".into(),
-        because: format!(
-            "{}, and the processors were idle for {} of the time.",
-            capital(&busy.join(", ")),
-            percent(idle)
-        ),
+        because: format!("{}, and the CPUs were {} idle.", capital(&busy.join(", ")), percent(idle)),
     })
 }
 
 fn redo_size(throughput: &Throughput) -> Option<Advice> {
     let redo = &throughput.factors.redo;
     let (fullness, held, needs) = (redo.fullness()?, redo.hours_held?, redo.an_hour_needs_bytes?);
-    (fullness >= FULL && held < 1.0).then(|| Advice {
+    (fullness >= MIN_FULLNESS && held < 1.0).then(|| Advice {
         what: format!("A redo log of {} would hold an hour of this load.", megabytes(needs)),
         because: format!(
-            "The checkpoint age is at {} of its limit, and the log is written once around in {:.0} minutes.",
+            "The checkpoint age is at {} of its limit, and the log wraps around in {:.0} minutes.",
             percent(fullness),
             (held * 60.0).max(1.0)
         ),

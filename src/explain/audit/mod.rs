@@ -1,9 +1,10 @@
-//! The durability audit: what the settings promise, against what was seen. [`Evidence`] is what was seen, [`promises`]
-//! holds the settings against it, [`advice`] says what would help, only where a figure carries it.
+//! The durability audit: what the settings promise, compared with what was observed. [`Evidence`] holds the
+//! observations, [`promises`] checks the settings against them, [`advice`] suggests improvements that a
+//! measurement supports.
 
-pub mod advice;
-pub mod promises;
-pub mod render;
+pub(crate) mod advice;
+pub(crate) mod promises;
+pub(crate) mod render;
 
 use serde::Serialize;
 
@@ -16,32 +17,33 @@ pub use advice::{Advice, advise};
 pub use promises::audit;
 pub use render::render;
 
-/// What the audit is made from.
+/// The input of the audit.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     pub server: &'a Server,
     pub measurement: &'a Measurement,
-    /// The server's counters and settings at the window's ends. None: no connection, so only what was seen is told.
+    /// The server's counters and settings at both ends of the window. None: no connection, so only
+    /// observations are reported.
     pub status: Option<(&'a Reading, &'a Reading)>,
-    /// What the redo log, the binary log and the data lie on.
+    /// The storage under the redo log, the binary log and the data.
     pub storage: &'a [Storage],
-    /// Flushes that the devices were sent meanwhile. None: nobody looked.
+    /// Cache flushes sent to the devices during the window. None: not measured.
     pub device_flushes: Option<u64>,
 }
 
-/// How a promise stands.
+/// Whether a promise holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// What was seen does not fit what is promised: commits are less durable than the settings say.
+    /// The observations contradict the promise: commits are less durable than the settings say.
     Broken,
-    /// A crash of the host can lose commits, or damage data: the settings say so themselves.
+    /// The settings themselves allow a crash of the host to lose commits or damage data.
     Weak,
-    /// The same, where it is usual: a replica, a member of a cluster.
+    /// As `Weak`, but common practice here: a replica, or a member of a cluster.
     Usual,
-    /// Promised, and what was seen fits.
+    /// Promised, and consistent with the observations.
     Kept,
-    /// Promised, and nothing was to be seen of it in this window.
+    /// Promised, but nothing in this window confirms it.
     Unseen,
 }
 
@@ -51,9 +53,9 @@ pub struct Finding {
     /// "sync_binlog=1".
     pub setting: String,
     pub standing: Standing,
-    /// What follows from it. A plain sentence.
+    /// The consequence. A plain sentence.
     pub promise: String,
-    /// The figures.
+    /// The measurements.
     pub seen: String,
 }
 
@@ -74,9 +76,9 @@ impl Evidence<'_> {
 
     fn of_role(&self, role: Role) -> Stats {
         let mut stats = Stats::default();
-        let is_one = |op| matches!(op, Op::Fsync | Op::Fdatasync);
+        let is_sync = |op| matches!(op, Op::Fsync | Op::Fdatasync);
         let rows = self.measurement.roles.iter();
-        rows.filter(|row| row.server == self.server.id && row.role == role && is_one(row.op))
+        rows.filter(|row| row.server == self.server.id && row.role == role && is_sync(row.op))
             .for_each(|row| stats.merge(&row.stats));
         stats
     }

@@ -1,4 +1,4 @@
-//! Each setting that durability hangs on, held against the window's figures.
+//! Each setting that durability depends on, checked against the window's measurements.
 
 use super::{Evidence, Finding, Standing};
 use crate::linux::storage::WriteCache;
@@ -6,10 +6,10 @@ use crate::model::Role;
 use crate::server::status::reading::Reading;
 use crate::text::count;
 
-/// So few transactions without a sync may be chance: they were in a group whose sync fell outside the window.
-const ENOUGH_TRANSACTIONS: u64 = 50;
+/// With fewer transactions than this, no sync may be chance: their group's sync fell outside the window.
+const MIN_TRANSACTIONS: u64 = 50;
 
-/// All findings, the worst first.
+/// All findings, the most serious first.
 pub fn audit(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(preloaded(evidence));
@@ -29,21 +29,21 @@ fn finding(setting: impl Into<String>, standing: Standing, promise: &str, seen: 
     Finding { setting: setting.into(), standing, promise: promise.into(), seen }
 }
 
-/// Where commits that are lost come back from elsewhere.
-fn comes_back(evidence: &Evidence, reading: &Reading) -> Option<&'static str> {
+/// Why lost commits can be recovered from elsewhere.
+fn recovers_commits(evidence: &Evidence, reading: &Reading) -> Option<&'static str> {
     if reading.is_on("wsrep_on") == Some(true) || reading.status("wsrep_cluster_status") == Some("Primary") {
-        return Some("usual in a Galera cluster: what one member loses comes back from the others");
+        return Some("usual in a Galera cluster: a member recovers lost commits from the others");
     }
-    // MySQL from 8.0 on has no such status, but it writes a relay log.
+    // MySQL 8.0 and later do not have this status variable, but they write a relay log.
     let replicates = reading.status_is_on("slave_running") == Some(true)
         || evidence.syncs(Role::RelayLog) > 0
         || reading.is_on("super_read_only") == Some(true)
         || reading.is_on("read_only") == Some(true);
-    replicates.then_some("usual on a replica: what it loses it fetches again from its source")
+    replicates.then_some("usual on a replica: it fetches lost commits again from its source")
 }
 
 fn weak(evidence: &Evidence, reading: &Reading, promise: &str) -> (Standing, String) {
-    match comes_back(evidence, reading) {
+    match recovers_commits(evidence, reading) {
         Some(why) => (Standing::Usual, format!("{promise}; {why}")),
         None => (Standing::Weak, promise.to_owned()),
     }
@@ -75,19 +75,19 @@ fn redo(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     Some(finding(setting, standing, &promise, seen))
 }
 
-/// The redo log's writes are durable themselves, so that no sync is to be expected.
+/// True if writes of the redo log are themselves durable, so that no sync is expected.
 fn durable_writes(evidence: &Evidence, reading: &Reading) -> bool {
-    let told =
+    let configured =
         reading.variable("innodb_flush_method").is_some_and(|method| method.eq_ignore_ascii_case("O_DSYNC"))
             || reading.is_on("innodb_log_file_write_through") == Some(true);
-    told || evidence.server.notes.iter().any(|note| note.contains("O_DSYNC descriptors"))
+    configured || evidence.server.notes.iter().any(|note| note.contains("O_DSYNC descriptors"))
 }
 
 fn kept(evidence: &Evidence, role: Role, excused: bool) -> Standing {
     let transactions = evidence.transactions().unwrap_or(0);
     match (evidence.syncs(role), excused) {
         (1.., _) => Standing::Kept,
-        (0, false) if transactions >= ENOUGH_TRANSACTIONS && evidence.measurement.lost.is_zero() => {
+        (0, false) if transactions >= MIN_TRANSACTIONS && evidence.measurement.lost.is_zero() => {
             Standing::Broken
         }
         _ => Standing::Unseen,
@@ -99,7 +99,7 @@ fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
         return None;
     }
     if reading.variable("binlog_storage_engine").is_some_and(|engine| engine.eq_ignore_ascii_case("innodb")) {
-        let promise = "the binary log is in InnoDB, and durable with its redo log";
+        let promise = "the binary log is stored in InnoDB and durable with its redo log";
         return Some(finding(
             "binlog_storage_engine=innodb",
             Standing::Unseen,
@@ -115,9 +115,8 @@ fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
         return Some(finding(setting, kept(evidence, Role::Binlog, false), promise, seen));
     }
     let promise = match value {
-        0 => {
-            "a crash of the host loses as much of the binary log as the kernel had not written out".to_owned()
-        }
+        0 => "a crash of the host loses whatever part of the binary log the kernel had not written out"
+            .to_owned(),
         n => format!("a crash of the host loses up to {n} commit groups from the binary log"),
     };
     let (standing, promise) = weak(evidence, reading, &promise);
@@ -152,16 +151,16 @@ fn doublewrite(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     let seen = format!("{} syncs of doublewrite files", count(evidence.syncs(Role::Doublewrite)));
     let setting = format!("innodb_doublewrite={value}");
     if !is_off {
-        // Its writes come with those of data pages, and in older servers they go to the system tablespace.
+        // These syncs accompany writes of data pages; older servers use the system tablespace instead.
         let standing = if evidence.syncs(Role::Doublewrite) > 0 { Standing::Kept } else { Standing::Unseen };
-        return Some(finding(setting, standing, "a page that a crash cut in half is repaired", seen));
+        return Some(finding(setting, standing, "a page torn by a crash is repaired", seen));
     }
     let atomic =
         evidence.storage.iter().any(|storage| matches!(storage.filesystem.as_str(), "zfs" | "btrfs"));
     let promise = if atomic {
-        "a page that a crash cut in half is not repaired; copy-on-write filesystems do not cut pages"
+        "a page torn by a crash is not repaired, but copy-on-write filesystems do not tear pages"
     } else {
-        "a page that a crash of the host cut in half is not repaired"
+        "a page torn by a crash of the host is not repaired"
     };
     Some(finding(setting, if atomic { Standing::Usual } else { Standing::Weak }, promise, seen))
 }
@@ -179,7 +178,7 @@ fn redo_switched_off(reading: &Reading) -> Option<Finding> {
     })
 }
 
-/// What makes syncs do nothing, whatever the settings say.
+/// A preloaded library that turns syncs into no-ops, whatever the settings say.
 fn preloaded(evidence: &Evidence) -> Option<Finding> {
     let mapped = evidence.server.notes.iter().any(|note| note.starts_with("libeatmydata"));
     let traced: u64 = evidence
@@ -207,8 +206,8 @@ fn mounts(evidence: &Evidence) -> Vec<Finding> {
         let flushes = evidence.device_flushes.map(|n| format!("{} flushes sent to devices", count(n)));
         let cache = match storage.write_cache {
             Some(WriteCache::Volatile) => "its device has a volatile cache",
-            Some(WriteCache::None) => "its device is taken to have no volatile cache",
-            None => "nothing is known of its device's cache",
+            Some(WriteCache::None) => "its device is assumed to have no volatile cache",
+            None => "its device's cache is unknown",
         };
         let seen = flushes.map_or(cache.to_owned(), |flushes| format!("{cache}; {flushes}"));
         if let Some(option) = storage.without_flushes() {
@@ -220,7 +219,7 @@ fn mounts(evidence: &Evidence) -> Vec<Finding> {
             };
             findings.push(finding(format!("{option} ({place})"), standing, promise, seen));
         } else if matches!(storage.filesystem.as_str(), "tmpfs" | "ramfs") {
-            let promise = "it is memory: nothing survives a crash of the host";
+            let promise = "memory only: nothing survives a crash of the host";
             findings.push(finding(place, Standing::Weak, promise, seen));
         } else {
             let synced = evidence.measurement.roles.iter().any(|row| row.stats.count > 0);
@@ -229,12 +228,7 @@ fn mounts(evidence: &Evidence) -> Vec<Finding> {
                 (Some(WriteCache::Volatile), None) => Standing::Unseen,
                 _ => Standing::Kept,
             };
-            findings.push(finding(
-                place,
-                standing,
-                "a sync flushes the device's cache where there is one",
-                seen,
-            ));
+            findings.push(finding(place, standing, "a sync flushes the device's cache if it has one", seen));
         }
     }
     findings

@@ -1,9 +1,9 @@
-//! The audit as a part of a page.
+//! Renders the audit as a section of the page.
 
 use super::{Advice, Finding, Standing};
 use crate::text::escape_sentence;
 
-/// Lines without an indent, the worst first.
+/// Unindented lines, the most serious finding first.
 pub fn render(findings: &[Finding], advice: &[Advice]) -> String {
     let mut text = String::new();
     for finding in findings {

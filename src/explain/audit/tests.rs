@@ -1,5 +1,5 @@
 use super::*;
-use crate::explain::factors::{Edges, InFlightSamples, Throughput, Unsure, Window, measure};
+use crate::explain::factors::{Edges, InFlightSamples, Throughput, Uncertain, Window, measure};
 use crate::linux::storage::WriteCache;
 use crate::model::fixture::{self, MYSQL};
 use std::time::{Duration, Instant};
@@ -97,7 +97,7 @@ fn a_promise_without_syncs_is_broken_unless_something_explains_it() {
     let found = findings(&server(&[]), &none, &status_, storage());
     assert_eq!(standing(&found, "innodb_flush_log_at_trx_commit=1"), Standing::Broken);
     assert_eq!(standing(&found, "sync_binlog=1"), Standing::Broken);
-    // Nothing may be concluded from what the probes may have missed, or from a server that did nothing.
+    // No conclusion is possible if the probes may have missed syncs, or if the server was idle.
     let mut lossy = none.clone();
     lossy.lost.preempted = 1;
     assert_eq!(
@@ -153,7 +153,7 @@ fn what_makes_every_promise_void_comes_first() {
     assert_eq!(off.setting, "innodb_redo_log_enabled=OFF");
     let nobarrier = first(&[], &[], ext4(&["nobarrier", "rw"], Some(WriteCache::Volatile)));
     assert_eq!(nobarrier.setting, "nobarrier (ext4 on /dev/vda)");
-    // Where no flush is needed, none is missed.
+    // A device that needs no flush misses none.
     let protected = first(&[], &[], ext4(&["nobarrier", "rw"], Some(WriteCache::None)));
     assert_eq!((protected.setting.as_str(), protected.standing), ("sync_binlog=0", Standing::Weak));
 }
@@ -183,7 +183,7 @@ fn throughput(redo: u64, binlog: u64, counters: Pairs) -> Throughput {
     measure(&Window {
         server: MYSQL,
         measurement: &measurement,
-        edges: Edges { begun: &[], until: &measurement, unsure: &Unsure::default() },
+        edges: Edges { begun: &[], until: &measurement, unsure: &Uncertain::default() },
         status: Some((&from, &to)),
         in_flight: &samples,
     })
@@ -196,8 +196,8 @@ fn advice_needs_its_figure() {
     let advice = advise(&roomy, Some(0.6));
     assert_eq!(advice[0].what, "More connections would help.");
     assert!(advice[0].because.contains("20 %") && advice[0].because.contains("30 %"), "{advice:?}");
-    assert_eq!(advise(&roomy, Some(0.1)), [], "the processors have nothing to give");
-    assert_eq!(advise(&roomy, None), [], "nobody looked");
+    assert_eq!(advise(&roomy, Some(0.1)), [], "the CPUs are busy");
+    assert_eq!(advise(&roomy, None), [], "idle time was not measured");
     let full = throughput(2_000, 9_000, &[]);
     assert!(advise(&full, Some(0.6))[0].what.contains("Faster syncs of the binary log"));
     assert_eq!(advise(&throughput(0, 0, &[]), Some(0.9)), []);

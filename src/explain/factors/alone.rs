@@ -1,4 +1,5 @@
-//! The logs' latencies beside what `fsynctop calibrate` measured for one sync alone on the same filesystem.
+//! The log latencies compared with those of one sync alone on the same filesystem, from `fsynctop
+//! calibrate`.
 
 use serde::Serialize;
 
@@ -7,33 +8,33 @@ use crate::calibration::Calibration;
 use crate::calibration::plan::{Case, Method, Pattern};
 use crate::model::Role;
 
-/// One log's mean latency, and that of one sync alone.
+/// The mean latency of one log, and that of one sync alone.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Beside {
+pub struct LogComparison {
     pub role: Role,
     pub mean_latency_seconds: f64,
     pub alone_seconds: f64,
 }
 
-/// What one sync costs without the server, where that was measured.
+/// The cost of one sync without the server, if it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alone {
     /// RFC 3339.
     pub measured: String,
-    pub logs: Vec<Beside>,
+    pub logs: Vec<LogComparison>,
 }
 
 impl Alone {
-    /// A redo log overwrites blocks that are there, a binary log grows. None: nothing to hold against each other.
+    /// A redo log overwrites existing blocks, a binary log appends. None: no measurement to compare with.
     pub fn of(factors: &Factors, calibration: &Calibration) -> Option<Alone> {
-        let logs: Vec<Beside> = factors
+        let logs: Vec<LogComparison> = factors
             .logs
             .iter()
             .filter_map(|log| {
                 let pattern = if log.role == Role::Redo { Pattern::Overwritten } else { Pattern::Appended };
                 let alone = calibration.of(Case::alone(Method::Fdatasync, pattern))?;
                 let (mean_latency_seconds, alone_seconds) = (log.mean_latency_seconds, alone.mean_seconds);
-                (alone_seconds > 0.0).then_some(Beside {
+                (alone_seconds > 0.0).then_some(LogComparison {
                     role: log.role,
                     mean_latency_seconds,
                     alone_seconds,
@@ -44,7 +45,7 @@ impl Alone {
     }
 
     pub fn in_words(&self) -> String {
-        let one = |log: &Beside| {
+        let one = |log: &LogComparison| {
             format!(
                 "{} for the {} alone, {} under this load ({} times that)",
                 render::latency(log.alone_seconds),
@@ -55,6 +56,9 @@ impl Alone {
         };
         let logs: Vec<String> = self.logs.iter().map(one).collect();
         let when = crate::text::escape_sentence(&self.measured);
-        format!("A sync like those costs here, as calibrate measured at {when}: {}.", logs.join("; "))
+        format!(
+            "For comparison, calibrate measured one sync alone on this filesystem at {when}: {}.",
+            logs.join("; ")
+        )
     }
 }

@@ -1,48 +1,48 @@
-//! The moments between which the syncs in flight are sampled, and what cannot be known of them.
+//! The interval in which syncs in flight are sampled, and what is uncertain at its ends.
 
 use std::time::{Duration, Instant};
 
 use crate::model::{InFlight, Measurement};
 
-/// The measurement goes on until the syncs that its end cuts have ended, which may be long after the second moment, where
-/// a device stalls.
+/// The measurement continues until the syncs that were in flight at the second moment have finished. On a
+/// device that stalls this can be much later.
 #[derive(Clone, Copy, Debug)]
 pub struct Edges<'a> {
-    /// In flight at the first moment.
+    /// Syncs in flight at the first moment.
     pub begun: &'a [InFlight],
-    /// What ended until the second moment, and what was in flight then.
+    /// Syncs that finished by the second moment, and those in flight then.
     pub until: &'a Measurement,
-    pub unsure: &'a Unsure,
+    pub unsure: &'a Uncertain,
 }
 
-/// What ended while the rows were read, at either moment: its row may have been read before it ended, and what is in
-/// flight was looked at after, so that it may be in neither.
+/// Syncs that finished while the rows were read, at either end: the row may have been read before the sync
+/// finished, and syncs in flight after, so the sync may be in neither.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Unsure {
-    /// With the longest latency that each can have.
+pub struct Uncertain {
+    /// Each with the longest latency that it can have.
     pub ended: Vec<InFlight>,
-    /// So long the looks lay apart, together: one that both began and ended in between is in no look.
+    /// Total time between the scans: a sync that starts and finishes within it appears in no scan.
     pub apart: Duration,
 }
 
-/// What was in flight right before the rows are read.
+/// Syncs in flight right before the rows are read.
 #[derive(Debug)]
-pub struct EarlyLook {
+pub struct EarlyScan {
     at: Instant,
     syncs: Vec<InFlight>,
 }
 
-impl EarlyLook {
-    pub fn new(syncs: Vec<InFlight>) -> EarlyLook {
-        EarlyLook { at: Instant::now(), syncs }
+impl EarlyScan {
+    pub fn new(syncs: Vec<InFlight>) -> EarlyScan {
+        EarlyScan { at: Instant::now(), syncs }
     }
 }
 
-impl Unsure {
-    /// `late`: what was in flight after the rows were read, at the moment `now`.
-    pub fn add(&mut self, early: EarlyLook, late: &[InFlight], now: Instant) {
+impl Uncertain {
+    /// `late`: syncs in flight after the rows were read, at the moment `now`.
+    pub fn add(&mut self, early: EarlyScan, late: &[InFlight], now: Instant) {
         let apart = now.saturating_duration_since(early.at);
-        // What is younger than the first look is the thread's next sync.
+        // A sync that started after the first scan is the thread's next one.
         let goes_on = |sync: &InFlight| {
             late.iter().any(|other| {
                 (other.server, other.tid, other.op) == (sync.server, sync.tid, sync.op)
@@ -65,12 +65,13 @@ mod tests {
     fn what_is_in_both_looks_is_known_and_what_ended_in_between_is_not() {
         let sync =
             |tid, ms| InFlight { tid, ..fixture::in_flight(Role::Binlog, "/d/x", Duration::from_millis(ms)) };
-        let early = EarlyLook::new(vec![sync(1, 40), sync(2, 30), sync(3, 20), sync(5, 1)]);
+        let early = EarlyScan::new(vec![sync(1, 40), sync(2, 30), sync(3, 20), sync(5, 1)]);
         let now = early.at + Duration::from_millis(5);
-        let mut unsure = Unsure::default();
-        // Threads 3 and 5 are in another sync by now, which may be older than the one before was when it was seen.
+        let mut unsure = Uncertain::default();
+        // Threads 3 and 5 are in another sync by now, which may be older than the previous one was when it
+        // was seen.
         unsure.add(early, &[sync(1, 45), sync(3, 1), sync(4, 2), sync(5, 3)], now);
         let ended = vec![sync(2, 35), sync(3, 25), sync(5, 6)];
-        assert_eq!(unsure, Unsure { ended, apart: Duration::from_millis(5) });
+        assert_eq!(unsure, Uncertain { ended, apart: Duration::from_millis(5) });
     }
 }

@@ -1,4 +1,4 @@
-//! Which of the equations hold for a server's settings.
+//! Which of the equations apply, given a server's settings.
 
 use serde::Serialize;
 
@@ -8,21 +8,21 @@ use crate::server::status::counters::Between;
 /// How this server makes a commit durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Form {
-    /// In words: "each commit group syncs the redo log, then the binary log".
+    /// A sentence: "each commit group syncs the redo log, then the binary log".
     pub in_words: String,
-    /// Why the binary log's equation does not apply. None: it does, or nothing is known of the settings.
+    /// Why the binary log's equation does not apply. None: it does, or the settings are unknown.
     pub why_not_binlog: Option<String>,
     pub why_not_redo: Option<String>,
-    /// What else is to be known: a member of a Galera cluster, a binary log inside InnoDB.
+    /// Caveats: a member of a Galera cluster, a binary log inside InnoDB.
     pub notes: Vec<String>,
-    /// The settings could be read.
+    /// False if the settings could not be read.
     pub known: bool,
 }
 
 impl Form {
     pub fn of(status: Option<&Between>) -> Form {
         let Some(between) = status else {
-            return Form { in_words: "not known without a connection".into(), ..Form::default() };
+            return Form { in_words: "unknown without a connection".into(), ..Form::default() };
         };
         let reading = between.to;
         let mut form = Form { known: true, ..Form::default() };
@@ -31,9 +31,9 @@ impl Form {
             .is_some_and(|engine| engine.eq_ignore_ascii_case("innodb"));
         form.why_not_binlog = match (reading.is_on("log_bin"), reading.setting("sync_binlog")) {
             (Some(false), _) => Some("does not apply: the binary log is off".into()),
-            _ if in_innodb => {
-                Some("does not apply: the binary log is in InnoDB, and durable with the redo log".into())
-            }
+            _ if in_innodb => Some(
+                "does not apply: the binary log is stored in InnoDB and durable with the redo log".into(),
+            ),
             (_, Some(0)) => {
                 Some("does not apply: sync_binlog=0, so no commit waits for a sync of the binary log".into())
             }
@@ -47,10 +47,10 @@ impl Form {
                 "does not apply: innodb_flush_log_at_trx_commit={n}, so no commit waits for a sync of the redo log"
             )),
             _ if reading.status_is_on("innodb_redo_log_enabled") == Some(false) => {
-                Some("does not apply: the redo log is switched off".into())
+                Some("does not apply: the redo log is disabled".into())
             }
             _ if reading.variable("innodb_flush_method").is_some_and(|m| m.eq_ignore_ascii_case("O_DSYNC")) => {
-                Some("does not apply: innodb_flush_method=O_DSYNC, so each write of the redo log is durable itself".into())
+                Some("does not apply: innodb_flush_method=O_DSYNC, so each write of the redo log is itself durable".into())
             }
             _ => None,
         };
@@ -58,8 +58,8 @@ impl Form {
             || reading.status("wsrep_cluster_status").is_some_and(|status| status == "Primary");
         if is_galera {
             form.notes.push(
-                "This is a member of a Galera cluster: a commit also waits for its certification, and what a crash of \
-                 this member alone loses comes back from the others."
+                "This is a member of a Galera cluster: a commit also waits for certification, and commits lost in a \
+                 crash of this member alone are recovered from the others."
                     .into(),
             );
         }

@@ -1,16 +1,18 @@
-//! Why transactions per second is not syncs per second: the throughput taken apart into measured factors.
+//! Why transactions per second differ from syncs per second: the throughput as a product of measured
+//! factors.
 //!
-//! With X transactions, G commit groups and S syncs of a log per second, R a sync's mean latency and N the mean number
-//! in flight: `X = (X/G) · (G/S) · (N / R)`. N is sampled apart from R, so that the product can fail, and how well it
-//! adds up is part of the answer. A log that the server serialises has N ≤ 1, which gives the bounds.
+//! With X transactions, G commit groups and S syncs of a log per second, R a sync's mean latency and N the
+//! mean number in flight: `X = (X/G) · (G/S) · (N / R)`. N is sampled independently of R, so the product
+//! can fail; how closely it matches is part of the result. A log that the server serialises has N ≤ 1,
+//! which gives the upper bounds.
 
-pub mod alone;
-pub mod connections;
-pub mod edges;
-pub mod form;
-pub mod log;
-pub mod redo;
-pub mod render;
+pub(crate) mod alone;
+pub(crate) mod connections;
+pub(crate) mod edges;
+pub(crate) mod form;
+pub(crate) mod log;
+pub(crate) mod redo;
+pub(crate) mod render;
 pub mod samples;
 
 use serde::Serialize;
@@ -21,26 +23,26 @@ use crate::server::status::reading::Reading;
 
 pub use alone::Alone;
 pub use connections::Connections;
-pub use edges::{EarlyLook, Edges, Unsure};
+pub use edges::{EarlyScan, Edges, Uncertain};
 pub use form::Form;
 pub use log::Log;
 pub use redo::Redo;
 pub use render::render;
 pub use samples::InFlightSamples;
 
-/// What the factors are made from.
+/// The input of the factors.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
     pub server: ServerId,
     pub measurement: &'a Measurement,
     pub edges: Edges<'a>,
-    /// The server's own counters at the window's ends, the earlier one first. None: no connection.
+    /// The server's own counters at both ends of the window, the earlier one first. None: no connection.
     pub status: Option<(&'a Reading, &'a Reading)>,
     pub in_flight: &'a InFlightSamples,
 }
 
-/// The throughput, as the server counted it and as the factors of the log that commits wait for last predict it; and
-/// the factors. Flattened into an object, these are the three fields of `explain`'s JSON.
+/// The throughput as the server counted it, the throughput predicted by the log that commits wait for last,
+/// and the factors. Flattened into an object, these are three fields of `explain`'s JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Throughput {
     pub observed_transactions_per_second: Option<f64>,
@@ -51,7 +53,7 @@ pub struct Throughput {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Factors {
     pub duration_seconds: f64,
-    /// Which of the equations hold for this server's settings, and why the others do not.
+    /// Which of the equations apply to this server's settings, and why the others do not.
     pub form: Form,
     pub transactions: Option<Counted>,
     pub transactions_per_commit_group: Factor,
@@ -59,20 +61,20 @@ pub struct Factors {
     pub transactions_per_binlog_sync: Factor,
     pub redo_syncs_per_binlog_sync: Factor,
     pub transactions_per_redo_sync: Factor,
-    /// The redo log and the binary log, where they were synced.
+    /// The redo log and the binary log, if they were synced.
     pub logs: Vec<Log>,
     pub naive: Option<Naive>,
     pub connections: Option<Connections>,
     pub redo: Redo,
-    /// What is not told, and why. Plain sentences.
+    /// What is missing, and why. Plain sentences.
     pub left_out: Vec<String>,
 }
 
-/// One measured quotient.
+/// One measured ratio.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Factor {
     pub value: Option<f64>,
-    /// Where it comes from; without a value, why there is none.
+    /// The source of the value; without a value, why there is none.
     pub source: String,
 }
 
@@ -83,19 +85,20 @@ impl Factor {
     }
 }
 
-/// The throughput of one commit after the other, each waiting for both logs, and why more is observed.
+/// The throughput of commits one at a time, each waiting for both logs, and why the observed one is higher.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Naive {
-    /// 1 / (mean redo latency + mean binary-log latency), or of the redo log alone where commits wait for no other.
+    /// 1 / (mean redo latency + mean binary-log latency); the redo log's alone if commits wait only for
+    /// that.
     pub ceiling_transactions_per_second: f64,
     /// Observed / ceiling = transactions per group x groups at once.
     pub multiple: f64,
     pub transactions_per_group: f64,
-    /// How many groups were in their syncs at once on average: at most 1 for each log.
+    /// Mean number of groups in their syncs at once: at most 1 per log.
     pub groups_at_once: f64,
 }
 
-/// Takes a window apart.
+/// Splits the throughput of a window into factors.
 pub fn measure(window: &Window) -> Throughput {
     let status = window.status.map(|(from, to)| Between { from, to });
     let mut left_out = Vec::new();
@@ -136,11 +139,10 @@ pub fn measure(window: &Window) -> Throughput {
         Some(why) if groups_per_second.is_none_or(|groups| groups == 0.0) => why.clone(),
         _ => missing("not measurable here: this server counts no commit groups"),
     };
-    // With sync_binlog=1, each group syncs the binary log once; only a rotation syncs it as well.
+    // With sync_binlog=1 each group syncs the binary log once; the only other sync is a rotation's.
     let syncs_are_groups = status.is_some() && groups_per_second.is_none() && form.why_not_binlog.is_none();
     let transactions_per_commit_group = if syncs_are_groups {
-        let text =
-            "the binary log's syncs: this server counts no groups, and with sync_binlog=1 each syncs once";
+        let text = "the binary log's syncs: this server counts no groups, and with sync_binlog=1 each group syncs once";
         Factor::of(quotient(observed, binlog_rate), text, &missing(no_binlog))
     } else {
         Factor::of(quotient(observed, groups_per_second), source, &no_groups)
@@ -205,7 +207,7 @@ fn naive(observed: f64, redo: Option<&Log>, binlog: Option<&Log>, form: &Form) -
     let binlog = binlog.filter(|_| form.why_not_binlog.is_none());
     let latency = |log: Option<&Log>| log.map_or(0.0, |log| log.mean_latency_seconds);
     let each = latency(redo) + latency(binlog);
-    // What a group is counted by: its sync of the log that commits wait for last.
+    // A group is counted by its sync of the log that commits wait for last.
     let groups = binlog.or(redo)?.syncs_per_second;
     (each > 0.0 && groups > 0.0 && observed > 0.0).then(|| Naive {
         ceiling_transactions_per_second: 1.0 / each,

@@ -1,4 +1,4 @@
-//! The redo log beside its syncs: who syncs it, how full it is, how much is written to it.
+//! The redo log apart from its syncs' latency: who syncs it, how full it is, how fast it is written.
 
 use serde::Serialize;
 
@@ -6,34 +6,34 @@ use super::samples::InFlightSamples;
 use crate::model::Role;
 use crate::server::status::counters::Between;
 
-/// Where MySQL 8.0.30 and later begins to write pages out harder, and where writers must wait, as shares of the
-/// capacity; measured on 9.7.
+/// Shares of the capacity at which MySQL 8.0.30 and later starts aggressive page flushing, and at which
+/// writers must wait; measured on 9.7.
 const ASYNCHRONOUS: f64 = 0.775;
 const SYNCHRONOUS: f64 = 0.831;
 const HOUR: f64 = 3600.0;
-/// A redo log is made in steps of this size.
-const STEP: u64 = 64 << 20;
-/// Less than this of the window's time tells nothing of an hour.
-const SHORTEST: f64 = 1.0;
+/// Redo log sizes are rounded up to a multiple of this.
+const SIZE_STEP: u64 = 64 << 20;
+/// A window shorter than this, in seconds, cannot be extrapolated to an hour.
+const MIN_SECONDS: f64 = 1.0;
 
-/// What is known of the redo log. Sizes in bytes.
+/// The state of the redo log. Sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Redo {
-    /// The threads that were seen syncing it, the most frequent first.
+    /// The threads seen syncing it, the most frequent first.
     pub synced_by: Vec<Syncer>,
-    /// innodb_log_writer_threads, where the server has it.
+    /// innodb_log_writer_threads, if the server has it.
     pub log_writer_threads: Option<bool>,
     pub checkpoint_age_bytes: Option<u64>,
     pub limit: Option<Limit>,
     pub capacity_bytes: Option<u64>,
     pub dirty_pages: Option<u64>,
-    /// Of the buffer pool's pages.
+    /// As a share of the buffer pool's pages.
     pub dirty_share: Option<f64>,
     pub written_bytes: Option<u64>,
     pub bytes_per_hour: Option<u64>,
-    /// At this rate, how long until the redo log has been written once around.
+    /// How long the redo log lasts at this rate until it wraps around.
     pub hours_held: Option<f64>,
-    /// An hour of redo, rounded up. None where nothing was written.
+    /// One hour of redo, rounded up. None if nothing was written.
     pub an_hour_needs_bytes: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ pub struct Redo {
 pub struct Syncer {
     pub thread: String,
     pub who: Who,
-    /// Of the syncs seen in flight.
+    /// Share of the syncs seen in flight.
     pub share: f64,
 }
 
@@ -51,7 +51,7 @@ pub enum Who {
     Connections,
     LogFlusher,
     Background,
-    /// The server gives its threads no names (MySQL 5.x, MariaDB up to 11.4): not known.
+    /// Unknown: the server does not name its threads (MySQL 5.x, MariaDB up to 11.4).
     Unnamed,
 }
 
@@ -70,19 +70,19 @@ impl Who {
             Who::Connections => "connections",
             Who::LogFlusher => "the log flusher",
             Who::Background => "background threads",
-            Who::Unnamed => "threads to which this server gives no names",
+            Who::Unnamed => "threads that this server does not name",
         }
     }
 }
 
-/// How far the checkpoint may stay behind.
+/// Limits of the checkpoint age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit {
-    /// From here on, pages are written out harder. None: not known.
+    /// Above this, pages are flushed aggressively. None: unknown.
     pub asynchronous_bytes: Option<u64>,
-    /// From here on, writers wait.
+    /// Above this, writers wait.
     pub synchronous_bytes: u64,
-    /// Not said by the server: taken as a share of the capacity.
+    /// True if the server does not report the limits: they are estimated from the capacity.
     pub is_estimate: bool,
 }
 
@@ -114,8 +114,9 @@ impl Redo {
         let pages = reading.number("innodb_buffer_pool_pages_total").filter(|&pages| pages > 0);
         let written_bytes = between.redo_bytes();
         let seconds = between.duration().as_secs_f64();
-        let bytes_per_hour =
-            written_bytes.filter(|_| seconds >= SHORTEST).map(|bytes| (bytes as f64 / seconds * HOUR) as u64);
+        let bytes_per_hour = written_bytes
+            .filter(|_| seconds >= MIN_SECONDS)
+            .map(|bytes| (bytes as f64 / seconds * HOUR) as u64);
         let per_hour = bytes_per_hour.filter(|&bytes| bytes > 0);
         Redo {
             log_writer_threads: reading.is_on("innodb_log_writer_threads"),
@@ -127,12 +128,12 @@ impl Redo {
             written_bytes,
             bytes_per_hour,
             hours_held: capacity.zip(per_hour).map(|(capacity, rate)| capacity as f64 / rate as f64),
-            an_hour_needs_bytes: per_hour.map(|bytes| bytes.div_ceil(STEP).saturating_mul(STEP)),
+            an_hour_needs_bytes: per_hour.map(|bytes| bytes.div_ceil(SIZE_STEP).saturating_mul(SIZE_STEP)),
             ..redo
         }
     }
 
-    /// Who syncs it most, and how often of all times that a sync was seen.
+    /// Who syncs the log most, and the share of all syncs seen.
     pub fn mostly_synced_by(&self) -> Option<(Who, f64)> {
         [Who::Connections, Who::LogFlusher, Who::Background, Who::Unnamed]
             .into_iter()
@@ -141,7 +142,7 @@ impl Redo {
             .filter(|&(_, share)| share > 0.0)
     }
 
-    /// The checkpoint age as a share of what the server allows.
+    /// The checkpoint age as a share of its limit.
     pub fn fullness(&self) -> Option<f64> {
         Some(self.checkpoint_age_bytes? as f64 / self.limit?.synchronous_bytes.max(1) as f64)
     }

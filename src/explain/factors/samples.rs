@@ -1,4 +1,5 @@
-//! The number of syncs in flight, sampled. Apart from the latencies, so that the two can disagree.
+//! Samples of the number of syncs in flight, taken independently of the latencies so that the two can
+//! disagree.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -8,26 +9,26 @@ use serde::Serialize;
 use crate::model::{InFlight, Role, ServerId};
 use crate::probe::{LOGS, TimerSamples};
 
-/// With fewer samples a mean says little.
-pub const ENOUGH: u64 = 100;
+/// The minimum number of samples for a meaningful mean.
+pub const MIN_SAMPLES: u64 = 100;
 
-/// Whose syncs the timer samples.
+/// The logs that the timer samples.
 pub const LOG_ROLES: [Role; LOGS] = [Role::Redo, Role::Binlog];
 
-/// One role's samples, each weighted by the seconds since the one before.
+/// Samples of one role, each weighted by the seconds since the previous one.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct OfRole {
+struct RoleSamples {
     sum: f64,
     squares: f64,
     most: u64,
-    /// Samples in which there was more than one.
+    /// Samples with more than one sync.
     several: u64,
-    /// How many of the syncs seen were a thread's of that name.
+    /// Number of syncs seen, by thread name.
     threads: BTreeMap<String, u64>,
 }
 
-/// Samples of one server's syncs in flight. Each stands for the time since the one before, so that it does not matter
-/// if they come more slowly while the host is busy.
+/// Samples of one server's syncs in flight. Each is weighted by the time since the previous one, so that
+/// irregular sampling on a busy host introduces no bias.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InFlightSamples {
     server: ServerId,
@@ -35,55 +36,55 @@ pub struct InFlightSamples {
     taken: u64,
     weight: f64,
     weight_squares: f64,
-    roles: BTreeMap<Role, OfRole>,
-    /// What the timer had sampled when the window began, and when it ended.
+    roles: BTreeMap<Role, RoleSamples>,
+    /// The timer's totals at both ends of the window.
     timer: Option<(TimerSamples, TimerSamples)>,
     no_timer: Option<String>,
 }
 
-/// Who looked.
+/// The source of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// The interrupt of a timer, whatever the processor was doing.
+    /// A timer interrupt, whatever the CPU was doing.
     Timer,
-    /// A thread, when it got a processor.
+    /// A thread of fsynctop, whenever it was scheduled.
     Thread,
 }
 
-/// The mean of the samples of one role.
+/// The mean of one role's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sampled {
     pub mean: f64,
-    /// Of the mean, if the samples are independent.
+    /// Standard error of the mean, if the samples are independent.
     pub standard_error: f64,
-    /// The most that were ever seen at once. A thread looks at the others one after the other, so that a sync that ended
-    /// and the next one can be seen as two.
+    /// The most seen at once. A thread scans the others in turn, so a sync that finished and the next one
+    /// can count as two.
     pub most: u64,
-    /// The share of the samples in which there was more than one.
+    /// Share of the samples with more than one sync.
     pub several_share: f64,
     pub samples: u64,
-    /// As many of equal weight would say as much.
+    /// Effective sample size: the number of equally weighted samples with the same standard error.
     #[serde(skip)]
     pub equal: f64,
     pub by: By,
 }
 
 impl Sampled {
-    /// Whether there is never more than one, but for what the looking itself makes. Syncs that have nothing to do with
-    /// each other would be seen together in about half the square of the mean of all samples.
+    /// True if there is never more than one, apart from artefacts of the scan. Independent syncs would
+    /// overlap in about half the square of the mean of all samples.
     pub fn is_serial(&self) -> bool {
         self.several_share <= (self.mean * self.mean / 2.0 / 4.0).max(0.01)
     }
 }
 
 impl InFlightSamples {
-    /// Begins now.
+    /// Starts now.
     pub fn new(server: ServerId) -> InFlightSamples {
-        InFlightSamples::begun(server, Instant::now())
+        InFlightSamples::starting_at(server, Instant::now())
     }
 
-    pub fn begun(server: ServerId, at: Instant) -> InFlightSamples {
+    pub fn starting_at(server: ServerId, at: Instant) -> InFlightSamples {
         InFlightSamples {
             server,
             last: at,
@@ -96,22 +97,22 @@ impl InFlightSamples {
         }
     }
 
-    /// What the timer had sampled at the window's ends.
+    /// Sets the timer's totals at both ends of the window.
     pub fn set_timer(&mut self, from: TimerSamples, to: TimerSamples) {
         self.timer = Some((from, to));
     }
 
-    /// There is no timer, and why.
+    /// Records why there is no timer.
     pub fn set_no_timer(&mut self, why: String) {
         self.no_timer = Some(why);
     }
 
-    /// A plain sentence where the timer is missing.
+    /// A plain sentence if the timer is unavailable.
     pub fn without_timer(&self) -> Option<String> {
         self.no_timer.as_ref().map(|why| {
             format!(
-                "Syncs in flight were sampled by fsynctop's own thread, because there is no timer for it ({why}): where no \
-                 processor is free, the samples come out low."
+                "Syncs in flight were sampled by a thread, because no timer is available ({why}): while no CPU is free, \
+                 the samples are too low."
             )
         })
     }
@@ -120,7 +121,7 @@ impl InFlightSamples {
         self.taken
     }
 
-    /// Adds what was in flight at one moment; other servers' syncs are left out.
+    /// Adds the syncs in flight at one moment; those of other servers are ignored.
     pub fn add(&mut self, in_flight: &[InFlight], at: Instant) {
         let weight = at.saturating_duration_since(self.last).as_secs_f64();
         self.last = at;
@@ -131,7 +132,7 @@ impl InFlightSamples {
         for sync in in_flight.iter().filter(|sync| sync.server == self.server) {
             *counts.entry(sync.role).or_default() += 1;
             let threads = &mut self.roles.entry(sync.role).or_default().threads;
-            *threads.entry(without_number(&sync.thread).to_owned()).or_default() += 1;
+            *threads.entry(strip_number(&sync.thread).to_owned()).or_default() += 1;
         }
         for (role, count) in counts {
             let of_role = self.roles.entry(role).or_default();
@@ -142,9 +143,9 @@ impl InFlightSamples {
         }
     }
 
-    /// By the timer where it looked often enough, else by the thread. None before the first sample.
+    /// From the timer if it has enough samples, else from the thread. None before the first sample.
     pub fn of(&self, role: Role) -> Option<Sampled> {
-        self.by_timer(role).filter(|sampled| sampled.samples >= ENOUGH).or_else(|| self.by_thread(role))
+        self.by_timer(role).filter(|sampled| sampled.samples >= MIN_SAMPLES).or_else(|| self.by_thread(role))
     }
 
     fn by_timer(&self, role: Role) -> Option<Sampled> {
@@ -153,7 +154,7 @@ impl InFlightSamples {
         let samples = to.taken.saturating_sub(from.taken);
         let time = to.time_ns.saturating_sub(from.time_ns) as f64;
         let time_us = time / 1e3;
-        let equal = equal_samples(time_us, to.squares_us.saturating_sub(from.squares_us) as f64);
+        let equal = effective_sample_size(time_us, to.squares_us.saturating_sub(from.squares_us) as f64);
         let (from, to) = (&from.logs[log], &to.logs[log]);
         let share = |from: u64, to: u64| to.saturating_sub(from) as f64 / time;
         (samples > 0 && time > 0.0).then(|| {
@@ -172,12 +173,12 @@ impl InFlightSamples {
     }
 
     fn by_thread(&self, role: Role) -> Option<Sampled> {
-        let none = OfRole::default();
+        let none = RoleSamples::default();
         let of_role = self.roles.get(&role).unwrap_or(&none);
         (self.weight > 0.0).then(|| {
             let mean = of_role.sum / self.weight;
             let variance = (of_role.squares / self.weight - mean * mean).max(0.0);
-            let equal = equal_samples(self.weight, self.weight_squares);
+            let equal = effective_sample_size(self.weight, self.weight_squares);
             Sampled {
                 mean,
                 standard_error: (variance / equal).sqrt(),
@@ -190,7 +191,7 @@ impl InFlightSamples {
         })
     }
 
-    /// The names of the threads that were seen in syncs of a role, the most frequent first, with how often.
+    /// The names of the threads seen in syncs of a role, the most frequent first, with their counts.
     pub fn threads(&self, role: Role) -> Vec<(String, u64)> {
         let Some(of_role) = self.roles.get(&role) else { return Vec::new() };
         let mut threads: Vec<_> = of_role.threads.iter().map(|(name, &n)| (name.clone(), n)).collect();
@@ -199,14 +200,13 @@ impl InFlightSamples {
     }
 }
 
-/// So many samples of equal weight would say as much. A virtual machine that is not run for a while has samples that stand
-/// for a long time each.
-fn equal_samples(weights: f64, squares: f64) -> f64 {
+/// Kish's effective sample size. On a virtual machine that was paused, single samples cover a long time.
+fn effective_sample_size(weights: f64, squares: f64) -> f64 {
     weights * weights / squares
 }
 
-/// Of a row of threads that do the same ("ib_io_wr-3").
-fn without_number(name: &str) -> &str {
+/// Strips the number of one of several identical threads ("ib_io_wr-3").
+fn strip_number(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-')
 }
 
@@ -225,7 +225,7 @@ mod tests {
         };
         let server = one("x", Role::Redo).server;
         let start = Instant::now();
-        let mut samples = InFlightSamples::begun(server, start);
+        let mut samples = InFlightSamples::starting_at(server, start);
         assert_eq!(samples.of(Role::Redo), None);
         let other = if server == MYSQL { MARIADB } else { MYSQL };
         let pages = [1, 2].map(|n| one(&format!("ib_io_wr-{n}"), Role::Tablespace));
@@ -254,7 +254,7 @@ mod tests {
         );
         assert_eq!(samples.threads(Role::Tablespace), [("ib_io_wr".to_owned(), 2)]);
         assert_eq!((redo.by, samples.without_timer()), (By::Thread, None));
-        // A sample that stands for as long as all others counts as much as they.
+        // A sample that covers as much time as all the others weighs as much as they do.
         samples.add(&[], start + Duration::from_millis(80));
         near(samples.of(Role::Redo).unwrap().mean, 0.375);
     }
@@ -267,7 +267,7 @@ mod tests {
             TimerSamples { taken, time_ns: taken * 1_000, squares_us: taken, logs }
         };
         let start = Instant::now();
-        let mut samples = InFlightSamples::begun(MYSQL, start);
+        let mut samples = InFlightSamples::starting_at(MYSQL, start);
         samples.add(&[], start + Duration::from_millis(10));
         samples.set_timer(at(1_000, 7_000, 7_000, 7), at(1_099, 8_000, 8_000, 8));
         assert_eq!(samples.of(Role::Redo).unwrap().by, By::Thread, "99 samples");

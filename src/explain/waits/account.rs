@@ -1,4 +1,4 @@
-//! Adds up: what was seen by slot and stack becomes seconds by server, role, operation and phase.
+//! Aggregates waits by slot and stack into seconds by server, role, operation and phase.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{Committer, Phase};
 use crate::model::{Op, Role, ServerId};
 use crate::probe::{COMMITTER_STATES, WaitLosses, Waits};
 
-/// Whose syncs, of what.
+/// The server, role and operation of some syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Who {
     pub server: ServerId,
@@ -20,11 +20,11 @@ pub struct Who {
 /// Nanoseconds of one (server, role, operation).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// From begin to end of the syncs, as the calls themselves show it.
+    /// From start to end of the syncs, measured in the calls themselves.
     pub measured: u64,
-    /// Level one, as the scheduler shows it.
+    /// Level one, measured by the scheduler hooks.
     pub phases: BTreeMap<Phase, u64>,
-    /// Level two, of those waits of level one that have one.
+    /// Level two, for those waits of level one that have one.
     pub under: BTreeMap<(Phase, Committer), u64>,
 }
 
@@ -55,24 +55,24 @@ impl Part {
 pub struct Stack {
     pub who: Who,
     pub phase: Phase,
-    /// Outermost first; empty where there is none.
+    /// Outermost first; empty if there is no stack.
     pub frames: Vec<String>,
     pub ns: u64,
 }
 
-/// Where the time of a window's syncs went.
+/// How the time of a window's syncs was spent.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     pub window: Duration,
     pub parts: BTreeMap<Who, Part>,
     pub stacks: Vec<Stack>,
     pub lost: WaitLosses,
-    /// Syncs of which it is not known where they waited.
+    /// Syncs whose waits are unknown.
     pub syncs_unseen: u64,
 }
 
 impl Account {
-    /// `who`: whose a slot is; what is not known is counted for no server, as other.
+    /// `who`: the owner of a slot. Unknown slots are counted under no server and the role `other`.
     pub fn new(waits: &Waits, symbols: &Symbols, rules: &Rules, who: impl Fn(u32) -> Option<Who>) -> Account {
         let unknown = |slot: u32| Who {
             server: ServerId::NONE,
@@ -120,21 +120,23 @@ impl Account {
         account
     }
 
-    /// All together.
+    /// The sum of all parts.
     pub fn total(&self) -> Part {
         let mut total = Part::default();
         self.parts.values().for_each(|part| total.add(part));
         total
     }
 
-    /// How much of the measured time the parts add up to; 1 where everything was seen. None: nothing was measured.
+    /// The sum of the parts as a share of the measured time; 1 if nothing was missed. None: nothing was
+    /// measured.
     pub fn accounted_share(&self) -> Option<f64> {
         let total = self.total();
         (total.measured > 0).then(|| total.accounted() as f64 / total.measured as f64)
     }
 }
 
-/// The states of the committer during a wait; what its clock did not see is other. None at all: no second level.
+/// The committer's states during a wait; time that its clock did not cover is `other`. All zero: no second
+/// level.
 fn add_under(part: &mut Part, phase: Phase, ns: u64, under: &[u64; COMMITTER_STATES]) {
     let seen: u64 = under.iter().sum();
     if seen == 0 {
@@ -148,13 +150,13 @@ fn add_under(part: &mut Part, phase: Phase, ns: u64, under: &[u64; COMMITTER_STA
     }
 }
 
-/// Outermost first, from the system call to the wait: what the hook itself adds is left away.
+/// Outermost first, from the system call to the wait, without the frames of the tracing itself.
 fn names(frames: &[u64], symbols: &Symbols) -> Vec<String> {
     let mut names: Vec<String> = frames
         .iter()
         .map(|&address| symbols.name(address).map_or_else(|| format!("{address:#x}"), str::to_owned))
         .collect();
-    // Up to where the thread gives its processor away, there is only the tracing.
+    // Frames beyond the switch to another thread belong to the tracing.
     if let Some(at) = names.iter().position(|name| name == "__schedule") {
         names.drain(..at);
     }
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!((redo.measured, redo.accounted()), (1_000, 990));
         let expected = [(Phase::RunQueue, 50), (Phase::OnCpu, 100), (Phase::Other, 840)];
         assert_eq!(redo.phases, BTreeMap::from(expected));
-        // A slot that nobody knows is counted all the same.
+        // A slot without a known owner is counted all the same.
         assert_eq!(account.total().measured, 3_000);
         assert!((account.accounted_share().unwrap() - 2_990.0 / 3_000.0).abs() < 1e-9);
     }

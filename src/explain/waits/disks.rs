@@ -1,5 +1,5 @@
-//! Which filesystems have a second level, and which whole disks they lie on: requests are given to disks, and
-//! filesystems lie on partitions, volumes and arrays of them.
+//! Which filesystems have a second level, and the whole disks under them: requests go to whole disks, while
+//! filesystems are on partitions, volumes and arrays.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::linux::mountinfo::{Mount, format_device, parse_device};
 use crate::probe::{MOST_FILESYSTEMS, WatchedFilesystem};
 
-/// Deeper than any stack of volumes and arrays.
-const MOST_LAYERS: usize = 8;
+/// More than any stack of volumes and arrays has.
+const MAX_LAYERS: usize = 8;
 
-/// The mounted filesystems with a journal of jbd2, or the log of XFS. `sys`: /sys.
+/// The mounted filesystems with a jbd2 journal or an XFS log. `sys`: /sys.
 pub fn watched(sys: &Path, mounts: impl Iterator<Item = Mount>) -> Vec<WatchedFilesystem> {
     let mut seen = BTreeSet::new();
     let mut filesystems = Vec::new();
@@ -22,7 +22,7 @@ pub fn watched(sys: &Path, mounts: impl Iterator<Item = Mount>) -> Vec<WatchedFi
         };
         if filesystems.len() < MOST_FILESYSTEMS && seen.insert(mount.device) {
             let mut disks = BTreeSet::new();
-            whole_disks(sys, mount.device, &mut disks, MOST_LAYERS);
+            whole_disks(sys, mount.device, &mut disks, MAX_LAYERS);
             let disks = disks.into_iter().collect();
             filesystems.push(WatchedFilesystem { device: mount.device, disks, by_device });
         }
@@ -30,14 +30,14 @@ pub fn watched(sys: &Path, mounts: impl Iterator<Item = Mount>) -> Vec<WatchedFi
     filesystems
 }
 
-/// Through partitions, and the devices that volumes and arrays are made of. A device that requests are given to itself
-/// is one of them, too.
+/// Resolves partitions to their disk, and volumes and arrays to their members. A device that receives
+/// requests itself is included as well.
 fn whole_disks(sys: &Path, device: u32, disks: &mut BTreeSet<u32>, layers: usize) {
     let place = sys.join("dev/block").join(format_device(device));
     let number = |place: &Path| {
         std::fs::read_to_string(place.join("dev")).ok().and_then(|text| parse_device(text.trim_end()))
     };
-    // The link leads to …/sda/sda1, whose parent is the disk's directory.
+    // The link points to …/sda/sda1, whose parent is the disk's directory.
     let whole = match place.join("partition").exists() {
         true => place.canonicalize().ok().and_then(|own| number(own.parent()?)),
         false => None,

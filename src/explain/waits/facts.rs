@@ -1,16 +1,16 @@
-//! The two or three facts that matter, each a sentence with its figures; nothing that the figures do not carry.
+//! The two or three most important facts, each a sentence with the measurement that supports it.
 
 use super::{Account, Committer, Journal, Phase};
 use crate::render::Style;
 use crate::text;
 
-/// A cause below this share of the time in syncs is not worth a sentence.
-const WORTH_A_SENTENCE: f64 = 0.10;
-/// From this share on, a neighbour's syncs are worth one.
-const MUCH_OF_A_JOURNAL: f64 = 0.20;
-const MOST: usize = 3;
+/// A cause below this share of the time in syncs gets no sentence.
+const MIN_CAUSE_SHARE: f64 = 0.10;
+/// A neighbour above this share of a journal's syncs gets a sentence.
+const MIN_NEIGHBOUR_SHARE: f64 = 0.20;
+const MAX_FACTS: usize = 3;
 
-/// The greatest first.
+/// The largest first.
 pub fn facts(account: &Account, journals: &[Journal], style: &Style) -> Vec<String> {
     let total = account.total();
     let all = total.accounted();
@@ -24,56 +24,53 @@ pub fn facts(account: &Account, journals: &[Journal], style: &Style) -> Vec<Stri
     let causes = [
         (
             total.flush(),
-            "the device to flush its cache, which only a faster or a power-protected device shortens",
+            "the device to flush its cache; only a faster device or power-loss protection shortens this",
         ),
         (
             phase(Phase::DataPages) + under(Committer::Data),
-            "data pages to be written, which is how fast the device takes writes",
+            "data pages to be written, at the speed of the device",
         ),
         (under(Committer::LogBlocks), "the blocks of the journal to be written"),
         (
             phase(Phase::JournalSpace) + under(Committer::Checkpoint),
-            "room in the journal: it is too small for what is written, or its checkpoints are too slow",
+            "space in the journal: it is too small for this load, or its checkpoints are too slow",
         ),
-        (
-            under(Committer::OpenHandles),
-            "other writers to finish with the transaction that is being committed",
-        ),
+        (under(Committer::OpenHandles), "other writers to finish with the transaction being committed"),
         (
             phase(Phase::RunQueue) + under(Committer::Queued),
-            "a free processor: there is more to run than processors",
+            "a free CPU: there are more runnable threads than CPUs",
         ),
-        (phase(Phase::Lock), "a lock: syncs of the same file or filesystem, one after the other"),
+        (phase(Phase::Lock), "a lock, because syncs of the same file or filesystem are serialised"),
         (phase(Phase::RemoteFilesystem), "the server of a FUSE or network filesystem"),
         (phase(Phase::MetadataWrite), "metadata to be read or written, outside any journal"),
-        (phase(Phase::DeviceQueue), "room in the device's queue: more is written than it takes"),
+        (phase(Phase::DeviceQueue), "space in the device's queue: more is written than the device accepts"),
         (phase(Phase::Memory), "memory"),
     ];
     let mut causes: Vec<_> =
-        causes.into_iter().filter(|(ns, _)| *ns as f64 >= WORTH_A_SENTENCE * all as f64).collect();
+        causes.into_iter().filter(|(ns, _)| *ns as f64 >= MIN_CAUSE_SHARE * all as f64).collect();
     causes.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let mut facts: Vec<String> = causes
         .into_iter()
         .map(|(ns, what)| {
             let share = text::percent(ns as f64 / all as f64);
-            format!("{share} of the time in syncs ({}) went by waiting for {what}.", text::duration(ns))
+            format!("{share} of the time in syncs ({}) was spent waiting for {what}.", text::duration(ns))
         })
         .collect();
-    facts.truncate(MOST - 1);
+    facts.truncate(MAX_FACTS - 1);
     facts.extend(journals.iter().filter_map(|journal| neighbour(journal, style)));
-    facts.truncate(MOST);
+    facts.truncate(MAX_FACTS);
     facts
 }
 
-/// A neighbour whose syncs make a good part of a journal's commits.
+/// A neighbour that causes a large part of a journal's commits.
 fn neighbour(journal: &Journal, style: &Style) -> Option<String> {
     let (name, n) = journal.neighbours.first()?;
     let all = journal.syncs + journal.neighbour_syncs();
     let share = *n as f64 / all.max(1) as f64;
-    (share >= MUCH_OF_A_JOURNAL).then(|| {
+    (share >= MIN_NEIGHBOUR_SHARE).then(|| {
         format!(
-            "{} of the syncs on {} come from {}, which is not traced: the journal commits, and the device flushes, for \
-             it too.",
+            "{} of the syncs on {} come from {}, which is not traced: journal commits and device flushes serve it \
+             as well.",
             text::percent(share),
             style.name(journal.device.as_bytes()),
             style.name(name.as_bytes())
@@ -111,7 +108,7 @@ mod tests {
         assert!(facts[0].starts_with("70 % of the time in syncs (700ms)"), "{facts:?}");
         assert!(facts[0].contains("flush its cache"));
         assert!(facts[1].starts_with("15 %") && facts[1].contains("data pages"));
-        assert_eq!(facts.len(), 2, "what is little is not told");
+        assert_eq!(facts.len(), 2, "small causes get no sentence");
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! The stacks of the waits, folded (one line each: frames from the outermost, and microseconds), and as a flame graph.
+//! The stacks of the waits, as folded lines (frames from the outermost, and microseconds) and as a flame
+//! graph.
 
 use super::account::{Account, Stack};
 use crate::text::escape;
 
-/// One line for each (role, operation, phase, stack): `redo;fdatasync;…frames…;[journal commit] 1234`.
+/// One line per (role, operation, phase, stack): `redo;fdatasync;…frames…;[journal commit] 1234`.
 pub fn folded(account: &Account) -> Vec<String> {
     let mut lines: Vec<String> = account.stacks.iter().filter_map(line).collect();
     lines.sort();
@@ -13,13 +14,13 @@ pub fn folded(account: &Account) -> Vec<String> {
 fn line(stack: &Stack) -> Option<String> {
     let microseconds = stack.ns / 1_000;
     let mut parts = vec![stack.who.role.name().to_owned(), stack.who.op.name().to_owned()];
-    // Names of functions are the kernel's own, but modules may be anybody's.
+    // Function names come from the kernel, but also from third-party modules.
     parts.extend(stack.frames.iter().map(|frame| escape(frame.as_bytes()).replace(';', ":")));
     parts.push(format!("[{}]", stack.phase.title()));
     (microseconds > 0).then(|| format!("{} {microseconds}", parts.join(";")))
 }
 
-/// An SVG. None: there is nothing to draw.
+/// The graph as SVG. None: nothing to draw.
 pub fn graph(lines: &[String]) -> std::io::Result<Option<Vec<u8>>> {
     if lines.is_empty() {
         return Ok(None);

@@ -1,38 +1,39 @@
-//! What the journals did: commits and flushes, how many syncs each carried, and whose changes they wrote out.
+//! Activity of the journals: commits and flushes, the syncs per commit, and the processes whose changes
+//! they wrote.
 
 use std::collections::BTreeMap;
 
 use crate::model::{Measurement, Target};
 use crate::probe::{JournalCounts, Writer};
 
-/// One filesystem with a journal or log, in a window in which a traced process synced there.
+/// One filesystem with a journal or log on which a traced process synced in the window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Journal {
     /// "/dev/vda1".
     pub device: String,
     pub filesystem: Option<String>,
-    /// Escaped before it reaches a terminal.
+    /// Raw; escape it before it reaches a terminal.
     pub mount: Option<std::path::PathBuf>,
     /// None: this filesystem's commits cannot be counted (XFS has no thread that commits).
     pub commits: Option<u64>,
-    /// Of its disks, whoever asked for them; and writes that are to be on disk when they end.
+    /// Flushes on the filesystem's disks, whoever requested them, and writes with FUA.
     pub device_flushes: u64,
     pub log_writes: u64,
-    /// Finished, of traced processes.
+    /// Finished syncs of traced processes.
     pub syncs: u64,
-    /// Of the others, by name, most first.
+    /// Syncs of untraced processes by command name, the largest count first.
     pub neighbours: Vec<(String, u64)>,
-    /// Who changed metadata, most first. None where it cannot be seen.
+    /// Processes that changed metadata, the largest count first. None: cannot be observed here.
     pub writers: Option<Vec<JournalWriter>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalWriter {
     pub comm: String,
-    /// 0: several processes of that name.
+    /// 0: several processes of this name.
     pub pid: u32,
     pub traced: bool,
-    /// Parts of transactions that it began.
+    /// jbd2 handles that it started.
     pub handles: u64,
 }
 
@@ -41,7 +42,7 @@ impl Journal {
         self.neighbours.iter().map(|(_, n)| n).sum()
     }
 
-    /// Syncs, of whomever, for each commit. None: no commit, or none that can be counted.
+    /// Syncs per commit, of traced and untraced processes. None: no commit, or commits cannot be counted.
     pub fn syncs_per_commit(&self) -> Option<f64> {
         per(self.syncs + self.neighbour_syncs(), self.commits?)
     }
@@ -50,7 +51,7 @@ impl Journal {
         per(self.syncs + self.neighbour_syncs(), self.device_flushes)
     }
 
-    /// How much of what the commits wrote out the traced processes changed. None: it cannot be seen.
+    /// The traced processes' share of the changes that the commits wrote. None: cannot be observed here.
     pub fn traced_share(&self) -> Option<f64> {
         let writers = self.writers.as_ref()?;
         let handles = |wanted: fn(&&JournalWriter) -> bool| -> u64 {
@@ -64,7 +65,7 @@ fn per(n: u64, of: u64) -> Option<f64> {
     (of > 0).then(|| n as f64 / of as f64)
 }
 
-/// Of the filesystems on which a traced process synced.
+/// The filesystems on which a traced process synced.
 pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers: bool) -> Vec<Journal> {
     let mut journals = Vec::new();
     for count in counts {
@@ -102,8 +103,8 @@ pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers
     journals
 }
 
-/// By name where it is nobody's that is traced: which of a hundred short-lived processes it was says nothing. Numbers
-/// that kernel threads append to their names are left away.
+/// Untraced writers are grouped by command name: which of a hundred short-lived processes it was does not
+/// matter. The numbers in names of kernel threads are dropped.
 fn writers(measurement: &Measurement, all: &[Writer]) -> Vec<JournalWriter> {
     let mut merged: BTreeMap<(String, bool), (u32, u64)> = BTreeMap::new();
     for writer in all {

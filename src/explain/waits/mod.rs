@@ -1,9 +1,9 @@
-//! Where the time of the syncs went, on two levels: out of the stacks that the kernel side kept.
+//! How the time of the syncs was spent, on two levels, from the stacks recorded in the kernel.
 
 mod account;
 pub mod disks;
 mod facts;
-pub mod flame;
+pub(crate) mod flame;
 mod journal;
 mod phase;
 pub mod rules;

@@ -1,4 +1,4 @@
-//! The names of what a sync's time goes to.
+//! The phases of a sync, and the states of a committer.
 
 use serde::{Deserialize, Serialize};
 
@@ -80,13 +80,14 @@ impl Phase {
         }
     }
 
-    /// A committer works while the sync waits, so that there is a second level.
+    /// True if a committer works while the sync waits, so that there is a second level.
     pub fn has_committer(self) -> bool {
         matches!(self, Phase::JournalCommit | Phase::LogForce | Phase::MetadataBuffer)
     }
 }
 
-/// Level two: what the committer of the filesystem did meanwhile. In the order of `enum committer` (bpf/waiting.h).
+/// Level two: what the filesystem's committer did during the wait. In the order of `enum committer`
+/// (bpf/waiting.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Committer {
@@ -98,7 +99,7 @@ pub enum Committer {
     OnCpu,
     Idle,
     Queued,
-    /// What the clock did not see.
+    /// Time that the committer's clock did not cover.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! Which frames of a kernel stack say what a wait is for: data (`rules.toml`), by symbol name.
+//! Classifies waits by the symbol names in their kernel stacks. The rules are data (`rules.toml`).
 
 use serde::Deserialize;
 
@@ -27,7 +27,7 @@ struct CommitterRule {
     frames: Vec<String>,
 }
 
-/// Those that a stack can show.
+/// The states that a stack can reveal.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum CommitterName {
@@ -43,13 +43,14 @@ impl Rules {
         toml::from_str(BUILTIN).expect("the built-in rules are tested")
     }
 
-    /// What a thread with this stack waits for. `frames`: names, in any order, without what compilers append.
+    /// The phase of a thread with this stack. `frames`: symbol names in any order, without compiler
+    /// suffixes.
     pub fn phase_of<'a>(&self, frames: impl Iterator<Item = &'a str> + Clone) -> Phase {
         let decides = |rule: &&WaitRule| frames.clone().any(|frame| is_one_of(frame, &rule.frames));
         self.wait.iter().find(decides).map_or(Phase::Other, |rule| rule.phase)
     }
 
-    /// What a committer does in a function of this name.
+    /// The state of a committer that is in a function of this name.
     pub fn committer_in(&self, function: &str) -> Option<Committer> {
         let rule = self.committer.iter().find(|rule| is_one_of(function, &rule.frames))?;
         Some(match rule.state {
@@ -88,7 +89,8 @@ mod tests {
                 "io_schedule folio_wait_bit_common folio_wait_writeback __filemap_fdatawait_range \
                  file_write_and_wait_range ext4_sync_file",
             ),
-            // A commit that is waited for to make room is room, not a commit; so is the lock around it.
+            // Waiting for a commit in order to make room is journal space, not a commit; so is the lock
+            // around it.
             (
                 Phase::JournalSpace,
                 "schedule jbd2_log_wait_commit jbd2_log_do_checkpoint __jbd2_log_wait_for_space \
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_committers_functions_are_told_apart() {
+    fn the_committers_functions_are_distinguished() {
         let rules = Rules::builtin();
         assert_eq!(rules.committer_in("jbd2_journal_commit_transaction"), Some(Committer::LogBlocks));
         assert_eq!(rules.committer_in("jbd2_journal_wait_updates"), Some(Committer::OpenHandles));

@@ -1,4 +1,4 @@
-//! Names of kernel functions by address, out of /proc/kallsyms.
+//! Kernel function names by address, from /proc/kallsyms.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -6,19 +6,19 @@ use std::path::Path;
 /// Functions of the kernel and its modules, by address.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    /// (address, name's place in `names`), by address.
+    /// (address, offset in `names`, length), sorted by address.
     places: Vec<(u64, u32, u16)>,
     names: String,
 }
 
-/// Why the kernel's symbols are of no use.
+/// Why the kernel's symbols cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolError {
     #[error("cannot read {path}: {source}")]
     Read { path: String, source: io::Error },
     #[error(
-        "{0} hides its addresses: root or CAP_SYSLOG is needed, and kernel.kptr_restrict below 2; \
-         without them stacks have no names"
+        "{0} hides its addresses, so stacks have no function names: run as root or with CAP_SYSLOG, and set \
+         kernel.kptr_restrict below 2"
     )]
     Hidden(String),
 }
@@ -34,7 +34,7 @@ impl Symbols {
         }
     }
 
-    /// Lines of "ffffffff81000000 T _text [module]"; those that are no functions are skipped.
+    /// Parses lines of "ffffffff81000000 T _text [module]"; other symbols than functions are skipped.
     fn parse(mut lines: impl BufRead) -> io::Result<Symbols> {
         let mut symbols = Symbols::default();
         let mut line = String::new();
@@ -45,7 +45,7 @@ impl Symbols {
                 fields.next(),
                 fields.next(),
             ) {
-                let name = plain(name);
+                let name = without_compiler_suffix(name);
                 let length = name.len().min(usize::from(u16::MAX));
                 symbols.places.push((address, symbols.names.len() as u32, length as u16));
                 symbols.names.push_str(&name[..length]);
@@ -60,14 +60,16 @@ impl Symbols {
         self.names.get(at as usize..at as usize + usize::from(length)).unwrap_or_default()
     }
 
-    /// The function that a return address belongs to: it points behind the call, which may be the function's end.
+    /// The function that contains a call, by its return address, which may lie just past the function's
+    /// end.
     pub fn name(&self, return_address: u64) -> Option<&str> {
         let at = return_address.checked_sub(1)?;
         let after = self.places.partition_point(|place| place.0 <= at);
         after.checked_sub(1).map(|i| self.text(self.places[i]))
     }
 
-    /// The functions that `wanted` wants, as (begin, end, what it said of them). Several may have one name.
+    /// The functions that `wanted` selects, as (start, end, its result). Several functions may share a
+    /// name.
     pub fn ranges<T>(&self, wanted: impl Fn(&str) -> Option<T>) -> Vec<(u64, u64, T)> {
         let ranges = self.places.iter().enumerate().filter_map(|(i, &place)| {
             let what = wanted(self.text(place))?;
@@ -78,9 +80,9 @@ impl Symbols {
     }
 }
 
-/// Without what compilers append.
-fn plain(name: &str) -> &str {
-    // ".text" and the like begin with a dot.
+/// Strips suffixes that compilers append.
+fn without_compiler_suffix(name: &str) -> &str {
+    // Names such as ".text" start with a dot.
     match name.get(1..).and_then(|rest| rest.find('.')) {
         Some(dot) => &name[..dot + 1],
         None => name,
@@ -104,7 +106,7 @@ nonsense\n";
         let symbols = Symbols::parse(KALLSYMS.as_bytes()).unwrap();
         let names = [0xffffffff81000150, 0xffffffff81000300, 0xffffffff81000301, 0xffffffffc0001000, 0x10];
         let names = names.map(|address| symbols.name(address));
-        // The second one follows a call that is the last thing in a function.
+        // The second address follows a call that is the last instruction of a function.
         let expected = [
             Some("jbd2_log_wait_commit"),
             Some("jbd2_log_wait_commit"),
