@@ -5,12 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::one_server::{Status, within};
+use super::one_server::Status;
 use crate::calibration::{Calibration, state};
 use crate::explain::audit::Evidence;
 use crate::explain::commits::{Commits, Inputs};
 use crate::explain::factors::samples::LOG_ROLES;
 use crate::explain::factors::{EarlyScan, Edges, InFlightSamples, Uncertain};
+use crate::linux::blocking::Threads;
 use crate::linux::priority::Punctual;
 use crate::linux::processors::ProcessorTimes;
 use crate::linux::storage::Storage;
@@ -27,7 +28,8 @@ const EVERY: Duration = Duration::from_millis(10);
 /// The same where a timer samples, and looking only tells which threads sync.
 const EVERY_BESIDE_TIMER: Duration = Duration::from_millis(25);
 /// How long the server's filesystems may take to be looked at.
-const PATIENCE: Duration = Duration::from_secs(1);
+const STORAGE_TIMEOUT: Duration = Duration::from_secs(1);
+static STORAGE_THREADS: Threads = Threads::new("storage", 2);
 
 /// How a snapshot is taken: one among others, or that which ends counting.
 type Take = fn(&mut Sampler) -> io::Result<Snapshot>;
@@ -179,7 +181,8 @@ impl CommitWatch {
         let readings = self.readings();
         let places = places(&self.server, measurement);
         let pid = self.server.id.pid;
-        let (storage, calibration) = within(PATIENCE, move || look(pid, &places)).unwrap_or_default();
+        let found = STORAGE_THREADS.within(STORAGE_TIMEOUT, move || look(pid, &places));
+        let (storage, calibration) = found.unwrap_or_default();
         let evidence = Evidence {
             server: &self.server,
             measurement,

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,7 +19,7 @@ use crate::server::status::options::ConnectOptions;
 use crate::server::status::reading::{Reading, Scope};
 
 /// How long describing the servers may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection, and what the server first said.
 pub type Status = Result<(Connection, Reading), StatusError>;
@@ -40,7 +39,7 @@ pub fn choose(
     let rules = session::rules(rules)?;
     let options = connection.options()?;
     let selection = session::selection(targets)?;
-    let described = describe_all(&selection.processes(), Arc::new(rules), PATIENCE);
+    let described = describe_all(&selection.processes(), Arc::new(rules), DESCRIBE_TIMEOUT);
     let mut servers: Vec<Server> = described.into_iter().map(|(server, _)| server).collect();
     if servers.is_empty() {
         let message = format!(
@@ -89,15 +88,6 @@ fn those_at(reading: &Reading, servers: Vec<Server>, place: &str) -> anyhow::Res
         same.retain(is_known);
     }
     Ok(same)
-}
-
-/// The result of a task, if there is one in time; else the task is left to itself.
-pub fn within<T: Send + 'static>(patience: Duration, task: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (outbox, inbox) = channel();
-    // Nobody may be waiting any more.
-    let run = move || drop(outbox.send(task()));
-    std::thread::Builder::new().name("patient".into()).spawn(run).ok()?;
-    inbox.recv_timeout(patience).ok()
 }
 
 fn only(mut servers: Vec<Server>) -> anyhow::Result<Server> {

@@ -4,8 +4,6 @@
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{FileType, Mode};
@@ -15,15 +13,18 @@ use super::socket_directory::{DirectoryError, Identity, SocketDirectory};
 use crate::history::History;
 use crate::history::deadline::WithDeadline;
 use crate::history::remote::{Refusal, Request, What};
+use crate::linux::blocking::{Limits, Pool, Share};
 
 /// Root, or the exporter's own user, and its group.
 const MODE: Mode = Mode::from_raw_mode(0o660);
 const WAITING: i32 = 8;
 /// Who is answered at the same time, each by a thread; each has a copy of the list of what is remembered.
-const MOST_CLIENTS: usize = 4;
-const LARGEST_REQUEST: u64 = 1_024;
+const MAX_CLIENTS: usize = 4;
+const MAX_REQUEST_BYTES: u64 = 1_024;
+/// Each ends with its client, after [`CLIENT_TIMEOUT`] at the latest: none needs to be abandoned.
+const CLIENTS: Share = Share { threads: MAX_CLIENTS, with_abandoned: MAX_CLIENTS, queue: MAX_CLIENTS };
 /// How long a client may take to ask and to take its answer, altogether.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
@@ -64,8 +65,12 @@ impl HistorySocket {
     /// Answers, on a thread of its own, for as long as the process lives. The socket's file goes when this is dropped.
     pub fn serve(self, history: impl Fn() -> History + Send + Sync + 'static) -> io::Result<Serving> {
         let HistorySocket { listener, directory, file } = self;
-        let history: Arc<dyn Fn() -> History + Send + Sync> = Arc::new(history);
-        std::thread::Builder::new().name("history".into()).spawn(move || accept(&listener, &history))?;
+        // A client that has gone wants no answer.
+        let work = move |stream: &UnixStream| answer(stream, &history).ok();
+        let limits = Limits::for_one_owner(CLIENTS, 2 * CLIENT_TIMEOUT);
+        let clients = Pool::new("history-client", limits, work);
+        // A loop that waits for clients, and for nothing else.
+        std::thread::Builder::new().name("history".into()).spawn(move || accept(&listener, &clients))?;
         Ok(Serving { directory, file })
     }
 }
@@ -97,8 +102,7 @@ fn make_way(directory: &SocketDirectory, path: &Path) -> Result<(), SocketError>
     }
 }
 
-fn accept(listener: &UnixListener, history: &Arc<dyn Fn() -> History + Send + Sync>) {
-    let clients = Arc::new(AtomicUsize::new(0));
+fn accept(listener: &UnixListener, clients: &Pool<(), UnixStream, ()>) {
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -110,18 +114,14 @@ fn accept(listener: &UnixListener, history: &Arc<dyn Fn() -> History + Send + Sy
                 continue;
             }
         };
-        let Some(place) = Place::take(&clients) else {
+        // They have no results but their ends.
+        while clients.poll().is_some() {}
+        if clients.pending() >= MAX_CLIENTS {
             turn_away(&stream);
-            continue;
-        };
-        let history = history.clone();
-        let task = move || {
-            // A client that has gone wants no answer.
-            let _ = answer(&stream, &*history);
-            drop(place);
-        };
-        // Without a thread nobody is answered; the client sees the end of the connection.
-        let _ = std::thread::Builder::new().name("history-client".into()).spawn(task);
+        } else {
+            // Refused, the client sees the end of the connection.
+            clients.submit((), stream);
+        }
     }
 }
 
@@ -129,34 +129,17 @@ fn accept(listener: &UnixListener, history: &Arc<dyn Fn() -> History + Send + Sy
 fn turn_away(mut stream: &UnixStream) {
     let told = stream.set_nonblocking(true).and_then(|()| {
         // What is left unread would cut the answer off.
-        let _ = stream.read(&mut [0; LARGEST_REQUEST as usize]);
-        refuse(&mut WithDeadline::new(stream, PATIENCE), "too many ask at the same time: try again")
+        let _ = stream.read(&mut [0; MAX_REQUEST_BYTES as usize]);
+        refuse(&mut WithDeadline::new(stream, CLIENT_TIMEOUT), "too many ask at the same time: try again")
     });
     // It may have gone, or have no room for a line.
     drop(told);
 }
 
-/// One of the clients that are answered at the same time.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(clients: &Arc<AtomicUsize>) -> Option<Place> {
-        let taken = clients.fetch_add(1, Ordering::Relaxed);
-        let place = Place(clients.clone());
-        (taken < MOST_CLIENTS).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 fn answer(stream: &UnixStream, history: &(dyn Fn() -> History + Send + Sync)) -> io::Result<()> {
-    let mut connection = WithDeadline::new(stream, PATIENCE);
+    let mut connection = WithDeadline::new(stream, CLIENT_TIMEOUT);
     let mut line = String::new();
-    BufReader::new((&mut connection).take(LARGEST_REQUEST)).read_line(&mut line)?;
+    BufReader::new((&mut connection).take(MAX_REQUEST_BYTES)).read_line(&mut line)?;
     let mut out = BufWriter::new(connection);
     match serde_json::from_str::<Request>(&line) {
         Ok(Request { request: What::History, .. }) => history().write_json(&mut out)?,
@@ -236,9 +219,9 @@ mod tests {
             );
         }
         // More than may ask at a time: those that are too many are told so at once, and nobody waits for them.
-        let barrier = Barrier::new(MOST_CLIENTS + 1);
+        let barrier = Barrier::new(MAX_CLIENTS + 1);
         std::thread::scope(|scope| {
-            for _ in 0..MOST_CLIENTS {
+            for _ in 0..MAX_CLIENTS {
                 scope.spawn(|| {
                     let _silent = UnixStream::connect(&path).unwrap();
                     barrier.wait();

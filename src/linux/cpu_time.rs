@@ -52,9 +52,9 @@ impl Allowance {
         self.spent += time;
     }
 
-    /// By how much it is overdrawn, as of the last [`Allowance::has_room`].
-    pub fn overdrawn(&self) -> Duration {
-        Duration::from_secs_f64((-self.left).max(0.0))
+    /// Overdrawn by more than the burst, as of the last [`Allowance::has_room`].
+    pub fn is_exhausted(&self) -> bool {
+        self.left < -self.burst
     }
 
     /// All that was ever spent.

@@ -27,7 +27,8 @@ impl Punctual {
     }
 
     /// Whether the priority could be raised.
-    pub fn is_raised(&self) -> bool {
+    #[cfg(test)]
+    fn is_raised(&self) -> bool {
         self.before.is_some()
     }
 }

@@ -1,12 +1,11 @@
 //! The syncs in flight: those that began under the programs' eyes, and those that hung before tracing began.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::ledger::{Ledger, Subject};
 use super::names::Names;
-use crate::linux::pool::Pool;
+use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::proc_file;
 use crate::model::{InFlight, Op, Role, ServerId, Target};
 use crate::probe::{Calls, Probe, RunningCall, record};
@@ -23,41 +22,36 @@ struct Earlier {
     seen: Instant,
 }
 
-/// Servers that are looked through at the same time, and that may wait for it.
-const LOOKERS: usize = 2;
-const WAITING: usize = 1_024;
+/// Servers that are scanned at the same time, the threads with those that hang, and the servers that may wait for it.
+const SCANS: Share = Share { threads: 2, with_abandoned: 4, queue: 1_024 };
+/// A scan skips what blocks, so one that takes longer than this hangs in something else.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Running {
     earlier: Vec<Earlier>,
-    lookers: Pool,
-    scans: Receiver<Vec<Earlier>>,
-    outbox: Sender<Vec<Earlier>>,
+    scans: Pool<(), ServerId, Vec<Earlier>>,
 }
 
 impl Default for Running {
     fn default() -> Self {
-        let (outbox, scans) = channel();
-        let lookers = Pool::new("look-earlier", LOOKERS, WAITING);
-        Running { earlier: Vec::new(), lookers, scans, outbox }
+        let limits = Limits::for_one_owner(SCANS, SCAN_TIMEOUT);
+        Running { earlier: Vec::new(), scans: Pool::new("scan-earlier", limits, scan_earlier) }
     }
 }
 
+/// The syncs of a server that hung before the programs were there. It has thousands of threads.
+fn scan_earlier(&server: &ServerId) -> Option<Vec<Earlier>> {
+    let processes = Processes::These(vec![server.pid]);
+    let scan = scan(Path::new("/proc"), &processes, &Looks::once()).ok()?;
+    let seen = Instant::now();
+    Some(scan.syncs.into_iter().map(|sync| Earlier { server, sync, seen }).collect())
+}
+
 impl Running {
-    /// Looks through /proc for syncs of a server that began before the programs were there. On a thread of its own:
-    /// a server has thousands of threads.
+    /// Scans /proc for syncs of a server that began before the programs were there.
     pub fn look_for_earlier(&mut self, server: ServerId) {
-        let outbox = self.outbox.clone();
-        let task = move || {
-            let processes = Processes::These(vec![server.pid]);
-            if let Ok(scan) = scan(Path::new("/proc"), &processes, &Looks::once()) {
-                let seen = Instant::now();
-                let found = scan.syncs.into_iter().map(|sync| Earlier { server, sync, seen });
-                // The sampler may have ended meanwhile.
-                let _ = outbox.send(found.collect());
-            }
-        };
         // Where that is refused, these syncs stay unseen; those that begin from now on are seen all the same.
-        self.lookers.run(task);
+        self.scans.submit((), server);
     }
 
     /// All syncs in flight of the traced processes. Only the threads of those are walked that have any, and of the
@@ -96,7 +90,7 @@ impl Running {
 
     /// Takes new scans, and drops the syncs that have ended.
     fn refresh(&mut self, probe: &Probe) {
-        while let Ok(found) = self.scans.try_recv() {
+        while let Some(found) = self.scans.poll() {
             let ops = probe.attached().ops();
             self.earlier.extend(found.into_iter().filter(|earlier| ops.contains(&earlier.sync.op)));
         }

@@ -9,24 +9,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::thread_files::parse_last_ran;
+use crate::linux::blocking::Threads;
 use crate::linux::proc_file;
 
-/// The time on the clock of each of these CPUs, as far as they can be had within `deadline` (a CPU may be offline,
+/// One for each CPU. Those that never get their CPU count for as long as they wait for it.
+static THREADS: Threads = Threads::new("clock", 512);
+
+/// The time on the clock of each of these CPUs, as far as they can be read within `timeout` (a CPU may be offline,
 /// outside of our cpuset or held by a real-time thread).
-pub fn read(proc_root: &Path, cpus: &BTreeSet<u32>, deadline: Duration) -> BTreeMap<u32, Duration> {
+pub fn read(proc_root: &Path, cpus: &BTreeSet<u32>, timeout: Duration) -> BTreeMap<u32, Duration> {
     let (sender, receiver) = mpsc::channel();
     for &cpu in cpus {
         let sender = sender.clone();
         let own = proc_root.join("thread-self/sched");
-        // a thread that cannot be had is a clock that is not known; one that never gets its CPU is left behind
-        let _ = thread::Builder::new().name("clock".into()).spawn(move || {
+        // Without a thread, this clock is not known.
+        THREADS.start(move || {
             let mut only = CpuSet::new();
             let now = (only.set(cpu as usize).is_ok() && sched_setaffinity(Pid::from_raw(0), &only).is_ok())
                 .then(|| parse_last_ran(&proc_file::read(&own).ok()?))
@@ -35,7 +38,7 @@ pub fn read(proc_root: &Path, cpus: &BTreeSet<u32>, deadline: Duration) -> BTree
         });
     }
     drop(sender);
-    let until = Instant::now() + deadline;
+    let until = Instant::now() + timeout;
     let mut clocks = BTreeMap::new();
     while let Ok((cpu, now)) = receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
         if let Some(now) = now {
@@ -59,7 +62,7 @@ mod tests {
         let cpus = BTreeSet::from([0, 100_000]);
         let first = read(Path::new("/proc"), &cpus, Duration::from_secs(5));
         assert_eq!(first.keys().copied().collect::<Vec<_>>(), [0]);
-        thread::sleep(Duration::from_millis(60));
+        std::thread::sleep(Duration::from_millis(60));
         let second = read(Path::new("/proc"), &cpus, Duration::from_secs(5));
         // stolen time may slow it, and a tick may be missing
         assert!(second[&0] > first[&0], "{first:?} {second:?}");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::clock;
 use super::syscalls::{self, SyncCall};
 use super::thread_files::{Progress, Stat, parse_last_ran, parse_stack, parse_stat, value_of};
-use crate::linux::deadline;
+use crate::linux::blocking::Threads;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::proc_file;
 use crate::model::{InFlight, Op, Role, ServerId};
@@ -127,6 +127,10 @@ impl StuckSync {
     }
 }
 
+/// Threads that read of processes what may block. Several scans run at the same time, each with one thread and those that
+/// hang.
+static READERS: Threads = Threads::new("reader", 64);
+
 /// Which processes to look at.
 #[derive(Clone, Debug)]
 pub enum Processes {
@@ -155,7 +159,7 @@ fn scan_with(
     // Each PID namespace has a process with this number, for as long as it is one.
     let hidden = matches!(processes, Processes::All) && !pids.contains(&1);
     let root = proc_root.to_path_buf();
-    let (seen, mut blocked) = deadline::for_each(pids, looks.deadline, move |&pid, emit| {
+    let (seen, mut blocked) = READERS.for_each(pids, looks.deadline, move |&pid, emit| {
         match numbers_in(&root.join(format!("{pid}/task"))) {
             Ok(tids) => tids.into_iter().for_each(|tid| emit(look(&root, pid, tid))),
             Err(error) => emit((!has_gone(&error)).then_some(Look::Closed)),
@@ -178,7 +182,7 @@ fn scan_with(
     for _ in 1..looks.count {
         thread::sleep(looks.apart);
         let root = proc_root.to_path_buf();
-        let (still, hung) = deadline::for_each(by_process(candidates), looks.deadline, move |group, emit| {
+        let (still, hung) = READERS.for_each(by_process(candidates), looks.deadline, move |group, emit| {
             group.iter().for_each(|candidate| emit(Some(candidate.look_again(&root))));
         });
         finished += still.iter().filter(|candidate| candidate.is_none()).count();
@@ -189,7 +193,7 @@ fn scan_with(
     let watched = first_look.elapsed();
     let clocks = read_clocks(&candidates.iter().map(|candidate| candidate.seen.stat.cpu).collect());
     let root = proc_root.to_path_buf();
-    let (described, hung) = deadline::for_each(by_process(candidates), looks.deadline, move |group, emit| {
+    let (described, hung) = READERS.for_each(by_process(candidates), looks.deadline, move |group, emit| {
         group.iter().for_each(|candidate| emit(Some(candidate.describe(&root, &clocks, watched))));
     });
     finished += described.iter().filter(|sync| sync.is_none()).count();

@@ -2,34 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::mpsc::{Sender, channel};
 
 use super::event::{Event, Waiting};
 use super::source::Mail;
+use crate::linux::blocking::Mailbox;
 use crate::threads::{Looks, Processes, scan, waits_for};
 
-/// Asks for the threads (pid, tid). The answers come as mail.
-pub struct Looker(Sender<Vec<(u32, u32)>>);
+/// Asks for the threads (pid, tid). The answers come as mail. None: there was no thread for it, so there are no stacks.
+pub struct Looker(Option<Mailbox<Vec<(u32, u32)>>>);
 
 impl Looker {
     pub fn start(mail: Mail) -> Looker {
-        let (ask, asked) = channel::<Vec<(u32, u32)>>();
-        let task = move || {
-            while let Ok(mut threads) = asked.recv() {
-                // Only the newest question matters.
-                while let Ok(newer) = asked.try_recv() {
-                    threads = newer;
-                }
-                mail.send(Event::Waits(look(&threads)));
-            }
-        };
-        // Without a thread there are no stacks.
-        let _ = std::thread::Builder::new().name("look".into()).spawn(task);
-        Looker(ask)
+        let answer = move |threads: Vec<(u32, u32)>| mail.send(Event::Waits(look(&threads)));
+        Looker(Mailbox::start("look", answer).ok())
     }
 
     pub fn ask(&self, threads: Vec<(u32, u32)>) {
-        let _ = self.0.send(threads);
+        if let Some(mailbox) = &self.0 {
+            mailbox.ask(threads);
+        }
     }
 }
 

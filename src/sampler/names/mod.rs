@@ -11,14 +11,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 
 use crate::files::classify::Candidate;
 use crate::files::rules::Rules;
+use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::linux::mounts;
 use crate::linux::rooted::strip_root;
@@ -26,11 +25,14 @@ use crate::model::{FileId, FileInfo, Role, ServerId};
 use crate::probe::FileEvent;
 use crate::server::settings::Settings;
 
-use worker::{Answer, Request, work};
+use worker::{Answer, Request, confirm};
 
 const PROC: &str = "/proc";
-/// Requests that may wait for the worker; more are made again when their files are synced again.
-const QUEUE: usize = 4_096;
+/// One worker, and up to eight where they hang in a file system. More requests than may wait are made again when their
+/// files are synced again.
+const WORKERS: Share = Share { threads: 1, with_abandoned: 8, queue: 4_096 };
+/// A worker that takes longer to confirm a name hangs.
+const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
 /// So many of the latest names wait for the end of their syncs.
 const LATEST: u64 = 1_024;
 /// With so many requests waiting, names that need no confirmation are not put to the worker at once.
@@ -49,12 +51,7 @@ const SHARE: f64 = 0.01;
 const BURST: Duration = Duration::from_secs(10);
 
 /// Device names, mount points and filesystems that are kept though no file has them.
-const MOST_TEXTS: usize = 1_024;
-/// Without an answer for so long, the workers are taken to hang, and there is one more.
-const WORKER_HANGS: Duration = Duration::from_millis(500);
-/// Workers at most: each that hangs keeps its thread.
-const MOST_WORKERS: usize = 8;
-
+const MAX_TEXTS: usize = 1_024;
 pub type FileKey = (ServerId, FileId);
 
 struct Named {
@@ -96,16 +93,8 @@ pub struct Names {
     /// None: in no chroot.
     roots: HashMap<ServerId, Option<PathBuf>>,
     none: Arc<Settings>,
-    requests: Sender<Request>,
-    /// The workers' end of the requests, and of the answers: for those that are started later.
-    inbox: Arc<Mutex<Receiver<Request>>>,
-    outbox: Sender<Answer>,
-    answers: Receiver<Answer>,
-    workers: usize,
+    workers: Pool<(), Request, Answer>,
     allowance: Allowance,
-    pending: usize,
-    /// When a worker was last known not to hang.
-    heard: Instant,
     learnt: u64,
     learnt_before_tick: u64,
     /// When the rows were begun to be read, and how long ago a file was looked at that is now to be looked at again:
@@ -117,8 +106,7 @@ pub struct Names {
 
 impl Names {
     pub fn new(rules: Arc<Rules>) -> Names {
-        let (requests, inbox) = channel();
-        let (outbox, answers) = channel();
+        let limits = Limits::for_one_owner(WORKERS, CONFIRM_TIMEOUT);
         let unknown = FileInfo {
             path: None,
             role: Role::Other,
@@ -128,7 +116,7 @@ impl Names {
             open: true,
             unlinked: false,
         };
-        let mut names = Names {
+        Names {
             rules,
             named: IndexMap::default(),
             hasher: RandomState::default(),
@@ -138,31 +126,14 @@ impl Names {
             settings: HashMap::new(),
             roots: HashMap::new(),
             none: Arc::new(Settings::default()),
-            requests,
-            inbox: Arc::new(Mutex::new(inbox)),
-            outbox,
-            answers,
-            workers: 0,
+            workers: Pool::new("names", limits, |request| Some(confirm(request))),
             allowance: Allowance::new(SHARE, BURST),
-            pending: 0,
-            heard: Instant::now(),
             learnt: 0,
             learnt_before_tick: 0,
             tick: Instant::now(),
             look_again: LOOK_AGAIN,
             unknown: Arc::new(unknown),
-        };
-        names.add_worker();
-        names
-    }
-
-    /// Not joined: it may be blocked in a file system for ever. It ends with the process, or with its channel. Without
-    /// a thread, files keep the names that the kernel side sent.
-    fn add_worker(&mut self) {
-        let (inbox, outbox) = (self.inbox.clone(), self.outbox.clone());
-        let worker = std::thread::Builder::new().name("names".into()).spawn(move || work(&inbox, &outbox));
-        self.workers += usize::from(worker.is_ok());
-        self.heard = Instant::now();
+        }
     }
 
     /// The name that a file had when it was first synced. The role follows at once from name and settings.
@@ -188,7 +159,7 @@ impl Names {
         let (role, decided) = self.role(key.0, &path, is_directory, None);
         // The kernel's own name is complete where the mount is known. Confirming it can wait until the file is synced
         // again, where files come faster than the worker confirms them.
-        let hurried = self.pending >= HURRIED && decided && mount.is_some();
+        let hurried = decided && mount.is_some() && self.workers.pending() >= HURRIED;
         let (device, mount_point, filesystem) =
             mount.map_or((None, None, None), |mount| (Some(mount.device), mount.point, mount.filesystem));
         let info = FileInfo {
@@ -250,7 +221,7 @@ impl Names {
                 let role = named.info.role;
                 let is_due =
                     !named.verified || self.tick.saturating_duration_since(named.looked) >= self.look_again;
-                if is_due && self.pending < BUSY {
+                if is_due && self.workers.pending() < BUSY {
                     let undecided = role == Role::Other && !named.is_directory;
                     self.ask(key, undecided);
                 }
@@ -326,36 +297,27 @@ impl Names {
         }
     }
 
-    /// Takes what the worker found out.
+    /// Takes what the workers found out.
     pub fn collect(&mut self) {
-        while let Ok(answer) = self.answers.try_recv() {
+        while let Some(answer) = self.workers.poll() {
             self.take(answer);
         }
-        self.replace_hung_worker();
     }
 
-    fn replace_hung_worker(&mut self) {
-        if self.pending > 0 && self.heard.elapsed() >= WORKER_HANGS && self.workers < MOST_WORKERS {
-            self.add_worker();
-        }
-    }
-
-    /// Waits for the worker, so that the last files have their names, but not for ever.
-    pub fn settle(&mut self, patience: Duration) {
-        let end = Instant::now() + patience;
-        while self.pending > 0 {
-            let left = end.saturating_duration_since(Instant::now());
-            match self.answers.recv_timeout(left.min(WORKER_HANGS)) {
-                Ok(answer) => self.take(answer),
-                Err(_) if left.is_zero() => return,
-                Err(_) => self.replace_hung_worker(),
+    /// Waits for the workers, so that the last files have their names, but not for ever, and not for those that hang.
+    pub fn settle(&mut self, timeout: Duration) {
+        let end = Instant::now() + timeout;
+        while self.workers.pending() > 0 {
+            match self.workers.wait(end.saturating_duration_since(Instant::now()).min(CONFIRM_TIMEOUT)) {
+                Some(answer) => self.take(answer),
+                None if Instant::now() >= end => return,
+                None => {}
             }
         }
+        self.collect();
     }
 
     fn take(&mut self, answer: Answer) {
-        self.pending = self.pending.saturating_sub(1);
-        self.heard = Instant::now();
         let Answer { key, mount_id, resolved, first_bytes, unlinked, used } = answer;
         self.allowance.spend(used);
         let Some(named) = self.named.get(&key) else { return };
@@ -410,7 +372,7 @@ impl Names {
     }
 
     fn ask(&mut self, key: FileKey, first_bytes: bool) {
-        if self.pending >= QUEUE || !self.allowance.has_room(self.tick) {
+        if !self.allowance.has_room(self.tick) {
             return;
         }
         let Some(named) = self.named.get_mut(&key) else { return };
@@ -423,12 +385,8 @@ impl Names {
             known: named.info.path.clone().filter(|_| named.verified),
             first_bytes,
         };
-        // They end with this one only.
-        let _ = self.requests.send(request);
-        if self.pending == 0 {
-            self.heard = Instant::now();
-        }
-        self.pending += 1;
+        // Where too many wait, it is asked for again.
+        self.workers.submit((), request);
     }
 }
 
@@ -441,7 +399,7 @@ where
         return text.clone();
     }
     // Those of file systems that are mounted no longer go, before there are many.
-    if known.len() >= MOST_TEXTS {
+    if known.len() >= MAX_TEXTS {
         known.retain(|text| Arc::strong_count(text) > 1);
     }
     let text: Arc<T> = text.into();
@@ -451,24 +409,4 @@ where
 
 fn join(components: &[Vec<u8>]) -> Box<[u8]> {
     components.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_worker_that_hangs_is_replaced_up_to_a_limit() {
-        let mut names = Names::new(Arc::new(Rules::builtin()));
-        names.pending = 1; // a request that is never answered
-        let began = Instant::now();
-        names.settle(WORKER_HANGS * 3);
-        assert!(names.workers >= 2, "{}", names.workers);
-        assert!(began.elapsed() < Duration::from_secs(30));
-        for _ in 0..MOST_WORKERS {
-            names.heard = Instant::now() - WORKER_HANGS;
-            names.collect();
-        }
-        assert_eq!(names.workers, MOST_WORKERS);
-    }
 }

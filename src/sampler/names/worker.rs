@@ -3,8 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{FileKey, PROC};
@@ -48,47 +46,40 @@ fn split(components: &[u8]) -> Vec<Vec<u8>> {
     components.split(|&b| b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-pub fn work(requests: &Mutex<Receiver<Request>>, answers: &Sender<Answer>) {
+/// Confirms a name. May block.
+pub fn confirm(request: &Request) -> Answer {
     let proc_root = Path::new(PROC);
-    // The lock is held while waiting for a request, never while working on one.
-    let next = || requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
-    while let Ok(request) = next() {
-        let before = of_this_thread();
-        let (server, file) = request.key;
-        let mut unlinked = false;
-        // Number and descriptor can both be another file's by now, which no reader of /proc can tell from a rename. With
-        // the next sync after a rename the kernel sends the new name.
-        let name = request.file_name();
-        let is_it = |found: &Resolved| name.is_none() || found.path.file_name() == name.as_deref();
-        let by_descriptor = resolve::resolve(proc_root, server.pid, request.fd, file).filter(is_it);
-        let resolved = by_descriptor.or_else(|| {
-            // Closed: a path that was confirmed before stays, and only its end is noticed.
-            match &request.known {
-                Some(path) => {
-                    unlinked =
-                        resolve::still_exists(proc_root, server.pid, path, file) == Existence::Unlinked;
-                    None
-                }
-                None if request.mount_id < 0 => None,
-                None => {
-                    let components = split(request.components.as_deref().unwrap_or_default());
-                    resolve::from_dentry(proc_root, server.pid, request.mount_id, &components, file)
-                }
+    let before = of_this_thread();
+    let (server, file) = request.key;
+    let mut unlinked = false;
+    // Number and descriptor can both be another file's by now, which no reader of /proc can tell from a rename. With
+    // the next sync after a rename the kernel sends the new name.
+    let name = request.file_name();
+    let is_it = |found: &Resolved| name.is_none() || found.path.file_name() == name.as_deref();
+    let by_descriptor = resolve::resolve(proc_root, server.pid, request.fd, file).filter(is_it);
+    let resolved = by_descriptor.or_else(|| {
+        // Closed: a path that was confirmed before stays, and only its end is noticed.
+        match &request.known {
+            Some(path) => {
+                let found = resolve::still_exists(proc_root, server.pid, path, file);
+                unlinked = found == Existence::Unlinked;
+                None
             }
-        });
-        let first_bytes = request
-            .first_bytes
-            .then_some(())
-            .and(resolved.as_ref())
-            .filter(|found| !found.filesystem.as_deref().is_some_and(may_never_answer))
-            .and_then(|found| resolve::first_bytes(proc_root, server.pid, &found.path, file));
-        let used = of_this_thread().saturating_sub(before);
-        let answer =
-            Answer { key: request.key, mount_id: request.mount_id, resolved, first_bytes, unlinked, used };
-        if answers.send(answer).is_err() {
-            return;
+            None if request.mount_id < 0 => None,
+            None => {
+                let components = split(request.components.as_deref().unwrap_or_default());
+                resolve::from_dentry(proc_root, server.pid, request.mount_id, &components, file)
+            }
         }
-    }
+    });
+    let first_bytes = request
+        .first_bytes
+        .then_some(())
+        .and(resolved.as_ref())
+        .filter(|found| !found.filesystem.as_deref().is_some_and(may_never_answer))
+        .and_then(|found| resolve::first_bytes(proc_root, server.pid, &found.path, file));
+    let used = of_this_thread().saturating_sub(before);
+    Answer { key: request.key, mount_id: request.mount_id, resolved, first_bytes, unlinked, used }
 }
 
 /// A filesystem behind which stands another process or machine. Who waits for one that has gone cannot even be killed:

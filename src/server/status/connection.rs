@@ -2,7 +2,7 @@
 //! does. It keeps the connection, and makes it anew where the server closed it.
 
 use std::net::ToSocketAddrs;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use super::StatusError;
@@ -12,12 +12,13 @@ use super::find::Target;
 use super::options::{Place, Tls};
 use super::protection;
 use super::reading::{Reading, Scope};
+use crate::linux::blocking::Mailbox;
 use crate::text::escape_sentence;
 
 /// How long connecting may take.
-pub const CONNECT: Duration = Duration::from_secs(1);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long an answer may take.
-pub const ANSWER: Duration = Duration::from_secs(2);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// "Too many connections".
 const NO_CONNECTION_LEFT: u16 = 1040;
 
@@ -25,7 +26,7 @@ struct Request {
     number: u64,
     scope: Scope,
     until: Instant,
-    patience: Duration,
+    timeout: Duration,
 }
 
 type Answer = (u64, Result<Reading, StatusError>);
@@ -33,7 +34,7 @@ type Answer = (u64, Result<Reading, StatusError>);
 /// A connection to one server.
 pub struct Connection {
     name: String,
-    requests: Sender<Request>,
+    requests: Mailbox<Request>,
     answers: Receiver<Answer>,
     number: u64,
 }
@@ -41,22 +42,22 @@ pub struct Connection {
 impl Connection {
     /// Connects.
     pub fn open(target: &Target) -> Result<Connection, StatusError> {
-        let (requests, inbox) = channel();
         let (outbox, answers) = channel();
         let name = target.name.clone();
-        let worker = Worker { target: target.clone(), connection: None };
-        std::thread::Builder::new()
-            .name("server-status".into())
-            .spawn(move || worker.run(&inbox, &outbox))
-            .map_err(|error| StatusError::NoConnection { endpoint: name.clone(), reason: error.to_string() })?;
+        let mut worker = Worker { target: target.clone(), connection: None };
+        // Nobody may be waiting any more. Questions that piled up while names were looked up are not asked.
+        let answer = move |request: Request| drop(outbox.send((request.number, worker.answer(&request))));
+        let requests = Mailbox::start("server-status", answer).map_err(|error| {
+            StatusError::NoConnection { endpoint: name.clone(), reason: error.to_string() }
+        })?;
         let mut connection = Connection { name, requests, answers, number: 0 };
-        connection.ask(Scope::Nothing, CONNECT)?;
+        connection.ask(Scope::Nothing, CONNECT_TIMEOUT)?;
         Ok(connection)
     }
 
     /// What the server counts now. After an answer that did not come in time, this can be tried again.
     pub fn read(&mut self, scope: Scope) -> Result<Reading, StatusError> {
-        self.ask(scope, ANSWER)
+        self.ask(scope, ANSWER_TIMEOUT)
     }
 
     /// Where it leads to, for messages.
@@ -64,11 +65,11 @@ impl Connection {
         &self.name
     }
 
-    fn ask(&mut self, scope: Scope, patience: Duration) -> Result<Reading, StatusError> {
-        let until = Instant::now() + patience;
-        let late = || StatusError::NoAnswer { endpoint: self.name.clone(), seconds: patience.as_secs_f64() };
+    fn ask(&mut self, scope: Scope, timeout: Duration) -> Result<Reading, StatusError> {
+        let until = Instant::now() + timeout;
+        let late = || StatusError::NoAnswer { endpoint: self.name.clone(), seconds: timeout.as_secs_f64() };
         self.number += 1;
-        self.requests.send(Request { number: self.number, scope, until, patience }).map_err(|_| late())?;
+        self.requests.ask(Request { number: self.number, scope, until, timeout });
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.answers.recv_timeout(left) {
@@ -87,19 +88,6 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, inbox: &Receiver<Request>, outbox: &Sender<Answer>) {
-        while let Ok(mut request) = inbox.recv() {
-            // Questions that piled up while names were looked up are not asked any more.
-            while let Ok(later) = inbox.try_recv() {
-                request = later;
-            }
-            let answer = self.answer(&request);
-            if outbox.send((request.number, answer)).is_err() {
-                return;
-            }
-        }
-    }
-
     fn answer(&mut self, request: &Request) -> Result<Reading, StatusError> {
         let was_connected = self.connection.is_some();
         let mut answer = self.try_to_answer(request);
@@ -111,7 +99,7 @@ impl Worker {
         // Whatever listens there chooses the words.
         answer.map_err(|error| match error {
             Error::Late => {
-                StatusError::NoAnswer { endpoint: endpoint(), seconds: request.patience.as_secs_f64() }
+                StatusError::NoAnswer { endpoint: endpoint(), seconds: request.timeout.as_secs_f64() }
             }
             Error::Broken(reason) => {
                 StatusError::NoConnection { endpoint: endpoint(), reason: escape_sentence(&reason) }
