@@ -8,6 +8,8 @@ pub(crate) mod fixture;
 pub mod histogram;
 mod kinds;
 mod measurement;
+mod op;
+mod role;
 mod rows;
 mod stats;
 
@@ -17,8 +19,10 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 
 pub use errors::Errors;
-pub use kinds::{FileId, KnownBy, Op, Role, Server, ServerId, Target};
+pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
 pub use measurement::{Measurement, roles_of};
+pub use op::{Op, Scope};
+pub use role::{Numbering, Role};
 pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, OTHER_NEIGHBOURS, RoleRow, ThreadRow};
 pub use stats::{Max, Stats};
 

@@ -117,7 +117,7 @@ fn most_of_the_time(scene: &Scene, total: &Stats) -> Option<String> {
     }
     let share = sum_ns as f64 / total.sum_ns as f64;
     let most = if share > 0.5 { "Most" } else { "The largest share" };
-    Some(format!("{most} of the time in syncs goes to {} ({}).", called(role), percent(share)))
+    Some(format!("{most} of the time in syncs goes to {} ({}).", role.in_a_sentence(), percent(share)))
 }
 
 /// The worst tail: a sync of a second or more, else a p99 far above the median.
@@ -162,24 +162,6 @@ fn neighbour(scene: &Scene, total: &Stats) -> Option<String> {
         rate(n.stats.count, scene.m.duration),
         style.name(device.name.as_bytes()),
     ))
-}
-
-/// A role as a sentence calls it.
-fn called(role: Role) -> String {
-    match role {
-        Role::Redo => "the redo log".into(),
-        Role::Binlog => "the binary log".into(),
-        Role::BinlogIndex => "the binary log's index".into(),
-        Role::RelayLog => "the relay log".into(),
-        Role::Doublewrite => "the doublewrite files".into(),
-        Role::Undo => "the undo tablespaces".into(),
-        Role::SystemTablespace => "the system tablespace".into(),
-        Role::Tablespace => "the tablespaces".into(),
-        Role::Dictionary => "the data dictionary".into(),
-        Role::Directory => "directories".into(),
-        Role::Other => "other files".into(),
-        role => format!("{} files", role.name().replace('_', " ")),
-    }
 }
 
 #[cfg(test)]

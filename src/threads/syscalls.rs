@@ -5,7 +5,7 @@
 //! `sync`, but `nanosleep` to a 32-bit process. The stack pointer tells them apart: only a 32-bit process has its
 //! stack below 4 GiB (and x32, which marks its numbers with bit 30).
 
-use crate::model::Op;
+use crate::model::{Op, Scope};
 
 /// A sync call that a thread is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +17,7 @@ pub struct SyncCall {
 impl SyncCall {
     /// The descriptor that is synced; `sync` and `msync` have none.
     pub fn fd(&self) -> Option<i32> {
-        match self.op {
-            Op::Fsync | Op::Fdatasync | Op::SyncFileRange | Op::Syncfs => Some(self.arguments[0] as i32),
-            Op::Msync | Op::Sync => None,
-        }
+        (self.op.scope() != Scope::Unnamed).then_some(self.arguments[0] as i32)
     }
 }
 
@@ -37,47 +34,17 @@ pub fn parse(line: &str) -> Option<SyncCall> {
     }
     let stack_pointer = hexadecimal(words.next()?)?;
     let op = if cfg!(target_arch = "x86_64") && number & X32_BIT != 0 {
-        op_of(number & !X32_BIT)
+        Op::of_number(number & !X32_BIT)
     } else if stack_pointer >> 32 == 0 {
-        compat_op_of(number)
+        Op::of_compat_number(number)
     } else {
-        op_of(number)
+        Op::of_number(number)
     }?;
     Some(SyncCall { op, arguments })
 }
 
 fn hexadecimal(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
-}
-
-/// By the numbers of the architecture that this is built for.
-fn op_of(number: u64) -> Option<Op> {
-    Some(match i64::try_from(number).ok()? {
-        libc::SYS_fsync => Op::Fsync,
-        libc::SYS_fdatasync => Op::Fdatasync,
-        libc::SYS_sync_file_range => Op::SyncFileRange,
-        libc::SYS_msync => Op::Msync,
-        libc::SYS_syncfs => Op::Syncfs,
-        libc::SYS_sync => Op::Sync,
-        _ => return None,
-    })
-}
-
-/// By the numbers of a 32-bit process: those of i386 and 32-bit Arm differ only in the two newest calls
-/// (arch/x86/entry/syscalls/syscall_32.tbl, arch/arm64/tools/syscall_32.tbl).
-fn compat_op_of(number: u64) -> Option<Op> {
-    let arm = cfg!(target_arch = "aarch64");
-    Some(match number {
-        36 => Op::Sync,
-        118 => Op::Fsync,
-        144 => Op::Msync,
-        148 => Op::Fdatasync,
-        314 if !arm => Op::SyncFileRange,
-        341 if arm => Op::SyncFileRange,
-        344 if !arm => Op::Syncfs,
-        373 if arm => Op::Syncfs,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -131,6 +98,7 @@ mod tests {
         let compat = |n: u64| parse(&format!("{n} 0x5 0x0 0x0 0x0 0x0 0x0 0xffd3a1c0 0xf7f4b559"));
         assert_eq!(compat(118).unwrap().op, Op::Fsync);
         assert_eq!(compat(148).unwrap().op, Op::Fdatasync);
+        assert_eq!(compat(if cfg!(target_arch = "aarch64") { 373 } else { 344 }).unwrap().op, Op::Syncfs);
         assert_eq!(compat(162), None, "nanosleep, which is sync on x86-64");
         assert_eq!(compat(74), None);
     }

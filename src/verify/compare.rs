@@ -6,17 +6,6 @@ use super::{Edge, redo_made};
 use crate::model::{FileRow, Lost, Measurement, Role, ServerId};
 use crate::server::status::counters::{Between, Counted};
 
-/// The roles whose files Innodb_data_fsyncs is about.
-const INNODB: [Role; 7] = [
-    Role::Redo,
-    Role::Doublewrite,
-    Role::Undo,
-    Role::SystemTablespace,
-    Role::Tablespace,
-    Role::Dictionary,
-    Role::Temporary,
-];
-
 /// How far MariaDB's count of commit groups may lag behind under load: a group is counted once it has
 /// acquired the locks of the next two stages after its sync (trx_group_commit_leader in sql/log.cc), and
 /// one group can wait for each.
@@ -110,7 +99,7 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
     let is_innodb = |row: &FileRow| {
         let is_ibd = |path: &std::path::PathBuf| path.extension() == Some("ibd".as_ref());
         let own = row.info.path.as_ref().map_or(!is_mariadb, is_ibd);
-        INNODB.contains(&row.info.role) && (row.info.role != Role::Dictionary || own)
+        row.info.role.is_innodb() && (row.info.role != Role::Dictionary || own)
     };
     let innodb = of(&is_innodb);
     let made = redo_made::count(server, first, last, &files);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::explain::factors::render::{megabytes, name};
+use crate::explain::factors::render::megabytes;
 use crate::explain::factors::{Log, Throughput};
 use crate::text::{capital, percent};
 
@@ -36,11 +36,11 @@ fn connections(throughput: &Throughput, idle: Option<f64>) -> Option<Advice> {
         return None;
     }
     let busy: Vec<String> =
-        logs.iter().map(|log| format!("the {} is {} busy", name(log.role), percent(log.busy))).collect();
+        logs.iter().map(|log| format!("the {} is {} busy", log.role.title(), percent(log.busy))).collect();
     let busiest = logs.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))?;
     if busiest.busy >= NEARLY_FULL {
         return Some(Advice {
-            what: format!("Faster syncs of the {} would help most.", name(busiest.role)),
+            what: format!("Faster syncs of the {} would help most.", busiest.role.title()),
             because: format!(
                 "It is busy {} of the time with one sync after another; more connections can only share each sync.",
                 percent(busiest.busy)

@@ -49,7 +49,7 @@ impl Alone {
             format!(
                 "{} for the {} alone, {} under this load ({} times that)",
                 render::latency(log.alone_seconds),
-                render::name(log.role),
+                log.role.title(),
                 render::latency(log.mean_latency_seconds),
                 render::number(log.mean_latency_seconds / log.alone_seconds)
             )

@@ -101,7 +101,7 @@ fn write_logs(text: &mut String, logs: &[Log]) -> std::fmt::Result {
         writeln!(
             text,
             "  {:<11} {:>8} {:>8} {:>7}  {sampled:<30} {bound}",
-            name(log.role),
+            log.role.title(),
             rate(log.syncs_per_second),
             latency(log.mean_latency_seconds),
             percent(log.busy),
@@ -124,7 +124,7 @@ fn write_prediction(text: &mut String, throughput: &Throughput) -> std::fmt::Res
     writeln!(
         text,
         "The {} predicts {} transactions/s, {} of what was observed: {} transactions per sync x {:.3} in flight / {}.",
-        name(log.role),
+        log.role.title(),
         rate(predicted),
         percent(predicted / observed),
         number(observed / log.syncs_per_second),
@@ -141,7 +141,7 @@ fn write_naive(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
         _ => factors.form.why_not_redo.is_none(),
     });
     let parts: Vec<String> = parts
-        .map(|log| format!("{} for the {}", latency(log.mean_latency_seconds), name(log.role)))
+        .map(|log| format!("{} for the {}", latency(log.mean_latency_seconds), log.role.title()))
         .collect();
     writeln!(
         text,
@@ -211,14 +211,6 @@ fn write_redo(text: &mut String, redo: &Redo) -> std::fmt::Result {
         parts.push(format!("which is full after {minutes}; an hour of it needs {}", megabytes(needs)));
     }
     if parts.is_empty() { Ok(()) } else { writeln!(text, "Redo log: {}.", parts.join("; ")) }
-}
-
-pub(crate) fn name(role: Role) -> &'static str {
-    match role {
-        Role::Redo => "redo log",
-        Role::Binlog => "binary log",
-        other => other.name(),
-    }
 }
 
 pub(crate) fn latency(seconds: f64) -> String {

@@ -10,9 +10,9 @@ use super::book::{Book, Place};
 use super::buckets::Buckets;
 use super::families::{self as family, Family, Kind};
 use super::own::Own;
-use super::totals::{COMMITS, RoleTotals};
+use super::totals::RoleTotals;
 use crate::exporter::web::Statistics;
-use crate::model::{Server, Setup};
+use crate::model::{Role, Server, Setup};
 use crate::text;
 
 /// A family with its samples.
@@ -167,7 +167,7 @@ fn running(place: &Place) -> impl Iterator<Item = (&'static str, u64, Duration)>
     let seen = place.totals.roles.iter().filter(|(_, totals)| !totals.counts.is_empty());
     let mut roles: Vec<_> = seen.map(|(&(role, _), _)| role).chain(place.in_flight.keys().copied()).collect();
     if place.server().is_some_and(|server| server.version.is_some()) {
-        roles.extend(COMMITS);
+        roles.extend(Role::SERIAL);
     }
     roles.sort_unstable();
     roles.dedup();

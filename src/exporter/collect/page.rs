@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::buckets::{Buckets, DEFAULT};
 use super::families::{ALL, Family};
-use super::totals::{COMMITS, DURABLE};
 use crate::model::Role;
 
 pub fn page() -> String {
@@ -83,8 +82,8 @@ unnoticed. So there are zeros from the moment that a server is known: of the his
 {commits}, and of `fsynctop_lost_total` for every kind. A file's series begins with its first sync.
 ",
         all = names(&Role::ALL),
-        commits = names(&COMMITS),
-        durable = names(&DURABLE),
+        commits = names(&Role::SERIAL),
+        durable = names(&Role::DURABLE),
     )
 }
 

@@ -10,7 +10,7 @@ use crate::text;
 /// The label of all files that have none of their own. No path is called that: paths begin with a slash.
 pub const OTHER: &str = "other";
 /// Columns of a label; a path may have 4,096 bytes.
-const LONGEST: usize = 256;
+const MAX_LENGTH: usize = 256;
 /// A share of the paths that is kept for the logs and the few files that every server has, however many tables are
 /// synced before them.
 const RESERVED: usize = 8;
@@ -93,7 +93,7 @@ impl Files {
 
     fn is_full_for(&self, role: Role) -> bool {
         self.known.len() >= self.limit
-            || (!is_every_servers(role) && self.common >= self.limit - self.limit / RESERVED)
+            || (!role.is_few() && self.common >= self.limit - self.limit / RESERVED)
     }
 
     /// The label's number; None where there is no room for another one.
@@ -111,7 +111,7 @@ impl Files {
             self.labels.len() - 1
         });
         self.known.insert(path.to_owned(), number as u32);
-        self.common += usize::from(!is_every_servers(role));
+        self.common += usize::from(!role.is_few());
         Some(number as u32)
     }
 
@@ -135,23 +135,8 @@ impl Files {
     }
 }
 
-/// Files of which a server has a handful, by whatever they are called.
-fn is_every_servers(role: Role) -> bool {
-    matches!(
-        role,
-        Role::Redo
-            | Role::Binlog
-            | Role::BinlogIndex
-            | Role::RelayLog
-            | Role::Doublewrite
-            | Role::Undo
-            | Role::SystemTablespace
-            | Role::ReplicationMetadata
-    )
-}
-
 fn label_of(path: &Path) -> String {
-    let label = text::shorten_path(&text::escape(path.as_os_str().as_encoded_bytes()), LONGEST, "…");
+    let label = text::shorten_path(&text::escape(path.as_os_str().as_encoded_bytes()), MAX_LENGTH, "…");
     // A path that could not be found out whole may be a bare name.
     if label == OTHER { format!("./{label}") } else { label }
 }

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::model::Role;
+use crate::model::{Numbering, Role};
 
 /// `/var/lib/mysql/binlog.000123` → `/var/lib/mysql/binlog.*`; most files: as they are.
 pub fn shown(role: Role, path: &Path) -> Cow<'_, Path> {
@@ -33,18 +33,17 @@ fn pattern(role: Role, name: &[u8]) -> Option<Vec<u8>> {
     match role {
         Role::Redo if name.starts_with(b"#ib_redo") => Some(b"#ib_redo*".to_vec()),
         Role::Redo if name.starts_with(b"ib_logfile") => Some(b"ib_logfile*".to_vec()),
-        // A host's name in front may have digits, too: it is the last number that counts up.
-        Role::Binlog | Role::BinlogIndex | Role::RelayLog | Role::Redo => last_number(name),
-        Role::Temporary | Role::Audit | Role::RedoArchive | Role::Clone | Role::EngineLog => {
-            every_number(name)
-        }
         // A truncated tablespace gets its name back; only InnoDB's own numbered ones count up.
         Role::Undo if name.ends_with(b"_trunc.log") => Some(b"undo_*_trunc.log".to_vec()),
         Role::EngineData if extension(name) == Some(b"sst") => Some(b"*.sst".to_vec()),
         Role::EngineData if extension(name) == Some(b"tokudb") => every_number(name),
         // A file whose role is not known, numbered as servers number theirs.
         Role::Other => last_number(name).filter(|_| ends_in_six_digits(name)),
-        _ => None,
+        role => match role.numbering() {
+            Numbering::Fixed => None,
+            Numbering::Last => last_number(name),
+            Numbering::Every => every_number(name),
+        },
     }
 }
 

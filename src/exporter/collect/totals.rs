@@ -5,26 +5,12 @@ use std::collections::BTreeMap;
 
 use super::buckets::Buckets;
 use super::paths::{Did, Files, Work};
-use crate::model::{Measurement, NeighbourRow, Op, Role, RoleRow};
+use crate::model::{Measurement, NeighbourRow, Op, Role, RoleRow, Scope};
 use crate::text;
 
 /// Failures that are shown before there is one: `rate()` sees nothing of a series whose first sample is not zero, so a
 /// disk's first error would go unnoticed.
 pub const ERRNOS: [i32; 4] = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EROFS];
-/// Roles in which a failure loses committed data: their errors are shown from the start.
-pub const DURABLE: [Role; 8] = [
-    Role::Redo,
-    Role::Binlog,
-    Role::RelayLog,
-    Role::Doublewrite,
-    Role::Undo,
-    Role::SystemTablespace,
-    Role::Tablespace,
-    Role::Dictionary,
-];
-/// Roles whose histograms are shown from the start: the two that commits wait for.
-pub const COMMITS: [Role; 2] = [Role::Redo, Role::Binlog];
-
 /// The syncs of one role by one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoleTotals {
@@ -48,11 +34,11 @@ impl ServerTotals {
 
     /// Makes what is to be seen at zero before it happens.
     pub fn begin_at_zero(&mut self, ops: &[Op], buckets: &Buckets) {
-        for (role, op) in DURABLE.into_iter().flat_map(|role| ops.iter().map(move |&op| (role, op))) {
-            // msync and the like name no file, and so no role.
-            if matches!(op, Op::Fsync | Op::Fdatasync | Op::SyncFileRange) {
+        for (role, op) in Role::DURABLE.into_iter().flat_map(|role| ops.iter().map(move |&op| (role, op))) {
+            // Other calls name no file, and so no role.
+            if op.scope() == Scope::File {
                 let totals = self.role(role, op);
-                if COMMITS.contains(&role) && op != Op::SyncFileRange {
+                if role.is_serial() && op != Op::SyncFileRange {
                     totals.counts.resize(buckets.len() + 1, 0);
                 }
             }
@@ -98,12 +84,12 @@ impl ServerTotals {
 }
 
 /// Pairs of device and command with series of their own.
-const MOST_NEIGHBOURS: usize = 20;
+const MAX_NEIGHBOURS: usize = 20;
 /// Devices that are told apart where the command is not.
-const MOST_DEVICES: usize = 16;
+const MAX_DEVICES: usize = 16;
 const OTHER: &str = "other";
 /// Columns of a label.
-const LONGEST: usize = 100;
+const MAX_LENGTH: usize = 100;
 
 /// What processes did that are not traced, by device and command.
 #[derive(Clone, Debug, Default)]
@@ -123,19 +109,19 @@ impl Neighbours {
     }
 
     fn key(&self, row: &NeighbourRow) -> (String, String) {
-        let label = |text: &str| text::shorten_middle(&text::escape(text.as_bytes()), LONGEST, "…");
+        let label = |text: &str| text::shorten_middle(&text::escape(text.as_bytes()), MAX_LENGTH, "…");
         if row.device_number == 0 {
             return (OTHER.into(), OTHER.into());
         }
         let (device, comm) = (label(&row.device), label(&row.comm));
         let apart = self.work.keys().filter(|(_, comm)| comm != OTHER).count();
         let key = (device, comm);
-        if self.work.contains_key(&key) || (apart < MOST_NEIGHBOURS && key.1 != OTHER) {
+        if self.work.contains_key(&key) || (apart < MAX_NEIGHBOURS && key.1 != OTHER) {
             return key;
         }
         let of_device = (key.0, OTHER.to_owned());
         let devices = self.work.keys().filter(|(_, comm)| comm == OTHER).count();
-        if self.work.contains_key(&of_device) || devices < MOST_DEVICES {
+        if self.work.contains_key(&of_device) || devices < MAX_DEVICES {
             return of_device;
         }
         (OTHER.into(), OTHER.into())
@@ -162,7 +148,7 @@ mod tests {
             neighbours.add(&measurement);
         }
         let rows: Vec<_> = neighbours.iter().collect();
-        assert!(rows.len() <= MOST_NEIGHBOURS + MOST_DEVICES + 1, "{}", rows.len());
+        assert!(rows.len() <= MAX_NEIGHBOURS + MAX_DEVICES + 1, "{}", rows.len());
         assert_eq!(rows.iter().map(|(.., work)| work.count).sum::<u64>(), 1_000);
         assert!(rows.iter().any(|&(device, comm, _)| (device, comm) == ("/dev/loop0", "command0")));
         // Sticky: the first one still has its own.

@@ -1,6 +1,6 @@
 //! Sentences on the two logs that every commit waits for.
 
-use super::{SATURATED, Scene, called};
+use super::{SATURATED, Scene};
 use crate::model::Role;
 use crate::text::{capital, count, percent};
 
@@ -10,7 +10,7 @@ const RATIO_OF_UNSYNCED_BINLOG: f64 = 10.0;
 
 /// How busy the redo log and the binary log are. They overlap for certain where their shares exceed the whole.
 pub(super) fn busy(scene: &Scene) -> Option<String> {
-    let logs: Vec<(Role, f64)> = [Role::Redo, Role::Binlog]
+    let logs: Vec<(Role, f64)> = Role::SERIAL
         .into_iter()
         .filter(|&role| !hangs(scene, role))
         .map(|role| (role, scene.role(role).in_flight_mean(scene.m.duration)))
@@ -20,7 +20,7 @@ pub(super) fn busy(scene: &Scene) -> Option<String> {
         .collect();
     let limit = percent(SATURATED);
     let (saturated, free): (Vec<_>, Vec<_>) = logs.iter().partition(|(_, busy)| *busy >= SATURATED);
-    let say = |&(role, busy): &(Role, f64)| format!("{} is {} busy", called(role), percent(busy));
+    let say = |&(role, busy): &(Role, f64)| format!("{} is {} busy", role.in_a_sentence(), percent(busy));
     Some(match (saturated.as_slice(), free.as_slice()) {
         ([], []) => return None,
         ([], [one]) => format!("{}: not saturated ({limit}).", capital(&say(one))),

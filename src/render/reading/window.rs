@@ -3,8 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::Sentence;
 use super::trouble::{fine, missed, named_failures, not_watched};
-use super::{Sentence, called};
 use crate::history::{Busy, Longest, Troubles};
 use crate::model::{FileRow, Measurement, Role, Server, ServerId};
 use crate::render::Options;
@@ -101,7 +101,8 @@ fn failures(troubles: &Troubles, options: &Options) -> Vec<Sentence> {
 fn saturated(troubles: &Troubles, name: NameOf) -> Vec<String> {
     let is_worth_it = |busy: &Busy| busy.total >= BUSY_FOR || busy.total * 10 >= troubles.duration;
     let say = |(server, role, busy): (ServerId, Role, &Busy)| {
-        let log = name(server).map_or(called(role), |name| format!("{} of {name}", called(role)));
+        let log = role.in_a_sentence();
+        let log = name(server).map_or(log.to_owned(), |name| format!("{log} of {name}"));
         let (from, to) = busy.longest.span?;
         Some(format!(
             "{} was saturated for {}, longest {} ({} busy).",

@@ -128,7 +128,7 @@ fn totals(state: &State) -> Vec<Part> {
     if !state.cumulative && is_unusual(m.duration, state.expected_interval()) {
         parts.push(Part::new(8, format!("over {}", interval(m.duration)), Ink::Plain));
     }
-    for role in [Role::Redo, Role::Binlog] {
+    for role in Role::SERIAL {
         parts.extend(busiest(state, m, &servers, role));
     }
     let in_flight = m.in_flight.iter().filter(|sync| servers.contains(&sync.server)).count();

@@ -8,7 +8,6 @@ use ratatui::layout::Rect;
 use super::cells::{clock, latency_in_words, maximum_in_words};
 use super::pen::Pen;
 use crate::live;
-use crate::model::Role;
 use crate::render::Paint;
 use crate::render::device::{Device, Neighbour};
 use crate::render::rows::p99;
@@ -93,8 +92,7 @@ fn commits_wait(state: &State) -> Option<String> {
     } else {
         String::new()
     };
-    let log = if sync.role == Role::Redo { "redo log" } else { "binary log" };
-    Some(format!("Every commit{whose} waits for the {log}."))
+    Some(format!("Every commit{whose} waits for {}.", sync.role.in_a_sentence()))
 }
 
 /// `also on /dev/vda, last 10 s: xtrabackup 41/s, p99 90 ms; 2 more`: as much as there is room for.
