@@ -11,8 +11,7 @@ use super::args::{LongRunArgs, TraceArgs, duration};
 use super::{BAD_USAGE, Exit, FAILED, check, session, settings};
 use crate::exporter::collect::{self, About, Buckets, Collector, GivenName};
 use crate::exporter::daemon::{self, Tracing};
-use crate::exporter::history_socket::{HistorySocket, Serving};
-use crate::exporter::source::{Metrics, NotReady};
+use crate::exporter::history_socket::HistorySocket;
 use crate::exporter::status::AtStart;
 use crate::exporter::web::address::ListenAddress;
 use crate::exporter::{log, privileges};
@@ -96,7 +95,7 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         at_start: AtStart { verdicts, map_bytes },
         interval: arguments.interval,
     };
-    let told = collect::Options {
+    let shown = collect::Options {
         buckets: match &arguments.buckets[..] {
             [] => Buckets::default(),
             bounds => Buckets::new(bounds).map_err(|error| bad_usage(format!("--buckets: {error}")))?,
@@ -117,29 +116,25 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
             Ok(session::sampler(probe, rules))
         };
         let about = About { map_bytes, web: statistics };
-        let collector = Collector::start(make, selection, long_run, told, remembered, about)
-            .map_err(|error| format!("{error:#}"))?;
-        privileges::keep_needed().map_err(|error| format!("cannot give up capabilities: {error}"))?;
-        let serving = socket.map(|socket| socket.serve(collector.history()));
-        let serving = serving.transpose().map_err(|error| format!("cannot start a thread: {error}"))?;
-        let live = collector.live().clone();
-        Ok(Tracing { live, metrics: Box::new(Told { collector, _serving: serving }) })
+        let collector = Collector::start(make, selection, long_run, shown, remembered, about)?;
+        privileges::keep_needed().context("cannot give up capabilities")?;
+        Tracing::new(collector, socket).context("cannot start a thread")
     };
     match daemon::run(options, attach) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(message) => {
-            message.lines().for_each(log::error);
+        Err(error) => {
+            format!("{error:#}").lines().for_each(log::error);
             Ok(ExitCode::from(FAILED))
         }
     }
 }
 
-/// One that was asked for must be had.
-fn open_socket(asked: Option<&Path>) -> Result<Option<HistorySocket>, String> {
+/// An explicitly requested socket is mandatory; the default one is best effort.
+fn open_socket(asked: Option<&Path>) -> anyhow::Result<Option<HistorySocket>> {
     let default = Path::new(remote::SOCKET);
     match (HistorySocket::open(asked.unwrap_or(default)), asked) {
         (Ok(socket), _) => Ok(Some(socket)),
-        (Err(error), Some(_)) => Err(error.to_string()),
+        (Err(error), Some(_)) => Err(error.into()),
         (Err(error), None) => {
             log::warning(format_args!("nobody can ask for the last minutes here: {error}"));
             Ok(None)
@@ -149,16 +144,4 @@ fn open_socket(asked: Option<&Path>) -> Result<Option<HistorySocket>, String> {
 
 fn bad_usage(message: String) -> Exit {
     Exit { status: BAD_USAGE, message }
-}
-
-/// The figures, and with them the socket on which the past is asked for.
-struct Told {
-    collector: Collector,
-    _serving: Option<Serving>,
-}
-
-impl Metrics for Told {
-    fn render(&self) -> Result<Vec<u8>, NotReady> {
-        self.collector.render()
-    }
 }

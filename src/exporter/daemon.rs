@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
-use super::source::{Metrics, NotReady, Source};
+use super::collect::Collector;
+use super::history_socket::{HistorySocket, Serving};
+use super::source::{NotReady, Source};
 use super::status::{self, AtStart};
 use super::watching::Watching;
 use super::web::address::{self, ListenAddress};
@@ -20,9 +23,9 @@ use crate::live::clients::Meter;
 use crate::live::{Live, State};
 
 /// How often the state of the tracing is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// How long detaching may take; after that the kernel does it, when the process ends.
-const DETACH_WITHIN: Duration = Duration::from_secs(5);
+const DETACH_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Options {
     /// Beside the sockets that systemd has opened; neither: the default.
@@ -35,19 +38,31 @@ pub struct Options {
 
 /// What there is once the probes are attached.
 pub struct Tracing {
-    pub live: Arc<Live>,
-    pub metrics: Box<dyn Metrics>,
+    collector: Collector,
+    /// The socket's file goes with it.
+    _serving: Option<Serving>,
+}
+
+impl Tracing {
+    /// Begins to answer on the socket, if there is one.
+    pub fn new(collector: Collector, history: Option<HistorySocket>) -> std::io::Result<Tracing> {
+        let serving = history.map(|socket| socket.serve(collector.history())).transpose()?;
+        Ok(Tracing { collector, _serving: serving })
+    }
+
+    fn live(&self) -> &Arc<Live> {
+        self.collector.live()
+    }
 }
 
 /// Runs until a signal ends it. `attach` runs on a thread of its own with all the rights that this process was given;
 /// it gives them up itself, see [`privileges`]. To be called before there are other threads.
-pub fn run<A>(options: Options, attach: A) -> Result<(), String>
+pub fn run<A>(options: Options, attach: A) -> anyhow::Result<()>
 where
-    A: FnOnce(Arc<Statistics>) -> Result<Tracing, String> + Send + 'static,
+    A: FnOnce(Arc<Statistics>) -> anyhow::Result<Tracing> + Send + 'static,
 {
-    privileges::forever().map_err(|error| format!("cannot set no_new_privs: {error}"))?;
-    let activated = address::activated().map_err(|error| error.to_string())?;
-    let listeners = address::open(&options.listen, activated).map_err(|error| error.to_string())?;
+    privileges::forever().context("cannot set no_new_privs")?;
+    let listeners = address::open(&options.listen, address::activated()?)?;
     let places: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
 
     let statistics = Arc::new(Statistics::default());
@@ -62,9 +77,9 @@ where
     let task = move || {
         let _ = attached.send(attach(statistics));
     };
-    let spawned = std::thread::Builder::new().name("attach".into()).spawn(task);
-    spawned.map_err(|error| format!("cannot start a thread: {error}"))?;
-    privileges::keep_needed().map_err(|error| format!("cannot give up capabilities: {error}"))?;
+    // Not among the threads for work that may block: this one has rights that no other may have.
+    std::thread::Builder::new().name("attach".into()).spawn(task).context("cannot start a thread")?;
+    privileges::keep_needed().context("cannot give up capabilities")?;
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -74,10 +89,10 @@ where
         .thread_keep_alive(Duration::from_secs(30))
         .thread_name("web-work")
         .build()
-        .map_err(|error| format!("cannot start the web server: {error}"))?;
+        .context("cannot start the web server")?;
     let (stop, stopped) = watch::channel(false);
     let ended = runtime.block_on(async {
-        let signals = Signals::new().map_err(|error| format!("cannot handle signals: {error}"))?;
+        let signals = Signals::new().context("cannot handle signals")?;
         let serving = tokio::spawn(web.clone().serve(listeners, stopped));
         let life = Life { stage: &stage, web: &web, interval: options.interval };
         let ended = life.live(outcome, signals).await;
@@ -120,12 +135,12 @@ impl Life<'_> {
     /// Ok when a signal has ended it.
     async fn live(
         &self,
-        outcome: oneshot::Receiver<Result<Tracing, String>>,
+        outcome: oneshot::Receiver<anyhow::Result<Tracing>>,
         mut signals: Signals,
-    ) -> Result<(), String> {
+    ) -> anyhow::Result<()> {
         let mut outcome = Some(outcome);
         let mut watching = None;
-        let mut look = every(LOOK);
+        let mut look = every(WATCH_EVERY);
         let mut meter = Meter::start();
         let mut watchdog = notify::watchdog().map(every);
         notify::status("attaching");
@@ -142,7 +157,7 @@ impl Life<'_> {
                 }
                 attached = arrival(&mut outcome) => {
                     let tracing = attached?;
-                    watching = Some(Watching::begin(&tracing.live, self.interval));
+                    watching = Some(Watching::begin(tracing.live(), self.interval));
                     // There is one attach: it is empty.
                     let _ = self.stage.tracing.set(tracing);
                     notify::ready();
@@ -151,9 +166,9 @@ impl Life<'_> {
                     // this thread serves clients, and does little else
                     meter.settle();
                     if let (Some(watching), Some(tracing)) = (&mut watching, self.stage.tracing.get()) {
-                        watching.look(&tracing.live);
-                        if let State::Failed { why } = tracing.live.state() {
-                            return Err(format!("tracing has failed: {why}"));
+                        watching.look(tracing.live());
+                        if let State::Failed { why } = tracing.live().state() {
+                            bail!("tracing has failed: {why}");
                         }
                     }
                 }
@@ -183,12 +198,12 @@ async fn tick(interval: &mut Option<Interval>) {
 
 /// The outcome of attaching; once.
 async fn arrival(
-    outcome: &mut Option<oneshot::Receiver<Result<Tracing, String>>>,
-) -> Result<Tracing, String> {
+    outcome: &mut Option<oneshot::Receiver<anyhow::Result<Tracing>>>,
+) -> anyhow::Result<Tracing> {
     let Some(receiver) = outcome else { return std::future::pending().await };
     let received = receiver.await;
     *outcome = None;
-    received.unwrap_or_else(|_| Err("attaching failed: its thread panicked".into()))
+    received.unwrap_or_else(|_| Err(anyhow!("attaching failed: its thread panicked")))
 }
 
 /// What the web side shows: first that it is attaching, then what is traced.
@@ -199,8 +214,8 @@ struct Stage {
 
 impl Stage {
     async fn detach(&self) {
-        let Some(live) = self.tracing.get().map(|tracing| tracing.live.clone()) else { return };
-        let detached = timeout(DETACH_WITHIN, tokio::task::spawn_blocking(move || live.stop())).await;
+        let Some(live) = self.tracing.get().map(|tracing| tracing.live().clone()) else { return };
+        let detached = timeout(DETACH_TIMEOUT, tokio::task::spawn_blocking(move || live.stop())).await;
         match detached {
             Ok(Ok(Ok(_))) => log::info("detached"),
             Ok(Ok(Err(error))) => log::warning(format_args!("detached after a failure: {error}")),
@@ -209,22 +224,17 @@ impl Stage {
     }
 }
 
-impl Metrics for Stage {
-    fn render(&self) -> Result<Vec<u8>, NotReady> {
-        match self.tracing.get() {
-            Some(tracing) => tracing.metrics.render(),
-            None => Err(attaching()),
-        }
-    }
-}
-
 impl Source for Stage {
+    fn metrics(&self) -> Result<Vec<u8>, NotReady> {
+        self.tracing.get().ok_or_else(attaching)?.collector.render()
+    }
+
     fn status(&self) -> Value {
-        status::json(&self.at_start, self.tracing.get())
+        status::json(&self.at_start, self.tracing.get().map(|tracing| &**tracing.live()))
     }
 
     fn ready(&self) -> Result<(), NotReady> {
-        match self.tracing.get().map(|tracing| tracing.live.state()) {
+        match self.tracing.get().map(|tracing| tracing.live().state()) {
             None => Err(attaching()),
             Some(State::Running | State::Degraded { .. }) => Ok(()),
             Some(State::Paused { why } | State::Failed { why }) => Err(NotReady(why)),

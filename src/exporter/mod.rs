@@ -1,14 +1,14 @@
 //! `fsynctop exporter`: the daemon that Prometheus asks.
 
-pub mod collect;
-pub mod daemon;
+pub(crate) mod collect;
+pub(crate) mod daemon;
 pub mod history_socket;
-pub mod log;
+pub(crate) mod log;
 mod notify;
 pub mod privileges;
 mod server_log;
 mod socket_directory;
 pub mod source;
-pub mod status;
+pub(crate) mod status;
 mod watching;
 pub mod web;

@@ -7,19 +7,16 @@ use serde_json::Value;
 #[error("{0}")]
 pub struct NotReady(pub String);
 
-/// The figures, made from the newest snapshot.
-pub trait Metrics: Send + Sync {
-    /// One exposition, in Prometheus' text format, version 0.0.4. It may take its time (it waits for a fresh snapshot):
-    /// it is called on a thread that may block, not more than once at a time, and what it returns is given to everybody
-    /// who asked meanwhile.
-    fn render(&self) -> Result<Vec<u8>, NotReady>;
-}
-
 /// Everything that the web side shows.
-pub trait Source: Metrics {
+pub trait Source: Send + Sync {
+    /// `/metrics`: one exposition, in Prometheus' text format, version 0.0.4. It may take its time (it waits for a
+    /// fresh snapshot): it is called on a thread that may block, not more than once at a time, and everybody who asked
+    /// meanwhile is given what it returns.
+    fn metrics(&self) -> Result<Vec<u8>, NotReady>;
+
     /// `/status`. May block as well.
     fn status(&self) -> Value;
 
-    /// `/-/ready`; at once, whatever else happens.
+    /// `/-/ready`; never blocks.
     fn ready(&self) -> Result<(), NotReady>;
 }

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::daemon::Tracing;
 use super::privileges;
 use crate::host::{self, Verdict};
 use crate::live::{Live, State};
@@ -19,8 +18,8 @@ pub struct AtStart {
     pub map_bytes: u64,
 }
 
-/// None for `tracing`: it is still attaching.
-pub fn json(at_start: &AtStart, tracing: Option<&Tracing>) -> Value {
+/// `live` is None while the probes are still being attached.
+pub(super) fn json(at_start: &AtStart, live: Option<&Live>) -> Value {
     let mut verdicts = host::checks(at_start.map_bytes);
     for verdict in &mut verdicts {
         if DECIDED_AT_START.contains(&verdict.name)
@@ -33,10 +32,8 @@ pub fn json(at_start: &AtStart, tracing: Option<&Tracing>) -> Value {
     let more: Vec<_> = at_start.verdicts.iter().filter(is_new).cloned().collect();
     verdicts.extend(more);
     verdicts.push(Verdict::ok("rights kept", privileges::in_words()));
-    match tracing {
-        Some(tracing) => {
-            verdicts.extend(of_live(&tracing.live));
-        }
+    match live {
+        Some(live) => verdicts.extend(of_live(live)),
         None => verdicts.push(Verdict::warn("attach", "attaching")),
     }
     host::json(&verdicts)

@@ -80,11 +80,11 @@ const GREATEST_STEP: f64 = 8.0;
 /// Intervals get shorter again when no more than this part of the limit was used: a step doubles the work at most.
 const ROOM: f64 = 0.25;
 /// Windows with room before intervals get shorter, at most: the number doubles with each relapse.
-const MOST_PATIENCE: u32 = 60;
+const MAX_PATIENCE: u32 = 60;
 /// A pause ends when no more than this part of the limit is used: what is used in it is not tracing.
 const ROOM_IN_A_PAUSE: f64 = 0.5;
 /// Windows with room before tracing goes on after a pause, at most: the number doubles with each pause.
-const LONGEST_PAUSE: u32 = 10;
+const MAX_PAUSE: u32 = 10;
 /// A window is looked at so many times at most.
 const LOOKS: u32 = 120;
 
@@ -141,7 +141,8 @@ impl Budget {
         self.factor > 1
     }
 
-    pub fn is_paused(&self) -> bool {
+    #[cfg(test)]
+    fn is_paused(&self) -> bool {
         self.paused
     }
 
@@ -208,7 +209,7 @@ impl Budget {
             return Verdict::GoOn;
         }
         if std::mem::take(&mut self.shortened) {
-            self.patience = (self.patience * 2).min(MOST_PATIENCE);
+            self.patience = (self.patience * 2).min(MAX_PATIENCE);
         }
         let times = step((share / self.limit.share).clamp(2.0, GREATEST_STEP));
         self.factor = self.factor.saturating_mul(times);
@@ -236,7 +237,7 @@ impl Budget {
             return Verdict::GoOn;
         }
         self.paused = false;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
         self.changed = now;
         Verdict::GoOnTracing { interval: self.interval() }
     }

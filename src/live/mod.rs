@@ -1,8 +1,8 @@
 //! A sampler on a thread of its own, for views that run for long: it publishes immutable snapshots, and no view ever
 //! waits for it, or makes it wait, for longer than it takes to exchange a pointer.
 
-pub mod budget;
-pub mod clients;
+pub(crate) mod budget;
+pub(crate) mod clients;
 mod sampling;
 mod shared;
 mod watch;

@@ -11,7 +11,7 @@ const SMALL_FILE: u64 = 4_096;
 /// Where no other port is given; include/my_global.h and the servers' builds.
 const DEFAULT_PORT: u16 = 3306;
 /// A name as DNS has it.
-const LONGEST_HOSTNAME: usize = 253;
+const MAX_HOSTNAME: usize = 253;
 
 /// Completes what a server is known by. Reads files of its root and of its data directory, so it can wait where their
 /// file systems do.
@@ -59,7 +59,7 @@ fn uuid(auto_cnf: &[u8]) -> Option<String> {
 fn hostname(file: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(file).ok()?.lines().next()?.trim();
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    let fits = !name.is_empty() && name.len() <= LONGEST_HOSTNAME && name.bytes().all(is_name);
+    let fits = !name.is_empty() && name.len() <= MAX_HOSTNAME && name.bytes().all(is_name);
     fits.then(|| name.to_owned())
 }
 

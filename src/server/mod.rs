@@ -2,17 +2,17 @@
 //! connection ([`describe()`](describe::describe), on the threads of [`describers`]; what they were told is [`settings`]).
 //! [`status`] is what they count themselves, over a connection.
 
-pub mod container;
+pub(crate) mod container;
 pub mod describe;
-pub mod describers;
+pub(crate) mod describers;
 pub mod filter;
-pub mod finder;
-pub mod known_by;
-pub mod listening;
-pub mod option_file;
-pub mod option_reader;
+pub(crate) mod finder;
+pub(crate) mod known_by;
+pub(crate) mod listening;
+pub(crate) mod option_file;
+pub(crate) mod option_reader;
 pub mod processes;
 pub mod selection;
 pub mod settings;
 pub mod status;
-pub mod version;
+pub(crate) mod version;

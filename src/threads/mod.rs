@@ -3,7 +3,7 @@
 
 mod clock;
 mod scan;
-pub mod syscalls;
+pub(crate) mod syscalls;
 mod thread_files;
 mod waits;
 

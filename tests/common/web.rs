@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fsynctop::exporter::source::{Metrics, NotReady, Source};
+use fsynctop::exporter::source::{NotReady, Source};
 use fsynctop::exporter::web::address::listen;
 use fsynctop::exporter::web::{Statistics, Web};
 use rustix::net::{AddressFamily, SocketType};
@@ -23,8 +23,8 @@ struct MadeUp {
     is_ready: bool,
 }
 
-impl Metrics for MadeUp {
-    fn render(&self) -> Result<Vec<u8>, NotReady> {
+impl Source for MadeUp {
+    fn metrics(&self) -> Result<Vec<u8>, NotReady> {
         std::thread::sleep(self.takes);
         let renders = self.renders.fetch_add(1, Ordering::Relaxed) + 1;
         let mut text = format!("# TYPE renders_total counter\nrenders_total {renders}\n");
@@ -33,9 +33,7 @@ impl Metrics for MadeUp {
         }
         Ok(text.into_bytes())
     }
-}
 
-impl Source for MadeUp {
     fn status(&self) -> Value {
         json!({ "schema": 1, "status": "ok", "checks": [] })
     }

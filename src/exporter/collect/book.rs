@@ -17,12 +17,12 @@ use crate::server::processes::cut_to_tick;
 
 /// The label of syncs of which it is not known who made them, because no row was free.
 pub const UNKNOWN: &str = "unknown";
-/// The label of servers beyond [`MOST_SERVERS`].
+/// The label of servers beyond [`MAX_SERVERS`].
 const OTHER: &str = "other";
 /// Servers with a label of their own.
-const MOST_SERVERS: usize = 64;
+const MAX_SERVERS: usize = 64;
 /// How long a server waits for its description before it is called by the little that is known.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -228,7 +228,7 @@ impl Book {
     /// Gives processes their places. All that began at about the same time are looked at together, so that the labels
     /// do not hang on who was described first.
     fn decide(&mut self, setup: &Setup, now: Instant) {
-        let is_late = |process: &Process| now.saturating_duration_since(process.met) >= PATIENCE;
+        let is_late = |process: &Process| now.saturating_duration_since(process.met) >= DESCRIBE_TIMEOUT;
         let is_ready = |process: &Process| {
             process.server.known_by.described || !process.server.alive || is_late(process)
         };
@@ -313,7 +313,7 @@ impl Book {
     /// Whether there is room for another server, if need be in the place of the one that ended longest ago.
     fn make_room(&mut self) -> bool {
         let servers = self.places.iter().filter(|(_, place)| place.identity.is_some());
-        if servers.clone().count() < MOST_SERVERS {
+        if servers.clone().count() < MAX_SERVERS {
             return true;
         }
         let gone = servers.filter(|&(&number, _)| !self.runs(number)).min_by_key(|(_, place)| place.seen);

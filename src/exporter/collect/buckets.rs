@@ -70,10 +70,6 @@ impl Buckets {
         self.edges_ns.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.edges_ns.is_empty()
-    }
-
     /// The bounds as they are shown, in seconds.
     pub fn seconds(&self) -> impl Iterator<Item = f64> + '_ {
         self.edges_ns.iter().map(|&ns| ns as f64 / 1e9)

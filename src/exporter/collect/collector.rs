@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::book::{Book, Options};
 use super::expose;
 use super::own::{Own, ProcessFacts};
-use crate::exporter::source::{Metrics, NotReady};
+use crate::exporter::source::NotReady;
 use crate::exporter::web::Statistics;
 use crate::history::{self, History};
 use crate::live::{self, Follower, Live, State};
@@ -17,7 +17,7 @@ use crate::server::selection::Selection;
 /// A snapshot of this age is fresh: scrapes that come close together share one.
 const FRESH: Duration = Duration::from_millis(100);
 /// How long a scrape waits for a fresh one; then the latest must do, and says how old it is.
-const PATIENCE: Duration = Duration::from_secs(3);
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What the sampler's thread writes and others read. Each lock is held for a copy, or for taking in one snapshot.
 struct Kept {
@@ -72,7 +72,16 @@ impl Collector {
         move || held(&kept.history).clone()
     }
 
-    /// To be stopped by who ends the tracing; what was counted can be scraped after that, too.
+    /// One exposition. Waits for a fresh snapshot.
+    pub fn render(&self) -> Result<Vec<u8>, NotReady> {
+        // None: tracing has ended, or is late. The metrics say so.
+        let _ = self.live.fresh(FRESH, SCRAPE_TIMEOUT);
+        let book = held(&self.kept.book).clone();
+        let text = expose::text(&book, &self.own());
+        Ok(text.map_err(|error| NotReady(format!("the metrics cannot be written: {error}")))?.into_bytes())
+    }
+
+    /// Whoever ends the tracing stops it; what was counted can be scraped after that, too.
     pub fn live(&self) -> &Arc<Live> {
         &self.live
     }
@@ -114,14 +123,4 @@ fn follower(kept: Arc<Kept>) -> Follower {
             false => history.push_part(&measurement),
         }
     })
-}
-
-impl Metrics for Collector {
-    fn render(&self) -> Result<Vec<u8>, NotReady> {
-        // None: tracing has ended, or is late. The metrics say so.
-        let _ = self.live.fresh(FRESH, PATIENCE);
-        let book = held(&self.kept.book).clone();
-        let text = expose::text(&book, &self.own());
-        Ok(text.map_err(|error| NotReady(format!("the metrics cannot be written: {error}")))?.into_bytes())
-    }
 }

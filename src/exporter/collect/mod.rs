@@ -7,7 +7,7 @@ mod book;
 mod buckets;
 mod collector;
 mod expose;
-pub mod families;
+mod families;
 mod naming;
 mod own;
 #[cfg(test)]
@@ -20,6 +20,6 @@ mod totals;
 mod waiting;
 
 pub use book::Options;
-pub use buckets::{Buckets, BucketsError};
+pub use buckets::Buckets;
 pub use collector::{About, Collector};
-pub use naming::{GivenName, GivenNameError, What};
+pub use naming::GivenName;

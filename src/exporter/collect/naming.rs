@@ -9,7 +9,7 @@ use crate::model::Server;
 use crate::text;
 
 /// Columns of a label.
-const LONGEST: usize = 200;
+const MAX_LENGTH: usize = 200;
 
 /// A name that the user gave: `3306=orders`, `/var/lib/mysql2=billing`, `mysql-0=shop`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ pub fn candidates(server: &Server, given: &[GivenName]) -> Vec<String> {
     if names.is_empty() {
         names.push(text::escape(server.comm.as_bytes()));
     }
-    names.iter().map(|name| text::shorten_path(name, LONGEST, "…")).collect()
+    names.iter().map(|name| text::shorten_path(name, MAX_LENGTH, "…")).collect()
 }
 
 /// One label for each list of candidates, all different and none of them taken. Of several that would have the same,

@@ -8,7 +8,7 @@ use super::totals::ServerTotals;
 use crate::model::{FileInfo, FileRow, Op, Target};
 
 /// Files that are held back; more are counted under the paths they have.
-const MOST_FILES: usize = 4_096;
+const MAX_FILES: usize = 4_096;
 
 /// The files of such a process are still being looked up: a path is made a label when it is known, and not the first
 /// that the kernel told, which knows nothing of mounts.
@@ -26,7 +26,7 @@ impl Waiting {
 
     pub fn add_files(&mut self, rows: &[FileRow]) {
         for row in rows {
-            let has_room = self.files.len() < MOST_FILES;
+            let has_room = self.files.len() < MAX_FILES;
             let did = Did::from(row);
             match self.files.get_mut(&(row.target, row.op)) {
                 Some((_, work)) => work.add(did.work.count, did.work.sum_ns),

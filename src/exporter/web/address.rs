@@ -28,20 +28,24 @@ enum Host {
     Localhost,
 }
 
-impl FromStr for ListenAddress {
-    type Err = String;
+/// The text is no address to listen on.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write 127.0.0.1:9871, [::1]:9871, or :9871 for all addresses")]
+pub struct ListenAddressError;
 
-    fn from_str(text: &str) -> Result<ListenAddress, String> {
-        const FORM: &str = "write 127.0.0.1:9871, [::1]:9871, or :9871 for all addresses";
+impl FromStr for ListenAddress {
+    type Err = ListenAddressError;
+
+    fn from_str(text: &str) -> Result<ListenAddress, ListenAddressError> {
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(ListenAddress { host: Host::Address(address.ip()), port: address.port() });
         }
-        let (host, port) = text.rsplit_once(':').ok_or(FORM)?;
-        let port = port.parse().map_err(|_| FORM)?;
+        let (host, port) = text.rsplit_once(':').ok_or(ListenAddressError)?;
+        let port = port.parse().map_err(|_| ListenAddressError)?;
         let host = match host {
             "" | "*" => Host::Any,
             "localhost" => Host::Localhost,
-            _ => return Err(FORM.into()),
+            _ => return Err(ListenAddressError),
         };
         Ok(ListenAddress { host, port })
     }
@@ -160,7 +164,7 @@ mod tests {
         assert_eq!("*:9871".parse::<ListenAddress>().unwrap().to_string(), ":9871");
         for text in ["9871", "example.org:9871", "127.0.0.1", "127.0.0.1:99999", "::1:9871", ""] {
             let error = text.parse::<ListenAddress>().unwrap_err();
-            assert!(error.contains("127.0.0.1:9871"), "{text}: {error}");
+            assert!(error.to_string().contains("127.0.0.1:9871"), "{text}: {error}");
         }
     }
 

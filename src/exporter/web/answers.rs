@@ -18,7 +18,7 @@ const YOUNG: Duration = Duration::from_millis(250);
 /// An answer that takes long to make is given again for this many times as long, so that asking without a pause
 /// takes a few percent of a processor and no more.
 const TIMES_ITS_COST: u32 = 25;
-const AT_MOST: Duration = Duration::from_secs(1);
+const MAX_YOUNG: Duration = Duration::from_secs(1);
 
 /// The text of an answer, and the same compressed once somebody wants that.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Shared {
             Ok(outcome) => outcome.map(|text| Arc::new(Answer::new(text))),
             Err(_) => Err(NotReady("making the answer failed; the log says why".into())),
         };
-        let young = (begun.elapsed() * TIMES_ITS_COST).clamp(YOUNG, AT_MOST);
+        let young = (begun.elapsed() * TIMES_ITS_COST).clamp(YOUNG, MAX_YOUNG);
         *self.lock() = State::Made(outcome.clone());
         let _ = tell.send(Some(outcome));
         drop(tell);

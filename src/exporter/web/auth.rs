@@ -31,7 +31,7 @@ const REMEMBERED: usize = 64;
 /// After a wrong password, no other is checked for this many times as long as that took: guessing passwords takes a
 /// tenth of a processor, however many guess. Where the hashes are so costly that this would be long, more than that.
 const PAUSE: u32 = 9;
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Shared by all connections.
 #[derive(Clone)]
@@ -157,7 +157,7 @@ impl Inner {
             if is_right { known.right.insert(digest) } else { known.wrong.insert(digest) }
         }
         waiting.tell(if is_right { Verdict::Allowed } else { Verdict::Denied });
-        if is_right { Duration::ZERO } else { (begun.elapsed() * PAUSE).min(LONGEST_PAUSE) }
+        if is_right { Duration::ZERO } else { (begun.elapsed() * PAUSE).min(MAX_PAUSE) }
     }
 
     fn remembered(&self, digest: &Digest) -> Option<Verdict> {

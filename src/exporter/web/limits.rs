@@ -49,7 +49,7 @@ impl Phase {
 }
 
 /// How long an answer may take to be made, before the client is told that there is none.
-pub const ANSWER_WITHIN: Duration = Duration::from_secs(9);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(9);
 
 /// A connection as the choice of who gives way sees it.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ use super::answers::{Answer, Outcome};
 use super::auth::Verdict;
 use super::connection::Connection;
 use super::negotiate;
-use super::serve::Web;
+use super::state::Web;
 use crate::exporter::log::Seldom;
 use crate::exporter::source::{NotReady, Source};
 
@@ -125,7 +125,7 @@ async fn metrics(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes>
     let (source, statistics) = (web.source.clone(), web.statistics.clone());
     let make = move || {
         let begun = Instant::now();
-        let text = source.render()?;
+        let text = source.metrics()?;
         statistics.exposition(begun.elapsed(), text.len());
         Ok(text)
     };

@@ -12,11 +12,22 @@ use tokio::sync::watch;
 
 use super::settings::{ClientAuth, Settings, SettingsError};
 use super::statistics::Statistics;
-use super::tls;
+use super::tls::{self, TlsError};
 use crate::exporter::log;
 
 /// How long a request waits for the files to be looked at; on a disk that hangs, the old configuration has to do.
-const PATIENCE: Duration = Duration::from_millis(500);
+const READ_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Why a web configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigurationError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("{0} is gone from it; taking protection away needs a restart")]
+    ProtectsLess(&'static str),
+}
 
 /// What is in use.
 #[derive(Debug, Default)]
@@ -63,14 +74,13 @@ impl Seen {
 
 /// Reads the file and all that it names. What was seen is returned in any case; it is looked at before it is read, so
 /// that a change in between is found the next time.
-fn load(path: &Path) -> (Result<Loaded, String>, Seen) {
+fn load(path: &Path) -> (Result<Loaded, ConfigurationError>, Seen) {
     let mut seen = Seen::default();
     seen.look(path);
     let outcome = (|| {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| SettingsError::Unreadable { path: path.to_owned(), error: error.to_string() })
-            .map_err(|error| error.to_string())?;
-        let settings = Settings::parse(path, &text).map_err(|error| error.to_string())?;
+            .map_err(|error| SettingsError::Unreadable { path: path.to_owned(), error: error.to_string() })?;
+        let settings = Settings::parse(path, &text)?;
         let tls = match &settings.tls {
             None => None,
             Some(tls) => {
@@ -86,7 +96,10 @@ fn load(path: &Path) -> (Result<Loaded, String>, Seen) {
 
 impl Configuration {
     /// Reads the file for the first time; without one, plain HTTP for everybody.
-    pub fn open(path: Option<&Path>, statistics: Arc<Statistics>) -> Result<Configuration, String> {
+    pub fn open(
+        path: Option<&Path>,
+        statistics: Arc<Statistics>,
+    ) -> Result<Configuration, ConfigurationError> {
         let (loaded, seen) = match path {
             None => (Loaded::default(), Seen::default()),
             Some(path) => {
@@ -139,7 +152,7 @@ impl Configuration {
             own.look_now(always);
             own.looking.store(false, Ordering::Release);
         });
-        let _ = tokio::time::timeout(PATIENCE, work).await;
+        let _ = tokio::time::timeout(READ_TIMEOUT, work).await;
     }
 
     fn look_now(&self, always: bool) {
@@ -178,7 +191,7 @@ fn demands(loaded: &Loaded) -> [bool; 3] {
 }
 
 /// A file that is being written is empty for a moment: that must not open the door.
-fn protects_no_less(old: &Loaded, new: &Loaded) -> Result<(), String> {
+fn protects_no_less(old: &Loaded, new: &Loaded) -> Result<(), ConfigurationError> {
     let what = if old.tls.is_some() && new.tls.is_none() {
         "tls_server_config"
     } else if !old.settings.users.is_empty() && new.settings.users.is_empty() {
@@ -188,5 +201,5 @@ fn protects_no_less(old: &Loaded, new: &Loaded) -> Result<(), String> {
     } else {
         return Ok(());
     };
-    Err(format!("{what} is gone from it; taking protection away needs a restart"))
+    Err(ConfigurationError::ProtectsLess(what))
 }

@@ -2,10 +2,9 @@
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener as StdListener};
-use std::path::Path;
+use std::net::TcpListener as StdListener;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
@@ -19,101 +18,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::answers::Shared;
-use super::auth::Authenticator;
-use super::connection::{Admitted, Connection, Connections, End, Page, Watched};
-use super::limits::{
-    ANSWER_WITHIN, HANDSHAKES, HEADER_BYTES, HEADERS, NEW_CONNECTIONS, Phase, REQUESTS, Turns,
-};
-use super::local_user::LocalUsers;
-use super::origin::Origin;
+use super::connection::{Admitted, Connection, End, Page, Watched};
+use super::limits::{ANSWER_TIMEOUT, HANDSHAKES, HEADER_BYTES, HEADERS, NEW_CONNECTIONS, Phase};
 use super::pages;
-use super::reload::Configuration;
-use super::statistics::Statistics;
+use super::state::Web;
 use crate::exporter::log::Seldom;
-use crate::exporter::source::Source;
 
 /// How long requests in progress may go on when the server stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// All that connections share.
-pub struct Web {
-    pub(super) source: Arc<dyn Source>,
-    pub(super) configuration: Arc<Configuration>,
-    pub(super) authenticator: Authenticator,
-    pub(super) statistics: Arc<Statistics>,
-    pub(super) text: Shared,
-    pub(super) status: Shared,
-    connections: Arc<Connections>,
-    /// None: they cannot be told apart here.
-    local_users: Option<LocalUsers>,
-    /// Held by the request that is next. Who goes away while it waits has taken no turn from the others.
-    requests: tokio::sync::Mutex<Turns>,
-    turns: Mutex<AllTurns>,
-}
-
-/// Whose turn it is.
-#[derive(Default)]
-pub(super) struct AllTurns {
-    connections: Turns,
-    handshakes: Turns,
-    /// The web configuration file's own limit.
-    pub(super) configured: Turns,
-}
-
 impl Web {
-    /// Reads the web configuration file, if there is one.
-    pub fn new(
-        source: Arc<dyn Source>,
-        web_config_file: Option<&Path>,
-        statistics: Arc<Statistics>,
-    ) -> Result<Arc<Web>, String> {
-        let configuration = Configuration::open(web_config_file, statistics.clone())?;
-        Ok(Arc::new(Web {
-            source,
-            configuration: Arc::new(configuration),
-            authenticator: Authenticator::new().map_err(|error| error.to_string())?,
-            statistics,
-            text: Shared::default(),
-            status: Shared::default(),
-            connections: Arc::default(),
-            local_users: LocalUsers::open(),
-            requests: tokio::sync::Mutex::default(),
-            turns: Mutex::default(),
-        }))
-    }
-
-    /// Whether clients have to speak TLS at present.
-    pub fn is_tls(&self) -> bool {
-        self.configuration.loaded().tls.is_some()
-    }
-
-    /// Reads the web configuration file anew.
-    pub async fn reload(&self) {
-        self.configuration.reload().await;
-    }
-
-    pub(super) fn turns(&self) -> MutexGuard<'_, AllTurns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a request's turn, after those that came before it and are still there.
-    pub(super) async fn turn(&self, connection: &Connection) {
-        connection.enter(Phase::Turn);
-        let mut requests = self.requests.lock().await;
-        let wait = requests.wait(REQUESTS, Instant::now());
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
-        }
-        requests.take(REQUESTS, Instant::now());
-        connection.enter(Phase::Answer);
-    }
-
-    fn origin(&self, stream: &TcpStream, peer: SocketAddr) -> Origin {
-        let user = self.local_users.as_ref().zip(stream.local_addr().ok());
-        Origin::new(peer, user.and_then(|(users, own)| users.of(peer, own)))
-    }
-
     /// Serves until `stop` becomes true, then lets requests in progress finish, for some seconds at most. Needs a
     /// tokio runtime with time and I/O.
     pub async fn serve(
@@ -266,15 +180,16 @@ impl Web {
         connection: &Arc<Connection>,
     ) -> Result<Response<Page>, Infallible> {
         connection.enter(Phase::Answer);
-        let response =
-            match tokio::time::timeout(ANSWER_WITHIN, pages::respond(self, &request, connection)).await {
-                Ok(response) => response,
-                Err(_) => {
-                    static SELDOM: Seldom = Seldom::new();
-                    SELDOM.warn(format_args!("a request had no answer within {} s", ANSWER_WITHIN.as_secs()));
-                    pages::error(StatusCode::SERVICE_UNAVAILABLE, "the answer takes too long")
-                }
-            };
+        let response = match tokio::time::timeout(ANSWER_TIMEOUT, pages::respond(self, &request, connection))
+            .await
+        {
+            Ok(response) => response,
+            Err(_) => {
+                static SELDOM: Seldom = Seldom::new();
+                SELDOM.warn(format_args!("a request had no answer within {} s", ANSWER_TIMEOUT.as_secs()));
+                pages::error(StatusCode::SERVICE_UNAVAILABLE, "the answer takes too long")
+            }
+        };
         self.statistics.answered(response.status().as_u16());
         connection.enter(Phase::Response);
         Ok(response.map(|bytes| Page::new(bytes, connection.clone())))

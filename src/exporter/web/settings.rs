@@ -139,7 +139,7 @@ const HEADERS: [(&str, &[&str]); 5] = [
     ("Strict-Transport-Security", &[]),
 ];
 /// A check of a password with one more takes seconds: a misconfigured scraper would keep a processor busy.
-const MOST_BCRYPT_COST: u32 = 15;
+const MAX_BCRYPT_COST: u32 = 15;
 
 impl Settings {
     /// Of the text of a file. `path` is for messages, and what its relative names are relative to.
@@ -239,13 +239,13 @@ fn check_hash(hash: &str) -> Result<(), String> {
     const HOW: &str = "make one with `htpasswd -nBC 10 \"\" | tr -d ':\\n'`";
     let parts: bcrypt::HashParts = hash.parse().map_err(|_| format!("not a bcrypt hash; {HOW}"))?;
     match parts.get_cost() {
-        cost @ 4..=MOST_BCRYPT_COST => {
+        cost @ 4..=MAX_BCRYPT_COST => {
             // The parts may be well-formed while salt or hash are not.
             let probe = bcrypt::verify("", &hash.replacen(&format!("${cost:02}$"), "$04$", 1));
             probe.map(drop).map_err(|_| format!("not a bcrypt hash; {HOW}"))
         }
         cost => {
-            Err(format!("cost {cost}: between 4 and {MOST_BCRYPT_COST}, else a check takes too long; {HOW}"))
+            Err(format!("cost {cost}: between 4 and {MAX_BCRYPT_COST}, else a check takes too long; {HOW}"))
         }
     }
 }

@@ -1,7 +1,9 @@
 //! TLS 1.2 and 1.3 by rustls, from the settings of the web configuration file.
 
+use std::fmt::Display;
+use std::io;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
@@ -17,26 +19,41 @@ use rustls::{
 
 use super::settings::{ClientAuth, TlsSettings, TlsVersion};
 
+/// Why TLS cannot be spoken as the settings ask for it.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    /// A file, or a key of the settings.
+    #[error("{what}: {why}")]
+    Unusable { what: String, why: String },
+}
+
+fn unusable(what: impl Into<String>, why: impl Display) -> TlsError {
+    TlsError::Unusable { what: what.into(), why: why.to_string() }
+}
+
 /// Reads the certificates and the key. The message names the file.
-pub fn server_config(settings: &TlsSettings) -> Result<Arc<ServerConfig>, String> {
+pub fn server_config(settings: &TlsSettings) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(provider(settings)?);
     let chain = text(settings.cert.as_deref(), settings.cert_file.as_deref())?;
     let chain_name = name("cert", settings.cert_file.as_deref());
     let chain = certificates(&chain, &chain_name)?;
+    let key_name = name("key", settings.key_file.as_deref());
     let key = text(settings.key.as_ref().map(|key| key.reveal()), settings.key_file.as_deref())?;
     let key = PrivateKeyDer::from_pem_slice(&key)
-        .map_err(|error| format!("{}: no private key: {error}", name("key", settings.key_file.as_deref())))?;
+        .map_err(|error| unusable(key_name.clone(), format_args!("no private key: {error}")))?;
 
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(versions(settings))
-        .map_err(|error| format!("tls_server_config: {error}"))?;
+        .map_err(|error| unusable(SECTION, error))?;
     let builder = match verifier(settings, provider)? {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
     };
-    let mut config = builder.with_single_cert(chain, key).map_err(|error| {
-        format!("{chain_name} and {}: {error}", name("key", settings.key_file.as_deref()))
-    })?;
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| unusable(format!("{chain_name} and {key_name}"), error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.ignore_client_order = settings.prefer_server_cipher_suites.unwrap_or(true);
     // A session that is resumed skips the check of the client's certificate, which may have been replaced since; a
@@ -46,25 +63,28 @@ pub fn server_config(settings: &TlsSettings) -> Result<Arc<ServerConfig>, String
     Ok(Arc::new(config))
 }
 
+/// The part of the configuration that this is about.
+const SECTION: &str = "tls_server_config";
+
 fn name(what: &str, file: Option<&Path>) -> String {
-    file.map_or_else(|| format!("tls_server_config: {what}"), |file| file.display().to_string())
+    file.map_or_else(|| format!("{SECTION}: {what}"), |file| file.display().to_string())
 }
 
-fn text(inline: Option<&str>, file: Option<&Path>) -> Result<Vec<u8>, String> {
+fn text(inline: Option<&str>, file: Option<&Path>) -> Result<Vec<u8>, TlsError> {
     match (inline, file) {
         (Some(text), _) => Ok(text.as_bytes().to_vec()),
         (None, Some(file)) => {
-            std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
+            std::fs::read(file).map_err(|source| TlsError::Unreadable { path: file.to_owned(), source })
         }
         (None, None) => Ok(Vec::new()),
     }
 }
 
-fn certificates(pem: &[u8], name: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(pem: &[u8], name: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let all = all.map_err(|error| format!("{name}: {error}"))?;
+    let all = all.map_err(|error| unusable(name, error))?;
     if all.is_empty() {
-        return Err(format!("{name}: there is no certificate in it (PEM is expected)"));
+        return Err(unusable(name, "there is no certificate in it (PEM is expected)"));
     }
     Ok(all)
 }
@@ -82,7 +102,7 @@ fn versions(settings: &TlsSettings) -> &'static [&'static SupportedProtocolVersi
 
 /// rustls' choice of ciphers and curves, narrowed to what the settings name, in their order. As in Go, the list of
 /// ciphers is about TLS 1.2 alone.
-fn provider(settings: &TlsSettings) -> Result<CryptoProvider, String> {
+fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
     let mut provider = ring::default_provider();
     if let Some(names) = &settings.cipher_suites
         && !names.is_empty()
@@ -97,10 +117,8 @@ fn provider(settings: &TlsSettings) -> Result<CryptoProvider, String> {
                 None if name.starts_with("TLS_AES_") || name.starts_with("TLS_CHACHA20_") => {}
                 None => {
                     let known: Vec<_> = old.iter().filter_map(|suite| suite.suite().as_str()).collect();
-                    return Err(format!(
-                        "tls_server_config: cipher_suites: {name} is not to be had; these are: {}",
-                        known.join(", ")
-                    ));
+                    let why = format!("{name} is not available; these are: {}", known.join(", "));
+                    return Err(unusable(format!("{SECTION}: cipher_suites"), why));
                 }
             }
         }
@@ -109,20 +127,20 @@ fn provider(settings: &TlsSettings) -> Result<CryptoProvider, String> {
     if let Some(names) = &settings.curve_preferences
         && !names.is_empty()
     {
+        let refused = |why: String| unusable(format!("{SECTION}: curve_preferences"), why);
         let curve = |name: &String| {
             let group = match name.as_str() {
                 "X25519" => rustls::NamedGroup::X25519,
                 "CurveP256" => rustls::NamedGroup::secp256r1,
                 "CurveP384" => rustls::NamedGroup::secp384r1,
                 _ => {
-                    return Err(format!(
-                        "tls_server_config: curve_preferences: {name} is not to be had; these are: X25519, CurveP256, \
-                         CurveP384"
-                    ));
+                    return Err(refused(format!(
+                        "{name} is not available; these are: X25519, CurveP256, CurveP384"
+                    )));
                 }
             };
             let known = provider.kx_groups.iter().find(|known| known.name() == group).copied();
-            known.ok_or_else(|| format!("tls_server_config: curve_preferences: {name} is not to be had"))
+            known.ok_or_else(|| refused(format!("{name} is not available")))
         };
         provider.kx_groups = names.iter().map(curve).collect::<Result<_, _>>()?;
     }
@@ -132,7 +150,7 @@ fn provider(settings: &TlsSettings) -> Result<CryptoProvider, String> {
 fn verifier(
     settings: &TlsSettings,
     provider: Arc<CryptoProvider>,
-) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
     let auth = settings.client_auth_type.unwrap_or_default();
     let mandatory = matches!(auth, ClientAuth::RequireAnyClientCert | ClientAuth::RequireAndVerifyClientCert);
     let chain = match auth {
@@ -143,13 +161,13 @@ fn verifier(
             let authorities = text(settings.client_ca.as_deref(), settings.client_ca_file.as_deref())?;
             let mut roots = RootCertStore::empty();
             for authority in certificates(&authorities, &name)? {
-                roots.add(authority).map_err(|error| format!("{name}: {error}"))?;
+                roots.add(authority).map_err(|error| unusable(&*name, error))?;
             }
             let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
             if !mandatory {
                 builder = builder.allow_unauthenticated();
             }
-            Some(builder.build().map_err(|error| format!("{name}: {error}"))?)
+            Some(builder.build().map_err(|error| unusable(name, error))?)
         }
     };
     let allowed = settings.client_allowed_sans.clone();

@@ -3,19 +3,19 @@
 //! deadlines that a hung server cannot exceed, [`reading`] is what it answered, and [`counters`] what happened between two
 //! readings. [`bounded`] and [`tls`] are for any protocol; [`client`] speaks MySQL's.
 
-pub mod bounded;
+pub(crate) mod bounded;
 mod client;
 pub mod connection;
 pub mod counters;
-pub mod engine_status;
+pub(crate) mod engine_status;
 pub mod find;
-pub mod gtid;
+pub(crate) mod gtid;
 pub mod options;
-pub mod protection;
+pub(crate) mod protection;
 pub mod reading;
 pub mod secret;
-pub mod tls;
-pub mod trusted_file;
+pub(crate) mod tls;
+pub(crate) mod trusted_file;
 
 /// Why the server's counters are not to be had.
 #[derive(Debug, thiserror::Error)]

@@ -1,0 +1,106 @@
+//! What all connections share: the figures, the configuration, who may go next.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::net::TcpStream;
+
+use super::answers::Shared;
+use super::auth::Authenticator;
+use super::connection::{Connection, Connections};
+use super::limits::{Phase, REQUESTS, Turns};
+use super::local_user::LocalUsers;
+use super::origin::Origin;
+use super::reload::{Configuration, ConfigurationError};
+use super::statistics::Statistics;
+use crate::exporter::source::Source;
+
+/// Why the web server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Configuration(#[from] ConfigurationError),
+    #[error("cannot check passwords: {0}")]
+    Passwords(#[from] std::io::Error),
+}
+
+/// All that connections share.
+pub struct Web {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) configuration: Arc<Configuration>,
+    pub(super) authenticator: Authenticator,
+    pub(super) statistics: Arc<Statistics>,
+    pub(super) text: Shared,
+    pub(super) status: Shared,
+    pub(super) connections: Arc<Connections>,
+    /// None: they cannot be told apart here.
+    local_users: Option<LocalUsers>,
+    /// Held by the request that is next. Who goes away while it waits has taken no turn from the others.
+    requests: tokio::sync::Mutex<Turns>,
+    turns: Mutex<AllTurns>,
+}
+
+/// Whose turn it is.
+#[derive(Default)]
+pub(super) struct AllTurns {
+    pub(super) connections: Turns,
+    pub(super) handshakes: Turns,
+    /// The web configuration file's own limit.
+    pub(super) configured: Turns,
+}
+
+impl Web {
+    /// Reads the web configuration file, if there is one.
+    pub fn new(
+        source: Arc<dyn Source>,
+        web_config_file: Option<&Path>,
+        statistics: Arc<Statistics>,
+    ) -> Result<Arc<Web>, StartError> {
+        let configuration = Configuration::open(web_config_file, statistics.clone())?;
+        Ok(Arc::new(Web {
+            source,
+            configuration: Arc::new(configuration),
+            authenticator: Authenticator::new()?,
+            statistics,
+            text: Shared::default(),
+            status: Shared::default(),
+            connections: Arc::default(),
+            local_users: LocalUsers::open(),
+            requests: tokio::sync::Mutex::default(),
+            turns: Mutex::default(),
+        }))
+    }
+
+    /// Whether clients have to speak TLS at present.
+    pub fn is_tls(&self) -> bool {
+        self.configuration.loaded().tls.is_some()
+    }
+
+    /// Reads the web configuration file anew.
+    pub async fn reload(&self) {
+        self.configuration.reload().await;
+    }
+
+    pub(super) fn turns(&self) -> MutexGuard<'_, AllTurns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a request's turn, after those that came before it and are still there.
+    pub(super) async fn turn(&self, connection: &Connection) {
+        connection.enter(Phase::Turn);
+        let mut requests = self.requests.lock().await;
+        let wait = requests.wait(REQUESTS, Instant::now());
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        requests.take(REQUESTS, Instant::now());
+        connection.enter(Phase::Answer);
+    }
+
+    pub(super) fn origin(&self, stream: &TcpStream, peer: SocketAddr) -> Origin {
+        let user = self.local_users.as_ref().zip(stream.local_addr().ok());
+        Origin::new(peer, user.and_then(|(users, own)| users.of(peer, own)))
+    }
+}
