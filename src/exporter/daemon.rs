@@ -1,5 +1,5 @@
-//! The daemon's life: open the ports, attach, serve, and end in order. Ports come first: a second exporter must fail
-//! before it has attached anything.
+//! The daemon's life: open the ports, attach, serve, and end in order. Ports come first: a second exporter
+//! must fail before it has attached anything.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -36,7 +36,7 @@ pub struct Options {
     pub interval: Duration,
 }
 
-/// What there is once the probes are attached.
+/// Everything that exists once the probes are attached.
 pub struct Tracing {
     collector: Collector,
     /// The socket's file goes with it.
@@ -55,8 +55,8 @@ impl Tracing {
     }
 }
 
-/// Runs until a signal ends it. `attach` runs on a thread of its own with all the rights that this process was given;
-/// it gives them up itself, see [`privileges`]. To be called before there are other threads.
+/// Runs until a signal ends it. `attach` runs on a thread of its own with all the rights that this process
+/// was given; it gives them up itself, see [`privileges`]. To be called before there are other threads.
 pub fn run<A>(options: Options, attach: A) -> anyhow::Result<()>
 where
     A: FnOnce(Arc<Statistics>) -> anyhow::Result<Tracing> + Send + 'static,
@@ -166,7 +166,7 @@ impl Life<'_> {
                     // this thread serves clients, and does little else
                     meter.settle();
                     if let (Some(watching), Some(tracing)) = (&mut watching, self.stage.tracing.get()) {
-                        watching.look(tracing.live());
+                        watching.update(tracing.live());
                         if let State::Failed { why } = tracing.live().state() {
                             bail!("tracing has failed: {why}");
                         }
@@ -206,7 +206,7 @@ async fn arrival(
     received.unwrap_or_else(|_| Err(anyhow!("attaching failed: its thread panicked")))
 }
 
-/// What the web side shows: first that it is attaching, then what is traced.
+/// The source of the web side: "attaching" at first, then the figures.
 struct Stage {
     tracing: OnceLock<Tracing>,
     at_start: AtStart,

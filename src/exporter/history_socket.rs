@@ -1,5 +1,5 @@
-//! Hands the history to `fsynctop --once --last` on the same host, over a local socket that root and its group alone
-//! may open.
+//! Hands the history to `fsynctop --once --last` on the same host, over a local socket that root and its
+//! group alone may open.
 
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -62,7 +62,8 @@ impl HistorySocket {
         Ok(HistorySocket { listener: UnixListener::from(listener), directory, file })
     }
 
-    /// Answers, on a thread of its own, for as long as the process lives. The socket's file goes when this is dropped.
+    /// Answers, on a thread of its own, for as long as the process lives. The socket's file goes when this is
+    /// dropped.
     pub fn serve(self, history: impl Fn() -> History + Send + Sync + 'static) -> io::Result<Serving> {
         let HistorySocket { listener, directory, file } = self;
         // A client that has gone wants no answer.
@@ -92,7 +93,7 @@ impl Drop for Serving {
 /// Removes what a killed exporter left behind.
 fn make_way(directory: &SocketDirectory, path: &Path) -> Result<(), SocketError> {
     let failed = |source| SocketError::Io { path: path.to_owned(), source };
-    let Some((kind, file)) = directory.look().map_err(failed)? else { return Ok(()) };
+    let Some((kind, file)) = directory.stat().map_err(failed)? else { return Ok(()) };
     if kind != FileType::Socket {
         return Err(SocketError::NotASocket(path.to_owned()));
     }
@@ -218,7 +219,8 @@ mod tests {
                 "{said:?}"
             );
         }
-        // More than may ask at a time: those that are too many are told so at once, and nobody waits for them.
+        // More than may ask at a time: those that are too many are told so at once, and nobody waits for
+        // them.
         let barrier = Barrier::new(MAX_CLIENTS + 1);
         std::thread::scope(|scope| {
             for _ in 0..MAX_CLIENTS {

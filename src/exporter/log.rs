@@ -1,5 +1,5 @@
-//! What the daemon says, on standard error: one line for each event. systemd's journal gets the level in front of the
-//! line (sd-daemon(3)), a file the time; what comes too often is summed up.
+//! What the daemon says, on standard error: one line for each event. systemd's journal gets the level in
+//! front of the line (sd-daemon(3)), a file the time; what comes too often is summed up.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -55,8 +55,8 @@ pub fn write(level: Level, text: &str) {
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
-/// Who reads standard error. The variable names the journal's socket by device and inode: a redirected standard error
-/// is another file (systemd.exec(5)).
+/// Who reads standard error. The variable names the journal's socket by device and inode: a redirected
+/// standard error is another file (systemd.exec(5)).
 fn reader(journal_stream: Option<&str>) -> Reader {
     let stderr = std::io::stderr();
     let own = fstat(&stderr).ok().map(|stat| format!("{}:{}", stat.st_dev, stat.st_ino));
@@ -79,8 +79,8 @@ fn line(reader: Reader, level: Level, text: &str, now: SystemTime) -> String {
     }
 }
 
-/// An event that others can cause as often as they like: told at once, then at most once in a while with how often it
-/// came in between.
+/// An event that others can cause as often as they like: told at once, then at most once in a while with how
+/// often it came in between.
 #[derive(Debug)]
 pub struct Seldom {
     told: Mutex<Told>,

@@ -1,4 +1,4 @@
-//! What systemd is told (sd_notify(3)): ready, what it is doing, alive. Without systemd nothing happens.
+//! Reports readiness, status and liveness to systemd (sd_notify(3)). Without systemd nothing happens.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! Gives up what attaching needed and watching does not.
+//! Drops the capabilities that attaching needs and watching does not.
 //!
-//! Capabilities belong to threads, and a new thread has those of the one that starts it. So the thread that attaches
-//! gives them up before it starts others, and every other thread is started by one that has given them up:
-//! [`forever`] on the main thread at once, [`keep_needed`] there as soon as the attaching thread has begun, and on the
-//! attaching thread as soon as it has attached.
+//! Capabilities belong to threads, and a new thread has those of the one that starts it. So the thread that
+//! attaches gives them up before it starts others, and every other thread is started by one that has given
+//! them up: [`forever`] on the main thread at once, [`keep_needed`] there as soon as the attaching thread has
+//! begun, and on the attaching thread as soon as it has attached.
 
 use std::fs;
 use std::io;
@@ -16,8 +16,8 @@ use rustix::thread::{
 
 use crate::probe;
 
-/// What describing servers and naming files needs: other users' /proc/PID/{fd,maps,root}, and the directories behind
-/// them.
+/// What describing servers and naming files needs: other users' /proc/PID/{fd,maps,root}, and the directories
+/// behind them.
 const NEEDED: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
 
 /// From now on, no program that this thread or a later one would execute gets more rights than it has itself.
@@ -25,8 +25,8 @@ pub fn forever() -> io::Result<()> {
     Ok(set_no_new_privs(true)?)
 }
 
-/// Takes all capabilities but the needed ones from the calling thread, for good. Threads that it starts from now on
-/// have no more than it has.
+/// Takes all capabilities but the needed ones from the calling thread, for good. Threads that it starts from
+/// now on have no more than it has.
 pub fn keep_needed() -> io::Result<()> {
     let needed = if bpf_needs_no_right()? { NEEDED } else { NEEDED.union(CapabilitySet::BPF) };
     Ok(keep(needed)?)
@@ -49,7 +49,7 @@ fn keep(kept: CapabilitySet) -> Result<(), Errno> {
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
 }
 
-/// Whether the calls on open maps work without CAP_BPF: tried on a thread that has no capability.
+/// True if the calls on open maps work without CAP_BPF: tried on a thread that has no capability.
 fn bpf_needs_no_right() -> io::Result<bool> {
     // Where the switch is off, the call works now and might not tomorrow.
     let switch = fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled");
@@ -57,6 +57,7 @@ fn bpf_needs_no_right() -> io::Result<bool> {
         return Ok(false);
     }
     let task = || keep(CapabilitySet::empty()).is_ok() && probe::may_use_open_maps();
+    // Not for work that may block: a thread whose capabilities are its own, and gone with it.
     let thread = std::thread::Builder::new().name("try-bpf".into()).spawn(task)?;
     Ok(thread.join().unwrap_or(false))
 }

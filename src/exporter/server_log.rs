@@ -1,5 +1,5 @@
-//! What the log says of servers that come and go: a line for each of the first in a minute, then one with the number of
-//! the others. Anybody can start processes that are called mysqld.
+//! What the log says of servers that come and go: a line for each of the first in a minute, then one with the
+//! number of the others. Anybody can start processes that are called mysqld.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,12 +56,13 @@ impl ServerLog {
     }
 
     /// The lines that are due, given the servers of the latest snapshot.
-    pub fn look(&mut self, servers: &[Arc<Server>], now: Instant) -> Vec<Line> {
+    pub fn update(&mut self, servers: &[Arc<Server>], now: Instant) -> Vec<Line> {
         let mut lines = self.sum_up(now);
         for server in servers {
             self.look_at(server, &mut lines);
         }
-        // Those that ended long ago are in no snapshot any more, nor is their end seen if snapshots come seldom.
+        // Those that ended long ago are in no snapshot any more, nor is their end seen if snapshots come
+        // seldom.
         let there: BTreeSet<ServerId> = servers.iter().map(|server| server.id).collect();
         let gone: Vec<ServerId> = self.servers.keys().filter(|id| !there.contains(id)).copied().collect();
         for id in gone {
@@ -179,9 +180,9 @@ mod tests {
         }
 
         /// A second later.
-        fn look(&mut self) -> Vec<String> {
+        fn update(&mut self) -> Vec<String> {
             self.now += Duration::from_secs(1);
-            self.log.look(&self.servers, self.now).into_iter().map(|(_, text)| text).collect()
+            self.log.update(&self.servers, self.now).into_iter().map(|(_, text)| text).collect()
         }
     }
 
@@ -189,13 +190,13 @@ mod tests {
     fn a_server_is_told_when_it_is_described_and_when_it_ends() {
         let mut host = Host::new();
         host.start(1, true);
-        assert_eq!(host.look(), ["tracing mysqld 1, MySQL 9.4.0, /var/lib/mysql"]);
-        assert_eq!((host.look().len(), host.log.running()), (0, 1));
+        assert_eq!(host.update(), ["tracing mysqld 1, MySQL 9.4.0, /var/lib/mysql"]);
+        assert_eq!((host.update().len(), host.log.running()), (0, 1));
         host.end(1);
-        assert_eq!(host.look(), ["ended: mysqld 1, MySQL 9.4.0, /var/lib/mysql"]);
-        assert_eq!((host.look().len(), host.log.running()), (0, 0));
+        assert_eq!(host.update(), ["ended: mysqld 1, MySQL 9.4.0, /var/lib/mysql"]);
+        assert_eq!((host.update().len(), host.log.running()), (0, 0));
         host.servers.clear();
-        assert_eq!(host.look(), [""; 0]);
+        assert_eq!(host.update(), [""; 0]);
     }
 
     #[test]
@@ -205,15 +206,15 @@ mod tests {
         for pid in 1..=10_000 {
             host.start(pid, pid % 2 == 0);
             if pid % 100 == 0 {
-                lines.extend(host.look());
+                lines.extend(host.update());
                 let last: Vec<u32> = host.servers.iter().map(|server| server.id.pid).collect();
                 last.into_iter().for_each(|pid| host.end(pid));
-                lines.extend(host.look());
+                lines.extend(host.update());
                 host.servers.clear();
             }
         }
         host.now += PERIOD;
-        lines.extend(host.look());
+        lines.extend(host.update());
         assert!(lines.len() < 200, "{} lines", lines.len());
         let of = |word| lines.iter().filter(|line| line.starts_with(word)).count() as u64;
         let sums = lines.iter().filter(|line| line.ends_with("in the last minute"));
@@ -233,10 +234,10 @@ mod tests {
     fn one_that_was_over_before_it_was_described_is_counted() {
         let mut host = Host::new();
         host.start(1, false);
-        assert_eq!(host.look(), [""; 0]);
+        assert_eq!(host.update(), [""; 0]);
         host.end(1);
-        assert_eq!(host.look(), [""; 0]);
+        assert_eq!(host.update(), [""; 0]);
         host.now += PERIOD;
-        assert_eq!(host.look(), ["1 more server was found and 1 ended in the last minute"]);
+        assert_eq!(host.update(), ["1 more server was found and 1 ended in the last minute"]);
     }
 }

@@ -1,5 +1,5 @@
-//! The directory of a local socket, verified and held open: what is done to the socket's file is done in this directory
-//! whatever becomes of its path, and nobody else can put something in the file's place.
+//! The directory of a local socket, verified and held open: what is done to the socket's file is done in this
+//! directory whatever becomes of its path, and nobody else can put something in the file's place.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -65,8 +65,9 @@ impl SocketDirectory {
         Ok(SocketDirectory { directory, name: name.to_owned() })
     }
 
-    /// Binds a listening socket whose file has this mode from the start, or less: the kernel takes it from the socket,
-    /// less what the umask takes away (net/unix/af_unix.c, unix_bind_bsd), which is then given back.
+    /// Binds a listening socket whose file has this mode from the start, or less: the kernel takes it from
+    /// the socket, less what the umask takes away (net/unix/af_unix.c, unix_bind_bsd), which is then given
+    /// back.
     pub fn bind(&self, mode: Mode, waiting: i32) -> io::Result<(OwnedFd, Identity)> {
         let flags = SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -85,7 +86,7 @@ impl SocketDirectory {
     }
 
     /// What is there. Links are not followed. None: nothing.
-    pub fn look(&self) -> io::Result<Option<(FileType, Identity)>> {
+    pub fn stat(&self) -> io::Result<Option<(FileType, Identity)>> {
         match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some((FileType::from_raw_mode(stat.st_mode), Identity::of(&stat)))),
             Err(Errno::NOENT) => Ok(None),
@@ -99,7 +100,7 @@ impl SocketDirectory {
 
     /// Removes the file if it is still this one.
     pub fn remove(&self, identity: Identity) -> io::Result<()> {
-        match self.look()? {
+        match self.stat()? {
             Some((_, found)) if found == identity => {
                 Ok(unlinkat(&self.directory, &self.name, AtFlags::empty())?)
             }

@@ -1,4 +1,4 @@
-//! The border between the web side and the figures: what is asked for, and by whom it is answered.
+//! The interface between the web side and the figures.
 
 use serde_json::Value;
 
@@ -9,9 +9,9 @@ pub struct NotReady(pub String);
 
 /// Everything that the web side shows.
 pub trait Source: Send + Sync {
-    /// `/metrics`: one exposition, in Prometheus' text format, version 0.0.4. It may take its time (it waits for a
-    /// fresh snapshot): it is called on a thread that may block, not more than once at a time, and everybody who asked
-    /// meanwhile is given what it returns.
+    /// `/metrics`: one exposition, in Prometheus' text format, version 0.0.4. It may take its time (it waits
+    /// for a fresh snapshot): it is called on a thread that may block, not more than once at a time, and
+    /// everybody who asked meanwhile is given what it returns.
     fn metrics(&self) -> Result<Vec<u8>, NotReady>;
 
     /// `/status`. May block as well.

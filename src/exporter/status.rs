@@ -7,7 +7,7 @@ use crate::host::{self, Verdict};
 use crate::live::{Live, State};
 use crate::server::describe::in_words;
 
-/// What was true before rights were given up and would look different now.
+/// Checks whose results would differ after giving up rights; those of the start are shown.
 const DECIDED_AT_START: [&str; 3] = ["capabilities", "tracefs", "locked memory"];
 
 /// The checks of the start, taken with all the rights that the exporter was given.

@@ -1,4 +1,4 @@
-//! Tells the log and systemd what becomes of the tracing, and whether its thread is well.
+//! Reports the state of the tracing, and whether its thread still works, to the log and to systemd.
 
 use std::time::{Duration, Instant};
 
@@ -37,14 +37,14 @@ impl Watching {
             servers: ServerLog::new(Instant::now()),
             status: String::new(),
         };
-        watching.look(live);
+        watching.update(live);
         watching
     }
 
     /// To be called each second.
-    pub fn look(&mut self, live: &Live) {
+    pub fn update(&mut self, live: &Live) {
         let (snapshot, state) = (live.latest(), live.state());
-        for (level, text) in self.servers.look(&snapshot.servers, Instant::now()) {
+        for (level, text) in self.servers.update(&snapshot.servers, Instant::now()) {
             log::write(level, &text);
         }
         if state != self.state {
@@ -56,7 +56,7 @@ impl Watching {
         };
         self.late(state.is_tracing() && snapshot.taken.elapsed() > 3 * interval + LATE);
         self.state = state;
-        self.tell_status(&snapshot);
+        self.report_status(&snapshot);
     }
 
     /// Snapshots come, or are not to come.
@@ -86,7 +86,7 @@ impl Watching {
         self.is_late = is_late;
     }
 
-    fn tell_status(&mut self, snapshot: &Snapshot) {
+    fn report_status(&mut self, snapshot: &Snapshot) {
         let servers = match self.servers.running() {
             0 => "no server runs".to_owned(),
             1 => "one server".to_owned(),

@@ -1,4 +1,5 @@
-//! Which role a file has, by the rules. Pure: the first bytes come from the caller, and only when a rule asks.
+//! Which role a file has, by the rules. Pure: the first bytes come from the caller, and only when a rule
+//! asks.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -17,8 +18,8 @@ pub struct Candidate<'a> {
     pub path: &'a Path,
     pub is_directory: bool,
     pub settings: &'a Settings,
-    /// At most [`super::rules::FIRST_BYTES`] of them; None where the file cannot be read. Called once at most, and
-    /// only if neither settings nor name decide.
+    /// At most [`super::rules::FIRST_BYTES`] of them; None where the file cannot be read. Called once at
+    /// most, and only if neither settings nor name decide.
     pub first_bytes: &'a dyn Fn() -> Option<Vec<u8>>,
 }
 
@@ -92,7 +93,8 @@ impl Setting {
     }
 }
 
-/// A log's base name as it was given and without its extension, which servers replace: the first dot begins it.
+/// A log's base name as it was given and without its extension, which servers replace: the first dot begins
+/// it.
 fn base_names(base: &Path) -> impl Iterator<Item = &OsStr> {
     let name = base.file_name().unwrap_or_default();
     let stem = name.as_bytes().iter().skip(1).position(|&b| b == b'.').map(|at| &name.as_bytes()[..=at]);

@@ -1,5 +1,5 @@
-//! From a kernel identity to a path and a role: [`resolve`] finds the path, [`classify`] decides the role by the rules in
-//! `rules.toml`.
+//! From a kernel identity to a path and a role: [`resolve`] finds the path, [`classify`] decides the role by
+//! the rules in `rules.toml`.
 
 pub mod classify;
 pub mod resolve;

@@ -1,5 +1,5 @@
-//! From a kernel identity to a path: through a descriptor that still holds the file, or through the name that the
-//! kernel side sent. A link that does not verify against the identity is not used.
+//! From a kernel identity to a path: through a descriptor that still holds the file, or through the name that
+//! the kernel side sent. A link that does not verify against the identity is not used.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -23,8 +23,8 @@ const DELETED: &[u8] = b" (deleted)";
 /// Where a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// Inside the server's own root; any bytes. Outside of it only where the file lies outside (a chroot that was
-    /// entered with open descriptors).
+    /// Inside the server's own root; any bytes. Outside of it only where the file lies outside (a chroot that
+    /// was entered with open descriptors).
     pub path: PathBuf,
     /// It has no name any more; the path is its last one.
     pub deleted: bool,
@@ -37,8 +37,9 @@ pub struct Resolved {
     pub filesystem: Option<String>,
 }
 
-/// The file behind a descriptor, if that still holds this identity. It does not wait for the file's filesystem, but
-/// for two: NFS with a dead server, and any filesystem if a file's name ends in " (deleted)" but it has names left.
+/// The file behind a descriptor, if that still holds this identity. It does not wait for the file's
+/// filesystem, but for two: NFS with a dead server, and any filesystem if a file's name ends in " (deleted)"
+/// but it has names left.
 pub fn resolve(proc_root: &Path, pid: u32, fd: i32, id: FileId) -> Option<Resolved> {
     let link = proc_root.join(format!("{pid}/fd/{fd}"));
     let info = DescriptorInfo::read(proc_root, pid, fd)?;
@@ -70,10 +71,10 @@ pub fn resolve(proc_root: &Path, pid: u32, fd: i32, id: FileId) -> Option<Resolv
     Some(located(proc_root, pid, path, deleted, attributes.map(|file| file.is_directory), mount, id))
 }
 
-/// The file by the name it had when it was synced: `components` from the file itself up to, but without, the root of
-/// the mount, as the kernel walks them (leaf first). For descriptors closed in the meantime and processes that have
-/// gone; of a process that has gone, the path is as this program's own root shows it. Nothing is looked up at that path,
-/// so a stuck filesystem does not matter.
+/// The file by the name it had when it was synced: `components` from the file itself up to, but without, the
+/// root of the mount, as the kernel walks them (leaf first). For descriptors closed in the meantime and
+/// processes that have gone; of a process that has gone, the path is as this program's own root shows it.
+/// Nothing is looked up at that path, so a stuck filesystem does not matter.
 pub fn from_dentry(
     proc_root: &Path,
     pid: u32,
@@ -81,7 +82,8 @@ pub fn from_dentry(
     components: &[Vec<u8>],
     id: FileId,
 ) -> Option<Resolved> {
-    // Which subvolume a file of btrfs was in cannot be told once it is closed; the mount's number then suffices.
+    // Which subvolume a file of btrfs was in cannot be told once it is closed; the mount's number then
+    // suffices.
     let mount = find_mount(proc_root, pid, mount_id)
         .filter(|(mount, _)| mount.device == id.device || keeps_subvolumes(mount));
     if components.is_empty() && mount.is_none() {
@@ -100,7 +102,8 @@ pub fn from_dentry(
     Some(located(proc_root, pid, path, false, None, mount, id))
 }
 
-/// btrfs shows a device number of its own for each subvolume, as `stat` and the kernel side do; no mount lists it.
+/// btrfs shows a device number of its own for each subvolume, as `stat` and the kernel side do; no mount
+/// lists it.
 fn keeps_subvolumes(mount: &Mount) -> bool {
     mount.filesystem == "btrfs"
 }
@@ -141,11 +144,11 @@ fn look_at(proc_root: &Path, pid: u32, path: &Path) -> std::io::Result<Found> {
     Ok(Found { inode: rooted::kernel_inode(&file)?, links: rooted::attributes(&file)?.links })
 }
 
-/// Whether a file is still where it was.
+/// The result of checking whether a file is still in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existence {
-    /// The same inode number stands at the path. (A number that was handed out again *for the same path* counts as
-    /// the same: the row then retires later, never too early.)
+    /// The same inode number stands at the path. (A number that was handed out again *for the same path*
+    /// counts as the same: the row then retires later, never too early.)
     Same,
     /// Nothing, or another file, stands there: the file was unlinked, or renamed.
     Unlinked,
@@ -167,8 +170,8 @@ pub fn still_exists(proc_root: &Path, pid: u32, path: &Path, id: FileId) -> Exis
     }
 }
 
-/// The lowest of a process's descriptors that holds the file. It looks at [`DESCRIPTOR_LIMIT`] at most, at several
-/// microseconds each: only for syncs that were in flight before tracing began.
+/// The lowest of a process's descriptors that holds the file. It looks at [`DESCRIPTOR_LIMIT`] at most, at
+/// several microseconds each: only for syncs that were in flight before tracing began.
 pub fn find_open_descriptor(proc_root: &Path, pid: u32, id: FileId) -> Option<i32> {
     descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT).find(|&fd| {
         let Some(info) = DescriptorInfo::read(proc_root, pid, fd) else { return false };
@@ -179,8 +182,8 @@ pub fn find_open_descriptor(proc_root: &Path, pid: u32, id: FileId) -> Option<i3
     })
 }
 
-/// The first bytes of a file, for rules that look at the content. None where the path does not lead to that file.
-/// It reads from the file, without changing its access time: not where its filesystem may be stuck.
+/// The first bytes of a file, for rules that look at the content. None where the path does not lead to that
+/// file. It reads from the file, without changing its access time: not where its filesystem may be stuck.
 pub fn first_bytes(proc_root: &Path, pid: u32, path: &Path, id: FileId) -> Option<Vec<u8>> {
     let root = Root::of_process(proc_root, pid).ok()?;
     let open = |flags| root.open_file(path, OFlags::NOFOLLOW | flags);

@@ -1,4 +1,4 @@
-//! The rules of the roles as data: `rules.toml` in the binary, the user's own file in front of it.
+//! The rules that assign roles, as data: the user's own file first, then the built-in `rules.toml`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -60,13 +60,14 @@ pub(super) struct Setting {
     pub rest: Option<Regex>,
 }
 
-/// What the value of a setting is to the file.
+/// How a setting's value relates to the file's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SettingNames {
     /// The file itself.
     File,
-    /// What its path begins with; `rest` matches what follows. An extension of the value is ignored, as servers do.
+    /// What its path begins with; `rest` matches what follows. An extension of the value is ignored, as
+    /// servers do.
     Base,
     /// The directory in which it stands directly.
     Directory,

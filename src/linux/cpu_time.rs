@@ -1,4 +1,5 @@
-//! Processor time: what a thread has used, and an allowance (a token bucket) for work whose amount others decide.
+//! Processor time: what a thread has used, and an allowance (a token bucket) for work whose amount others
+//! decide.
 
 use std::time::{Duration, Instant};
 
@@ -19,9 +20,9 @@ fn of(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How much processor time some kind of work may use: a share of one processor in the long run, and a burst of it at
-/// once. Work that has begun is never cut off, so the allowance may be overdrawn, and no more is begun until it has
-/// recovered.
+/// How much processor time some kind of work may use: a share of one processor in the long run, and a burst
+/// of it at once. Work that has begun is never cut off, so the allowance may be overdrawn, and no more is
+/// begun until it has recovered.
 #[derive(Clone, Debug)]
 pub struct Allowance {
     /// 0.01 is one percent of one processor.

@@ -1,5 +1,5 @@
-//! What the kernel offers to every program, made safe to use: files of /proc and of other processes' roots, mounts and
-//! what lies under them, processor time, and threads for work that may block.
+//! What the kernel offers to every program, made safe to use: files of /proc and of other processes' roots,
+//! mounts and what lies under them, processor time, and threads for work that may block.
 
 pub(crate) mod blocking;
 pub(crate) mod cpu_time;

@@ -23,7 +23,7 @@ pub struct Mount {
     pub filesystem: String,
     /// "/dev/vda1", "tmpfs", "server:/export".
     pub source: OsString,
-    /// Of the mount, then of the filesystem, as they are in force: "rw", "noatime", "upperdir=/a".
+    /// Options in force, the mount's before the filesystem's: "rw", "noatime", "upperdir=/a".
     pub options: Vec<OsString>,
 }
 
@@ -99,8 +99,8 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// The mounts of a process, as far as its own root reaches them, one by one as they are read: whoever looks for one
-/// need not keep the others. None if the process has gone.
+/// The mounts of a process, as far as its own root reaches them, one by one as they are read: whoever looks
+/// for one need not keep the others. None if the process has gone.
 pub fn of_process(proc_root: &Path, pid: u32) -> impl Iterator<Item = Mount> + use<> {
     let lines = proc_file::lines(&proc_root.join(format!("{pid}/mountinfo")), LIMIT).into_iter().flatten();
     lines.filter_map(|line| parse_line(&line))

@@ -1,4 +1,4 @@
-//! Mounts as a process sees them: by number, by path, and what their devices are called.
+//! Mounts as a process sees them: by number, by path, and the names of their devices.
 
 use std::borrow::Borrow;
 use std::os::fd::AsRawFd;
@@ -15,14 +15,14 @@ use crate::linux::rooted::{Root, strip_root};
 /// How many ancestors of a process are asked for a mount that its own root does not reach.
 const ANCESTOR_LIMIT: usize = 16;
 
-/// A path as our own root shows it, as the process's root shows it. The links of a process in a chroot begin with
-/// the chroot's directory; those of one in another mount namespace begin at its own root already.
+/// A path as our own root shows it, as the process's root shows it. The links of a process in a chroot begin
+/// with the chroot's directory; those of one in another mount namespace begin at its own root already.
 pub fn inside(proc_root: &Path, pid: u32, path: &Path) -> PathBuf {
     root_of(proc_root, pid).and_then(|root| strip_root(path, &root)).unwrap_or_else(|| path.to_owned())
 }
 
-/// The directory in which a process is chrooted. None: in none, or in another mount namespace, or it has gone. The link
-/// is read, not followed: nothing blocks.
+/// The directory in which a process is chrooted. None: in none, or in another mount namespace, or it has
+/// gone. The link is read, not followed: nothing blocks.
 pub fn root_of(proc_root: &Path, pid: u32) -> Option<PathBuf> {
     let root = std::fs::read_link(proc_root.join(format!("{pid}/root"))).ok()?;
     (root != Path::new("/")).then_some(root)
@@ -35,8 +35,8 @@ pub enum SeenFrom {
     Outside,
 }
 
-/// A mount by its number. A process's mountinfo lists only what its root reaches: one in a chroot that is no mount
-/// point lists nothing. Numbers are unique on the host, so others help.
+/// A mount by its number. A process's mountinfo lists only what its root reaches: one in a chroot that is no
+/// mount point lists nothing. Numbers are unique on the host, so others help.
 pub fn find_mount(proc_root: &Path, pid: u32, mount_id: i32) -> Option<(Mount, SeenFrom)> {
     let find = |pid| mountinfo::of_process(proc_root, pid).find(|mount| mount.id == mount_id);
     if let Some(mount) = find(pid) {
@@ -72,7 +72,7 @@ fn parent(proc_root: &Path, pid: u32) -> Option<u32> {
     u32::try_from(process.stat().ok()?.ppid).ok().filter(|&parent| parent != 0)
 }
 
-/// What a device is called: by the mount it is the source of, by the kernel's own name for it, else "8:1".
+/// A device's name: from the mount it is the source of, by the kernel's own name for it, else "8:1".
 pub fn device_name(mounts: impl IntoIterator<Item = impl Borrow<Mount>>, device: u32) -> String {
     let source = mounts.into_iter().find_map(|mount| {
         let mount: &Mount = mount.borrow();

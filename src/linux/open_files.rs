@@ -7,7 +7,7 @@ use crate::linux::proc_file;
 /// As include/uapi/asm-generic/fcntl.h has them; O_SYNC contains O_DSYNC.
 const O_DSYNC: u32 = 0o10000;
 
-/// What /proc/PID/fdinfo/FD says; any of it may be missing on older kernels.
+/// Fields of /proc/PID/fdinfo/FD; older kernels lack some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DescriptorInfo {
     pub flags: Option<u32>,
@@ -44,7 +44,8 @@ pub fn writes_are_durable(flags: u32) -> bool {
     flags & O_DSYNC != 0
 }
 
-/// The open descriptors of a process, in the kernel's (ascending) order. None if it has gone or is another user's.
+/// The open descriptors of a process, in the kernel's (ascending) order. None if it has gone or is another
+/// user's.
 pub fn descriptors(proc_root: &Path, pid: u32) -> impl Iterator<Item = i32> {
     let entries = std::fs::read_dir(proc_root.join(format!("{pid}/fd"))).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

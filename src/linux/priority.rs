@@ -1,5 +1,5 @@
-//! A thread that samples must run when its time comes. If it had to wait until a processor is free, it would look
-//! just when the others wait, and see more of them in a sync than there are on average.
+//! A thread that samples must run when its time comes. If it had to wait until a processor is free, it would
+//! look just when the others wait, and see more of them in a sync than there are on average.
 
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::gettid;
@@ -7,7 +7,8 @@ use rustix::thread::gettid;
 /// The highest that there is without being a real-time thread.
 const HIGHEST: i32 = -20;
 
-/// Raises this thread's priority for as long as this lives. It sleeps nearly all the time, so nobody is kept waiting.
+/// Raises this thread's priority for as long as this lives. It sleeps nearly all the time, so nobody is kept
+/// waiting.
 #[derive(Debug)]
 pub struct Punctual {
     thread: Pid,

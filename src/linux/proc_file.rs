@@ -1,7 +1,8 @@
-//! The one reader of files under /proc. Many of them are as long as the process that they describe wants them to be
-//! (`prctl(PR_SET_MM_MAP)` stretches `environ` over gigabytes, a mount namespace holds 100,000 mounts), so nothing is
-//! read without a limit. The standard library would also ask for a length that there is none of, and then begin with
-//! 32 bytes at a time, which shows where every process of a host is looked at each second.
+//! The one reader of files under /proc. Many of them are as long as the process that they describe wants them
+//! to be (`prctl(PR_SET_MM_MAP)` stretches `environ` over gigabytes, a mount namespace holds 100,000 mounts),
+//! so nothing is read without a limit. The standard library would also ask for a length that there is none
+//! of, and then begin with 32 bytes at a time, which shows where every process of a host is looked at each
+//! second.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -37,9 +38,9 @@ pub fn read_once<const N: usize>(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes[..length].to_vec())
 }
 
-/// The lines of a table, without their newlines, as they are read: whoever stops early has the kernel make no more of
-/// them. They end at an error and after `limit` bytes, before the line that is cut off there; a line longer than [`LINE`]
-/// is left out.
+/// The lines of a table, without their newlines, as they are read: whoever stops early has the kernel make no
+/// more of them. They end at an error and after `limit` bytes, before the line that is cut off there; a line
+/// longer than [`LINE`] is left out.
 pub fn lines(path: &Path, limit: u64) -> io::Result<impl Iterator<Item = Vec<u8>> + use<>> {
     Ok(lines_of(BufReader::with_capacity(FIRST, File::open(path)?.take(limit))))
 }

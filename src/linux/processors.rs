@@ -22,7 +22,8 @@ impl ProcessorTimes {
     }
 }
 
-/// "cpu  user nice system idle iowait irq softirq steal guest guest_nice"; the guests' time is part of the users'.
+/// "cpu  user nice system idle iowait irq softirq steal guest guest_nice"; the guests' time is part of the
+/// users'.
 fn parse(text: &str) -> Option<ProcessorTimes> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|field| field.parse().ok()).collect();

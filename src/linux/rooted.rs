@@ -1,9 +1,11 @@
-//! Opens files inside another process's root. A plain look-up through /proc/PID/root would follow an absolute symlink
-//! (Debian's /etc/mysql/my.cnf is one) out of a container into our own root; openat2 keeps it inside (Linux 5.6).
+//! Opens files inside another process's root. A plain look-up through /proc/PID/root would follow an absolute
+//! symlink (Debian's /etc/mysql/my.cnf is one) out of a container into our own root; openat2 keeps it inside
+//! (Linux 5.6).
 //!
-//! The process chooses the paths, and we are root: to open a device or a FIFO has effects (a tape rewinds, a watchdog
-//! starts, a writer is let through), and so has reading some files of /proc or tracefs. So each path is looked up with
-//! O_PATH, which opens nothing, and opened only where that is a regular file on a filesystem that stores files.
+//! The process chooses the paths, and we are root: to open a device or a FIFO has effects (a tape rewinds, a
+//! watchdog starts, a writer is let through), and so has reading some files of /proc or tracefs. So each path
+//! is looked up with O_PATH, which opens nothing, and opened only where that is a regular file on a
+//! filesystem that stores files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,7 +23,7 @@ pub struct Root {
     directory: OwnedFd,
 }
 
-/// What the kernel says of an open file.
+/// An open file's identity and type, from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     pub inode: u64,
@@ -84,8 +86,8 @@ impl Root {
     }
 }
 
-/// The names in a directory, without `.` and `..`, in the filesystem's order. At most `limit` of them: a directory may have
-/// millions.
+/// The names in a directory, without `.` and `..`, in the filesystem's order. At most `limit` of them: a
+/// directory may have millions.
 pub fn names(directory: &OwnedFd, limit: usize) -> io::Result<Vec<OsString>> {
     let names = Dir::read_from(directory)?.filter_map(|entry| {
         let entry = entry.ok()?;
@@ -95,8 +97,8 @@ pub fn names(directory: &OwnedFd, limit: usize) -> io::Result<Vec<OsString>> {
     Ok(names.take(limit).collect())
 }
 
-/// Opens for reading what was looked up, if its filesystem stores files: /proc, /sys and their like make them up, and to
-/// read some of those has effects.
+/// Opens for reading what was looked up, if its filesystem stores files: /proc, /sys and their like make them
+/// up, and to read some of those has effects.
 fn reopen(found: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
     let filesystem = rustix::fs::fstatfs(found)?;
     // What makes its files up has no blocks (fs/libfs.c: simple_statfs), but for these.
@@ -136,7 +138,8 @@ pub fn attributes_of(path: &Path) -> io::Result<Attributes> {
     Ok(rustix::fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS)?.into())
 }
 
-/// The inode's number as the kernel keeps it, not as `stat` dresses it (overlayfs); before Linux 5.14 as `stat`.
+/// The inode's number as the kernel keeps it, not as `stat` dresses it (overlayfs); before Linux 5.14 as
+/// `stat`.
 pub fn kernel_inode(fd: &(impl AsFd + AsRawFd)) -> io::Result<u64> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).unwrap_or_default();
     let inode = info.lines().find_map(|line| line.strip_prefix("ino:")?.trim().parse().ok());

@@ -1,5 +1,5 @@
-//! What a path lies on, as far as durability goes: its filesystem with the options in force, its device, and whether
-//! that device has a cache that a power cut empties.
+//! What a path lies on, as far as durability goes: its filesystem with the options in force, its device, and
+//! whether that device has a cache that a power cut empties.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -10,13 +10,14 @@ use serde::Serialize;
 use crate::linux::mountinfo::{self, Mount, format_device};
 use crate::linux::rooted::Root;
 
-/// What the kernel knows of a device's write cache (/sys/block/*/queue/write_cache).
+/// A device's write cache as the kernel sees it (/sys/block/*/queue/write_cache).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteCache {
     /// There is one that a power cut may empty: the kernel sends it flushes.
     Volatile,
-    /// There is none, or the device says that it keeps what it has, or somebody told the kernel so: no flushes are sent.
+    /// There is none, or the device says that it keeps what it has, or somebody told the kernel so: no
+    /// flushes are sent.
     None,
 }
 
@@ -27,19 +28,19 @@ pub struct Storage {
     pub device: String,
     /// The kernel's name of the block device ("vda1"); None where there is none.
     pub kernel_device: Option<String>,
-    /// Of the mount and of the filesystem, as they are in force, sorted.
+    /// Options in force, of the mount and of the filesystem, sorted.
     pub options: Vec<String>,
     pub write_cache: Option<WriteCache>,
 }
 
 impl Storage {
-    /// Of a path of this process's own root, without symlinks.
+    /// Storage of a path in this process's own root. The path has no symlinks.
     pub fn of(real_path: &Path) -> io::Result<Storage> {
         let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id()).collect::<Vec<_>>();
         Storage::covering(&mounts, real_path)
     }
 
-    /// Of a path as another process sees it. Looks into its root: not for a hot path.
+    /// Storage of a path as another process sees it. Reads its root: not for a hot path.
     pub fn seen_by(pid: u32, path: &Path) -> io::Result<Storage> {
         let real = Root::of_process(Path::new("/proc"), pid)?.canonical(path);
         let mounts = mountinfo::of_process(Path::new("/proc"), pid).collect::<Vec<_>>();

@@ -1,11 +1,12 @@
-//! How much processor time the tool may take (`--max-cpu`). Pure: it is told what has been used, and says what to do.
+//! Enforces the limit of processor time (`--max-cpu`). Pure: it is given the time used, and decides
+//! what to do.
 //!
-//! Above the limit, intervals get longer, step by step; when there is room again for long enough, shorter again. If
-//! it stays above even at the longest, tracing is paused: an overloaded host must not pay for being watched. It goes on
-//! by itself when there has been room for a while, longer after each relapse. What is used while attaching and just
-//! after (names of all the files, descriptions of the servers) does not count. A burst, however large, lengthens
-//! intervals for a while and never pauses the tracing: for that the limit must have been exceeded without a break for
-//! two windows at the longest interval.
+//! Above the limit, intervals get longer, step by step; when there is room again for long enough, shorter
+//! again. If it stays above even at the longest, tracing is paused: an overloaded host must not pay for being
+//! watched. It goes on by itself when there has been room for a while, longer after each relapse. What is
+//! used while attaching and just after (names of all the files, descriptions of the servers) does not count.
+//! A burst, however large, lengthens intervals for a while and never pauses the tracing: for that the limit
+//! must have been exceeded without a break for two windows at the longest interval.
 
 use std::collections::VecDeque;
 use std::str::FromStr;
@@ -25,7 +26,8 @@ impl Default for Limit {
     }
 }
 
-/// `1`, `0.5%`, `2%/30s`: percent of one processor, and the time over which it is averaged (a minute if not given).
+/// `1`, `0.5%`, `2%/30s`: percent of one processor, and the time over which it is averaged (a minute if not
+/// given).
 impl FromStr for Limit {
     type Err = String;
 
@@ -54,7 +56,7 @@ impl std::fmt::Display for Limit {
     }
 }
 
-/// What to do.
+/// The decision after a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     GoOn,
@@ -77,7 +79,8 @@ pub enum Verdict {
 const LONGER_AT_LEAST: u32 = 4;
 /// How much longer in one step, at most: the more, the more the limit is exceeded.
 const GREATEST_STEP: f64 = 8.0;
-/// Intervals get shorter again when no more than this part of the limit was used: a step doubles the work at most.
+/// Intervals get shorter again when no more than this part of the limit was used: a step doubles the work at
+/// most.
 const ROOM: f64 = 0.25;
 /// Windows with room before intervals get shorter, at most: the number doubles with each relapse.
 const MAX_PATIENCE: u32 = 60;
@@ -158,7 +161,7 @@ impl Budget {
     }
 
     /// `now`: of the clock; `used`: processor time of the process up to now.
-    pub fn look(&mut self, now: Duration, used: Duration) -> Verdict {
+    pub fn decide(&mut self, now: Duration, used: Duration) -> Verdict {
         let settle = self.limit.window / 6;
         let from = *self.counts_from.get_or_insert_with(|| now + settle);
         let soon = self.looks.back().is_some_and(|&(last, _)| now < last + self.limit.window / LOOKS);
@@ -174,7 +177,8 @@ impl Budget {
         let begin = self.changed.max(now.saturating_sub(span));
         let &(begin, before) = self.looks.iter().rfind(|(time, _)| *time <= begin).unwrap_or(&self.looks[0]);
         let (time, used) = (now - begin, used.saturating_sub(before));
-        // As if nothing were used in what is left of the window: what is too much now is too much for all of it.
+        // As if nothing were used in what is left of the window: what is too much now is too much for all of
+        // it.
         let allowed = time.max(self.limit.window).mul_f64(self.limit.share);
         if used > allowed {
             let over_since = *self.over_since.get_or_insert(now);
@@ -293,7 +297,7 @@ mod tests {
                     self.used += self.each_snapshot;
                     self.next = self.now + self.budget.interval();
                 }
-                match self.budget.look(self.now, self.used) {
+                match self.budget.decide(self.now, self.used) {
                     Verdict::GoOn => {}
                     verdict => self.log.push((self.now.as_secs(), verdict)),
                 }

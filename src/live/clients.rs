@@ -1,6 +1,6 @@
-//! Processor time that answering clients takes. It is no part of what tracing may take (`--max-cpu`): nobody who may
-//! connect to the exporter is to be able to end the tracing, and longer intervals would not make answers cheaper. The
-//! web server has limits of its own (`exporter::web::limits`).
+//! Processor time that answering clients takes. It is no part of what tracing may take (`--max-cpu`): nobody
+//! who may connect to the exporter is to be able to end the tracing, and longer intervals would not make
+//! answers cheaper. The web server has limits of its own (`exporter::web::limits`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub fn for_clients<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Of a thread that does nothing else.
+/// Meters a thread that does nothing but answer clients.
 #[derive(Debug)]
 pub struct Meter {
     settled: Duration,

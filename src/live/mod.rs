@@ -1,5 +1,5 @@
-//! A sampler on a thread of its own, for views that run for long: it publishes immutable snapshots, and no view ever
-//! waits for it, or makes it wait, for longer than it takes to exchange a pointer.
+//! A sampler on a thread of its own, for views that run for long: it publishes immutable snapshots, and no
+//! view ever waits for it, or makes it wait, for longer than it takes to exchange a pointer.
 
 pub(crate) mod budget;
 pub(crate) mod clients;
@@ -28,7 +28,7 @@ const SHARED_FOR: Duration = Duration::from_millis(20);
 pub struct Options {
     /// From one regular snapshot to the next, a millisecond to a day.
     pub interval: Duration,
-    /// What this process may use of a processor. None: whatever it takes.
+    /// Limit of this process's use of a processor. None: unlimited.
     pub max_cpu: Option<Limit>,
     /// How long servers that have ended are told apart; what they did stays in the totals, under
     /// [`ServerId::ENDED`](crate::model::ServerId::ENDED).
@@ -45,15 +45,15 @@ impl Default for Options {
     }
 }
 
-/// How the sampling is going.
+/// The state of the sampling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// As it was asked for.
     Running,
     /// Less often than asked for, because it took more processor time than it may.
     Degraded { interval: Duration },
-    /// Nothing is traced for a while, because even that took too much processor time. It goes on by itself when there is
-    /// room again; until then, the last snapshot stays.
+    /// Nothing is traced for a while, because even that took too much processor time. It goes on by itself
+    /// when there is room again; until then, the last snapshot stays.
     Paused { why: String },
     /// It failed, and is traced no more. The last snapshot stays.
     Failed { why: String },
@@ -73,8 +73,8 @@ impl State {
     }
 }
 
-/// Sees every snapshot, in their order, before anybody else does, and whether it is a regular one. Runs on the
-/// sampler's thread: it must be quick, and wait for nothing.
+/// Sees every snapshot, in their order, before anybody else does, and whether it is a regular one. Runs on
+/// the sampler's thread: it must be quick, and wait for nothing.
 pub type Follower = Box<dyn FnMut(&Arc<Snapshot>, bool) + Send>;
 
 /// The service. Shared between threads by reference; dropping it detaches.
@@ -84,8 +84,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// Starts the thread, lets it make its sampler there, and waits for the first snapshot. `selection`: who is
-    /// looked for; a server that syncs nothing is shown too.
+    /// Starts the thread, lets it make its sampler there, and waits for the first snapshot. `selection`: who
+    /// is looked for; a server that syncs nothing is shown too.
     pub fn start<E>(
         make: impl FnOnce() -> Result<Sampler, E> + Send + 'static,
         selection: Selection,
@@ -141,14 +141,15 @@ impl Live {
         self.shared.latest()
     }
 
-    /// Waits for the regular snapshot that follows `instant`; they come one interval after the other, whatever
-    /// [`Live::fresh`] asks for in between. None: the time is over, or there will be no more.
+    /// Waits for the regular snapshot that follows `instant`; they come one interval after the other,
+    /// whatever [`Live::fresh`] asks for in between. None: the time is over, or there will be no more.
     pub fn newer_than(&self, instant: Instant, timeout: Duration) -> Option<Arc<Snapshot>> {
         self.shared.wait_for_tick(timeout, |snapshot| snapshot.taken > instant)
     }
 
-    /// A snapshot that is at most `max_age` old, taken now if there is none; all who ask at the same time get the
-    /// same. While degraded, one as old as the interval will do. None: the time is over, or nothing is traced.
+    /// A snapshot that is at most `max_age` old, taken now if there is none; all who ask at the same time get
+    /// the same. While degraded, one as old as the interval will do. None: the time is over, or nothing is
+    /// traced.
     pub fn fresh(&self, max_age: Duration, timeout: Duration) -> Option<Arc<Snapshot>> {
         let now = Instant::now();
         let max_age = match self.state() {
@@ -164,7 +165,8 @@ impl Live {
         self.shared.wait_for_any(timeout, young)
     }
 
-    /// From now on, one regular snapshot each `interval`; while degraded, they stay at least as far apart as they are.
+    /// From now on, one regular snapshot each `interval`; while degraded, they stay at least as far apart as
+    /// they are.
     pub fn set_interval(&self, interval: Duration) {
         self.shared.set_interval(interval);
     }
@@ -178,8 +180,8 @@ impl Live {
         self.shared.state()
     }
 
-    /// Ends counting, detaches, and returns the last snapshot; takes up to about a second, in which the last names
-    /// are learnt. Called again, it returns the same.
+    /// Ends counting, detaches, and returns the last snapshot; takes up to about a second, in which the last
+    /// names are learnt. Called again, it returns the same.
     pub fn stop(&self) -> io::Result<Arc<Snapshot>> {
         self.shared.ask_to_end();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();

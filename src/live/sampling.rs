@@ -1,5 +1,5 @@
-//! The sampler's thread: takes in events as they come, snapshots when they are due or asked for, and keeps an eye on
-//! what all that costs.
+//! The sampler's thread: takes in events as they come, snapshots when they are due or asked for, and keeps an
+//! eye on what all that costs.
 
 use std::io;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::server::selection::Selection;
 
 /// How long a wait for events lasts at most.
 const SLICE: Duration = Duration::from_millis(100);
-/// How long the first snapshot waits for the processes that are selected to be found. Where that takes longer, they
-/// are in a later one.
+/// How long the first snapshot waits for the processes that are selected to be found. Where that takes
+/// longer, they are in a later one.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
 /// Somebody may switch the kernel's tracing off (kernel.ftrace_enabled=0) while the probes stay attached.
 const TEST_EVERY: Duration = Duration::from_secs(60);
@@ -93,7 +93,7 @@ impl Sampling {
                     self.follow_interval(None);
                 }
             }
-            match self.watch.look(self.sampler.spent_apart() + self.finder.spent()) {
+            match self.watch.sample(self.sampler.spent_apart() + self.finder.spent()) {
                 None => {}
                 Some(Change::Every { why, .. }) => self.follow_interval(Some(why)),
                 Some(Change::Pause { why }) => self.pause(why)?,

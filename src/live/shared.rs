@@ -1,5 +1,5 @@
-//! What the sampler's thread and the views share: the newest snapshots, and what the views ask for. Each lock is held
-//! for the exchange of some words, never while anything is read, made or dropped.
+//! What the sampler's thread and the views share: the newest snapshots, and what the views ask for. Each lock
+//! is held for the exchange of some words, never while anything is read, made or dropped.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,8 +21,8 @@ pub struct Shared {
 
 struct Published {
     latest: Option<Arc<Snapshot>>,
-    /// The latest of the regular ones: as long as there is no newer one of any kind, or for as long as it takes once
-    /// somebody has waited for one. One of ten thousand files takes megabytes.
+    /// The latest of the regular ones: as long as there is no newer one of any kind, or for as long as it
+    /// takes once somebody has waited for one. One of ten thousand files takes megabytes.
     tick: Option<Arc<Snapshot>>,
     ticks_are_wanted: bool,
     state: State,
@@ -30,7 +30,7 @@ struct Published {
     tested: SystemTime,
 }
 
-/// What the views want.
+/// Requests of the views.
 #[derive(Clone, Copy, Debug)]
 pub struct Orders {
     pub interval: Duration,
@@ -133,7 +133,7 @@ impl Shared {
 
 /// The sampler's side.
 impl Shared {
-    /// What is wanted; the wish for a snapshot is taken.
+    /// The pending requests; that for a snapshot is consumed.
     pub fn take_orders(&self) -> Orders {
         let mut count = [0; 8];
         // It fails only where nobody has called.
@@ -172,8 +172,8 @@ impl Shared {
     }
 }
 
-/// When the next regular snapshot is due, after the one that was due at `due`. One that comes too late is not made
-/// up for.
+/// When the next regular snapshot is due, after the one that was due at `due`. One that comes too late is not
+/// made up for.
 pub fn next_due(due: Instant, interval: Duration, now: Instant) -> Instant {
     let next = due + interval;
     if next > now { next } else { now + interval }

@@ -1,4 +1,4 @@
-//! Watches the processor time of this process, and says in words what follows from it.
+//! Samples this process's processor time, and words the consequences.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use super::clients;
 use crate::linux::cpu_time::of_this_process;
 use crate::text::interval;
 
-/// What changes.
+/// A change of the sampling, for the log and the views.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// Intervals get another length. `degraded`: they are longer than asked for.
@@ -59,13 +59,14 @@ impl CpuWatch {
         }
     }
 
-    /// To be called often. `apart`: processor time that this process has used for work with an allowance of its own.
-    pub fn look(&mut self, apart: Duration) -> Option<Change> {
+    /// To be called often. `apart`: processor time that this process has used for work with an allowance of
+    /// its own.
+    pub fn sample(&mut self, apart: Duration) -> Option<Change> {
         let budget = self.budget.as_mut()?;
         let limit = budget.limit();
         // What clients cost is known a moment later than what the process has used.
         self.used = self.used.max(of_this_process().saturating_sub(clients::spent() + apart));
-        match budget.look(self.begun.elapsed(), self.used) {
+        match budget.decide(self.begun.elapsed(), self.used) {
             Verdict::GoOn => None,
             Verdict::Every { interval: now, share } => {
                 let degraded = budget.is_degraded();
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn without_a_limit_nothing_is_watched() {
         let mut watch = CpuWatch::new(None, Duration::from_secs(1));
-        assert_eq!((watch.look(Duration::ZERO), watch.interval()), (None, Duration::from_secs(1)));
+        assert_eq!((watch.sample(Duration::ZERO), watch.interval()), (None, Duration::from_secs(1)));
         watch.ask(Duration::from_secs(5));
         assert_eq!((watch.interval(), watch.asked()), (Duration::from_secs(5), Duration::from_secs(5)));
     }
@@ -136,7 +137,7 @@ mod tests {
         let mut watch = CpuWatch::new(Some(limit), Duration::from_millis(100));
         let end = Instant::now() + Duration::from_secs(60);
         let change = loop {
-            if let Some(change) = watch.look(Duration::ZERO) {
+            if let Some(change) = watch.sample(Duration::ZERO) {
                 break change;
             }
             assert!(Instant::now() < end, "the limit was exceeded, and nothing followed");

@@ -1,5 +1,5 @@
-//! The system calls that make data durable: one line for each, with its names and numbers. Their order is that of
-//! `enum op` in `bpf/record.h`.
+//! The system calls that make data durable: one line for each, with its names and numbers. Their order is
+//! that of `enum op` in `bpf/record.h`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! What a file is to the database: one line for each role, with all that the views know of it. A new role is a line here, a
-//! rule in `files/rules.toml`, and a line in `docs/roles.md`, which a test asks for.
+//! What a file is to the database: one line for each role, with all that the views know of it. A new role is
+//! a line here, a rule in `files/rules.toml`, and a line in `docs/roles.md`, which a test asks for.
 
 use serde::{Deserialize, Serialize};
 
@@ -96,7 +96,8 @@ impl Role {
         name.strip_prefix("the ").unwrap_or(name)
     }
 
-    /// A log whose syncs the server serialises: at most one in flight, so sum of latencies / time is how busy it is.
+    /// A log whose syncs the server serialises: at most one in flight, so sum of latencies / time is how busy
+    /// it is.
     pub fn is_serial(self) -> bool {
         self.facts().traits & SERIAL != 0
     }

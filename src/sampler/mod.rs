@@ -128,7 +128,7 @@ impl Sampler {
     pub fn expect_server(&mut self, server: ServerId) {
         // All syncs of a server that began later were seen from their beginning.
         if self.servers.meet(server) && server.start_ns < self.began_ns {
-            self.running.look_for_earlier(server);
+            self.running.find_earlier(server);
         }
     }
 
@@ -245,7 +245,7 @@ impl Sampler {
         // Of syncs that began in the pause, those that hang must be found.
         self.began_ns = running::boot_ns();
         for server in self.servers.list().iter().filter(|server| server.alive).take(LOOKED_AT_AGAIN) {
-            self.running.look_for_earlier(server.id);
+            self.running.find_earlier(server.id);
         }
     }
 

@@ -49,7 +49,7 @@ fn scan_earlier(&server: &ServerId) -> Option<Vec<Earlier>> {
 
 impl Running {
     /// Scans /proc for syncs of a server that began before the programs were there.
-    pub fn look_for_earlier(&mut self, server: ServerId) {
+    pub fn find_earlier(&mut self, server: ServerId) {
         // Where that is refused, these syncs stay unseen; those that begin from now on are seen all the same.
         self.scans.submit((), server);
     }

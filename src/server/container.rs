@@ -1,9 +1,9 @@
-//! Which container a process runs in, by the names that container managers give their control groups.
+//! The container of a process, from the names that container managers give their control groups.
 
 use regex::bytes::Regex;
 
-/// (manager, pattern of a control group's path). The last match in a path is the innermost container. Not kept: they
-/// take a quarter of a megabyte, and are asked for some times in a server's life.
+/// (manager, pattern of a control group's path). The last match in a path is the innermost container. Not
+/// kept: they take a quarter of a megabyte, and are asked for some times in a server's life.
 fn managers() -> impl DoubleEndedIterator<Item = (&'static str, Regex)> {
     const ID: &str = "([0-9a-f]{64})";
     [

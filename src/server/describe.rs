@@ -1,6 +1,6 @@
 //! What a server is, without a connection to it: everything comes from /proc and the files of its own root.
-//! It reads the process's memory map and its file systems, so it can wait where those are stuck, and it takes some
-//! milliseconds the first time: once per server, on a thread of its own, never on a hot path.
+//! It reads the process's memory map and its file systems, so it can wait where those are stuck, and it takes
+//! some milliseconds the first time: once per server, on a thread of its own, never on a hot path.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,12 +26,12 @@ pub trait Roles: Send + Sync {
     fn is_redo(&self, path: &Path, settings: &Settings) -> bool;
 }
 
-/// How long a description may take, and how much processor time: the process chooses how much there is to read. What is
-/// found until then counts.
+/// How long a description may take, and how much processor time: the process chooses how much there is to
+/// read. What is found until then counts.
 const MAX_TIME: Duration = Duration::from_secs(3);
 const MAX_CPU_TIME: Duration = Duration::from_secs(1);
 
-/// What a description may still take.
+/// The time a description has left.
 struct Limit<'a> {
     proc_root: &'a Path,
     id: ServerId,
@@ -48,9 +48,10 @@ impl Limit<'_> {
     }
 }
 
-/// A server and what it was told. A part that cannot be read is left out; of one that has gone, only the identity is
-/// left. A server that has only just begun has no data directory and listens nowhere yet: describe it again later.
-/// However much there is to read, it takes no longer than [`MAX_TIME`], where the kernel does not keep it waiting.
+/// A server and what it was told. A part that cannot be read is left out; of one that has gone, only the
+/// identity is left. A server that has only just begun has no data directory and listens nowhere yet:
+/// describe it again later. However much there is to read, it takes no longer than [`MAX_TIME`], where the
+/// kernel does not keep it waiting.
 pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, Settings) {
     let pid = id.pid;
     let mut server = Server::new(id, String::new());
@@ -98,8 +99,8 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     (server, settings)
 }
 
-/// One line: which server it is. What it chose itself is escaped; one that has no name, or ended before its name was
-/// read, is a process.
+/// One line: which server it is. What it chose itself is escaped; one that has no name, or ended before its
+/// name was read, is a process.
 pub fn in_words(server: &Server) -> String {
     let name = Some(escape(server.comm.trim().as_bytes())).filter(|name| !name.is_empty());
     let mut parts = vec![format!("{} {}", name.as_deref().unwrap_or("process"), server.id.pid)];
@@ -112,7 +113,7 @@ pub fn in_words(server: &Server) -> String {
     parts.join(", ")
 }
 
-/// What a server's descriptors tell.
+/// Facts from a server's open descriptors.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct OpenDescriptors {
     sockets: BTreeSet<u64>,
@@ -177,7 +178,7 @@ fn notes(open: &OpenDescriptors, eatmydata: bool, settings: &Settings) -> Vec<St
     notes
 }
 
-/// Whether a library of that name is in a process's memory map.
+/// True if a library of that name is mapped into the process.
 fn is_mapped(proc_root: &Path, pid: u32, library: &[u8], over: &dyn Fn() -> bool) -> bool {
     let Ok(lines) = proc_file::lines(&proc_root.join(format!("{pid}/maps")), MAPS_LIMIT) else {
         return false;

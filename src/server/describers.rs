@@ -1,6 +1,6 @@
-//! Threads that describe servers. Whoever starts a process called `mysqld` makes work for them, as much as he likes: so
-//! they have an allowance of processor time of their own, each user has a share of them, and the user who has caused the
-//! least comes first.
+//! Threads that describe servers. Whoever starts a process called `mysqld` makes work for them, as much as he
+//! likes: so they have an allowance of processor time of their own, each user has a share of them, and the
+//! user who has caused the least comes first.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,11 +16,12 @@ use crate::server::processes::ThreadGroup;
 use crate::server::settings::Settings;
 
 const PROC: &str = "/proc";
-/// Servers that are described at the same time, and of one user; then the threads that there may be, those that hang
-/// included; then the servers that may wait.
+/// Servers that are described at the same time, and of one user; then the threads that there may be, those
+/// that hang included; then the servers that may wait.
 const ALL: Share = Share { threads: 4, with_abandoned: 16, queue: 4_096 };
 const OF_ONE_USER: Share = Share { threads: 2, with_abandoned: 4, queue: 512 };
-/// A description that takes longer than this hangs: it looks at its own time, but not while the kernel keeps it waiting.
+/// A description that takes longer than this hangs: it looks at its own time, but not while the kernel keeps
+/// it waiting.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(4);
 /// All descriptions together: two thousand servers at once, and then half a percent of a processor.
 const CPU_SHARE: f64 = 0.005;
@@ -28,7 +29,8 @@ const CPU_BURST: Duration = Duration::from_secs(10);
 
 type Description = (ServerId, Server, Settings);
 
-/// Anybody may start a process called `mysqld`, and as many as they like: each user's have a share of the threads.
+/// Anybody may start a process called `mysqld`, and as many as they like: each user's have a share of the
+/// threads.
 pub(crate) struct Describers(Pool<Owner, ServerId, Description>);
 
 /// A user's number; None: the process has gone.
@@ -61,7 +63,8 @@ impl Describers {
         self.0.retain(|waiting| *waiting != id) > 0
     }
 
-    /// A description that is done, if there is one. To be called now and then: it also replaces threads that hang.
+    /// A description that is done, if there is one. To be called now and then: it also replaces threads that
+    /// hang.
     pub(crate) fn take(&self) -> Option<Description> {
         self.0.poll()
     }
@@ -77,8 +80,8 @@ impl Describers {
     }
 }
 
-/// Describes processes, and returns after `timeout` at the latest; those that were not described until then are known by
-/// process and name only (`known_by.described` is false). What has ended meanwhile is left out.
+/// Describes processes, and returns after `timeout` at the latest; those that were not described until then
+/// are known by process and name only (`known_by.described` is false). What has ended meanwhile is left out.
 pub fn describe_all(
     processes: &[ThreadGroup],
     roles: Arc<dyn Roles>,
@@ -103,7 +106,8 @@ pub fn describe_all(
     processes.iter().map(of).filter(|(server, _)| server.alive).collect()
 }
 
-/// The user whose process it is: what /proc/PID belongs to would be root, where a server has given up root's rights.
+/// The user whose process it is: what /proc/PID belongs to would be root, where a server has given up root's
+/// rights.
 fn owner(pid: u32) -> Owner {
     let status = proc_file::read_once::<1024>(&Path::new(PROC).join(format!("{pid}/status"))).ok()?;
     let line = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;

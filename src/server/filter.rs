@@ -1,4 +1,5 @@
-//! What is traced: checked before anything is loaded, so that a mistake is told and not traced as "nothing".
+//! Filters for the traced processes, validated before anything is loaded: a typo is an error, not an empty
+//! trace.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -153,7 +154,8 @@ fn cgroup(mount: &Mount, path: &Path) -> Result<Cgroup, FilterError> {
     if !attributes.is_directory || attributes.device != mount.device {
         return Err(none());
     }
-    // Of a mount inside a cgroup namespace, the levels above it count, too; "/" is where the hierarchy begins.
+    // Of a mount inside a cgroup namespace, the levels above it count, too; "/" is where the hierarchy
+    // begins.
     let above =
         mount.root.components().filter(|part| matches!(part, std::path::Component::Normal(_))).count();
     let level = (above + below.components().count()) as u32;

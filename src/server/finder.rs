@@ -1,6 +1,7 @@
-//! Looks again and again for the processes that are selected, on a thread of its own: a host may have tens of
-//! thousands of them. A server that syncs is found by its first sync; this finds those that do not, or that hung
-//! before tracing began.
+//! Scans /proc for the processes that are selected, again and again, on a thread of its own: a host may have
+//! tens of thousands of them. A server that syncs is found by its first sync; this finds those that do not,
+//! or that hung before tracing began. The thread is a loop with its own pace and no jobs, so it is none of
+//! `linux::blocking`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,28 +15,29 @@ use crate::linux::cpu_time::of_this_thread;
 use crate::linux::proc_file;
 use crate::model::ServerId;
 
-/// From one look to the next at least.
-const SOONEST: Duration = Duration::from_secs(1);
-/// And at most, however long a look takes.
-const LATEST: Duration = Duration::from_secs(60);
-/// For each second of processor time that a look takes, so many pass to the next: looking takes a fifth of a percent of
-/// a processor at most, of the one percent that fsynctop may use in all.
+/// From one scan to the next at least.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// And at most, however long a scan takes.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// For each second of processor time that a look takes, so many pass to the next: looking takes a fifth of a
+/// percent of a processor at most, of the one percent that fsynctop may use in all.
 const SHARE: u32 = 500;
 
-/// Where nothing was started since the look before, another has nothing to find but a process that has become another
-/// program: such looks are left out, but for every tenth.
-const QUIET_LOOKS: u32 = 10;
+/// Where nothing was started since the look before, another has nothing to find but a process that has become
+/// another program: such looks are left out, but for every tenth.
+const QUIET_SCANS: u32 = 10;
 
-/// The thread that looks. It ends when this is dropped.
+/// The thread that scans. It ends when this is dropped.
 pub struct Finder {
     found: Receiver<Vec<ServerId>>,
-    /// Processor time that looking has taken, in nanoseconds.
+    /// Processor time that scanning has used, in nanoseconds.
     spent: Arc<AtomicU64>,
     _ends_it: Sender<()>,
 }
 
 impl Finder {
-    /// Begins to look. Where everything is traced there is nothing to look for: each process counts once it syncs.
+    /// Starts to scan. Where everything is traced there is nothing to look for: each process counts once it
+    /// syncs.
     pub fn start(selection: &Selection) -> Finder {
         let (outbox, found) = channel();
         let (ends_it, end) = channel();
@@ -43,23 +45,25 @@ impl Finder {
         if !selection.is_everything() {
             let selection = selection.clone();
             let meter = spent.clone();
-            let task = move || look(&selection, &outbox, &end, &meter);
+            let task = move || scan(&selection, &outbox, &end, &meter);
             // Without a thread, servers are found by their first sync alone.
             let _ = std::thread::Builder::new().name("find-servers".into()).spawn(task);
         }
         Finder { found, spent, _ends_it: ends_it }
     }
 
-    /// Processor time that looking has taken so far: a small share of a processor, whatever there is to look at.
+    /// Processor time that scanning has used so far: a small share of a processor, whatever there is to look
+    /// at.
     pub fn spent(&self) -> Duration {
         Duration::from_nanos(self.spent.load(Ordering::Relaxed))
     }
 
-    /// The processes that were not there at the look before. Waits for the result of a look until `patience` is over.
-    pub fn take(&self, patience: Duration) -> Vec<ServerId> {
+    /// The processes that the scan before did not find. Waits for the result of a scan until `timeout`
+    /// is over.
+    pub fn take(&self, timeout: Duration) -> Vec<ServerId> {
         let mut all = Vec::new();
-        if !patience.is_zero() {
-            all.extend(self.found.recv_timeout(patience).unwrap_or_default());
+        if !timeout.is_zero() {
+            all.extend(self.found.recv_timeout(timeout).unwrap_or_default());
         }
         loop {
             match self.found.try_recv() {
@@ -70,12 +74,12 @@ impl Finder {
     }
 }
 
-fn look(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()>, meter: &AtomicU64) {
+fn scan(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()>, meter: &AtomicU64) {
     let mut known: BTreeSet<ServerId> = BTreeSet::new();
     let mut quiet = Quiet::default();
     loop {
         let began = (Instant::now(), of_this_thread());
-        if quiet.is_worth_a_look(newest()) {
+        if quiet.is_worth_a_scan(newest()) {
             let here: BTreeSet<_> = selection.processes().iter().map(|process| process.id()).collect();
             let new = here.difference(&known).copied().collect();
             known = here;
@@ -103,14 +107,14 @@ struct Quiet {
 
 impl Quiet {
     /// What was started is looked at in the next round once more: it may have been another program at first.
-    fn is_worth_a_look(&mut self, newest: Option<Vec<u8>>) -> bool {
+    fn is_worth_a_scan(&mut self, newest: Option<Vec<u8>>) -> bool {
         if newest.is_none() || newest != self.newest {
             self.newest = newest;
             self.rounds = 0;
             return true;
         }
         self.rounds += 1;
-        self.rounds == 1 || self.rounds.is_multiple_of(QUIET_LOOKS)
+        self.rounds == 1 || self.rounds.is_multiple_of(QUIET_SCANS)
     }
 }
 
@@ -120,8 +124,8 @@ fn newest() -> Option<Vec<u8>> {
     loadavg.split(|&b| b == b' ').nth(4).map(<[u8]>::to_vec)
 }
 
-fn pause_after(look: Duration) -> Duration {
-    look.saturating_mul(SHARE).clamp(SOONEST, LATEST)
+fn pause_after(used: Duration) -> Duration {
+    used.saturating_mul(SHARE).clamp(MIN_PAUSE, MAX_PAUSE)
 }
 
 #[cfg(test)]
@@ -152,7 +156,7 @@ mod tests {
     fn where_nothing_was_started_only_every_tenth_look_is_made() {
         let mut quiet = Quiet::default();
         let mut looks = |newest: Option<&str>, rounds: u32| -> Vec<u32> {
-            (0..rounds).filter(|_| quiet.is_worth_a_look(newest.map(|text| text.into()))).collect()
+            (0..rounds).filter(|_| quiet.is_worth_a_scan(newest.map(|text| text.into()))).collect()
         };
         assert_eq!(looks(Some("12"), 22), [0, 1, 10, 20]);
         assert_eq!(looks(Some("13"), 3), [0, 1]);
@@ -169,9 +173,9 @@ mod tests {
 
     #[test]
     fn looking_takes_a_small_share_of_a_processor() {
-        assert_eq!(pause_after(Duration::from_millis(1)), SOONEST);
+        assert_eq!(pause_after(Duration::from_millis(1)), MIN_PAUSE);
         assert_eq!(pause_after(Duration::from_millis(50)), Duration::from_secs(25));
-        assert_eq!(pause_after(Duration::from_secs(3)), LATEST);
+        assert_eq!(pause_after(Duration::from_secs(3)), MAX_PAUSE);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! By what a server is known again: its data directory, the port and the name that people call it by, its own ids.
+//! By what a server is known again: its data directory, the port and the name that people call it by, its own
+//! ids.
 
 use std::path::Path;
 
@@ -6,15 +7,15 @@ use crate::linux::rooted::Root;
 use crate::model::Server;
 use crate::server::settings::Settings;
 
-/// Of `auto.cnf` and `/etc/hostname`, which hold a line or two.
+/// Maximum size of `auto.cnf` and `/etc/hostname`, which hold a line or two.
 const SMALL_FILE: u64 = 4_096;
 /// Where no other port is given; include/my_global.h and the servers' builds.
 const DEFAULT_PORT: u16 = 3306;
 /// A name as DNS has it.
 const MAX_HOSTNAME: usize = 253;
 
-/// Completes what a server is known by. Reads files of its root and of its data directory, so it can wait where their
-/// file systems do.
+/// Completes what a server is known by. Reads files of its root and of its data directory, so it can wait
+/// where their file systems do.
 pub fn read(proc_root: &Path, server: &mut Server, settings: &Settings) {
     let is_database = server.version.is_some();
     server.known_by.port = port(&server.ports, server.known_by.listens, is_database, settings);
@@ -35,7 +36,8 @@ pub fn read(proc_root: &Path, server: &mut Server, settings: &Settings) {
     }
 }
 
-/// The port that clients use. A server may listen on others as well, for the X protocol and for administrators.
+/// The port that clients use. A server may listen on others as well, for the X protocol and for
+/// administrators.
 fn port(listening: &[u16], listens: bool, is_database: bool, settings: &Settings) -> Option<u16> {
     let told = settings.port().filter(|&port| port != 0).or(is_database.then_some(DEFAULT_PORT));
     match (listening, told) {

@@ -1,4 +1,5 @@
-//! Where a process listens: the kernel's tables of its network namespace, joined with the sockets that it has open.
+//! Where a process listens: the kernel's tables of its network namespace, joined with the sockets that it has
+//! open.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -24,9 +25,9 @@ pub fn tcp_ports(proc_root: &Path, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u16
     theirs.map(|listener| listener.address.port()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Where a process listens for TCP connections, as far as nobody else can be the one who answers there. A socket of `[::]`
-/// takes connections over IPv4 as well unless it was told not to, which the tables do not show: so it stands for
-/// `0.0.0.0` too where no other process listens on that port over IPv4.
+/// Where a process listens for TCP connections, as far as nobody else can be the one who answers there. A
+/// socket of `[::]` takes connections over IPv4 as well unless it was told not to, which the tables do not
+/// show: so it stands for `0.0.0.0` too where no other process listens on that port over IPv4.
 pub fn tcp_addresses(proc_root: &Path, pid: u32) -> Vec<SocketAddr> {
     let links = open_files::descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT);
     let link = |fd| std::fs::read_link(proc_root.join(format!("{pid}/fd/{fd}"))).ok();
@@ -57,8 +58,8 @@ fn tcp_listeners(proc_root: &Path, pid: u32) -> Vec<Listener> {
     ["tcp", "tcp6"].into_iter().filter_map(|name| table(name).ok()).flat_map(listeners_in).collect()
 }
 
-/// The kernel lists all listening sockets before any connection, so reading ends at the first connection, of which a
-/// server may have tens of thousands.
+/// The kernel lists all listening sockets before any connection, so reading ends at the first connection, of
+/// which a server may have tens of thousands.
 fn listeners_in(table: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Listener> {
     table
         .skip(1)
@@ -70,7 +71,8 @@ fn listeners_in(table: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Li
         })
 }
 
-/// `0100007F:0CEA`: the words of the address as they lie in memory (net/ipv4/tcp_ipv4.c: get_openreq4), then the port.
+/// `0100007F:0CEA`: the words of the address as they lie in memory (net/ipv4/tcp_ipv4.c: get_openreq4), then
+/// the port.
 fn socket_address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.rsplit_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -94,8 +96,8 @@ fn socket_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// Paths of the unix sockets that a process listens on with one of these sockets, as it bound them: possibly relative.
-/// Sockets without a file (abstract ones) are left out.
+/// Paths of the unix sockets that a process listens on with one of these sockets, as it bound them: possibly
+/// relative. Sockets without a file (abstract ones) are left out.
 pub fn unix_paths(proc_root: &Path, pid: u32, sockets: &BTreeSet<u64>) -> Vec<PathBuf> {
     let Ok(lines) = proc_file::lines(&proc_root.join(format!("{pid}/net/unix")), TABLE_LIMIT) else {
         return Vec::new();
@@ -107,7 +109,8 @@ fn listening_paths(table: impl Iterator<Item = Vec<u8>>, sockets: &BTreeSet<u64>
     table
         .skip(1)
         .filter_map(|line| {
-            // Num: RefCount Protocol Flags Type St Inode Path; the path is the rest of the line, spaces included.
+            // Num: RefCount Protocol Flags Type St Inode Path; the path is the rest of the line, spaces
+            // included.
             let mut fields = fields(&line);
             let flags = u32::from_str_radix(text(fields.nth(3)?)?, 16).ok()?;
             let inode = fields.nth(2)?;

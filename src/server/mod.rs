@@ -1,6 +1,6 @@
-//! Which processes are traced ([`filter`], [`processes`], [`selection`], [`finder`]), and what is known of them without a
-//! connection ([`describe()`](describe::describe), on the threads of [`describers`]; what they were told is [`settings`]).
-//! [`status`] is what they count themselves, over a connection.
+//! Which processes are traced ([`filter`], [`processes`], [`selection`], [`finder`]), and what is known of
+//! them without a connection ([`describe()`](describe::describe), on the threads of [`describers`]; what they
+//! were told is [`settings`]). [`status`] is what they count themselves, over a connection.
 
 pub(crate) mod container;
 pub mod describe;

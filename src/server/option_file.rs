@@ -16,8 +16,8 @@ pub enum Line {
     IncludeDirectory(Vec<u8>),
 }
 
-/// The lines of an option file, one at a time: all of them at once can take many times the memory of the file. Comments
-/// and lines that hold no option are left out.
+/// The lines of an option file, one at a time: all of them at once can take many times the memory of the
+/// file. Comments and lines that hold no option are left out.
 pub fn parse(contents: &[u8]) -> impl Iterator<Item = Line> {
     contents.split(|&b| b == b'\n').filter_map(parse_line)
 }
@@ -109,8 +109,9 @@ fn canonical_name(name: &[u8]) -> Option<String> {
     Some(name.strip_prefix("loose_").map_or(name.clone(), str::to_owned))
 }
 
-/// Records one option if its name is `wanted`; a later one replaces an earlier one. An option without a value is empty;
-/// `skip-X` and `disable-X` also set X to OFF, `enable-X` to ON. A value longer than any path is left out.
+/// Records one option if its name is `wanted`; a later one replaces an earlier one. An option without a value
+/// is empty; `skip-X` and `disable-X` also set X to OFF, `enable-X` to ON. A value longer than any path is
+/// left out.
 pub fn set(
     values: &mut BTreeMap<String, OsString>,
     wanted: &dyn Fn(&str) -> bool,
@@ -146,8 +147,8 @@ pub fn split_argument(argument: &OsStr) -> Option<(&[u8], Option<&[u8]>)> {
     }
 }
 
-/// Options of a command line, in order. The few short options that servers are started with are spelt out, and the
-/// argument after one of [`TAKES_ARGUMENT`] is its value.
+/// Options of a command line, in order. The few short options that servers are started with are spelt out,
+/// and the argument after one of [`TAKES_ARGUMENT`] is its value.
 pub fn arguments(command_line: &[OsString]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let mut options = Vec::new();
     let mut rest = command_line.iter().skip(1);
@@ -180,8 +181,8 @@ pub fn arguments(command_line: &[OsString]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     options
 }
 
-/// Options with a required argument, which may stand in the next word; those that matter here. `log-bin` is not one:
-/// its argument is optional and so must follow a '='.
+/// Options with a required argument, which may stand in the next word; those that matter here. `log-bin` is
+/// not one: its argument is optional and so must follow a '='.
 const TAKES_ARGUMENT: &[&str] = &[
     "datadir",
     "socket",

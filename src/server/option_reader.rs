@@ -1,5 +1,5 @@
-//! Reads option files and those that they include, within bounds: whoever starts a process called `mysqld` chooses these
-//! files, and files that include themselves or each other would otherwise be read for ever.
+//! Reads option files and those that they include, within bounds: whoever starts a process called `mysqld`
+//! chooses these files, and files that include themselves or each other would otherwise be read for ever.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -40,8 +40,8 @@ pub struct Reader<'a> {
     set: Set<'a>,
     files: usize,
     bytes: u64,
-    /// Device and inode of the files that were read. A server reads a file twice that is included twice; the second time
-    /// can change nothing but the order in which values win.
+    /// Device and inode of the files that were read. A server reads a file twice that is included twice; the
+    /// second time can change nothing but the order in which values win.
     seen: HashSet<(u32, u64)>,
     failed: Option<(PathBuf, io::Error)>,
 }
@@ -67,8 +67,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Uses only files and directories that pass a check. The first that does not ends the reading, and so does one that
-    /// is there and cannot be read.
+    /// Uses only files and directories that pass a check. The first that does not ends the reading, and so
+    /// does one that is there and cannot be read.
     pub fn checked(self, check: Check<'a>) -> Reader<'a> {
         Reader { check: Some(check), ..self }
     }

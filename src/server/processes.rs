@@ -1,4 +1,5 @@
-//! The thread groups that a filter selects, out of /proc; and whether one is still the one that the kernel side saw.
+//! The thread groups that a filter selects, out of /proc; and whether one is still the one that the kernel
+//! side saw.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,24 +12,25 @@ use crate::server::filter::TargetFilter;
 const PF_KTHREAD: u32 = 0x0020_0000;
 /// Of a kernel thread's name with its workqueue, and the end of the line (fs/proc/array.c: proc_task_name).
 const COMM_BYTES: usize = 65;
-/// How deep control groups are followed.
+/// Maximum depth of nested control groups.
 const CGROUP_DEPTH: u32 = 64;
-/// Of a list of members, so many bytes are read: more processes than a host can have (4,194,304, PID_MAX_LIMIT).
+/// Of a list of members, so many bytes are read: more processes than a host can have (4,194,304,
+/// PID_MAX_LIMIT).
 const MEMBERS_LIMIT: u64 = 32 << 20;
 
 /// A thread group as /proc shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadGroup {
     pub pid: u32,
-    /// Of the leader; bytes that are no text are replaced.
+    /// The leader's name; invalid UTF-8 is replaced.
     pub comm: String,
     /// Since boot, in clock ticks: see [`same_start`].
     pub start_ticks: u64,
 }
 
 impl ThreadGroup {
-    /// An identity for what only user space has seen: the start is cut to a clock tick (10 ms), so compare it to one
-    /// of the kernel side by pid and [`start_tick`], not by `==`.
+    /// An identity for what only user space has seen: the start is cut to a clock tick (10 ms), so compare it
+    /// to one of the kernel side by pid and [`start_tick`], not by `==`.
     pub fn id(&self) -> ServerId {
         ServerId { pid: self.pid, start_ns: self.start_ticks.saturating_mul(ns_per_tick()) }
     }
@@ -62,7 +64,8 @@ pub fn list(proc_root: &Path, filter: &TargetFilter) -> Vec<ThreadGroup> {
                 all_pids(proc_root).filter_map(|pid| Some((pid, read(proc_root, pid)?))).collect();
             let descends = |&pid: &u32| {
                 let parent = |pid: &u32| u32::try_from(all.get(pid)?.1.ppid).ok();
-                // A chain cannot be longer than there are processes, but one that changes under the walk might loop.
+                // A chain cannot be longer than there are processes, but one that changes under the walk
+                // might loop.
                 std::iter::successors(Some(pid), parent).take(all.len()).any(|ancestor| ancestor == *root)
             };
             all.keys().filter(|pid| descends(pid)).map(|pid| all[pid].0.clone()).collect()
@@ -80,15 +83,15 @@ pub fn find(proc_root: &Path, pid: u32) -> Option<ThreadGroup> {
     Some(read(proc_root, pid)?.0)
 }
 
-/// Whether the process of that number is still the server.
+/// True if the pid still belongs to this server.
 pub fn is_alive(proc_root: &Path, id: ServerId) -> bool {
     let still = read(proc_root, id.pid).filter(|(group, _)| same_start(id.start_ns, group.start_ticks));
     // A zombie waits for its parent; it does nothing more.
     still.is_some_and(|(_, stat)| !matches!(stat.state, 'Z' | 'X') || stat.num_threads > 1)
 }
 
-/// Whether a start time of the kernel (`start_boottime`, nanoseconds) and one of /proc/PID/stat (field 22, clock
-/// ticks) are the same: the kernel divides, fs/proc/array.c.
+/// Whether a start time of the kernel (`start_boottime`, nanoseconds) and one of /proc/PID/stat (field 22,
+/// clock ticks) are the same: the kernel divides, fs/proc/array.c.
 pub fn same_start(start_ns: u64, ticks: u64) -> bool {
     start_tick(start_ns) == ticks
 }
@@ -103,7 +106,7 @@ pub fn same_server(a: ServerId, b: ServerId) -> bool {
     cut_to_tick(a) == cut_to_tick(b)
 }
 
-/// What all identities of one process have in common.
+/// The part that all identities of one process share.
 pub fn cut_to_tick(id: ServerId) -> ServerId {
     ServerId { start_ns: id.start_ns / ns_per_tick() * ns_per_tick(), ..id }
 }

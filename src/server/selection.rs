@@ -1,4 +1,4 @@
-//! What selects the processes that are traced, and those that are selected now.
+//! The combined filters, and the processes that match them now.
 
 use std::path::Path;
 
@@ -27,7 +27,8 @@ impl Selection {
         &self.0
     }
 
-    /// Whether it selects a server that another program has traced, dead or alive. `alive`: those that it selects now.
+    /// Whether it selects a server that another program has traced, dead or alive. `alive`: those that it
+    /// selects now.
     pub fn takes(&self, server: &Server, alive: &[ThreadGroup]) -> bool {
         let is_now = || alive.iter().any(|process| processes::same_server(process.id(), server.id));
         self.0.iter().any(|filter| match filter {

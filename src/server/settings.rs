@@ -1,5 +1,6 @@
 //! The server's own settings without a connection to it: command line, option files, persisted variables.
-//! They are what the server was *told*; a variable changed at run time, or a file edited since, is not seen here.
+//! They are what the server was *told*; a variable changed at run time, or a file edited since, is not seen
+//! here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -15,16 +16,17 @@ use crate::server::option_file;
 use crate::server::option_reader::{Check, Reader};
 use crate::server::version::{Flavour, Version};
 
-/// Of mysqld-auto.cnf, which has some hundred bytes for each variable.
+/// Maximum size of mysqld-auto.cnf, which has some hundred bytes for each variable.
 const PERSISTED_LIMIT: u64 = 256 << 10;
-/// Of /proc/PID/cmdline and environ, whose length the process chooses.
+/// Maximum size of /proc/PID/cmdline and environ, whose length the process chooses.
 const STRINGS_LIMIT: u64 = 256 << 10;
 /// Arguments that are looked at; a server has some dozens.
 const MAX_ARGUMENTS: usize = 2_048;
 /// Parts of a value that is a list of paths.
 const MAX_PARTS: usize = 64;
 
-/// Settings whose value is a path: their symlinks are followed once, since the kernel names files without symlinks.
+/// Settings whose value is a path: their symlinks are followed once, since the kernel names files without
+/// symlinks.
 const PATHS: &[&str] = &[
     "datadir",
     "log_bin",
@@ -53,8 +55,8 @@ const PATHS: &[&str] = &[
     "binlog_directory",
 ];
 
-/// Settings beside the paths that fsynctop asks for. Others are not kept, but for those that the rules name: there is no
-/// end to the names that an option file may have.
+/// Settings beside the paths that fsynctop asks for. Others are not kept, but for those that the rules name:
+/// there is no end to the names that an option file may have.
 const OTHERS: &[&str] = &[
     // a server's
     "debug_no_sync",
@@ -86,7 +88,7 @@ fn is_asked_for(name: &str) -> bool {
 /// The variables of a server's environment that decide which option files it reads.
 const ENVIRONMENT: &[&str] = &["HOME", "MARIADB_HOME", "MYSQL_GROUP_SUFFIX", "MYSQL_HOME", "PWD"];
 
-/// What a server was told, by name: lower case, underscores, no "loose_".
+/// Configured settings by name: lower case, underscores, no "loose_".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     values: BTreeMap<String, OsString>,
@@ -119,13 +121,14 @@ pub struct Process {
 }
 
 impl Process {
-    /// None: it has gone, or has no memory any more. May wait for the process's memory lock: not for a hot path.
+    /// None: it has gone, or has no memory any more. May wait for the process's memory lock: not for a hot
+    /// path.
     pub fn read(proc_root: &Path, pid: u32) -> Option<Process> {
         let directory = proc_root.join(pid.to_string());
         let strings = |file: &str| {
             let mut bytes = proc_file::read_start(&directory.join(file), STRINGS_LIMIT).unwrap_or_default();
-            // Each string ends with a NUL, but for one that was cut off, which means something else without its rest,
-            // and for that of a process that has written over its own.
+            // Each string ends with a NUL, but for one that was cut off, which means something else without
+            // its rest, and for that of a process that has written over its own.
             if bytes.len() as u64 == STRINGS_LIMIT || bytes.ends_with(b"\0") {
                 bytes.truncate(bytes.iter().rposition(|&b| b == 0).unwrap_or(0));
             }
@@ -158,8 +161,8 @@ impl Process {
 }
 
 impl Settings {
-    /// Of a running server. Empty if nothing of it can be read. Reads files of the server's root, so it can block
-    /// where their filesystem does: not for a hot path.
+    /// Of a running server. Empty if nothing of it can be read. Reads files of the server's root, so it can
+    /// block where their filesystem does: not for a hot path.
     pub fn of_server(proc_root: &Path, pid: u32, version: Option<&Version>, bounds: &Bounds<'_>) -> Settings {
         let Some(process) = Process::read(proc_root, pid) else { return Settings::default() };
         let root = Root::of_process(proc_root, pid).ok();
@@ -201,9 +204,9 @@ impl Settings {
         settings
     }
 
-    /// What some groups of one option file and of those that it includes say: a client's. Relative values stay so.
-    /// Each of these files, and each directory of them, must pass the check once it is open; else the path of the first
-    /// that does not, and why.
+    /// What some groups of one option file and of those that it includes say: a client's. Relative values
+    /// stay so. Each of these files, and each directory of them, must pass the check once it is open; else
+    /// the path of the first that does not, and why.
     pub fn of_groups(
         root: &Root,
         file: &Path,
@@ -288,8 +291,8 @@ impl Settings {
         }
     }
 
-    /// The data directory, as the server was told or, where it was not, as it works in. None: not told, and the
-    /// server has only just begun; ask again later.
+    /// The data directory, as the server was told or, where it was not, as it works in. None: not told, and
+    /// the server has only just begun; ask again later.
     pub fn datadir(&self) -> Option<&Path> {
         self.base.as_deref()
     }

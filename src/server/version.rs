@@ -1,4 +1,4 @@
-//! Which server and version an executable is, from the text inside it: it is neither run nor asked.
+//! Finds a server's product and version in the text of its executable, without running it or asking it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -39,17 +39,17 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// Device, inode, size, and the times of the last modification and change (seconds, nanoseconds) of an executable. Its owner
-/// chooses the first of the times, and nobody the second.
+/// Device, inode, size, and the times of the last modification and change (seconds, nanoseconds) of an
+/// executable. Its owner chooses the first of the times, and nobody the second.
 type ExecutableId = (u64, u64, u64, [i64; 4]);
 
 /// One per executable: a handful, if nobody makes more of them.
 const MAX_CACHED: usize = 256;
 static CACHE: LazyLock<Mutex<HashMap<ExecutableId, Option<Version>>>> = LazyLock::new(Mutex::default);
 
-/// Of a running process; also where its executable was replaced since. Some milliseconds the first time: not for a
-/// hot path. None: no server that is known here, or not allowed to read it.
-/// `over`: true once the search is to end, which then has found nothing.
+/// Of a running process; also where its executable was replaced since. Some milliseconds the first time: not
+/// for a hot path. None: no server that is known here, or not allowed to read it. `over`: true once the
+/// search is to end, which then has found nothing.
 pub fn of_process(proc_root: &Path, pid: u32, over: &dyn Fn() -> bool) -> Option<Version> {
     let executable = File::open(proc_root.join(pid.to_string()).join("exe")).ok()?;
     let stat = executable.metadata().ok()?;
@@ -69,8 +69,8 @@ pub fn of_process(proc_root: &Path, pid: u32, over: &dyn Fn() -> bool) -> Option
     })
 }
 
-/// A server's option groups name its series ("mysqld-9.7"), and the redo log's creator its version ("MySQL 9.7.4",
-/// from 5.7 on). The two together tell the server's own version from other versions that it mentions.
+/// A server's option groups name its series ("mysqld-9.7"), and the redo log's creator its version ("MySQL
+/// 9.7.4", from 5.7 on). The two together tell the server's own version from other versions that it mentions.
 static TEXT: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r"(?-u)(?:(?P<group>mysqld-)|(?P<creator>MySQL |MariaDB ))(?P<number>[0-9]+\.[0-9]+[0-9A-Za-z.-]*)\x00";
     Regex::new(pattern).expect("a constant pattern, covered by tests")
@@ -110,7 +110,7 @@ fn of_executable(file: &File, over: &dyn Fn() -> bool) -> io::Result<Option<Vers
     Ok(finder.second_best())
 }
 
-/// What the texts seen so far amount to.
+/// The verdict on the texts seen so far.
 #[derive(Default)]
 struct Finder {
     series: Option<String>,

@@ -1,10 +1,12 @@
-//! The time on the clocks that /proc/TID/sched uses, from which follows how long a blocked thread has been blocked.
+//! The time on the clocks that /proc/TID/sched uses, from which follows how long a blocked thread has been
+//! blocked.
 //!
 //! `se.exec_start` there is the moment at which the thread last ran, on `rq_clock_task` of its CPU
-//! (kernel/sched/fair.c). That clock leaves out the time stolen by a hypervisor and, where configured, the time in
-//! interrupts, so it differs from CPU to CPU (52 ms after 20 minutes were seen) and is later than no other clock.
-//! The only way to read it is to run on that CPU and look at one's own `se.exec_start`. Since it never runs faster
-//! than time, and a blocked thread's CPU field does not change, the difference is a lower bound.
+//! (kernel/sched/fair.c). That clock leaves out the time stolen by a hypervisor and, where configured, the
+//! time in interrupts, so it differs from CPU to CPU (52 ms after 20 minutes were seen) and is later than no
+//! other clock. The only way to read it is to run on that CPU and look at one's own `se.exec_start`. Since it
+//! never runs faster than time, and a blocked thread's CPU field does not change, the difference is a lower
+//! bound.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,8 +23,8 @@ use crate::linux::proc_file;
 /// One for each CPU. Those that never get their CPU count for as long as they wait for it.
 static THREADS: Threads = Threads::new("clock", 512);
 
-/// The time on the clock of each of these CPUs, as far as they can be read within `timeout` (a CPU may be offline,
-/// outside of our cpuset or held by a real-time thread).
+/// The time on the clock of each of these CPUs, as far as they can be read within `timeout` (a CPU may be
+/// offline, outside of our cpuset or held by a real-time thread).
 pub fn read(proc_root: &Path, cpus: &BTreeSet<u32>, timeout: Duration) -> BTreeMap<u32, Duration> {
     let (sender, receiver) = mpsc::channel();
     for &cpu in cpus {

@@ -1,5 +1,6 @@
-//! Who is inside a sync right now, found through /proc alone: no BPF, no tracefs, on a host where nothing else works. Serves
-//! `fsynctop stuck`, and the sampler when it attaches, for the syncs that hung before tracing began.
+//! Who is inside a sync right now, found through /proc alone: no BPF, no tracefs, on a host where nothing
+//! else works. Serves `fsynctop stuck`, and the sampler when it attaches, for the syncs that hung before
+//! tracing began.
 
 mod clock;
 mod scan;

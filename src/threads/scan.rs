@@ -16,7 +16,7 @@ use crate::linux::mountinfo::{self, Mount};
 use crate::linux::proc_file;
 use crate::model::{InFlight, Op, Role, ServerId};
 
-/// How to look.
+/// How often to look, how far apart, and how long a process may take to answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Looks {
     /// At least one. After one look alone, an age is known only where the kernel has /proc/TID/sched.
@@ -39,7 +39,7 @@ impl Looks {
     }
 }
 
-/// What was found.
+/// The result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Threads that were in a sync at the last look, the longest known first.
@@ -65,12 +65,13 @@ impl Scan {
     }
 }
 
-/// What the looks at one thread have in common.
+/// The verdict on a thread over all looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The same call in all looks: the thread has not run in between.
     Unmoved,
-    /// In a call of the same kind and arguments in all looks, but it ran in between: one slow call, or several.
+    /// In a call of the same kind and arguments in all looks, but it ran in between: one slow call, or
+    /// several.
     Moving,
     /// There was only one look.
     SeenOnce,
@@ -127,8 +128,8 @@ impl StuckSync {
     }
 }
 
-/// Threads that read of processes what may block. Several scans run at the same time, each with one thread and those that
-/// hang.
+/// Threads that read of processes what may block. Several scans run at the same time, each with one thread
+/// and those that hang.
 static READERS: Threads = Threads::new("reader", 64);
 
 /// Which processes to look at.
@@ -139,7 +140,8 @@ pub enum Processes {
 }
 
 /// Looks at all threads of these processes, then again at those that were in a sync. Takes no longer than the
-/// looks and a few deadlines, whatever the processes are stuck in. Fails only if `proc_root` cannot be listed.
+/// looks and a few deadlines, whatever the processes are stuck in. Fails only if `proc_root` cannot be
+/// listed.
 pub fn scan(proc_root: &Path, processes: &Processes, looks: &Looks) -> io::Result<Scan> {
     scan_with(proc_root, processes, looks, &|cpus| clock::read(proc_root, cpus, looks.deadline))
 }
@@ -264,8 +266,8 @@ impl Candidate {
         Some(Candidate { seen: now, standing })
     }
 
-    /// Everything else that there is to know; None when the call ended meanwhile, so that what was read may not
-    /// belong to it.
+    /// Everything else that there is to know; None when the call ended meanwhile, so that what was read may
+    /// not belong to it.
     fn describe(
         &self,
         proc_root: &Path,

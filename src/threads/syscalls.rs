@@ -1,9 +1,10 @@
-//! What /proc/TID/syscall says: which system call a thread that is not running is in, and with which arguments.
+//! What /proc/TID/syscall says: which system call a thread that is not running is in, and with which
+//! arguments.
 //!
 //! The file holds "running", "-1 SP PC" (blocked outside of a system call) or "NR A0 A1 A2 A3 A4 A5 SP PC". A
 //! process of the other word size uses another numbering, and the line does not say so: on x86-64 call 162 is
-//! `sync`, but `nanosleep` to a 32-bit process. The stack pointer tells them apart: only a 32-bit process has its
-//! stack below 4 GiB (and x32, which marks its numbers with bit 30).
+//! `sync`, but `nanosleep` to a 32-bit process. The stack pointer tells them apart: only a 32-bit process has
+//! its stack below 4 GiB (and x32, which marks its numbers with bit 30).
 
 use crate::model::{Op, Scope};
 

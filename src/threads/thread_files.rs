@@ -1,13 +1,13 @@
-//! Parsing of the files under /proc/PID that a look at a thread reads. All of them can be read while the process
-//! is stuck: none takes its memory map's lock.
+//! Parsing of the files under /proc/PID that a look at a thread reads. All of them can be read while the
+//! process is stuck: none takes its memory map's lock.
 //!
-//! Never read here: cmdline, environ, maps, smaps, map_files (they take `mmap_lock`, which a thread that hangs in
-//! a page fault holds). Never done here: `stat` or `open` through /proc/PID/fd/N, which would go to the very
-//! filesystem that hangs; `readlink` does not.
+//! Never read here: cmdline, environ, maps, smaps, map_files (they take `mmap_lock`, which a thread that
+//! hangs in a page fault holds). Never done here: `stat` or `open` through /proc/PID/fd/N, which would go to
+//! the very filesystem that hangs; `readlink` does not.
 
 use std::time::Duration;
 
-/// Of /proc/TID/stat, what a look needs.
+/// The fields of /proc/TID/stat that a scan needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// 'D', 'S', ...
@@ -63,8 +63,8 @@ pub fn value_of<'a>(content: &'a [u8], name: &[u8]) -> Option<&'a str> {
     std::str::from_utf8(line).ok().map(str::trim)
 }
 
-/// When the thread last ran, from /proc/TID/sched: on the clock of the CPU that it ran on, which differs from CPU
-/// to CPU (see [`super::clock`]).
+/// When the thread last ran, from /proc/TID/sched: on the clock of the CPU that it ran on, which differs from
+/// CPU to CPU (see [`super::clock`]).
 pub fn parse_last_ran(sched: &[u8]) -> Option<Duration> {
     let (milliseconds, fraction) = value_of(sched, b"se.exec_start")?.split_once('.')?;
     let (milliseconds, nanoseconds) = (milliseconds.parse::<u64>().ok()?, fraction.parse::<u64>().ok()?);

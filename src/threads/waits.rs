@@ -1,14 +1,14 @@
 //! What a blocked sync waits for, read from its kernel stack.
 
-/// What it waits for, and the frame that says so.
+/// The cause of a wait, and the stack frame that shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub what: String,
     pub frame: String,
 }
 
-/// Frames and their meaning; one that ends in '*' is a prefix. The innermost frame that is listed decides, so what
-/// stands in almost every stack (`schedule`, `io_schedule`, `folio_wait_bit`) is left out.
+/// Frames and their meaning; one that ends in '*' is a prefix. The innermost frame that is listed decides, so
+/// what stands in almost every stack (`schedule`, `io_schedule`, `folio_wait_bit`) is left out.
 const FRAMES: &[(&[&str], &str)] = &[
     (
         &["folio_wait_writeback*", "wait_on_page_writeback*", "__filemap_fdatawait_range"],

@@ -1,6 +1,6 @@
-//! The exporter's books: fed with every snapshot in the order in which they were taken, they hold what was counted
-//! under each label. A snapshot's rows come and go, a server's processes do, and roles and names are found out late;
-//! what is here only grows.
+//! The exporter's books: fed with every snapshot in the order in which they were taken, they hold what was
+//! counted under each label. A snapshot's rows come and go, a server's processes do, and roles and names are
+//! found out late; what is here only grows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +44,8 @@ pub struct Place {
     pub label: String,
     identity: Option<Identity>,
     pub totals: ServerTotals,
-    /// The process that runs it, or ran it last. None: syncs without a process, or processes too many to be told apart.
+    /// The process that runs it, or ran it last. None: syncs without a process, or processes too many to be
+    /// told apart.
     server: Option<Arc<Server>>,
     pub is_alive: bool,
     /// In flight by role: how many, and the age of the oldest.
@@ -57,11 +58,11 @@ pub struct Place {
 #[derive(Clone, Debug)]
 struct Process {
     server: Arc<Server>,
-    met: Instant,
+    seen: Instant,
     place: Option<u32>,
     /// The place was chosen before anything was known of it.
     is_provisional: bool,
-    /// What it did while it has no place.
+    /// Its syncs while it has no place.
     waiting: Option<Box<Waiting>>,
 }
 
@@ -127,7 +128,7 @@ impl Book {
             }
         }
         self.decide(&snapshot.setup, now);
-        self.look(&measurement, now);
+        self.note_processes(&measurement, now);
         self.neighbours.add(&measurement);
         self.lost = most(&self.lost, &snapshot.lost);
         self.last = Some(snapshot);
@@ -144,7 +145,7 @@ impl Book {
         for server in processes() {
             let process = self.processes.entry(cut_to_tick(server.id)).or_insert_with(|| Process {
                 server: server.clone(),
-                met: now,
+                seen: now,
                 place: None,
                 is_provisional: false,
                 waiting: None,
@@ -225,10 +226,10 @@ impl Book {
         number
     }
 
-    /// Gives processes their places. All that began at about the same time are looked at together, so that the labels
-    /// do not hang on who was described first.
+    /// Gives processes their places. All that began at about the same time are looked at together, so that
+    /// the labels do not hang on who was described first.
     fn decide(&mut self, setup: &Setup, now: Instant) {
-        let is_late = |process: &Process| now.saturating_duration_since(process.met) >= DESCRIBE_TIMEOUT;
+        let is_late = |process: &Process| now.saturating_duration_since(process.seen) >= DESCRIBE_TIMEOUT;
         let is_ready = |process: &Process| {
             process.server.known_by.described || !process.server.alive || is_late(process)
         };
@@ -283,13 +284,14 @@ impl Book {
             known.is_some_and(|known| known.is_taken_up_by(identity, self.runs(number)))
         };
         let same = self.places.iter().filter(|&(&number, place)| is_same(number, place));
-        // Of several that have ended, and whose directories are called the same, the one on this very directory.
+        // Of several that have ended, and whose directories are called the same, the one on this very
+        // directory.
         let is_elsewhere =
             |place: &Place| !place.identity.as_ref().is_some_and(|known| known.is_on_directory_of(identity));
         same.min_by_key(|(_, place)| is_elsewhere(place)).map(|(&number, _)| number)
     }
 
-    /// Whether a process of the place is alive.
+    /// True if a process of the place is alive.
     fn runs(&self, number: u32) -> bool {
         self.processes.values().any(|process| process.place == Some(number) && process.server.alive)
     }
@@ -324,11 +326,12 @@ impl Book {
     }
 
     /// Who runs each server now, and what is in flight.
-    fn look(&mut self, measurement: &Measurement, now: Instant) {
+    fn note_processes(&mut self, measurement: &Measurement, now: Instant) {
         for (number, place) in &mut self.places {
             place.in_flight.clear();
             let of_place = || self.processes.values().filter(|process| process.place == Some(*number));
-            // A server may start short-lived processes under its own name: the one that clients can reach is it.
+            // A server may start short-lived processes under its own name: the one that clients can reach is
+            // it.
             let importance = |process: &&Process| {
                 let server = &process.server;
                 (server.alive, server.known_by.listens, std::cmp::Reverse(server.id.start_ns))
@@ -356,8 +359,8 @@ impl Book {
 }
 
 impl Place {
-    /// The server, where there is one to tell of: the directory of a server that ran and will run again, or a process
-    /// that is alive.
+    /// The server, where there is one to tell of: the directory of a server that ran and will run again, or a
+    /// process that is alive.
     pub fn server(&self) -> Option<&Server> {
         let is_one = self.identity.as_ref().is_some_and(|identity| self.is_alive || !identity.is_bare());
         self.server.as_deref().filter(|_| is_one)

@@ -1,12 +1,13 @@
-//! The buckets of the exported histogram. Each `le` is a boundary of the kernel's histogram, so every count by `le` is
-//! a sum of whole kernel buckets, and none is guessed.
+//! The buckets of the exported histogram. Each `le` is a boundary of the kernel's histogram, so every count
+//! by `le` is a sum of whole kernel buckets, and none is guessed.
 
 use crate::model::histogram::{
     BUCKETS, FIRST_EXPONENT, Histogram, LAST_EXPONENT, bucket_of, lower_edge, upper_edge,
 };
 
-/// 1-2.5-5 steps from 10 µs to 60 s, in seconds: dense where a sync of flash or of a network volume is expected and
-/// where alerts draw their lines, sparse elsewhere, because each one is a series for each server, role and operation.
+/// 1-2.5-5 steps from 10 µs to 60 s, in seconds: dense where a sync of flash or of a network volume is
+/// expected and where alerts draw their lines, sparse elsewhere, because each one is a series for each
+/// server, role and operation.
 pub const DEFAULT: [f64; 15] =
     [10e-6, 50e-6, 100e-6, 250e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 1.0, 10.0, 60.0];
 /// More than this says no more about a latency than the kernel's own 3 %.
@@ -81,7 +82,8 @@ impl Buckets {
         self.edges_ns.partition_point(|&edge| edge < upper)
     }
 
-    /// Adds a histogram of the kernel. `counts` has one for each bucket and one for the infinite one; not cumulative.
+    /// Adds a histogram of the kernel. `counts` has one for each bucket and one for the infinite one; not
+    /// cumulative.
     pub fn add(&self, counts: &mut [u64], histogram: &Histogram) {
         for (bucket, n) in histogram.iter() {
             counts[self.place(bucket)] += n;

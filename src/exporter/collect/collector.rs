@@ -19,7 +19,8 @@ const FRESH: Duration = Duration::from_millis(100);
 /// How long a scrape waits for a fresh one; then the latest must do, and says how old it is.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What the sampler's thread writes and others read. Each lock is held for a copy, or for taking in one snapshot.
+/// What the sampler's thread writes and others read. Each lock is held for a copy, or for taking in one
+/// snapshot.
 struct Kept {
     book: Mutex<Book>,
     history: Mutex<History>,
@@ -36,10 +37,10 @@ pub struct Collector {
     interval: Duration,
 }
 
-/// What it says of the exporter beside what it counts itself.
+/// Facts about the exporter that the collector does not count itself.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// What the probes' maps may take.
+    /// Memory of the probes' maps, at most.
     pub map_bytes: u64,
     pub web: Arc<Statistics>,
 }

@@ -1,5 +1,5 @@
-//! Every metric that is exported, in one table: the exposition takes its names, types and labels from here, and
-//! `docs/metrics.md` is made of it.
+//! Every metric that is exported, in one table: the exposition takes its names, types and labels from here,
+//! and `docs/metrics.md` is made of it.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -27,7 +27,7 @@ pub struct Family {
     pub labels: &'static [&'static str],
     /// One sentence, as Prometheus shows it.
     pub help: &'static str,
-    /// What one must know to use it right, for the page.
+    /// Notes on its use, for the page.
     pub notes: &'static str,
 }
 

@@ -1,7 +1,8 @@
-//! What the exporter counts and how it says it: snapshots in, an exposition out.
+//! The exporter's counters and their exposition: snapshots in, Prometheus' text out.
 //!
-//! Every snapshot is fed to the [`book`], which adds what happened since the one before to totals by label, so that a
-//! counter never depends on which rows a snapshot still has. A scrape copies the book and writes it out ([`expose`]).
+//! Every snapshot is fed to the [`book`], which adds what happened since the one before to totals by label,
+//! so that a counter never depends on which rows a snapshot still has. A scrape copies the book and writes it
+//! out ([`expose`]).
 
 mod book;
 mod buckets;

@@ -1,5 +1,5 @@
-//! What a server is called in the metrics: what a pager should say, the same over every restart of the server, and
-//! the same again when the exporter itself is started anew.
+//! What a server is called in the metrics: what a pager should say, the same over every restart of the
+//! server, and the same again when the exporter itself is started anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ fn same_path(a: &Path, b: &Path) -> bool {
 /// By what a server is known again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Of a process without a data directory, its name.
+    /// The name of a process without a data directory.
     comm: String,
     datadir: Option<PathBuf>,
     inode: Option<(u64, u64)>,
@@ -104,18 +104,18 @@ impl Identity {
         }
     }
 
-    /// Whether both run on the very same data directory.
+    /// True if both run on the same data directory.
     pub fn is_on_directory_of(&self, other: &Identity) -> bool {
         self.inode.is_some() && self.inode == other.inode && self.datadir == other.datadir
     }
 
-    /// Of what is no known server, or of one of which nothing is known yet.
+    /// True if the process is not a known server, or has not been described yet.
     pub fn is_bare(&self) -> bool {
         self.datadir.is_none()
     }
 
-    /// Whether a process with the second identity runs the server with the first, of which another process may be
-    /// alive.
+    /// Whether a process with the second identity runs the server with the first, of which another process
+    /// may be alive.
     pub fn is_taken_up_by(&self, new: &Identity, is_alive: bool) -> bool {
         if self.is_bare() || new.is_bare() {
             return self.is_bare() == new.is_bare()
@@ -125,8 +125,8 @@ impl Identity {
         if self.datadir != new.datadir {
             return false;
         }
-        // A directory that was made anew, or a pod's volume on another device. Two servers that run at the same time
-        // in directories of the same name are two.
+        // A directory that was made anew, or a pod's volume on another device. Two servers that run at the
+        // same time in directories of the same name are two.
         self.is_on_directory_of(new) || (!is_alive && self.container == new.container)
     }
 }
@@ -165,8 +165,8 @@ pub fn candidates(server: &Server, given: &[GivenName]) -> Vec<String> {
     names.iter().map(|name| text::shorten_path(name, MAX_LENGTH, "…")).collect()
 }
 
-/// One label for each list of candidates, all different and none of them taken. Of several that would have the same,
-/// each gets what tells them apart: none takes what another could be known by already.
+/// One label for each list of candidates, all different and none of them taken. Of several that would have
+/// the same, each gets what tells them apart: none takes what another could be known by already.
 pub fn labels(candidates: &[Vec<String>], taken: &BTreeSet<&str>) -> Vec<String> {
     let mut depths = vec![0; candidates.len()];
     loop {

@@ -1,4 +1,4 @@
-//! What the exporter says of itself: whether it traces, and what it costs.
+//! The exporter's metrics about itself: whether it traces, and what it costs.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ pub struct Own {
     pub interval: Duration,
     /// When calls of its own were last seen to be counted.
     pub self_test: Option<SystemTime>,
-    /// What the web server counts.
+    /// The web server's counters.
     pub web: Arc<Statistics>,
     pub map_bytes: u64,
     pub history_bytes: usize,
@@ -24,7 +24,7 @@ pub struct Own {
     pub process: Option<ProcessFacts>,
 }
 
-/// What Prometheus' client libraries tell of their process.
+/// The process metrics that Prometheus' client libraries export.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessFacts {
     pub cpu_seconds: f64,
@@ -39,7 +39,7 @@ pub struct ProcessFacts {
 }
 
 impl ProcessFacts {
-    /// Of this process. None where /proc cannot be read.
+    /// Reads those of this process. None where /proc cannot be read.
     pub fn read() -> Option<ProcessFacts> {
         let process = Process::myself().ok()?;
         let stat = process.stat().ok()?;
@@ -60,8 +60,8 @@ impl ProcessFacts {
     }
 }
 
-/// When the host was started, by the clock that starts of processes are told by. Ask once: the clocks drift, and the
-/// start of a process must not.
+/// When the host was started, by the clock that starts of processes are told by. Ask once: the clocks drift,
+/// and the start of a process must not.
 pub fn boot_time() -> SystemTime {
     let since_boot = clock_gettime(ClockId::Boottime);
     let since_boot = Duration::new(since_boot.tv_sec.max(0) as u64, since_boot.tv_nsec.max(0) as u32);

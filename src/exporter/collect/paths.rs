@@ -1,4 +1,5 @@
-//! Which files have series of their own: the first so many paths of a server, for as long as the exporter runs.
+//! Which files have series of their own: the first so many paths of a server, for as long as the exporter
+//! runs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -11,8 +12,8 @@ use crate::text;
 pub const OTHER: &str = "other";
 /// Columns of a label; a path may have 4,096 bytes.
 const MAX_LENGTH: usize = 256;
-/// A share of the paths that is kept for the logs and the few files that every server has, however many tables are
-/// synced before them.
+/// A share of the paths that is kept for the logs and the few files that every server has, however many
+/// tables are synced before them.
 const RESERVED: usize = 8;
 
 /// Syncs, and the time that they took.
@@ -29,7 +30,7 @@ impl Work {
     }
 }
 
-/// What a file did by one operation.
+/// Syncs of a file by one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Did<'a> {
     pub target: Target,
@@ -45,7 +46,7 @@ impl<'a> From<&'a FileRow> for Did<'a> {
     }
 }
 
-/// What a server's files did.
+/// Syncs of a server's files.
 #[derive(Clone, Debug)]
 pub struct Files {
     limit: usize,

@@ -1,5 +1,5 @@
-//! The path under which a file is exported: its own, or one for all files that take each other's place. Binary logs
-//! rotate, redo files come and go: a series for each would be a series for each of their numbers.
+//! The path under which a file is exported: its own, or one for all files that take each other's place.
+//! Binary logs rotate, redo files come and go: a series for each would be a series for each of their numbers.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;

@@ -1,5 +1,6 @@
-//! The books under everything that servers, files and snapshots do: restarts, reused pids, folded rows, roles that are
-//! found out late. No counter goes down, nothing is counted twice, nothing is lost, and the series stay few.
+//! The books under everything that servers, files and snapshots do: restarts, reused pids, folded rows, roles
+//! that are found out late. No counter goes down, nothing is counted twice, nothing is lost, and the series
+//! stay few.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};

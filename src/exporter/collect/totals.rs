@@ -1,5 +1,6 @@
-//! What a server, and the neighbours, did since the exporter began. Only ever added to, and always under the labels
-//! that are valid now: a file whose role is found out later takes nothing away from where its syncs were counted.
+//! What a server, and the neighbours, did since the exporter began. Only ever added to, and always under the
+//! labels that are valid now: a file whose role is found out later takes nothing away from where its syncs
+//! were counted.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +9,8 @@ use super::paths::{Did, Files, Work};
 use crate::model::{Measurement, NeighbourRow, Op, Role, RoleRow, Scope};
 use crate::text;
 
-/// Failures that are shown before there is one: `rate()` sees nothing of a series whose first sample is not zero, so a
-/// disk's first error would go unnoticed.
+/// Failures that are shown before there is one: `rate()` sees nothing of a series whose first sample is not
+/// zero, so a disk's first error would go unnoticed.
 pub const ERRNOS: [i32; 4] = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EROFS];
 /// The syncs of one role by one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +92,7 @@ const OTHER: &str = "other";
 /// Columns of a label.
 const MAX_LENGTH: usize = 100;
 
-/// What processes did that are not traced, by device and command.
+/// Syncs of processes that are not traced, by device and command.
 #[derive(Clone, Debug, Default)]
 pub struct Neighbours {
     work: BTreeMap<(String, String), Work>,

@@ -1,4 +1,4 @@
-//! What a process did before it is known which server it is.
+//! Syncs of a process that has not been identified as a server yet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::model::{FileInfo, FileRow, Op, Target};
 /// Files that are held back; more are counted under the paths they have.
 const MAX_FILES: usize = 4_096;
 
-/// The files of such a process are still being looked up: a path is made a label when it is known, and not the first
-/// that the kernel told, which knows nothing of mounts.
+/// The files of such a process are still being looked up: a path is made a label when it is known, and not
+/// the first that the kernel told, which knows nothing of mounts.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     pub totals: ServerTotals,

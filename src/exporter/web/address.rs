@@ -12,8 +12,8 @@ use super::limits::{RECEIVE_BUFFER, SEND_BUFFER};
 pub const DEFAULT: ListenAddress =
     ListenAddress { host: Host::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)), port: 9871 };
 
-/// `127.0.0.1:9871`, `[::1]:9871`, `:9871` for all addresses, `localhost:9871`. Other names are not looked up: where
-/// the exporter listens must not hang on a name server.
+/// `127.0.0.1:9871`, `[::1]:9871`, `:9871` for all addresses, `localhost:9871`. Other names are not looked
+/// up: where the exporter listens must not hang on a name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
     host: Host,
@@ -78,7 +78,8 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// The sockets that systemd has opened, and those addresses that they do not cover; the default if there is neither.
+/// The sockets that systemd has opened, and those addresses that they do not cover; the default if there is
+/// neither.
 pub fn open(
     addresses: &[ListenAddress],
     activated: Vec<TcpListener>,
@@ -128,8 +129,8 @@ fn lacks_ipv6(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }
 
-/// The sockets that systemd has opened for this process; none if it has not. To be called before there are threads:
-/// it takes the variables out of the environment.
+/// The sockets that systemd has opened for this process; none if it has not. To be called before there are
+/// threads: it takes the variables out of the environment.
 pub fn activated() -> Result<Vec<TcpListener>, ListenError> {
     let mut given = listenfd::ListenFd::from_env();
     let mut listeners = Vec::new();

@@ -1,5 +1,6 @@
-//! Answers that are made once for all who ask at the same time, and given again for a moment: however many clients
-//! there are, and however often they ask, the figures are made a few times a second at most.
+//! Single-flight answers: made once for all clients that ask at the same time, and cached for a moment.
+//! However many clients there are, and however often they ask, the figures are made a few times a second at
+//! most.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +16,8 @@ use crate::live::clients::for_clients;
 
 /// How long an answer is given again, at least.
 const YOUNG: Duration = Duration::from_millis(250);
-/// An answer that takes long to make is given again for this many times as long, so that asking without a pause
-/// takes a few percent of a processor and no more.
+/// An answer that takes long to make is given again for this many times as long, so that asking without a
+/// pause takes a few percent of a processor and no more.
 const TIMES_ITS_COST: u32 = 25;
 const MAX_YOUNG: Duration = Duration::from_secs(1);
 
@@ -64,8 +65,8 @@ enum State {
 }
 
 impl Shared {
-    /// The answer of now. `make` runs on a thread that may block; that goes on if the one who asked goes away, since
-    /// others may wait for it.
+    /// The answer of now. `make` runs on a thread that may block; that goes on if the one who asked goes
+    /// away, since others may wait for it.
     pub async fn get(&self, make: impl FnOnce() -> Result<Vec<u8>, NotReady> + Send + 'static) -> Outcome {
         let mut made = {
             let mut state = self.lock();

@@ -1,7 +1,7 @@
-//! Basic authentication against bcrypt hashes, at a bounded cost: bcrypt is slow on purpose, so its answers are
-//! remembered, it runs once at a time, and after a wrong password it pauses. What is remembered is a keyed hash of
-//! name, password and bcrypt hash; the passwords themselves are not kept, and a changed file forgets by itself. Whose
-//! password is checked next is decided in `queue`.
+//! Basic authentication against bcrypt hashes, at a bounded cost: bcrypt is slow on purpose, so its answers
+//! are remembered, it runs once at a time, and after a wrong password it pauses. What is remembered is a
+//! keyed hash of name, password and bcrypt hash; the passwords themselves are not kept, and a changed file
+//! forgets by itself. Whose password is checked next is decided in `queue`.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,8 +28,9 @@ pub enum Verdict {
 
 /// Right ones and wrong ones that are remembered, each.
 const REMEMBERED: usize = 64;
-/// After a wrong password, no other is checked for this many times as long as that took: guessing passwords takes a
-/// tenth of a processor, however many guess. Where the hashes are so costly that this would be long, more than that.
+/// After a wrong password, no other is checked for this many times as long as that took: guessing passwords
+/// takes a tenth of a processor, however many guess. Where the hashes are so costly that this would be long,
+/// more than that.
 const PAUSE: u32 = 9;
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
@@ -76,7 +77,7 @@ impl Authenticator {
     /// Fails only if the kernel gives no random numbers.
     pub fn new() -> std::io::Result<Authenticator> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
-            .map_err(|_| std::io::Error::other("no random numbers are to be had"))?;
+            .map_err(|_| std::io::Error::other("the kernel gives no random numbers"))?;
         Ok(Authenticator(Arc::new(Inner {
             key,
             known: Mutex::default(),
@@ -192,8 +193,8 @@ struct Claim {
     exists: bool,
 }
 
-/// Dummy hash for unknown users, so that the response time does not reveal which names exist: a hash of no password,
-/// with the users' cost.
+/// Dummy hash for unknown users, so that the response time does not reveal which names exist: a hash of no
+/// password, with the users' cost.
 fn nobody(users: &BTreeMap<String, Secret>) -> String {
     let cost = users.values().next().and_then(|hash| hash.reveal().get(4..6)).unwrap_or("10");
     format!("$2b${cost}${}", ".".repeat(53))

@@ -1,5 +1,5 @@
-//! One connection: what it is doing, how long it may go on with that, and the socket that is watched for it; and the
-//! table of all of them.
+//! One connection: what it is doing, how long it may go on with that, and the socket that is watched for it;
+//! and the table of all of them.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What one client, and all of them together, may take: pure decisions, tested without a network.
+//! Limits of one client and of all together: pure decisions, tested without a network.
 
 use std::time::{Duration, Instant};
 
@@ -10,18 +10,18 @@ pub const CONNECTIONS: usize = 64;
 pub const HEADER_BYTES: usize = 16 << 10;
 /// Headers of a request.
 pub const HEADERS: usize = 64;
-/// Kernel memory for what a client has not taken yet, and for what it sends (the kernel doubles both): the default
-/// grows to megabytes for each connection, and is charged to the service's memory limit.
+/// Kernel memory for what a client has not taken yet, and for what it sends (the kernel doubles both): the
+/// default grows to megabytes for each connection, and is charged to the service's memory limit.
 pub const SEND_BUFFER: usize = 64 << 10;
 pub const RECEIVE_BUFFER: usize = 16 << 10;
-/// New connections, and requests: so many each second, after a burst. The rest waits in the kernel's queue, or for
-/// its answer; a flood costs a few percent of one processor.
+/// New connections, and requests: so many each second, after a burst. The rest waits in the kernel's queue,
+/// or for its answer; a flood costs a few percent of one processor.
 pub const NEW_CONNECTIONS: Rate = Rate { each: Duration::from_millis(2), burst: 500 };
 pub const REQUESTS: Rate = Rate { each: Duration::from_millis(5), burst: 200 };
 /// A TLS handshake costs up to a millisecond of processor time.
 pub const HANDSHAKES: Rate = Rate { each: Duration::from_millis(10), burst: 100 };
 
-/// What a connection is doing.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// The client is to say something: TLS handshake, first request, the rest of a request.
@@ -63,10 +63,10 @@ pub struct Seen {
 const ENOUGH_FOR_A_REQUEST: Duration = Duration::from_millis(250);
 const ENOUGH_FOR_A_RESPONSE: Duration = Duration::from_secs(2);
 
-/// Which connection gives way to a new one: of the origin that has most of them, first one that is slow to ask, then
-/// one that is idle, then one that waits for its turn, then one that is slow to take its answer, then one that has only
-/// just come; each time the one that has been so for longest. One whose answer is being made is never cut off. None: all
-/// are at work.
+/// Which connection gives way to a new one: of the origin that has most of them, first one that is slow to
+/// ask, then one that is idle, then one that waits for its turn, then one that is slow to take its answer,
+/// then one that has only just come; each time the one that has been so for longest. One whose answer is
+/// being made is never cut off. None: all are at work.
 pub fn gives_way(open: &[Seen], now: Instant) -> Option<usize> {
     let rank = |(at, seen): (usize, &Seen)| {
         let age = now.saturating_duration_since(seen.since);
@@ -91,7 +91,8 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// Who may go when, first come, first served (the generic cell rate algorithm: one time instead of a bucket).
+/// A rate limiter, first come, first served (GCRA, the generic cell rate algorithm: a token bucket kept as
+/// one time).
 #[derive(Debug, Default)]
 pub struct Turns {
     /// When the turn after the last one given out comes, were there no burst.

@@ -1,5 +1,5 @@
-//! Which user of this host is at the other end of a connection, by sock_diag(7): one question about one socket, however
-//! many there are.
+//! Which user of this host is at the other end of a connection, by sock_diag(7): one question about one
+//! socket, however many there are.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -34,7 +34,8 @@ impl LocalUsers {
         Some(LocalUsers { socket, sequence: AtomicU32::new(0) })
     }
 
-    /// The owner of the socket at the client's end. None: the client is on another host, or has closed its socket.
+    /// The owner of the socket at the client's end. None: the client is on another host, or has closed its
+    /// socket.
     pub fn of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
         let (client_ip, server_ip) = (client.ip().to_canonical(), server.ip().to_canonical());
         if !client_ip.is_loopback() && client_ip != server_ip {
@@ -43,7 +44,8 @@ impl LocalUsers {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let request = request(sequence, (client_ip, client.port()), (server_ip, server.port()));
         rustix::net::send(&self.socket, &request, SendFlags::DONTWAIT).ok()?;
-        // The kernel has answered by the time that it has taken the question; an older answer may lie before it.
+        // The kernel has answered by the time that it has taken the question; an older answer may lie before
+        // it.
         let mut buffer = [0; 512];
         loop {
             let (answer, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::DONTWAIT).ok()?;

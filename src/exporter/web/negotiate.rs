@@ -1,6 +1,6 @@
-//! What a client would like to have: the encoding of its answer (RFC 9110, 12.5.3). Pure.
+//! Content negotiation: the encoding of an answer (RFC 9110, 12.5.3). Pure.
 
-/// Whether the answer may be compressed with gzip.
+/// True if the client accepts gzip.
 pub fn gzip(accept_encoding: Option<&str>) -> bool {
     let mut any = None;
     for (coding, parameters) in elements(accept_encoding.unwrap_or_default()) {

@@ -1,5 +1,5 @@
-//! Where a client comes from, as far as fairness is concerned. Clients on this host are told apart by user: one of them
-//! has sixteen million loopback addresses to itself.
+//! Where a client comes from, as far as fairness is concerned. Clients on this host are told apart by user:
+//! one of them has sixteen million loopback addresses to itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,7 +20,8 @@ enum Party {
     Site(IpAddr),
 }
 
-/// How many are of the same party, network, address. Compared in this order: who has a network has all its addresses.
+/// How many are of the same party, network, address. Compared in this order: who has a network has all its
+/// addresses.
 pub type Weight = [usize; 3];
 
 impl Origin {

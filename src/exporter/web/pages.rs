@@ -1,4 +1,4 @@
-//! What is answered to whom: who may ask, which page it is, in which form.
+//! Answers requests: authorises the client, picks the page, negotiates its form.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::state::Web;
 use crate::exporter::log::Seldom;
 use crate::exporter::source::{NotReady, Source};
 
-/// Of the metrics, whatever else a client would like: Prometheus takes it with every version.
+/// Content type of the metrics, whatever the client prefers: every version of Prometheus accepts it.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
@@ -47,7 +47,7 @@ pub async fn respond(
     response
 }
 
-/// Whether there is to be an answer at all.
+/// Rate limit and authentication: an error is the response to send instead.
 async fn admit(
     web: &Arc<Web>,
     request: &Request<Incoming>,

@@ -1,6 +1,6 @@
-//! Who waits for a password to be checked, and whose turn is next: the one whose origin has failed least and waits for
-//! least. Whether a name exists plays no part in the order: whoever sends two names at once would learn from it which of
-//! them does. Pure but for the channels.
+//! Who waits for a password to be checked, and whose turn is next: the one whose origin has failed least and
+//! waits for least. Whether a name exists plays no part in the order: whoever sends two names at once would
+//! learn from it which of them does. Pure but for the channels.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -45,8 +45,9 @@ impl<C, V> Queue<C, V> {
         Queue { waiting: Vec::new(), failures: VecDeque::new(), is_served: false }
     }
 
-    /// A place in the queue: the verdict comes from there, or the end of the channel if somebody of a better origin
-    /// took the place. None: there is none. The second: `next` is to be called until it says that nobody waits.
+    /// A place in the queue: the verdict comes from there, or the end of the channel if somebody of a better
+    /// origin took the place. None: there is none. The second: `next` is to be called until it says that
+    /// nobody waits.
     pub fn enter(&mut self, origin: Origin, claim: C, now: Instant) -> Option<(oneshot::Receiver<V>, bool)> {
         self.forget(now);
         let of_network = |waiting: &Waiting<C, V>| waiting.origin.is_same_network(&origin);

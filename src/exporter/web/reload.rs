@@ -1,5 +1,5 @@
-//! The web configuration in use, read anew when one of its files has changed. A change that cannot be used, or that
-//! would take protection away, leaves the old one in place and is said once.
+//! The web configuration in use, read anew when one of its files has changed. A change that cannot be used,
+//! or that would take protection away, leaves the old one in place and is said once.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use super::statistics::Statistics;
 use super::tls::{self, TlsError};
 use crate::exporter::log;
 
-/// How long a request waits for the files to be looked at; on a disk that hangs, the old configuration has to do.
+/// How long a request waits for the files to be looked at; on a disk that hangs, the old configuration has to
+/// do.
 const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why a web configuration cannot be used.
@@ -29,7 +30,7 @@ pub enum ConfigurationError {
     ProtectsLess(&'static str),
 }
 
-/// What is in use.
+/// A configuration in use.
 #[derive(Debug, Default)]
 pub struct Loaded {
     pub tls: Option<Arc<ServerConfig>>,
@@ -40,10 +41,10 @@ pub struct Loaded {
 pub struct Configuration {
     path: Option<PathBuf>,
     loaded: RwLock<Arc<Loaded>>,
-    /// What the files were when they were last read, usable or not.
+    /// The state of the files when they were last read, usable or not.
     seen: Mutex<Seen>,
-    /// Somebody is looking at the files.
-    looking: AtomicBool,
+    /// A check of the files is under way.
+    is_refreshing: AtomicBool,
     /// Changes with each configuration that comes into use.
     generation: watch::Sender<u64>,
     statistics: Arc<Statistics>,
@@ -57,7 +58,7 @@ struct Seen(Vec<(PathBuf, Option<Stamp>)>);
 type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
 
 impl Seen {
-    fn look(&mut self, path: &Path) {
+    fn note(&mut self, path: &Path) {
         let stamp = std::fs::metadata(path).ok().map(|file| {
             let modified = (file.mtime(), file.mtime_nsec());
             (file.dev(), file.ino(), file.size(), modified, (file.ctime(), file.ctime_nsec()))
@@ -67,16 +68,16 @@ impl Seen {
 
     fn is_current(&self) -> bool {
         let mut now = Seen::default();
-        self.0.iter().for_each(|(path, _)| now.look(path));
+        self.0.iter().for_each(|(path, _)| now.note(path));
         now == *self
     }
 }
 
-/// Reads the file and all that it names. What was seen is returned in any case; it is looked at before it is read, so
-/// that a change in between is found the next time.
+/// Reads the file and all that it names. What was seen is returned in any case; it is looked at before it is
+/// read, so that a change in between is found the next time.
 fn load(path: &Path) -> (Result<Loaded, ConfigurationError>, Seen) {
     let mut seen = Seen::default();
-    seen.look(path);
+    seen.note(path);
     let outcome = (|| {
         let text = std::fs::read_to_string(path)
             .map_err(|error| SettingsError::Unreadable { path: path.to_owned(), error: error.to_string() })?;
@@ -85,7 +86,7 @@ fn load(path: &Path) -> (Result<Loaded, ConfigurationError>, Seen) {
             None => None,
             Some(tls) => {
                 let files = [&tls.cert_file, &tls.key_file, &tls.client_ca_file];
-                files.into_iter().flatten().for_each(|file| seen.look(file));
+                files.into_iter().flatten().for_each(|file| seen.note(file));
                 Some(tls::server_config(tls)?)
             }
         };
@@ -111,22 +112,22 @@ impl Configuration {
             path: path.map(Path::to_owned),
             loaded: RwLock::new(Arc::new(loaded)),
             seen: Mutex::new(seen),
-            looking: AtomicBool::new(false),
+            is_refreshing: AtomicBool::new(false),
             generation: watch::Sender::new(0),
             statistics,
         })
     }
 
-    /// What is in use, without a look at the files.
+    /// The configuration in use, without checking the files.
     pub fn loaded(&self) -> Arc<Loaded> {
         self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is in use after a look at the files, which happens on a thread that may block. If another look hangs,
-    /// or this one takes long, it is what was in use before.
+    /// What is in use after a look at the files, which happens on a thread that may block. If another look
+    /// hangs, or this one takes long, it is what was in use before.
     pub async fn current(self: &Arc<Self>) -> Arc<Loaded> {
         if self.path.is_some() {
-            self.look(false).await;
+            self.refresh(false).await;
         }
         self.loaded()
     }
@@ -134,7 +135,7 @@ impl Configuration {
     /// Reads the files, changed or not, and says what came of it.
     pub async fn reload(self: &Arc<Self>) {
         if self.path.is_some() {
-            self.look(true).await;
+            self.refresh(true).await;
         }
     }
 
@@ -143,19 +144,19 @@ impl Configuration {
         self.generation.subscribe()
     }
 
-    async fn look(self: &Arc<Self>, always: bool) {
-        if self.looking.swap(true, Ordering::Acquire) {
+    async fn refresh(self: &Arc<Self>, always: bool) {
+        if self.is_refreshing.swap(true, Ordering::Acquire) {
             return;
         }
         let own = self.clone();
         let work = tokio::task::spawn_blocking(move || {
-            own.look_now(always);
-            own.looking.store(false, Ordering::Release);
+            own.refresh_now(always);
+            own.is_refreshing.store(false, Ordering::Release);
         });
         let _ = tokio::time::timeout(READ_TIMEOUT, work).await;
     }
 
-    fn look_now(&self, always: bool) {
+    fn refresh_now(&self, always: bool) {
         let Some(path) = &self.path else { return };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if !always && seen.is_current() {
@@ -179,7 +180,8 @@ impl Configuration {
     }
 }
 
-/// Of a client's certificate: that there is one, that an authority vouches for it, and that it is of certain names.
+/// Of a client's certificate: that there is one, that an authority vouches for it, and that it is of certain
+/// names.
 fn demands(loaded: &Loaded) -> [bool; 3] {
     let tls = loaded.settings.tls.as_ref();
     let auth = tls.and_then(|tls| tls.client_auth_type).unwrap_or_default();

@@ -28,8 +28,8 @@ use crate::exporter::log::Seldom;
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 impl Web {
-    /// Serves until `stop` becomes true, then lets requests in progress finish, for some seconds at most. Needs a
-    /// tokio runtime with time and I/O.
+    /// Serves until `stop` becomes true, then lets requests in progress finish, for some seconds at most.
+    /// Needs a tokio runtime with time and I/O.
     pub async fn serve(
         self: Arc<Web>,
         listeners: Vec<StdListener>,
@@ -55,7 +55,8 @@ impl Web {
             match accepted {
                 Ok((stream, peer)) => {
                     self.statistics.connections.add_one();
-                    // Nagle's algorithm would hold the end of an answer back until the client has confirmed the rest.
+                    // Nagle's algorithm would hold the end of an answer back until the client has confirmed
+                    // the rest.
                     let _ = stream.set_nodelay(true);
                     match self.connections.admit(self.origin(&stream, peer)) {
                         Some(place) => drop(tokio::spawn(self.clone().converse(stream, place, stop.clone()))),

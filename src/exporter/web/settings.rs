@@ -1,5 +1,6 @@
 //! The web configuration file: YAML in the format that Prometheus' exporters share
-//! (prometheus/exporter-toolkit, docs/web-configuration.md). Read and checked here, made use of in `tls` and `auth`.
+//! (prometheus/exporter-toolkit, docs/web-configuration.md). Read and checked here, made use of in `tls` and
+//! `auth`.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -73,7 +73,7 @@ impl Web {
         }))
     }
 
-    /// Whether clients have to speak TLS at present.
+    /// True if clients must speak TLS at present.
     pub fn is_tls(&self) -> bool {
         self.configuration.loaded().tls.is_some()
     }

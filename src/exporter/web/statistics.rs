@@ -1,4 +1,4 @@
-//! What the web server counts of itself, for the exporter's own metrics.
+//! The web server's own counters, for the exporter's metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

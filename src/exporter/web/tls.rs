@@ -56,8 +56,8 @@ pub fn server_config(settings: &TlsSettings) -> Result<Arc<ServerConfig>, TlsErr
         .map_err(|error| unusable(format!("{chain_name} and {key_name}"), error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.ignore_client_order = settings.prefer_server_cipher_suites.unwrap_or(true);
-    // A session that is resumed skips the check of the client's certificate, which may have been replaced since; a
-    // scraper keeps its connection anyway.
+    // A session that is resumed skips the check of the client's certificate, which may have been replaced
+    // since; a scraper keeps its connection anyway.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
@@ -100,8 +100,8 @@ fn versions(settings: &TlsSettings) -> &'static [&'static SupportedProtocolVersi
     }
 }
 
-/// rustls' choice of ciphers and curves, narrowed to what the settings name, in their order. As in Go, the list of
-/// ciphers is about TLS 1.2 alone.
+/// rustls' choice of ciphers and curves, narrowed to what the settings name, in their order. As in Go, the
+/// list of ciphers is about TLS 1.2 alone.
 fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
     let mut provider = ring::default_provider();
     if let Some(names) = &settings.cipher_suites

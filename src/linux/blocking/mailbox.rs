@@ -1,5 +1,5 @@
-//! A thread with a state of its own that answers questions one after the other: only the newest of those that came while
-//! it was busy, so nothing piles up while it hangs. It ends when its mailbox is dropped.
+//! A thread with a state of its own that answers questions one after the other: only the newest of those that
+//! came while it was busy, so nothing piles up while it hangs. It ends when its mailbox is dropped.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

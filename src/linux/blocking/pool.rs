@@ -1,5 +1,5 @@
-//! A few threads for jobs that keep coming. What waits for them is bounded, and whoever has a job never waits; a thread
-//! that hangs is abandoned at the job's deadline, and another takes its place.
+//! A few threads for jobs that keep coming. What waits for them is bounded, and whoever has a job never
+//! waits; a thread that hangs is abandoned at the job's deadline, and another takes its place.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -52,8 +52,9 @@ where
     J: Send + 'static,
     R: Send + 'static,
 {
-    /// `work` may block. Threads are started when there are jobs for them; they end with the pool, but for those that
-    /// hang. A job is dropped after its thread is free again: whoever sees that finds room for the next.
+    /// `work` may block. Threads are started when there are jobs for them; they end with the pool, but for
+    /// those that hang. A job is dropped after its thread is free again: whoever sees that finds room for the
+    /// next.
     pub fn new(
         name: &'static str,
         limits: Limits,
@@ -106,8 +107,8 @@ where
         }
     }
 
-    /// Jobs that wait or are at work. Those that were abandoned are not among them; the results of the others have been
-    /// sent.
+    /// Jobs that wait or are at work. Those that were abandoned are not among them; the results of the others
+    /// have been sent.
     pub fn pending(&self) -> usize {
         let state = self.shared.lock();
         state.queue.len() + state.at_work()

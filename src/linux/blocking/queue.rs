@@ -1,5 +1,5 @@
-//! Which job is next, and which may wait: pure decisions. The owner who has used the least processor time comes first, and
-//! no owner takes all threads or all the room.
+//! Which job is next, and which may wait: pure decisions. The owner who has used the least processor time
+//! comes first, and no owner takes all threads or all the room.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::limits::{Limits, Share};
 use crate::linux::cpu_time::Allowance;
 
-/// An owner who has used less than this is served also when the allowance is used up, until it is overdrawn by as much
-/// as the whole burst.
+/// An owner who has used less than this is served also when the allowance is used up, until it is overdrawn
+/// by as much as the whole burst.
 const LITTLE: Duration = Duration::from_millis(50);
 /// What an owner has used is halved as often as this.
 const HALVE_EVERY: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! Single pieces of work with a deadline. Work that misses it is abandoned: its thread goes on, and counts against the
-//! limit until it ends.
+//! Single pieces of work with a deadline. Work that misses it is abandoned: its thread goes on, and counts
+//! against the limit until it ends.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -22,7 +22,8 @@ impl Threads {
         Threads { name, max, alive: AtomicUsize::new(0) }
     }
 
-    /// Runs `work` on a thread of its own. False: there are too many, or the kernel has none left; it will not run.
+    /// Runs `work` on a thread of its own. False: there are too many, or the kernel has none left; it will
+    /// not run.
     pub fn start(&'static self, work: impl FnOnce() + Send + 'static) -> bool {
         let Some(alive) = Alive::count(self) else { return false };
         let run = move || {
@@ -44,9 +45,9 @@ impl Threads {
         self.start(run).then(|| inbox.recv_timeout(timeout).ok()).flatten()
     }
 
-    /// Calls `work(item, emit)` for each item, one after the other. `emit` hands a result over, and `emit(None)` says
-    /// that the work goes on. An item that is silent for longer than `timeout` is skipped with what it had emitted.
-    /// Returns the results and the number of items that were skipped or given up.
+    /// Calls `work(item, emit)` for each item, one after the other. `emit` hands a result over, and
+    /// `emit(None)` says that the work goes on. An item that is silent for longer than `timeout` is skipped
+    /// with what it had emitted. Returns the results and the number of items that were skipped or given up.
     pub fn for_each<T, R, W>(&'static self, items: Vec<T>, timeout: Duration, work: W) -> (Vec<R>, usize)
     where
         T: Send + Sync + 'static,

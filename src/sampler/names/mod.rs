@@ -1,7 +1,7 @@
-//! What the files are called and what they are to the server. A name comes three times: at once from the kernel's
-//! own record, checked and completed by a worker through /proc, and again when a file that is still synced was
-//! renamed. A worker may block on a file system that hangs: the sampler never waits for one but at the very end, and
-//! another takes its place.
+//! What the files are called and what they are to the server. A name comes three times: at once from the
+//! kernel's own record, checked and completed by a worker through /proc, and again when a file that is still
+//! synced was renamed. A worker may block on a file system that hangs: the sampler never waits for one but at
+//! the very end, and another takes its place.
 
 mod worker;
 
@@ -28,8 +28,8 @@ use crate::server::settings::Settings;
 use worker::{Answer, Request, confirm};
 
 const PROC: &str = "/proc";
-/// One worker, and up to eight where they hang in a file system. More requests than may wait are made again when their
-/// files are synced again.
+/// One worker, and up to eight where they hang in a file system. More requests than may wait are made again
+/// when their files are synced again.
 const WORKERS: Share = Share { threads: 1, with_abandoned: 8, queue: 4_096 };
 /// A worker that takes longer to confirm a name hangs.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
@@ -39,14 +39,16 @@ const LATEST: u64 = 1_024;
 const HURRIED: usize = 64;
 /// With so many, files are not looked at again.
 const BUSY: usize = 256;
-/// A file that is still synced is looked at again after this time: it may have been unlinked, or a directory above it
-/// renamed. (The kernel side tells when it is renamed itself.)
+/// A file that is still synced is looked at again after this time: it may have been unlinked, or a directory
+/// above it renamed. (The kernel side tells when it is renamed itself.)
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// So many files a second at most are looked at again, at some 50 µs each: with many of them, each less often.
+/// So many files a second at most are looked at again, at some 50 µs each: with many of them, each less
+/// often.
 const LOOKS_PER_SECOND: u32 = 100;
 
-/// What confirming names may take: twenty thousand files at once, and then twice as much as [`LOOKS_PER_SECOND`]. Whoever
-/// makes files that are synced makes work here; beyond this, files keep the names that the kernel side sent.
+/// What confirming names may take: twenty thousand files at once, and then twice as much as
+/// [`LOOKS_PER_SECOND`]. Whoever makes files that are synced makes work here; beyond this, files keep the
+/// names that the kernel side sent.
 const SHARE: f64 = 0.01;
 const BURST: Duration = Duration::from_secs(10);
 
@@ -81,8 +83,8 @@ struct Mounted {
 /// The registry of names.
 pub struct Names {
     rules: Arc<Rules>,
-    /// Looked up for each row of each snapshot: by a hash that is quicker than the standard one. It is seeded anew in each
-    /// process, so that who chooses inode numbers does not know which of them collide.
+    /// Looked up for each row of each snapshot: by a hash that is quicker than the standard one. It is seeded
+    /// anew in each process, so that who chooses inode numbers does not know which of them collide.
     named: IndexMap<FileKey, Named, foldhash::fast::RandomState>,
     hasher: RandomState,
     texts: HashSet<Arc<str>>,
@@ -97,8 +99,8 @@ pub struct Names {
     allowance: Allowance,
     learnt: u64,
     learnt_before_tick: u64,
-    /// When the rows were begun to be read, and how long ago a file was looked at that is now to be looked at again:
-    /// the same for all rows.
+    /// When the rows were begun to be read, and how long ago a file was looked at that is now to be looked at
+    /// again: the same for all rows.
     tick: Instant,
     look_again: Duration,
     unknown: Arc<FileInfo>,
@@ -157,8 +159,8 @@ impl Names {
         }
         path.shrink_to_fit();
         let (role, decided) = self.role(key.0, &path, is_directory, None);
-        // The kernel's own name is complete where the mount is known. Confirming it can wait until the file is synced
-        // again, where files come faster than the worker confirms them.
+        // The kernel's own name is complete where the mount is known. Confirming it can wait until the file
+        // is synced again, where files come faster than the worker confirms them.
         let hurried = decided && mount.is_some() && self.workers.pending() >= HURRIED;
         let (device, mount_point, filesystem) =
             mount.map_or((None, None, None), |mount| (Some(mount.device), mount.point, mount.filesystem));
@@ -260,8 +262,8 @@ impl Names {
         self.look_again = LOOK_AGAIN + Duration::from_secs(self.named.len() as u64) / LOOKS_PER_SECOND;
     }
 
-    /// Forgets the names of the files that are not `wanted`, but for those whose rows, or the ends of whose syncs, may
-    /// still come.
+    /// Forgets the names of the files that are not `wanted`, but for those whose rows, or the ends of whose
+    /// syncs, may still come.
     pub fn retain(&mut self, wanted: impl Fn(&FileKey) -> bool) {
         let latest = self.learnt_before_tick.saturating_sub(LATEST);
         self.named.retain(|key, named| named.number >= latest || wanted(key));
@@ -304,7 +306,8 @@ impl Names {
         }
     }
 
-    /// Waits for the workers, so that the last files have their names, but not for ever, and not for those that hang.
+    /// Waits for the workers, so that the last files have their names, but not for ever, and not for those
+    /// that hang.
     pub fn settle(&mut self, timeout: Duration) {
         let end = Instant::now() + timeout;
         while self.workers.pending() > 0 {
@@ -345,7 +348,8 @@ impl Names {
         info.open &= !info.unlinked;
         if let Some(path) = &info.path {
             let (role, decided) = self.role(key.0, path, is_directory, first_bytes.as_deref());
-            // Content that was read once is not read again: what it decided stands until a name says otherwise.
+            // Content that was read once is not read again: what it decided stands until a name says
+            // otherwise.
             if decided || info.role == Role::Other {
                 info.role = role;
             }

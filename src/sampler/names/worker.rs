@@ -1,4 +1,4 @@
-//! Looks at files through /proc, on threads that a file system may hold.
+//! Confirms names through /proc. A file system that hangs may hold the thread that does.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -32,8 +32,8 @@ pub struct Answer {
 }
 
 impl Request {
-    /// What the file was called at its last sync, as the kernel sent it or as it was confirmed; None where it is not known,
-    /// and for the root of a mount.
+    /// What the file was called at its last sync, as the kernel sent it or as it was confirmed; None where it
+    /// is not known, and for the root of a mount.
     fn file_name(&self) -> Option<OsString> {
         match &self.components {
             Some(components) => split(components).into_iter().next().map(OsString::from_vec),
@@ -52,8 +52,8 @@ pub fn confirm(request: &Request) -> Answer {
     let before = of_this_thread();
     let (server, file) = request.key;
     let mut unlinked = false;
-    // Number and descriptor can both be another file's by now, which no reader of /proc can tell from a rename. With
-    // the next sync after a rename the kernel sends the new name.
+    // Number and descriptor can both be another file's by now, which no reader of /proc can tell from a
+    // rename. With the next sync after a rename the kernel sends the new name.
     let name = request.file_name();
     let is_it = |found: &Resolved| name.is_none() || found.path.file_name() == name.as_deref();
     let by_descriptor = resolve::resolve(proc_root, server.pid, request.fd, file).filter(is_it);
@@ -82,8 +82,8 @@ pub fn confirm(request: &Request) -> Answer {
     Answer { key: request.key, mount_id: request.mount_id, resolved, first_bytes, unlinked, used }
 }
 
-/// A filesystem behind which stands another process or machine. Who waits for one that has gone cannot even be killed:
-/// content is not read from these, the name must do.
+/// A filesystem behind which stands another process or machine. Who waits for one that has gone cannot even
+/// be killed: content is not read from these, the name must do.
 fn may_never_answer(filesystem: &str) -> bool {
     filesystem.starts_with("fuse")
         || filesystem.starts_with("nfs")

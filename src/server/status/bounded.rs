@@ -1,5 +1,5 @@
-//! A connection to a peer that is not trusted: it ends at a moment, and carries so many bytes, whatever the peer does.
-//! It knows no protocol.
+//! A connection to a peer that is not trusted: it ends at a moment, and carries so many bytes, whatever the
+//! peer does. It knows no protocol.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! One client connection with a thread of its own: whoever asks waits for so long and no longer, whatever the server
-//! does. It keeps the connection, and makes it anew where the server closed it.
+//! One client connection with a thread of its own: whoever asks waits for so long and no longer, whatever the
+//! server does. It keeps the connection, and makes it anew where the server closed it.
 
 use std::net::ToSocketAddrs;
 use std::sync::mpsc::{Receiver, channel};
@@ -81,7 +81,8 @@ impl Connection {
     }
 }
 
-/// The thread's side. Every socket of its own has the deadline of the question, so it ends or is free again with it.
+/// The thread's side. Every socket of its own has the deadline of the question, so it ends or is free again
+/// with it.
 struct Worker {
     target: Target,
     connection: Option<Client>,

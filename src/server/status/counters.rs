@@ -1,5 +1,5 @@
-//! What happened between two readings of one server's counters. A counter that is not there gives nothing, and one
-//! that went backwards (a restart, FLUSH STATUS) gives nothing either.
+//! What happened between two readings of one server's counters. A counter that is not there gives nothing,
+//! and one that went backwards (a restart, FLUSH STATUS) gives nothing either.
 
 use std::time::Duration;
 
@@ -51,7 +51,8 @@ impl Between<'_> {
         self.to.is_on("log_bin")
     }
 
-    /// Transactions committed. Without a binary log only the engine's handler calls tell, which count more than that.
+    /// Transactions committed. Without a binary log only the engine's handler calls tell, which count more
+    /// than that.
     pub fn transactions(&self) -> Option<Counted> {
         if let Some(counted) = self.counted("binlog_commits", true)
             && self.has_binlog() != Some(false)
@@ -90,8 +91,8 @@ impl Between<'_> {
         self.counted("innodb_data_fsyncs", true)
     }
 
-    /// Sync calls on the binary log. Not exact where another file was begun meanwhile: what begins and ends a file is
-    /// counted with its syncs, or not counted as a group.
+    /// Sync calls on the binary log. Not exact where another file was begun meanwhile: what begins and ends a
+    /// file is counted with its syncs, or not counted as a group.
     pub fn binlog_syncs(&self) -> Option<Counted> {
         if let Some(groups) = self.commit_groups() {
             let syncs_each = self.to.setting("sync_binlog") == Some(1);

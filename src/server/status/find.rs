@@ -1,5 +1,5 @@
-//! The place where a server that runs here can be reached: what its descriptors and its options say, seen through its
-//! own root. Reads files of that root: not for a hot path.
+//! The place where a server that runs here can be reached: what its descriptors and its options say, seen
+//! through its own root. Reads files of that root: not for a hot path.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -23,8 +23,8 @@ pub struct Target {
     pub name: String,
     /// Ports of this host's loopback addresses that the servers in question were seen to listen on.
     pub server_addresses: Vec<SocketAddr>,
-    /// A found socket, held open: `place` leads to it by its descriptor, because a symlink in the server's root must
-    /// not be followed in ours.
+    /// A found socket, held open: `place` leads to it by its descriptor, because a symlink in the server's
+    /// root must not be followed in ours.
     _socket: Option<Arc<OwnedFd>>,
 }
 

@@ -1,7 +1,8 @@
-//! What a server counts itself, read over one client connection: [`options`] says where to and as whom, [`find`] finds
-//! the socket of a server that runs here, [`protection`] which connections a password may go over, [`connection`] asks with
-//! deadlines that a hung server cannot exceed, [`reading`] is what it answered, and [`counters`] what happened between two
-//! readings. [`bounded`] and [`tls`] are for any protocol; [`client`] speaks MySQL's.
+//! What a server counts itself, read over one client connection: [`options`] says where to and as whom,
+//! [`find`] finds the socket of a server that runs here, [`protection`] which connections a password may go
+//! over, [`connection`] asks with deadlines that a hung server cannot exceed, [`reading`] is what it
+//! answered, and [`counters`] what happened between two readings. [`bounded`] and [`tls`] are for any
+//! protocol; [`client`] speaks MySQL's.
 
 pub(crate) mod bounded;
 mod client;
@@ -17,7 +18,7 @@ pub mod secret;
 pub(crate) mod tls;
 pub(crate) mod trusted_file;
 
-/// Why the server's counters are not to be had.
+/// Why the server's counters are unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
     #[error("cannot read the option file {path}: {source}", path = .path.display())]

@@ -1,4 +1,5 @@
-//! Where to connect and as whom: as any MySQL client is told, on the command line or in an option file that is named.
+//! Where to connect and as whom: as any MySQL client is told, on the command line or in an option file that
+//! is named.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,8 @@ pub const DEFAULT_PORT: u16 = 3306;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
     Disabled,
-    /// Encrypted if the server offers it, as MySQL's own client does; the server's certificate is not checked.
+    /// Encrypted if the server offers it, as MySQL's own client does; the server's certificate is not
+    /// checked.
     #[default]
     Preferred,
     /// Encrypted or not at all; the server's certificate is not checked.
@@ -28,7 +30,8 @@ pub enum Tls {
 }
 
 impl Tls {
-    /// As in `ssl-mode`. MySQL's VERIFY_CA, which does not look at the name, is taken as its stricter neighbour.
+    /// As in `ssl-mode`. MySQL's VERIFY_CA, which does not look at the name, is taken as its stricter
+    /// neighbour.
     pub fn parse(text: &str) -> Option<Tls> {
         Some(match text.to_ascii_uppercase().replace('-', "_").as_str() {
             "DISABLED" => Tls::Disabled,
@@ -111,7 +114,7 @@ impl ConnectOptions {
         }
     }
 
-    /// Whether they say where the server is.
+    /// True if they name a place to connect to.
     pub fn names_a_place(&self) -> bool {
         self.socket.is_some() || self.host.is_some() || self.port.is_some()
     }

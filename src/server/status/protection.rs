@@ -1,13 +1,13 @@
-//! Which connection a password may go over: one to this host, or one whose other end has proved who it is. The address
-//! decides that is connected to, since a name leads where its resolver says.
+//! Which connection a password may go over: one to this host, or one whose other end has proved who it is.
+//! The address decides that is connected to, since a name leads where its resolver says.
 
 use std::net::SocketAddr;
 
 use super::options::{ConnectOptions, Tls};
 
 /// How the connection to this address is to be protected; else why no password goes there, and what to do.
-/// `servers`: where the servers in question were seen to listen in this network namespace, `0.0.0.0` and `::` meaning
-/// every address of their kind.
+/// `servers`: where the servers in question were seen to listen in this network namespace, `0.0.0.0` and `::`
+/// meaning every address of their kind.
 pub fn of(options: &ConnectOptions, address: SocketAddr, servers: &[SocketAddr]) -> Result<Tls, String> {
     let default = if options.ca.is_some() { Tls::VerifyIdentity } else { Tls::Preferred };
     let has_password = options.password.as_ref().is_some_and(|password| !password.reveal().is_empty());
@@ -36,8 +36,8 @@ pub fn of(options: &ConnectOptions, address: SocketAddr, servers: &[SocketAddr])
     }
 }
 
-/// Whether what listens there takes connections to the address. On the same port, another process can listen on another
-/// address of this host.
+/// Whether what listens there takes connections to the address. On the same port, another process can listen
+/// on another address of this host.
 fn takes(server: &SocketAddr, address: SocketAddr) -> bool {
     let (theirs, wanted) = (server.ip().to_canonical(), address.ip().to_canonical());
     let everywhere = theirs.is_unspecified() && theirs.is_ipv4() == wanted.is_ipv4();

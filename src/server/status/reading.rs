@@ -1,5 +1,5 @@
-//! What a server answered at one moment: its status and its variables, as text by name, and what older ones say only
-//! when asked apart. A counter is there or it is not; the version decides nothing.
+//! What a server answered at one moment: its status and its variables, as text by name, and what older ones
+//! say only when asked apart. A counter is there or it is not; the version decides nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::model::Server;
 pub enum Scope {
     /// Only that it answers at all.
     Nothing,
-    /// What counts syncs: little, so that it is quick.
+    /// Sync counters only, which are quick to read.
     Syncs,
     Everything,
 }
@@ -39,14 +39,14 @@ pub struct Reading {
     /// None: no such table, or no right to read it.
     pub binlog_files: Option<BinlogFiles>,
     pub engine: Option<EngineStatus>,
-    /// What the account may not ask. Plain sentences.
+    /// Counters that the account has no privilege to read. Plain sentences.
     pub refused: Vec<String>,
 }
 
 const BINLOG_FILES: &str = "SELECT FILE_NAME, COUNT_MISC FROM performance_schema.file_summary_by_instance \
                             WHERE EVENT_NAME = 'wait/io/file/sql/binlog'";
-/// What asking for something unknown or forbidden is answered with: no right (1044, 1142, 1143, 1227), no such
-/// database, table, column or variable (1049, 1146, 1054, 1193).
+/// What asking for something unknown or forbidden is answered with: no right (1044, 1142, 1143, 1227), no
+/// such database, table, column or variable (1049, 1146, 1054, 1193).
 const NOT_TO_BE_HAD: [u16; 8] = [1044, 1142, 1143, 1227, 1049, 1146, 1054, 1193];
 const FORBIDDEN: [u16; 4] = [1044, 1142, 1143, 1227];
 
@@ -199,7 +199,7 @@ impl Reading {
         self.lsn()?.checked_sub(since)
     }
 
-    /// What the server says the checkpoint age may reach at most, before writers must wait.
+    /// The server's limit of the checkpoint age, beyond which writers wait.
     pub fn max_checkpoint_age(&self) -> Option<u64> {
         self.number("innodb_checkpoint_max_age").or_else(|| self.engine?.max_checkpoint_age)
     }
@@ -213,8 +213,8 @@ impl Reading {
         self.setting("innodb_log_file_size")?.checked_mul(files)
     }
 
-    /// Whether this is the server that is traced, as far as both sides say who they are. The reason if it is not.
-    /// Looks into the server's root: not for a hot path.
+    /// Whether this is the server that is traced, as far as both sides say who they are. The reason if it is
+    /// not. Looks into the server's root: not for a hot path.
     pub fn is_of(&self, server: &Server) -> Result<(), StatusError> {
         let other = |what: &str, theirs: &str, ours: String| {
             let text = format!("its {what} is {theirs}, that of process {} is {ours}", server.id.pid);

@@ -20,8 +20,8 @@ const FILE_LIMIT: u64 = 4 << 20;
 
 pub type Stream = StreamOwned<ClientConnection, Bounded>;
 
-/// Encrypts from here on. Returns when the other end has proved that it is `host`, or anything else if `verify` is not
-/// set.
+/// Encrypts from here on. Returns when the other end has proved that it is `host`, or anything else if
+/// `verify` is not set.
 pub fn begin(
     mut stream: Bounded,
     host: &str,

@@ -1,5 +1,5 @@
-//! Whether an option file, which says where a password goes and as whom, can be changed by nobody but root and us. It is
-//! asked of what was opened, since a path may lead elsewhere a moment later.
+//! Whether an option file, which says where a password goes and as whom, can be changed by nobody but root
+//! and us. It is asked of what was opened, since a path may lead elsewhere a moment later.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,5 +1,5 @@
-//! The server's first packet. Read here and not by `mysql_common`, which (0.37) overflows on a challenge whose length no
-//! server would say.
+//! The server's first packet. Read here and not by `mysql_common`, which (0.37) overflows on a challenge
+//! whose length no server would say.
 
 use mysql_common::constants::CapabilityFlags;
 use mysql_common::io::ParseBuf;

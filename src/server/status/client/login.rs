@@ -1,5 +1,5 @@
-//! Proves who we are. A password is sent as a scramble of the server's challenge, or as it is where nobody else can read
-//! it; a key to encrypt it with is never asked for, since whoever answers would choose the key.
+//! Proves who we are. A password is sent as a scramble of the server's challenge, or as it is where nobody
+//! else can read it; a key to encrypt it with is never asked for, since whoever answers would choose the key.
 
 use mysql_common::constants::CapabilityFlags;
 use mysql_common::io::ParseBuf;

@@ -1,7 +1,7 @@
-//! A client of MySQL's protocol that takes the server for an enemy: it sends questions that are known beforehand, and
-//! whatever comes back has a limit before memory is allocated for it. `mysql_common` frames packets and makes scrambles.
-//! The `mysql` crate, which does all the rest, allocates whatever number of columns the server announces, and asks the
-//! server for the key to encrypt the password with.
+//! A client of MySQL's protocol that takes the server for an enemy: it sends questions that are known
+//! beforehand, and whatever comes back has a limit before memory is allocated for it. `mysql_common` frames
+//! packets and makes scrambles. The `mysql` crate, which does all the rest, allocates whatever number of
+//! columns the server announces, and asks the server for the key to encrypt the password with.
 
 mod greeting;
 mod login;
@@ -20,7 +20,7 @@ pub use transport::Transport;
 use super::options::{ConnectOptions, Tls};
 use greeting::Greeting;
 
-/// What a server sends until it lets us in, its certificates included.
+/// Byte limit until we are logged in, the server's certificates included.
 pub const LOGIN_BYTES: u64 = 256 << 10;
 /// What one question is answered with: the longest is a set of transaction identifiers.
 const ANSWER_BYTES: u64 = 8 << 20;
@@ -128,7 +128,8 @@ impl Packets {
 pub struct Client(Packets);
 
 impl Client {
-    /// Logs in. The transport has the deadline, and [`LOGIN_BYTES`]. `host`: what the certificate must be for.
+    /// Logs in. The transport has the deadline, and [`LOGIN_BYTES`]. `host`: what the certificate must be
+    /// for.
     pub fn log_in(
         transport: Transport,
         host: &str,

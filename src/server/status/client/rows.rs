@@ -1,5 +1,5 @@
-//! One question, and the rows of its answer as text (COM_QUERY). Numbers that the server says are compared with limits
-//! before anything is done with them.
+//! One question, and the rows of its answer as text (COM_QUERY). Numbers that the server says are compared
+//! with limits before anything is done with them.
 
 use std::time::Instant;
 

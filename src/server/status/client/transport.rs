@@ -21,7 +21,7 @@ impl Transport {
         Transport::Plain { stream, is_socket: false }
     }
 
-    /// Whether nobody but the other end can read what is sent.
+    /// True if only the other end can read what is sent.
     pub fn is_private(&self) -> bool {
         matches!(self, Transport::Tls(_) | Transport::Plain { is_socket: true, .. })
     }
