@@ -235,7 +235,7 @@ impl Run<'_> {
     /// Intervals get longer, and tracing pauses, where it takes more processor time than it may.
     fn look_at_cpu(&mut self, watch: &mut CpuWatch) {
         let finding = self.finder.as_ref().map_or(Duration::ZERO, Finder::spent);
-        let Some(change) = watch.look(self.sampler.spent_apart() + finding) else { return };
+        let Some(change) = watch.sample(self.sampler.spent_apart() + finding) else { return };
         eprintln!("fsynctop: {change}");
         match change {
             Change::Every { degraded, why, .. } => self.sampler.set_note(degraded.then_some(why)),
