@@ -122,14 +122,7 @@ fn reason(error: &AttachError, mode: AttachMode, verdicts: &[Verdict]) -> String
     let Some(failure) = failures.iter().find(|failure| failure.mode == mode) else {
         return error.to_string();
     };
-    match failure.errno {
-        Some(errno) => {
-            let step = failure.reason.split(':').next().unwrap_or_default();
-            let error = std::io::Error::from_raw_os_error(errno);
-            format!("{step}: {}", host::explain_load_error(&error, verdicts))
-        }
-        None => failure.reason.clone(),
-    }
+    session::explain_failure(failure, verdicts)
 }
 
 /// Where the kernel guards the returns of its functions: whether an exit does without a call.

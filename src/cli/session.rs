@@ -7,8 +7,10 @@ use anyhow::Context;
 use super::args::{TargetArgs, TraceArgs};
 use super::{Exit, FAILED};
 use crate::files::rules::Rules;
-use crate::host::{self, Status};
-use crate::probe::{AttachError, Capacity, CommPattern, Probe, ProbeConfig, Targets, take_libbpf_log};
+use crate::host::{self, Status, Verdict};
+use crate::probe::{
+    AttachError, Capacity, CommPattern, Failure, Probe, ProbeConfig, Targets, take_libbpf_log,
+};
 use crate::sampler::Sampler;
 use crate::server::filter::TargetFilter;
 use crate::server::selection::Selection;
@@ -132,14 +134,7 @@ pub fn attach(arguments: &TraceArgs, config: &ProbeConfig) -> anyhow::Result<Pro
             let mut message = "cannot trace: no way of attaching works here".to_owned();
             let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
             for failure in &failures {
-                let reason = match failure.errno {
-                    Some(errno) => {
-                        let error = std::io::Error::from_raw_os_error(errno);
-                        let step = failure.reason.split(':').next().unwrap_or_default();
-                        format!("{step}: {}", host::explain_load_error(&error, &verdicts))
-                    }
-                    None => failure.reason.clone(),
-                };
+                let reason = explain_failure(failure, &verdicts);
                 match reasons.iter_mut().find(|(same, _)| *same == reason) {
                     Some((_, modes)) => modes.push(failure.mode.name()),
                     None => reasons.push((reason, vec![failure.mode.name()])),
@@ -152,5 +147,34 @@ pub fn attach(arguments: &TraceArgs, config: &ProbeConfig) -> anyhow::Result<Pro
             Err(Exit { status: FAILED, message }.into())
         }
         Err(other) => Err(other).context("cannot trace"),
+    }
+}
+
+/// The step that failed and why, in words that say what to do where the error number tells.
+pub fn explain_failure(failure: &Failure, verdicts: &[Verdict]) -> String {
+    match failure.errno {
+        Some(errno) => {
+            let error = std::io::Error::from_raw_os_error(errno);
+            format!("{}: {}", failure.step, host::explain_load_error(&error, verdicts))
+        }
+        None => failure.reason(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::AttachMode;
+
+    #[test]
+    fn a_step_is_shown_whole_whatever_is_in_its_name() {
+        let failure = Failure {
+            mode: AttachMode::Tracepoint,
+            step: "attach syscalls:sys_enter_fsync".into(),
+            cause: "No such file or directory (os error 2)".into(),
+            errno: Some(libc::ENOENT),
+        };
+        let shown = explain_failure(&failure, &[]);
+        assert!(shown.starts_with("attach syscalls:sys_enter_fsync: "), "{shown}");
     }
 }

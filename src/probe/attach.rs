@@ -31,12 +31,22 @@ pub enum AttachError {
     Io(#[from] std::io::Error),
 }
 
-/// Why a mode does not serve.
+/// Why a mode does not work here.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub mode: AttachMode,
-    pub reason: String,
+    /// What was being done.
+    pub step: String,
+    pub cause: String,
+    /// Of the cause, where it is an error of the kernel's.
     pub errno: Option<i32>,
+}
+
+impl Failure {
+    /// The step and its cause.
+    pub fn reason(&self) -> String {
+        format!("{}: {}", self.step, self.cause)
+    }
 }
 
 struct Failures<'a>(&'a [Failure]);
@@ -45,7 +55,7 @@ impl fmt::Display for Failures<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, failure) in self.0.iter().enumerate() {
             let gap = if i > 0 { "; " } else { "" };
-            write!(f, "{gap}{}: {}", failure.mode.name(), failure.reason)?;
+            write!(f, "{gap}{}: {}", failure.mode.name(), failure.reason())?;
         }
         Ok(())
     }
@@ -94,19 +104,20 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
         if mode == AttachMode::Fentry
             && let Some(error) = features::fentry_refused()
         {
-            failures.push(Failure { mode, reason: format!("load: {error}"), errno: error.raw_os_error() });
+            let (step, cause) = ("load".to_owned(), error.to_string());
+            failures.push(Failure { mode, step, cause, errno: error.raw_os_error() });
             continue;
         }
         let attempt = try_mode(mode, config, features, types.as_ref()).and_then(|mut attached| {
             match self_test::run(&mut attached) {
                 Ok(()) => Ok(attached),
-                Err(reason) => Err(Failure { mode, reason: format!("self-test: {reason}"), errno: None }),
+                Err(cause) => Err(Failure { mode, step: "self-test".to_owned(), cause, errno: None }),
             }
         });
         match attempt {
             Ok(mut attached) => {
                 attached.not_chosen =
-                    failures.into_iter().map(|failure| (failure.mode, failure.reason)).collect();
+                    failures.iter().map(|failure| (failure.mode, failure.reason())).collect();
                 if config.mode.is_none() {
                     attached.not_chosen.extend(choice::untried(mode, config.preemptible));
                 }
@@ -124,14 +135,17 @@ fn try_mode(
     features: Features,
     types: Option<&Excerpt>,
 ) -> Result<Attached, Failure> {
-    let failed = |step: String, error: libbpf_rs::Error| {
-        let errno = errno_of(&error);
-        Failure { mode, reason: format!("{step}: {error:#}"), errno }
+    let failed = |step: String, error: libbpf_rs::Error| Failure {
+        mode,
+        step,
+        cause: format!("{error:#}"),
+        errno: errno_of(&error),
     };
     if mode == AttachMode::Fentry && config.ops.contains(&Op::Sync) {
         return Err(Failure {
             mode,
-            reason: "sync: its function is not one that fentry can watch".into(),
+            step: "sync".to_owned(),
+            cause: "its function is not one that fentry can watch".to_owned(),
             errno: None,
         });
     }
@@ -219,7 +233,8 @@ fn try_mode(
     let links = hooks.attach(&mut skel).map_err(attach_failed)?;
     let programs = hooks.programs(&mut skel).map_err(|error| Failure {
         mode,
-        reason: format!("the loaded programs: {error}"),
+        step: "the loaded programs".to_owned(),
+        cause: error.to_string(),
         errno: error.raw_os_error(),
     })?;
     Ok(Attached {
