@@ -1,5 +1,5 @@
 //! Compiles bpf/*.bpf.c into skeletons, `$OUT_DIR/NAME.skel.rs`, some with the names of their types beside them,
-//! `$OUT_DIR/NAME.types` (src/probe/kernel_types.rs), and bpf/tests/*.bpf.c into objects for the tests.
+//! `$OUT_DIR/NAME.types` (src/probe/min_core_btf.rs), and bpf/tests/*.bpf.c into objects for the tests.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -33,23 +33,23 @@ fn threads_without_a_place_are_counted_to_the_call_and_get_the_places_of_those_t
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut probe = attach("placegen");
     count(&mut probe, "placegen", THREADS, SYNCS);
-    let unlucky = probe.counters().without_place;
+    let unlucky = probe.counters().without_thread_slot;
     // Four of the twelve have places at most; others on this machine may have taken some.
     assert!(unlucky >= (THREADS - 4) * SYNCS, "{unlucky}");
 
     // All places belong to threads that are gone.
     count(&mut probe, "placegen", 1, SYNCS);
     // Of others on this machine, too.
-    assert!(probe.counters().without_place >= unlucky + SYNCS);
+    assert!(probe.counters().without_thread_slot >= unlucky + SYNCS);
     let began = Instant::now();
-    probe.tend_places().unwrap();
+    probe.reclaim_thread_slots().unwrap();
     while began.elapsed() < Duration::from_secs(6) {
         std::thread::sleep(Duration::from_millis(500));
-        probe.tend_places().unwrap();
+        probe.reclaim_thread_slots().unwrap();
     }
-    let before = probe.counters().without_place;
+    let before = probe.counters().without_thread_slot;
     count(&mut probe, "placegen", 1, SYNCS);
-    assert!(probe.counters().without_place < before + SYNCS);
+    assert!(probe.counters().without_thread_slot < before + SYNCS);
     let counters = probe.counters();
     assert_eq!(
         (counters.entries_without_exit, counters.no_call_state, counters.no_row),
@@ -71,13 +71,13 @@ fn nothing_is_lost_while_places_change_hands() {
     let began = Instant::now();
     while load.0.try_wait().unwrap().is_none() {
         assert!(began.elapsed() < Duration::from_secs(120));
-        probe.give_up_places().unwrap();
+        probe.reclaim_all_thread_slots().unwrap();
     }
     let all = THREADS * 50_000;
     assert_eq!(syncs_of(&mut probe, load.0.id()), (all, all), "{:?}", probe.counters());
     let counters = probe.counters();
     assert_eq!((counters.entries_without_exit, counters.exits_without_entry), (0, 0), "{counters:?}");
-    assert!(counters.without_place > 0);
+    assert!(counters.without_thread_slot > 0);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn counting_goes_on_after_a_pause_without_a_latency_that_never_was() {
     assert_eq!(begun, finished + 1, "one was cut off");
     std::thread::sleep(PAUSE);
     assert_eq!(syncs_of(&mut probe, pid), (begun, finished), "detached");
-    probe.attach_again().unwrap();
+    probe.reattach().unwrap();
     assert!(load.0.wait().unwrap().success());
     let (begun_in_all, finished_in_all) = syncs_of(&mut probe, pid);
     assert_eq!(begun_in_all - begun, finished_in_all - finished, "all that began since have ended");

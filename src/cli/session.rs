@@ -55,7 +55,7 @@ fn targets(selection: &Selection) -> anyhow::Result<Targets> {
             TargetFilter::All => targets.all = true,
         }
     }
-    let most = crate::probe::MOST_COMMS;
+    let most = crate::probe::MAX_COMMS;
     anyhow::ensure!(targets.comms.len() <= most, "at most {most} names can be given with --comm");
     Ok(targets)
 }

@@ -1,12 +1,12 @@
 //! Keeps the process small: what a snapshot needs for a moment goes back to the kernel.
 
-/// Allocations from this size on are mappings of their own, which go back at once when they are freed. The same as
-/// glibc begins with, but it would raise it with the first large one that is freed.
+/// Allocations from this size on are mappings of their own, which go back at once when they are freed. The
+/// same as glibc begins with, but it would raise it with the first large one that is freed.
 #[cfg(target_env = "gnu")]
 const LARGE: libc::c_int = 128 << 10;
 
-/// One heap for all threads, before there are any: each would get one of its own otherwise, and what one thread
-/// allocates and another frees would stay there.
+/// One heap for all threads, before there are any: each would get one of its own otherwise, and what one
+/// thread allocates and another frees would stay there.
 pub fn limit_arenas() {
     // SAFETY: they set parameters of the allocator, and take no memory of ours.
     #[cfg(target_env = "gnu")]

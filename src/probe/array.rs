@@ -1,5 +1,5 @@
-//! An array map of the kernel, mapped into this process a window at a time: reading a row is a load, and raises
-//! none of the guards by which a map system call makes the kernel skip programs.
+//! An array map of the kernel, mapped into this process a window at a time: reading a row is a load, and
+//! raises none of the guards by which a map system call makes the kernel skip programs.
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,14 +7,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use libbpf_rs::MapCore;
 use memmap2::{MmapMut, MmapOptions};
 
-/// The kernel puts every page of a mapping in place at once, and each counts as memory of this process: one window at
-/// a time is mapped. Moving it takes some microseconds; entries are best asked for in their order.
+/// The kernel puts every page of a mapping in place at once, and each counts as memory of this process: one
+/// window at a time is mapped. Moving it takes some microseconds; entries are best asked for in their order.
 const WINDOW: usize = 256 << 10;
 
-/// Words that are looked at together: a line of the processor's cache.
-pub const TOGETHER: usize = 8;
+/// Words that are read together: a cache line.
+pub(super) const TOGETHER: usize = 8;
 
-pub struct MappedArray {
+pub(super) struct MappedArray {
     map: OwnedFd,
     entries: u32,
     stride: usize,
@@ -23,7 +23,7 @@ pub struct MappedArray {
 
 impl MappedArray {
     /// `stride` is a power of two.
-    pub fn new(map: &impl MapCore, stride: usize) -> std::io::Result<MappedArray> {
+    pub(super) fn new(map: &impl MapCore, stride: usize) -> std::io::Result<MappedArray> {
         debug_assert!(stride.is_power_of_two() && stride <= WINDOW);
         let entries = map.max_entries();
         let map = map.as_fd().try_clone_to_owned()?;
@@ -45,12 +45,12 @@ impl MappedArray {
         Ok(window[at - begin..].as_mut_ptr())
     }
 
-    pub fn entries(&self) -> u32 {
+    pub(super) fn entries(&self) -> u32 {
         self.entries
     }
 
     /// Gives the window back until the next entry is asked for.
-    pub fn unmap(&mut self) {
+    pub(super) fn unmap(&mut self) {
         self.window = None;
     }
 
@@ -58,24 +58,24 @@ impl MappedArray {
         let end = (self.entries as usize * self.stride).next_multiple_of(rustix::param::page_size());
         let mut options = MmapOptions::new();
         options.offset(begin as u64).len(WINDOW.min(end - begin));
-        // SAFETY: the mapping is of a BPF array, which never shrinks; the kernel changes it at any moment, so it is
-        // only ever read and written through volatile accesses.
+        // SAFETY: the mapping is of a BPF array, which never shrinks; the kernel changes it at any moment, so
+        // it is only ever read and written through volatile accesses.
         unsafe { options.map_mut(self.map.as_raw_fd()) }
     }
 
     /// A copy of an entry. The kernel may be writing to it: each field is a value it had a moment ago.
-    pub fn read<T: Copy>(&mut self, slot: u32) -> std::io::Result<T> {
+    pub(super) fn read<T: Copy>(&mut self, slot: u32) -> std::io::Result<T> {
         assert!(size_of::<T>() <= self.stride);
         let place = self.place(slot)?.cast::<T>();
-        // SAFETY: the place lies within the mapping and is aligned, for strides are powers of two of at least 128;
-        // T is plain integers, any bits of which are a value.
+        // SAFETY: the place lies within the mapping and is aligned, for strides are powers of two of at least
+        // 128; T is plain integers, any bits of which are a value.
         Ok(unsafe { place.read_volatile() })
     }
 
-    /// Adds the words of an entry that are not zero, by their place. They are read where they lie: of a histogram few are
-    /// filled, and to copy thousands of them takes longer than to read them. `words`: from one multiple of eight to
-    /// another.
-    pub fn filled_words(
+    /// Adds the words of an entry that are not zero, by their place. They are read where they lie: of a
+    /// histogram few are filled, and to copy thousands of them takes longer than to read them. `words`: from
+    /// one multiple of eight to another.
+    pub(super) fn filled_words(
         &mut self,
         slot: u32,
         words: Range<usize>,
@@ -97,7 +97,7 @@ impl MappedArray {
     }
 
     /// Overwrites an entry that no program uses.
-    pub fn write<T: Copy>(&mut self, slot: u32, value: &T) -> std::io::Result<()> {
+    pub(super) fn write<T: Copy>(&mut self, slot: u32, value: &T) -> std::io::Result<()> {
         assert!(size_of::<T>() <= self.stride);
         let place = self.place(slot)?.cast::<T>();
         // SAFETY: as for reading.
@@ -106,14 +106,14 @@ impl MappedArray {
     }
 
     /// A word of an entry, `at` bytes from its beginning, as it is now.
-    pub fn read_u64(&mut self, slot: u32, at: usize) -> std::io::Result<u64> {
+    pub(super) fn read_u64(&mut self, slot: u32, at: usize) -> std::io::Result<u64> {
         assert!(at + 8 <= self.stride && at.is_multiple_of(8));
         let place = self.place(slot)?;
         // SAFETY: within the entry, and aligned.
         Ok(unsafe { place.add(at).cast::<u64>().read_volatile() })
     }
 
-    pub fn write_u64(&mut self, slot: u32, at: usize, value: u64) -> std::io::Result<()> {
+    pub(super) fn write_u64(&mut self, slot: u32, at: usize, value: u64) -> std::io::Result<()> {
         assert!(at + 8 <= self.stride && at.is_multiple_of(8));
         let place = self.place(slot)?;
         // SAFETY: as for reading.
@@ -122,7 +122,7 @@ impl MappedArray {
     }
 
     /// Overwrites one word of an entry, `at` bytes from its beginning.
-    pub fn write_u32(&mut self, slot: u32, at: usize, value: u32) -> std::io::Result<()> {
+    pub(super) fn write_u32(&mut self, slot: u32, at: usize, value: u32) -> std::io::Result<()> {
         assert!(at + 4 <= self.stride && at.is_multiple_of(4));
         let place = self.place(slot)?;
         // SAFETY: within the entry, and aligned.

@@ -1,4 +1,5 @@
-//! Loads and attaches: tries the mode that serves best here, proves that it counts, falls back to the other.
+//! Loads and attaches: tries the mode that works best here, proves that it counts, and falls back to the
+//! next.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -8,13 +9,15 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
 
 use super::choice;
 use super::config::ProbeConfig;
-use super::features::{self, Features};
-use super::hooks::{AttachedProgram, Hooks};
-use super::kernel_types::{self, Excerpt};
+use super::contract::record::FIRST_FILE_SLOT;
+use super::contract::{OBJECT_TYPES, SyncSkel, SyncSkelBuilder};
+use super::features::{self, Features, WaitStorage};
+use super::globals;
 use super::libbpf_log;
+use super::min_core_btf::{self, MinimizedBtf};
+use super::programs::{AttachedProgram, Hooks};
 use super::running;
 use super::self_test;
-use super::skeleton::{SyncSkel, SyncSkelBuilder};
 use super::slots::FreeSlots;
 use crate::host::{self, Skips};
 use crate::model::{AttachMode, Op};
@@ -65,20 +68,20 @@ impl fmt::Display for Failures<'_> {
 pub struct Attached {
     pub mode: AttachMode,
     /// The other modes, and why not.
-    pub not_chosen: Vec<(AttachMode, String)>,
-    pub features: Features,
+    pub(crate) not_chosen: Vec<(AttachMode, String)>,
+    pub(super) features: Features,
     pub programs: Vec<AttachedProgram>,
     pub(super) hooks: Hooks,
-    pub by_thread: bool,
-    /// What [`super::WaitProbe`] needs is there.
-    pub watch_waits: bool,
+    pub(crate) by_thread: bool,
+    /// The maps that `WaitProbe` shares are there.
+    pub(super) watch_waits: bool,
     /// On these an exit need not ask the helper which thread it is of: looked for only if
     /// [`ProbeConfig::calls_are_dear`].
     pub processors_that_say_what_runs: usize,
     pub(super) slots: FreeSlots,
     pub(super) links: Vec<Link>,
     pub(super) task_iterator: Link,
-    /// The numbers of processes that the kernel's programs see are those that this process sees.
+    /// Process ids as the programs see them are those that this process sees.
     pub(super) in_initial_pid_namespace: bool,
     pub(super) skel: Box<SyncSkel<'static>>,
 }
@@ -88,17 +91,26 @@ impl Attached {
     pub fn ops(&self) -> &[Op] {
         &self.hooks.ops
     }
+
+    /// As the calls of the self-test have shown; None unless the configuration prepared for the waits.
+    pub(crate) fn wait_storage(&self) -> Option<WaitStorage> {
+        self.watch_waits.then(|| match (self.features.task_storage, globals::storage_refused(&self.skel)) {
+            (false, _) => WaitStorage::Hash,
+            (true, true) => WaitStorage::HashBecauseRefused,
+            (true, false) => WaitStorage::Task,
+        })
+    }
 }
 
 /// Attaches the programs of the best mode that passes its self-test.
-pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
+pub(super) fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
     libbpf_log::capture();
     let features = Features::probe();
     let modes = match &config.mode {
         Some(mode) => std::slice::from_ref(mode),
         None => choice::order(config.preemptible),
     };
-    let types = kernel_types::excerpt(super::OBJECT_TYPES);
+    let types = min_core_btf::minimize(OBJECT_TYPES);
     let mut failures: Vec<Failure> = Vec::new();
     for &mode in modes {
         if mode == AttachMode::Fentry
@@ -109,7 +121,7 @@ pub fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
             continue;
         }
         let attempt = try_mode(mode, config, features, types.as_ref()).and_then(|mut attached| {
-            match self_test::run(&mut attached) {
+            match self_test::run(&mut attached.skel, &config.ops) {
                 Ok(()) => Ok(attached),
                 Err(cause) => Err(Failure { mode, step: "self-test".to_owned(), cause, errno: None }),
             }
@@ -133,7 +145,7 @@ fn try_mode(
     mode: AttachMode,
     config: &ProbeConfig,
     features: Features,
-    types: Option<&Excerpt>,
+    types: Option<&MinimizedBtf>,
 ) -> Result<Attached, Failure> {
     let failed = |step: String, error: libbpf_rs::Error| Failure {
         mode,
@@ -168,7 +180,7 @@ fn try_mode(
     rodata.running_from_queue = from_queue.unwrap_or_default();
     rodata.histogram_slots = config.capacity.histogram_slots();
     rodata.last_guess = config.capacity.guesses() - 1;
-    rodata.last_place = config.capacity.places() - 1;
+    rodata.last_place = config.capacity.thread_slots() - 1;
     rodata.self_tgid = std::process::id();
     rodata.target_all = targets.all;
     rodata.target_by_map = !targets.pids.is_empty() || targets.follow_forks;
@@ -189,8 +201,8 @@ fn try_mode(
     size(open.maps.histograms.set_max_entries(capacity.histogram_slots()))?;
     size(open.maps.free_hot.set_max_entries(capacity.histogram_slots()))?;
     size(open.maps.free_cold.set_max_entries(capacity.slots()))?;
-    size(open.maps.free_neighbour.set_max_entries(super::record::FIRST_FILE_SLOT))?;
-    size(open.maps.calls.set_max_entries(capacity.places()))?;
+    size(open.maps.free_neighbour.set_max_entries(FIRST_FILE_SLOT))?;
+    size(open.maps.calls.set_max_entries(capacity.thread_slots()))?;
     size(open.maps.running.set_autocreate(from_queue.is_some()))?;
     if config.watch_waits {
         size(open.maps.spent.set_max_entries(capacity.slots()))?;
@@ -207,7 +219,7 @@ fn try_mode(
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let wanted = match name.as_str() {
-            // Run when they are wanted, attached to no hook.
+            // Run on demand, attached to no hook.
             "list_in_flight" | "hand_out" => true,
             "find_running" => from_queue.is_some(),
             "follow_fork" | "follow_exit" => targets.follow_forks,
@@ -220,7 +232,7 @@ fn try_mode(
     // All that the programs look up is in place before the first of them runs.
     let processors_that_say_what_runs = if from_queue.is_some() { running::find(&skel) } else { 0 };
     let mut slots = FreeSlots::new(capacity);
-    slots.begin(&skel).map_err(|e| failed("hand out rows".into(), e))?;
+    slots.fill(&skel).map_err(|e| failed("fill the free lists".into(), e))?;
     for pid in &targets.pids {
         let added = skel.maps.traced.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY);
         added.map_err(|e| failed("name the processes".into(), e))?;
@@ -254,7 +266,7 @@ fn try_mode(
     })
 }
 
-/// libbpf-rs hands out no error numbers: they follow from its kinds, or stand in its message.
+/// libbpf-rs exposes no error numbers: they follow from its kinds, or are part of its message.
 fn errno_of(error: &libbpf_rs::Error) -> Option<i32> {
     Some(match error.kind() {
         ErrorKind::NotFound => libc::ENOENT,

@@ -2,20 +2,21 @@
 
 use std::ops::Range;
 
-use super::Row;
 use super::array::TOGETHER;
-use super::record::HISTOGRAM_BUCKETS;
+use super::contract::Row;
+use super::contract::record::HISTOGRAM_BUCKETS;
 use crate::model::histogram::bucket_of;
 
-/// Adds the buckets of a row that hold something, as (bucket, count) in ascending order; the two outermost stand in the
-/// row. `filled_words` adds those of a range of the histogram's words, `started` is what the row says now.
+/// Adds the buckets of a row that hold something, as (bucket, count) in ascending order; the two outermost
+/// stand in the row. `filled_words` adds those of a range of the histogram's words, `started` is what the row
+/// says now.
 ///
-/// A histogram is a page, of which latencies below a millisecond lie in the first third: to read thousands of them each
-/// second takes the processor's caches from the database. No bucket above the greatest latency is looked at, if those up
-/// to it hold all syncs that have begun. If not, some are in flight, or ended while this was read, or the greatest one was
-/// lost to another processor's (`raise` in bpf/rows.h), or an exit was skipped. Both can be, so that the sum is that of what
-/// had begun by chance: then more has begun since.
-pub fn read(
+/// A histogram is a page, of which latencies below a millisecond lie in the first third: to read thousands of
+/// them each second takes the processor's caches from the database. No bucket above the greatest latency is
+/// looked at, if those up to it hold all syncs that have begun. If not, some are in flight, or ended while
+/// this was read, or the greatest one was lost to another processor's (`raise` in bpf/rows.h), or an exit was
+/// skipped. Both can be, so that the sum is that of what had begun by chance: then more has begun since.
+pub(super) fn read(
     row: &Row,
     buckets: &mut Vec<(usize, u64)>,
     mut filled_words: impl FnMut(Range<usize>, &mut Vec<(usize, u64)>) -> std::io::Result<()>,
@@ -34,7 +35,7 @@ pub fn read(
 }
 
 /// The same of a histogram that several rows share, which none of them tells anything of.
-pub fn read_shared(
+pub(super) fn read_shared(
     buckets: &mut Vec<(usize, u64)>,
     filled_words: impl FnOnce(Range<usize>, &mut Vec<(usize, u64)>) -> std::io::Result<()>,
 ) -> std::io::Result<()> {
@@ -95,7 +96,8 @@ mod tests {
         assert_eq!(found(row(2, 1_000), &[1_000, 1_000_000]), (expected.clone(), HISTOGRAM_BUCKETS));
         // Another one is in flight.
         assert_eq!(found(row(3, 1_000_000), &[1_000, 1_000_000]), (expected.clone(), HISTOGRAM_BUCKETS));
-        // The greater one was overwritten, and while this was read one more began and ended: by number it is not missing.
+        // The greater one was overwritten, and while this was read one more began and ended: by number it is
+        // not missing.
         let (all, most) = found_when(2, row(1, 1_000), &[1_000, 1_000_000]);
         assert_eq!((all, most), (expected, HISTOGRAM_BUCKETS));
     }

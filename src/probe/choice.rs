@@ -1,19 +1,20 @@
-//! Which ways of attaching are tried, in which order, and why the others are not. Pure: what works is found out by
-//! trying.
+//! Which ways of attaching are tried, in which order, and why the others are not. Pure: what works is found
+//! out by trying.
 
 use crate::host::Skips;
 use crate::model::AttachMode::{self, Fentry, Kprobe, Tracepoint};
 use crate::model::Op;
 
-/// fentry costs only the calls that it watches. A kernel that preempts may preempt a program inside it, and skips the
-/// same program's other runs on that processor until it goes on; the same holds for syscall tracepoints in newer
-/// kernels (docs/kernels.md). kprobe.multi runs programs with preemption off: it is dearer than fentry, but loses none.
-pub fn order(preemptible: bool) -> &'static [AttachMode] {
+/// fentry costs only the calls that it watches. A kernel that preempts may preempt a program inside it, and
+/// skips the same program's other runs on that processor until it goes on; the same holds for syscall
+/// tracepoints in newer kernels (docs/kernels.md). kprobe.multi runs programs with preemption off: it costs
+/// more than fentry, but loses none.
+pub(super) fn order(preemptible: bool) -> &'static [AttachMode] {
     if preemptible { &[Kprobe, Tracepoint, Fentry] } else { &[Fentry, Tracepoint] }
 }
 
 /// Why the modes that come after the chosen one were not tried.
-pub fn untried(chosen: AttachMode, preemptible: bool) -> Vec<(AttachMode, String)> {
+pub(super) fn untried(chosen: AttachMode, preemptible: bool) -> Vec<(AttachMode, String)> {
     let order = order(preemptible);
     let after = order.iter().skip_while(|mode| **mode != chosen).skip(1);
     after
@@ -31,10 +32,10 @@ pub fn untried(chosen: AttachMode, preemptible: bool) -> Vec<(AttachMode, String
 
 /// How the names of a mode's programs begin, at entry and at exit.
 ///
-/// Where this mode's programs may be skipped, entries are watched by kprobe, which is not. An exit that is skipped leaves
-/// the start of its call behind; if the entry of the thread's next call could be skipped as well, that call would end
-/// with a start that is not its own, and with a latency that never was.
-pub fn programs(mode: AttachMode, skips: Skips) -> [&'static str; 2] {
+/// Where this mode's programs may be skipped, entries are watched by kprobe, which is not. An exit that is
+/// skipped leaves the start of its call behind; if the entry of the thread's next call could be skipped as
+/// well, that call would end with a start that is not its own, and with a latency that never was.
+pub(super) fn programs(mode: AttachMode, skips: Skips) -> [&'static str; 2] {
     let [entry, exit] = match mode {
         Fentry => ["fentry_", "fexit_"],
         Kprobe => ["kprobe_", "kretprobe_"],
@@ -44,7 +45,7 @@ pub fn programs(mode: AttachMode, skips: Skips) -> [&'static str; 2] {
 }
 
 /// The operations whose entries or exits a program watches: they stand in its name.
-pub fn ops_of<'a>(program: &'a str, prefixes: &[&str]) -> impl Iterator<Item = Op> + use<'a> {
+pub(super) fn ops_of<'a>(program: &'a str, prefixes: &[&str]) -> impl Iterator<Item = Op> + use<'a> {
     let names = prefixes.iter().find_map(|prefix| program.strip_prefix(prefix)).unwrap_or_default();
     names.split("_or_").filter_map(|name| Op::ALL.into_iter().find(|op| op.name() == name))
 }

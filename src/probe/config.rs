@@ -1,10 +1,10 @@
 //! What to trace and how much room to give it.
 
-use super::record::FIRST_FILE_SLOT;
+use super::contract::record::FIRST_FILE_SLOT;
 use crate::model::{AttachMode, Op};
 
-/// Names that the programs compare at most (COMM_PATTERNS in bpf/target.h).
-pub const MOST_COMMS: usize = 8;
+/// How many names the programs can compare (COMM_PATTERNS in bpf/target.h).
+pub const MAX_COMMS: usize = 8;
 
 /// The leader's name, at most 15 bytes, as the kernel compares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct Capacity {
     pub files: u32,
     /// How many of them have a histogram of their own.
     pub histograms: u32,
-    /// Threads whose calls the programs find at once; those of others cost a little more.
+    /// Threads with a slot of their own; the syncs of further threads cost a little more.
     pub threads: u32,
 }
 
@@ -71,13 +71,13 @@ impl Capacity {
         FIRST_FILE_SLOT + self.files
     }
 
-    /// Places to guess a file's row from. Twice as many as files, so that two seldom stand in each other's way.
+    /// Entries of the table that guesses a file's row: twice as many as files, so that collisions are rare.
     pub fn guesses(&self) -> u32 {
         (2 * self.files).next_power_of_two()
     }
 
-    /// Places for threads: a power of two.
-    pub fn places(&self) -> u32 {
+    /// The threads' own slots: a power of two.
+    pub fn thread_slots(&self) -> u32 {
         self.threads.next_power_of_two()
     }
 
@@ -92,7 +92,7 @@ impl Capacity {
             + u64::from(self.guesses()) * 16
             + slots * 4
             + (2 << 20)
-            + u64::from(self.places()) * 128
+            + u64::from(self.thread_slots()) * 128
             + hash(4_096, 136)
             + hash(2_048, 24)
             + hash(8_192, 16)
@@ -103,14 +103,15 @@ impl Capacity {
 pub struct ProbeConfig {
     pub targets: Targets,
     pub ops: Vec<Op>,
-    /// None: the one that serves best here.
+    /// None: the one that works best here.
     pub mode: Option<AttachMode>,
-    /// The kernel may preempt (preempt=full or lazy): tried in another order, because it then skips programs.
+    /// The kernel may preempt (preempt=full or lazy), and then skips programs: the modes are tried in another
+    /// order.
     pub preemptible: bool,
     /// Read what a helper would tell wherever that can be: [`crate::host::calls_are_dear`].
     pub calls_are_dear: bool,
     pub by_thread: bool,
-    /// Prepare for [`super::Probe::watch_waits`]: costs each sync a little more.
+    /// Prepare for `Probe::watch_waits`: costs each sync a little more.
     pub watch_waits: bool,
     pub capacity: Capacity,
 }

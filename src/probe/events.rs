@@ -1,9 +1,15 @@
-//! Decodes the records of the ring. Pure but for the two views of bytes as records.
+//! The events that the programs send through the ring buffer: reads and decodes them.
 
-use super::skeleton::types;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{Receiver, channel};
 
-const EVENT_FILE: u32 = 1;
-const EVENT_SYNC: u32 = 2;
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+
+use super::contract::record::{EVENT_FILE, EVENT_SYNC};
+use super::contract::{Record, types, view};
+
+/// How many events are decoded, and held in memory, at a time.
+const BATCH: usize = 512;
 
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -15,25 +21,19 @@ pub enum Event {
 #[derive(Clone, Debug)]
 pub struct FileEvent {
     pub id: types::identity,
-    /// [`super::record::NO_SLOT`]: the map was full.
-    pub slot: u32,
-    pub sequence: u32,
     pub fd: i32,
     pub mount_id: i32,
     /// File type and permissions, as `st_mode`.
     pub mode: u32,
-    pub tid: u32,
     /// From the file upwards to the mount's root.
     pub components: Vec<Vec<u8>>,
-    /// The components reach the mount's root.
-    pub complete: bool,
 }
 
 /// One finished sync that no row, or no histogram, could take.
 #[derive(Clone, Debug)]
 pub struct SyncEvent {
     pub id: types::identity,
-    /// [`super::record::NO_SLOT`]: to be counted; else the row counts it, and only its latency is news.
+    /// `record::NO_SLOT`: to be counted; else the row counts it, and only its latency is news.
     pub slot: u32,
     pub sequence: u32,
     /// What the call returned: 0, or a negative errno.
@@ -59,11 +59,44 @@ struct FileHeader {
 }
 const _: () = assert!(size_of::<FileHeader>() == std::mem::offset_of!(types::file_event, name));
 
-/// The longest record's length.
-pub const LONGEST: usize = size_of::<types::file_event>();
+/// The reader of the ring buffer.
+pub(super) struct Events {
+    ring: RingBuffer<'static>,
+    /// Where libbpf's callback puts what it is given while the ring is being consumed.
+    decoded: Receiver<Event>,
+    map: OwnedFd,
+}
 
-/// None for a record that this side does not know.
-pub fn decode(bytes: &[u8]) -> Option<Event> {
+impl Events {
+    pub(super) fn new(map: &impl MapCore) -> libbpf_rs::Result<Events> {
+        let (sender, decoded) = channel();
+        let mut builder = RingBufferBuilder::new();
+        builder.add(map, move |bytes| {
+            // The receiver lives as long as the ring.
+            decode(bytes).map(|event| sender.send(event));
+            0
+        })?;
+        Ok(Events { ring: builder.build()?, decoded, map: map.as_fd().try_clone_to_owned()? })
+    }
+
+    /// The next events, at most [`BATCH`] of them.
+    pub(super) fn take(&mut self) -> libbpf_rs::Result<Vec<Event>> {
+        match self.ring.consume_raw_n(BATCH) {
+            error if error < 0 => Err(libbpf_rs::Error::from_raw_os_error(-error)),
+            _ => Ok(self.decoded.try_iter().collect()),
+        }
+    }
+}
+
+impl AsFd for Events {
+    /// Readable when there are events.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+}
+
+/// None for a record of an unknown kind, or one that is cut off.
+fn decode(bytes: &[u8]) -> Option<Event> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     match kind {
         EVENT_FILE => {
@@ -74,14 +107,10 @@ pub fn decode(bytes: &[u8]) -> Option<Event> {
                 names.split(|&b| b == 0).filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect();
             Some(Event::File(Box::new(FileEvent {
                 id: raw.id,
-                slot: raw.slot,
-                sequence: raw.sequence,
                 fd: raw.fd,
                 mount_id: raw.mount_id,
                 mode: raw.mode,
-                tid: raw.tid,
                 components,
-                complete: raw.complete != 0,
             })))
         }
         EVENT_SYNC => {
@@ -98,44 +127,8 @@ pub fn decode(bytes: &[u8]) -> Option<Event> {
     }
 }
 
-/// A record out of bytes of the kernel, wherever they lie.
-pub fn view<T: Record>(bytes: &[u8]) -> Option<T> {
-    // SAFETY: a Record is integers without padding that matters, any bits of which are a value, and the bytes
-    // suffice; they need not be aligned.
-    (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
-}
-
-/// The bytes of a key.
-pub fn as_bytes(id: &types::identity) -> &[u8] {
-    // SAFETY: an identity is 32 bytes of integers, laid out without padding.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(id).cast(), size_of::<types::identity>()) }
-}
-
-/// Structs of the contract that consist of integers only.
-///
-/// # Safety
-/// Any bits are a value of the type.
-pub unsafe trait Record: Copy {}
 // SAFETY: integers.
 unsafe impl Record for FileHeader {}
-// SAFETY: integers.
-unsafe impl Record for types::sync_event {}
-// SAFETY: integers and arrays of them.
-unsafe impl Record for types::in_flight {}
-// SAFETY: integers.
-unsafe impl Record for types::call {}
-
-impl PartialEq for types::identity {
-    fn eq(&self, other: &Self) -> bool {
-        as_bytes(self) == as_bytes(other)
-    }
-}
-impl Eq for types::identity {}
-impl std::hash::Hash for types::identity {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        as_bytes(self).hash(state);
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -143,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_file_event_gives_its_components_from_the_file_upwards() {
-        let mut raw = types::file_event { r#type: EVENT_FILE, slot: 300, complete: 1, ..Default::default() };
+        let mut raw = types::file_event { r#type: EVENT_FILE, ..Default::default() };
         let names = b"a\nb.ibd\0shop\0data\0";
         raw.name[..names.len()].copy_from_slice(names);
         raw.length = names.len() as u32;
@@ -154,8 +147,6 @@ mod tests {
         let bytes = &bytes[..std::mem::offset_of!(types::file_event, name) + names.len()];
         let Some(Event::File(event)) = decode(bytes) else { panic!("not a file event") };
         assert_eq!(event.components, [&b"a\nb.ibd"[..], b"shop", b"data"]);
-        assert!(event.complete);
-        assert_eq!(event.slot, 300);
         assert!(decode(&bytes[..bytes.len() - 1]).is_none(), "cut off");
     }
 

@@ -1,13 +1,17 @@
-//! The syncs that have begun and not ended, of the threads that have places, and of those that have none.
+//! The syncs in flight: those of threads with a slot of their own, by the task iterator, and the others, from
+//! a hash.
 
 use std::collections::HashSet;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{Iter, MapCore, MapFlags, libbpf_sys};
 
 use super::attach::Attached;
-use super::events::view;
-use super::skeleton::types;
-use super::walk;
+use super::contract::{types, view};
+
+/// For more processes than this, one walk over all threads is likely to be cheaper.
+const MAX_PROCESSES: usize = 16;
 
 /// A sync in flight.
 #[derive(Clone, Debug)]
@@ -26,11 +30,11 @@ pub struct RunningCall {
     pub thread: Vec<u8>,
 }
 
-/// What the threads' places hold.
+/// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
     pub running: Vec<RunningCall>,
-    /// Threads that have begun a sync since the programs are there: whatever they did before has ended.
+    /// Threads that have started a sync since the probes were attached: whatever they did before has ended.
     pub seen: HashSet<u32>,
 }
 
@@ -44,10 +48,10 @@ impl Calls {
     }
 }
 
-/// `without_place`: how many syncs so far were of threads that have none.
-pub fn read(attached: &Attached, processes: &[u32], without_place: u64) -> libbpf_rs::Result<Calls> {
+/// `without_slot`: how many syncs so far were made by threads that have no slot of their own.
+pub(super) fn read(attached: &Attached, processes: &[u32], without_slot: u64) -> libbpf_rs::Result<Calls> {
     let mut calls = Calls::default();
-    let bytes = walk::records(attached, processes)?;
+    let bytes = records(attached, processes)?;
     for raw in bytes.chunks_exact(size_of::<types::in_flight>()).filter_map(view::<types::in_flight>) {
         calls.add(RunningCall {
             start_ns: raw.start_ns,
@@ -61,7 +65,7 @@ pub fn read(attached: &Attached, processes: &[u32], without_place: u64) -> libbp
             thread: raw.comm.split(|&b| b == 0).next().unwrap_or_default().to_vec(),
         });
     }
-    if without_place > 0 {
+    if without_slot > 0 {
         let map = &attached.skel.maps.calls_by_thread;
         for key in map.keys() {
             let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
@@ -80,4 +84,50 @@ pub fn read(attached: &Attached, processes: &[u32], without_place: u64) -> libbp
         }
     }
     Ok(calls)
+}
+
+/// Runs the task iterator over the threads of these processes, or over all threads where the kernel cannot
+/// walk those of one process (before 6.1): a host has tens of thousands of threads, a server some hundreds.
+/// Pid 0 is an unknown process.
+fn records(attached: &Attached, processes: &[u32]) -> libbpf_rs::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if processes.len() <= MAX_PROCESSES && processes.iter().all(|&pid| append(attached, pid, &mut bytes)) {
+        return Ok(bytes);
+    }
+    bytes.clear();
+    Iter::new(&attached.task_iterator)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Appends the records of one process; none if it has ended. False if this kernel, or these rights, do not
+/// allow it.
+fn append(attached: &Attached, pid: u32, bytes: &mut Vec<u8>) -> bool {
+    if pid == 0 || !attached.in_initial_pid_namespace {
+        return false;
+    }
+    let program = attached.skel.progs.list_in_flight.as_fd().as_raw_fd();
+    let mut which = libbpf_sys::bpf_iter_link_info::default();
+    which.task.pid = pid;
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        iter_info: &mut which,
+        iter_info_len: size_of::<libbpf_sys::bpf_iter_link_info>() as u32,
+        ..Default::default()
+    };
+    // SAFETY: all that it points to outlives the call.
+    let link = unsafe { libbpf_sys::bpf_link_create(program, 0, libbpf_sys::BPF_TRACE_ITER, &options) };
+    if link < 0 {
+        // Before 6.1 the kernel refuses what it does not know.
+        return link == -libc::ESRCH;
+    }
+    // SAFETY: the descriptor is new and ours.
+    let link = unsafe { OwnedFd::from_raw_fd(link) };
+    // SAFETY: no options.
+    let iterator = unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
+    if iterator < 0 {
+        return false;
+    }
+    // SAFETY: the descriptor is new and ours; a seq file is read like any other.
+    let mut iterator = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(iterator) });
+    iterator.read_to_end(bytes).is_ok()
 }

@@ -1,13 +1,14 @@
-//! What libbpf says while it loads and attaches. It is kept instead of printed: an attempt that fails is no news for
-//! the user where another one works, and where none does the cause is told in words of our own.
+//! libbpf's messages while it loads and attaches, kept instead of printed: a mode that fails does not concern
+//! the user where another one works, and where none does we explain the cause in our own words.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, Once};
 
 use libbpf_rs::{PrintLevel, set_print};
 
-/// The latest messages are kept, up to so many bytes: a verifier's log can be megabytes long, and ends with the reason.
-const MOST_BYTES: usize = 64 << 10;
+/// The latest messages are kept, up to so many bytes: a verifier's log can be megabytes long, and ends with
+/// the reason.
+const MAX_BYTES: usize = 64 << 10;
 
 #[derive(Default)]
 struct Log {
@@ -19,14 +20,14 @@ static LOG: Mutex<Log> = Mutex::new(Log { messages: VecDeque::new(), bytes: 0 })
 
 impl Log {
     fn push(&mut self, mut message: String) {
-        if message.len() > MOST_BYTES {
-            let least = message.len() - MOST_BYTES;
+        if message.len() > MAX_BYTES {
+            let least = message.len() - MAX_BYTES;
             let from = (least..).find(|&at| message.is_char_boundary(at)).unwrap_or(message.len());
             message.drain(..from);
         }
         self.bytes += message.len();
         self.messages.push_back(message);
-        while self.bytes > MOST_BYTES {
+        while self.bytes > MAX_BYTES {
             let Some(oldest) = self.messages.pop_front() else { break };
             self.bytes -= oldest.len();
         }
@@ -41,8 +42,8 @@ pub(super) fn capture() {
     });
 }
 
-/// Takes what libbpf has said since the last time, for whoever asks for it.
-pub fn take_libbpf_log() -> String {
+/// Takes the messages since the last call.
+pub(crate) fn take_libbpf_log() -> String {
     let log = std::mem::take(&mut *lock());
     log.messages.into_iter().collect()
 }
@@ -62,11 +63,11 @@ mod tests {
         log.push("first\n".into());
         (0..100).for_each(|_| log.push("x".repeat(1_000)));
         log.push("last\n".into());
-        assert!(log.bytes <= MOST_BYTES && log.bytes > MOST_BYTES - 2_000, "{}", log.bytes);
+        assert!(log.bytes <= MAX_BYTES && log.bytes > MAX_BYTES - 2_000, "{}", log.bytes);
         assert_ne!(log.messages.front().unwrap(), "first\n");
         assert_eq!(log.messages.back().unwrap(), "last\n");
-        log.push("é".repeat(MOST_BYTES) + "the reason");
+        log.push("é".repeat(MAX_BYTES) + "the reason");
         assert_eq!(log.messages.len(), 1);
-        assert!(log.bytes <= MOST_BYTES && log.messages[0].ends_with("the reason"));
+        assert!(log.bytes <= MAX_BYTES && log.messages[0].ends_with("the reason"));
     }
 }

@@ -1,35 +1,37 @@
-//! Proves after attaching that calls are counted and files are recognised: fentry can attach without an error and
-//! count nothing (ftrace_enabled=0), and a field that is not where it was thought to be reads as something else.
-//! The calls do no I/O: a descriptor that is not open, and a file in memory.
+//! Proves after attaching that calls are counted and files are recognised: fentry can attach without an error
+//! and count nothing (ftrace_enabled=0), and a field that is not where it was thought to be reads as
+//! something else. The calls do no I/O: a descriptor that is not open, and a file in memory.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::attach::Attached;
-use super::flags;
+use super::contract::SyncSkel;
+use super::globals;
 use crate::model::Op;
 
-/// What went wrong, in words; Ok if each call of ours was seen at entry and at exit, and the file recognised.
-pub fn run(attached: &mut Attached) -> Result<(), String> {
-    count_this_thread(attached);
-    for op in attached.ops().to_vec() {
-        let before = seen(attached, op);
+/// Ok if each call of ours was seen at entry and at exit and the file was recognised; else what went wrong,
+/// in words.
+pub(super) fn run(skel: &mut SyncSkel, ops: &[Op]) -> Result<(), String> {
+    // Other threads of this process may sync meanwhile.
+    globals::set_self_test_thread(skel, rustix::thread::gettid().as_raw_nonzero().get() as u32);
+    for &op in ops {
+        let before = globals::self_test_calls(skel, op);
         let made = call(op, -1);
-        let counted = seen(attached, op) - before;
+        let counted = globals::self_test_calls(skel, op) - before;
         if counted != made {
             return Err(format!("of {made} {} calls of its own it counted {counted}", op.name()));
         }
         if matches!(op, Op::Fsync | Op::Fdatasync) {
             let memory = memory_file().map_err(|error| format!("memfd_create: {error}"))?;
-            let before = seen(attached, op);
+            let before = globals::self_test_calls(skel, op);
             call(op, memory.as_raw_fd());
-            let counted = seen(attached, op) - before;
+            let counted = globals::self_test_calls(skel, op) - before;
             if counted != 1 {
                 return Err(format!("of 1 {} call on a file in memory it counted {counted}", op.name()));
             }
-            recognised(attached, op, &memory)?;
+            recognise(skel, op, &memory)?;
         }
     }
-    if flags::returns_limited(attached) {
+    if globals::returns_limited(skel) {
         return Err(
             "this kernel follows only a few calls at a time to their end (Linux 6.14 follows all)".into()
         );
@@ -37,15 +39,8 @@ pub fn run(attached: &mut Attached) -> Result<(), String> {
     Ok(())
 }
 
-/// Other threads of this process may sync meanwhile: only this one's calls are a test.
-fn count_this_thread(attached: &mut Attached) {
-    let bss = attached.skel.maps.bss_data.as_deref_mut().expect("the object has a .bss");
-    let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-    // SAFETY: one word that only this side writes; the programs read it at any moment.
-    unsafe { std::ptr::from_mut(&mut bss.self_tid).write_volatile(thread) };
-}
-
-/// Makes one call that fails or does nothing, and says how many it made: sync has no such form.
+/// Makes one call that fails or does nothing, and returns how many it made: 0 for sync, which has no such
+/// form.
 fn call(op: Op, fd: i32) -> u64 {
     // SAFETY: none of these touches memory of ours: msync is refused for its odd address.
     unsafe {
@@ -61,12 +56,6 @@ fn call(op: Op, fd: i32) -> u64 {
     1
 }
 
-fn seen(attached: &Attached, op: Op) -> u64 {
-    let bss = attached.skel.maps.bss_data.as_deref().expect("the object has a .bss");
-    // SAFETY: one word that only the programs write, on this thread's own calls.
-    unsafe { std::ptr::from_ref(&bss.counters.self_test[op as usize]).read_volatile() }
-}
-
 fn memory_file() -> std::io::Result<OwnedFd> {
     // SAFETY: the name is a C string; the descriptor is new and ours.
     unsafe {
@@ -75,13 +64,11 @@ fn memory_file() -> std::io::Result<OwnedFd> {
     }
 }
 
-fn recognised(attached: &Attached, op: Op, file: &OwnedFd) -> Result<(), String> {
+fn recognise(skel: &SyncSkel, op: Op, file: &OwnedFd) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;
     let clone = file.try_clone().map_err(|error| error.to_string())?;
     let truth = std::fs::File::from(clone).metadata().map_err(|error| error.to_string())?;
-    let bss = attached.skel.maps.bss_data.as_deref().expect("the object has a .bss");
-    // SAFETY: plain integers, written on this thread's own calls.
-    let id = unsafe { std::ptr::from_ref(&bss.counters.self_file[op as usize]).read_volatile() };
+    let id = globals::self_test_file(skel, op);
     let device = libc::makedev(id.device >> 20, id.device & 0xfffff);
     if (device, id.object) == (truth.dev(), truth.ino()) {
         return Ok(());

@@ -1,15 +1,16 @@
-//! The free slots: queues that the programs take from and this side fills. Only slots that were handed out need
-//! looking at, so a large map costs nothing until it is used.
+//! The free lists of row slots: queues that this side fills and the programs pop. Only slots that were popped
+//! need to be read, so a large map costs nothing until it is used.
 
 use std::ops::Range;
 
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
 use super::config::Capacity;
-use super::record::{FIRST_FILE_SLOT, FIRST_NEIGHBOUR_SLOT, HANDED_OUT_AT_ONCE};
-use super::skeleton::{SyncMaps, SyncSkel};
+use super::contract::record::{FIRST_FILE_SLOT, FIRST_NEIGHBOUR_SLOT, HANDED_OUT_AT_ONCE};
+use super::contract::{SyncMaps, SyncSkel};
+use super::globals;
 
-/// Slots without a histogram that are handed out at a time.
+/// Slots without a histogram are put into their queue this many at a time.
 const BATCH: u32 = 8_192;
 
 /// The queues, as `hand_out` knows them (bpf/record.h).
@@ -20,57 +21,56 @@ enum Queue {
     Neighbour = 2,
 }
 
-pub struct FreeSlots {
+pub(super) struct FreeSlots {
     capacity: Capacity,
-    /// Every slot below was handed out.
+    /// Every slot below was put into a queue.
     issued: u32,
 }
 
 /// How often each queue was popped so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Taken {
+pub(super) struct Popped {
     pub hot: u64,
     pub cold: u64,
     pub neighbour: u64,
 }
 
-impl Taken {
-    pub fn read(skel: &SyncSkel) -> Taken {
-        let bss = skel.maps.bss_data.as_deref().expect("the object has a .bss");
-        // SAFETY: words that the programs change at any moment; each is read once.
-        let taken = unsafe { std::ptr::from_ref(&bss.slots_taken).read_volatile() };
-        let of = |queue: Queue| taken[queue as usize];
-        Taken { hot: of(Queue::Hot), cold: of(Queue::Cold), neighbour: of(Queue::Neighbour) }
+impl Popped {
+    pub(super) fn read(skel: &SyncSkel) -> Popped {
+        let popped = globals::slots_popped(skel);
+        let of = |queue: Queue| popped[queue as usize];
+        Popped { hot: of(Queue::Hot), cold: of(Queue::Cold), neighbour: of(Queue::Neighbour) }
     }
 }
 
 impl FreeSlots {
-    pub fn new(capacity: Capacity) -> Self {
+    pub(super) fn new(capacity: Capacity) -> Self {
         FreeSlots { capacity, issued: FIRST_FILE_SLOT }
     }
 
-    /// The neighbours' slots, all that have histograms, and a first batch of those that have none.
-    pub fn begin(&mut self, skel: &SyncSkel) -> libbpf_rs::Result<()> {
+    /// Fills the queues: the neighbours' slots, all that have histograms, and a first batch of those that
+    /// have none.
+    pub(super) fn fill(&mut self, skel: &SyncSkel) -> libbpf_rs::Result<()> {
         let hot = self.capacity.histogram_slots();
-        hand_out(skel, Queue::Neighbour, FIRST_NEIGHBOUR_SLOT..FIRST_FILE_SLOT)?;
-        hand_out(skel, Queue::Hot, FIRST_FILE_SLOT..hot)?;
+        fill(skel, Queue::Neighbour, FIRST_NEIGHBOUR_SLOT..FIRST_FILE_SLOT)?;
+        fill(skel, Queue::Hot, FIRST_FILE_SLOT..hot)?;
         self.issued = hot;
         self.refill(skel)
     }
 
-    /// Hands out another batch of those without a histogram when less than a batch is left that was never taken.
-    pub fn refill(&mut self, skel: &SyncSkel) -> libbpf_rs::Result<()> {
-        let untaken = up_to(self.capacity.histogram_slots()..self.issued, Taken::read(skel).cold).end;
-        if self.issued - untaken >= BATCH {
+    /// Adds another batch of slots without a histogram when less than a batch is left that was never popped.
+    pub(super) fn refill(&mut self, skel: &SyncSkel) -> libbpf_rs::Result<()> {
+        let not_popped = up_to(self.capacity.histogram_slots()..self.issued, Popped::read(skel).cold).end;
+        if self.issued - not_popped >= BATCH {
             return Ok(());
         }
         let end = self.capacity.slots().min(self.issued + BATCH);
-        hand_out(skel, Queue::Cold, self.issued..end)?;
+        fill(skel, Queue::Cold, self.issued..end)?;
         self.issued = end;
         Ok(())
     }
 
-    pub fn give_back(&mut self, maps: &SyncMaps, slot: u32) -> libbpf_rs::Result<()> {
+    pub(super) fn free(&mut self, maps: &SyncMaps, slot: u32) -> libbpf_rs::Result<()> {
         push(maps, self.queue_of(slot), slot)
     }
 
@@ -84,25 +84,27 @@ impl FreeSlots {
         }
     }
 
-    /// The slots that may hold a row, ascending: the reserved ones, and of each queue as many as were taken. Those that
-    /// were never used leave it first, and in their order; what was given back leaves it again only after them all.
-    pub fn in_use(&self, taken: Taken) -> impl Iterator<Item = u32> + use<> {
+    /// The slots that may hold a row, ascending: the reserved ones, and of each queue as many as were popped.
+    /// A queue yields the slots that were never used first, in their order, and only then those that were
+    /// freed.
+    pub(super) fn in_use(&self, popped: Popped) -> impl Iterator<Item = u32> + use<> {
         let first_cold = self.capacity.histogram_slots();
         (0..FIRST_NEIGHBOUR_SLOT)
-            .chain(up_to(FIRST_NEIGHBOUR_SLOT..FIRST_FILE_SLOT, taken.neighbour))
-            .chain(up_to(FIRST_FILE_SLOT..first_cold, taken.hot))
-            .chain(up_to(first_cold..self.issued, taken.cold))
+            .chain(up_to(FIRST_NEIGHBOUR_SLOT..FIRST_FILE_SLOT, popped.neighbour))
+            .chain(up_to(FIRST_FILE_SLOT..first_cold, popped.hot))
+            .chain(up_to(first_cold..self.issued, popped.cold))
     }
 }
 
-/// The first `taken` of these slots.
-fn up_to(slots: Range<u32>, taken: u64) -> Range<u32> {
-    let taken = u32::try_from(taken).unwrap_or(u32::MAX);
-    slots.start..slots.start.saturating_add(taken).min(slots.end)
+/// The first `popped` of these slots.
+fn up_to(slots: Range<u32>, popped: u64) -> Range<u32> {
+    let popped = u32::try_from(popped).unwrap_or(u32::MAX);
+    slots.start..slots.start.saturating_add(popped).min(slots.end)
 }
 
-/// Puts slots into a queue: many at a time by a program that the kernel runs for us; where it does not, one by one.
-fn hand_out(skel: &SyncSkel, queue: Queue, slots: Range<u32>) -> libbpf_rs::Result<()> {
+/// Puts slots into a queue: many at a time by a program that the kernel runs for us, or one by one where it
+/// does not.
+fn fill(skel: &SyncSkel, queue: Queue, slots: Range<u32>) -> libbpf_rs::Result<()> {
     let mut next = slots.start;
     while next < slots.end {
         let done = run(skel, queue, next..slots.end).unwrap_or(0);
@@ -138,16 +140,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_as_many_slots_are_looked_at_as_were_taken_of_each_queue() {
+    fn only_as_many_slots_are_looked_at_as_were_popped_of_each_queue() {
         let capacity = Capacity { files: 64, histograms: 16, threads: 16 };
         let slots = FreeSlots { capacity, issued: capacity.slots() };
         let in_use = |hot, cold, neighbour| -> Vec<u32> {
-            slots.in_use(Taken { hot, cold, neighbour }).skip(FIRST_NEIGHBOUR_SLOT as usize).collect()
+            slots.in_use(Popped { hot, cold, neighbour }).skip(FIRST_NEIGHBOUR_SLOT as usize).collect()
         };
         assert!(in_use(0, 0, 0).is_empty());
         assert_eq!(in_use(2, 1, 1), [64, 256, 257, 272]);
-        // Slots that were given back are popped again: no more than there are.
+        // Slots that were freed are popped again: no more than there are.
         assert_eq!(in_use(1_000, u64::MAX, 1_000).len(), 192 + 64);
-        assert_eq!(slots.in_use(Taken::default()).count(), 64);
+        assert_eq!(slots.in_use(Popped::default()).count(), 64);
     }
 }

@@ -1,5 +1,5 @@
-//! How many syncs of the logs are in flight, looked at in a timer's interrupt (`bpf/timer.bpf.c`): an object of its own,
-//! there only while `explain` runs.
+//! Samples how many syncs of the logs are in flight, in a timer's interrupt (`bpf/timer.bpf.c`): an object of
+//! its own, loaded only while `explain` runs.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -17,25 +17,25 @@ mod skeleton {
 use skeleton::{TimerSkel, TimerSkelBuilder};
 
 /// LOGS of bpf/timer.bpf.c.
-pub const LOGS: usize = 2;
+pub(crate) const LOGS: usize = 2;
 /// SLOTS_OF_LOG of bpf/timer.bpf.c.
-pub const SLOTS_OF_LOG: usize = 8;
+pub(crate) const SLOTS_OF_LOG: usize = 8;
 
-/// Between two samples, in nanoseconds. No multiple of the kernel's own ticks, which loads may be in step with.
+/// Between two samples, in nanoseconds. No multiple of the kernel's ticks, which a load may be in step with.
 const PERIOD_NS: u64 = 1_009_000;
 
-/// What was sampled so far. Nothing ever gets less.
+/// What was sampled so far; it only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimerSamples {
     pub taken: u64,
-    /// For which the samples stand.
+    /// The time that the samples represent.
     pub time_ns: u64,
     /// The squares of the times that each stands for, in µs², added up.
     pub squares_us: u64,
     pub logs: [LogSamples; LOGS],
 }
 
-/// Of one log. Each sample is weighted by the time since the one before.
+/// The samples of one log. Each sample is weighted by the time since the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSamples {
     /// The number in flight, and its square.
@@ -79,8 +79,8 @@ impl TimerProbe {
         Ok(TimerProbe { _link: link, skel })
     }
 
-    /// From now on these slots are the rows of a log; more than [`SLOTS_OF_LOG`] are left out. A row that stays keeps its
-    /// place, so that it is missing from no sample.
+    /// From now on these slots are the rows of a log; more than [`SLOTS_OF_LOG`] are left out. A row that is
+    /// among them again keeps its position, so that no sample misses it.
     pub fn watch(&mut self, log: usize, slots: &[u32]) {
         let Some(bss) = self.skel.maps.bss_data.as_deref_mut() else { return };
         let places = &mut bss.log_slots[log];
@@ -118,8 +118,8 @@ fn set(place: &mut u32, slot: u32) {
     unsafe { std::ptr::from_mut(place).write_volatile(slot) };
 }
 
-/// One is enough: an interrupt comes whatever its processor is doing, and sees the syncs of all. It is the first on which
-/// this process may run, which is one that is there.
+/// The first processor on which this process may run, which is one that is online. One is enough: the
+/// interrupt comes whatever the processor is doing, and sees the syncs of all.
 fn a_processor() -> i32 {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     (0..rustix::thread::CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap_or(0) as i32

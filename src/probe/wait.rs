@@ -1,5 +1,5 @@
-//! The wait probes: an object of their own, attached beside the sync calls and only while `explain` runs. They share
-//! with it what says which threads are in a traced sync.
+//! The wait probes: an object of their own, attached beside the sync calls and only while `explain` runs. The
+//! two share the maps that tell which threads are in a traced sync.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -12,8 +12,8 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject};
 
 use super::array::MappedArray;
 use super::attach::Attached;
-use super::events::{Record, view};
-use super::{features, flags, kernel_types, program_info};
+use super::contract::{Record, view};
+use super::{features, globals, min_core_btf, programs};
 use skeleton::types;
 
 #[allow(clippy::all, unsafe_op_in_unsafe_fn, missing_docs)]
@@ -33,27 +33,27 @@ unsafe impl Record for types::clock {}
 // SAFETY: the same.
 unsafe impl Record for types::writer_key {}
 
-/// The programs as they were compiled (ELF), for those who look at their size.
+/// The programs as they were compiled (ELF).
 pub static WAIT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wait.bpf.o"));
-/// For [`super::kernel_types::excerpt`].
+/// The names of the types that they know, for [`min_core_btf::minimize`].
 pub static WAIT_OBJECT_TYPES: &str = include_str!(concat!(env!("OUT_DIR"), "/wait.types"));
 
 /// What a committer can be doing (`enum committer` in bpf/waiting.h).
-pub const COMMITTER_STATES: usize = 8;
+pub(crate) const COMMITTER_STATES: usize = 8;
 
 const COMMITTER_IDLE: u32 = 6;
 
-/// Programs of the second level: without them the first stands.
+/// Programs of the second level; the first level works without them.
 const SECOND_LEVEL: [&str; 5] =
     ["issue_request", "requeue_request", "complete_request", "start_commit", "start_handle"];
 
-/// In [`Waits::not_attached`]: the clocks of level two, which no one program makes.
-pub const CLOCKS: &str = "clocks";
+/// In [`Waits::not_attached`]: the clocks of level two, which several programs drive together.
+pub(crate) const CLOCKS: &str = "clocks";
 
-/// What is in the way of explaining.
+/// Why the waits cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
-    /// The sync calls were attached without it ([`super::ProbeConfig::watch_waits`]).
+    /// The sync calls were attached without `ProbeConfig::watch_waits`.
     #[error("the probes of the sync calls were attached without the waits")]
     NotWatched,
     #[error("{step}: {source}")]
@@ -65,9 +65,9 @@ pub enum WaitError {
 /// Where the time of one row's syncs went, in the window. Nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotTime {
-    /// Of the row; below the number of operations: syncs without a row, by operation.
+    /// The row's slot; below the number of operations: syncs without a row, by operation.
     pub slot: u32,
-    /// From begin to end of each sync.
+    /// From start to end of each sync.
     pub total_ns: u64,
     pub cpu_ns: u64,
     /// Could have run, but no processor was free.
@@ -79,7 +79,7 @@ pub struct SlotTime {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotWait {
     pub slot: u32,
-    /// Key into [`Waits::stacks`]; 0: not known.
+    /// Key into [`Waits::stacks`]; 0: unknown.
     pub stack: u64,
     pub ns: u64,
     pub waits: u64,
@@ -87,22 +87,22 @@ pub struct SlotWait {
     pub under: [u64; COMMITTER_STATES],
 }
 
-/// What the wait probes are to know of this host.
+/// What the wait probes need to know about this host.
 #[derive(Clone, Debug, Default)]
 pub struct WaitPlan {
-    /// Those with a journal or log. More than [`MOST_FILESYSTEMS`] are left out.
+    /// Filesystems with a journal or log. More than [`MAX_FILESYSTEMS`] are left out.
     pub filesystems: Vec<WatchedFilesystem>,
-    /// Functions of the kernel, [begin, end), and what a committer is doing in there (an index of the states). More
-    /// than [`MOST_RANGES`] are left out.
+    /// Functions of the kernel, [begin, end), and what a committer is doing in there (an index of the
+    /// states). More than [`MAX_RANGES`] are left out.
     pub committer_functions: Vec<(u64, u64, usize)>,
 }
 
 /// CLOCKS of bpf/clock.h.
-pub const MOST_FILESYSTEMS: usize = 64;
+pub(crate) const MAX_FILESYSTEMS: usize = 64;
 /// COMMITTER_RANGES of bpf/clock.h.
-pub const MOST_RANGES: usize = 32;
+const MAX_RANGES: usize = 32;
 /// DISKS_OF_CLOCK of bpf/clock.h.
-const MOST_ON_ONE_DISK: usize = 4;
+const MAX_CLOCKS_PER_DISK: usize = 4;
 
 /// Device numbers are (major << 20) | minor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub struct WatchedFilesystem {
     pub device: u32,
     /// The whole disks that it lies on.
     pub disks: Vec<u32>,
-    /// No thread of its own commits: what its disks do says what is waited for.
+    /// No thread of its own commits: the state of its disks tells what is waited for.
     pub by_device: bool,
 }
 
@@ -126,7 +126,7 @@ pub struct JournalCounts {
     pub flushes: u64,
     /// Writes of metadata to its disks, which those to the log are.
     pub log_writes: u64,
-    /// Parts of transactions begun by each process.
+    /// jbd2 handles started by each process.
     pub writers: Vec<Writer>,
 }
 
@@ -146,7 +146,7 @@ pub struct Waits {
     /// Addresses of the kernel, innermost frame first.
     pub stacks: HashMap<u64, Vec<u64>>,
     pub journals: Vec<JournalCounts>,
-    /// (program, reason) of those that could not be attached: what they would have told is missing.
+    /// (program, reason) of those that could not be attached: what they measure is missing.
     pub not_attached: Vec<(String, String)>,
     pub lost: WaitLosses,
 }
@@ -157,17 +157,17 @@ impl Waits {
     }
 }
 
-/// What could not be kept. All zero: everything was.
+/// What could not be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitLosses {
-    /// Waits whose stack is not known.
+    /// Waits whose stack is unknown.
     pub stacks: u64,
-    /// Waits of which it is not known by which file: they are counted by operation.
+    /// Waits not attributed to a file: they are counted by operation.
     pub waits: u64,
-    /// Waits that are missing altogether.
+    /// Waits that were not recorded at all.
     pub unplaced: u64,
     pub unplaced_ns: u64,
-    /// Parts of transactions of which it is not known whose they are.
+    /// jbd2 handles whose process is unknown (map full).
     pub writers: u64,
     /// Runs of the scheduler's hooks that the kernel skipped.
     pub skipped: u64,
@@ -194,17 +194,16 @@ impl WaitProbe {
             return Err(WaitError::NotWatched);
         }
         let mut not_attached = Vec::new();
-        let skel = match load(attached, plan, true) {
+        let mut skel = match load(attached, plan, true) {
             Ok(skel) => skel,
-            // Of a kernel that refuses everything, what it says to the lesser part is the reason.
+            // If the kernel refuses the smaller part as well, its error for that is the one to report.
             Err(error) => {
                 let skel = load(attached, plan, false)?;
                 not_attached.push((CLOCKS.to_owned(), error.to_string()));
                 skel
             }
         };
-        let filesystems: Vec<_> = plan.filesystems.iter().take(MOST_FILESYSTEMS).cloned().collect();
-        let mut skel = skel;
+        let filesystems: Vec<_> = plan.filesystems.iter().take(MAX_FILESYSTEMS).cloned().collect();
         name_filesystems(&skel, &filesystems).map_err(failed("name the filesystems"))?;
         let mut links = Vec::new();
         let mut programs = Vec::new();
@@ -246,21 +245,23 @@ impl WaitProbe {
         })
     }
 
-    /// From now on time counts. Syncs in flight that began to wait before the probes were there are looked up.
+    /// From now on time counts. Syncs in flight that began to wait before the probes were there are looked
+    /// up.
     pub fn begin(&mut self) -> Result<(), WaitError> {
         self.cut_open_syncs()?;
-        self.at_a_time_to_come(|probe, ns| probe.start_ns = ns)
+        self.set_boundary(|probe, ns| probe.start_ns = ns)
     }
 
-    /// Time counts no longer; the syncs in flight are cut off.
+    /// From now on no time counts; the syncs in flight are cut off.
     pub fn end(&mut self) -> Result<(), WaitError> {
-        self.at_a_time_to_come(|probe, ns| probe.end_ns = ns)?;
+        self.set_boundary(|probe, ns| probe.end_ns = ns)?;
         self.cut_open_syncs()
     }
 
-    /// Sets an end of the window, and waits for it: what happens between reading a clock and telling the programs would
-    /// count on one side of the books and not on the other.
-    fn at_a_time_to_come(&mut self, set: impl Fn(&mut WaitProbe, u64)) -> Result<(), WaitError> {
+    /// Sets a boundary of the window to a moment in the near future and waits for it. With the present
+    /// moment, what happens between reading the clock and updating the map would be counted by some programs
+    /// and not by others.
+    fn set_boundary(&mut self, set: impl Fn(&mut WaitProbe, u64)) -> Result<(), WaitError> {
         let mut lead = 1_000_000;
         loop {
             let at = monotonic_ns() + lead;
@@ -271,12 +272,12 @@ impl WaitProbe {
                 std::thread::sleep(Duration::from_nanos(left));
                 return Ok(());
             }
-            // This thread was put aside in the middle of it.
+            // We were preempted; try again with a longer lead.
             lead *= 2;
         }
     }
 
-    /// Takes the hooks away; what was counted can still be read.
+    /// Detaches the programs; what was counted can still be read.
     pub fn detach(&mut self) {
         self.links.clear();
     }
@@ -379,7 +380,7 @@ impl WaitProbe {
         let bss = self.skel.maps.bss_data.as_deref().expect("the object has a .bss");
         // SAFETY: the kernel changes these words at any moment; each is read once.
         let raw = unsafe { std::ptr::from_ref(&bss.lost).read_volatile() };
-        let skipped = self.programs.iter().map(|fd| program_info::read(fd.as_fd()).runs_skipped).sum();
+        let skipped = self.programs.iter().map(|fd| programs::info(fd.as_fd()).runs_skipped).sum();
         WaitLosses {
             stacks: raw.stacks,
             waits: raw.waits,
@@ -401,7 +402,7 @@ fn load(attached: &Attached, plan: &WaitPlan, clocks: bool) -> Result<Box<WaitSk
     // The object lives as long as the process.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut builder = WaitSkelBuilder::default();
-    let types = kernel_types::excerpt(WAIT_OBJECT_TYPES);
+    let types = min_core_btf::minimize(WAIT_OBJECT_TYPES);
     if let Some(types) = &types {
         builder.obj_builder.btf_custom_path(types.path()).map_err(failed("open the wait probes"))?;
     }
@@ -410,8 +411,8 @@ fn load(attached: &Attached, plan: &WaitPlan, clocks: bool) -> Result<Box<WaitSk
     rodata.task_storage = attached.features.task_storage;
     rodata.clocks_allowed = clocks;
     rodata.queue_before_request = features::queue_before_request();
-    rodata.by_thread = !attached.features.task_storage || flags::storage_refused(attached);
-    let functions = plan.committer_functions.iter().take(MOST_RANGES);
+    rodata.by_thread = !attached.features.task_storage || globals::storage_refused(&attached.skel);
+    let functions = plan.committer_functions.iter().take(MAX_RANGES);
     for (i, &(begin, end, state)) in functions.enumerate() {
         (rodata.range_begin[i], rodata.range_end[i], rodata.range_state[i]) = (begin, end, state as u32);
     }
@@ -452,7 +453,7 @@ fn name_filesystems(skel: &WaitSkel<'_>, filesystems: &[WatchedFilesystem]) -> l
         }
     }
     for (disk, mut clocks) in disks {
-        clocks.resize(MOST_ON_ONE_DISK, 0);
+        clocks.resize(MAX_CLOCKS_PER_DISK, 0);
         let clocks: Vec<u8> = clocks.iter().flat_map(|clock| clock.to_ne_bytes()).collect();
         skel.maps.disks.update(&disk.to_ne_bytes(), &clocks, MapFlags::ANY)?;
     }

@@ -193,7 +193,7 @@ impl Sampler {
             .list(&self.probe, &self.ledger, &self.names, self.short_of_rows(), None)
             .map_err(std::io::Error::other)?;
         let lost = self.lost(&files, taken);
-        self.probe.rest();
+        self.probe.unmap();
         Ok(Snapshot {
             taken,
             taken_wall,
@@ -240,8 +240,8 @@ impl Sampler {
         self.paused_since = None;
         // A thread that keeps its place is taken to have ended what it began before it was looked at; what hangs now may have
         // begun in the pause. Where places cannot be given up, it stays unseen until it ends.
-        let _ = self.probe.give_up_places();
-        self.probe.go_on();
+        let _ = self.probe.reclaim_all_thread_slots();
+        self.probe.resume();
         // Of syncs that began in the pause, those that hang must be found.
         self.began_ns = running::boot_ns();
         for server in self.servers.list().iter().filter(|server| server.alive).take(LOOKED_AT_AGAIN) {
@@ -341,7 +341,7 @@ impl Sampler {
     fn read_rows(&mut self) -> std::io::Result<()> {
         self.ledger.begin_tick();
         self.names.begin_tick();
-        self.taken_when_read = self.probe.rows_taken();
+        self.taken_when_read = self.probe.rows_allocated();
         self.has_unread_rows = false;
         let mut failed = Vec::new();
         for slot in self.probe.slots_in_use() {
@@ -396,7 +396,7 @@ impl Sampler {
 
     /// Also where nobody has asked for a snapshot since rows began to run short.
     fn short_of_rows(&self) -> bool {
-        let since = self.probe.rows_taken().saturating_sub(self.taken_when_read) as usize;
+        let since = self.probe.rows_allocated().saturating_sub(self.taken_when_read) as usize;
         is_short(self.probe.capacity().files as usize, self.ledger.rows_in_use(Slots::Files) + since)
     }
 
@@ -417,7 +417,7 @@ impl Sampler {
             idle.iter().for_each(|&slot| self.ledger.unlinked(slot));
         }
         self.probe.refill().map_err(std::io::Error::other)?;
-        self.probe.tend_places()?;
+        self.probe.reclaim_thread_slots()?;
         self.fold();
         Ok(())
     }

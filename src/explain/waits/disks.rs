@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::linux::mountinfo::{Mount, format_device, parse_device};
-use crate::probe::{MOST_FILESYSTEMS, WatchedFilesystem};
+use crate::probe::{MAX_FILESYSTEMS, WatchedFilesystem};
 
 /// More than any stack of volumes and arrays has.
 const MAX_LAYERS: usize = 8;
@@ -20,7 +20,7 @@ pub fn watched(sys: &Path, mounts: impl Iterator<Item = Mount>) -> Vec<WatchedFi
             "xfs" => true,
             _ => continue,
         };
-        if filesystems.len() < MOST_FILESYSTEMS && seen.insert(mount.device) {
+        if filesystems.len() < MAX_FILESYSTEMS && seen.insert(mount.device) {
             let mut disks = BTreeSet::new();
             whole_disks(sys, mount.device, &mut disks, MAX_LAYERS);
             let disks = disks.into_iter().collect();

@@ -142,7 +142,7 @@ impl Pairs<'_> {
         match attachment {
             Attachment::Programs => {
                 let before = self.loaded.syncs()?;
-                self.loaded.probe.attach_again()?;
+                self.loaded.probe.reattach()?;
                 let rates = self.two_windows(attachment)?;
                 self.loaded.probe.detach();
                 ensure!(self.loaded.syncs()? > before, "fsynctop counted no sync of the server");

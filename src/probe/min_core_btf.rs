@@ -1,10 +1,11 @@
-//! The kernel's types that an object's programs read, cut out of the kernel's BTF, which describes more than a hundred
-//! thousand. libbpf looks through all of them once for each structure that it fits to the kernel, and then through every
-//! module's for one that the kernel itself does not have; in this excerpt the same takes it next to no time.
+//! A minimized BTF of the running kernel, as `bpftool gen min_core_btf` makes it: only the types that an
+//! object's programs read. The kernel's BTF has more than a hundred thousand types, which libbpf searches for
+//! each structure that it relocates, and every module's BTF for one that the kernel lacks: a sixth of a
+//! start.
 //!
-//! A structure comes with what is embedded in it, for that decides where its fields are; what is only pointed to does
-//! not. The structures keep the numbers that they have in the kernel, because programs name types to the verifier by
-//! them; the gaps are filled. Beside them, where the variables lie that each processor has (`running.rs`).
+//! A structure comes with those embedded in it, which decide where its fields are, but not with those it
+//! points to. The types keep their ids, because programs pass them to the verifier; the gaps are filled. It
+//! also has the offsets of the per-CPU variables (`running.rs`).
 //!
 //! Format: Documentation/bpf/btf.rst and include/uapi/linux/btf.h of the kernel's sources.
 
@@ -22,7 +23,8 @@ use rustix::fs::MemfdFlags;
 use crate::host::BTF_MAGIC;
 
 const KERNEL: &str = "/sys/kernel/btf";
-/// Modules that have structures which the programs read (`bpf/kernel.h`), where they are not part of the kernel itself.
+/// Modules that have structures which the programs read (`bpf/kernel.h`), where they are not part of the
+/// kernel itself.
 const MODULES: [&str; 2] = ["btrfs", "overlay"];
 
 /// The section of the variables that each processor has.
@@ -56,9 +58,9 @@ mod kind {
     pub const ENUM64: u32 = 19;
 }
 
-/// The excerpt for an object, `names` being those of its own types, one in a line. None: the kernel's types cannot be
-/// read here, and libbpf finds out by itself what there is.
-pub fn excerpt(names: &str) -> Option<Excerpt> {
+/// The BTF for an object with types of these `names`, one on each line. None if the kernel's BTF cannot be
+/// read or has a kind of type that came later than this program: libbpf then uses the whole of it.
+pub fn minimize(names: &str) -> Option<MinimizedBtf> {
     let kernel = Types::read(&Path::new(KERNEL).join("vmlinux"), 1, 0)?;
     let (next_id, next_string) = (kernel.end_id(), kernel.strings().len());
     let modules = MODULES
@@ -68,21 +70,21 @@ pub fn excerpt(names: &str) -> Option<Excerpt> {
     let bytes = sources.write(&sources.find(names.lines()))?;
     let per_cpu = sources.0[0].variables(PER_CPU).unwrap_or_default();
     // Refused by kernels before 6.3, which have no need of it.
-    let memory = rustix::fs::memfd_create(c"kernel types", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL)
-        .or_else(|_| rustix::fs::memfd_create(c"kernel types", MemfdFlags::CLOEXEC))
+    let memory = rustix::fs::memfd_create(c"kernel BTF", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL)
+        .or_else(|_| rustix::fs::memfd_create(c"kernel BTF", MemfdFlags::CLOEXEC))
         .ok()?;
     let mut file = File::from(memory);
     file.write_all(&bytes).ok()?;
-    Some(Excerpt { file, per_cpu })
+    Some(MinimizedBtf { file, per_cpu })
 }
 
 /// A file in memory, for as long as an object is being loaded.
-pub struct Excerpt {
+pub struct MinimizedBtf {
     file: File,
     per_cpu: HashMap<String, u32>,
 }
 
-impl Excerpt {
+impl MinimizedBtf {
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
@@ -97,7 +99,8 @@ impl Excerpt {
 struct Types {
     content: Content,
     strings: Range<usize>,
-    /// Where each type begins, from `first_id` on. A module goes on counting where the kernel ends, strings as well.
+    /// Where each type begins, from `first_id` on. A module goes on counting where the kernel ends, strings
+    /// as well.
     begin: Vec<u32>,
     first_id: u32,
     first_string: usize,
@@ -153,7 +156,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 impl Types {
     fn read(path: &Path, first_id: u32, first_string: usize) -> Option<Types> {
         let file = File::open(path).ok()?;
-        // SAFETY: what the kernel shows there never changes. Since 6.16 it can be mapped, as private memory only.
+        // SAFETY: what the kernel shows there never changes. Since 6.16 it can be mapped, as private memory
+        // only.
         let content = match unsafe { MmapOptions::new().map_copy_read_only(&file) } {
             Ok(map) => Content::Mapped(map),
             Err(_) => Content::Read(std::fs::read(path).ok()?),
@@ -235,7 +239,7 @@ impl Types {
 /// A type by where it is described: the number of the source, 0 being the kernel's own, and its number there.
 type Place = (usize, u32);
 
-/// What the types of the excerpt come from: the kernel, then modules.
+/// Where the types come from: the kernel, then modules.
 struct Sources(Vec<Types>);
 
 impl Sources {
@@ -287,7 +291,7 @@ impl Sources {
         }
     }
 
-    /// The number of each type in the excerpt: `roots` and what is embedded in them. The kernel's roots keep theirs.
+    /// The new id of each type: `roots` and what is embedded in them. The kernel's roots keep theirs.
     fn number(&self, roots: &[Place]) -> Option<HashMap<Place, u32>> {
         let mut numbers: HashMap<Place, u32> =
             roots.iter().filter(|(source, _)| *source == 0).map(|&(source, id)| ((source, id), id)).collect();
@@ -376,7 +380,7 @@ fn embedded_in(outer: Type) -> Option<Vec<u32>> {
     })
 }
 
-/// The names of the excerpt, each once.
+/// The names of the types, each once.
 struct Strings {
     bytes: Vec<u8>,
     at: HashMap<Vec<u8>, u32>,
@@ -471,13 +475,13 @@ mod tests {
         Types::new(Content::Read(bytes), first_id, first_string).unwrap()
     }
 
-    /// Each type of the excerpt: its number, name and kind.
+    /// Each type: its id, name and kind.
     fn written(sources: &Sources, names: &str) -> Vec<(u32, String, u32)> {
-        let excerpt = types(sources.write(&sources.find(names.lines())).unwrap(), 1, 0);
-        (1..excerpt.end_id())
+        let minimized = types(sources.write(&sources.find(names.lines())).unwrap(), 1, 0);
+        (1..minimized.end_id())
             .map(|id| {
-                let found = excerpt.get(id).unwrap();
-                let name = String::from_utf8(excerpt.name(found.name).unwrap().to_vec()).unwrap();
+                let found = minimized.get(id).unwrap();
+                let name = String::from_utf8(minimized.name(found.name).unwrap().to_vec()).unwrap();
                 (id, name, kind_of(found.info))
             })
             .collect()
@@ -510,23 +514,23 @@ mod tests {
     #[test]
     fn members_and_elements_refer_to_the_types_that_they_had() {
         let sources = Sources(vec![types(kernel(), 1, 0)]);
-        let excerpt = types(sources.write(&sources.find(["file", "mode"].into_iter())).unwrap(), 1, 0);
-        let file = excerpt.get(4).unwrap();
+        let minimized = types(sources.write(&sources.find(["file", "mode"].into_iter())).unwrap(), 1, 0);
+        let file = minimized.get(4).unwrap();
         let member = |i: usize| {
             let (name, id) = (word(file.rest, 12 * i).unwrap(), word(file.rest, 12 * i + 4).unwrap());
-            (excerpt.name(name).unwrap(), excerpt.get(id).unwrap())
+            (minimized.name(name).unwrap(), minimized.get(id).unwrap())
         };
         let (name, inner) = member(0);
-        assert_eq!((name, excerpt.name(inner.name)), (&b"inner"[..], Some(&b"inner"[..])));
+        assert_eq!((name, minimized.name(inner.name)), (&b"inner"[..], Some(&b"inner"[..])));
         let (name, far) = member(1);
         assert_eq!((name, kind_of(far.info), far.size_or_type), (&b"far"[..], kind::PTR, 0));
         let (_, names) = member(2);
-        let element = excerpt.get(word(names.rest, 0).unwrap()).unwrap();
+        let element = minimized.get(word(names.rest, 0).unwrap()).unwrap();
         assert_eq!(kind_of(element.info), kind::CONST);
-        assert_eq!(excerpt.name(excerpt.get(element.size_or_type).unwrap().name), Some(&b"int"[..]));
+        assert_eq!(minimized.name(minimized.get(element.size_or_type).unwrap().name), Some(&b"int"[..]));
         assert_eq!(word(names.rest, 8), Some(3), "elements");
-        let mode = excerpt.get(6).unwrap();
-        assert_eq!(excerpt.name(word(mode.rest, 0).unwrap()), Some(&b"READ"[..]));
+        let mode = minimized.get(6).unwrap();
+        assert_eq!(minimized.name(word(mode.rest, 0).unwrap()), Some(&b"READ"[..]));
         assert_eq!(word(mode.rest, 4), Some(7), "a value is no number of a type");
     }
 

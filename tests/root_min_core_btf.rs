@@ -1,12 +1,12 @@
-//! Needs root: fitted to the kernel with an excerpt of its types, the programs are the same, instruction by instruction,
-//! as with all of them.
+//! Needs root: relocated with a minimized BTF of the kernel, the programs are the same, instruction by
+//! instruction, as with the whole of it.
 
 mod common;
 
 use std::path::Path;
 
 use common::can_run;
-use fsynctop::probe::{OBJECT, OBJECT_TYPES, WAIT_OBJECT, WAIT_OBJECT_TYPES, kernel_types};
+use fsynctop::probe::{OBJECT, OBJECT_TYPES, WAIT_OBJECT, WAIT_OBJECT_TYPES, min_core_btf};
 use libbpf_rs::libbpf_sys::{BPF_PSEUDO_MAP_FD, BPF_PSEUDO_MAP_VALUE};
 use libbpf_rs::{ObjectBuilder, PrintLevel, set_print};
 
@@ -42,33 +42,33 @@ fn fitted(object: &[u8], types: Option<&Path>) -> Vec<(String, Vec<Instruction>)
 }
 
 #[test]
-fn an_excerpt_of_the_kernels_types_fits_the_programs_as_all_of_them_do() {
-    if !can_run("an_excerpt_of_the_kernels_types_fits_the_programs_as_all_of_them_do", &[]) {
+fn a_minimized_btf_relocates_the_programs_as_the_whole_one_does() {
+    if !can_run("a_minimized_btf_relocates_the_programs_as_the_whole_one_does", &[]) {
         return;
     }
     set_print(Some((PrintLevel::Warn, |_, message| eprint!("{message}"))));
     for (object, types) in [(OBJECT, OBJECT_TYPES), (WAIT_OBJECT, WAIT_OBJECT_TYPES)] {
-        let excerpt = kernel_types::excerpt(types).expect("the kernel shows its types");
-        let bytes = std::fs::metadata(excerpt.path()).unwrap().len();
-        assert!((1..2_000_000).contains(&bytes), "{bytes} bytes are no excerpt");
-        let (with_all, with_excerpt) = (fitted(object, None), fitted(object, Some(&excerpt.path())));
+        let minimized = min_core_btf::minimize(types).expect("the kernel shows its types");
+        let bytes = std::fs::metadata(minimized.path()).unwrap().len();
+        assert!((1..2_000_000).contains(&bytes), "{bytes} bytes are not minimized");
+        let (with_all, with_minimized) = (fitted(object, None), fitted(object, Some(&minimized.path())));
         assert!(with_all.len() > 5 && with_all.iter().all(|(_, instructions)| instructions.len() > 10));
-        for ((name, all), (other_name, excerpt)) in with_all.iter().zip(&with_excerpt) {
+        for ((name, all), (other_name, minimized)) in with_all.iter().zip(&with_minimized) {
             assert_eq!(name, other_name);
-            assert_eq!(all, excerpt, "{name}");
+            assert_eq!(all, minimized, "{name}");
         }
-        assert_eq!(with_all.len(), with_excerpt.len());
+        assert_eq!(with_all.len(), with_minimized.len());
     }
 }
 
 #[test]
-fn a_structure_that_the_kernel_does_not_have_is_in_no_excerpt() {
-    if !can_run("a_structure_that_the_kernel_does_not_have_is_in_no_excerpt", &[]) {
+fn a_structure_that_the_kernel_does_not_have_is_in_no_minimized_btf() {
+    if !can_run("a_structure_that_the_kernel_does_not_have_is_in_no_minimized_btf", &[]) {
         return;
     }
-    let excerpt =
-        kernel_types::excerpt("super_block\nno_such_structure").expect("the kernel shows its types");
-    let btf = libbpf_rs::btf::Btf::from_path(excerpt.path()).unwrap();
+    let minimized =
+        min_core_btf::minimize("super_block\nno_such_structure").expect("the kernel shows its types");
+    let btf = libbpf_rs::btf::Btf::from_path(minimized.path()).unwrap();
     let found = btf.type_by_name::<libbpf_rs::btf::types::Struct>("super_block").unwrap();
     let kernels = libbpf_rs::btf::Btf::from_vmlinux().unwrap();
     let same = kernels.type_by_name::<libbpf_rs::btf::types::Struct>("super_block").unwrap();

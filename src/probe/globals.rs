@@ -1,0 +1,63 @@
+//! The global variables of the programs (`.bss`), which the programs and this side read and write while both
+//! run.
+
+use super::contract::{SyncSkel, types};
+use crate::model::Op;
+
+fn bss<'a>(skel: &'a SyncSkel) -> &'a types::bss {
+    skel.maps.bss_data.as_deref().expect("the object has a .bss")
+}
+
+/// What the programs could not count.
+pub(super) fn counters(skel: &SyncSkel) -> types::counters {
+    // SAFETY: the kernel changes these words at any moment; each is read once.
+    unsafe { std::ptr::from_ref(&bss(skel).counters).read_volatile() }
+}
+
+/// How often each queue of free slots was popped.
+pub(super) fn slots_popped(skel: &SyncSkel) -> [u64; 3] {
+    // SAFETY: words that the programs change at any moment; each is read once.
+    unsafe { std::ptr::from_ref(&bss(skel).slots_taken).read_volatile() }
+}
+
+/// While this is set, no sync is counted that starts: the programs at the entries look at it first.
+pub(super) fn set_stopped(skel: &mut SyncSkel, stopped: bool) {
+    if let Some(bss) = skel.maps.bss_data.as_deref_mut() {
+        // SAFETY: a flag that only this side writes; the programs read it at any moment.
+        unsafe { std::ptr::from_mut(&mut bss.stopped).cast::<u8>().write_volatile(stopped.into()) };
+    }
+}
+
+/// The kernel offered storage in the thread, and refused it when a program asked for it.
+pub(super) fn storage_refused(skel: &SyncSkel) -> bool {
+    is_set(&bss(skel).storage_refused)
+}
+
+/// kprobe mode: only a limited number of calls at a time is followed to the end.
+pub(super) fn returns_limited(skel: &SyncSkel) -> bool {
+    is_set(&bss(skel).returns_limited)
+}
+
+fn is_set(flag: &bool) -> bool {
+    // SAFETY: one byte, which the programs may set to 1 at any moment.
+    unsafe { std::ptr::from_ref(flag).cast::<u8>().read_volatile() != 0 }
+}
+
+/// The thread of this process whose calls are the self-test.
+pub(super) fn set_self_test_thread(skel: &mut SyncSkel, thread: u32) {
+    let bss = skel.maps.bss_data.as_deref_mut().expect("the object has a .bss");
+    // SAFETY: one word that only this side writes; the programs read it at any moment.
+    unsafe { std::ptr::from_mut(&mut bss.self_tid).write_volatile(thread) };
+}
+
+/// How many calls of the self-test were seen at entry and at exit.
+pub(super) fn self_test_calls(skel: &SyncSkel, op: Op) -> u64 {
+    // SAFETY: one word that only the programs write, on this thread's own calls.
+    unsafe { std::ptr::from_ref(&bss(skel).counters.self_test[op as usize]).read_volatile() }
+}
+
+/// The file of the last of them, as the programs identified it.
+pub(super) fn self_test_file(skel: &SyncSkel, op: Op) -> types::identity {
+    // SAFETY: plain integers, written on this thread's own calls.
+    unsafe { std::ptr::from_ref(&bss(skel).counters.self_file[op as usize]).read_volatile() }
+}

@@ -1,0 +1,289 @@
+//! The probe of the sync calls: attaches the programs, reads what they sum up, and takes rows out of use.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use libbpf_rs::{MapCore, MapFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use super::array::MappedArray;
+use super::attach::{self, AttachError, Attached};
+use super::config::{Capacity, ProbeConfig};
+use super::contract::{self, RawHistogram, Row, record, types};
+use super::counters::Counters;
+use super::events::{Event, Events};
+use super::in_flight::{self, Calls};
+use super::slots::Popped;
+use super::thread_slots::ThreadSlots;
+use super::timer::TimerProbe;
+use super::wait::{WaitError, WaitPlan, WaitProbe};
+use super::{allocator, buckets, globals, programs, self_test};
+
+/// By (slot, sequence) of a row, how many of its syncs failed with which errno.
+pub(crate) type ErrorCounts = HashMap<(u32, u32), Vec<(i32, u64)>>;
+
+/// The attached programs and their maps. Dropping it detaches them.
+pub struct Probe {
+    events: Events,
+    rows: MappedArray,
+    histograms: MappedArray,
+    /// Those of the histogram that was read last.
+    buckets: Vec<(usize, u64)>,
+    thread_slots: ThreadSlots,
+    attached: Attached,
+    capacity: Capacity,
+}
+
+impl Probe {
+    /// Loads and attaches as `config` says, and proves by calls of its own that they are counted.
+    pub fn attach(config: &ProbeConfig) -> Result<Probe, AttachError> {
+        allocator::limit_arenas();
+        let attached = attach::attach(config)?;
+        allocator::trim();
+        let maps = &attached.skel.maps;
+        let events = Events::new(&maps.events)?;
+        let rows = MappedArray::new(&maps.rows, size_of::<Row>())?;
+        let histograms = MappedArray::new(&maps.histograms, size_of::<RawHistogram>())?;
+        let thread_slots = ThreadSlots::new(MappedArray::new(&maps.calls, size_of::<types::call>())?);
+        let probe = Probe {
+            events,
+            thread_slots,
+            rows,
+            histograms,
+            buckets: Vec::with_capacity(record::HISTOGRAM_BUCKETS),
+            capacity: config.capacity,
+            attached,
+        };
+        Ok(probe)
+    }
+
+    /// How the programs are attached, and why not otherwise.
+    pub fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    pub(crate) fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// Attaches the wait probes, if the configuration prepared for them.
+    pub fn watch_waits(&self, plan: &WaitPlan) -> Result<WaitProbe, WaitError> {
+        WaitProbe::attach(&self.attached, self.capacity.slots(), plan)
+    }
+
+    /// Samples how many syncs of the logs are in flight, if the configuration prepared for the waits.
+    pub fn watch_logs(&self) -> Result<TimerProbe, WaitError> {
+        TimerProbe::attach(&self.attached)
+    }
+
+    /// Whether calls of fsynctop's own are still counted; if not, why in words. Does no I/O.
+    pub fn self_test(&mut self) -> Result<(), String> {
+        self_test::run(&mut self.attached.skel, &self.attached.hooks.ops)
+    }
+
+    /// Waits until there are events, `wake` can be read, or the timeout has passed; takes no events.
+    pub fn wait(&self, timeout: Duration, wake: Option<BorrowedFd>) -> std::io::Result<()> {
+        let timeout = Timespec::try_from(timeout).map_err(std::io::Error::other)?;
+        let mut awaited = vec![PollFd::new(&self.events, PollFlags::IN)];
+        awaited.extend(wake.as_ref().map(|wake| PollFd::new(wake, PollFlags::IN)));
+        match rustix::event::poll(&mut awaited, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The next events, a bounded number of them; empty if there are none.
+    pub fn take_events(&mut self) -> std::io::Result<Vec<Event>> {
+        self.events.take().map_err(std::io::Error::other)
+    }
+
+    /// The slots that may hold a row, ascending; a sync that ended before this was called has its row among
+    /// them.
+    pub fn slots_in_use(&self) -> impl Iterator<Item = u32> + use<> {
+        self.attached.slots.in_use(Popped::read(&self.attached.skel))
+    }
+
+    /// How many rows were allocated for files and threads so far, those that were freed since included.
+    pub(crate) fn rows_allocated(&self) -> u64 {
+        let popped = Popped::read(&self.attached.skel);
+        popped.hot + popped.cold
+    }
+
+    /// A row as it stands.
+    pub fn row(&mut self, slot: u32) -> std::io::Result<Row> {
+        self.rows.read(slot)
+    }
+
+    /// A row's histogram, as (bucket, count) of the buckets that hold something, in ascending order; the two
+    /// outermost buckets stand in the row.
+    pub fn histogram(&mut self, slot: u32, row: &Row) -> std::io::Result<&[(usize, u64)]> {
+        let histograms = &mut self.histograms;
+        let filled_words = |words, into: &mut Vec<_>| histograms.filled_words(slot, words, into);
+        let started = || self.rows.read_u64(slot, std::mem::offset_of!(Row, started));
+        buckets::read(row, &mut self.buckets, filled_words, started)?;
+        Ok(&self.buckets)
+    }
+
+    /// The same of a histogram that several rows share.
+    pub(crate) fn shared_histogram(&mut self, slot: u32) -> std::io::Result<&[(usize, u64)]> {
+        let histograms = &mut self.histograms;
+        buckets::read_shared(&mut self.buckets, |words, into| histograms.filled_words(slot, words, into))?;
+        Ok(&self.buckets)
+    }
+
+    pub fn has_histogram(&self, slot: u32) -> bool {
+        slot < self.capacity.histogram_slots()
+    }
+
+    /// Makes a row without a histogram of its own use a shared one, so that its latencies need no events.
+    pub(crate) fn share_histogram(&mut self, slot: u32, shared: u32) -> std::io::Result<()> {
+        let at = std::mem::offset_of!(Row, shared_histogram);
+        self.rows.write_u32(slot, at, shared)
+    }
+
+    /// Failed syncs, by (slot, sequence).
+    pub(crate) fn errors(&self) -> libbpf_rs::Result<ErrorCounts> {
+        let map = &self.attached.skel.maps.errors;
+        let mut counts = ErrorCounts::new();
+        for key in map.keys() {
+            let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
+            let word = |at: usize| u32::from_ne_bytes(key[at..at + 4].try_into().expect("four bytes"));
+            let n = u64::from_ne_bytes(value[..8].try_into().expect("eight bytes"));
+            counts.entry((word(0), word(4))).or_default().push((word(8) as i32, n));
+        }
+        Ok(counts)
+    }
+
+    /// The syncs in flight of these processes (0: an unknown one) that started after the probes were
+    /// attached, and which of their threads have started any; perhaps those of other processes, too.
+    pub fn in_flight(&self, processes: &[u32]) -> libbpf_rs::Result<Calls> {
+        in_flight::read(&self.attached, processes, self.syncs_without_thread_slot())
+    }
+
+    /// Everything that went wrong so far.
+    pub fn counters(&self) -> Counters {
+        Counters::read(&self.attached.skel, &self.attached.programs)
+    }
+
+    /// Takes rows out of use, step one: new syncs of their identities get other rows. Those in flight still
+    /// end in these, so their last figures are read after this, and then [`Probe::free`] frees the slots.
+    /// When it returns, no program that had found one of the rows by its key is running any more.
+    pub(crate) fn unlink(&mut self, slots: &[u32]) -> std::io::Result<()> {
+        for &slot in slots {
+            // A row's identity never changes while it lives.
+            let id = self.rows.read::<Row>(slot)?.id;
+            match self.attached.skel.maps.slots.delete(contract::as_bytes(&id)) {
+                Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+                    return Err(std::io::Error::other(error));
+                }
+                _ => self.rows.write_u32(slot, std::mem::offset_of!(Row, retired), 1)?,
+            }
+        }
+        if !slots.is_empty() {
+            programs::wait_for_running();
+        }
+        Ok(())
+    }
+
+    /// Step two: clears the slot and puts it back on its free list.
+    pub(crate) fn free(&mut self, slot: u32) -> std::io::Result<()> {
+        let row = self.rows.read::<Row>(slot)?;
+        if row.errors > 0 {
+            let maps = &self.attached.skel.maps;
+            let stale =
+                |key: &[u8]| key[..4] == slot.to_ne_bytes() && key[4..8] == row.sequence.to_ne_bytes();
+            let keys: Vec<_> = maps.errors.keys().filter(|key| stale(key)).collect();
+            for key in keys {
+                let _ = maps.errors.delete(&key);
+            }
+        }
+        let cleared = Row { sequence: row.sequence.wrapping_add(1), ..Row::default() };
+        self.rows.write(slot, &cleared)?;
+        if self.has_histogram(slot) {
+            self.histograms.write(slot, &RawHistogram::default())?;
+        }
+        self.attached.slots.free(&self.attached.skel.maps, slot).map_err(std::io::Error::other)
+    }
+
+    /// Unmaps the arrays until something is read again.
+    pub(crate) fn unmap(&mut self) {
+        self.rows.unmap();
+        self.histograms.unmap();
+        self.thread_slots.unmap();
+    }
+
+    /// Clears a shared histogram that no row uses any more.
+    pub(crate) fn clear_shared(&mut self, slot: u32) -> std::io::Result<()> {
+        self.histograms.write(slot, &RawHistogram::default())
+    }
+
+    /// Adds slots to the free lists that run short.
+    pub(crate) fn refill(&mut self) -> libbpf_rs::Result<()> {
+        self.attached.slots.refill(&self.attached.skel)
+    }
+
+    /// Reclaims the slots of threads that sync no more, if other threads have found none. To be called now
+    /// and then.
+    pub fn reclaim_thread_slots(&mut self) -> std::io::Result<()> {
+        let without_slot = self.syncs_without_thread_slot();
+        self.thread_slots.reclaim_if_due(without_slot)
+    }
+
+    /// Reclaims at once the slot of every thread that is in no sync at this moment. It gets another one at
+    /// its next sync.
+    pub fn reclaim_all_thread_slots(&mut self) -> std::io::Result<()> {
+        self.thread_slots.reclaim_all()
+    }
+
+    fn syncs_without_thread_slot(&self) -> u64 {
+        globals::counters(&self.attached.skel).without_place
+    }
+
+    /// From now on no sync that starts is counted; those in flight still end. Immediate, unlike detaching.
+    pub fn stop(&mut self) {
+        globals::set_stopped(&mut self.attached.skel, true);
+    }
+
+    /// Counts again after [`Probe::stop`]. A sync that started in between and is still in flight has no entry
+    /// when it ends: it is counted as lost.
+    pub(crate) fn resume(&mut self) {
+        globals::set_stopped(&mut self.attached.skel, false);
+    }
+
+    /// Counts again after [`Probe::detach`]: attaches what is loaded, which takes some milliseconds. A sync
+    /// that was in flight when it was detached has started and never ends; one that is in flight now ends
+    /// without an entry.
+    pub fn reattach(&mut self) -> libbpf_rs::Result<()> {
+        // Else a thread's next exit would end the sync before.
+        self.thread_slots.forget_syncs()?;
+        let by_thread = &self.attached.skel.maps.calls_by_thread;
+        let threads: Vec<_> = by_thread.keys().collect();
+        for thread in threads {
+            by_thread.delete(&thread)?;
+        }
+        self.attached.links =
+            self.attached.hooks.attach(&mut self.attached.skel).map_err(|(_, error)| error)?;
+        Ok(())
+    }
+
+    /// Ends counting; what was counted can still be read. A tracepoint takes the kernel some grace periods to
+    /// detach, tens of milliseconds: they are waited for at the same time.
+    pub fn detach(&mut self) {
+        self.stop();
+        std::thread::scope(|scope| {
+            for link in self.attached.links.drain(..) {
+                let thread = std::thread::Builder::new().name("detach".into());
+                // If no thread can be started, the link is dropped here.
+                let _ = thread.spawn_scoped(scope, move || drop(link));
+            }
+        });
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
