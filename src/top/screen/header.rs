@@ -6,12 +6,12 @@ use std::time::Duration;
 use ratatui::layout::Rect;
 
 use super::cells::{SATURATED, clock};
-use super::layout::{Areas, tabs};
 use super::pen::{GAP, Part, Pen, fit};
 use super::readings;
 use crate::live;
 use crate::model::{Lost, Measurement, Role, Server, ServerId, Stats};
 use crate::text::{count, interval, rate, shorten_middle, width};
+use crate::top::layout::{Areas, tabs};
 use crate::top::palette::Ink;
 use crate::top::rows;
 use crate::top::state::State;

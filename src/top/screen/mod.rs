@@ -3,14 +3,12 @@
 mod cells;
 mod details;
 mod header;
-mod layout;
 mod overlay;
 mod pen;
 mod readings;
 #[cfg(test)]
 mod small_tests;
-mod stuck;
-mod table;
+pub mod table;
 #[cfg(test)]
 mod tests;
 
@@ -19,14 +17,14 @@ use ratatui::layout::Rect;
 
 use crate::text::{count, width};
 use crate::top::keys::{Action, name_of};
+use crate::top::layout::{LEAST_COLUMNS, LEAST_ROWS};
 use crate::top::palette::Ink;
 use crate::top::state::State;
 use crate::top::view::{Column, Sort, View};
-use layout::{LEAST_COLUMNS, LEAST_ROWS};
 use pen::{Part, Pen};
 
+pub use crate::top::layout::{Hit, areas, hit};
 pub use cells::clock;
-pub use layout::{Hit, areas, hit};
 pub use table::columns;
 
 /// Lines of what stands before the table.

@@ -3,11 +3,11 @@
 use ratatui::layout::Rect;
 
 use super::pen::Pen;
-use super::stuck;
 use crate::text::width;
 use crate::top::keys::{EDIT_KEYS, Group, KEYS, Press};
 use crate::top::palette::Ink;
 use crate::top::state::{Overlay, State};
+use crate::top::stuck;
 
 const ABOUT: [&str; 8] = [
     "STUCK: a sync that has been in flight for longer than --stuck-after. % busy: how much of the time a log that the",

@@ -3,10 +3,10 @@
 use ratatui::layout::Rect;
 
 use super::cells::{Cell, cell};
-use super::layout::Areas;
 use super::pen::Pen;
 use crate::text::{end_of_path, shorten_middle, width};
 use crate::top::heatmap::{Scale, Span, heights};
+use crate::top::layout::Areas;
 use crate::top::palette::Ink;
 use crate::top::rows::Row;
 use crate::top::state::{Graph, State};

@@ -2,7 +2,8 @@
 
 use ratatui::layout::Rect;
 
-use super::{stuck, table};
+use super::screen::table;
+use super::stuck;
 use crate::text::width;
 use crate::top::state::State;
 use crate::top::view::{Column, View};
