@@ -134,3 +134,21 @@ pub(crate) fn in_flight(row: &Row, m: &Measurement) -> String {
 pub(crate) fn mean_in_flight(mean: f64) -> String {
     format!(" {mean:.2}")
 }
+
+/// The time of day in UTC: `03:12:59`.
+pub(crate) fn clock(time: std::time::SystemTime) -> String {
+    rfc3339(time).get(11..19).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    #[test]
+    fn the_clock_is_utc() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(3 * 3600 + 12 * 60 + 59);
+        assert_eq!(clock(time), "03:12:59");
+    }
+}

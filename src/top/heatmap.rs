@@ -112,6 +112,26 @@ pub fn level(count: u64, most: u64) -> Option<u8> {
     Some(((share * LEVELS as f64).ceil() as u8).clamp(1, LEVELS as u8) - 1)
 }
 
+/// The least count of each shade that is in use, up to the greatest count.
+pub fn legend(most: u64) -> Vec<(u8, u64)> {
+    let mut entries: Vec<(u8, u64)> = Vec::new();
+    for shade in 0..LEVELS as u8 {
+        // The shade grows with the count, so halving finds where it begins.
+        let (mut low, mut high) = (1, most);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match level(middle, most) >= Some(shade) {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        if most > 0 && level(low, most) == Some(shade) {
+            entries.push((shade, low));
+        }
+    }
+    entries
+}
+
 /// A row of a graph: heights 0 to 7 on a scale of the row's own; None: nothing happened.
 pub fn heights(values: &[Option<u64>], scale: Scale) -> Vec<Option<u8>> {
     let known = || values.iter().flatten().copied();
@@ -167,6 +187,20 @@ mod tests {
         assert_eq!(level(1, map.most), Some(0));
         assert_eq!(level(1_000, map.most), Some(3));
         assert_eq!(drawn(&map)[slow_at][19], Some(0));
+    }
+
+    #[test]
+    fn the_legend_says_from_which_count_on_each_shade_is_drawn() {
+        assert_eq!(legend(0), []);
+        assert_eq!(legend(1), [(3, 1)]);
+        for most in [2, 7, 178, 4_480, u64::MAX] {
+            let entries = legend(most);
+            assert_eq!(entries.last().map(|(shade, _)| *shade), Some(3), "{most}");
+            for (shade, from) in entries {
+                assert_eq!(level(from, most), Some(shade), "{most}");
+                assert!(from == 1 || level(from - 1, most) < Some(shade), "{most} {shade} {from}");
+            }
+        }
     }
 
     #[test]

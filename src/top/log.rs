@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::rows::{About, Key, Row};
-use crate::model::{FileInfo, FileRow, Max, Measurement, Op, ServerId, Stats, Target};
+use crate::model::{FileInfo, FileRow, Max, Measurement, Op, ServerId, Target};
 
 /// The slowest that are kept.
 const SLOWEST: usize = 100;
@@ -83,19 +82,10 @@ impl Log {
         self.failed.last().map(|(_, entry)| &**entry)
     }
 
-    /// Up to a time, in no order.
-    pub fn rows(&self, until: Option<SystemTime>) -> Vec<Row> {
-        let wanted = |entry: &Entry| until.is_none_or(|until| entry.at <= until);
-        let row = |(number, entry): &(u64, Arc<Entry>)| {
-            let stats = Stats {
-                count: entry.errors.iter().map(|(_, n)| n).sum::<u64>().max(1),
-                max: entry.max,
-                errors: entry.errors.iter().copied().collect(),
-                ..Stats::default()
-            };
-            Row::new(Key::Log(*number), About::Log(entry.clone()), stats)
-        };
-        self.failed.iter().chain(&self.slow).filter(|(_, entry)| wanted(entry)).map(row).collect()
+    /// Up to a time, with their numbers, in no order.
+    pub fn entries(&self, until: Option<SystemTime>) -> impl Iterator<Item = (u64, &Arc<Entry>)> {
+        let entries = self.failed.iter().chain(&self.slow).map(|(number, entry)| (*number, entry));
+        entries.filter(move |(_, entry)| until.is_none_or(|until| entry.at <= until))
     }
 }
 
@@ -137,17 +127,17 @@ mod tests {
             let ns = if number == 200 { 3_000_000_000 } else { 1_000 + number };
             log.record(&second(number, vec![file(3, ns)]));
         }
-        let rows = log.rows(None);
-        let slowest = rows.iter().max_by_key(|row| row.stats.max.ns).unwrap();
-        assert_eq!(slowest.stats.max.ns, 3_000_000_000);
-        let at = |row: &Row| row.time().unwrap().0.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let entries: Vec<&Entry> = log.entries(None).map(|(_, entry)| &**entry).collect();
+        let slowest = entries.iter().max_by_key(|entry| entry.max.ns).unwrap();
+        assert_eq!(slowest.max.ns, 3_000_000_000);
+        let at = |entry: &Entry| entry.at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
         assert_eq!(at(slowest), 1_000_200);
-        assert_eq!(rows.len(), 1 + SLOWEST);
-        assert!(rows.iter().any(|row| row.stats.max.ns == 9_000_000), "it is still among the slowest");
-        let failed: Vec<&Row> = rows.iter().filter(|row| row.stats.error_count() > 0).collect();
-        assert_eq!((failed.len(), failed[0].stats.error_count(), log.failures()), (1, 2, 2));
+        assert_eq!(entries.len(), 1 + SLOWEST);
+        assert!(entries.iter().any(|entry| entry.max.ns == 9_000_000), "it is still among the slowest");
+        let failed: Vec<_> = entries.iter().filter(|entry| !entry.errors.is_empty()).collect();
+        assert_eq!((failed.len(), &failed[0].errors[..], log.failures()), (1, &[(libc::EIO, 2)][..], 2));
         assert_eq!(at(failed[0]), 1_000_001);
-        assert_eq!(log.rows(Some(SystemTime::UNIX_EPOCH)).len(), 0);
+        assert_eq!(log.entries(Some(SystemTime::UNIX_EPOCH)).count(), 0);
     }
 
     #[test]
@@ -157,7 +147,7 @@ mod tests {
         failing.stats.errors = [(libc::EIO, 1)].into();
         log.record(&second(0, vec![failing, file(2, 9_000_000)]));
         log.record(&second(700, vec![file(3, 1_000)]));
-        let slowest: Vec<u64> = log.rows(None).iter().map(|row| row.stats.max.ns).collect();
+        let slowest: Vec<u64> = log.entries(None).map(|(_, entry)| entry.max.ns).collect();
         assert_eq!(slowest, [50, 1_000]);
     }
 
@@ -169,6 +159,6 @@ mod tests {
             failing.stats.errors = [(libc::ENOSPC, 1)].into();
             log.record(&second(number, vec![failing]));
         }
-        assert_eq!((log.rows(None).len(), log.failures()), (FAILED, 2 * FAILED as u64));
+        assert_eq!((log.entries(None).count(), log.failures()), (FAILED, 2 * FAILED as u64));
     }
 }

@@ -1,6 +1,7 @@
 //! `fsynctop top`: the live view in a terminal. Snapshots and keys change a state, the state is drawn, and
 //! [`terminal`] alone talks to a terminal or waits for anything.
 
+mod cells;
 mod event;
 mod filter;
 #[cfg(test)]
@@ -10,10 +11,14 @@ mod keys;
 mod layout;
 mod log;
 mod look;
+mod overlay;
 mod palette;
+#[cfg(test)]
+mod parts_tests;
 mod past;
 mod rows;
 mod screen;
+mod sort;
 mod source;
 mod state;
 mod stuck;

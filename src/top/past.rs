@@ -27,7 +27,7 @@ pub struct Tick {
     pub end: SystemTime,
     pub duration: Duration,
     /// Another program told of it.
-    pub is_told: bool,
+    pub from_exporter: bool,
     /// A sync was in flight all the time, or ended that had begun before: how busy a log was then is no part of how busy
     /// it is.
     hung: bool,
@@ -81,16 +81,16 @@ impl Past {
         let more = self.newest().map_or(0, |tick| tick.number);
         for tick in &own.ticks {
             if let Some(merged) = own.at(tick.number) {
-                self.record_again(&merged, tick.is_told);
+                self.record_again(&merged, tick.from_exporter);
             }
         }
         more
     }
 
     /// One that was in a history: files that are not kept apart there are none of its rows.
-    fn record_again(&mut self, merged: &Merged, is_told: bool) {
+    fn record_again(&mut self, merged: &Merged, from_exporter: bool) {
         self.history.push(&merged.measurement);
-        self.enter(&merged.measurement, None, is_told);
+        self.enter(&merged.measurement, None, from_exporter);
         if merged.rest.rows > 0
             && let Some(tick) = self.newest()
         {
@@ -98,10 +98,10 @@ impl Past {
         }
     }
 
-    fn enter(&mut self, m: &Measurement, selected: Option<&Key>, is_told: bool) {
+    fn enter(&mut self, m: &Measurement, selected: Option<&Key>, from_exporter: bool) {
         let number = self.ticks.back().map_or(1, |tick| tick.number + 1);
         let hung = hung(m);
-        self.ticks.push_back(Tick { number, end: m.end, duration: m.duration, is_told, hung });
+        self.ticks.push_back(Tick { number, end: m.end, duration: m.duration, from_exporter, hung });
         if self.ticks.len() > TICKS as usize {
             self.ticks.pop_front();
         }
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(past.begin_with(&told(&[]), until), 0, "servers that are not traced here");
         assert_eq!(past.begin_with(&told(&[MYSQL]), until), 5);
         assert_eq!(
-            past.until(6).map(|tick| tick.is_told).collect::<Vec<_>>(),
+            past.until(6).map(|tick| tick.from_exporter).collect::<Vec<_>>(),
             [false, true, true, true, true, true]
         );
         assert_eq!(past.newest().unwrap().number, 6);

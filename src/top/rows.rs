@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::log::Entry;
+use super::log::{Entry, Log};
 use super::view::View;
 use crate::model::{
     FileInfo, FileRow, InFlight, Measurement, Op, Role, Server, ServerId, Stats, Target, ThreadRow,
@@ -223,6 +223,20 @@ pub fn rows(view: View, m: &Measurement, scope: &Scope) -> Vec<Row> {
     };
     rows.retain(|row| scope.takes(&row.key));
     rows
+}
+
+/// The entries of the log up to a time, in no order.
+pub fn of_log(log: &Log, until: Option<SystemTime>) -> Vec<Row> {
+    let row = |(number, entry): (u64, &Arc<Entry>)| {
+        let stats = Stats {
+            count: entry.errors.iter().map(|(_, n)| n).sum::<u64>().max(1),
+            max: entry.max,
+            errors: entry.errors.iter().copied().collect(),
+            ..Stats::default()
+        };
+        Row::new(Key::Log(number), About::Log(entry.clone()), stats)
+    };
+    log.entries(until).map(row).collect()
 }
 
 /// All servers, those that synced nothing as well.

@@ -1,10 +1,4 @@
-//! What a screen can show: the groupings, their columns, and how those sort.
-
-use std::cmp::Ordering;
-use std::cmp::Reverse;
-
-use super::rows::{About, Row};
-use crate::render::rows::p99;
+//! The views of the table, their columns, and by which of them each is sorted.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum View {
@@ -60,7 +54,11 @@ impl View {
             // No histogram is kept of a thread.
             columns.extend([P50, P99]);
         }
-        columns.extend([Max, Flight, Errors, Graph]);
+        columns.push(Max);
+        if matches!(self, View::Role | View::File) {
+            columns.push(Busy);
+        }
+        columns.extend([Flight, Errors, Graph]);
         columns
     }
 
@@ -90,6 +88,9 @@ pub enum Column {
     P50,
     P99,
     Max,
+    /// Of a log that the server syncs one call at a time: the share of the time.
+    Busy,
+    /// The mean number of syncs.
     Flight,
     Errors,
     Graph,
@@ -117,6 +118,7 @@ impl Column {
             (Column::P99, _) => "P99",
             (Column::Max, View::Log) => "TOOK",
             (Column::Max, _) => "MAX",
+            (Column::Busy, _) => "BUSY",
             (Column::Flight, _) => "IN FLIGHT",
             (Column::Errors, _) => "ERRORS",
             (Column::Graph, _) => "",
@@ -125,7 +127,7 @@ impl Column {
 
     pub fn is_figure(self) -> bool {
         use Column::*;
-        matches!(self, Tid | Syncs | Rate | Mean | P50 | P99 | Max | Flight | Errors)
+        matches!(self, Tid | Syncs | Rate | Mean | P50 | P99 | Max | Busy | Flight | Errors)
     }
 
     pub fn sorts(self) -> bool {
@@ -143,7 +145,7 @@ impl Column {
             Column::Graph => Some(6),
             Column::Shared | Column::Role => Some(7),
             Column::Tid | Column::Rate => Some(8),
-            Column::Server => Some(9),
+            Column::Server | Column::Busy => Some(9),
             Column::Flight => Some(10),
             Column::Errors if view != View::Log => Some(11),
             _ => None,
@@ -156,65 +158,4 @@ impl Column {
 pub struct Sort {
     pub column: Column,
     pub reverse: bool,
-}
-
-impl Sort {
-    /// Rows that are equal in the column keep one order: by what they stand for.
-    pub fn apply(self, rows: &mut [Row]) {
-        rows.sort_by(|a, b| a.natural_order(b));
-        match self.column {
-            Column::Name | Column::Graph => {}
-            Column::Time => self.descending(rows, Row::time),
-            Column::Server => self.ascending(rows, |row| row.key.server()),
-            Column::Tid => self.ascending(rows, |row| row.key.tid()),
-            Column::Role => self.ascending(rows, |row| row.role),
-            Column::Op => self.ascending(rows, |row| row.op),
-            Column::Device => self.by_device(rows),
-            Column::Shared => self.descending(rows, |row| row.shared),
-            Column::Syncs | Column::Rate => self.descending(rows, |row| row.stats.count),
-            Column::Mean => self.descending(rows, |row| row.stats.mean_ns()),
-            Column::P50 => self.descending(rows, |row| row.stats.quantile_ns(0.5)),
-            // As shown: below a hundred syncs there is none.
-            Column::P99 => self.descending(rows, |row| p99(&row.stats)),
-            Column::Max => self.descending(rows, |row| row.stats.max.ns),
-            Column::Flight => self.descending(rows, |row| (row.oldest, row.stats.sum_ns)),
-            Column::Errors => self.descending(rows, |row| row.stats.error_count()),
-        }
-        if self.column == Column::Name && self.reverse {
-            rows.reverse();
-        }
-    }
-
-    fn ascending<K: Ord>(self, rows: &mut [Row], key: impl Fn(&Row) -> K) {
-        if self.reverse {
-            rows.sort_by_cached_key(|row| Reverse(key(row)));
-        } else {
-            rows.sort_by_cached_key(key);
-        }
-    }
-
-    fn descending<K: Ord>(self, rows: &mut [Row], key: impl Fn(&Row) -> K) {
-        Sort { reverse: !self.reverse, ..self }.ascending(rows, key);
-    }
-
-    fn by_device(self, rows: &mut [Row]) {
-        let device = |row: &Row| match &row.about {
-            About::Neighbour { device, .. } => device.clone(),
-            _ => String::new(),
-        };
-        self.ascending(rows, device);
-    }
-}
-
-impl Row {
-    /// The newest first; then by name, and by what tells two rows of one name apart.
-    fn natural_order(&self, other: &Row) -> Ordering {
-        let by_time = other.time().cmp(&self.time());
-        if by_time.is_ne() {
-            return by_time;
-        }
-        (self.key.server(), self.name_order())
-            .cmp(&(other.key.server(), other.name_order()))
-            .then_with(|| self.key.cmp(&other.key))
-    }
 }

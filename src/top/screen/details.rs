@@ -4,22 +4,26 @@ use std::sync::Arc;
 
 use ratatui::layout::Rect;
 
-use super::cells::{clock, latency, latency_in_words, maximum_in_words};
 use super::pen::{GAP, Part, Pen, fit};
+use super::readings::seconds;
+use crate::render::header::clock;
 use crate::render::histogram::bar;
 use crate::render::rows::p99;
 use crate::text::{count, end_of_path, rate, width};
-use crate::top::heatmap::{Map, Span, level, map};
+use crate::top::cells::{Units, latency, latency_in_words, maximum_in_words};
+use crate::top::heatmap::{Map, Span, legend, level, map};
 use crate::top::palette::{ASCII_SHADES, Ink, SHADES};
 use crate::top::rows::{About, Row};
 use crate::top::state::State;
 
 /// Of the labels and the axis: `262µs` and room to spare, so that it is seldom that the picture moves.
 const LABEL_AT_LEAST: u16 = 8;
-/// Between the figures of an exporter and its own is as much as it takes to attach; more is said.
-const UNSEEN: std::time::Duration = std::time::Duration::from_secs(3);
+/// A gap between the exporter's history and our own figures that attaching alone explains; a longer one is shown.
+const UNTRACED: std::time::Duration = std::time::Duration::from_secs(3);
 /// Of the name in the title, if it is that long.
 const NAME_AT_LEAST: usize = 24;
+/// From so many lines on, there is room for a legend of the shades.
+const ROOM_FOR_LEGEND: u16 = 7;
 /// Of the bars beside the picture.
 const BARS: std::ops::RangeInclusive<u16> = 14..=60;
 
@@ -27,13 +31,14 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     let (Some(row), Some(shown)) = (state.selected(), &state.shown) else { return };
     title(state, row, area, pen);
     let bars = (area.width / 4).clamp(*BARS.start(), *BARS.end());
-    let bands = area.height.saturating_sub(2);
+    let legend_lines = u16::from(area.height >= ROOM_FOR_LEGEND);
+    let bands = area.height.saturating_sub(2 + legend_lines);
     let drawn = |label: u16| {
         let picture = area.width.saturating_sub(label + bars + 1);
         let span = Span { until: shown.tick, columns: usize::from(picture), each: state.each };
         let points = state.past.trails.points(&row.key);
         let map = map(points, &row.stats.histogram, span, usize::from(bands))?;
-        let labels = map.bands.iter().map(|band| width(&latency(band.from_ns, state.units)) as u16 + 1);
+        let labels = map.bands.iter().map(|band| width(&edge(band.from_ns, state.units)) as u16 + 1);
         let widest = labels.max().unwrap_or(0);
         Some((map, span, picture, widest))
     };
@@ -50,11 +55,15 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
         return;
     };
     let below = Rect::new(area.x, area.y + 1, area.width, area.height - 1);
+    let axis_y = area.bottom() - 1 - legend_lines;
     draw_map(state, &map, below, label, picture, pen);
     draw_bars(state, &map, Rect::new(area.right() - bars, below.y, bars, bands), pen);
-    axis(state, &map, span, Rect::new(area.x + label, area.bottom() - 1, picture, 1), pen);
-    let what = if state.cumulative { "since then" } else { "this interval" };
-    pen.put(area.right() - bars, area.bottom() - 1, bars, what, Ink::Faint);
+    axis(state, &map, span, Rect::new(area.x + label, axis_y, picture, 1), pen);
+    pen.put(area.right() - bars, axis_y, bars, &bars_title(state, usize::from(bars)), Ink::Faint);
+    if legend_lines > 0 {
+        let legend_area = Rect::new(area.x + label, area.bottom() - 1, area.width - label, 1);
+        draw_legend(state, map.most, legend_area, pen);
+    }
 }
 
 /// `redo fdatasync  4,480 syncs  3,084/s  p50 92 µs  p99 467 µs  max 2.8 ms`: facts go before too much of the name does.
@@ -106,7 +115,7 @@ fn draw_map(state: &State, map: &Map, area: Rect, label: u16, picture: u16, pen:
     let shades = if state.style.unicode { SHADES } else { ASCII_SHADES };
     for (at, band) in map.bands.iter().enumerate() {
         let y = area.y + at as u16;
-        pen.put_right(area.x, y, label - 1, &latency(band.from_ns, state.units), Ink::Faint);
+        pen.put_right(area.x, y, label - 1, &edge(band.from_ns, state.units), Ink::Faint);
         let axis = if state.style.unicode { "│" } else { "|" };
         pen.put(area.x + label - 1, y, 1, axis, Ink::Faint);
         for (column, &n) in band.counts.iter().enumerate().take(usize::from(picture)) {
@@ -115,6 +124,43 @@ fn draw_map(state: &State, map: &Map, area: Rect, label: u16, picture: u16, pen:
                 pen.put(x, y, 1, shades[usize::from(level)], Ink::Level(level));
             }
         }
+    }
+}
+
+/// The lower edge of a line of the picture, as it is written beside it: `≥262µs`.
+fn edge(from_ns: u64, units: Units) -> String {
+    format!("≥{}", latency(from_ns, units))
+}
+
+/// What the bars count: `syncs in last 1 s`.
+fn bars_title(state: &State, columns: usize) -> String {
+    let Some(shown) = &state.shown else { return String::new() };
+    let over = seconds(shown.m.duration);
+    let long = match (state.cumulative, &state.paused) {
+        (true, _) => format!("syncs since {}", clock(shown.m.start)),
+        (false, None) => format!("syncs in last {over}"),
+        (false, Some(_)) => format!("syncs in this {over}"),
+    };
+    if width(&long) < columns { long } else { long.trim_start_matches("syncs ").to_owned() }
+}
+
+/// `syncs per character: ░ 1+  ▒ 6+  ▓ 38+  █ 238 to 1,500`.
+fn draw_legend(state: &State, most: u64, area: Rect, pen: &mut Pen) {
+    let shades = if state.style.unicode { SHADES } else { ASCII_SHADES };
+    let entries = legend(most);
+    let mut x = area.x + pen.put(area.x, area.y, area.width, "syncs per character: ", Ink::Faint);
+    for (at, &(level, from)) in entries.iter().enumerate() {
+        let is_last = at + 1 == entries.len();
+        let counts = match is_last {
+            true if from == most => format!(" {}", count(from)),
+            true => format!(" {} to {}", count(from), count(most)),
+            false => format!(" {}+  ", count(from)),
+        };
+        if x + 1 + width(&counts) as u16 > area.right() {
+            return;
+        }
+        x += pen.put(x, area.y, 1, shades[usize::from(level)], Ink::Level(level));
+        x += pen.put(x, area.y, area.right() - x, &counts, Ink::Faint);
     }
 }
 
@@ -160,15 +206,15 @@ fn axis(state: &State, map: &Map, span: Span, area: Rect, pen: &mut Pen) {
         map.failed.get(columns).is_some_and(|failed| failed.iter().all(|n| *n == 0))
     };
     // Where the figures of an exporter end and its own begin.
-    let told = state.past.until(span.until).find(|tick| tick.is_told);
+    let told = state.past.until(span.until).find(|tick| tick.from_exporter);
     if let Some(seam) = told.and_then(|tick| span.column(tick.number)).filter(|seam| seam + 1 < span.columns)
     {
         let mark = if state.style.unicode { "│" } else { "|" };
         let own = told.and_then(|tick| state.past.tick(tick.number + 1).zip(Some(tick)));
         let unseen = own.and_then(|(own, told)| (own.end - own.duration).duration_since(told.end).ok());
-        let text = match unseen.filter(|unseen| *unseen >= UNSEEN) {
-            None => format!("exporter{mark}"),
-            Some(unseen) => format!("exporter, then {} s unseen{mark}", unseen.as_secs()),
+        let text = match unseen.filter(|unseen| *unseen >= UNTRACED) {
+            None => format!("exporter's history{mark}"),
+            Some(unseen) => format!("exporter's history, then {} s untraced{mark}", unseen.as_secs()),
         };
         let wide = width(&text);
         let begins = if is_begin_shown { usize::from(first) + width(&begin) + 1 } else { usize::from(first) };

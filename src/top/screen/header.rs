@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use ratatui::layout::Rect;
 
-use super::cells::{SATURATED, clock};
 use super::pen::{GAP, Part, Pen, fit};
 use super::readings;
 use crate::live;
 use crate::model::{Lost, Measurement, Role, Server, ServerId, Stats};
+use crate::render::header::clock;
 use crate::text::{count, interval, rate, shorten_middle, width};
+use crate::top::cells::SATURATED;
 use crate::top::layout::{Areas, tabs};
 use crate::top::palette::Ink;
 use crate::top::rows;
 use crate::top::state::State;
 use crate::top::view::View;
+
+/// From so many columns on, the way of attaching is written out.
+const ROOM_FOR_SENTENCES: u16 = 100;
 
 pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
     let Rect { x, y, width: columns, height } = areas.header;
@@ -36,7 +40,7 @@ pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
         pen.put_fitted(x, y + 2, room, &readings::neighbours(state, usize::from(room)), Ink::Plain);
         pen.put_parts(x + room + GAP as u16, y + 2, columns.saturating_sub(room + GAP as u16), &how);
     }
-    for (at, line) in areas.stuck_lines.iter().enumerate() {
+    for (at, line) in state.stuck_lines().iter().enumerate() {
         pen.put_fitted(x, areas.stuck.y + at as u16, columns, line, Ink::Alarm);
     }
     readings::draw(state, areas.readings, pen);
@@ -62,16 +66,18 @@ fn who(state: &State) -> Vec<Part> {
     }
 }
 
-/// `fentry  every 1 s`.
+/// `attached by fentry  refresh 1 s`.
 fn how(state: &State) -> Vec<Part> {
     let Some(shown) = &state.shown else { return Vec::new() };
     let every = match state.sampling {
         live::State::Degraded { interval: now } => {
-            Part::new(8, format!("every {} to save CPU", short(now)), Ink::Warning)
+            Part::new(8, format!("refresh {} to save CPU", short(now)), Ink::Warning)
         }
-        _ => Part::new(7, format!("every {}", short(state.interval)), Ink::Plain),
+        _ => Part::new(7, format!("refresh {}", short(state.interval)), Ink::Plain),
     };
-    vec![Part::new(4, shown.m.setup.mode.name(), Ink::Plain), every]
+    let mode = shown.m.setup.mode.name();
+    let attached = if state.size.0 < ROOM_FOR_SENTENCES { "probes:" } else { "attached by" };
+    vec![Part::new(4, format!("{attached} {mode}"), Ink::Plain), every]
 }
 
 /// `1 s`, `0.2 s`.
@@ -220,7 +226,7 @@ fn tab_line(state: &State, area: Rect, pen: &mut Pen) {
 
 fn narrowed(state: &State) -> Vec<Part> {
     let mut parts = Vec::new();
-    let page = super::areas(state).page();
+    let page = state.areas().page();
     if state.rows.len() > page {
         let first = state.table().selection.offset;
         let last = (first + page).min(state.rows.len());
@@ -248,7 +254,7 @@ fn narrowed(state: &State) -> Vec<Part> {
     }
     if let Some(paused) = &state.paused {
         let at = state.past.tick(paused.tick).map_or(String::new(), |tick| {
-            let by = if tick.is_told { ", told by the exporter" } else { "" };
+            let by = if tick.from_exporter { ", from the exporter's history" } else { "" };
             format!(" at {}{by}", clock(tick.end))
         });
         let short =

@@ -1,6 +1,5 @@
 //! Draws the state: nothing here changes anything, and only what is seen is formatted.
 
-mod cells;
 mod details;
 mod header;
 mod overlay;
@@ -8,7 +7,7 @@ mod pen;
 mod readings;
 #[cfg(test)]
 mod small_tests;
-pub mod table;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -16,26 +15,19 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 
 use crate::text::{count, width};
+use crate::top::cells::cell_of_log;
 use crate::top::keys::{Action, name_of};
 use crate::top::layout::{LEAST_COLUMNS, LEAST_ROWS};
 use crate::top::palette::Ink;
+use crate::top::rows::of_log;
 use crate::top::state::State;
 use crate::top::view::{Column, Sort, View};
 use pen::{Part, Pen};
 
-pub use crate::top::layout::{Hit, areas, hit};
-pub use cells::clock;
-pub use table::columns;
-
-/// Lines of what stands before the table.
-pub fn overlay_lines(state: &State) -> usize {
-    state.overlay.map_or(0, |overlay| overlay::lines(state, overlay).len())
-}
-
 pub fn draw(state: &State, frame: &mut Frame) {
     let area = frame.area();
     let pen = &mut Pen::new(frame.buffer_mut(), state);
-    let areas = areas(state);
+    let areas = state.areas();
     if let Some(overlay) = state.overlay {
         return overlay::draw(state, overlay, area, pen);
     }
@@ -109,7 +101,7 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
         View::Thread if !shown.m.setup.by_thread => vec![
             "Rows by thread are not kept, because they cost the server a little more for each sync.".into(),
             format!(
-                "{} attaches again with them; figures since the start begin anew. Or start with --by thread.",
+                "{} attaches again with them, which resets the figures since the start. Or start with --by thread.",
                 name_of(Action::Threads)
             ),
         ],
@@ -140,18 +132,19 @@ fn log(state: &State, area: Rect, pen: &mut Pen) {
         "The slowest and all failed syncs, newest first (l: more) ",
         Ink::Heading,
     );
+    let format = state.format();
     let until = state.paused.as_ref().and_then(|paused| state.past.tick(paused.tick)).map(|tick| tick.end);
-    let mut rows = state.past.log.rows(until);
+    let mut rows = of_log(&state.past.log, until);
     Sort { column: Column::Time, reverse: false }.apply(&mut rows);
     rows.truncate(usize::from(area.height).saturating_sub(1));
-    let latencies = rows.iter().map(|row| width(&cells::cell_of_log(state, row, Column::Max).text) as u16);
+    let latencies = rows.iter().map(|row| width(&cell_of_log(&format, row, Column::Max).text) as u16);
     let latency = latencies.max().unwrap_or(0).max(8);
     for (at, row) in rows.iter().enumerate() {
         let y = area.y + 1 + at as u16;
         let mut x = area.x;
         let columns = [(Column::Time, 8), (Column::Max, latency), (Column::Errors, 12), (Column::Role, 18)];
         for (column, columns) in columns.into_iter().chain([(Column::Op, 10), (Column::Name, u16::MAX)]) {
-            let cell = cells::cell_of_log(state, row, column);
+            let cell = cell_of_log(&format, row, column);
             let room = columns.min(area.right().saturating_sub(x));
             let ink = cell.ink(Ink::Plain);
             if column == Column::Max {
@@ -171,8 +164,8 @@ fn footer(state: &State, area: Rect, pen: &mut Pen) {
         let prompt = format!("{kind}: {typed}");
         let hint = match &state.filter.error {
             Some(error) => state.style.name(error.as_bytes()),
-            None if edit.is_regex => "Tab: plain text  Enter keeps  Esc as before".into(),
-            None => "Tab: regular expression  Enter keeps  Esc as before".into(),
+            None if edit.is_regex => "Tab: plain text  Enter keeps it  Esc restores the old one".into(),
+            None => "Tab: regular expression  Enter keeps it  Esc restores the old one".into(),
         };
         let taken = pen.put(area.x, area.y, area.width, &prompt, Ink::Strong);
         pen.put(area.x + taken, area.y, 1, " ", Ink::Selected);
@@ -188,12 +181,12 @@ fn footer(state: &State, area: Rect, pen: &mut Pen) {
         let parts = [
             hint(9, Action::Quit, "quit"),
             hint(8, Action::Help, "help"),
-            hint(7, Action::Pause, if state.paused.is_some() { "go on" } else { "pause" }),
+            hint(7, Action::Pause, if state.paused.is_some() { "resume" } else { "pause" }),
             hint(6, Action::StepBack, "back in time"),
             hint(5, Action::Filter, "filter"),
             hint(4, Action::SortRight, "sort"),
             hint(3, Action::Cumulative, if state.cumulative { "interval" } else { "since start" }),
-            hint(2, Action::Open, "into"),
+            hint(2, Action::Open, "open"),
             hint(1, Action::Write, "write JSON"),
             hint(if state.stuck().is_empty() { 0 } else { 7 }, Action::Stacks, "kernel stacks"),
         ];

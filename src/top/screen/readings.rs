@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use ratatui::layout::Rect;
 
-use super::cells::{clock, latency_in_words, maximum_in_words};
 use super::pen::Pen;
 use crate::live;
 use crate::render::Paint;
 use crate::render::device::{Device, Neighbour};
+use crate::render::header::clock;
 use crate::render::rows::p99;
 use crate::text::{capital, escape_sentence, interval, rate, shorten_end, width};
+use crate::top::cells::{latency_in_words, maximum_in_words};
 use crate::top::palette::Ink;
 use crate::top::state::{Read, State};
 
@@ -168,7 +169,7 @@ fn recent(state: &State, over: Duration) -> String {
     }
 }
 
-fn seconds(window: Duration) -> String {
+pub fn seconds(window: Duration) -> String {
     match window.as_secs_f64() {
         s if s < 0.95 => format!("{s:.1} s"),
         s => format!("{s:.0} s"),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::areas;
 use super::tests::{REDO, expected, hanging, waiting_for_the_journal};
 use crate::model::fixture::{self, MYSQL, stats};
 use crate::model::{Measurement, Op, Role, Server, ServerId};
@@ -66,7 +65,7 @@ fn who_else_syncs_on_the_device_is_said_on_every_view() {
     bench.seconds(10, &m);
     assert_eq!(
         bench.lines()[2],
-        "also on /dev/vda (10 s): xtrabackup 200/s, p99 90 ms; 1 more   fentry  every 1 s"
+        "also on /dev/vda (10 s): xtrabackup 200/s; 1 more    probes: fentry  refresh 1 s"
     );
     for key in ["f", "t", "s", "l"] {
         bench.keys(key);
@@ -95,7 +94,7 @@ fn a_small_screen_has_all_that_the_header_should_have() {
     bench.second(&fixture::with_files(m, files, threads));
     let header = bench.lines()[..3].join("\n");
     let both = "6,250 syncs/s  redo 100 %  binlog 100 % busy  12 in flight  0 failed  0 lost";
-    for part in ["mysqld 31960", "MySQL 9.7.4", "ext4 on /dev/vda", both, "fentry", "every 1 s"] {
+    for part in ["mysqld 31960", "MySQL 9.7.4", "ext4 on /dev/vda", both, "probes: fentry", "refresh 1 s"] {
         assert!(header.contains(part), "{part:?}:\n{header}");
     }
 }
@@ -106,7 +105,7 @@ fn facts_of_the_selected_row_go_whole_or_not_at_all() {
     bench.keys("f");
     for columns in 40..160 {
         bench.apply(Event::Resize(columns, 24));
-        let at = areas(&bench.state).details.expect("there is room").y;
+        let at = bench.state.areas().details.expect("there is room").y;
         let title = bench.lines()[usize::from(at)].clone();
         let facts = title.trim_end_matches(['─', ' ']);
         let last = facts.rsplit("  ").next().unwrap();

@@ -1,144 +1,31 @@
-//! The table: columns fitted to the screen, and only the rows that are seen.
+//! Draws the table: only the rows that are seen.
 
 use ratatui::layout::Rect;
 
-use super::cells::{Cell, cell};
 use super::pen::Pen;
 use crate::text::{end_of_path, shorten_middle, width};
+use crate::top::cells::Cell;
 use crate::top::heatmap::{Scale, Span, heights};
-use crate::top::layout::Areas;
+use crate::top::layout::{Areas, Placed, heading};
 use crate::top::palette::Ink;
 use crate::top::rows::Row;
 use crate::top::state::{Graph, State};
 use crate::top::trail::Point;
 use crate::top::view::{Column, View};
 
-/// Names get at least so much, if they are that long.
-const NAME_AT_LEAST: usize = 24;
-const GRAPH: std::ops::RangeInclusive<usize> = 7..=60;
 const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 const ASCII_BARS: [&str; 8] = ["_", ".", ":", "-", "=", "+", "*", "#"];
 
-/// Which columns there are room for, and where.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    pub columns: Vec<Placed>,
-    /// Of the rows that are seen: a cell for each column.
-    cells: Vec<Vec<Cell>>,
-    /// The index of the first of them.
-    first: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
-    pub column: Column,
-    pub x: u16,
-    pub columns: u16,
-}
-
-/// All that this grouping has.
-pub fn columns(state: &State) -> Vec<Column> {
-    state.view.columns(state.servers().len() > 1, state.cumulative)
-}
-
-pub fn plan(state: &State, areas: &Areas) -> Plan {
-    let first = state.table().selection.offset.min(state.rows.len());
-    let seen: Vec<&Row> = state.rows[first..].iter().take(areas.page()).collect();
-    let columns = columns(state);
-    let cells: Vec<Vec<Cell>> =
-        seen.iter().map(|row| columns.iter().map(|column| cell(state, row, *column)).collect()).collect();
-    let mut natural: Vec<usize> = columns
-        .iter()
-        .enumerate()
-        .map(|(at, column)| {
-            let widest = cells.iter().map(|row| width(&row[at].text) + width(row[at].suffix)).max();
-            widest.unwrap_or(0).max(least(*column)).max(width(&heading(state, *column)))
-        })
-        .collect();
-    let mut kept: Vec<usize> = (0..columns.len()).collect();
-    let room = usize::from(areas.rows.width);
-    let mut name_at_least = NAME_AT_LEAST;
-    let needs = |kept: &[usize], natural: &[usize], name: usize| -> usize {
-        let column = |at: usize| match columns[at] {
-            Column::Graph => *GRAPH.start(),
-            Column::Name => natural[at].min(name),
-            _ => natural[at],
-        };
-        kept.iter().map(|&at| column(at) + 1).sum::<usize>().saturating_sub(1)
-    };
-    while needs(&kept, &natural, name_at_least) > room {
-        let goes = kept.iter().copied().filter_map(|at| Some((columns[at].drop_at(state.view)?, at))).min();
-        let Some((_, goes)) = goes else { break };
-        kept.retain(|&at| at != goes);
-    }
-    // What is left over goes to the names, then to the graphs.
-    let needed = needs(&kept, &natural, name_at_least);
-    name_at_least = name_at_least.saturating_sub(needed.saturating_sub(room));
-    let mut spare = room.saturating_sub(needed);
-    for &at in &kept {
-        match columns[at] {
-            Column::Name => {
-                let more = natural[at].saturating_sub(name_at_least).min(spare);
-                natural[at] = natural[at].min(name_at_least) + more;
-                spare -= more;
-            }
-            Column::Graph => natural[at] = (*GRAPH.start() + spare).min(*GRAPH.end()),
-            _ => {}
-        }
-    }
-    let mut x = areas.rows.x;
-    let placed = kept.iter().map(|&at| {
-        let columns_wide = natural[at] as u16;
-        x += columns_wide + 1;
-        Placed { column: columns[at], x: x - columns_wide - 1, columns: columns_wide }
-    });
-    let placed = placed.collect();
-    let cells = cells.into_iter().map(|row| kept.iter().map(|&at| row[at].clone()).collect()).collect();
-    Plan { columns: placed, cells, first }
-}
-
-/// Figures of several intervals stay in place.
-fn least(column: Column) -> usize {
-    match column {
-        Column::Rate => 6,
-        Column::Mean | Column::P50 | Column::P99 => 5,
-        Column::Max => 6,
-        Column::Flight => "100 % busy".len(),
-        Column::Errors => 6,
-        Column::Time => 8,
-        _ => 0,
-    }
-}
-
-/// The title, with an arrow at the column that is sorted by.
-fn heading(state: &State, column: Column) -> String {
-    let title = column.title(state.view);
-    let sort = state.table().sort;
-    if sort.column != column {
-        return title.to_owned();
-    }
-    // Figures come the greatest first, text in its own order.
-    let descends = (column.is_figure() && column != Column::Tid
-        || matches!(column, Column::Time | Column::Shared))
-        != sort.reverse;
-    let arrow = match (state.style.unicode, descends) {
-        (true, true) => "▼",
-        (true, false) => "▲",
-        (false, true) => "v",
-        (false, false) => "^",
-    };
-    format!("{title}{arrow}")
-}
-
 pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
-    let plan = plan(state, areas);
+    let plan = state.plan();
+    let (format, sort) = (state.format(), state.table().sort);
     for placed in &plan.columns {
-        let is_sorted = state.table().sort.column == placed.column;
+        let is_sorted = sort.column == placed.column;
         let ink = if is_sorted { Ink::Chosen } else { Ink::Heading };
         let y = areas.heading.y;
         let title = match placed.column {
             Column::Graph => graph_title(state, placed.columns),
-            column => heading(state, column),
+            column => heading(&format, sort, column),
         };
         if placed.column.is_figure() {
             pen.put_right(placed.x, y, placed.columns, &title, ink);

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Edit, Graph, Overlay, Paused, State, Units};
+use super::{Edit, Graph, Paused, State};
+use crate::render::header::clock;
 use crate::text;
+use crate::top::cells::Units;
 use crate::top::event::Effect;
 use crate::top::keys::{Action, EditAction, Press, edit_action};
+use crate::top::overlay::Overlay;
 use crate::top::rows::{Key, Scope};
 use crate::top::view::{Column, View};
 
@@ -69,7 +72,7 @@ impl State {
                 self.cumulative = true;
                 // What is paused was before.
                 self.paused = None;
-                self.say(format!("counting from {} UTC on", crate::top::screen::clock(self.now_wall)));
+                self.say(format!("counting from {} UTC on", clock(self.now_wall)));
                 self.refresh();
             }
             Action::Units => {
@@ -132,7 +135,7 @@ impl State {
     /// No further than to its end.
     fn place_overlay(&mut self) {
         let page = usize::from(self.size.1).saturating_sub(2).max(1);
-        let most = crate::top::screen::overlay_lines(self).saturating_sub(page);
+        let most = self.overlay_lines().len().saturating_sub(page);
         self.overlay_offset = self.overlay_offset.min(most);
     }
 
@@ -202,7 +205,7 @@ impl State {
     }
 
     fn sort_beside(&mut self, step: isize) {
-        let columns = crate::top::screen::columns(self);
+        let columns = self.columns();
         let columns: Vec<Column> = columns.into_iter().filter(|column| column.sorts()).collect();
         let sort = self.table().sort;
         let next = match columns.iter().position(|column| *column == sort.column) {

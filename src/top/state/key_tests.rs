@@ -7,7 +7,6 @@ use crate::model::Role;
 use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::top::fixture::{Bench, SECOND, many_files};
 use crate::top::keys::{EDIT_KEYS, KEYS};
-use crate::top::screen::areas;
 use crate::top::view::Column;
 
 /// Keys, and what has to be true after them. Every key of the table has to be here.
@@ -84,10 +83,10 @@ const CHECKS: &[Check] = &[
     }),
     (&[Char('d')], |keys| {
         each(keys, nothing, |bench, key| {
-            let (without, page) = (areas(&bench.state).details, areas(&bench.state).page());
+            let (without, page) = (bench.state.areas().details, bench.state.areas().page());
             bench.press(key);
-            assert!(without.is_none() && areas(&bench.state).details.is_some());
-            assert!(page > areas(&bench.state).page());
+            assert!(without.is_none() && bench.state.areas().details.is_some());
+            assert!(page > bench.state.areas().page());
         });
     }),
     (&[Char('T')], |keys| {
@@ -105,7 +104,7 @@ const CHECKS: &[Check] = &[
     (&[Press::PageDown, Ctrl('f')], |keys| {
         each(keys, with_many_files, |bench, _| {
             let selection = &bench.state.table().selection;
-            assert_eq!(selection.index, areas(&bench.state).page() - 1);
+            assert_eq!(selection.index, bench.state.areas().page() - 1);
         });
     }),
     (&[Press::PageUp, Ctrl('b'), Char('b')], |keys| {
@@ -114,7 +113,7 @@ const CHECKS: &[Check] = &[
             bench.keys("G");
         };
         each(keys, at_end, |bench, _| {
-            let page = areas(&bench.state).page();
+            let page = bench.state.areas().page();
             assert_eq!(bench.state.table().selection.index, bench.state.rows.len() - page);
         });
     }),

@@ -3,6 +3,7 @@
 mod actions;
 #[cfg(test)]
 mod key_tests;
+mod placed;
 mod select;
 mod shown;
 #[cfg(test)]
@@ -11,9 +12,11 @@ mod tests;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::cells::Units;
 use super::event::{Earlier, Effect, Event, Waiting};
 use super::filter::Filter;
 use super::keys::Press;
+use super::overlay::Overlay;
 use super::palette::Colors;
 use super::past::Past;
 use super::rows::{Row, Scope};
@@ -49,28 +52,12 @@ pub struct Options {
     pub mouse: bool,
 }
 
-/// What latencies are written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Units {
-    Fitting,
-    Micros,
-    Millis,
-    Seconds,
-}
-
 /// What the small graphs show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Graph {
     P99,
     Max,
     Rate,
-}
-
-/// What stands before everything else until it is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overlay {
-    Help,
-    Stacks,
 }
 
 /// The filter while it is typed.
@@ -211,7 +198,7 @@ impl State {
             }
             Event::Restarted => {
                 if self.base.take().is_some() {
-                    self.say("attached again; figures since the start begin anew".into());
+                    self.say("attached again; figures since the start were reset".into());
                 }
                 if self.latest.take().is_some() {
                     self.session.leave_gap();

@@ -2,8 +2,8 @@
 
 use super::State;
 use crate::top::event::{Mouse, MouseKind};
+use crate::top::layout::{Hit, hit};
 use crate::top::rows::{Key, Row};
-use crate::top::screen::{Hit, areas, hit};
 
 /// Rows that one notch of the wheel scrolls.
 const WHEEL: isize = 3;
@@ -31,7 +31,7 @@ impl State {
             Some(key) => self.rows.iter().position(|row| row.key == *key),
         };
         let last = self.rows.len().saturating_sub(1);
-        let page = areas(self).page();
+        let page = self.areas().page();
         let rows = self.rows.len();
         let selection = &mut self.table_mut().selection;
         // A row that has gone is expected back; until then what has its place is selected.
@@ -54,8 +54,12 @@ impl State {
     }
 
     pub(super) fn move_by_pages(&mut self, pages: isize) {
-        let page = areas(self).page().saturating_sub(1).max(1);
+        let page = self.areas().page().saturating_sub(1).max(1);
         self.move_by(pages * page as isize);
+    }
+
+    fn hit(&self, x: u16, y: u16) -> Option<Hit> {
+        hit(&self.areas(), &self.plan().columns, self.table().selection.offset, self.rows.len(), (x, y))
     }
 
     pub(super) fn mouse_at(&mut self, mouse: Mouse) {
@@ -72,7 +76,7 @@ impl State {
         match mouse.kind {
             MouseKind::WheelUp => self.move_by(-WHEEL),
             MouseKind::WheelDown => self.move_by(WHEEL),
-            MouseKind::Press => match hit(self, mouse.column, mouse.row) {
+            MouseKind::Press => match self.hit(mouse.column, mouse.row) {
                 Some(Hit::Row(at)) => self.select(at),
                 Some(Hit::Column(column)) => self.sort_by(column),
                 Some(Hit::View(view)) => self.show_view(view),

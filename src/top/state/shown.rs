@@ -107,7 +107,7 @@ impl State {
         let scope = &self.scope;
         if self.view == View::Log {
             let until = self.paused.as_ref().and_then(|paused| self.past.tick(paused.tick));
-            let mut rows = self.past.log.rows(until.map(|tick| tick.end));
+            let mut rows = rows::of_log(&self.past.log, until.map(|tick| tick.end));
             rows.retain(|row| match &row.about {
                 About::Log(entry) => scope.server.is_none_or(|id| id == entry.server),
                 _ => true,
@@ -155,9 +155,7 @@ impl State {
     }
 
     pub fn server_name(&self, id: ServerId) -> String {
-        let servers = self.shown.iter().flat_map(|shown| &shown.m.servers);
-        let server = servers.map(|server| &**server).find(|server| server.id == id);
-        rows::server_name(Some(id), server, &self.style)
+        self.format().server_name(id)
     }
 
     /// The servers whose figures are shown.

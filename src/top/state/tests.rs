@@ -6,7 +6,6 @@ use crate::model::fixture::{self, MYSQL};
 use crate::model::{Op, Role};
 use crate::top::event::{Earlier, Mouse, MouseKind};
 use crate::top::fixture::{Bench, SECOND, stuck};
-use crate::top::screen::areas;
 use crate::top::view::Column;
 use Press::Char;
 
@@ -121,7 +120,7 @@ fn the_mouse_selects_rows_columns_and_groupings() {
     let press = |bench: &mut Bench, column, row| {
         bench.apply(Event::Mouse(Mouse { column, row, kind: MouseKind::Press }));
     };
-    let at = areas(&bench.state);
+    let at = bench.state.areas();
     press(&mut bench, 3, at.rows.y + 2);
     assert_eq!(bench.selected_name(), "doublewrite");
     press(&mut bench, 3, at.rows.y + 30);
@@ -202,14 +201,14 @@ fn what_an_exporter_remembers_can_be_stepped_into() {
     bench.world.snapshot.servers = fixture::quiet().servers;
     bench.apply_first();
     bench.seconds(8, &fixture::busy());
-    bench.assert_shows("exporter, then 71 s unseen│");
+    bench.assert_shows("exporter's history, then 71 s untraced│");
     bench.press(Press::Left);
     bench.assert_shows_not("told by");
     for _ in 0..16 {
         bench.press(Press::Left);
     }
     assert_eq!(bench.state.rows[0].stats.count, 3_237);
-    bench.assert_shows("PAUSED at 02:58:40, told by the exporter");
+    bench.assert_shows("PAUSED at 02:58:40, from the exporter's history");
     let redo = crate::top::rows::Key::Role(MYSQL, Role::Redo, Op::Fdatasync);
     assert_eq!(bench.state.past.trails.points(&redo).count(), 68);
 }

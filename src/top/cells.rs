@@ -1,19 +1,51 @@
-//! What stands in each column of a row.
+//! The text of each cell of a row.
 
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
+use super::palette::Ink;
+use super::rows::{self, About, Row};
+use super::view::{Column, View};
 use crate::model::histogram::LAST_EXPONENT;
-use crate::model::{Max, Stats};
-use crate::render::header::rfc3339;
+use crate::model::{Max, Server, ServerId, Stats};
+use crate::render::Style;
+use crate::render::header::clock;
 use crate::render::rows::p99;
 use crate::text::{count, duration, duration_in_words, errno, rate};
-use crate::top::palette::Ink;
-use crate::top::rows::{About, Row};
-use crate::top::state::{State, Units};
-use crate::top::view::{Column, View};
 
 /// From this share of the time on, commits queue for a log: as in the sentences.
 pub const SATURATED: f64 = 0.8;
+
+/// The unit of latencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Units {
+    /// Each in the unit that suits it.
+    Fitting,
+    Micros,
+    Millis,
+    Seconds,
+}
+
+/// All that the text of a cell depends on, besides its row.
+#[derive(Clone, Copy, Debug)]
+pub struct Format<'a> {
+    pub view: View,
+    pub units: Units,
+    pub style: Style,
+    /// The length of the time that the figures cover.
+    pub over: Duration,
+    /// A sync in flight for at least this long is stuck.
+    pub stuck_after: Duration,
+    pub servers: &'a [Arc<Server>],
+}
+
+impl Format<'_> {
+    /// `mysqld 31960`.
+    pub fn server_name(&self, id: ServerId) -> String {
+        let server = self.servers.iter().find(|server| server.id == id);
+        rows::server_name(Some(id), server.map(|server| &**server), &self.style)
+    }
+}
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
@@ -44,20 +76,20 @@ fn plain(text: impl Into<String>) -> Cell {
 }
 
 /// The small graphs are drawn, not written.
-pub fn cell(state: &State, row: &Row, column: Column) -> Cell {
-    let over = state.shown.as_ref().map_or(Duration::ZERO, |shown| shown.m.duration);
+pub fn cell(format: &Format, row: &Row, column: Column) -> Cell {
+    let over = format.over;
     let stats = &row.stats;
-    let optional = |ns: Option<u64>| plain(ns.map_or_else(|| "–".to_owned(), |ns| latency(ns, state.units)));
+    let optional = |ns: Option<u64>| plain(ns.map_or_else(|| "–".to_owned(), |ns| latency(ns, format.units)));
     match column {
         Column::Time => plain(row.time().map(|(at, _)| clock(at)).unwrap_or_default()),
-        Column::Server => plain(server(state, row)),
+        Column::Server => plain(server(format, row)),
         Column::Name => {
             let suffix = if row.is_gone() { " (gone)" } else { "" };
-            Cell { text: row.name(&state.style), suffix, alarm: None }
+            Cell { text: row.name(&format.style), suffix, alarm: None }
         }
         Column::Tid => plain(row.key.tid().filter(|tid| *tid > 0).map_or("–".into(), |tid| tid.to_string())),
         Column::Device => match &row.about {
-            About::Neighbour { device, .. } => plain(state.style.name(device.as_bytes())),
+            About::Neighbour { device, .. } => plain(format.style.name(device.as_bytes())),
             _ => Cell::default(),
         },
         Column::Shared => plain(if row.shared { "yes" } else { "no" }),
@@ -68,44 +100,51 @@ pub fn cell(state: &State, row: &Row, column: Column) -> Cell {
         Column::Mean => optional(stats.mean_ns()),
         Column::P50 => optional(stats.quantile_ns(0.5)),
         Column::P99 => optional(p99(stats)),
-        Column::Max => plain(maximum(stats, state.units)),
-        Column::Flight => flight(state, row, over),
-        Column::Errors => errors(stats, state.view == View::Log),
+        Column::Max => plain(maximum(stats, format.units)),
+        Column::Busy => busy(format, row),
+        Column::Flight => flight(format, row),
+        Column::Errors => errors(stats, format.view == View::Log),
         Column::Graph => Cell::default(),
     }
 }
 
 /// Of an entry of the log beside another table.
-pub fn cell_of_log(state: &State, row: &Row, column: Column) -> Cell {
+pub fn cell_of_log(format: &Format, row: &Row, column: Column) -> Cell {
     match column {
         Column::Errors => errors(&row.stats, true),
-        column => cell(state, row, column),
+        column => cell(format, row, column),
     }
 }
 
-fn server(state: &State, row: &Row) -> String {
+fn server(format: &Format, row: &Row) -> String {
     match (&row.about, row.key.server()) {
-        (About::Log(entry), _) => state.server_name(entry.server),
-        (_, Some(id)) => state.server_name(id),
+        (About::Log(entry), _) => format.server_name(entry.server),
+        (_, Some(id)) => format.server_name(id),
         _ => String::new(),
     }
 }
 
-/// How busy a serial log is; for everything else, how many syncs were in flight on average. A sync that hangs stands
-/// before both.
-fn flight(state: &State, row: &Row, over: Duration) -> Cell {
-    let since = state.since_shown();
-    if row.in_flight > 0 && row.oldest >= state.options.stuck_after {
-        let age = duration_in_words(u64::try_from((row.oldest + since).as_nanos()).unwrap_or(u64::MAX));
-        return Cell { text: format!("STUCK {age}"), alarm: Some(Alarm::Alarm), ..Cell::default() };
-    }
-    match row.busy(over) {
-        _ if over.is_zero() => plain("–"),
+/// How busy a log is that the server syncs one call at a time; nothing in other rows.
+fn busy(format: &Format, row: &Row) -> Cell {
+    match row.busy(format.over) {
+        _ if format.over.is_zero() => plain("–"),
+        None => Cell::default(),
         Some(busy) => {
             let alarm = (busy >= SATURATED).then_some(Alarm::Warning);
-            Cell { text: format!("{:.0} % busy", busy * 100.0), alarm, ..Cell::default() }
+            Cell { text: format!("{:.0} %", busy * 100.0), alarm, ..Cell::default() }
         }
-        None => plain(format!("{:.2}", row.stats.in_flight_mean(over))),
+    }
+}
+
+/// The mean number of syncs in flight. A sync that hangs comes first: then it is how many are in flight now.
+fn flight(format: &Format, row: &Row) -> Cell {
+    if row.in_flight > 0 && row.oldest >= format.stuck_after {
+        let text = format!("{} STUCK", row.in_flight);
+        return Cell { text, alarm: Some(Alarm::Alarm), ..Cell::default() };
+    }
+    match format.over.is_zero() {
+        true => plain("–"),
+        false => plain(format!("{:.2}", row.stats.in_flight_mean(format.over))),
     }
 }
 
@@ -170,11 +209,6 @@ pub fn maximum_in_words(max: Max, units: Units) -> String {
     }
 }
 
-/// The time of day in UTC: `03:12:59`.
-pub fn clock(time: SystemTime) -> String {
-    rfc3339(time).get(11..19).unwrap_or_default().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,11 +234,5 @@ mod tests {
         assert_eq!(maximum_in_words(Max { ns: 3_100_000_000, exact: false }, Units::Seconds), "up to 3.10 s");
         let beyond = Max { ns: u64::MAX, exact: false };
         assert_eq!(maximum_in_words(beyond, Units::Seconds), "1,100 s or more");
-    }
-
-    #[test]
-    fn the_clock_is_utc() {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(3 * 3600 + 12 * 60 + 59);
-        assert_eq!(clock(time), "03:12:59");
     }
 }

@@ -1,0 +1,78 @@
+//! What covers the table until it is closed: the help, and where stuck syncs wait in the kernel.
+
+use super::keys::{EDIT_KEYS, Group, KEYS, Press};
+use super::palette::Ink;
+use super::stuck::{self, Stuck};
+use crate::render::Style;
+use crate::text::width;
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlay {
+    Help,
+    Stacks,
+}
+
+const ABOUT: [&str; 9] = [
+    "BUSY: the share of the time during which a log was being synced; the server syncs each log one call at a time, so at",
+    "80 % commits begin to queue. IN FLIGHT: the mean number of syncs under way; `1 STUCK`: one has been under way for",
+    "longer than --stuck-after. MAX with ≤: an upper bound. SHARED: on a device that the servers use, too.",
+    "0 lost: every one of the watched calls was counted, and that was checked; `fsynctop check` lists the ways to make data",
+    "durable that are not watched, io_uring among them.",
+    "The small graphs: one bar per interval, the newest to the right; every row has its own scale. The heat map: time from",
+    "left to right, latency from bottom to top; a line holds latencies from its label up to the label above. The legend",
+    "says how many syncs a shade stands for; the bars to the right count the interval shown. ! in both: a sync failed then.",
+    "The log has one entry for a file and interval, with the latency of its slowest sync.",
+];
+
+/// From the table of the keys.
+pub fn help(style: &Style, columns: usize) -> Vec<(String, Ink)> {
+    let mut lines = Vec::new();
+    let names = |keys: &[Press]| keys.iter().map(|key| key.to_string()).collect::<Vec<_>>().join(" ");
+    let all = KEYS.iter().map(|binding| binding.keys).chain(EDIT_KEYS.iter().map(|binding| binding.keys));
+    let widest = all.map(|keys| width(&names(keys))).max().unwrap_or(0);
+    let line = |keys: &[Press], help: &str| {
+        let keys = names(keys);
+        let blanks = " ".repeat(widest - width(&keys) + 2);
+        (format!("  {keys}{blanks}{help}"), Ink::Plain)
+    };
+    for group in Group::ALL {
+        lines.push((group.title().to_owned(), Ink::Heading));
+        let of_group = KEYS.iter().filter(|binding| binding.group == group);
+        lines.extend(of_group.map(|binding| line(binding.keys, binding.help)));
+    }
+    lines.push(("While a filter is typed".to_owned(), Ink::Heading));
+    lines.extend(EDIT_KEYS.iter().map(|binding| line(binding.keys, binding.help)));
+    lines.push((String::new(), Ink::Plain));
+    let style = Style { width: Some(columns), ..*style };
+    lines.extend(style.wrap(&ABOUT.join(" "), 0).into_iter().map(|line| (line, Ink::Plain)));
+    lines
+}
+
+pub fn stacks(all: &[Stuck], style: &Style, columns: usize) -> Vec<(String, Ink)> {
+    let mut lines = Vec::new();
+    if all.is_empty() {
+        lines.push(("Nothing is stuck.".to_owned(), Ink::Plain));
+    }
+    for sync in all {
+        let said = stuck::one(sync, style, columns);
+        lines.extend(said.into_iter().map(|line| (line, Ink::Alarm)));
+        match &sync.waiting {
+            None => lines.push(("    not looked at yet".into(), Ink::Faint)),
+            Some(waiting) if waiting.stack.is_empty() => {
+                let text = format!("    state {}; its kernel stack cannot be read", waiting.state);
+                lines.push((text, Ink::Plain));
+            }
+            Some(waiting) => {
+                for frame in &waiting.stack {
+                    let frame = style.name(frame.as_bytes());
+                    let decides = waiting.wait.as_ref().is_some_and(|wait| wait.frame == frame);
+                    let ink = if decides { Ink::Strong } else { Ink::Plain };
+                    let mark = if decides { "  > " } else { "    " };
+                    lines.push((format!("{mark}{frame}"), ink));
+                }
+            }
+        }
+    }
+    lines
+}

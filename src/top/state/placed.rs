@@ -1,0 +1,75 @@
+//! Where what the state holds is on the screen.
+
+use super::State;
+use crate::top::cells::Format;
+use crate::top::layout::{self, Areas, Geometry, Plan, max_stuck_lines};
+use crate::top::overlay::{self, Overlay};
+use crate::top::palette::Ink;
+use crate::top::stuck::{self, Stuck};
+use crate::top::view::Column;
+
+impl State {
+    pub fn areas(&self) -> Areas {
+        layout::areas(&Geometry {
+            size: self.size,
+            view: self.view,
+            details: self.details,
+            rows: self.rows.len(),
+            stuck_lines: self.stuck_lines().len(),
+        })
+    }
+
+    /// All columns of this view, those for which there is no room as well.
+    pub fn columns(&self) -> Vec<Column> {
+        self.view.columns(self.servers().len() > 1, self.cumulative)
+    }
+
+    pub fn format(&self) -> Format<'_> {
+        let shown = self.shown.as_ref();
+        Format {
+            view: self.view,
+            units: self.units,
+            style: self.style,
+            over: shown.map(|shown| shown.m.duration).unwrap_or_default(),
+            stuck_after: self.options.stuck_after,
+            servers: shown.map_or(&[], |shown| &shown.m.servers),
+        }
+    }
+
+    /// The columns and cells that are seen.
+    pub fn plan(&self) -> Plan {
+        let areas = self.areas();
+        let table = self.table();
+        let first = table.selection.offset.min(self.rows.len());
+        let end = (first + areas.page()).min(self.rows.len());
+        let room = usize::from(areas.rows.width);
+        layout::plan(&self.format(), &self.columns(), &self.rows[first..end], first, table.sort, room)
+    }
+
+    /// Stuck syncs with all that is known of each.
+    pub fn stuck_in_detail(&self) -> Vec<Stuck> {
+        let several = self.servers().len() > 1;
+        let stuck = self.stuck().into_iter().map(|sync| Stuck {
+            waiting: self.waiting(sync.tid).cloned(),
+            server: several.then(|| self.server_name(sync.server)),
+            sync,
+        });
+        stuck.collect()
+    }
+
+    /// The lines about stuck syncs above the table.
+    pub fn stuck_lines(&self) -> Vec<String> {
+        let columns = usize::from(self.size.0);
+        stuck::all(&self.stuck_in_detail(), &self.style, columns, max_stuck_lines(self.size))
+    }
+
+    /// Empty if nothing covers the table.
+    pub fn overlay_lines(&self) -> Vec<(String, Ink)> {
+        let columns = usize::from(self.size.0);
+        match self.overlay {
+            None => Vec::new(),
+            Some(Overlay::Help) => overlay::help(&self.style, columns),
+            Some(Overlay::Stacks) => overlay::stacks(&self.stuck_in_detail(), &self.style, columns),
+        }
+    }
+}
