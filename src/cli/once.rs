@@ -17,7 +17,7 @@ use super::{Exit, FAILED, NOTHING_TO_TRACE, print};
 use crate::live::{Change, CpuWatch};
 use crate::model::{Measurement, Snapshot};
 use crate::once::render;
-use crate::render::{By, Options, Output, Style};
+use crate::render::{By, Options, Output, Style, stdout_size};
 use crate::sampler::Sampler;
 use crate::server::finder::Finder;
 use crate::server::selection::Selection;
@@ -286,10 +286,10 @@ impl Sink {
                 Some((file, path.clone()))
             }
         };
-        let height = terminal_size::terminal_size_of(std::io::stdout()).map(|(_, height)| height.0);
+        let height = stdout_size().map(|(_, height)| height);
         let limit = match (arguments.by, height) {
             (By::File | By::Thread, Some(height)) if file.is_none() && arguments.output == Output::Table => {
-                Some(usize::from(height).saturating_sub(10).max(5))
+                Some(height.saturating_sub(10).max(5))
             }
             _ => None,
         };

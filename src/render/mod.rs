@@ -13,5 +13,5 @@ pub(crate) mod rows;
 mod style;
 
 pub use options::{By, Options, Output, Sort};
-pub(crate) use style::Paint;
 pub use style::Style;
+pub(crate) use style::{Paint, stdout_size};

@@ -32,12 +32,17 @@ pub(crate) enum Paint {
     Stuck,
 }
 
+/// Columns and rows of standard output; None if it is no terminal, or one that does not know its size.
+pub(crate) fn stdout_size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then(|| (usize::from(size.ws_col), usize::from(size.ws_row)))
+}
+
 impl Style {
     /// For standard output as it is: a terminal or not, its width, NO_COLOR, TERM and the locale.
     pub fn for_stdout() -> Style {
         let terminal = std::io::stdout().is_terminal();
-        let columns =
-            terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+        let columns = stdout_size().map(|(columns, _)| columns);
         Style::from_environment(terminal, columns, |name| std::env::var_os(name))
     }
 

@@ -1,5 +1,7 @@
-//! What ratatui draws, as the bytes that make a terminal show it. They are collected, not written: writing is the
-//! terminal's own affair, and may take its time.
+//! Turns what ratatui draws into bytes for the terminal and collects them: `Tty` writes them without ever blocking.
+//!
+//! ratatui's own `CrosstermBackend<Vec<u8>>` could do this, but brings eight more crates (crossterm with its own event
+//! loop and signal handlers, and proc macros), none of which would run: termina decodes the input.
 
 use std::io;
 use std::io::Write as _;
@@ -25,7 +27,7 @@ impl Bytes {
     }
 }
 
-/// How text looks.
+/// Foreground, background, attributes.
 type Look = (Color, Color, Modifier);
 
 impl Backend for Bytes {
@@ -47,7 +49,7 @@ impl Backend for Bytes {
                 look = Some(wanted);
             }
             self.bytes.extend_from_slice(cell.symbol().as_bytes());
-            // After a wide character the place is uncertain from terminal to terminal: it is said again.
+            // Terminals disagree on the width of some characters: move the cursor explicitly after a wide one.
             at = (crate::text::width(cell.symbol()) == 1).then_some((x + 1, y));
         }
         if look.is_some() {
@@ -95,7 +97,7 @@ impl Backend for Bytes {
 }
 
 impl Bytes {
-    /// Everything is said each time: no terminal has to remember more than it does.
+    /// Sends the whole style each time, so that nothing depends on what the terminal remembers.
     fn look(&mut self, (foreground, background, modifier): Look) -> io::Result<()> {
         self.bytes.extend_from_slice(b"\x1b[0");
         for (is, code) in
@@ -111,7 +113,7 @@ impl Bytes {
         Ok(())
     }
 
-    /// `shift`: 0 for the text, 10 for what is behind it.
+    /// `shift`: 0 for the foreground, 10 for the background.
     fn color(&mut self, color: Color, shift: u8) -> io::Result<()> {
         let code = match color {
             Color::Black => 30,
