@@ -144,7 +144,11 @@ fn flight(format: &Format, row: &Row) -> Cell {
     }
     match format.over.is_zero() {
         true => plain("–"),
-        false => plain(format!("{:.2}", row.stats.in_flight_mean(format.over))),
+        false => {
+            // A sync that began before the interval counts whole; no log has more than one at a time.
+            let mean = row.busy(format.over).unwrap_or_else(|| row.stats.in_flight_mean(format.over));
+            plain(format!("{mean:.2}"))
+        }
     }
 }
 

@@ -62,6 +62,7 @@ fn a_sync_that_hangs_comes_first_grows_older_and_says_what_it_waits_for() {
         bench.lines()[3].starts_with("STUCK for 12 s: redo fdatasync, thread ib_log_flush 31999, /var/lib")
     );
     bench.assert_shows("redo 100 % busy");
+    // Each column has one unit; the age is in the line above.
     bench.assert_shows("100 %   1 STUCK");
     bench.wait(4 * SECOND);
     bench.assert_shows("STUCK for 16 s: redo");
@@ -125,6 +126,7 @@ fn a_second_population_is_seen_in_the_picture() {
     m.files[0].stats.merge(&stats(&[(3, 500_000_000)]));
     let (files, threads) = (m.files.clone(), m.threads.clone());
     bench.seconds(10, &fixture::with_files(m, files, threads));
+    bench.assert_shows("100 %      1.00");
     expected(&bench, "second_population_100x24");
 }
 

@@ -333,7 +333,7 @@ const CHECKS: &[Check] = &[
     (&[Char('+'), Char('=')], |keys| {
         each(keys, nothing, |bench, key| {
             assert!(matches!(bench.effects[..], [Effect::Interval(interval)] if interval == 2 * SECOND));
-            bench.assert_shows("every 2 s");
+            bench.assert_shows("refresh 2 s");
             (0..20).for_each(|_| bench.press(key));
             assert_eq!(bench.state.interval, 60 * SECOND);
         });

@@ -64,7 +64,7 @@ fn a_key_without_meaning_says_so() {
 #[test]
 fn the_selection_follows_the_row_wherever_it_moves() {
     let mut bench = busy();
-    bench.keys("f<");
+    bench.keys("f<<");
     assert_eq!(bench.state.table().sort.column, Column::Max);
     bench.keys("jj");
     let name = bench.selected_name();
