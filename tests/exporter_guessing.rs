@@ -7,13 +7,12 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::web::{Guessers, SCRAPE, Server, ask, authorized, serve_if_told, users_file};
+use common::web::{Guessers, SCRAPE, Server, ask, authorized, served, users_file};
 use serde_json::json;
 
 #[test]
-#[ignore = "the others start it as a process of its own"]
-fn the_server_of_the_other_tests() {
-    serve_if_told();
+fn the_server_of_these_tests_answers_and_ends_with_its_input() {
+    served();
 }
 
 const GUESSER: Ipv4Addr = Ipv4Addr::new(127, 0, 7, 66);

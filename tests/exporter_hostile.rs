@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::web::{SCRAPE, Server, ask, is_closed, read_answer, scrape, serve_if_told};
+use common::web::{SCRAPE, Server, ask, is_closed, read_answer, scrape, served};
 use serde_json::{Value, json};
 
 /// What the process may take beside what it took after its first scrape.
@@ -17,9 +17,8 @@ const MORE: u64 = 8 << 20;
 const IN_TIME: Duration = Duration::from_secs(2);
 
 #[test]
-#[ignore = "the others start it as a process of its own"]
-fn the_server_of_the_other_tests() {
-    serve_if_told();
+fn the_server_of_these_tests_answers_and_ends_with_its_input() {
+    served();
 }
 
 /// A server whose memory is known, after it has done everything once.

@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::wait_until;
-use common::web::{Authority, SCRAPE, Server, ask, curl, is_closed, serve_if_told, status};
+use common::web::{Authority, SCRAPE, Server, ask, curl, is_closed, served, status};
 use serde_json::json;
 use tempfile::TempDir;
 
 #[test]
-#[ignore = "the others start it as a process of its own"]
-fn the_server_of_the_other_tests() {
-    serve_if_told();
+fn the_server_of_these_tests_answers_and_ends_with_its_input() {
+    served();
 }
 
 /// A directory with a web configuration file, and what it names.

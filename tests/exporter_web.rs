@@ -5,13 +5,12 @@ mod common;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use common::web::{SCRAPE, Server, ask, curl, read_answer, scrape, serve_if_told, status};
+use common::web::{SCRAPE, Server, ask, curl, read_answer, scrape, served, status};
 use serde_json::json;
 
 #[test]
-#[ignore = "the others start it as a process of its own"]
-fn the_server_of_the_other_tests() {
-    serve_if_told();
+fn the_server_of_these_tests_answers_and_ends_with_its_input() {
+    served();
 }
 
 #[test]

@@ -2,15 +2,14 @@
 
 mod common;
 
-use common::can_run;
+use common::needs;
 use fsynctop::model::histogram::{BUCKETS, bucket_of, lower_edge};
 use libbpf_rs::{ObjectBuilder, ProgramInput};
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn the_kernels_bucket_is_ours_at_every_boundary() {
-    if !can_run("the_kernels_bucket_is_ours_at_every_boundary", &[]) {
-        return;
-    }
+    needs(&[]);
     let object = ObjectBuilder::default()
         .open_file(concat!(env!("OUT_DIR"), "/bucket.bpf.o"))
         .unwrap()

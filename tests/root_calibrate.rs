@@ -18,7 +18,7 @@ use serde_json::Value;
 use common::disk::{Mounted, run};
 use common::faults::{FaultFs, finish, signal};
 use common::server::{Database, Kind};
-use common::{can_run, wait_until};
+use common::{needs, wait_until};
 
 fn calibrate(directory: &Path, state: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
@@ -36,10 +36,9 @@ fn message(output: &Output) -> String {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn every_way_is_measured_on_ext4_and_xfs_and_the_result_is_kept() {
-    if !can_run("every_way_is_measured_on_ext4_and_xfs_and_the_result_is_kept", &[]) {
-        return;
-    }
+    needs(&[]);
     for filesystem in ["ext4", "xfs"] {
         // mkfs.xfs makes none smaller than 300 MB.
         let mounted = Mounted::image(filesystem, 400);
@@ -71,10 +70,9 @@ fn every_way_is_measured_on_ext4_and_xfs_and_the_result_is_kept() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_signal_ends_it_and_nothing_stays() {
-    if !can_run("a_signal_ends_it_and_nothing_stays", &[]) {
-        return;
-    }
+    needs(&[]);
     let mounted = Mounted::image("ext4", 200);
     for (signal, status) in [("INT", 130), ("TERM", 143)] {
         let state = tempfile::tempdir().unwrap();
@@ -105,10 +103,9 @@ fn a_signal_ends_it_and_nothing_stays() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_busy_device_is_left_alone() {
-    if !can_run("a_busy_device_is_left_alone", &[]) {
-        return;
-    }
+    needs(&[]);
     let mounted = Mounted::image("ext4", 200);
     let state = tempfile::tempdir().unwrap();
     let path = mounted.path().join("neighbour");
@@ -132,10 +129,9 @@ fn a_busy_device_is_left_alone() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_servers_data_directory_must_be_typed_twice() {
-    if !can_run("a_servers_data_directory_must_be_typed_twice", &[]) {
-        return;
-    }
+    needs(&[]);
     let mounted = Mounted::image("ext4", 400);
     let mut database = Database::start_on(Kind::MariaDb, Some(mounted.path()), &[]);
     let state = tempfile::tempdir().unwrap();
@@ -155,10 +151,9 @@ fn a_servers_data_directory_must_be_typed_twice() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_data_directory_is_known_by_whatever_mount_it_is_reached() {
-    if !can_run("a_data_directory_is_known_by_whatever_mount_it_is_reached", &[]) {
-        return;
-    }
+    needs(&[]);
     let mounted = Mounted::image("ext4", 400);
     // The server itself sees its directory through a bind mount.
     let real = mounted.path().join("servers/first");
@@ -184,10 +179,9 @@ fn a_data_directory_is_known_by_whatever_mount_it_is_reached() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn the_upper_directory_of_a_servers_overlay_is_the_servers() {
-    if !can_run("the_upper_directory_of_a_servers_overlay_is_the_servers", &[]) {
-        return;
-    }
+    needs(&[]);
     let files = Mounted::tmpfs();
     for name in ["lower", "upper", "work", "merged", "elsewhere"] {
         std::fs::create_dir(files.path().join(name)).unwrap();
@@ -207,10 +201,9 @@ fn the_upper_directory_of_a_servers_overlay_is_the_servers() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn what_others_have_in_a_sticky_directory_is_left_alone_and_stops_nothing() {
-    if !can_run("what_others_have_in_a_sticky_directory_is_left_alone_and_stops_nothing", &[]) {
-        return;
-    }
+    needs(&[]);
     let mounted = Mounted::tmpfs();
     run("chmod", &["1777", mounted.path().to_str().unwrap()]);
     let theirs = mounted.path().join(".fsynctop-calibrate-0123456789ab");
@@ -227,10 +220,9 @@ fn what_others_have_in_a_sticky_directory_is_left_alone_and_stops_nothing() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn ctrl_c_ends_it_also_before_it_measures() {
-    if !can_run("ctrl_c_ends_it_also_before_it_measures", &["/dev/fuse"]) {
-        return;
-    }
+    needs(&["/dev/fuse"]);
     let mount = FaultFs::mount("ok");
     let directory = mount.path().join("below");
     std::fs::create_dir(&directory).unwrap();

@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Running, can_run, wait_until};
+use common::{Running, needs, wait_until};
 use fsynctop::linux::mountinfo;
 use fsynctop::server::filter::TargetFilter;
 use fsynctop::server::processes;
@@ -21,22 +21,14 @@ impl Drop for Groups {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn processes_of_a_control_group_are_found_with_those_below_it() {
-    let test = "processes_of_a_control_group_are_found_with_those_below_it";
-    if !can_run(test, &[]) {
-        return;
-    }
+    needs(&[]);
     let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id());
-    let Some(mount) = mounts.into_iter().find(|mount| mount.filesystem == "cgroup2") else {
-        eprintln!("SKIPPED {test}: cgroup2 is not mounted");
-        return;
-    };
+    let mount = mounts.into_iter().find(|mount| mount.filesystem == "cgroup2").expect("cgroup2 is mounted");
     let name = format!("fsynctop-test-{}", std::process::id());
     let groups = Groups(mount.mount_point.join(&name));
-    if let Err(error) = std::fs::create_dir_all(groups.0.join("below")) {
-        eprintln!("SKIPPED {test}: no control group can be made: {error}");
-        return;
-    }
+    std::fs::create_dir_all(groups.0.join("below")).expect("control groups can be made");
     let sleeper = Running(Command::new("sleep").arg("600").spawn().unwrap());
     let pid = sleeper.0.id();
     std::fs::write(groups.0.join("below/cgroup.procs"), pid.to_string()).unwrap();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::faults::{FaultFs, Series, finish, fsynctop, output, row, signal, stderr, stdout, tool, trace};
-use common::{Running, can_run, wait_until};
+use common::{Running, needs, wait_until};
 use fsynctop::text::width;
 use serde_json::Value;
 
@@ -32,10 +32,9 @@ fn unshared(options: &[&str], script: &str) -> std::process::Output {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_the_commands_own_status_is_passed_on() {
-    if !can_run("root_the_commands_own_status_is_passed_on", &[]) {
-        return;
-    }
+    needs(&[]);
     for (script, status) in [("exit 0", 0), ("exit 41", 41), ("kill -9 $$", 137)] {
         let output = output(fsynctop().args(["--once", "--", "sh", "-c", script]));
         assert_eq!(output.status.code(), Some(status), "{output:?}");
@@ -47,10 +46,9 @@ fn root_the_commands_own_status_is_passed_on() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_what_libbpf_says_is_shown_only_when_asked_for() {
-    if !can_run("root_what_libbpf_says_is_shown_only_when_asked_for", &[]) {
-        return;
-    }
+    needs(&[]);
     let attempt = |options: &[&str]| output(fsynctop().args(["check", "--attach", "kprobe"]).args(options));
     let (quiet, verbose) = (attempt(&[]), attempt(&["-v"]));
     assert!(!stderr(&quiet).contains("libbpf:") && !stdout(&quiet).contains("libbpf: "), "{quiet:?}");
@@ -61,10 +59,9 @@ fn root_what_libbpf_says_is_shown_only_when_asked_for() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_a_signal_prints_what_was_measured() {
-    if !can_run("root_a_signal_prints_what_was_measured", &[]) {
-        return;
-    }
+    needs(&[]);
     for name in ["INT", "TERM", "HUP"] {
         let target = sleeper();
         let pid = target.0.id().to_string();
@@ -84,10 +81,9 @@ fn root_a_signal_prints_what_was_measured() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_ctrl_c_ends_the_wait_for_a_server() {
-    if !can_run("root_ctrl_c_ends_the_wait_for_a_server", &[]) {
-        return;
-    }
+    needs(&[]);
     let mut command = fsynctop();
     command.args(["--once", "--wait", "--comm", "not-there-yet"]).stderr(Stdio::piped());
     let child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -100,10 +96,9 @@ fn root_ctrl_c_ends_the_wait_for_a_server() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_a_series_has_one_heading_and_constant_columns() {
-    if !can_run("root_a_series_has_one_heading_and_constant_columns", &[]) {
-        return;
-    }
+    needs(&[]);
     let directory = tempfile::tempdir().unwrap();
     let target = Running(
         Command::new(tool("syncgen"))
@@ -141,10 +136,9 @@ fn root_a_series_has_one_heading_and_constant_columns() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_a_broken_pipe_ends_a_series_quietly() {
-    if !can_run("root_a_broken_pipe_ends_a_series_quietly", &[]) {
-        return;
-    }
+    needs(&[]);
     let target = sleeper();
     let script = r#""$1" --once -i 0.2 --pid "$2" | head -1"#;
     let mut command = Command::new("bash");
@@ -155,10 +149,9 @@ fn root_a_broken_pipe_ends_a_series_quietly() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_what_cannot_be_written_to_the_file_is_printed_instead() {
-    if !can_run("root_what_cannot_be_written_to_the_file_is_printed_instead", &[]) {
-        return;
-    }
+    needs(&[]);
     let script = r#"
         d=$(mktemp -d); trap 'umount "$d"; rmdir "$d"' EXIT
         mount -t tmpfs -o size=4k none "$d"; head -c 4096 /dev/zero >"$d/full"
@@ -181,10 +174,9 @@ fn root_what_cannot_be_written_to_the_file_is_printed_instead() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_rules_of_the_user_come_first() {
-    if !can_run("root_rules_of_the_user_come_first", &[]) {
-        return;
-    }
+    needs(&[]);
     let directory = tempfile::tempdir().unwrap();
     let rules = directory.path().join("roles.toml");
     std::fs::write(&rules, "[[rule]]\nrole = \"audit\"\nname = \"^ib_logfile0$\"\n").unwrap();
@@ -204,10 +196,9 @@ fn role_count(measured: &Value, role: &str) -> u64 {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_without_rights_the_message_names_the_capabilities() {
-    if !can_run("root_without_rights_the_message_names_the_capabilities", &["/usr/bin/setpriv"]) {
-        return;
-    }
+    needs(&["/usr/bin/setpriv"]);
     // Where the program was built may be closed to others.
     let directory =
         tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755)).tempdir();
@@ -233,10 +224,9 @@ fn root_without_rights_the_message_names_the_capabilities() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_tracing_works_where_tracefs_is_not_mounted() {
-    if !can_run("root_tracing_works_where_tracefs_is_not_mounted", &[]) {
-        return;
-    }
+    needs(&[]);
     let script = r#"umount -l /sys/kernel/debug 2>/dev/null; umount -l /sys/kernel/tracing 2>/dev/null
         test ! -e /sys/kernel/tracing/events || exit 99
         "$1" --once --attach tracepoint --output json -- true"#;
@@ -247,10 +237,9 @@ fn root_tracing_works_where_tracefs_is_not_mounted() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_without_btf_the_message_names_the_kernel_option() {
-    if !can_run("root_without_btf_the_message_names_the_kernel_option", &["/sys/kernel/btf/vmlinux"]) {
-        return;
-    }
+    needs(&["/sys/kernel/btf/vmlinux"]);
     let script = r#"mount --bind /dev/null /sys/kernel/btf/vmlinux; "$1" --once -- true; echo "once: $?"
         "$1" check; echo "check: $?""#;
     let output = unshared(&["-m"], script);
@@ -262,10 +251,9 @@ fn root_without_btf_the_message_names_the_kernel_option() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_in_another_pid_namespace_it_says_so_instead_of_measuring_nothing() {
-    if !can_run("root_in_another_pid_namespace_it_says_so_instead_of_measuring_nothing", &[]) {
-        return;
-    }
+    needs(&[]);
     let script = r#""$1" --once -- true; echo "once: $?"; "$1" check; echo "check: $?""#;
     let output = unshared(&["-p", "-f", "--mount-proc"], script);
     let (out, err) = (stdout(&output), stderr(&output));
@@ -276,10 +264,9 @@ fn root_in_another_pid_namespace_it_says_so_instead_of_measuring_nothing() {
 
 /// syncfs: nobody else on the machine calls it, so the counts are exact on any host.
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_neighbours_are_counted_exactly_and_many_of_them_share_a_row() {
-    if !can_run("root_neighbours_are_counted_exactly_and_many_of_them_share_a_row", &[]) {
-        return;
-    }
+    needs(&[]);
     let mount = FaultFs::mount("ok");
     let (load, target) = (mount.path().join("load"), mount.path().join("target"));
     std::fs::create_dir_all(&load).unwrap();
@@ -374,10 +361,9 @@ impl Drop for Terminal {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_no_line_wraps_on_a_terminal_of_any_width() {
-    if !can_run("root_no_line_wraps_on_a_terminal_of_any_width", &["/usr/bin/tmux"]) {
-        return;
-    }
+    needs(&["/usr/bin/tmux"]);
     // A device of its own: who else syncs on the machine does not show.
     let mount = FaultFs::mount("ok");
     let directory = mount.path().join("a-directory/with-a-long-path");
@@ -410,10 +396,9 @@ fn root_no_line_wraps_on_a_terminal_of_any_width() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_colours_are_for_terminals_that_want_them() {
-    if !can_run("root_colours_are_for_terminals_that_want_them", &["/usr/bin/script"]) {
-        return;
-    }
+    needs(&["/usr/bin/script"]);
     let file = tempfile::NamedTempFile::new().unwrap();
     // script(1) gives a terminal and copies what was written to it.
     let on_a_terminal = |variables: &[(&str, &str)]| {

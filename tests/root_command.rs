@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use common::disk::Mounted;
 use common::measured::{Measured, count, counts, number, sum, text};
 use common::traced::{Run, Traced, measure};
-use common::{Running, built, can_run, wait_until};
+use common::{Running, built, needs, wait_until};
 
 fn shell(options: &[&str], script: &str, directory: &Path) -> Run {
     measure(options, &["sh", "-euc", script, "sh", directory.to_str().unwrap()])
@@ -23,10 +23,9 @@ fn traced_shell(script: &str, directory: &Path) -> Measured {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn the_exit_status_of_the_command_is_passed_on() {
-    if !can_run("the_exit_status_of_the_command_is_passed_on", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let script = memory.path().join("not-to-be-run");
     std::fs::write(&script, "").unwrap();
@@ -45,10 +44,9 @@ fn the_exit_status_of_the_command_is_passed_on() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn whatever_a_command_starts_is_counted() {
-    if !can_run("whatever_a_command_starts_is_counted", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     // `sync FILE` makes one fsync, `sync -d FILE` one fdatasync.
     let script = r#"cd "$1"; echo >a; echo >b
@@ -65,10 +63,9 @@ fn whatever_a_command_starts_is_counted() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_daemon_that_left_its_parents_is_counted() {
-    if !can_run("a_daemon_that_left_its_parents_is_counted", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let script = r#"cd "$1"; echo >a
         (setsid sh -c '(for i in 1 2 3 4 5; do sync a; done; echo >done) &' &)
@@ -78,10 +75,9 @@ fn a_daemon_that_left_its_parents_is_counted() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn who_is_no_descendant_is_not_counted() {
-    if !can_run("who_is_no_descendant_is_not_counted", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let other = Command::new(built("syncgen"))
         .arg(memory.path())
@@ -98,10 +94,9 @@ fn who_is_no_descendant_is_not_counted() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn the_leaders_name_decides_and_never_the_threads() {
-    if !can_run("the_leaders_name_decides_and_never_the_threads", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let (program, directory) = (built("syncgen"), memory.path().to_str().unwrap());
     // Its threads are called sync-0, sync-1, …
@@ -125,8 +120,9 @@ fn the_leaders_name_decides_and_never_the_threads() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_process_is_traced_for_as_long_as_it_has_the_name() {
-    let test = Traced::begin("a_process_is_traced_for_as_long_as_it_has_the_name", |dir| {
+    let test = Traced::begin(|dir| {
         let file = std::fs::File::create(dir.join("file")).unwrap();
         // /proc/self is the leader; this thread has another name all the while.
         for (name, times) in [("before-it", 10), ("while-it-has", 20), ("after-it", 40), ("while-it-has", 80)]
@@ -135,7 +131,6 @@ fn a_process_is_traced_for_as_long_as_it_has_the_name() {
             (0..times).for_each(|_| file.sync_all().unwrap());
         }
     });
-    let Some(test) = test else { return };
     let memory = Mounted::tmpfs();
     let measured = test.measure(memory.path(), &["--comm", "while-it-has"]);
     measured.assert_nothing_lost();

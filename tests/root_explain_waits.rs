@@ -15,7 +15,7 @@ use common::exact::on_both;
 use common::explained::{Explained, cell, load};
 use common::faults::FaultFs;
 use common::server::Database;
-use common::{Running, can_run};
+use common::{Running, needs};
 
 const SECONDS: u32 = 4;
 
@@ -27,13 +27,9 @@ fn explain(load: &Running) -> Explained {
 const APPEND: &[&str] = &["--threads", "4", "--files", "4", "--write", "4096", "--append"];
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn on_ext4_appended_files_wait_for_the_journal_and_overwritten_ones_for_the_device() {
-    if !can_run(
-        "on_ext4_appended_files_wait_for_the_journal_and_overwritten_ones_for_the_device",
-        &["/sbin/mkfs.ext4"],
-    ) {
-        return;
-    }
+    needs(&["/sbin/mkfs.ext4"]);
     let disk = Mounted::image("ext4", 512);
     let appended = {
         let load = load(disk.path(), "appends", APPEND);
@@ -66,10 +62,9 @@ fn on_ext4_appended_files_wait_for_the_journal_and_overwritten_ones_for_the_devi
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn on_xfs_appended_files_wait_for_the_log_and_the_flush_in_it_is_seen() {
-    if !can_run("on_xfs_appended_files_wait_for_the_log_and_the_flush_in_it_is_seen", &["/sbin/mkfs.xfs"]) {
-        return;
-    }
+    needs(&["/sbin/mkfs.xfs"]);
     let disk = Mounted::image("xfs", 512);
     let load = load(disk.path(), "appends", APPEND);
     let explained = explain(&load);
@@ -80,10 +75,9 @@ fn on_xfs_appended_files_wait_for_the_log_and_the_flush_in_it_is_seen() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_device_that_flushes_slowly_is_found_below_the_journal_commit() {
-    if !can_run("a_device_that_flushes_slowly_is_found_below_the_journal_commit", &["/dev/fuse"]) {
-        return;
-    }
+    needs(&["/dev/fuse"]);
     let slow = FaultFs::mount("ok");
     let disk = Mounted::image_in(slow.path(), "ext4", 512, &[]);
     let load =
@@ -138,10 +132,9 @@ impl Drop for Churn {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_tiny_journal_makes_syncs_wait_for_room() {
-    if !can_run("a_tiny_journal_makes_syncs_wait_for_room", &["/sbin/mkfs.ext4"]) {
-        return;
-    }
+    needs(&["/sbin/mkfs.ext4"]);
     let look = |journal: &str| {
         // An inode fills a block, so that each change takes one in the journal.
         let options = ["-b", "1024", "-I", "1024", "-N", "8000", "-J", journal];
@@ -167,10 +160,9 @@ fn a_tiny_journal_makes_syncs_wait_for_room() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_neighbour_that_forces_commits_is_named() {
-    if !can_run("a_neighbour_that_forces_commits_is_named", &["/sbin/mkfs.ext4"]) {
-        return;
-    }
+    needs(&["/sbin/mkfs.ext4"]);
     let disk = Mounted::image("ext4", 512);
     let (own, others) = (disk.path().join("own"), disk.path().join("others"));
     [&own, &others].into_iter().for_each(|directory| std::fs::create_dir(directory).unwrap());
@@ -212,15 +204,10 @@ fn hogs(n: usize) -> Vec<Running> {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_processor_that_others_use_is_found_as_the_run_queue() {
-    let test = "a_processor_that_others_use_is_found_as_the_run_queue";
-    if !can_run(test, &["/usr/bin/taskset", "/usr/bin/chrt", "/dev/fuse"]) {
-        return;
-    }
-    if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("SKIPPED {test}: it needs two processors");
-        return;
-    }
+    needs(&["/usr/bin/taskset", "/usr/bin/chrt", "/dev/fuse"]);
+    assert!(std::thread::available_parallelism().unwrap().get() >= 2, "this test needs two processors");
     // Who answers the syncs has the other processor, which a device's worker has not: the kernel chooses where that runs,
     // so that it is late as well, and with it the cells of level two.
     let answers = FaultFs::mount("ok");
@@ -238,10 +225,9 @@ fn a_processor_that_others_use_is_found_as_the_run_queue() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn syncs_that_queue_at_one_inode_are_found_at_its_lock() {
-    if !can_run("syncs_that_queue_at_one_inode_are_found_at_its_lock", &["/dev/fuse"]) {
-        return;
-    }
+    needs(&["/dev/fuse"]);
     // FUSE syncs a file under its inode's lock, one thread at a time.
     let slow = FaultFs::mount("delay 10ms");
     let explain_threads = |threads: &str| {
@@ -266,10 +252,9 @@ fn syncs_that_queue_at_one_inode_are_found_at_its_lock() {
 
 /// A sync that hung before the probes were there, and that ends inside the window or not at all.
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn syncs_in_flight_are_cut_at_both_ends_of_the_window() {
-    if !can_run("syncs_in_flight_are_cut_at_both_ends_of_the_window", &["/dev/fuse"]) {
-        return;
-    }
+    needs(&["/dev/fuse"]);
     // Each sync takes longer than the window, so that none begins and ends in it.
     let slow = FaultFs::mount("delay 6s");
     let load = load(slow.path(), "slow", &["--threads", "2", "--files", "2", "--op", "fsync"]);
@@ -281,10 +266,9 @@ fn syncs_in_flight_are_cut_at_both_ends_of_the_window() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn stacks_are_written_folded_and_drawn() {
-    if !can_run("stacks_are_written_folded_and_drawn", &["/sbin/mkfs.ext4"]) {
-        return;
-    }
+    needs(&["/sbin/mkfs.ext4"]);
     let disk = Mounted::image("ext4", 256);
     let files = tempfile::tempdir().unwrap();
     let [folded, svg] = ["folded", "graph.svg"].map(|name| files.path().join(name));
@@ -305,8 +289,8 @@ fn stacks_are_written_folded_and_drawn() {
 }
 
 /// Both servers, each on a filesystem of its own and by so many connections in turn.
-fn servers_are_taken_apart_on(filesystem: &str, test: &str) {
-    on_both(test, |kind| {
+fn servers_are_taken_apart_on(filesystem: &str) {
+    on_both(|kind| {
         let disk = Mounted::image(filesystem, 1024);
         let database = Database::start_on(kind, Some(disk.path()), &[]);
         database.prepare();
@@ -356,11 +340,13 @@ fn assert_server_is_taken_apart(explained: &Explained, connections: u32) {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn servers_on_ext4_are_taken_apart() {
-    servers_are_taken_apart_on("ext4", "servers_on_ext4_are_taken_apart");
+    servers_are_taken_apart_on("ext4");
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn servers_on_xfs_are_taken_apart() {
-    servers_are_taken_apart_on("xfs", "servers_on_xfs_are_taken_apart");
+    servers_are_taken_apart_on("xfs");
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::exporter::Exporter;
 use common::faults::{fsynctop, output, stderr};
 use common::web::{curl, status};
-use common::{Running, built, can_run, wait_until};
+use common::{Running, built, needs, wait_until};
 use serde_json::Value;
 
 /// Nobody is called so: these tests are about the daemon.
@@ -20,9 +20,7 @@ const NOBODY: [&str; 2] = ["--comm", "no-such-comm"];
 const SYS_PTRACE_AND_DAC_READ_SEARCH: u64 = 1 << 19 | 1 << 2;
 const BPF: u64 = 1 << 39;
 
-fn can(test: &str) -> bool {
-    can_run(test, &["/sys/kernel/tracing/events"])
-}
+const TRACEPOINTS: &str = "/sys/kernel/tracing/events";
 
 /// What the kernel leaves a thread that has kept what is needed: this kernel may ask for CAP_BPF as well.
 fn kept(set: &str) -> bool {
@@ -31,10 +29,9 @@ fn kept(set: &str) -> bool {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn every_thread_keeps_what_it_needs_and_no_more() {
-    if !can("every_thread_keeps_what_it_needs_and_no_more") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let exporter = Exporter::start(&["--comm", "syncgen"]);
     // a server that comes is looked for, described, and named: threads of all kinds
     let directory = tempfile::tempdir().unwrap();
@@ -84,10 +81,9 @@ fn every_thread_keeps_what_it_needs_and_no_more() {
 
 /// Real figures, not the made-up ones of the web server's own tests.
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn the_metrics_are_what_their_content_type_says_whatever_was_asked_for() {
-    if !can("the_metrics_are_what_their_content_type_says_whatever_was_asked_for") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let exporter = Exporter::start(&NOBODY);
     for accept in [
         "*/*",
@@ -126,10 +122,9 @@ fn the_metrics_are_what_their_content_type_says_whatever_was_asked_for() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_user_of_its_own_with_five_capabilities_is_enough() {
-    if !can("a_user_of_its_own_with_five_capabilities_is_enough") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let five = "-all,+bpf,+perfmon,+sys_ptrace,+dac_read_search,+syslog";
     // where nobody else can reach it: the binary of the tests is below root's directories
     let directory = tempfile::tempdir().unwrap();
@@ -159,10 +154,9 @@ fn a_user_of_its_own_with_five_capabilities_is_enough() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn without_rights_it_says_which_are_missing_and_ends() {
-    if !can("without_rights_it_says_which_are_missing_and_ends") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let mut command = Command::new("setpriv");
     command.args(["--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all"]);
     command.arg(env!("CARGO_BIN_EXE_fsynctop")).args(["exporter", "--listen", "127.0.0.1:0"]).args(NOBODY);
@@ -172,10 +166,9 @@ fn without_rights_it_says_which_are_missing_and_ends() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_second_exporter_on_the_port_fails_before_it_attaches() {
-    if !can("a_second_exporter_on_the_port_fails_before_it_attaches") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let exporter = Exporter::start(&NOBODY);
     let address = exporter.url("").trim_start_matches("http://").to_owned();
     let second = output(fsynctop().args(["exporter", "--no-socket", "--listen", &address]).args(NOBODY));
@@ -188,10 +181,9 @@ fn a_second_exporter_on_the_port_fails_before_it_attaches() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn sigterm_ends_it_in_order_and_nothing_stays_in_the_kernel() {
-    if !can("sigterm_ends_it_in_order_and_nothing_stays_in_the_kernel") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     for name in ["TERM", "INT", "KILL"] {
         let exporter = Exporter::start(&NOBODY);
         let programs = exporter.programs();
@@ -210,10 +202,9 @@ fn sigterm_ends_it_in_order_and_nothing_stays_in_the_kernel() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_signal_while_it_attaches_ends_it_too() {
-    if !can("a_signal_while_it_attaches_ends_it_too") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let exporter = Exporter::spawn(&["--listen", "127.0.0.1:0", "--all"]);
     exporter.wait_for_line("listening on");
     std::thread::sleep(Duration::from_millis(20));
@@ -241,10 +232,9 @@ impl Notified {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn systemd_is_told_what_happens() {
-    if !can("systemd_is_told_what_happens") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notify");
     let notified = Notified(UnixDatagram::bind(&path).unwrap());
@@ -269,10 +259,9 @@ fn systemd_is_told_what_happens() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn sockets_of_systemd_are_taken_over() {
-    if !can("sockets_of_systemd_are_taken_over") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     // What systemd does: the sockets are descriptors 3 and 4, and the variables say so.
     const ACTIVATE: &str = "
 import os, socket, sys
@@ -297,10 +286,9 @@ os.execv(sys.argv[1], sys.argv[1:] + ['--listen', own])
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn in_the_journal_each_line_has_its_level() {
-    if !can("in_the_journal_each_line_has_its_level") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let (reader, writer) = std::io::pipe().unwrap();
     let stat = rustix::fs::fstat(writer.as_fd()).unwrap();
     let mut command = fsynctop();
@@ -316,10 +304,9 @@ fn in_the_journal_each_line_has_its_level() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn options_come_from_the_command_line_the_environment_and_a_file_in_this_order() {
-    if !can("options_come_from_the_command_line_the_environment_and_a_file_in_this_order") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("exporter.toml");
     fs::write(&file, "listen = '192.0.2.1:1'\ncomm = ['no-such-comm']\nattach = 'tracepoint'\n").unwrap();
@@ -337,10 +324,9 @@ fn options_come_from_the_command_line_the_environment_and_a_file_in_this_order()
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_broken_web_configuration_is_refused_at_the_start_and_reread_on_sighup() {
-    if !can("a_broken_web_configuration_is_refused_at_the_start_and_reread_on_sighup") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("web.yml");
     let path = file.to_str().unwrap();
@@ -362,10 +348,9 @@ fn a_broken_web_configuration_is_refused_at_the_start_and_reread_on_sighup() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn clients_that_ask_without_end_do_not_end_the_tracing() {
-    if !can("clients_that_ask_without_end_do_not_end_the_tracing") {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     // The window is long enough for what answers under way cost, which is known to be the clients' when they are ready.
     let exporter = Exporter::start(&["--max-cpu", "3%/10s", "--comm", "no-such-comm"]);
     let used = || clock_ticks(exporter.pid());

@@ -15,7 +15,7 @@ use common::exporter::Exporter;
 use common::faults::{fsynctop, output, stderr, stdout};
 use common::kernel_count::{BPFTRACE, KernelCount};
 use common::server::{Home, Kind};
-use common::{Running, built, can_run, wait_until};
+use common::{Running, built, needs, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -149,17 +149,16 @@ fn socket(directory: &TempDir) -> PathBuf {
     directory.path().join("exporter.sock")
 }
 
-fn can(test: &str) -> bool {
-    can_run(test, &["/sys/kernel/tracing/events"])
-}
+const TRACEPOINTS: &str = "/sys/kernel/tracing/events";
 
 fn of_label(label: &str) -> String {
     format!("server=\"{label}\"")
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn counts_are_the_servers_own_over_a_kill_and_a_restart() {
-    on_both("counts_are_the_servers_own_over_a_kill_and_a_restart", |kind| {
+    on_both(|kind| {
         let home = Home::new(kind);
         until_quiet(|| {
             let directory = tempfile::tempdir().unwrap();
@@ -226,8 +225,9 @@ fn counts_are_the_servers_own_over_a_kill_and_a_restart() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_kill_under_load_loses_no_sync() {
-    on_both("a_kill_under_load_loses_no_sync", |kind| {
+    on_both(|kind| {
         let home = Home::new(kind);
         let directory = tempfile::tempdir().unwrap();
         let exporter = exporter(&home, &directory);
@@ -257,12 +257,10 @@ fn a_kill_under_load_loses_no_sync() {
 const MISSED_BY_INNODB: u64 = 5;
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() {
-    let test = "a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact";
-    if !can_run(test, &[BPFTRACE]) {
-        return;
-    }
-    on_both(test, |kind| {
+    needs(&[BPFTRACE]);
+    on_both(|kind| {
         let home = Home::new(kind);
         until_quiet(|| {
             let directory = tempfile::tempdir().unwrap();
@@ -345,11 +343,9 @@ fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() 
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn an_exporter_that_is_started_again_begins_at_zero_under_the_same_label() {
-    let test = "an_exporter_that_is_started_again_begins_at_zero_under_the_same_label";
-    if !can(test) {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let home = Home::new(Kind::MariaDb);
     let directory = tempfile::tempdir().unwrap();
     let mut database = home.start(&[], &[]);
@@ -383,11 +379,9 @@ fn an_exporter_that_is_started_again_begins_at_zero_under_the_same_label() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn the_last_minutes_are_told_by_the_socket() {
-    let test = "the_last_minutes_are_told_by_the_socket";
-    if !can(test) {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let home = Home::new(Kind::MariaDb);
     let directory = tempfile::tempdir().unwrap();
     let socket = socket(&directory);
@@ -434,11 +428,9 @@ fn the_last_minutes_are_told_by_the_socket() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn hostile_file_names_are_labels_like_others() {
-    let test = "hostile_file_names_are_labels_like_others";
-    if !can(test) {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let directory = tempfile::tempdir().unwrap();
     let names =
         ["plain.ibd", "a\"b}.ibd", "new\nline.ibd", "back\\slash.ibd", "bidi\u{202e}.ibd", "esc\x1b[2J.ibd"];
@@ -480,11 +472,9 @@ fn hostile_file_names_are_labels_like_others() {
 
 /// `cargo test --release --test root_exporter_counts ten_thousand -- --nocapture` prints the figures.
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn ten_thousand_files_are_scraped_fast_and_in_little_memory() {
-    let test = "ten_thousand_files_are_scraped_fast_and_in_little_memory";
-    if !can(test) {
-        return;
-    }
+    needs(&[TRACEPOINTS]);
     let memory = Mounted::tmpfs();
     let exporter = Exporter::start(&["--comm", "many-files", "--no-socket", "--max-cpu", "off"]);
     let mut command = Command::new(built("syncgen"));

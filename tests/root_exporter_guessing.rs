@@ -7,15 +7,15 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::can_run;
-use common::web::{Guessers, Server, ask, authorized, serve_if_told, users_file};
+use common::needs;
+use common::web::{Guessers, Server, ask, authorized, served, users_file};
 use rustix::process::Uid;
 use serde_json::json;
 
 #[test]
-#[ignore = "the others start it as a process of its own"]
-fn the_server_of_the_other_tests() {
-    serve_if_told();
+#[ignore = "needs root and a kernel with BTF"]
+fn the_server_of_these_tests_answers_and_ends_with_its_input() {
+    served();
 }
 
 const RIGHT: [&str; 4] = ["alice", "bob", "carol", "prometheus"];
@@ -45,15 +45,15 @@ fn answered_while_guessing(guessers: fn(usize) -> Ipv4Addr) {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn another_user_who_guesses_from_the_same_address_stops_nobody() {
-    if can_run("another_user_who_guesses_from_the_same_address_stops_nobody", &[]) {
-        answered_while_guessing(|_| Ipv4Addr::LOCALHOST);
-    }
+    needs(&[]);
+    answered_while_guessing(|_| Ipv4Addr::LOCALHOST);
 }
 
 #[test]
+#[ignore = "needs root"]
 fn another_user_who_guesses_from_many_loopback_networks_stops_nobody() {
-    if can_run("another_user_who_guesses_from_many_loopback_networks_stops_nobody", &[]) {
-        answered_while_guessing(|number| Ipv4Addr::new(127, 3, number as u8, 1));
-    }
+    needs(&[]);
+    answered_while_guessing(|number| Ipv4Addr::new(127, 3, number as u8, 1));
 }

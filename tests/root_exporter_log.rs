@@ -6,13 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::exporter::Exporter;
-use common::{Running, built, can_run};
+use common::{Running, built, needs};
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_thousand_short_lived_servers_are_a_few_lines_and_a_sum() {
-    if !can_run("a_thousand_short_lived_servers_are_a_few_lines_and_a_sum", &["/sys/kernel/tracing/events"]) {
-        return;
-    }
+    needs(&["/sys/kernel/tracing/events"]);
     let directory = tempfile::tempdir().unwrap();
     let exporter = Exporter::start(&["--comm", "short-lived", "--max-cpu", "off"]);
     let start = |_| {

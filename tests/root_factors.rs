@@ -97,8 +97,9 @@ fn assert_samples_agree(log: &Log, page: &str) {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn the_factors_of_a_real_load_add_up() {
-    on_both("the_factors_of_a_real_load_add_up", |kind| {
+    on_both(|kind| {
         let database = Database::start(kind, &[]);
         database.prepare();
         for (connections, hogged) in [(1, false), (16, false), (16, true)] {
@@ -145,8 +146,9 @@ fn the_factors_of_a_real_load_add_up() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn where_a_log_is_not_waited_for_its_equation_does_not_apply() {
-    on_both("where_a_log_is_not_waited_for_its_equation_does_not_apply", |kind| {
+    on_both(|kind| {
         for (option, says) in
             [("--skip-log-bin", "the binary log is off"), ("--sync-binlog=0", "sync_binlog=0")]
         {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::disk::{Mounted, run};
 use common::measured::{Measured, counts, number, text};
 use common::traced::Traced;
-use common::{Running, can_run, id_of, rows};
+use common::{Running, id_of, needs, rows};
 use fsynctop::files::resolve;
 use fsynctop::files::rules::Rules;
 use fsynctop::model::Role;
@@ -48,9 +48,9 @@ fn all_equal(measured: &Measured, field: &str) -> bool {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn an_inode_number_reused_on_ext4_is_another_file() {
-    let test = Traced::begin("an_inode_number_reused_on_ext4_is_another_file", reuse_an_inode);
-    let Some(test) = test else { return };
+    let test = Traced::begin(reuse_an_inode);
     let disk = Mounted::image("ext4", 32);
     let measured = test.measure(disk.path(), &[]);
     measured.assert_nothing_lost();
@@ -81,9 +81,9 @@ fn reuse_inode_and_descriptor(dir: &Path) {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_file_does_not_take_the_name_of_one_that_has_its_number_and_descriptor_now() {
-    let name = "a_file_does_not_take_the_name_of_one_that_has_its_number_and_descriptor_now";
-    let Some(test) = Traced::begin(name, reuse_inode_and_descriptor) else { return };
+    let test = Traced::begin(reuse_inode_and_descriptor);
     let disk = Mounted::image("ext4", 32);
     let command = test.command(disk.path());
     let child = Command::new(&command[0]).args(&command[1..]).stdin(Stdio::piped()).spawn();
@@ -121,9 +121,9 @@ fn overlay(upper: &Path) -> Mounted {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn an_inode_number_reused_on_overlayfs_is_another_file() {
-    let test = Traced::begin("an_inode_number_reused_on_overlayfs_is_another_file", reuse_an_inode);
-    let Some(test) = test else { return };
+    let test = Traced::begin(reuse_an_inode);
     let disk = Mounted::image("ext4", 32);
     let overlay = overlay(disk.path());
     let measured = test.measure(overlay.path(), &[]);
@@ -135,8 +135,9 @@ fn an_inode_number_reused_on_overlayfs_is_another_file() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn files_on_an_overlay_over_tmpfs_are_told_apart() {
-    let test = Traced::begin("files_on_an_overlay_over_tmpfs_are_told_apart", |dir| {
+    let test = Traced::begin(|dir| {
         for i in 0..50 {
             let path = dir.join(format!("{i}.ibd"));
             let file = create(&path);
@@ -145,7 +146,6 @@ fn files_on_an_overlay_over_tmpfs_are_told_apart() {
             remove_file(&path).unwrap();
         }
     });
-    let Some(test) = test else { return };
     let memory = Mounted::tmpfs();
     let overlay = overlay(memory.path());
     let measured = test.measure(overlay.path(), &[]);
@@ -156,8 +156,9 @@ fn files_on_an_overlay_over_tmpfs_are_told_apart() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn equal_inode_numbers_in_two_btrfs_subvolumes_are_two_files() {
-    let test = Traced::begin("equal_inode_numbers_in_two_btrfs_subvolumes_are_two_files", |dir| {
+    let test = Traced::begin(|dir| {
         let files = ["one", "two", "nested/three"].map(|name| create(&dir.join(name).join("ibdata1")));
         let inodes: BTreeSet<_> = files.iter().map(|file| file.metadata().unwrap().ino()).collect();
         assert_eq!(inodes.len(), 1, "each subvolume numbers its files from the same number on");
@@ -165,7 +166,6 @@ fn equal_inode_numbers_in_two_btrfs_subvolumes_are_two_files() {
         // A whole filesystem, through one of its subvolumes.
         rustix::fs::syncfs(&files[1]).unwrap();
     });
-    let Some(test) = test else { return };
     let disk = Mounted::image("btrfs", 128);
     create_dir(disk.path().join("nested")).unwrap();
     for name in ["one", "two", "nested/three"] {
@@ -192,10 +192,9 @@ fn equal_inode_numbers_in_two_btrfs_subvolumes_are_two_files() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_descriptor_on_btrfs_verifies_by_the_subvolumes_device() {
-    if !can_run("a_descriptor_on_btrfs_verifies_by_the_subvolumes_device", &[]) {
-        return;
-    }
+    needs(&[]);
     let disk = Mounted::image("btrfs", 128);
     for name in ["one", "two"] {
         run("btrfs", &["subvolume", "create", disk.path().join(name).to_str().unwrap()]);
@@ -211,8 +210,9 @@ fn a_descriptor_on_btrfs_verifies_by_the_subvolumes_device() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn files_on_xfs_are_counted_under_their_names() {
-    let test = Traced::begin("files_on_xfs_are_counted_under_their_names", |dir| {
+    let test = Traced::begin(|dir| {
         create_dir_all(dir.join("data/shop")).unwrap();
         for (name, times) in [("data/ib_logfile0", 9), ("data/shop/products.ibd", 13)] {
             let path = dir.join(name);
@@ -229,7 +229,6 @@ fn files_on_xfs_are_counted_under_their_names() {
             remove_file(&path).unwrap();
         }
     });
-    let Some(test) = test else { return };
     let disk = Mounted::image("xfs", 512);
     let measured = test.measure(disk.path(), &[]);
     measured.assert_nothing_lost();
@@ -242,12 +241,12 @@ fn files_on_xfs_are_counted_under_their_names() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_file_below_a_bind_mount_has_the_path_it_was_opened_by() {
-    let test = Traced::begin("a_file_below_a_bind_mount_has_the_path_it_was_opened_by", |dir| {
+    let test = Traced::begin(|dir| {
         create_dir(dir.join("shop")).unwrap();
         sync(&create(&dir.join("shop/products.ibd")), 5);
     });
-    let Some(test) = test else { return };
     let disk = Mounted::image("ext4", 32);
     let inner = disk.path().join("srv/mysql/data");
     create_dir_all(&inner).unwrap();

@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use common::can_run;
+use common::needs;
 use fsynctop::history::remote::{RemoteError, fetch};
 use fsynctop::history::{History, Options};
 use rustix::process::Uid;
@@ -40,10 +40,9 @@ fn fetched_from_a_stranger(directory: &Path) -> Result<History, RemoteError> {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_stranger_in_a_directory_that_anybody_could_have_made_is_not_believed() {
-    if !can_run("a_stranger_in_a_directory_that_anybody_could_have_made_is_not_believed", &[]) {
-        return;
-    }
+    needs(&[]);
     // In /tmp, to which everybody may write.
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let error = fetched_from_a_stranger(directory.path()).unwrap_err();
@@ -52,10 +51,9 @@ fn a_stranger_in_a_directory_that_anybody_could_have_made_is_not_believed() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_service_with_a_user_of_its_own_is_believed_where_root_made_its_directory() {
-    if !can_run("a_service_with_a_user_of_its_own_is_believed_where_root_made_its_directory", &["/run"]) {
-        return;
-    }
+    needs(&["/run"]);
     let directory = tempfile::tempdir_in("/run").unwrap();
     assert!(fetched_from_a_stranger(directory.path()).unwrap().is_empty());
 }

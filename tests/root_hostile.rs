@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use common::measured::Measured;
-use common::{Running, can_run};
+use common::{Running, needs};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const NOBODY: u32 = 65_534;
@@ -111,10 +111,9 @@ fn ended(mut child: Child, within: Duration) -> (ExitStatus, Duration, u64) {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn an_environment_of_gigabytes_is_not_read() {
-    if !can_run("an_environment_of_gigabytes_is_not_read", &[]) {
-        return;
-    }
+    needs(&[]);
     // struct prctl_mm_map (include/uapi/linux/prctl.h): the environment is now a mapping of 3 GB without any pages.
     let attack = "
 size = 3 << 30
@@ -141,11 +140,9 @@ if libc.prctl(35, 14, ctypes.create_string_buffer(map), len(map), 0):
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn option_files_that_include_each_other_burn_no_processor_and_keep_nobody_from_being_described() {
-    let test = "option_files_that_include_each_other_burn_no_processor_and_keep_nobody_from_being_described";
-    if !can_run(test, &[]) {
-        return;
-    }
+    needs(&[]);
     let directory = directory();
     let first = defaults_file(&files_that_include_each_other(directory.path()));
     let attackers: Vec<_> = (0..6).map(|_| attacker("", &[&first])).collect();
@@ -166,10 +163,9 @@ fn option_files_that_include_each_other_burn_no_processor_and_keep_nobody_from_b
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn option_files_with_names_without_end_take_no_memory() {
-    if !can_run("option_files_with_names_without_end_take_no_memory", &[]) {
-        return;
-    }
+    needs(&[]);
     let directory = directory();
     for file in 0..400 {
         let names: String = (0..5_000).map(|name| format!("{:0>200}{file}_{name}=1\n", "")).collect();
@@ -186,10 +182,9 @@ fn option_files_with_names_without_end_take_no_memory() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_writer_of_a_fifo_that_is_named_as_an_option_file_goes_on_waiting() {
-    if !can_run("a_writer_of_a_fifo_that_is_named_as_an_option_file_goes_on_waiting", &[]) {
-        return;
-    }
+    needs(&[]);
     let directory = directory();
     let fifo = directory.path().join("my.cnf");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
@@ -208,10 +203,9 @@ fn a_writer_of_a_fifo_that_is_named_as_an_option_file_goes_on_waiting() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn no_subcommand_waits_for_a_description_without_an_end() {
-    if !can_run("no_subcommand_waits_for_a_description_without_an_end", &[]) {
-        return;
-    }
+    needs(&[]);
     let directory = directory();
     let first = defaults_file(&files_that_include_each_other(directory.path()));
     let _attackers: Vec<_> = (0..4).map(|_| attacker("", &[&first])).collect();

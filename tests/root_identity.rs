@@ -25,18 +25,17 @@ fn sync(file: &File, times: usize) {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_descriptor_reused_ten_thousand_times_counts_for_the_file_it_stood_for() {
-    let test =
-        Traced::begin("a_descriptor_reused_ten_thousand_times_counts_for_the_file_it_stood_for", |dir| {
-            let number = open(&dir.join("a")).as_raw_fd();
-            for i in 0..10_000 {
-                // Every third time the second file.
-                let file = open(&dir.join(if i % 3 == 2 { "b" } else { "a" }));
-                assert_eq!(file.as_raw_fd(), number);
-                file.sync_data().unwrap();
-            }
-        });
-    let Some(test) = test else { return };
+    let test = Traced::begin(|dir| {
+        let number = open(&dir.join("a")).as_raw_fd();
+        for i in 0..10_000 {
+            // Every third time the second file.
+            let file = open(&dir.join(if i % 3 == 2 { "b" } else { "a" }));
+            assert_eq!(file.as_raw_fd(), number);
+            file.sync_data().unwrap();
+        }
+    });
     let dir = Mounted::tmpfs();
     let measured = test.measure(dir.path(), &[]);
     measured.assert_nothing_lost();
@@ -45,8 +44,9 @@ fn a_descriptor_reused_ten_thousand_times_counts_for_the_file_it_stood_for() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_rename_between_syncs_keeps_one_row_with_one_of_the_names() {
-    let test = Traced::begin("a_rename_between_syncs_keeps_one_row_with_one_of_the_names", |dir| {
+    let test = Traced::begin(|dir| {
         let names = ["#ib_redo7_tmp", "#ib_redo7"].map(|name| dir.join(name));
         let file = open(&names[0]);
         for i in 0..5_000 {
@@ -56,7 +56,6 @@ fn a_rename_between_syncs_keeps_one_row_with_one_of_the_names() {
         rename(&names[0], &names[1]).unwrap();
         sync(&file, 1);
     });
-    let Some(test) = test else { return };
     let dir = Mounted::tmpfs();
     let measured = test.measure(dir.path(), &[]);
     measured.assert_nothing_lost();
@@ -67,8 +66,9 @@ fn a_rename_between_syncs_keeps_one_row_with_one_of_the_names() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_file_whose_process_lives_a_millisecond_has_its_name() {
-    let test = Traced::begin("a_file_whose_process_lives_a_millisecond_has_its_name", |dir| {
+    let test = Traced::begin(|dir| {
         create_dir(dir.join("shop")).unwrap();
         let path = dir.join("shop/short.ibd");
         let file = open(&path);
@@ -76,7 +76,6 @@ fn a_file_whose_process_lives_a_millisecond_has_its_name() {
         remove_file(&path).unwrap();
         drop(file);
     });
-    let Some(test) = test else { return };
     for dir in [Mounted::tmpfs(), Mounted::image("ext4", 32)] {
         let measured = test.measure(dir.path(), &[]);
         measured.assert_nothing_lost();
@@ -86,14 +85,14 @@ fn a_file_whose_process_lives_a_millisecond_has_its_name() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn files_of_one_basename_are_told_apart() {
-    let test = Traced::begin("files_of_one_basename_are_told_apart", |dir| {
+    let test = Traced::begin(|dir| {
         for (database, times) in [("shop", 11), ("shop/old", 22)] {
             create_dir(dir.join(database)).unwrap();
             sync(&open(&dir.join(database).join("products.ibd")), times);
         }
     });
-    let Some(test) = test else { return };
     let dir = Mounted::tmpfs();
     let measured = test.measure(dir.path(), &[]);
     measured.assert_nothing_lost();
@@ -104,11 +103,11 @@ fn files_of_one_basename_are_told_apart() {
 const HOSTILE: &[u8] = b"a\nb\x1b[2J\x1b]0;title\x07\xff\xfe\xc2\x9b31m\xe2\x80\xae.ibd";
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_hostile_name_is_whole_in_json_and_harmless_in_a_table() {
-    let test = Traced::begin("a_hostile_name_is_whole_in_json_and_harmless_in_a_table", |dir| {
+    let test = Traced::begin(|dir| {
         sync(&open(&dir.join(OsStr::from_bytes(HOSTILE))), 7);
     });
-    let Some(test) = test else { return };
     let dir = Mounted::tmpfs();
     let measured = test.measure(dir.path(), &[]);
     measured.assert_nothing_lost();
@@ -129,13 +128,13 @@ fn a_hostile_name_is_whole_in_json_and_harmless_in_a_table() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_directory_is_synced_under_its_own_name() {
-    let test = Traced::begin("a_directory_is_synced_under_its_own_name", |dir| {
+    let test = Traced::begin(|dir| {
         create_dir(dir.join("#innodb_redo")).unwrap();
         sync(&File::open(dir.join("#innodb_redo")).unwrap(), 4);
         sync(&File::open(dir).unwrap(), 3);
     });
-    let Some(test) = test else { return };
     for dir in [Mounted::tmpfs(), Mounted::image("ext4", 32)] {
         let measured = test.measure(dir.path(), &[]);
         measured.assert_nothing_lost();
@@ -145,8 +144,9 @@ fn a_directory_is_synced_under_its_own_name() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_file_without_a_directory_entry_has_a_row_of_its_own() {
-    let test = Traced::begin("a_file_without_a_directory_entry_has_a_row_of_its_own", |dir| {
+    let test = Traced::begin(|dir| {
         let file =
             File::from(rustix::fs::memfd_create("in memory", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
         sync(&file, 5);
@@ -157,7 +157,6 @@ fn a_file_without_a_directory_entry_has_a_row_of_its_own() {
         // A file that took the name of a deleted one is another file.
         sync(&open(&path), 7);
     });
-    let Some(test) = test else { return };
     let dir = Mounted::tmpfs();
     let measured = test.measure(dir.path(), &[]);
     measured.assert_nothing_lost();
@@ -169,8 +168,9 @@ fn a_file_without_a_directory_entry_has_a_row_of_its_own() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_file_in_a_chroot_has_the_path_that_its_process_sees() {
-    let test = Traced::begin("a_file_in_a_chroot_has_the_path_that_its_process_sees", |dir| {
+    let test = Traced::begin(|dir| {
         std::os::unix::fs::chroot(dir.join("jail")).unwrap();
         std::env::set_current_dir("/").unwrap();
         let file = open(Path::new("/data/ibdata1"));
@@ -178,7 +178,6 @@ fn a_file_in_a_chroot_has_the_path_that_its_process_sees() {
             sync(&file, line.unwrap().parse().unwrap());
         }
     });
-    let Some(test) = test else { return };
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("jail/data")).unwrap();
     let mut live = Live::start("0.2", &[], &test.command(dir.path()));
@@ -196,8 +195,9 @@ fn a_file_in_a_chroot_has_the_path_that_its_process_sees() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_file_that_is_renamed_while_its_sync_hangs_stays_one_file() {
-    let test = Traced::begin("a_file_that_is_renamed_while_its_sync_hangs_stays_one_file", |dir| {
+    let test = Traced::begin(|dir| {
         let file = open(&dir.join("before/redo"));
         std::thread::spawn(move || sync(&file, 1));
         for line in std::io::stdin().lock().lines() {
@@ -208,7 +208,6 @@ fn a_file_that_is_renamed_while_its_sync_hangs_stays_one_file() {
             }
         }
     });
-    let Some(test) = test else { return };
     let dir = tempfile::tempdir().unwrap();
     let _faultfs = FaultFs::mount(dir.path());
     create_dir(dir.path().join("before")).unwrap();

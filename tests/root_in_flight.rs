@@ -10,7 +10,7 @@ use common::faults::{
     FaultFs, Series, assert_nothing_lost, finish, fsynctop, output, row, signal, stderr, stdout, tool,
 };
 use common::nested::Nested;
-use common::{Running, can_run, wait_until};
+use common::{Running, needs, wait_until};
 use serde_json::Value;
 
 const FUSE: &str = "/dev/fuse";
@@ -41,11 +41,9 @@ fn in_flight(interval: &Value) -> Option<&Value> {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_a_sync_that_hangs_is_in_flight_with_its_age_until_it_is_released() {
-    let test = "root_a_sync_that_hangs_is_in_flight_with_its_age_until_it_is_released";
-    if !can_run(test, &[FUSE]) {
-        return;
-    }
+    needs(&[FUSE]);
     let mount = FaultFs::mount("hang on ib_logfile0");
     let file = mount.path().join("ib_logfile0");
     std::fs::write(&file, "redo").unwrap();
@@ -93,11 +91,9 @@ fn root_a_sync_that_hangs_is_in_flight_with_its_age_until_it_is_released() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_a_sync_that_hung_before_tracing_began_is_found_and_never_called_lost() {
-    let test = "root_a_sync_that_hung_before_tracing_began_is_found_and_never_called_lost";
-    if !can_run(test, &[FUSE]) {
-        return;
-    }
+    needs(&[FUSE]);
     let mount = FaultFs::mount("hang on ib_logfile0");
     let file = mount.path().join("ib_logfile0");
     std::fs::write(&file, "redo").unwrap();
@@ -151,11 +147,9 @@ while True: os.fdatasync(fd)"#;
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_a_sync_that_hangs_at_the_end_stands_above_the_table() {
-    let test = "root_a_sync_that_hangs_at_the_end_stands_above_the_table";
-    if !can_run(test, &[FUSE]) {
-        return;
-    }
+    needs(&[FUSE]);
     let mount = FaultFs::mount("hang on binlog.");
     let file = mount.path().join("binlog.000001");
     std::fs::write(&file, "binlog").unwrap();
@@ -177,11 +171,9 @@ fn root_a_sync_that_hangs_at_the_end_stands_above_the_table() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_ctrl_c_prints_what_was_measured_although_the_command_hangs() {
-    let test = "root_ctrl_c_prints_what_was_measured_although_the_command_hangs";
-    if !can_run(test, &[FUSE]) {
-        return;
-    }
+    needs(&[FUSE]);
     let mount = FaultFs::mount("hang on ibdata1");
     let file = mount.path().join("ibdata1");
     std::fs::write(&file, "data").unwrap();
@@ -204,11 +196,9 @@ fn root_ctrl_c_prints_what_was_measured_although_the_command_hangs() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_stuck_finds_it_without_tracing() {
-    let test = "root_stuck_finds_it_without_tracing";
-    if !can_run(test, &[FUSE]) {
-        return;
-    }
+    needs(&[FUSE]);
     let mount = FaultFs::mount("hang on ib_logfile0");
     let file = mount.path().join("ib_logfile0");
     std::fs::write(&file, "redo").unwrap();
@@ -237,11 +227,9 @@ fn root_stuck_finds_it_without_tracing() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_a_hang_on_a_real_filesystem_is_in_flight_too() {
-    let test = "root_a_hang_on_a_real_filesystem_is_in_flight_too";
-    if !can_run(test, &[]) {
-        return;
-    }
+    needs(&[]);
     let nested = Nested::new().unwrap();
     let file = nested.inner().join("ib_logfile0");
     std::fs::write(&file, [7; 8192]).unwrap();
@@ -268,11 +256,9 @@ fn root_a_hang_on_a_real_filesystem_is_in_flight_too() {
 
 /// A FUSE server that answers nothing any more: every look-up, read and stat in its mount waits for ever.
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_the_tool_never_waits_for_a_filesystem_that_hangs() {
-    let test = "root_the_tool_never_waits_for_a_filesystem_that_hangs";
-    if !can_run(test, &[FUSE]) {
-        return;
-    }
+    needs(&[FUSE]);
     let mount = FaultFs::mount("hang on some-file");
     std::fs::create_dir(mount.path().join("data")).unwrap();
     // A name that leaves the role open, so that content would be looked at; and a name that the kernel shows as
@@ -338,11 +324,9 @@ fn wait_for_children(parent: u32, n: usize) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_the_tools_own_syncs_are_counted_nowhere() {
-    let test = "root_the_tools_own_syncs_are_counted_nowhere";
-    if !can_run(test, &[]) {
-        return;
-    }
+    needs(&[]);
     let directory = tempfile::tempdir().unwrap();
     let mut command = fsynctop();
     command.args(["--once", "--all", "--output", "json", "--", tool("syncgen").to_str().unwrap()]);

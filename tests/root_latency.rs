@@ -5,8 +5,8 @@ mod common;
 use std::process::Command;
 use std::time::Duration;
 
-use common::can_run;
 use common::faults::{FaultFs, assert_nothing_lost, row, tool, trace};
+use common::needs;
 use fsynctop::model::histogram::{bucket_of, lower_edge};
 use serde_json::Value;
 
@@ -22,10 +22,8 @@ const MANY: u64 = 50;
 
 /// Delays each sync, and holds every figure against what the caller measured around its own calls, and against the
 /// delay, which is a lower bound that no scheduling can break.
-fn a_delay_is_measured(test: &str, delay: Duration, threads: u32, syncs: u64) {
-    if !can_run(test, &["/dev/fuse"]) {
-        return;
-    }
+fn a_delay_is_measured(delay: Duration, threads: u32, syncs: u64) {
+    needs(&["/dev/fuse"]);
     let mount = FaultFs::mount(&format!("delay {}ms", delay.as_millis()));
     let mut load = Command::new(tool("syncgen"));
     load.arg(mount.path()).arg("--latency").args(["--op", "fdatasync"]);
@@ -37,7 +35,7 @@ fn a_delay_is_measured(test: &str, delay: Duration, threads: u32, syncs: u64) {
     let path = mount.path().join("sync-0");
     let file = row(&measured["files"], &[("path", path.to_str().unwrap()), ("op", "fdatasync")]);
     let role = row(&measured["roles"], &[("role", "other"), ("op", "fdatasync")]);
-    println!("{test}: caller {caller}\nfile {file:#}");
+    println!("caller {caller}\nfile {file:#}");
 
     let count = syncs * u64::from(threads);
     let delay = delay.as_secs_f64();
@@ -78,42 +76,34 @@ fn a_delay_is_measured(test: &str, delay: Duration, threads: u32, syncs: u64) {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_syncs_delayed_by_a_millisecond_are_measured() {
-    a_delay_is_measured("root_syncs_delayed_by_a_millisecond_are_measured", Duration::from_millis(1), 1, 150);
+    a_delay_is_measured(Duration::from_millis(1), 1, 150);
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_syncs_delayed_by_ten_milliseconds_are_measured() {
-    a_delay_is_measured(
-        "root_syncs_delayed_by_ten_milliseconds_are_measured",
-        Duration::from_millis(10),
-        2,
-        30,
-    );
+    a_delay_is_measured(Duration::from_millis(10), 2, 30);
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_syncs_delayed_by_a_tenth_of_a_second_are_measured() {
-    a_delay_is_measured(
-        "root_syncs_delayed_by_a_tenth_of_a_second_are_measured",
-        Duration::from_millis(100),
-        2,
-        6,
-    );
+    a_delay_is_measured(Duration::from_millis(100), 2, 6);
 }
 
 /// Beyond 2^31 ns, where 32 bits end.
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_syncs_delayed_by_three_seconds_are_measured() {
-    a_delay_is_measured("root_syncs_delayed_by_three_seconds_are_measured", Duration::from_secs(3), 3, 1);
+    a_delay_is_measured(Duration::from_secs(3), 3, 1);
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_failed_syncs_are_counted_by_file_and_error() {
-    let test = "root_failed_syncs_are_counted_by_file_and_error";
-    if !can_run(test, &["/dev/fuse"]) {
-        return;
-    }
+    needs(&["/dev/fuse"]);
     let mount = FaultFs::mount("fail EIO on sync-0\nfail ENOSPC on sync-1");
     let mut load = Command::new(tool("syncgen"));
     load.arg(mount.path()).args([

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::disk::Mounted;
 use common::rows;
-use common::{Running, built, can_run, wait_until};
+use common::{Running, built, needs, wait_until};
 use fsynctop::files::rules::Rules;
 use fsynctop::history::{self, History};
 use fsynctop::live::{Live, Options, State};
@@ -103,10 +103,9 @@ fn bpf_descriptors() -> usize {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_live_regular_snapshots_go_on_whatever_is_asked_for_in_between() {
-    if !can_run("root_live_regular_snapshots_go_on_whatever_is_asked_for_in_between", &[]) {
-        return;
-    }
+    needs(&[]);
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut load = Load::start(&["--seconds", "3", "--threads", "2", "--files", "3"]);
     let interval = Duration::from_millis(200);
@@ -157,10 +156,9 @@ fn root_live_regular_snapshots_go_on_whatever_is_asked_for_in_between() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_live_callers_at_the_same_time_share_one_snapshot() {
-    if !can_run("root_live_callers_at_the_same_time_share_one_snapshot", &[]) {
-        return;
-    }
+    needs(&[]);
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let load = Load::start(&[]);
     let live = live(load.pid(), Duration::from_secs(3_600)).unwrap();
@@ -192,10 +190,9 @@ fn root_live_callers_at_the_same_time_share_one_snapshot() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_live_dropping_it_detaches() {
-    if !can_run("root_live_dropping_it_detaches", &[]) {
-        return;
-    }
+    needs(&[]);
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let load = Load::start(&[]);
     let live = live(load.pid(), Duration::from_secs(1)).unwrap();
@@ -205,10 +202,9 @@ fn root_live_dropping_it_detaches() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_live_what_cannot_start_says_why() {
-    if !can_run("root_live_what_cannot_start_says_why", &[]) {
-        return;
-    }
+    needs(&[]);
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let make = || Err(StartError::Io(io::Error::other("no way")));
     let error = Live::start(make, Selection::new(Vec::new()), Options::default()).unwrap_err();
@@ -222,10 +218,9 @@ fn root_live_what_cannot_start_says_why() {
 
 /// An exporter's other threads may sync, and one process may have several probes.
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_live_other_threads_syncs_are_not_taken_for_the_self_test() {
-    if !can_run("root_live_other_threads_syncs_are_not_taken_for_the_self_test", &[]) {
-        return;
-    }
+    needs(&[]);
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let ended = AtomicBool::new(false);
     let made = AtomicU64::new(0);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use common::disk::Mounted;
 use common::measured::{Measured, count, number, path_of, text};
 use common::traced::measure;
-use common::{built, can_run};
+use common::{built, needs};
 use serde_json::Value;
 
 /// (who or what, call) → count.
@@ -53,20 +53,18 @@ fn count_exactly(options: &[&str], arguments: &[&str], min_intervals: usize) {
 const OPTIONS: [&str; 3] = ["--by", "thread", "-i"];
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn every_sync_is_counted_at_full_speed_while_snapshots_are_taken() {
-    if !can_run("every_sync_is_counted_at_full_speed_while_snapshots_are_taken", &[]) {
-        return;
-    }
+    needs(&[]);
     let options = [&OPTIONS[..], &["0.05"]].concat();
     let arguments = ["--seconds", "10", "--threads", "4", "--files", "3", "--op", "fsync,fdatasync"];
     count_exactly(&options, &arguments, 20);
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn every_sync_of_many_threads_is_counted() {
-    if !can_run("every_sync_of_many_threads_is_counted", &[]) {
-        return;
-    }
+    needs(&[]);
     let arguments = ["--syncs", "400", "--threads", "500", "--files", "300", "--op", "fsync,fdatasync"];
     count_exactly(&OPTIONS[..2], &arguments, 1);
 }

@@ -12,7 +12,7 @@ use common::disk::Mounted;
 use common::measured::{Measured, count, number};
 use common::rows;
 use common::traced::measure;
-use common::{Running, built, can_run, wait_until};
+use common::{Running, built, needs, wait_until};
 use fsynctop::files::rules::Rules;
 use fsynctop::live::{Live, Options};
 use fsynctop::model::{Measurement, Op, ServerId, Snapshot};
@@ -26,10 +26,9 @@ const PROCESSES: u64 = 2_500;
 const TOLD_APART: usize = 1_024;
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_long_runs_thousands_of_processes_are_counted_and_only_the_latest_told_apart() {
-    if !can_run("root_long_runs_thousands_of_processes_are_counted_and_only_the_latest_told_apart", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     // One fdatasync each, half of them on files of their own, no more than some hundred in an interval, however quick the
     // machine is; then rest, in which all of them are seen to have ended.
@@ -102,10 +101,9 @@ fn of(snapshot: &Snapshot, server: ServerId) -> u64 {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_long_runs_servers_that_ended_are_forgotten_and_their_syncs_are_not() {
-    if !can_run("root_long_runs_servers_that_ended_are_forgotten_and_their_syncs_are_not", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let live = live(Retention { most: 128, length: Some(Duration::from_secs(1)) });
     let mut earlier = live.latest();
@@ -148,10 +146,9 @@ fn root_long_runs_servers_that_ended_are_forgotten_and_their_syncs_are_not() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_long_runs_the_threads_that_describe_processes_stay_few() {
-    if !can_run("root_long_runs_the_threads_that_describe_processes_stay_few", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let script = r#"cd "$1"; echo >a; for i in $(seq 300); do (sync -d a; exec sleep 3) & done; wait"#;
     let mut child = Running(

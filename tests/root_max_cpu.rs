@@ -12,7 +12,7 @@ use common::disk::Mounted;
 use common::faults::{FaultFs, Hung};
 use common::measured::{Measured, number};
 use common::rows;
-use common::{Running, built, can_run, wait_until};
+use common::{Running, built, needs, wait_until};
 use fsynctop::files::rules::Rules;
 use fsynctop::live::{Live, Options, State};
 use fsynctop::model::{Op, Snapshot};
@@ -52,10 +52,9 @@ fn note(measured: &Measured) -> &str {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_max_cpu_intervals_get_longer_until_it_fits_and_no_sync_is_missed() {
-    if !can_run("root_max_cpu_intervals_get_longer_until_it_fits_and_no_sync_is_missed", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let load = syncgen(memory.path(), "25");
     let mut command = fsynctop(&["--max-cpu", "5%/6s", "--"]);
@@ -79,10 +78,9 @@ fn root_max_cpu_intervals_get_longer_until_it_fits_and_no_sync_is_missed() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_max_cpu_what_does_not_fit_pauses_the_tracing_and_says_so() {
-    if !can_run("root_max_cpu_what_does_not_fit_pauses_the_tracing_and_says_so", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let mut load = Running(syncgen(memory.path(), "60").stdout(Stdio::null()).spawn().unwrap());
     let pid = load.0.id().to_string();
@@ -110,10 +108,9 @@ fn root_max_cpu_what_does_not_fit_pauses_the_tracing_and_says_so() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_max_cpu_a_command_goes_on_while_tracing_is_paused() {
-    if !can_run("root_max_cpu_a_command_goes_on_while_tracing_is_paused", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let load = syncgen(memory.path(), "15");
     let mut command = fsynctop(&["--max-cpu", "0.01%/1s", "--", "sh", "-c", "\"$@\"; exit 7", "sh"]);
@@ -130,10 +127,9 @@ fn root_max_cpu_a_command_goes_on_while_tracing_is_paused() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_max_cpu_a_view_sees_the_pause_and_that_tracing_goes_on_by_itself() {
-    if !can_run("root_max_cpu_a_view_sees_the_pause_and_that_tracing_goes_on_by_itself", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let load = Running(syncgen(memory.path(), "100").stdout(Stdio::null()).spawn().unwrap());
     let pid = load.0.id();
@@ -203,10 +199,9 @@ fn root_max_cpu_a_view_sees_the_pause_and_that_tracing_goes_on_by_itself() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_max_cpu_a_sync_that_hangs_since_a_pause_is_in_flight_after_it() {
-    if !can_run("root_max_cpu_a_sync_that_hangs_since_a_pause_is_in_flight_after_it", &["/dev/fuse"]) {
-        return;
-    }
+    needs(&["/dev/fuse"]);
     let mount = FaultFs::mount("delay 1ms");
     let file = mount.path().join("ib_logfile0");
     std::fs::write(&file, "redo").unwrap();
@@ -234,10 +229,9 @@ fn root_max_cpu_a_sync_that_hangs_since_a_pause_is_in_flight_after_it() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_max_cpu_attaching_does_not_count() {
-    if !can_run("root_max_cpu_attaching_does_not_count", &[]) {
-        return;
-    }
+    needs(&[]);
     let sleeper = Running(Command::new("sleep").arg("600").spawn().unwrap());
     let pid = sleeper.0.id().to_string();
     let mut child = Command::new(env!("CARGO_BIN_EXE_fsynctop"))

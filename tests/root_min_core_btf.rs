@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::can_run;
+use common::needs;
 use fsynctop::probe::{OBJECT, OBJECT_TYPES, WAIT_OBJECT, WAIT_OBJECT_TYPES, min_core_btf};
 use libbpf_rs::libbpf_sys::{BPF_PSEUDO_MAP_FD, BPF_PSEUDO_MAP_VALUE};
 use libbpf_rs::{ObjectBuilder, PrintLevel, set_print};
@@ -42,10 +42,9 @@ fn fitted(object: &[u8], types: Option<&Path>) -> Vec<(String, Vec<Instruction>)
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_minimized_btf_relocates_the_programs_as_the_whole_one_does() {
-    if !can_run("a_minimized_btf_relocates_the_programs_as_the_whole_one_does", &[]) {
-        return;
-    }
+    needs(&[]);
     set_print(Some((PrintLevel::Warn, |_, message| eprint!("{message}"))));
     for (object, types) in [(OBJECT, OBJECT_TYPES), (WAIT_OBJECT, WAIT_OBJECT_TYPES)] {
         let minimized = min_core_btf::minimize(types).expect("the kernel shows its types");
@@ -62,10 +61,9 @@ fn a_minimized_btf_relocates_the_programs_as_the_whole_one_does() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_structure_that_the_kernel_does_not_have_is_in_no_minimized_btf() {
-    if !can_run("a_structure_that_the_kernel_does_not_have_is_in_no_minimized_btf", &[]) {
-        return;
-    }
+    needs(&[]);
     let minimized =
         min_core_btf::minimize("super_block\nno_such_structure").expect("the kernel shows its types");
     let btf = libbpf_rs::btf::Btf::from_path(minimized.path()).unwrap();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use common::disk::Mounted;
-use common::{can_run, rows};
+use common::{needs, rows};
 use fsynctop::files::rules::Rules;
 use fsynctop::sampler::Sampler;
 
@@ -17,10 +17,9 @@ const COMM: &str = "wanderer";
 const DEVICES: u64 = 250;
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_neighbours_of_one_name_on_many_devices_are_not_taken_for_each_other() {
-    if !can_run("root_neighbours_of_one_name_on_many_devices_are_not_taken_for_each_other", &[]) {
-        return;
-    }
+    needs(&[]);
     let mounts: Vec<Mounted> = (0..DEVICES).map(|_| Mounted::tmpfs()).collect();
     let config = rows::of_comm("nobody-at-all");
     let mut sampler = Sampler::start(&config, Rules::builtin(), "test".into()).unwrap();

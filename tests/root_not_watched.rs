@@ -4,9 +4,9 @@ mod common;
 
 use std::process::Command;
 
-use common::can_run;
 use common::disk::Mounted;
 use common::faults::{fsynctop, output, stdout, trace};
+use common::needs;
 use serde_json::Value;
 
 const TRACEFS: &str = "/sys/kernel/tracing/events";
@@ -80,11 +80,9 @@ print(200)
 "#;
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_each_durable_write_is_counted_or_its_way_is_said_not_to_be_watched() {
-    let test = "root_each_durable_write_is_counted_or_its_way_is_said_not_to_be_watched";
-    if !can_run(test, &[TRACEFS]) {
-        return;
-    }
+    needs(&[TRACEFS]);
     let mounted = Mounted::image("ext4", 200);
     let mut seen = 0;
     for way in ["fdatasync", "msync", "io_uring", "libaio", "rwf_dsync", "o_dsync"] {
@@ -131,10 +129,9 @@ fn count(row: &Value) -> u64 {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_check_lists_what_is_not_watched() {
-    if !can_run("root_check_lists_what_is_not_watched", &[TRACEFS]) {
-        return;
-    }
+    needs(&[TRACEFS]);
     let listed = |options: &[&str]| -> Vec<String> {
         let output = output(fsynctop().args(["check", "--json"]).args(options));
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -11,7 +11,7 @@ use common::disk::Mounted;
 use common::faultfs::FaultFs;
 use common::measured::{Measured, count, counts, number, path_of, text};
 use common::traced::{Traced, measure};
-use common::{built, can_run};
+use common::{built, needs};
 use serde_json::{Value, json};
 
 fn syncgen(options: &[&str], directory: &Path, arguments: &[&str]) -> (Measured, Value) {
@@ -36,10 +36,9 @@ fn by_target(measured: &Measured) -> BTreeMap<(String, String), (u64, Value)> {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn every_call_is_counted_in_a_row_of_its_kind() {
-    if !can_run("every_call_is_counted_in_a_row_of_its_kind", &[]) {
-        return;
-    }
+    needs(&[]);
     let disk = Mounted::image("ext4", 32);
     let calls = "fsync,fdatasync,sync_file_range,msync,syncfs,sync";
     // Two threads take turns through six calls: seven of each a thread. `sync` is of the whole host: few of them.
@@ -72,10 +71,9 @@ fn every_call_is_counted_in_a_row_of_its_kind() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn calls_that_are_not_asked_for_are_not_counted() {
-    if !can_run("calls_that_are_not_asked_for_are_not_counted", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let arguments = ["--op", "fsync,fdatasync,sync_file_range,syncfs", "--syncs", "400"];
     let (measured, _) = syncgen(&[], memory.path(), &arguments);
@@ -86,10 +84,9 @@ fn calls_that_are_not_asked_for_are_not_counted() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn calls_on_bad_descriptors_are_counted_in_a_row_of_their_own() {
-    if !can_run("calls_on_bad_descriptors_are_counted_in_a_row_of_their_own", &[]) {
-        return;
-    }
+    needs(&[]);
     let memory = Mounted::tmpfs();
     let calls = "fsync,fdatasync,sync_file_range,syncfs";
     let (measured, _) =
@@ -104,8 +101,9 @@ fn calls_on_bad_descriptors_are_counted_in_a_row_of_their_own() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn errors_stand_with_their_file_by_name_and_number() {
-    let test = Traced::begin("errors_stand_with_their_file_by_name_and_number", |dir| {
+    let test = Traced::begin(|dir| {
         for (name, times) in [("fail-EIO-a", 3), ("fail-ENOSPC-a", 5), ("fail-EROFS-a", 7), ("fine", 11)] {
             let file = File::create(dir.join(name)).unwrap();
             (0..times).for_each(|_| assert_eq!(file.sync_all().is_ok(), name == "fine"));
@@ -116,7 +114,6 @@ fn errors_stand_with_their_file_by_name_and_number() {
             (0..times).for_each(|_| assert_eq!(file.sync_data().is_ok(), rule == "ok"));
         }
     });
-    let Some(test) = test else { return };
     let dir = tempfile::tempdir().unwrap();
     let _faultfs = FaultFs::mount(dir.path());
     let measured = test.measure(dir.path(), &[]);
@@ -136,8 +133,9 @@ fn errors_stand_with_their_file_by_name_and_number() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn what_cannot_be_synced_has_a_row_with_its_error() {
-    let test = Traced::begin("what_cannot_be_synced_has_a_row_with_its_error", |dir| {
+    let test = Traced::begin(|dir| {
         let (reader, writer) = std::io::pipe().unwrap();
         let path = rustix::fs::open(dir, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
         let status = File::open("/proc/self/status").unwrap();
@@ -149,7 +147,6 @@ fn what_cannot_be_synced_has_a_row_with_its_error() {
         fails(status.as_fd(), rustix::io::Errno::INVAL, 5);
         fails(path.as_fd(), rustix::io::Errno::BADF, 6);
     });
-    let Some(test) = test else { return };
     let memory = Mounted::tmpfs();
     let measured = test.measure(memory.path(), &[]);
     let mut rows: Vec<_> = measured.files().iter().map(|row| (count(row), row["errors"].clone())).collect();

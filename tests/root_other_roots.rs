@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Running, can_run, id_of, wait_until};
+use common::{Running, id_of, needs, wait_until};
 use fsynctop::files::resolve::{self, Existence, Resolved};
 use fsynctop::model::FileId;
 use fsynctop::server::filter::TargetFilter;
@@ -66,10 +66,9 @@ const TREE: &str = r#"
 const SLEEP: &str = "printf first >/data/file; exec 9<>/data/file; exec sleep 600";
 
 #[test]
+#[ignore = "needs root"]
 fn a_path_in_a_chroot_that_is_no_mount_point_is_the_one_inside() {
-    if !can_run("a_path_in_a_chroot_that_is_no_mount_point_is_the_one_inside", &[]) {
-        return;
-    }
+    needs(&[]);
     let dir = tempfile::tempdir().unwrap();
     let sleeper = start(&["-m"], &format!("{TREE} exec chroot \"$1\" sh -c '{SLEEP}'"), dir.path());
     sleeper.check("/data/file");
@@ -89,10 +88,9 @@ fn a_path_in_a_chroot_that_is_no_mount_point_is_the_one_inside() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_path_in_a_mount_namespace_with_a_root_of_its_own_is_the_one_inside() {
-    if !can_run("a_path_in_a_mount_namespace_with_a_root_of_its_own_is_the_one_inside", &[]) {
-        return;
-    }
+    needs(&[]);
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
         "mount -t tmpfs none \"$1\"; {TREE} mkdir \"$1/old\"; cd \"$1\"; pivot_root . old; exec chroot . sh -c '{SLEEP}'"
@@ -105,10 +103,9 @@ fn a_path_in_a_mount_namespace_with_a_root_of_its_own_is_the_one_inside() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_private_mount_and_a_private_pid_namespace_do_not_hide_a_file() {
-    if !can_run("a_private_mount_and_a_private_pid_namespace_do_not_hide_a_file", &[]) {
-        return;
-    }
+    needs(&[]);
     let dir = tempfile::tempdir().unwrap();
     let script =
         r#"mount -t tmpfs -o size=1m none "$1"; printf first >"$1/a b"; exec 9<>"$1/a b"; sleep 600 & wait"#;
@@ -128,10 +125,9 @@ fn a_private_mount_and_a_private_pid_namespace_do_not_hide_a_file() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn files_on_overlayfs_verify_by_the_kernels_own_numbers() {
-    if !can_run("files_on_overlayfs_verify_by_the_kernels_own_numbers", &[]) {
-        return;
-    }
+    needs(&[]);
     let dir = tempfile::tempdir().unwrap();
     let script = r#"mount -t tmpfs none "$1"; cd "$1"; mkdir lower upper work merged
         printf first >lower/file
@@ -144,12 +140,8 @@ fn files_on_overlayfs_verify_by_the_kernels_own_numbers() {
     let overlay =
         mounts.iter().find(|mount| mount.mount_point.as_os_str().as_bytes().ends_with(b"/merged")).unwrap();
     let info = String::from_utf8(read("fdinfo/9")).unwrap();
-    let Some(inode) = info.lines().find_map(|line| line.strip_prefix("ino:")?.trim().parse().ok()) else {
-        eprintln!(
-            "SKIPPED files_on_overlayfs_verify_by_the_kernels_own_numbers: fdinfo has inodes since Linux 5.14"
-        );
-        return;
-    };
+    let inode = info.lines().find_map(|line| line.strip_prefix("ino:")?.trim().parse().ok());
+    let inode = inode.expect("fdinfo has inodes (Linux 5.14)");
     sleeper.id = FileId { device: overlay.device, inode, generation: 0, weak: true };
     sleeper.check(dir.path().join("merged/file").to_str().unwrap());
     assert_eq!(sleeper.resolve().filesystem.as_deref(), Some("overlay"));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::faults::FaultFs;
 use common::rows::{self, count, syncgen, syncs_of};
-use common::{can_run, wait_until};
+use common::{needs, wait_until};
 use fsynctop::probe::{Capacity, Probe, ProbeConfig};
 
 const THREADS: u64 = 12;
@@ -26,10 +26,9 @@ fn attach(comm: &str) -> Probe {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn threads_without_a_place_are_counted_to_the_call_and_get_the_places_of_those_that_are_gone() {
-    if !can_run("threads_without_a_place_are_counted_to_the_call", &[]) {
-        return;
-    }
+    needs(&[]);
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut probe = attach("placegen");
     count(&mut probe, "placegen", THREADS, SYNCS);
@@ -60,10 +59,9 @@ fn threads_without_a_place_are_counted_to_the_call_and_get_the_places_of_those_t
 
 /// A place is given up and taken all the time while threads come, sync and go.
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn nothing_is_lost_while_places_change_hands() {
-    if !can_run("nothing_is_lost_while_places_change_hands", &[]) {
-        return;
-    }
+    needs(&[]);
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut probe = attach("handgen");
     let directory = tempfile::tempdir().unwrap();
@@ -81,10 +79,9 @@ fn nothing_is_lost_while_places_change_hands() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn syncs_that_hang_are_in_flight_also_of_threads_without_a_place() {
-    if !can_run("syncs_that_hang_are_in_flight_also_of_threads_without_a_place", &["/dev/fuse"]) {
-        return;
-    }
+    needs(&["/dev/fuse"]);
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let probe = attach("hanggen");
     let mount = FaultFs::mount("hang on sync-0");
@@ -107,10 +104,9 @@ fn syncs_that_hang_are_in_flight_also_of_threads_without_a_place() {
 
 /// The end of a sync that is under way then goes unseen, and the same thread's next end is not taken for it.
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn counting_goes_on_after_a_pause_without_a_latency_that_never_was() {
-    if !can_run("counting_goes_on_after_a_pause", &["/dev/fuse"]) {
-        return;
-    }
+    needs(&["/dev/fuse"]);
     const PAUSE: Duration = Duration::from_secs(3);
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut probe = attach("pausegen");

@@ -1,12 +1,15 @@
 //! tracefs mounted privately where it is not mounted: needs root, no BPF. Each case runs on a thread with a mount
 //! namespace of its own, in which tracefs is unmounted first; the machine's own mounts are never touched.
 
+mod common;
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use common::needs;
 use fsynctop::host::{Status, checks, tracefs};
 use fsynctop::linux::mountinfo;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -15,11 +18,8 @@ use nix::sched::{CloneFlags, unshare};
 const ID: &str = "/sys/kernel/tracing/events/syscalls/sys_enter_fsync/id";
 
 /// Runs `case` on a thread with mounts of its own, of which none is of these filesystems.
-fn without(test: &str, filesystems: &'static [&'static str], case: fn()) {
-    if !fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
-        eprintln!("SKIPPED {test}: needs root");
-        return;
-    }
+fn without(filesystems: &'static [&'static str], case: fn()) {
+    needs(&[]);
     let outcome = thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let nothing = None::<&str>;
@@ -58,17 +58,15 @@ fn mounts_it_for_a_moment() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn root_tracefs_is_mounted_for_a_moment_and_leaves_no_trace() {
-    without(
-        "root_tracefs_is_mounted_for_a_moment_and_leaves_no_trace",
-        &["tracefs", "debugfs"],
-        mounts_it_for_a_moment,
-    );
+    without(&["tracefs", "debugfs"], mounts_it_for_a_moment);
 }
 
 #[test]
+#[ignore = "needs root"]
 fn root_a_panic_inside_brings_the_thread_back_too() {
-    without("root_a_panic_inside_brings_the_thread_back_too", &["tracefs", "debugfs"], || {
+    without(&["tracefs", "debugfs"], || {
         let before = namespace();
         let outcome = std::panic::catch_unwind(|| tracefs::with_tracefs(|| panic!("while attaching")));
         assert!(outcome.is_err());
@@ -77,8 +75,9 @@ fn root_a_panic_inside_brings_the_thread_back_too() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn root_the_check_of_tracefs_is_content_without_a_mount() {
-    without("root_the_check_of_tracefs_is_content_without_a_mount", &["tracefs", "debugfs"], || {
+    without(&["tracefs", "debugfs"], || {
         let verdicts = checks(0);
         let verdict = verdicts.iter().find(|verdict| verdict.name == tracefs::NAME).unwrap();
         assert_eq!(verdict.status, Status::Ok);
@@ -87,8 +86,9 @@ fn root_the_check_of_tracefs_is_content_without_a_mount() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn root_a_chroot_is_kept() {
-    without("root_a_chroot_is_kept", &["tracefs", "debugfs"], || {
+    without(&["tracefs", "debugfs"], || {
         // a directory that is there anyway: nothing that has the whole machine mounted on it is ever to be removed
         let (nothing, new) = (None::<&str>, "/mnt");
         mount(Some("/"), new, nothing, MsFlags::MS_BIND | MsFlags::MS_REC, nothing).unwrap();

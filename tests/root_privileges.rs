@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::faults::FaultFs;
 use common::rows;
-use common::{Running, built, can_run, wait_until};
+use common::{Running, built, needs, wait_until};
 use fsynctop::exporter::privileges;
 use fsynctop::files::rules::Rules;
 use fsynctop::host::tracefs::with_tracefs_if_possible;
@@ -76,10 +76,9 @@ fn have(effective: CapabilitySet) {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn files_of_another_user_are_named_and_a_full_map_gives_back_its_rows() {
-    if !can_run("files_of_another_user_are_named", &["/sys/kernel/tracing/events"]) {
-        return;
-    }
+    needs(&["/sys/kernel/tracing/events"]);
     let live = live_without_rights("privgen");
     // four times as many files as there are rows
     let somebody = Somebody::start(&["--files", "256", "--syncs", "5120", "--hold"]);
@@ -116,10 +115,9 @@ fn reads(pid: u32, private: &Path) -> [bool; 4] {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn what_is_kept_is_enough_to_read_another_users_server_and_none_of_it_is_too_much() {
-    if !can_run("what_is_kept_is_enough_to_read_another_users_server", &[]) {
-        return;
-    }
+    needs(&[]);
     let somebody = Somebody::start(&["--hold"]);
     let (pid, private) = (somebody.load.0.id(), somebody.private.clone());
     wait_until("its file", || private.join("sync-0").exists());
@@ -138,10 +136,9 @@ fn what_is_kept_is_enough_to_read_another_users_server_and_none_of_it_is_too_muc
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_sync_that_hangs_is_seen() {
-    if !can_run("a_sync_that_hangs_is_seen", &["/sys/kernel/tracing/events", "/dev/fuse"]) {
-        return;
-    }
+    needs(&["/sys/kernel/tracing/events", "/dev/fuse"]);
     let live = live_without_rights("privsync");
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("privsync");

@@ -8,12 +8,13 @@ use std::process::{Command, Stdio};
 use common::faults::{FaultFs, fsynctop, output, signal, stdout, tool};
 use common::prometheus::{Prometheus, free_port, promtool};
 use common::server::{Database, Kind};
-use common::{Running, can_run, wait_until};
+use common::{Running, needs, wait_until};
 use serde_json::Value;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn rules_are_sound_and_each_alert_has_its_cases() {
     let directory = Path::new(EXAMPLES).join("prometheus");
     promtool(&["check", "rules", "fsynctop.rules.yml"], &directory);
@@ -80,10 +81,9 @@ fn label_of(prometheus: &Prometheus, database: &Database) -> String {
 const INNODB: &str = ",role=~\"redo|doublewrite|undo|system_tablespace|tablespace|dictionary|temporary\"";
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn prometheus_knows_what_the_servers_counted_to_the_sync() {
-    if !can_run("prometheus_knows_what_the_servers_counted_to_the_sync", &[]) {
-        return;
-    }
+    needs(&[]);
     let exporter = Exporter::start(&[]);
     let prometheus = Prometheus::start(exporter.port);
     let mut servers = [Kind::MariaDb, Kind::MySql].map(|kind| Database::start(kind, &[]));
@@ -193,10 +193,9 @@ fn dashboard_queries_return_data(prometheus: &Prometheus) {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_hung_sync_and_a_failed_one_raise_their_alerts() {
-    if !can_run("a_hung_sync_and_a_failed_one_raise_their_alerts", &["/dev/fuse"]) {
-        return;
-    }
+    needs(&["/dev/fuse"]);
     let exporter = Exporter::start(&["--comm", "mysqld"]);
     let prometheus = Prometheus::start(exporter.port);
     let faults = FaultFs::mount("delay 20ms");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use common::server::{Home, Kind};
-use common::{Running, can_run, id_of};
+use common::{Running, id_of, needs};
 use fsynctop::files::classify::Candidate;
 use fsynctop::files::resolve;
 use fsynctop::files::rules::Rules;
@@ -64,10 +64,9 @@ fn mariadbd(home: &Home, options: &str) -> Running {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn mariadb_is_described_from_outside_and_its_files_have_their_roles() {
-    if !can_run("mariadb_is_described_from_outside_and_its_files_have_their_roles", &[]) {
-        return;
-    }
+    needs(&[]);
     let home = Home::new(Kind::MariaDb);
     let dir = home.path();
     // A port that was free a moment ago, on the loopback only.
@@ -102,10 +101,9 @@ fn mariadb_is_described_from_outside_and_its_files_have_their_roles() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_redo_log_without_durable_descriptors_is_not_noted() {
-    if !can_run("a_redo_log_without_durable_descriptors_is_not_noted", &[]) {
-        return;
-    }
+    needs(&[]);
     let home = Home::new(Kind::MariaDb);
     let running = mariadbd(&home, "skip-networking\nsync_binlog=1");
     let (server, settings) = describe_running(&running);
@@ -114,10 +112,9 @@ fn a_redo_log_without_durable_descriptors_is_not_noted() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn mysql_in_a_chroot_is_described_and_its_files_have_their_roles() {
-    if !can_run("mysql_in_a_chroot_is_described_and_its_files_have_their_roles", &[]) {
-        return;
-    }
+    needs(&[]);
     let home = Home::new(Kind::MySql);
     let inside = home.inside();
     let persisted = r#"{"Version":2,"mysql_dynamic_variables":{"sync_binlog":{"Value":"77",

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::can_run;
+use common::needs;
 use common::rows::{attach, count, of_comm};
 use fsynctop::probe::ProbeConfig;
 
@@ -10,10 +10,9 @@ const THREADS: u64 = 12;
 const SYNCS: u64 = 5_000;
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn whether_calls_are_dear_or_not_each_exit_finds_its_entry() {
-    if !can_run("whether_calls_are_dear_or_not_each_exit_finds_its_entry", &[]) {
-        return;
-    }
+    needs(&[]);
     for calls_are_dear in [true, false] {
         let mut probe = attach(&ProbeConfig { calls_are_dear, ..of_comm("exitgen") });
         // More threads than processors, so that they are moved about.

@@ -17,8 +17,9 @@ use common::tracing::Tracing;
 use common::wait_until;
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_server_that_was_waited_for_is_traced_from_its_first_sync() {
-    on_both("a_server_that_was_waited_for_is_traced_from_its_first_sync", |kind| {
+    on_both(|kind| {
         let home = Home::new(kind);
         let (measured, counted) = until_quiet(|| {
             let kernel = KernelCount::begin();
@@ -109,15 +110,17 @@ fn restarted(kind: Kind, options: &[&str]) {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_server_that_is_started_again_is_another_and_the_totals_of_the_first_stay() {
-    on_both("a_server_that_is_started_again_is_another_and_the_totals_of_the_first_stay", |kind| {
+    on_both(|kind| {
         restarted(kind, &[]);
     });
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_series_goes_on_over_a_restart() {
-    on_both("a_series_goes_on_over_a_restart", |kind| restarted(kind, &["--interval", "300ms"]));
+    on_both(|kind| restarted(kind, &["--interval", "300ms"]));
 }
 
 /// Kills a server in the middle of one connection's load; returns the first row that was not confirmed.
@@ -134,8 +137,9 @@ fn kill_under_load(database: &mut Database) -> u64 {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_server_that_is_killed_under_load_is_shown_to_its_last_sync() {
-    on_both("a_server_that_is_killed_under_load_is_shown_to_its_last_sync", |kind| {
+    on_both(|kind| {
         let mut database = Database::start(kind, &[]);
         database.prepare();
         database.quiet_counters();

@@ -13,7 +13,7 @@ use common::exact::{assert_exact, measure, of_op, of_server, on_both, until_quie
 use common::measured::{Measured, number, path_of, text};
 use common::server::{Counters, Database, Home, Kind};
 use common::tracing::Tracing;
-use common::{can_run, wait_until};
+use common::{needs, wait_until};
 use fsynctop::linux::mountinfo;
 
 /// Everything that is known of the server is right, and each path leads to the file inside the server's own root.
@@ -46,8 +46,9 @@ fn assert_traced(database: &mut Database, options: &[&str], connections: u32, ro
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn servers_on_ext4_and_xfs_of_their_own_are_traced_exactly() {
-    on_both("servers_on_ext4_and_xfs_of_their_own_are_traced_exactly", |kind| {
+    on_both(|kind| {
         for filesystem in ["ext4", "xfs"] {
             let disk = Mounted::image(filesystem, 1024);
             let mut database = Database::start_on(kind, Some(disk.path()), &[]);
@@ -66,8 +67,9 @@ fn servers_on_ext4_and_xfs_of_their_own_are_traced_exactly() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn servers_in_pid_and_mount_namespaces_are_traced_exactly() {
-    on_both("servers_in_pid_and_mount_namespaces_are_traced_exactly", |kind| {
+    on_both(|kind| {
         // MySQL is in a chroot besides.
         let home = Home::new(kind);
         let unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
@@ -120,10 +122,9 @@ fn start_in(home: &Home, group: &Path) -> Database {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn servers_of_a_control_group_and_of_those_below_it_are_traced_exactly() {
-    if !can_run("servers_of_a_control_group_and_of_those_below_it_are_traced_exactly", &[]) {
-        return;
-    }
+    needs(&[]);
     let groups = Groups::new();
     let path = groups.0.to_str().unwrap().to_owned();
     let homes = [(); 3].map(|()| Home::new(Kind::MariaDb));

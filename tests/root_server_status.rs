@@ -24,7 +24,7 @@ use common::disk::run;
 use common::exact::on_both;
 use common::server::{Database, Kind};
 use common::terminal::{TMUX, Terminal};
-use common::{Running, can_run};
+use common::{Running, needs};
 
 const PASSWORD: &str = "pa#ss 'word";
 
@@ -53,8 +53,9 @@ fn refused(command: &mut Command, says: &str) {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn an_account_without_rights_sees_all_but_what_needs_one() {
-    on_both("an_account_without_rights_sees_all_but_what_needs_one", |kind| {
+    on_both(|kind| {
         let database = Database::start(kind, &[]);
         let create = "CREATE USER monitor@localhost IDENTIFIED BY \"pa#ss 'word\"";
         database.execute(&[create]);
@@ -121,8 +122,9 @@ fn counted(database: &Database) -> ((u64, &'static str, bool), Option<u64>) {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn transactions_are_those_that_the_client_made() {
-    on_both("transactions_are_those_that_the_client_made", |kind| {
+    on_both(|kind| {
         let database = Database::start(kind, &[]);
         database.prepare();
         let (transactions, groups) = counted(&database);
@@ -188,10 +190,9 @@ fn encrypted_server(keys: &Keys) -> (Database, String) {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn over_tcp_the_connection_is_encrypted_and_the_certificate_is_looked_at() {
-    if !can_run("over_tcp_the_connection_is_encrypted_and_the_certificate_is_looked_at", &[]) {
-        return;
-    }
+    needs(&[]);
     let keys = Keys::make();
     let (database, port) = encrypted_server(&keys);
     // Both, because a server may or may not look up the name of an address.
@@ -249,10 +250,9 @@ fn elsewhere(test: impl FnOnce() + Send) {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn a_password_goes_to_another_host_only_when_that_has_proved_who_it_is() {
-    if !can_run("a_password_goes_to_another_host_only_when_that_has_proved_who_it_is", &[]) {
-        return;
-    }
+    needs(&[]);
     elsewhere(|| {
         let keys = Keys::make();
         let (database, port) = encrypted_server(&keys);
@@ -283,10 +283,9 @@ fn a_password_goes_to_another_host_only_when_that_has_proved_who_it_is() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn whoever_stands_in_the_way_to_another_host_receives_nothing() {
-    if !can_run("whoever_stands_in_the_way_to_another_host_receives_nothing", &[]) {
-        return;
-    }
+    needs(&[]);
     elsewhere(|| {
         let listener = TcpListener::bind((ELSEWHERE, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -330,10 +329,9 @@ const GREETING: &[u8] =
                           ijklmnopqrst\0caching_sha2_password\0";
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn mysql_gets_a_password_that_it_has_not_cached_only_through_encryption() {
-    if !can_run("mysql_gets_a_password_that_it_has_not_cached_only_through_encryption", &[]) {
-        return;
-    }
+    needs(&[]);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let options = ["--skip-networking=0", "--bind-address=127.0.0.1", &format!("--port={port}")];
     let database = Database::start(Kind::MySql, &options);
@@ -354,10 +352,9 @@ fn mysql_gets_a_password_that_it_has_not_cached_only_through_encryption() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_password_is_asked_for_on_the_terminal_and_not_shown() {
-    if !can_run("a_password_is_asked_for_on_the_terminal_and_not_shown", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let database = Database::start(Kind::MariaDb, &[]);
     database.execute(&["CREATE USER monitor@localhost IDENTIFIED BY \"pa#ss 'word\""]);
     let (socket, pid) = (database.socket.to_str().unwrap(), database.pid.to_string());
@@ -388,10 +385,9 @@ fn a_password_is_asked_for_on_the_terminal_and_not_shown() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn another_server_is_not_taken_for_the_traced_one() {
-    if !can_run("another_server_is_not_taken_for_the_traced_one", &[]) {
-        return;
-    }
+    needs(&[]);
     let (one, other) = (Database::start(Kind::MariaDb, &[]), Database::start(Kind::MariaDb, &[]));
     refused(verify(&one).arg("--socket").arg(&other.socket), "leads to another server: its data directory");
     // One that cannot be connected to chooses none: why is what is said.

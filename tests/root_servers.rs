@@ -5,9 +5,9 @@ mod common;
 
 use serde_json::json;
 
-use common::can_run;
 use common::exact::{INNODB, assert_exact, bracket, measure, of_op, of_server, on_both};
 use common::measured::{Measured, text};
+use common::needs;
 use common::server::{Database, Kind};
 
 /// One server with these options under the classic load and under a single connection, traced exactly. Returns both
@@ -36,8 +36,9 @@ fn both_loads(kind: Kind, options: &[&str], rows: u32) -> [Measured; 2] {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn the_classic_load_is_traced_exactly() {
-    on_both("the_classic_load_is_traced_exactly", |kind| {
+    on_both(|kind| {
         for measured in both_loads(kind, &[], 1000) {
             assert_eq!(of_op(&measured, "redo", "fdatasync"), measured.of_role("redo"));
             assert_eq!(measured.0["servers"][0]["notes"], json!([]));
@@ -46,8 +47,9 @@ fn the_classic_load_is_traced_exactly() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn by_default_the_servers_are_found_by_their_names() {
-    on_both("by_default_the_servers_are_found_by_their_names", |kind| {
+    on_both(|kind| {
         let database = Database::start(kind, &[]);
         let mut fsynctop = std::process::Command::new(env!("CARGO_BIN_EXE_fsynctop"));
         let output = fsynctop.args(["--once", "--duration", "500ms", "--output", "json"]).output().unwrap();
@@ -61,38 +63,42 @@ fn by_default_the_servers_are_found_by_their_names() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn flush_method_fsync_is_traced_exactly() {
-    on_both("flush_method_fsync_is_traced_exactly", |kind| {
+    on_both(|kind| {
         both_loads(kind, &["--innodb-flush-method=fsync"], 300);
     });
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn flush_method_o_direct_no_fsync_is_traced_exactly() {
-    on_both("flush_method_o_direct_no_fsync_is_traced_exactly", |kind| {
+    on_both(|kind| {
         both_loads(kind, &["--innodb-flush-method=O_DIRECT_NO_FSYNC"], 300);
     });
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn without_sync_binlog_the_rest_is_traced_exactly() {
-    on_both("without_sync_binlog_the_rest_is_traced_exactly", |kind| {
+    on_both(|kind| {
         both_loads(kind, &["--sync-binlog=0"], 300);
     });
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn innodb_syncs_by_fsync_without_use_fdatasync() {
-    if can_run("innodb_syncs_by_fsync_without_use_fdatasync", &[]) {
-        for measured in both_loads(Kind::MySql, &["--innodb-use-fdatasync=OFF"], 300) {
-            assert_eq!(INNODB.map(|role| of_op(&measured, role, "fdatasync")), [0; INNODB.len()]);
-        }
+    needs(&[]);
+    for measured in both_loads(Kind::MySql, &["--innodb-use-fdatasync=OFF"], 300) {
+        assert_eq!(INNODB.map(|role| of_op(&measured, role, "fdatasync")), [0; INNODB.len()]);
     }
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_redo_log_that_is_durable_by_its_descriptors_has_no_syncs_and_a_note() {
-    on_both("a_redo_log_that_is_durable_by_its_descriptors_has_no_syncs_and_a_note", |kind| {
+    on_both(|kind| {
         let mut database = Database::start(kind, &["--innodb-flush-method=O_DSYNC"]);
         database.prepare();
         let (measured, counted) = measure(&mut database, &[], |database| database.insert(16, 300));
@@ -113,8 +119,9 @@ fn a_redo_log_that_is_durable_by_its_descriptors_has_no_syncs_and_a_note() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn the_table_shows_the_same_counts_and_the_ratio_of_the_logs() {
-    on_both("the_table_shows_the_same_counts_and_the_ratio_of_the_logs", |kind| {
+    on_both(|kind| {
         let mut database = Database::start(kind, &[]);
         database.prepare();
         let (table, counted) = bracket(&mut database, &[], |database| database.insert(1, 100));
@@ -128,10 +135,9 @@ fn the_table_shows_the_same_counts_and_the_ratio_of_the_logs() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn without_binary_log_syncs_there_is_no_ratio_and_the_table_says_why() {
-    if !can_run("without_binary_log_syncs_there_is_no_ratio_and_the_table_says_why", &[]) {
-        return;
-    }
+    needs(&[]);
     let mut database = Database::start(Kind::MariaDb, &["--sync-binlog=0"]);
     database.prepare();
     let (table, _) = bracket(&mut database, &[], |database| database.insert(4, 50));

@@ -5,15 +5,14 @@ mod common;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use common::can_run;
 use common::disk::Mounted;
+use common::needs;
 use fsynctop::linux::storage::Storage;
 
 #[test]
+#[ignore = "needs root"]
 fn root_a_mount_point_of_any_name_is_found_and_none_hides_the_others() {
-    if !can_run("root_a_mount_point_of_any_name_is_found_and_none_hides_the_others", &[]) {
-        return;
-    }
+    needs(&[]);
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let below = Storage::of(&directory.path().canonicalize().unwrap()).unwrap();
     for name in [&b"my data"[..], b"a\\040b\t", b"not\xffUTF-8"] {

@@ -11,8 +11,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::Running;
 use common::nested::Nested;
+use common::{Running, needs};
 use fsynctop::model::{Op, Role};
 use fsynctop::render::Style;
 use fsynctop::stuck;
@@ -27,11 +27,9 @@ fn scan_in_time(processes: Processes, looks: Looks) -> Scan {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn root_a_sync_that_hangs_is_found_with_its_file_and_a_minimum_age() {
-    if !is_root() {
-        eprintln!("SKIPPED root_a_sync_that_hangs_is_found_with_its_file_and_a_minimum_age: needs root");
-        return;
-    }
+    needs(&[]);
     let nested = Nested::new().expect("loop devices, mkfs.ext4 and fsfreeze");
     let path = nested.inner().join("ib_logfile0");
     let mut file = File::create(&path).unwrap();
@@ -125,13 +123,9 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status() {
-    if !is_root() {
-        eprintln!(
-            "SKIPPED root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status: needs root"
-        );
-        return;
-    }
+    needs(&[]);
     let nobody = Nobody::new();
     let everything = nobody.stuck(&[]);
     assert_eq!(everything.status.code(), Some(5), "{everything:?}");
@@ -161,11 +155,9 @@ fn root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn root_a_proc_that_hides_processes_is_no_reason_to_see_none() {
-    if !is_root() {
-        eprintln!("SKIPPED root_a_proc_that_hides_processes_is_no_reason_to_see_none: needs root");
-        return;
-    }
+    needs(&[]);
     let nobody = Nobody::new();
     for hidepid in ["noaccess", "invisible"] {
         let script = r#"mount -t proc -o hidepid="$1" proc /proc && shift && exec "$@""#;
@@ -179,11 +171,9 @@ fn root_a_proc_that_hides_processes_is_no_reason_to_see_none() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn root_a_sync_that_hangs_does_not_hide_what_could_not_be_looked_at() {
-    let test = "root_a_sync_that_hangs_does_not_hide_what_could_not_be_looked_at";
-    if !common::can_run(test, &["/dev/fuse"]) {
-        return;
-    }
+    needs(&["/dev/fuse"]);
     let nobody = Nobody::new();
     let mount = common::faults::FaultFs::mount("hang on ib_logfile0");
     let file = mount.path().join("ib_logfile0");
@@ -197,8 +187,4 @@ fn root_a_sync_that_hangs_does_not_hide_what_could_not_be_looked_at() {
     let said = text(&output);
     let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("no {what:?} in\n{said}"));
     assert!(at("threads could not be examined") < at("AGE") && at("AGE") < at("python3"), "{said}");
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }

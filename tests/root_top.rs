@@ -10,7 +10,7 @@ use common::exporter::Exporter;
 use common::faults::{FaultFs, Hung, finish, tool};
 use common::server::{Database, Kind};
 use common::terminal::{TMUX, Terminal, cells, number};
-use common::{Running, can_run};
+use common::{Running, needs};
 use serde_json::Value;
 
 /// Two intervals, and what a machine that does other things as well needs to draw them.
@@ -45,10 +45,9 @@ fn seconds_drawn(screen: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn root_top_a_server_under_load_in_every_view() {
-    if !can_run("root_top_a_server_under_load_in_every_view", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let database = Database::start(Kind::MariaDb, &[]);
     database.prepare();
     let _load = load(&database);
@@ -158,10 +157,9 @@ fn root_top_a_server_under_load_in_every_view() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_the_first_figures_come_soon() {
-    if !can_run("root_top_the_first_figures_come_soon", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let directory = tempfile::tempdir().unwrap();
     let target = syncing(directory.path(), &["--names", "ib_logfile0"]);
     let terminal = Terminal::fsynctop(80, 24, &["--pid", &pid(&target)]);
@@ -174,10 +172,9 @@ fn root_top_the_first_figures_come_soon() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_what_an_exporter_remembers_is_there_at_once() {
-    if !can_run("root_top_what_an_exporter_remembers_is_there_at_once", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("exporter.sock");
     let socket = socket.to_str().unwrap();
@@ -223,10 +220,9 @@ fn root_top_what_an_exporter_remembers_is_there_at_once() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_waits_for_a_server_and_traces_it_from_its_first_sync() {
-    if !can_run("root_top_waits_for_a_server_and_traces_it_from_its_first_sync", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let name = format!("late{}", std::process::id());
     let terminal = Terminal::fsynctop(100, 30, &["--comm", &name]);
     terminal.until_shown(&format!("Waiting for a process called {name}."));
@@ -245,10 +241,9 @@ fn root_top_waits_for_a_server_and_traces_it_from_its_first_sync() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_a_delay_a_hang_and_a_failure_are_seen_within_two_intervals() {
-    if !can_run("root_top_a_delay_a_hang_and_a_failure_are_seen_within_two_intervals", &[TMUX, "/dev/fuse"]) {
-        return;
-    }
+    needs(&[TMUX, "/dev/fuse"]);
     let faults = FaultFs::mount("delay 2ms");
     let target = syncing(faults.path(), &["--names", "ib_logfile0,binlog.000001", "--keep-going"]);
     let target = Hung::new(&faults, target);
@@ -329,10 +324,9 @@ fn root_top_a_delay_a_hang_and_a_failure_are_seen_within_two_intervals() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_another_process_on_the_same_device_is_a_neighbour() {
-    if !can_run("root_top_another_process_on_the_same_device_is_a_neighbour", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     // Not in /tmp, which is memory on many systems.
     let directory = tempfile::TempDir::with_prefix_in("fsynctop-", "/var/tmp").unwrap();
     let server = directory.path().join("server");
@@ -359,10 +353,9 @@ fn root_top_another_process_on_the_same_device_is_a_neighbour() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_colours_are_there_only_where_they_are_wanted() {
-    if !can_run("root_top_colours_are_there_only_where_they_are_wanted", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let directory = tempfile::tempdir().unwrap();
     let target = syncing(directory.path(), &["--names", "ib_logfile0"]);
     let colours = |arguments: &[&str]| {
@@ -390,6 +383,7 @@ fn root_top_colours_are_there_only_where_they_are_wanted() {
 }
 
 /// What the process used of a processor from now on, 0 to 1.
+#[cfg(not(debug_assertions))]
 fn cpu_share(pid: u32, time: Duration) -> f64 {
     let used = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -402,16 +396,12 @@ fn cpu_share(pid: u32, time: Duration) -> f64 {
     (used() - before) / 100.0 / began.elapsed().as_secs_f64()
 }
 
+/// Of an optimised build: of another, the figure says nothing. `make soak` runs it.
+#[cfg(not(debug_assertions))]
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_costs_little_also_with_thousands_of_files() {
-    let test = "root_top_costs_little_also_with_thousands_of_files";
-    if !can_run(test, &[TMUX]) {
-        return;
-    }
-    if cfg!(debug_assertions) {
-        eprintln!("SKIPPED {test}: a figure of a build that is not optimised says nothing; use --release");
-        return;
-    }
+    needs(&[TMUX]);
     let memory = common::disk::Mounted::tmpfs();
     let target = syncing(memory.path(), &["--files", "5000", "--threads", "1"]);
     let terminal = Terminal::fsynctop(120, 40, &["--pid", &pid(&target), "--max-cpu", "off"]);

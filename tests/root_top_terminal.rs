@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::faults::{FaultFs, fsynctop, output, signal, stderr, stdout, tool};
 use common::terminal::{TMUX, Terminal};
-use common::{Running, can_run, wait_until};
+use common::{Running, needs, wait_until};
 use fsynctop::top::terminal::{Screen, giving_back};
 
 /// A process that syncs all the time, which no other test's fsynctop is asked for.
@@ -41,10 +41,9 @@ fn switches(pid: u32, name: &str) -> u64 {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_every_way_out_restores_the_terminal() {
-    if !can_run("root_top_every_way_out_restores_the_terminal", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let directory = tempfile::tempdir().unwrap();
     let target = syncing(directory.path(), &[]);
     for key in ["q", "C-c", "F10"] {
@@ -67,11 +66,9 @@ fn root_top_every_way_out_restores_the_terminal() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_takes_leave_with_the_failures_of_the_whole_session_whatever_was_counted_anew() {
-    let test = "root_top_takes_leave_with_the_failures_of_the_whole_session_whatever_was_counted_anew";
-    if !can_run(test, &[TMUX, "/dev/fuse"]) {
-        return;
-    }
+    needs(&[TMUX, "/dev/fuse"]);
     let script = r#"
 import os, sys, time
 good, bad, go = sys.argv[1:]
@@ -114,10 +111,11 @@ while True:
     }
 }
 
-/// What the test after this one runs in a terminal.
-#[test]
-#[ignore = "panics, on purpose: a part of another test"]
-fn panics_in_a_terminal_that_it_took_over() {
+/// Tells the process that the test starts what it is for.
+const PANICS: &str = "FSYNCTOP_TEST_PANICS";
+
+/// What the test after this one runs in a terminal, in a process of its own.
+fn panic_in_a_terminal_that_was_taken_over() {
     let mut screen = Screen::open().expect("it runs in a terminal");
     giving_back(|| {
         screen.take_over().unwrap();
@@ -135,13 +133,19 @@ fn panics_in_a_terminal_that_it_took_over() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_a_panic_restores_the_terminal_and_can_be_read() {
-    if !can_run("root_top_a_panic_restores_the_terminal_and_can_be_read", &[TMUX]) {
-        return;
+    if std::env::var_os(PANICS).is_some() {
+        return panic_in_a_terminal_that_was_taken_over();
     }
+    needs(&[TMUX]);
+    let assignment = format!("{PANICS}=1");
     let program = std::env::current_exe().unwrap();
-    let arguments = ["--ignored", "--exact", "panics_in_a_terminal_that_it_took_over", "--nocapture"];
-    let terminal = Terminal::program(100, 24, program.to_str().unwrap(), &arguments);
+    let thread = std::thread::current();
+    let name = thread.name().unwrap();
+    let arguments =
+        [&assignment, program.to_str().unwrap(), "--include-ignored", "--exact", name, "--nocapture"];
+    let terminal = Terminal::program(100, 24, "env", &arguments);
     wait_until("the terminal to be taken over", || terminal.directory().join("taken").exists());
     terminal.until("the other screen", |_| terminal.fact("alternate_on") == "1");
     std::fs::write(terminal.directory().join("go"), "").unwrap();
@@ -151,10 +155,9 @@ fn root_top_a_panic_restores_the_terminal_and_can_be_read() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_ends_by_a_signal_while_something_stands_before_the_table() {
-    if !can_run("root_top_ends_by_a_signal_while_something_stands_before_the_table", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let directory = tempfile::tempdir().unwrap();
     let target = syncing(directory.path(), &[]);
     for (keys, shows) in [(&["?"][..], "What is shown"), (&["/", "a"], "rows that contain: a")] {
@@ -167,10 +170,9 @@ fn root_top_ends_by_a_signal_while_something_stands_before_the_table() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_what_cannot_be_attached_is_said_on_a_terminal_that_is_as_before() {
-    if !can_run("root_top_what_cannot_be_attached_is_said_on_a_terminal_that_is_as_before", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     // Refused before anything is shown, and while "Attaching" is.
     let terminal = Terminal::fsynctop(100, 24, &["--pid", "4194305"]);
     terminal.assert_restored(1);
@@ -186,10 +188,9 @@ fn root_top_what_cannot_be_attached_is_said_on_a_terminal_that_is_as_before() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_ends_when_its_terminal_is_closed() {
-    if !can_run("root_top_ends_when_its_terminal_is_closed", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let directory = tempfile::tempdir().unwrap();
     let target = syncing(directory.path(), &[]);
     let terminal = view_of(80, 24, &target);
@@ -209,10 +210,9 @@ fn root_top_ends_when_its_terminal_is_closed() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_can_be_suspended_and_goes_on() {
-    if !can_run("root_top_can_be_suspended_and_goes_on", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let directory = tempfile::tempdir().unwrap();
     let target = syncing(directory.path(), &[]);
     let terminal = Terminal::new(80, 24, &["bash", "--norc", "-i"]);
@@ -243,10 +243,9 @@ fn root_top_can_be_suspended_and_goes_on() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_survives_every_size_and_says_when_it_is_too_small() {
-    if !can_run("root_top_survives_every_size_and_says_when_it_is_too_small", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let directory = tempfile::tempdir().unwrap();
     let target = syncing(directory.path(), &[]);
     let terminal = view_of(80, 24, &target);
@@ -268,10 +267,9 @@ fn root_top_survives_every_size_and_says_when_it_is_too_small() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_a_terminal_that_reads_nothing_stalls_no_sampling_and_no_end() {
-    if !can_run("root_top_a_terminal_that_reads_nothing_stalls_no_sampling_and_no_end", &[TMUX]) {
-        return;
-    }
+    needs(&[TMUX]);
     let directory = tempfile::tempdir().unwrap();
     let target = syncing(directory.path(), &["--files", "40"]);
     let terminal = view_of(200, 60, &target);
@@ -307,10 +305,9 @@ fn root_top_a_terminal_that_reads_nothing_stalls_no_sampling_and_no_end() {
 }
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_top_without_a_terminal_measures_once_and_says_so() {
-    if !can_run("root_top_without_a_terminal_measures_once_and_says_so", &[]) {
-        return;
-    }
+    needs(&[]);
     let directory = tempfile::tempdir().unwrap();
     let target = syncing(directory.path(), &[]);
     let pid = target.0.id().to_string();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use common::exact::on_both;
 use common::server::{Database, Kind};
-use common::{Running, can_run};
+use common::{Running, needs};
 
 fn verify(database: &Database, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
@@ -29,8 +29,9 @@ fn row<'a>(value: &'a Value, what: &str) -> &'a Value {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn traced_syncs_are_those_that_the_server_counts() {
-    on_both("traced_syncs_are_those_that_the_server_counts", |kind| {
+    on_both(|kind| {
         let mut database = Database::start(kind, &[]);
         database.prepare();
         database.quiet_counters();
@@ -57,8 +58,9 @@ fn traced_syncs_are_those_that_the_server_counts() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn the_window_may_begin_and_end_in_the_middle_of_a_load() {
-    on_both("the_window_may_begin_and_end_in_the_middle_of_a_load", |kind| {
+    on_both(|kind| {
         let database = Database::start(kind, &[]);
         database.prepare();
         let mut load = database.load(16, 1_000_000);
@@ -76,10 +78,9 @@ fn the_window_may_begin_and_end_in_the_middle_of_a_load() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn the_syncs_that_make_redo_files_are_where_the_server_counts_them() {
-    if !can_run("the_syncs_that_make_redo_files_are_where_the_server_counts_them", &[]) {
-        return;
-    }
+    needs(&[]);
     let mut database = Database::start(Kind::MySql, &[]);
     database.quiet_counters();
     let child = verify(&database, &["-d", "6"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -97,8 +98,9 @@ fn the_syncs_that_make_redo_files_are_where_the_server_counts_them() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn without_the_calls_that_the_server_makes_the_figures_differ() {
-    on_both("without_the_calls_that_the_server_makes_the_figures_differ", |kind| {
+    on_both(|kind| {
         let mut database = Database::start(kind, &[]);
         database.prepare();
         database.quiet_counters();
@@ -115,10 +117,9 @@ fn without_the_calls_that_the_server_makes_the_figures_differ() {
 }
 
 #[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_server_that_hangs_is_given_up_soon() {
-    if !can_run("a_server_that_hangs_is_given_up_soon", &[]) {
-        return;
-    }
+    needs(&[]);
     let database = Database::start(Kind::MariaDb, &[]);
     let pid = database.pid.to_string();
     let hung = |seconds: u64, after: Duration, says: &str| {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::exporter::Exporter;
 use common::faults::{FaultFs, Hung, fsynctop, output, stderr, stdout};
-use common::{Running, can_run, wait_until};
+use common::{Running, needs, wait_until};
 
 /// Syncs a log all the time, under a name of its own.
 const SERVER: &str = r#"
@@ -23,11 +23,9 @@ while True:
 "#;
 
 #[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_a_window_that_held_a_stall_or_failures_never_ends_with_all_is_well() {
-    let test = "root_a_window_that_held_a_stall_or_failures_never_ends_with_all_is_well";
-    if !can_run(test, &["/dev/fuse", "/sys/kernel/tracing/events"]) {
-        return;
-    }
+    needs(&["/dev/fuse", "/sys/kernel/tracing/events"]);
     let mount = FaultFs::mount("ok");
     let [log, data] = ["ib_logfile0", "ibdata1"].map(|name| mount.path().join(name));
     for file in [&log, &data] {

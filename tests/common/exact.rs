@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::can_run;
 use super::measured::{Measured, number, path_of, sum, text};
+use super::needs;
 use super::server::{Counters, Database, Kind};
 use super::tracing::Tracing;
 
@@ -16,13 +16,12 @@ pub const INNODB: [&str; 7] =
     ["redo", "doublewrite", "undo", "system_tablespace", "tablespace", "dictionary", "temporary"];
 
 /// Both servers at once: they spend most of the time coming to rest.
-pub fn on_both(test: &str, check: impl Fn(Kind) + Sync) {
-    if can_run(test, &[]) {
-        std::thread::scope(|scope| {
-            scope.spawn(|| check(Kind::MariaDb));
-            scope.spawn(|| check(Kind::MySql));
-        });
-    }
+pub fn on_both(check: impl Fn(Kind) + Sync) {
+    needs(&[]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| check(Kind::MariaDb));
+        scope.spawn(|| check(Kind::MySql));
+    });
 }
 
 /// Tries until a measurement's edges were quiet: None says that one was not.

@@ -36,16 +36,15 @@ impl Drop for Running {
     }
 }
 
-/// True if the test can run; says loudly if it cannot.
-pub fn can_run(test: &str, needs: &[&str]) -> bool {
+/// Fails a test that cannot run here, with what is missing: no test looks as if it had run.
+pub fn needs(paths: &[&str]) {
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
-    let missing: Vec<_> = needs.iter().filter(|path| !Path::new(path).exists()).collect();
-    if !root {
-        eprintln!("SKIPPED {test}: it needs root");
-    } else if !missing.is_empty() {
-        eprintln!("SKIPPED {test}: it needs {missing:?}");
-    }
-    root && missing.is_empty()
+    assert!(root, "this test needs root: run it by `make test`, or as root");
+    let missing: Vec<_> = paths.iter().filter(|path| !Path::new(path).exists()).collect();
+    assert!(
+        missing.is_empty(),
+        "this test needs {missing:?}, which this host lacks: `make deps` installs programs"
+    );
 }
 
 /// The end of a table of figures in which nothing is wrong, where lines are as long as they like.

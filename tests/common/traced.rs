@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use super::measured::Measured;
-use super::{Running, can_run};
+use super::{Running, needs};
 
 const DIRECTORY: &str = "FSYNCTOP_TEST_DIRECTORY";
 
 /// A test whose workload runs in a process of its own.
 pub struct Traced {
-    name: &'static str,
+    /// The test's own, with its modules.
+    name: String,
 }
 
 /// What fsynctop and the command did.
@@ -25,14 +26,16 @@ pub struct Run {
 }
 
 impl Traced {
-    /// Begins a test; `name` is the test's own, with its modules. None: the test cannot run here, and said so.
-    /// In the process that is traced, this runs the workload and does not return.
-    pub fn begin(name: &'static str, workload: impl FnOnce(&Path)) -> Option<Traced> {
+    /// Begins the test that calls it. In the process that is traced, this runs the workload and does not return.
+    pub fn begin(workload: impl FnOnce(&Path)) -> Traced {
         if let Some(directory) = std::env::var_os(DIRECTORY) {
             workload(Path::new(&directory));
             std::process::exit(0);
         }
-        can_run(name, &[]).then_some(Traced { name })
+        needs(&[]);
+        let thread = std::thread::current();
+        let name = thread.name().expect("the test harness names each test's thread after the test");
+        Traced { name: name.to_owned() }
     }
 
     /// The command that runs the workload in a directory.
@@ -45,8 +48,9 @@ impl Traced {
             "env".into(),
             OsStr::from_bytes(&assignment).into(),
             program,
+            "--include-ignored".into(),
             "--exact".into(),
-            self.name.into(),
+            self.name.as_str().into(),
             "--nocapture".into(),
         ]
     }

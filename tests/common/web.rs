@@ -46,9 +46,15 @@ impl Source for MadeUp {
 /// What the child process is told, in this environment variable.
 const VARIABLE: &str = "FSYNCTOP_TEST_SERVER";
 
-/// Serves until standard input ends, if this process was started to do so.
-pub fn serve_if_told() {
-    let Ok(told) = std::env::var(VARIABLE) else { return };
+/// The test of the server itself, which is also how the others start it: in a process of its own that was told what
+/// to serve, it serves until standard input ends.
+pub fn served() {
+    let Ok(told) = std::env::var(VARIABLE) else {
+        let server = Server::start(json!({}));
+        assert_eq!(scrape(&server).status, 200);
+        assert_eq!(server.end()["requests"]["200"], 1);
+        return;
+    };
     let told: Value = serde_json::from_str(&told).unwrap();
     let source = Arc::new(MadeUp {
         bytes: told["bytes"].as_u64().unwrap_or(0) as usize,
@@ -96,7 +102,7 @@ impl Server {
     /// `told`: bytes, takes_ms, not_ready, web_config_file.
     pub fn start(told: Value) -> Server {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "--nocapture", "the_server_of_the_other_tests"]);
+        command.args(["--exact", "--nocapture", "the_server_of_these_tests_answers_and_ends_with_its_input"]);
         command.env(VARIABLE, told.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
