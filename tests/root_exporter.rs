@@ -37,7 +37,7 @@ fn every_thread_keeps_what_it_needs_and_no_more() {
     let directory = tempfile::tempdir().unwrap();
     let load = Command::new(built("syncgen"))
         .arg(directory.path())
-        .args(["--hold", "--wait"])
+        .args(["--seconds", "2", "--hold"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn();

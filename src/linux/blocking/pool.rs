@@ -22,10 +22,12 @@ pub struct Pool<K, J, R> {
     outbox: Sender<R>,
 }
 
+type Work<J, R> = dyn Fn(&J) -> Option<R> + Send + Sync;
+
 struct Shared<K, J, R> {
     name: &'static str,
     limits: Limits,
-    work: Box<dyn Fn(&J) -> Option<R> + Send + Sync>,
+    work: Box<Work<J, R>>,
     state: Mutex<State<K, J>>,
     changed: Condvar,
 }
