@@ -119,7 +119,7 @@ fn root_top_a_server_under_load_in_every_view() {
     terminal.keys(&["r", "c"]);
     terminal.until("sums", |screen| screen.contains("SYNCS") && screen.contains("since "));
     terminal.keys(&["c", "+"]);
-    terminal.until_shown("every 2 s");
+    terminal.until_shown("refresh 2 s");
     terminal.keys(&["-"]);
     terminal.until_shown("refresh 1 s");
 
@@ -214,7 +214,7 @@ fn root_top_what_an_exporter_remembers_is_there_at_once() {
     let began = Instant::now();
     let screen = terminal.until("a rate", |screen| rate(screen, "redo").is_some_and(|rate| rate > 0.0));
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}: it waited for the exporter", began.elapsed());
-    assert!(!screen.contains("exporter│"), "{screen}");
+    assert!(!screen.contains("exporter│") && !screen.contains("history│"), "{screen}");
     terminal.keys(&["q"]);
     terminal.assert_restored(0);
 }

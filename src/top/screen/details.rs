@@ -212,15 +212,20 @@ fn axis(state: &State, map: &Map, span: Span, area: Rect, pen: &mut Pen) {
         let mark = if state.style.unicode { "│" } else { "|" };
         let own = told.and_then(|tick| state.past.tick(tick.number + 1).zip(Some(tick)));
         let unseen = own.and_then(|(own, told)| (own.end - own.duration).duration_since(told.end).ok());
-        let text = match unseen.filter(|unseen| *unseen >= UNTRACED) {
+        let long = match unseen.filter(|unseen| *unseen >= UNTRACED) {
             None => format!("exporter's history{mark}"),
             Some(unseen) => format!("exporter's history, then {} s untraced{mark}", unseen.as_secs()),
         };
-        let wide = width(&text);
+        let short = format!("exporter{mark}");
         let begins = if is_begin_shown { usize::from(first) + width(&begin) + 1 } else { usize::from(first) };
         let ends = span.columns - width(&end) - 1;
-        if seam + 1 >= begins + wide && seam < ends && is_free(seam + 1 - wide..seam + 1) {
-            pen.put(area.x + (seam + 1 - wide) as u16, area.y, wide as u16, &text, Ink::Faint);
+        let fits = |text: &&String| {
+            let wide = width(text);
+            seam + 1 >= begins + wide && seam < ends && is_free(seam + 1 - wide..seam + 1)
+        };
+        if let Some(text) = [&long, &short].into_iter().find(fits) {
+            let wide = width(text) as u16;
+            pen.put(area.x + seam as u16 + 1 - wide, area.y, wide, text, Ink::Faint);
         } else if seam < ends && is_free(seam..seam + 1) {
             pen.put(area.x + seam as u16, area.y, 1, mark, Ink::Faint);
         }
