@@ -39,22 +39,32 @@ advisories: deps ## known vulnerabilities of the crates that are built in, by th
 	@tools/dependencies cargo-deny
 	cargo deny --locked check advisories
 
-# Everything is built first: the tests run the programs under tools/ as well.
-test: lint tracefs ## every test there is, those that need root and a kernel included
+# Everything is built first: the tests run the programs under tools/ as well. Those that need root or a kernel are marked as ignored,
+# so that a plain `cargo test` says that it did not run them.
+test: lint tracefs ## every kind of test, those that need root and a kernel included; of the kernels four, in brief
 	cargo build --workspace --locked
-	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast
-	$(MAKE) --no-print-directory kernels
+	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast -- --include-ignored
+	$(MAKE) --no-print-directory kernels QUICK=1
 
 # On x86-64: one binary is made by this machine's compiler, the one for arm64 by tools/arm64.
-# What is tested is that it works there, not how fast: a quick build will do; for two guests the quickest.
+# What is tested is that it works there, not how fast: a quick build will do, for two guests the quickest, and with QUICK=1 what the tests
+# have just built.
 kernels: export CARGO_PROFILE_RELEASE_OPT_LEVEL := 1
-kernels: deps ## run it under the kernels of Debian 11 to the next, and write docs/kernels.md; GUEST=7.2 for some
+kernels: deps ## run it under the kernels of Debian 11 to the next, and write docs/kernels.md; GUEST=7.2 for some, QUICK=1
+	@mkdir -p target/kernels/amd64 target/kernels/quick/amd64
+ifdef QUICK
+	cargo build --workspace --locked
+	@for program in fsynctop syncgen; do strip -o target/kernels/quick/amd64/$$program $(BUILT)/debug/$$program; done
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 tools/arm64/build target/kernels/quick/arm64 fsynctop syncgen
+	cargo run --locked --quiet --package kernels -- --programs target/kernels/quick --keep target/kernels/quick/guests --quick \
+	  $(if $(GUEST),--only $(GUEST))
+else
 	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST) --package fsynctop --package syncgen
-	@mkdir -p target/kernels/amd64
 	@for program in fsynctop syncgen; do strip -o target/kernels/amd64/$$program $(BUILT)/$(HOST)/release/$$program; done
 	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 tools/arm64/build target/kernels/arm64 fsynctop syncgen
 	cargo run --locked --quiet --package kernels -- --programs target/kernels --keep target/kernels/guests \
 	  $(if $(GUEST),--only $(GUEST),--page docs/kernels.md)
+endif
 
 bench: deps tracefs ## what tracing costs, beside other tracers, and write docs/overhead.md; QUICK=1, ONLY="sync getppid"
 	@tools/dependencies bench

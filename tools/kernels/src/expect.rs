@@ -75,7 +75,6 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
             findings.check(by_thread, || "there are no rows by thread".into());
             attached_as(mode, &compare(outcome, mode, findings)?, findings)
         });
-        findings.run(mode, |findings| hung(outcome, mode, findings));
     }
     findings.run("auto", |findings| {
         let used = compare(outcome, "auto", findings)?;
@@ -87,11 +86,29 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
         findings.notes.push(format!("auto: {said}"));
         Ok(())
     });
+    storage_and_returns(guest, outcome, findings);
+    if !guest.quick {
+        hangs_and_waits(guest, outcome, findings);
+    }
+}
+
+/// What takes long: syncs that hang, where the time goes, each operation, devices that fail.
+fn hangs_and_waits(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
+    for mode in guest.modes() {
+        findings.run(mode, |findings| hung(outcome, mode, findings));
+    }
     for (filesystem, journal) in JOURNALS {
         let step = format!("explain-{filesystem}");
         findings.run(&step, |findings| waits::expect(guest, outcome, &step, journal, findings));
     }
     findings.run("ops", |findings| every_operation(guest, outcome, findings));
+    if guest.faults {
+        faults::expect(guest, outcome, findings);
+    }
+}
+
+/// Where a wait is kept, and whether the kernel guards its returns.
+fn storage_and_returns(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     findings.run("task storage", |findings| {
         let storage = outcome.verdict("check-json", "task storage")?;
         let said = format!("{}: {}", storage.status, storage.detail);
@@ -107,9 +124,6 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
         findings.check(right, || format!("check says {said:?}"));
         Ok(())
     });
-    if guest.faults {
-        faults::expect(guest, outcome, findings);
-    }
 }
 
 /// Each operation that can be traced, on what it is made on, to the call. fentry cannot watch sync, so that auto takes another mode.

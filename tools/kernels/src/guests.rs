@@ -40,6 +40,7 @@ impl Architecture {
     }
 }
 
+#[derive(Clone, Copy)]
 pub struct Guest {
     pub name: &'static str,
     pub about: &'static str,
@@ -55,6 +56,8 @@ pub struct Guest {
     pub append: &'static str,
     /// The devices of the filesystems fail, too (guest/faults.sh).
     pub faults: bool,
+    /// Only what `check` says and the exact counts of each mode.
+    pub quick: bool,
 }
 
 /// What a kernel that does not preempt is traced by.
@@ -118,10 +121,11 @@ impl Guest {
 
     /// The whole addition to the kernel's command line. What is no parameter of the kernel's own is in the environment of guest/init.
     pub fn command_line(&self) -> String {
-        let faults = if self.faults { " faults=1" } else { "" };
+        let faults = if self.faults && !self.quick { " faults=1" } else { "" };
+        let quick = if self.quick { " quick=1" } else { "" };
         let tried = if self.has_fentry { self.modes() } else { &MODES };
         let (modes, skipping) = (tried.join(" "), self.skipping_modes().join(" "));
-        format!("{} MODES=\"{modes}\" one_by_one=\"{skipping}\"{faults}", self.append)
+        format!("{} MODES=\"{modes}\" one_by_one=\"{skipping}\"{faults}{quick}", self.append)
     }
 }
 
@@ -144,6 +148,7 @@ const fn plain(name: &'static str, about: &'static str, cpu: &'static str) -> Gu
         cpus: 1,
         append: "",
         faults: false,
+        quick: false,
     }
 }
 
@@ -210,3 +215,32 @@ pub const GUESTS: &[Guest] = &[
     Guest { has_fentry: false, append: "without=fentry", ..arm64("6.1-arm64", "6.1", "Debian 12") },
     arm64("6.12-arm64", "6.12", "Debian 13"),
 ];
+
+/// Of every commit: the oldest kernel, the one that most hosts have, the newest, and the other architecture.
+const QUICK: [&str; 4] = ["5.10", "6.12", "7.2", "6.12-arm64"];
+
+/// The guests that are asked for: all whose names contain `only`, or the few of every commit.
+pub fn wanted(quick: bool, only: Option<&str>) -> Vec<Guest> {
+    let by_name = |guest: &&Guest| only.is_none_or(|text| guest.name.contains(text));
+    let guests = GUESTS.iter().filter(by_name).filter(|guest| !quick || QUICK.contains(&guest.name));
+    guests.map(|guest| Guest { quick, ..*guest }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_commit_is_tried_on_the_oldest_and_newest_kernel_and_on_the_other_architecture() {
+        let guests = wanted(true, None);
+        assert_eq!(guests.iter().map(|guest| guest.name).collect::<Vec<_>>(), QUICK);
+        assert!(guests.iter().all(|guest| guest.scenario == Scenario::Modes));
+        for guest in &guests {
+            let line = guest.command_line();
+            assert!(line.contains(" quick=1") && !line.contains("faults=1"), "{line}");
+            assert!(guest.modes().iter().all(|mode| line.contains(mode)), "each mode is measured: {line}");
+        }
+        assert!(wanted(false, None).iter().all(|guest| !guest.command_line().contains("quick")));
+        assert_eq!(wanted(true, Some("arm64")).len(), 1);
+    }
+}

@@ -26,7 +26,7 @@ modes in which the kernel skips programs it has preempted: what threads lose to 
 
 ";
 
-pub fn render(seen: &[(&Guest, Outcome)]) -> Result<String> {
+pub fn render(seen: &[(Guest, Outcome)]) -> Result<String> {
     let mut page = HEAD.to_owned();
     page.push_str("| guest | kernel | fentry | kprobe | tracepoint | auto takes | preemption | explain keeps waits in | explain |\n|---|---|---|---|---|---|---|---|---|\n");
     let mut reasons = String::new();
@@ -65,7 +65,7 @@ pub fn render(seen: &[(&Guest, Outcome)]) -> Result<String> {
 }
 
 /// Where the devices were made to fail.
-fn faults(seen: &[(&Guest, Outcome)]) -> Result<String> {
+fn faults(seen: &[(Guest, Outcome)]) -> Result<String> {
     let mut text = "\n## Faults of the device\n\nBelow ext4 (with its journal) and XFS, by the device mapper, in each mode. Writes that fail: errors by file, \
                     operation and errno are those that the load saw, to the call. Flushes (ext4) and writes (XFS) that take 60 ms: median, mean \
                     and maximum are those that the load measured around its calls. A device that is suspended: the sync is in flight, older in \
@@ -78,7 +78,7 @@ fn faults(seen: &[(&Guest, Outcome)]) -> Result<String> {
 }
 
 /// Where what the programs read is described in modules.
-fn filesystems(seen: &[(&Guest, Outcome)]) -> Result<String> {
+fn filesystems(seen: &[(Guest, Outcome)]) -> Result<String> {
     let mut text = "\n## Filesystems that are modules\n\nIn each mode, to the call: two files of one inode number in two subvolumes of btrfs are two rows, \
                     two files that had one inode number one after the other below an overlay \
                     (upper layer on ext4) are two rows; device numbers are those that `stat` shows.\n\n"
@@ -90,7 +90,7 @@ fn filesystems(seen: &[(&Guest, Outcome)]) -> Result<String> {
 }
 
 /// What `fsynctop` says where something is missing.
-fn conditions(seen: &[(&Guest, Outcome)]) -> Result<String> {
+fn conditions(seen: &[(Guest, Outcome)]) -> Result<String> {
     let mut text =
         "\n## What a host may lack\n\n| condition | what happens | in its words |\n|---|---|---|\n"
             .to_owned();

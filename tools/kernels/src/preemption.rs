@@ -81,7 +81,7 @@ fn no_longer_than_seen(row: &Value, load: &Value, findings: &mut Findings) -> Re
 }
 
 /// The section of the page.
-pub fn page(seen: &[(&Guest, Outcome)]) -> Result<String> {
+pub fn page(seen: &[(Guest, Outcome)]) -> Result<String> {
     let mut text = "\n## Preemption\n\nSixteen threads on one processor, while someone reads every 200 ms: on ext4 at the rate of its journal, \
                     and on tmpfs as fast as they can. In each mode, calls counted and calls lost (`lost.preempted`) together are what the load \
                     did, to the call, and no latency is longer than the longest that the load saw itself. How many are lost differs from run \
