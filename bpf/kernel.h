@@ -114,18 +114,7 @@ struct thread_info {
 	u32 cpu;
 };
 
-struct rq;
-
-struct cfs_rq {
-	struct rq *rq;
-};
-
-struct sched_entity {
-	struct cfs_rq *cfs_rq;
-};
-
 struct task_struct {
-	struct sched_entity se;
 	struct thread_info thread_info;
 	unsigned int flags;
 	unsigned int on_cpu; // an int; a u8 in 7.2: libbpf fits the size of what has no sign

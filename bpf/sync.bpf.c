@@ -7,7 +7,6 @@
 #include "histogram.h"
 #include "target.h"
 #include "identity.h"
-#include "running.h"
 #include "who.h"
 #include "rows.h"
 #include "guess.h"
@@ -394,7 +393,7 @@ static __always_inline void end_call(struct call *call, u32 op, u64 latency, s64
 static __always_inline void leave(u32 op, s64 result)
 {
 	u64 now = bpf_ktime_get_ns();
-	u32 thread = running_thread();
+	u32 thread = bpf_get_current_pid_tgid();
 	struct call *call = find_call(thread);
 	u64 latency;
 

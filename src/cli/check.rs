@@ -93,7 +93,6 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> bool {
     let config = ProbeConfig { watch_waits: true, ..config.clone() };
     let Ok(chosen) = tracefs::with_tracefs_if_possible(|| Probe::attach(&config)) else { return false };
     verdicts.push(attach(chosen.attached(), &reasons));
-    verdicts.extend(config.calls_are_dear.then(|| guarded_returns(chosen.attached())));
     verdicts.extend(wait_storage(chosen.attached()));
     true
 }
@@ -123,17 +122,6 @@ fn reason(error: &AttachError, mode: AttachMode, verdicts: &[Verdict]) -> String
         return error.to_string();
     };
     session::explain_failure(failure, verdicts)
-}
-
-/// Where the kernel guards the returns of its functions: whether an exit does without a call.
-fn guarded_returns(attached: &Attached) -> Verdict {
-    let how = match attached.processors_that_say_what_runs {
-        0 => "each exit calls a helper nevertheless, because this kernel does not show which thread runs"
-            .into(),
-        1 => "1 processor shows which thread runs".into(),
-        processors => format!("{processors} processors show which thread runs"),
-    };
-    Verdict::ok("returns", format!("guarded by the kernel, which makes calls dear: {how}"))
 }
 
 /// As the calls of the self-test have found it.

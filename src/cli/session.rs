@@ -101,7 +101,6 @@ pub fn probe_config(
         ops,
         mode: arguments.attach.mode(),
         preemptible: host::may_skip_programs(),
-        calls_are_dear: host::calls_are_dear(),
         by_thread,
         watch_waits: false,
         capacity: Capacity {

@@ -14,7 +14,6 @@ mod pid_namespace;
 mod preemption;
 mod private_mount;
 mod render;
-mod returns;
 mod roots;
 pub mod tracefs;
 mod verdict;
@@ -52,13 +51,6 @@ fn checks_in(roots: &Roots, maps_bytes: u64) -> Vec<Verdict> {
 /// if unknown.
 pub fn may_skip_programs() -> bool {
     preemption::find(&Roots::default()).0.preempts()
-}
-
-/// Whether a call of a helper costs a program more than what it would read instead, and need not be made: since 6.10 what
-/// each processor has of its own is read without one.
-pub fn calls_are_dear() -> bool {
-    let roots = Roots::default();
-    kernel::version(&roots).is_some_and(|version| version >= (6, 10)) && returns::are_guarded(&roots)
 }
 
 /// The kinds of programs that this kernel may skip after preempting one. If unknown, the largest set that

@@ -16,7 +16,6 @@ use super::globals;
 use super::libbpf_log;
 use super::min_core_btf::{self, MinimizedBtf};
 use super::programs::{AttachedProgram, Hooks};
-use super::running;
 use super::self_test;
 use super::slots::FreeSlots;
 use crate::host::{self, Skips};
@@ -75,9 +74,6 @@ pub struct Attached {
     pub(crate) by_thread: bool,
     /// The maps that `WaitProbe` shares are there.
     pub(super) watch_waits: bool,
-    /// On these an exit need not ask the helper which thread it is of: looked for only if
-    /// [`ProbeConfig::calls_are_dear`].
-    pub processors_that_say_what_runs: usize,
     pub(super) slots: FreeSlots,
     pub(super) links: Vec<Link>,
     pub(super) task_iterator: Link,
@@ -175,9 +171,6 @@ fn try_mode(
     rodata.task_storage = features.task_storage;
     rodata.keep_threads = config.by_thread;
     rodata.watch_waits = config.watch_waits;
-    let from_queue = types.filter(|_| config.calls_are_dear).and_then(running::from_queue);
-    rodata.calls_are_dear = from_queue.is_some();
-    rodata.running_from_queue = from_queue.unwrap_or_default();
     rodata.histogram_slots = config.capacity.histogram_slots();
     rodata.last_guess = config.capacity.guesses() - 1;
     rodata.last_place = config.capacity.thread_slots() - 1;
@@ -203,7 +196,6 @@ fn try_mode(
     size(open.maps.free_cold.set_max_entries(capacity.slots()))?;
     size(open.maps.free_neighbour.set_max_entries(FIRST_FILE_SLOT))?;
     size(open.maps.calls.set_max_entries(capacity.thread_slots()))?;
-    size(open.maps.running.set_autocreate(from_queue.is_some()))?;
     if config.watch_waits {
         size(open.maps.spent.set_max_entries(capacity.slots()))?;
         size(open.maps.waiting.set_autocreate(features.task_storage))?;
@@ -221,7 +213,6 @@ fn try_mode(
         let wanted = match name.as_str() {
             // Run on demand, attached to no hook.
             "list_in_flight" | "hand_out" => true,
-            "find_running" => from_queue.is_some(),
             "follow_fork" | "follow_exit" => targets.follow_forks,
             _ => choice::ops_of(&name, &prefixes).any(|op| config.ops.contains(&op)),
         };
@@ -230,7 +221,6 @@ fn try_mode(
     let mut skel: Box<SyncSkel<'static>> = Box::new(open.load().map_err(|e| failed("load".into(), e))?);
 
     // All that the programs look up is in place before the first of them runs.
-    let processors_that_say_what_runs = if from_queue.is_some() { running::find(&skel) } else { 0 };
     let mut slots = FreeSlots::new(capacity);
     slots.fill(&skel).map_err(|e| failed("fill the free lists".into(), e))?;
     for pid in &targets.pids {
@@ -257,7 +247,6 @@ fn try_mode(
         hooks,
         by_thread: config.by_thread,
         watch_waits: config.watch_waits,
-        processors_that_say_what_runs,
         slots,
         links,
         task_iterator,

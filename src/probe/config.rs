@@ -108,8 +108,6 @@ pub struct ProbeConfig {
     /// The kernel may preempt (preempt=full or lazy), and then skips programs: the modes are tried in another
     /// order.
     pub preemptible: bool,
-    /// Read what a helper would tell wherever that can be: [`crate::host::calls_are_dear`].
-    pub calls_are_dear: bool,
     pub by_thread: bool,
     /// Prepare for `Probe::watch_waits`: costs each sync a little more.
     pub watch_waits: bool,

@@ -4,8 +4,7 @@
 //! start.
 //!
 //! A structure comes with those embedded in it, which decide where its fields are, but not with those it
-//! points to. The types keep their ids, because programs pass them to the verifier; the gaps are filled. It
-//! also has the offsets of the per-CPU variables (`running.rs`).
+//! points to. The types keep their ids, because programs pass them to the verifier; the gaps are filled.
 //!
 //! Format: Documentation/bpf/btf.rst and include/uapi/linux/btf.h of the kernel's sources.
 
@@ -26,9 +25,6 @@ const KERNEL: &str = "/sys/kernel/btf";
 /// Modules that have structures which the programs read (`bpf/kernel.h`), where they are not part of the
 /// kernel itself.
 const MODULES: [&str; 2] = ["btrfs", "overlay"];
-
-/// The section of the variables that each processor has.
-const PER_CPU: &str = ".data..percpu";
 
 const VERSION: u8 = 1;
 /// Of the header, and of a type without what follows it.
@@ -68,30 +64,23 @@ pub fn minimize(names: &str) -> Option<MinimizedBtf> {
         .filter_map(|module| Types::read(&Path::new(KERNEL).join(module), next_id, next_string));
     let sources = Sources([kernel].into_iter().chain(modules).collect());
     let bytes = sources.write(&sources.find(names.lines()))?;
-    let per_cpu = sources.0[0].variables(PER_CPU).unwrap_or_default();
     // Refused by kernels before 6.3, which have no need of it.
     let memory = rustix::fs::memfd_create(c"kernel BTF", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL)
         .or_else(|_| rustix::fs::memfd_create(c"kernel BTF", MemfdFlags::CLOEXEC))
         .ok()?;
     let mut file = File::from(memory);
     file.write_all(&bytes).ok()?;
-    Some(MinimizedBtf { file, per_cpu })
+    Some(MinimizedBtf { file })
 }
 
 /// A file in memory, for as long as an object is being loaded.
 pub struct MinimizedBtf {
     file: File,
-    per_cpu: HashMap<String, u32>,
 }
 
 impl MinimizedBtf {
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
-    }
-
-    /// Where a variable lies, in bytes, among those that each processor has.
-    pub fn per_cpu_offset(&self, variable: &str) -> Option<u32> {
-        self.per_cpu.get(variable).copied()
     }
 }
 
@@ -210,19 +199,6 @@ impl Types {
         let (name, info, size_or_type) = (field(0), field(4), field(8));
         let rest = &self.content[at + TYPE_BYTES..][..rest_bytes(info)?];
         Some(Type { name, info, size_or_type, rest })
-    }
-
-    /// The variables of a section: where each begins in it.
-    fn variables(&self, section: &str) -> Option<HashMap<String, u32>> {
-        // Sections come last.
-        let found = (self.first_id..self.end_id()).rev().map_while(|id| self.get(id)).find(|found| {
-            kind_of(found.info) == kind::DATASEC && self.name(found.name) == Some(section.as_bytes())
-        });
-        let variables = found?.rest.chunks_exact(12).map(|entry| {
-            let variable = self.get(word(entry, 0)?)?;
-            Some((String::from_utf8(self.name(variable.name)?.to_vec()).ok()?, word(entry, 4)?))
-        });
-        variables.collect()
     }
 
     fn name_if(&self, offset: u32, begins: impl Fn(u8) -> bool) -> Option<&[u8]> {
@@ -547,36 +523,6 @@ mod tests {
         assert_eq!(named("file").len(), 1, "it is embedded");
         assert_eq!(named("mode"), [&line(6, "mode", kind::ENUM)], "the kernel's comes first");
         assert!(found.len() < id as usize, "a module's numbers need not be kept");
-    }
-
-    #[test]
-    fn a_variable_of_each_processor_is_where_the_section_says() {
-        let variable = |name| (name, kind::VAR << 24, vec![Word(1), Word(1)]);
-        let section = |name, variables: &[(u32, u32)]| {
-            let entries = variables.iter().flat_map(|&(id, at)| [Word(id), Word(at), Word(8)]);
-            (
-                name,
-                kind::DATASEC << 24 | variables.len() as u32,
-                [Word(99)].into_iter().chain(entries).collect(),
-            )
-        };
-        let kernel = types(
-            btf(
-                vec![
-                    int("int"),                                        // 1
-                    variable("runqueues"),                             // 2
-                    variable("current_task"),                          // 3
-                    section(".data..percpu", &[(3, 16), (2, 4096)]),   // 4
-                    section(".data..read_mostly", &[(2, 7), (3, 77)]), // 5
-                ],
-                0,
-            ),
-            1,
-            0,
-        );
-        let found = kernel.variables(PER_CPU).unwrap();
-        assert_eq!((found["runqueues"], found["current_task"], found.len()), (4096, 16, 2));
-        assert!(kernel.variables(".no_such").is_none());
     }
 
     #[test]

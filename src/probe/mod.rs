@@ -16,7 +16,6 @@ mod in_flight;
 mod libbpf_log;
 pub mod min_core_btf;
 mod programs;
-mod running;
 mod self_test;
 mod slots;
 mod sync;

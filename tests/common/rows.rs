@@ -25,7 +25,6 @@ fn of(targets: Targets) -> ProbeConfig {
         ops: vec![Op::Fsync, Op::Fdatasync],
         mode: None,
         preemptible: host::may_skip_programs(),
-        calls_are_dear: host::calls_are_dear(),
         by_thread: false,
         watch_waits: false,
         capacity: Capacity::default(),

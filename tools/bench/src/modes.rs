@@ -17,7 +17,6 @@ pub fn config(mode: Option<AttachMode>, pids: Vec<u32>) -> ProbeConfig {
         ops: vec![Op::Fsync, Op::Fdatasync],
         mode,
         preemptible: host::may_skip_programs(),
-        calls_are_dear: host::calls_are_dear(),
         by_thread: false,
         watch_waits: false,
         capacity: Capacity::default(),

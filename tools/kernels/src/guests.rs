@@ -105,17 +105,8 @@ impl Guest {
     pub fn wait_storage(&self) -> &'static str {
         match (self.kernel, self.cpu) {
             ("5.10", _) => "ok: not to be had",
-            ("7.2", GUARDED_RETURNS) => "ok: this kernel has it and refuses it",
+            ("7.2", NO_CX16) => "ok: this kernel has it and refuses it",
             _ => "ok: what a sync waits for",
-        }
-    }
-
-    /// How the verdict on guarded returns ends; None: there is none, because they are not.
-    pub fn returns(&self) -> Option<&'static str> {
-        match (self.cpu, self.cpus) {
-            (GUARDED_RETURNS, 1) => Some(": 1 processor shows which thread runs"),
-            (GUARDED_RETURNS, 2) => Some(": 2 processors show which thread runs"),
-            _ => None,
         }
     }
 
@@ -132,9 +123,6 @@ impl Guest {
 /// QEMU's emulation of cmpxchg16b sometimes leaves the trap flag set, and the kernel warns of a debug exception; its allocator does
 /// without the instruction where the processor has none.
 const NO_CX16: &str = "max,-cx16";
-
-/// The kernel guards its returns there, so that an exit reads which thread it is of.
-const GUARDED_RETURNS: &str = "EPYC-Milan,-cx16";
 
 const fn plain(name: &'static str, about: &'static str, cpu: &'static str) -> Guest {
     Guest {
@@ -172,16 +160,10 @@ pub const GUESTS: &[Guest] = &[
     Guest { faults: true, ..plain("7.2", "Debian's next", "max") },
     Guest {
         name: "7.2-no-task-storage",
-        about: "a processor without cmpxchg16b, whose returns are guarded: task storage is refused",
-        cpu: GUARDED_RETURNS,
-        ..plain("7.2", "", "")
+        about: "a processor without cmpxchg16b: task storage is refused",
+        ..plain("7.2", "", NO_CX16)
     },
-    Guest {
-        name: "6.12-two-processors",
-        about: "two processors, whose returns are guarded",
-        cpus: 2,
-        ..plain("6.12", "", GUARDED_RETURNS)
-    },
+    Guest { name: "6.12-two-processors", about: "two processors", cpus: 2, ..plain("6.12", "", NO_CX16) },
     Guest {
         name: "6.12-conditions",
         about: "without tracefs, ftrace, BTF, capabilities; with a few capabilities",
