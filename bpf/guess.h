@@ -2,7 +2,7 @@
 // always is at this one.
 #pragma once
 
-// Where a slot may stand: here, or at the place beside it. `more`: the operation, or a neighbour's name and row.
+// Where a slot may stand: here, or at the place beside it. `more`: the operation, or a neighbour's name.
 static __always_inline u32 guess_index(const struct inode_key *key, u64 device, u64 more)
 {
 	u64 from = key->inode ? key->address : device;
@@ -49,27 +49,24 @@ static __always_inline struct row *guess_file(const struct inode_key *key, struc
 	return row ?: row_if_of_file(guess_at(index ^ 1), key, who, op, slot);
 }
 
-// `which`: of the neighbour's rows.
-static __always_inline struct row *row_if_of_neighbour(const struct guess *guess, u64 device, u64 low, u64 high, u32 which,
-						       u32 *slot)
+static __always_inline struct row *row_if_of_neighbour(const struct guess *guess, u64 device, u64 low, u64 high, u32 *slot)
 {
 	struct row *row;
 
 	if (!guess || guess->inode || guess->device != device)
 		return 0;
 	row = guessed_row(guess, slot);
-	return row && row->id.device == guess->device && row->id.owner == low && row->id.object == high &&
-	       row->id.tgid == which ? row : 0;
+	return row && row->id.device == guess->device && row->id.owner == low && row->id.object == high ? row : 0;
 }
 
 // The same of a neighbour, `key` being its filesystem's.
-static __always_inline struct row *guess_neighbour(const struct inode_key *key, u64 low, u64 high, u32 which, u32 *slot)
+static __always_inline struct row *guess_neighbour(const struct inode_key *key, u64 low, u64 high, u32 *slot)
 {
 	u64 device = device_of(key);
-	u32 index = guess_index(key, device, (low ^ high) + which);
-	struct row *row = row_if_of_neighbour(guess_at(index), device, low, high, which, slot);
+	u32 index = guess_index(key, device, low ^ high);
+	struct row *row = row_if_of_neighbour(guess_at(index), device, low, high, slot);
 
-	return row ?: row_if_of_neighbour(guess_at(index ^ 1), device, low, high, which, slot);
+	return row ?: row_if_of_neighbour(guess_at(index ^ 1), device, low, high, slot);
 }
 
 // From now on the slot is guessed: at one of its two places, if it can be at one that nobody has.

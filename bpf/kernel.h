@@ -110,12 +110,7 @@ struct signal_struct {
 	atomic_t live;
 };
 
-struct thread_info {
-	u32 cpu;
-};
-
 struct task_struct {
-	struct thread_info thread_info;
 	unsigned int flags;
 	unsigned int on_cpu; // an int; a u8 in 7.2: libbpf fits the size of what has no sign
 	int pid;
@@ -125,11 +120,6 @@ struct task_struct {
 	char comm[16];
 	struct files_struct *files;
 	struct signal_struct *signal;
-};
-
-// Before 5.16 the processor's number does not stand in thread_info.
-struct task_struct___cpu {
-	u32 cpu;
 };
 
 // Since 5.14, and before.

@@ -37,17 +37,13 @@ enum kind {
 struct identity {
 	u64 owner;  // of the thread group's leader, its start since boot in ns; neighbours: its name, first eight bytes
 	u64 object; // inode number; threads: the thread's id; neighbours: the other eight bytes of the name
-	u32 tgid;   // in the initial PID namespace; neighbours: which of their rows
+	u32 tgid;   // in the initial PID namespace; neighbours: 0
 	u32 device; // of the superblock; on btrfs the subvolume's own, as stat shows it
 	u32 generation; // of the inode; threads: their start
 	u8 op;
 	u8 kind;
 	u16 flags;
 };
-
-// A neighbour has a row for the processors of even numbers and one for the odd ones: processors that write the same line
-// of the cache in turns wait for each other (+26 ns for each sync of two, AMD EPYC).
-#define NEIGHBOUR_ROWS 2
 
 // Slots of the arrays. Below FIRST_NEIGHBOUR_SLOT they are never handed out.
 #define NEIGHBOUR_OVERFLOW_SLOT 7 // slots 0 to OPS - 1: traced syncs that found no row, by operation

@@ -88,19 +88,6 @@ static __always_inline void read_row_key(struct inode_key *key, struct file *fil
 		key->inode = key->number = key->generation = 0;
 }
 
-// A neighbour that finds no slot: its other row, if it has that.
-static __always_inline u32 other_row(struct identity *id)
-{
-	u32 *slot;
-
-	id->tgid = NEIGHBOUR_ROWS - 1 - id->tgid;
-	slot = bpf_map_lookup_elem(&slots, id);
-	if (slot)
-		return *slot;
-	count(neighbours_folded);
-	return NEIGHBOUR_OVERFLOW_SLOT;
-}
-
 // The slot of a file, at this address if there is one, by the hash, and from now on by guessing. Most syncs are of the
 // same files and do not come here. Not static, as `new_slot`: so it takes numbers only, and finds out the rest again.
 __noinline u32 find_slot(u64 address, u32 kind, bool target, u32 place)
@@ -139,16 +126,16 @@ __noinline u32 find_slot(u64 address, u32 kind, bool target, u32 place)
 		id->kind = KIND_NEIGHBOUR;
 		id->owner = who.name;
 		id->object = name_rest;
-		id->tgid = neighbour_row(who.task);
 	}
 	slot = slot_of(call, id, call->fd);
 	if (slot == NO_SLOT) {
 		if (target)
 			return NO_SLOT;
-		return other_row(id);
+		count(neighbours_folded);
+		return NEIGHBOUR_OVERFLOW_SLOT;
 	}
 	if (known_again)
-		remember_guess(&key, target ? call->op : (who.name ^ name_rest) + id->tgid, slot);
+		remember_guess(&key, target ? call->op : who.name ^ name_rest, slot);
 	return slot;
 }
 
@@ -208,7 +195,7 @@ static __always_inline void enter_neighbour(struct call *call, struct who *who, 
 		call->thread_slot = 0;
 	if (file) {
 		read_row_key(&key, file, true);
-		row = guess_neighbour(&key, who->name, comm_high(who->leader), neighbour_row(who->task), &slot);
+		row = guess_neighbour(&key, who->name, comm_high(who->leader), &slot);
 	}
 	if (!row) {
 		slot = find_slot((u64)file, kind_of(file, kind), false, call->place);

@@ -30,16 +30,6 @@ struct who {
 	u64 tgid; // 32 bits of it, but as wide as a register: no instruction is needed to clear the rest
 };
 
-// Which of a neighbour's rows. Where reading costs a call of a helper, that is dearer than what it saves.
-static __always_inline u32 neighbour_row(struct task_struct *task)
-{
-	if (!typed_tasks)
-		return 0;
-	if (bpf_core_field_exists(task->thread_info.cpu))
-		return task->thread_info.cpu % NEIGHBOUR_ROWS;
-	return ((struct task_struct___cpu *)task)->cpu % NEIGHBOUR_ROWS;
-}
-
 static __always_inline void read_who(struct who *who, struct task_struct *task)
 {
 	struct task_struct *leader = TASK_READ(task, group_leader);
