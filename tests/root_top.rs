@@ -396,7 +396,8 @@ fn cpu_share(pid: u32, time: Duration) -> f64 {
     (used() - before) / 100.0 / began.elapsed().as_secs_f64()
 }
 
-/// Of an optimised build: of another, the figure says nothing. `make soak` runs it.
+/// Only in an optimised build: in another, the figure says nothing.
+/// `cargo test --release --test root_top -- --include-ignored` runs it.
 #[cfg(not(debug_assertions))]
 #[test]
 #[ignore = "needs root and a kernel with BTF"]

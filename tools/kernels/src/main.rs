@@ -94,7 +94,7 @@ fn run(options: &Options) -> Result<usize> {
             done.findings.notes.iter().for_each(|note| println!("         {note}"));
             done.findings.failures.iter().for_each(|failure| println!("       - {failure}"));
             failures += done.findings.failures.len();
-            seen.push((guest, done.outcome));
+            seen.push((*guest, done.outcome));
         },
     );
     if let Some(page) = options.page.as_ref().filter(|_| failures == 0 && options.only.is_none()) {
