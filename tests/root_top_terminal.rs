@@ -316,7 +316,7 @@ fn root_top_without_a_terminal_measures_once_and_says_so() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert_eq!(
             stderr(&output),
-            "fsynctop: there is no terminal for the live view: doing what --once does\n"
+            "fsynctop: there is no terminal for the live view: doing what `fsynctop once` does\n"
         );
         let text = stdout(&output);
         assert!(text.starts_with(&format!("syncgen {pid}")) && text.contains("\ntotal "), "{text}");

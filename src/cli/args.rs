@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Command, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use super::calibrate::Calibrate;
 use super::explain::{self, Explain};
 use super::exporter::{self, Exporter};
+use super::history::History;
 use super::top::Top;
 use super::verify::Verify;
 use crate::history::remote;
@@ -18,7 +19,7 @@ use crate::render::{By, Output, Sort, Style};
 
 /// Traces the sync calls of MySQL and MariaDB servers: which files, how often, how long, what failed, what is stuck.
 ///
-/// Without an action, shows them live, as `top` does for processes; --once measures for a while and prints.
+/// Without an action, shows them live, as `top` does for processes; `fsynctop once` measures for a while and prints.
 /// Attaches to the servers that run, changes nothing in them, and detaches when it ends. Needs root, or the
 /// capabilities that `fsynctop check` names.
 #[derive(Debug, Parser)]
@@ -33,18 +34,18 @@ pub struct Arguments {
     #[command(subcommand)]
     pub action: Option<Action>,
     #[command(flatten)]
-    pub once: Once,
+    pub plain: Plain,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   fsynctop                                 the live view of all servers on this host; ? shows its keys
-  fsynctop --once                          ten seconds of all servers on this host, by role
-  fsynctop --once -d 1m --by file          a minute, by file
-  fsynctop --once -i 1 -n 60 --output csv  sixty seconds, one line per role and second
-  fsynctop --once --pid 4711 --histogram   one server, with its latencies drawn
-  fsynctop --once -- ./load.sh             a command and all it starts, from its first call to its last
-  fsynctop --once --last 10m               what an exporter on this host saw in the last ten minutes
+  fsynctop once                            ten seconds of all servers on this host, by role
+  fsynctop once -d 1m --by file            a minute, by file
+  fsynctop once -i 1 -n 60 --output csv    sixty seconds, one line per role and second
+  fsynctop once --pid 4711 --histogram     one server, with its latencies drawn
+  fsynctop once -- ./load.sh               a command and all it starts, from its first call to its last
+  fsynctop history --last 10m              what an exporter on this host saw in the last ten minutes
   fsynctop explain -d 10                   what the syncs of ten seconds waited for, on two levels
   fsynctop stuck                           syncs that hang right now, without any tracing
   fsynctop exporter                        run for good, for Prometheus to scrape 127.0.0.1:9871
@@ -61,6 +62,10 @@ everything could be looked at: what could not is said first, and a sync may hang
 
 #[derive(Debug, Subcommand)]
 pub enum Action {
+    /// Measure for a while, for as long as a command runs, or in a series, and print
+    Once(Once),
+    /// Show the last minutes, as an exporter on this host remembers them; traces nothing
+    History(History),
     /// Say what works on this host: kernel, rights, probes, memory, servers and their files
     Check(Check),
     /// Say why commits take as long as they do: what the syncs wait for, and what the filesystem does meanwhile
@@ -169,19 +174,13 @@ impl std::fmt::Display for MaxCpu {
     }
 }
 
-/// Where the options of the time line stand in the help.
-const PAST: &str = "What has been";
-
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to measure and print")]
 pub struct Once {
-    /// Measure for a while, or in a series, and print; this also happens where there is no terminal
-    #[arg(long)]
-    pub once: bool,
     /// How long to measure: 10, 90s, 5m; with -i, the whole series [default: 10s]
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// Measure a series, and print each interval of this length; in the live view, from one snapshot to the next
+    /// Measure a series, and print each interval of this length
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
     pub interval: Option<Duration>,
     /// How many intervals [default: until Ctrl-C, which prints the last one]
@@ -214,16 +213,6 @@ pub struct Once {
     /// A sync in flight for this long is shown as stuck
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub stuck_after: Duration,
-    /// Measure nothing: show the time that has just passed, as an exporter on this host remembers it, in rows of 10 to
-    /// 30 seconds or of -i, with the worst seconds; of all its servers or of --pid
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = PAST, conflicts_with_all = [
-        "duration", "count", "wait", "by", "sort", "histogram", "command", "comm", "cgroup", "all", "ops", "attach",
-        "verbose", "roles", "max_files", "max_histograms", "max_cpu"
-    ])]
-    pub last: Option<Duration>,
-    /// The exporter's socket; the live view asks there for the last ten minutes
-    #[arg(long, value_name = "PATH", default_value = remote::SOCKET, help_heading = PAST)]
-    pub socket: PathBuf,
     /// Trace this command and all that it starts, until it ends; with --pid, --comm, --cgroup or --all, trace those
     /// for as long as it runs
     #[arg(last = true, help_heading = None, value_name = "COMMAND", conflicts_with_all = ["duration", "count"])]
@@ -234,17 +223,55 @@ pub struct Once {
     pub long_run: LongRunArgs,
 }
 
-impl Once {
+/// Without an action: the live view. Also takes what `once` and `history` take, as they were options of it once.
+#[derive(Args, Debug)]
+pub struct Plain {
+    /// The old form of `fsynctop once`
+    #[arg(long)]
+    pub once: bool,
+    /// The old form of `fsynctop history --last`
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = [
+        "duration", "count", "wait", "by", "sort", "histogram", "command", "comm", "cgroup", "all", "ops", "attach",
+        "verbose", "roles", "max_files", "max_histograms", "max_cpu"
+    ])]
+    pub last: Option<Duration>,
+    /// Where an exporter on this host, if there is one, is asked for the last ten minutes
+    #[arg(long, value_name = "PATH", default_value = remote::SOCKET, help_heading = "What to show")]
+    pub socket: PathBuf,
+    #[command(flatten)]
+    pub measure: Once,
+}
+
+/// Options of [`Plain`] that the live view does not take: they only keep the old forms working.
+const OLD_FORMS: [&str; 10] =
+    ["once", "last", "duration", "count", "wait", "sort", "histogram", "output", "output_file", "command"];
+
+/// The command line as its help shows it.
+pub fn command() -> Command {
+    let command =
+        OLD_FORMS.iter().fold(Arguments::command(), |command, id| command.mut_arg(id, |arg| arg.hide(true)));
+    command
+        .mut_arg("interval", |arg| {
+            arg.help("From one snapshot to the next; + and - change it").help_heading("What to show")
+        })
+        .mut_args(|arg| match arg.get_id().as_str() {
+            "by" | "stuck_after" | "color" | "no_unicode" => arg.help_heading("What to show"),
+            _ => arg,
+        })
+}
+
+impl Plain {
     /// What is asked for is no live view.
     pub fn asks_for_one_measurement(&self) -> bool {
+        let measure = &self.measure;
         self.once
-            || self.duration.is_some()
-            || self.count.is_some()
-            || self.sort.is_some()
-            || self.histogram
-            || self.output != Output::Table
-            || self.output_file.is_some()
-            || !self.command.is_empty()
+            || measure.duration.is_some()
+            || measure.count.is_some()
+            || measure.sort.is_some()
+            || measure.histogram
+            || measure.output != Output::Table
+            || measure.output_file.is_some()
+            || !measure.command.is_empty()
     }
 }
 
@@ -371,11 +398,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_consistent() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
@@ -404,7 +430,7 @@ mod tests {
     fn processor_time_has_a_limit_unless_it_is_switched_off() {
         let limit = |arguments: &[&str]| {
             let all = ["fsynctop", "-i", "1"].iter().chain(arguments);
-            Arguments::try_parse_from(all).map(|parsed| parsed.once.long_run.max_cpu.0)
+            Arguments::try_parse_from(all).map(|parsed| parsed.plain.measure.long_run.max_cpu.0)
         };
         assert_eq!(limit(&[]).unwrap(), Some(Limit::default()));
         assert_eq!(limit(&["--max-cpu", "off"]).unwrap(), None);
@@ -424,7 +450,7 @@ mod tests {
         }
         let good = ["fsynctop", "--once", "--pid", "1,2", "--", "sleep", "--version"];
         let parsed = Arguments::try_parse_from(good).unwrap();
-        assert_eq!(parsed.once.trace.targets.pid, [1, 2]);
-        assert_eq!(parsed.once.command, ["sleep", "--version"]);
+        assert_eq!(parsed.plain.measure.trace.targets.pid, [1, 2]);
+        assert_eq!(parsed.plain.measure.command, ["sleep", "--version"]);
     }
 }

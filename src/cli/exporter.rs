@@ -61,7 +61,7 @@ pub struct Exporter {
     /// No metrics by file
     #[arg(long, help_heading = METRICS)]
     pub no_file_metrics: bool,
-    /// How much of the past `fsynctop --once --last` can ask for, in 4 MB of memory at most
+    /// How much of the past `fsynctop history` can ask for, in 4 MB of memory at most
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m", help_heading = METRICS)]
     pub history: Duration,
     /// The local socket on which it asks; root and its group may open it [default: /run/fsynctop/exporter.sock, or

@@ -8,7 +8,7 @@ pub mod commit_watch;
 pub mod connection;
 pub mod explain;
 pub mod exporter;
-mod last;
+pub mod history;
 pub mod once;
 pub mod one_server;
 pub mod session;
@@ -21,6 +21,8 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
+
+use history::History;
 
 /// Exit statuses beside 0, done.
 pub const FAILED: u8 = 1;
@@ -48,10 +50,12 @@ pub fn arguments() -> anyhow::Result<args::Arguments> {
 /// Runs what the arguments ask for.
 pub fn run(arguments: args::Arguments) -> anyhow::Result<ExitCode> {
     match arguments.action {
-        None => match arguments.once.last {
-            Some(length) => last::run(&arguments.once, length),
-            None => top::run_plain(arguments.once),
+        None => match arguments.plain.last {
+            Some(length) => history::run(&History::from_old_form(arguments.plain, length)),
+            None => top::run_plain(arguments.plain),
         },
+        Some(args::Action::Once(ref once)) => once::run(once),
+        Some(args::Action::History(ref history)) => history::run(history),
         Some(args::Action::Top(top)) => top::run(top),
         Some(args::Action::Check(ref check)) => check::run(check),
         Some(args::Action::Explain(ref explain)) => explain::run(explain),

@@ -1,4 +1,4 @@
-//! `fsynctop --once`: attaches, measures for a while or for as long as a command runs, prints.
+//! `fsynctop once`: attaches, measures for a while or for as long as a command runs, prints.
 
 use std::fs::File;
 use std::io::Write;

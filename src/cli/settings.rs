@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::args::Arguments;
+use super::args::{self, Arguments};
 
 const EXPORTER: &str = "exporter";
 const CONFIG: &str = "config";
@@ -35,7 +35,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments,
 
 /// `is_set`: whether there is an environment variable. An empty one is none.
 fn parse_in(arguments: Vec<OsString>, is_set: &dyn Fn(&str) -> bool) -> Result<Arguments, SettingsError> {
-    let command = with_environment(Arguments::command(), is_set);
+    let command = with_environment(args::command(), is_set);
     let matches = command.clone().try_get_matches_from(&arguments)?;
     let matches = match file_of(&matches) {
         None => matches,

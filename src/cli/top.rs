@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::args::{Arguments, ColorArg, LongRunArgs, Once, TraceArgs, duration};
+use super::args::{Arguments, ColorArg, LongRunArgs, Once, Plain, TraceArgs, duration};
 use super::{once, print, session};
 use crate::files::rules::Rules;
 use crate::history::remote;
@@ -88,8 +88,10 @@ impl From<By> for Rows {
 }
 
 /// Plain `fsynctop`: the live view, unless something is asked for that only one measurement can give.
-pub fn run_plain(arguments: Once) -> anyhow::Result<ExitCode> {
-    if arguments.asks_for_one_measurement() {
+pub fn run_plain(plain: Plain) -> anyhow::Result<ExitCode> {
+    let one_measurement = plain.asks_for_one_measurement();
+    let Plain { socket, measure: arguments, .. } = plain;
+    if one_measurement {
         return once::run(&arguments);
     }
     let top = Top {
@@ -99,7 +101,7 @@ pub fn run_plain(arguments: Once) -> anyhow::Result<ExitCode> {
         color: arguments.color,
         no_unicode: arguments.no_unicode,
         no_mouse: false,
-        socket: arguments.socket.clone(),
+        socket,
         trace: arguments.trace.clone(),
         long_run: arguments.long_run.clone(),
     };
@@ -119,7 +121,7 @@ pub fn run(top: Top) -> anyhow::Result<ExitCode> {
         Rows::Server => By::Server,
         Rows::Role | Rows::Neighbour | Rows::Log => By::Role,
     };
-    let defaults = <Arguments as clap::Parser>::try_parse_from(["fsynctop", "--once"])?.once;
+    let defaults = <Arguments as clap::Parser>::try_parse_from(["fsynctop"])?.plain.measure;
     measure_once(&Once {
         by,
         stuck_after: top.stuck_after,
@@ -132,7 +134,7 @@ pub fn run(top: Top) -> anyhow::Result<ExitCode> {
 }
 
 fn measure_once(arguments: &Once) -> anyhow::Result<ExitCode> {
-    eprintln!("fsynctop: there is no terminal for the live view: doing what --once does");
+    eprintln!("fsynctop: there is no terminal for the live view: doing what `fsynctop once` does");
     once::run(arguments)
 }
 

@@ -1,19 +1,71 @@
-//! `fsynctop --once --last 10m`: what an exporter on this host remembers, as a time line.
+//! `fsynctop history`: what an exporter on this host remembers, as a time line.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::Args;
 
-use super::args::Once;
+use super::args::{ColorArg, Plain, duration};
 use super::{Exit, FAILED, NOTHING_TO_TRACE, print};
 use crate::history::series::Part;
-use crate::history::{History, remote};
+use crate::history::{self, remote};
 use crate::model::Measurement;
 use crate::once::timeline;
-use crate::render::{Options, Style};
+use crate::render::{Options, Output, Style};
 
-pub fn run(arguments: &Once, length: Duration) -> anyhow::Result<ExitCode> {
+#[derive(Args, Debug)]
+pub struct History {
+    /// How far to look back: 90s, 10m
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    last: Duration,
+    /// How long a row of the time line is [default: 10 to 30 seconds, by --last]
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    interval: Option<Duration>,
+    /// Show these processes only [default: every server that the exporter traces]
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// A table for people, JSON or CSV for programs (docs/json.md)
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+    /// Write there instead of to the terminal
+    #[arg(long, value_name = "FILE")]
+    output_file: Option<PathBuf>,
+    /// Colours [NO_COLOR is honoured]
+    #[arg(long, value_enum, default_value_t = ColorArg::Auto, value_name = "WHEN")]
+    color: ColorArg,
+    /// Draw with ASCII only
+    #[arg(long)]
+    no_unicode: bool,
+    /// A sync in flight for this long is shown as stuck
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    stuck_after: Duration,
+    /// The exporter's socket
+    #[arg(long, value_name = "PATH", default_value = remote::SOCKET)]
+    socket: PathBuf,
+}
+
+impl History {
+    /// `fsynctop --last TIME`.
+    pub fn from_old_form(plain: Plain, last: Duration) -> History {
+        let Plain { socket, measure, .. } = plain;
+        History {
+            last,
+            interval: measure.interval,
+            pid: measure.trace.targets.pid,
+            output: measure.output,
+            output_file: measure.output_file,
+            color: measure.color,
+            no_unicode: measure.no_unicode,
+            stuck_after: measure.stuck_after,
+            socket,
+        }
+    }
+}
+
+pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
+    let length = arguments.last;
     let history = remote::fetch(&arguments.socket)
         .map_err(|error| Exit { status: FAILED, message: error.to_string() })?;
     let step = arguments.interval.unwrap_or_else(|| timeline::step(length));
@@ -23,8 +75,8 @@ pub fn run(arguments: &Once, length: Duration) -> anyhow::Result<ExitCode> {
     };
     let mut all = all.measurement;
     let mut parts = history.series(length, step);
-    if !arguments.trace.targets.pid.is_empty() {
-        let pids = &arguments.trace.targets.pid;
+    if !arguments.pid.is_empty() {
+        let pids = &arguments.pid;
         restrict(&mut all, pids);
         parts.iter_mut().for_each(|part| restrict_part(part, pids));
         if all.servers.is_empty() {
@@ -32,7 +84,7 @@ pub fn run(arguments: &Once, length: Duration) -> anyhow::Result<ExitCode> {
             return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
         }
     }
-    let pids = &arguments.trace.targets.pid;
+    let pids = &arguments.pid;
     let troubles = history.troubles(length, |server| pids.is_empty() || pids.contains(&server.pid));
     say_what_is_missing(&history, length, all.duration);
 
@@ -53,7 +105,7 @@ pub fn run(arguments: &Once, length: Duration) -> anyhow::Result<ExitCode> {
 }
 
 /// On standard error, so that it is in no one's way.
-fn say_what_is_missing(history: &History, wanted: Duration, got: Duration) {
+fn say_what_is_missing(history: &history::History, wanted: Duration, got: Duration) {
     // A moment more or less is no gap.
     if got + Duration::from_secs(2) < wanted {
         let why = match history.is_short_of_memory() {
