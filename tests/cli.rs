@@ -17,26 +17,22 @@ fn fails_with(arguments: &[&str], status: i32, says: &[&str]) {
 
 #[test]
 fn bad_usage_has_a_status_of_its_own_and_names_the_argument() {
-    fails_with(&["--once", "-n", "3"], 2, &["--interval"]);
-    fails_with(&["--once", "-d", "soon"], 2, &["--duration", "soon"]);
-    fails_with(&["--once", "-i", "0"], 2, &["--interval", "at least a millisecond"]);
-    fails_with(&["--once", "--ops", "write"], 2, &["write", "fdatasync"]);
-    fails_with(&["--once", "--output", "xml"], 2, &["xml", "json", "csv"]);
-    fails_with(&["--once", "-d", "5", "--", "true"], 2, &["--duration"]);
-    fails_with(&["--once", "--max-files", "3"], 2, &["--max-files", "16"]);
+    fails_with(&["once", "-n", "3"], 2, &["--interval"]);
+    fails_with(&["once", "-d", "soon"], 2, &["--duration", "soon"]);
+    fails_with(&["once", "-i", "0"], 2, &["--interval", "at least a millisecond"]);
+    fails_with(&["once", "--ops", "write"], 2, &["write", "fdatasync"]);
+    fails_with(&["once", "--output", "xml"], 2, &["xml", "json", "csv"]);
+    fails_with(&["once", "-d", "5", "--", "true"], 2, &["--duration"]);
+    fails_with(&["once", "--max-files", "3"], 2, &["--max-files", "16"]);
     fails_with(&["no-such-action"], 2, &["no-such-action"]);
 }
 
 #[test]
 fn what_cannot_be_traced_is_said_before_anything_is_attached() {
-    fails_with(&["--once", "--pid", "4194305"], 1, &["4194305"]);
-    fails_with(
-        &["--once", "--comm", "a-name-of-more-than-fifteen"],
-        1,
-        &["a-name-of-more-than-fifteen", "15"],
-    );
-    fails_with(&["--once", "--cgroup", "/no/such/group"], 1, &["/no/such/group"]);
-    fails_with(&["--once", "--comm", "no-such-comm"], 3, &["nothing to trace", "no-such-comm", "--wait"]);
+    fails_with(&["once", "--pid", "4194305"], 1, &["4194305"]);
+    fails_with(&["once", "--comm", "a-name-of-more-than-fifteen"], 2, &["a-name-of-more-than-fifteen", "15"]);
+    fails_with(&["once", "--cgroup", "/no/such/group"], 1, &["/no/such/group"]);
+    fails_with(&["once", "--comm", "no-such-comm"], 3, &["nothing to trace", "no-such-comm", "--wait"]);
 }
 
 #[test]
@@ -49,7 +45,7 @@ fn the_number_of_a_thread_is_no_pid_and_its_process_is_named() {
     });
     let own = receiver.recv().unwrap();
     let tid = own.file_name().unwrap().to_str().unwrap();
-    fails_with(&["--once", "--pid", tid], 1, &[tid, &std::process::id().to_string()]);
+    fails_with(&["once", "--pid", tid], 1, &[tid, &std::process::id().to_string()]);
 }
 
 #[test]
@@ -59,16 +55,16 @@ fn a_bad_rules_file_is_named_with_its_line() {
     let path = file.to_str().unwrap();
     std::fs::write(&file, "[[rule]]\nrole = \"redo\"\nname = \"^ok$\"\n\n[[rule]]\nrole = \"nonsense\"\n")
         .unwrap();
-    for action in [&["--once"][..], &["check"], &["stuck"]] {
-        fails_with(&[action, &["--roles", path]].concat(), 1, &[&format!("{path}:6:"), "nonsense"]);
-        fails_with(&[action, &["--roles", "/no/such/file"]].concat(), 1, &["/no/such/file"]);
+    for action in [&["once"][..], &["check"], &["stuck"]] {
+        fails_with(&[action, &["--roles", path]].concat(), 2, &[&format!("{path}:6:"), "nonsense"]);
+        fails_with(&[action, &["--roles", "/no/such/file"]].concat(), 2, &["/no/such/file"]);
     }
 }
 
 #[test]
 fn an_output_file_that_cannot_be_written_is_known_at_once() {
     fails_with(
-        &["--once", "--output-file", "/no/such/directory/file", "--all"],
+        &["once", "--output-file", "/no/such/directory/file", "--all"],
         1,
         &["cannot write /no/such/directory/file", "No such file"],
     );
@@ -88,9 +84,68 @@ fn the_help_says_what_one_must_know() {
 
 #[test]
 fn stuck_needs_no_rights_to_answer() {
-    let output = output(fsynctop().args(["stuck", "--json", "--pid", &std::process::id().to_string()]));
+    let output =
+        output(fsynctop().args(["stuck", "--output", "json", "--pid", &std::process::id().to_string()]));
     assert!(output.status.success(), "{output:?}");
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["schema"], 1);
     assert!(answer["in_flight"].is_array());
+}
+
+#[test]
+fn the_old_forms_of_actions_and_output_say_the_same_as_the_new() {
+    let socket = ["--socket", "/no/such/socket"];
+    let (status, nobody) = (Some(1), "/no/such/socket");
+    for (old, new) in [
+        (&["--once", "--comm", "no-such-comm"][..], &["once", "--comm", "no-such-comm"][..]),
+        (&["-d", "1", "--comm", "no-such-comm"], &["once", "-d", "1", "--comm", "no-such-comm"]),
+    ] {
+        let (old, new) = (output(fsynctop().args(old)), output(fsynctop().args(new)));
+        assert_eq!((old.status.code(), stderr(&old)), (new.status.code(), stderr(&new)));
+        assert_eq!(new.status.code(), Some(3), "{new:?}");
+    }
+    for form in
+        [&["--once", "--last", "1m"][..], &["--last", "1m"], &["history", "--last", "1m"], &["history"]]
+    {
+        let ended = output(fsynctop().args(form).args(socket));
+        assert_eq!(ended.status.code(), status, "{form:?}: {ended:?}");
+        assert!(stderr(&ended).contains(nobody), "{form:?}: {ended:?}");
+    }
+    let pid = std::process::id().to_string();
+    for form in [&["--json"][..], &["--output", "json"], &["--output=json"]] {
+        let ended = output(fsynctop().args(["stuck", "--pid", &pid]).args(form));
+        let answer: serde_json::Value = serde_json::from_slice(&ended.stdout).expect("JSON");
+        assert_eq!(answer["schema"], 1, "{form:?}");
+    }
+}
+
+#[test]
+fn the_help_shows_the_new_forms_alone() {
+    for arguments in [&["--help"][..], &["stuck", "--help"], &["check", "--help"]] {
+        let help = stdout(&output(fsynctop().args(arguments)));
+        assert!(!help.contains("--once") && !help.contains("--json"), "{help}");
+    }
+    let help = stdout(&output(fsynctop().arg("--help")));
+    assert!(help.contains("fsynctop once") && help.contains("fsynctop history"), "{help}");
+    assert!(!help.contains("--histogram\n") && !help.contains("--count"), "{help}");
+}
+
+#[test]
+fn every_bad_configuration_ends_with_the_status_of_bad_usage() {
+    let directory = tempfile::tempdir().unwrap();
+    let wrong = directory.path().join("wrong");
+    std::fs::write(&wrong, "nonsense = [\n").unwrap();
+    let wrong = wrong.to_str().unwrap();
+    for action in ["once", "top", "check", "stuck", "explain", "verify", "exporter"] {
+        if action != "explain" && action != "verify" {
+            fails_with(&[action, "--roles", wrong], 2, &[wrong]);
+        }
+        fails_with(&[action, "--no-such-option"], 2, &["--no-such-option"]);
+    }
+    fails_with(&["exporter", "--config", wrong], 2, &[wrong]);
+    fails_with(&["exporter", "--config", "/no/such/file"], 2, &["/no/such/file"]);
+    fails_with(&["exporter", "--listen", "nowhere"], 2, &["nowhere"]);
+    fails_with(&["history", "--last", "soon"], 2, &["soon"]);
+    let set = output(fsynctop().arg("exporter").env("FSYNCTOP_INTERVAL", "soon"));
+    assert_eq!(set.status.code(), Some(2), "{set:?}");
 }

@@ -333,7 +333,7 @@ fn a_broken_web_configuration_is_refused_at_the_start_and_reread_on_sighup() {
     fs::write(&file, "basic_auth_users: [\n").unwrap();
     let arguments = ["exporter", "--listen", "127.0.0.1:0", "--web-config-file", path];
     let wrong = output(fsynctop().args(arguments).args(NOBODY));
-    assert_eq!(wrong.status.code(), Some(1));
+    assert_eq!(wrong.status.code(), Some(2));
     assert!(stderr(&wrong).contains("web.yml:"), "{}", stderr(&wrong));
     fs::write(&file, "").unwrap();
     let exporter = Exporter::start(&[&["--web-config-file", path], &NOBODY[..]].concat());

@@ -53,8 +53,8 @@ Examples:
   fsynctop calibrate /srv/scratch          what does one sync cost on that filesystem?
   fsynctop check                           would tracing work here, and if not, why
 
-Exit status: 0 done, 1 failed, 2 bad usage, 3 nothing to trace, 5 not everything could be looked at (stuck); with a
-command, the command's own.";
+Exit status: 0 done, 1 failed, 2 bad options or configuration, 3 nothing to trace, 5 not everything could be looked at
+(stuck); with a command, the command's own.";
 
 const STUCK_STATUS: &str = "\
 Exit status: 0 everything was looked at, whether or not a sync hangs; 1 failed, 2 bad usage, 3 no such process; 5 not
@@ -275,13 +275,38 @@ impl Plain {
     }
 }
 
+/// For what prints no series and so has no CSV.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// A table, for people
+    #[default]
+    Table,
+    /// One JSON object, for programs
+    Json,
+}
+
+#[derive(Args, Debug)]
+pub struct FormArgs {
+    /// A table for people, JSON for programs
+    #[arg(long, value_enum, default_value_t, value_name = "FORM")]
+    output: Form,
+    /// The old form of --output json
+    #[arg(long, hide = true, conflicts_with = "output")]
+    json: bool,
+}
+
+impl FormArgs {
+    pub fn is_json(&self) -> bool {
+        self.json || self.output == Form::Json
+    }
+}
+
 #[derive(Args, Debug)]
 pub struct Check {
     #[command(flatten)]
     pub trace: TraceArgs,
-    /// The verdicts as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub form: FormArgs,
     /// Colours [NO_COLOR is honoured]
     #[arg(long, value_enum, default_value_t = ColorArg::Auto, value_name = "WHEN")]
     pub color: ColorArg,
@@ -291,9 +316,8 @@ pub struct Check {
 pub struct Stuck {
     #[command(flatten)]
     pub targets: TargetArgs,
-    /// As JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub form: FormArgs,
     /// How long to watch: a call that stands still all the while is at least that old
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "200ms")]
     pub watch: Duration,
@@ -441,16 +465,17 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         for bad in [
-            &["fsynctop", "--once", "-n", "3"][..],
-            &["fsynctop", "--once", "-i", "1", "-n", "0"],
-            &["fsynctop", "--once", "-d", "5", "--", "true"],
+            &["fsynctop", "once", "-n", "3"][..],
+            &["fsynctop", "once", "-i", "1", "-n", "0"],
+            &["fsynctop", "once", "-d", "5", "--", "true"],
             &["fsynctop", "--ops", "write"],
         ] {
             assert!(Arguments::try_parse_from(bad).is_err(), "{bad:?}");
         }
-        let good = ["fsynctop", "--once", "--pid", "1,2", "--", "sleep", "--version"];
+        let good = ["fsynctop", "once", "--pid", "1,2", "--", "sleep", "--version"];
         let parsed = Arguments::try_parse_from(good).unwrap();
-        assert_eq!(parsed.plain.measure.trace.targets.pid, [1, 2]);
-        assert_eq!(parsed.plain.measure.command, ["sleep", "--version"]);
+        let Some(Action::Once(once)) = parsed.action else { panic!("{parsed:?}") };
+        assert_eq!(once.trace.targets.pid, [1, 2]);
+        assert_eq!(once.command, ["sleep", "--version"]);
     }
 }

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::args::{TargetArgs, duration};
+use super::args::{Form, TargetArgs, duration};
 use super::{Exit, FAILED, print, session};
 use crate::calibrate::{calibrate, render};
 use crate::calibration::Place;
@@ -45,14 +45,7 @@ pub struct Calibrate {
     pub no_save: bool,
     /// A table for people, JSON for programs
     #[arg(long, value_enum, default_value_t)]
-    pub output: CalibrateOutput,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum CalibrateOutput {
-    #[default]
-    Table,
-    Json,
+    pub output: Form,
 }
 
 pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
@@ -85,8 +78,8 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
     let calibration = outcome?;
 
     let text = match arguments.output {
-        CalibrateOutput::Table => render::table(&calibration),
-        CalibrateOutput::Json => {
+        Form::Table => render::table(&calibration),
+        Form::Json => {
             let json = serde_json::to_string(&calibration).context("cannot encode the result")?;
             format!("{json}\n")
         }

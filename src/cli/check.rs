@@ -42,7 +42,7 @@ pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     verdicts.push(budget(&config));
     verdicts.extend(servers(&selection, rules));
 
-    let text = if arguments.json {
+    let text = if arguments.form.is_json() {
         format!("{}\n", host::json(&verdicts))
     } else {
         let mut style = Style::for_stdout();

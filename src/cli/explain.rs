@@ -42,7 +42,8 @@ const SLICE: Duration = Duration::from_millis(100);
 pub enum ExplainOutput {
     /// A page of plain English, with tables
     #[default]
-    Text,
+    #[value(alias = "text")]
+    Table,
     /// One object (docs/json.md)
     Json,
 }
@@ -249,7 +250,7 @@ fn write(arguments: &Explain, explanation: &Explanation) -> anyhow::Result<()> {
     arguments.color.apply(&mut style);
     style.unicode &= !arguments.no_unicode;
     let text = match arguments.output {
-        ExplainOutput::Text => page::page(explanation, &style),
+        ExplainOutput::Table => page::page(explanation, &style),
         ExplainOutput::Json => json::json(explanation)?,
     };
     print(text.as_bytes())

@@ -13,6 +13,7 @@ use crate::exporter::collect::{self, About, Buckets, Collector, GivenName};
 use crate::exporter::daemon::{self, Tracing};
 use crate::exporter::history_socket::HistorySocket;
 use crate::exporter::status::AtStart;
+use crate::exporter::web::StartError;
 use crate::exporter::web::address::ListenAddress;
 use crate::exporter::{log, privileges};
 use crate::history::{self, remote};
@@ -124,8 +125,16 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             format!("{error:#}").lines().for_each(log::error);
-            Ok(ExitCode::from(FAILED))
+            Ok(ExitCode::from(status(&error)))
         }
+    }
+}
+
+/// A wrong web configuration is wrong usage like any other.
+fn status(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref() {
+        Some(StartError::Configuration(_)) => BAD_USAGE,
+        _ => FAILED,
     }
 }
 

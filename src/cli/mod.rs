@@ -26,6 +26,7 @@ use history::History;
 
 /// Exit statuses beside 0, done.
 pub const FAILED: u8 = 1;
+/// A wrong option, value, environment variable or configuration file.
 pub const BAD_USAGE: u8 = 2;
 pub const NOTHING_TO_TRACE: u8 = 3;
 /// Not everything could be looked at. 4 is kept for a condition that is asked for.

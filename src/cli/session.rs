@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::args::{TargetArgs, TraceArgs};
-use super::{Exit, FAILED};
+use super::{BAD_USAGE, Exit, FAILED};
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict};
 use crate::probe::{
@@ -25,7 +25,7 @@ pub fn selection(arguments: &TargetArgs) -> anyhow::Result<Selection> {
         filters.push(TargetFilter::pids(proc_root, &arguments.pid)?);
     }
     if !arguments.comm.is_empty() {
-        filters.push(TargetFilter::comms(&arguments.comm)?);
+        filters.push(TargetFilter::comms(&arguments.comm).map_err(bad_configuration)?);
     }
     if let Some(cgroup) = &arguments.cgroup {
         filters.push(TargetFilter::cgroups(proc_root, std::slice::from_ref(cgroup))?);
@@ -56,14 +56,21 @@ fn targets(selection: &Selection) -> anyhow::Result<Targets> {
         }
     }
     let most = crate::probe::MAX_COMMS;
-    anyhow::ensure!(targets.comms.len() <= most, "at most {most} names can be given with --comm");
+    if targets.comms.len() > most {
+        return Err(bad_configuration(format_args!("at most {most} names can be given with --comm")).into());
+    }
     Ok(targets)
+}
+
+/// What was asked for cannot be right, whatever the host is like.
+pub fn bad_configuration(error: impl std::fmt::Display) -> Exit {
+    Exit { status: BAD_USAGE, message: error.to_string() }
 }
 
 /// The rules of the roles, with the user's own in front.
 pub fn rules(file: Option<&Path>) -> anyhow::Result<Rules> {
     Ok(match file {
-        Some(file) => Rules::with_user_file(file)?,
+        Some(file) => Rules::with_user_file(file).map_err(bad_configuration)?,
         None => Rules::builtin(),
     })
 }

@@ -29,7 +29,7 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
     let role_of = |_pid: u32, path: &Path| {
         rules.classify(&Candidate { path, is_directory: false, settings: &settings, first_bytes: &|| None })
     };
-    let text = if arguments.json {
+    let text = if arguments.form.is_json() {
         format!("{}\n", stuck::json(&scan, &role_of))
     } else {
         let mut style = Style::for_stdout();

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 
-use super::args::{TraceArgs, duration};
+use super::args::{Form, TraceArgs, duration};
 use super::connection::ConnectionArgs;
 use super::one_server::{self, Chosen};
 use super::{FAILED, print, session};
@@ -29,18 +29,11 @@ pub struct Verify {
     pub duration: Duration,
     /// A table for people, JSON for programs
     #[arg(long, value_enum, default_value_t)]
-    pub output: VerifyOutput,
+    pub output: Form,
     #[command(flatten)]
     pub connection: ConnectionArgs,
     #[command(flatten)]
     pub trace: TraceArgs,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum VerifyOutput {
-    #[default]
-    Table,
-    Json,
 }
 
 pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
@@ -69,8 +62,8 @@ pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let verification = compare::compare(server.id, &first, &last);
 
     let text = match arguments.output {
-        VerifyOutput::Table => render::table(&verification, &describe::in_words(&server)),
-        VerifyOutput::Json => {
+        Form::Table => render::table(&verification, &describe::in_words(&server)),
+        Form::Json => {
             let version = server.version.as_deref();
             let facts = json!({ "pid": server.id.pid, "comm": server.comm, "version": version });
             format!("{}\n", render::json(&verification, facts))

@@ -1,4 +1,4 @@
-//! Hands the history to `fsynctop --once --last` on the same host, over a local socket that root and its
+//! Hands the history to `fsynctop history` on the same host, over a local socket that root and its
 //! group alone may open.
 
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! `fsynctop --once --last`: the past as a time line, a row for some seconds each, with the worst seconds marked.
+//! `fsynctop history`: the past as a time line, a row for some seconds each, with the worst seconds marked.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

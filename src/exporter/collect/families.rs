@@ -216,7 +216,7 @@ families! {
         ..family("fsynctop_exporter_map_memory_bytes", Kind::Gauge, "bytes", &[])
     };
     pub static HISTORY_BYTES: Family = Family {
-        help: "Memory that the history for `fsynctop --once --last` takes.",
+        help: "Memory that the history for `fsynctop history` takes.",
         ..family("fsynctop_exporter_history_bytes", Kind::Gauge, "bytes", &[])
     };
     pub static HISTORY_SECONDS: Family = Family {

@@ -17,5 +17,5 @@ mod state;
 mod statistics;
 mod tls;
 
-pub use state::Web;
+pub use state::{StartError, Web};
 pub use statistics::Statistics;
