@@ -36,11 +36,11 @@ fn unshared(options: &[&str], script: &str) -> std::process::Output {
 fn root_the_commands_own_status_is_passed_on() {
     needs(&[]);
     for (script, status) in [("exit 0", 0), ("exit 41", 41), ("kill -9 $$", 137)] {
-        let output = output(fsynctop().args(["--once", "--", "sh", "-c", script]));
+        let output = output(fsynctop().args(["once", "--", "sh", "-c", script]));
         assert_eq!(output.status.code(), Some(status), "{output:?}");
         assert_eq!(stderr(&output), "");
     }
-    let output = output(fsynctop().args(["--once", "--", "/no/such/program"]));
+    let output = output(fsynctop().args(["once", "--", "/no/such/program"]));
     assert_eq!(output.status.code(), Some(127), "{output:?}");
     assert!(stderr(&output).contains("cannot run /no/such/program: No such file"), "{output:?}");
 }
@@ -65,7 +65,7 @@ fn root_a_signal_prints_what_was_measured() {
     for name in ["INT", "TERM", "HUP"] {
         let target = sleeper();
         let pid = target.0.id().to_string();
-        let series = Series::start(fsynctop().args(["--once", "-d", "600", "--pid", &pid]));
+        let series = Series::start(fsynctop().args(["once", "-d", "600", "--pid", &pid]));
         let catches = || {
             let status = std::fs::read_to_string(format!("/proc/{}/status", series.pid())).unwrap();
             let set = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
@@ -85,7 +85,7 @@ fn root_a_signal_prints_what_was_measured() {
 fn root_ctrl_c_ends_the_wait_for_a_server() {
     needs(&[]);
     let mut command = fsynctop();
-    command.args(["--once", "--wait", "--comm", "not-there-yet"]).stderr(Stdio::piped());
+    command.args(["once", "--wait", "--comm", "not-there-yet"]).stderr(Stdio::piped());
     let child = command.stdout(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(2));
     signal(child.id(), "INT");
@@ -110,7 +110,7 @@ fn root_a_series_has_one_heading_and_constant_columns() {
     );
     let pid = target.0.id().to_string();
     let run = |format: &str| {
-        let options = ["--once", "-i", "0.3", "-n", "3", "--output", format, "--pid", &pid];
+        let options = ["once", "-i", "0.3", "-n", "3", "--output", format, "--pid", &pid];
         let output = output(fsynctop().args(options));
         assert!(output.status.success(), "{output:?}");
         stdout(&output)
@@ -140,7 +140,7 @@ fn root_a_series_has_one_heading_and_constant_columns() {
 fn root_a_broken_pipe_ends_a_series_quietly() {
     needs(&[]);
     let target = sleeper();
-    let script = r#""$1" --once -i 0.2 --pid "$2" | head -1"#;
+    let script = r#""$1" once -i 0.2 --pid "$2" | head -1"#;
     let mut command = Command::new("bash");
     command.args(["-o", "pipefail", "-c", script, "sh", PROGRAM, &target.0.id().to_string()]);
     let output = output(&mut command);
@@ -155,7 +155,7 @@ fn root_what_cannot_be_written_to_the_file_is_printed_instead() {
     let script = r#"
         d=$(mktemp -d); trap 'umount "$d"; rmdir "$d"' EXIT
         mount -t tmpfs -o size=4k none "$d"; head -c 4096 /dev/zero >"$d/full"
-        "$1" --once --output json --output-file "$d/measured" -- true"#;
+        "$1" once --output json --output-file "$d/measured" -- true"#;
     let full = unshared(&["-m"], script);
     assert_eq!(full.status.code(), Some(1), "{full:?}");
     assert!(stderr(&full).contains("No space left on device"), "{full:?}");
@@ -166,7 +166,7 @@ fn root_what_cannot_be_written_to_the_file_is_printed_instead() {
     let script = r#"
         d=$(mktemp -d); trap 'umount "$d"; rmdir "$d"' EXIT
         mount -t tmpfs -o ro none "$d"
-        "$1" --once --output-file "$d/measured" -- true"#;
+        "$1" once --output-file "$d/measured" -- true"#;
     let read_only = unshared(&["-m"], script);
     assert_eq!(read_only.status.code(), Some(1), "{read_only:?}");
     assert!(stderr(&read_only).contains("Read-only file system"), "{read_only:?}");
@@ -209,7 +209,7 @@ fn root_without_rights_the_message_names_the_capabilities() {
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&copy);
         output(command.args(arguments).stdin(Stdio::null()))
     };
-    let once = as_nobody(&["--once", "--", "true"]);
+    let once = as_nobody(&["once", "--", "true"]);
     assert_eq!(once.status.code(), Some(1), "{once:?}");
     for part in ["cannot trace", "CAP_BPF", "CAP_PERFMON", "run it as root", "fsynctop stuck"] {
         assert!(stderr(&once).contains(part), "no {part} in {once:?}");
@@ -229,7 +229,7 @@ fn root_tracing_works_where_tracefs_is_not_mounted() {
     needs(&[]);
     let script = r#"umount -l /sys/kernel/debug 2>/dev/null; umount -l /sys/kernel/tracing 2>/dev/null
         test ! -e /sys/kernel/tracing/events || exit 99
-        "$1" --once --attach tracepoint --output json -- true"#;
+        "$1" once --attach tracepoint --output json -- true"#;
     let output = unshared(&["-m"], script);
     assert!(output.status.success(), "{output:?}");
     let measured: Value = serde_json::from_str(&stdout(&output)).unwrap();
@@ -240,7 +240,7 @@ fn root_tracing_works_where_tracefs_is_not_mounted() {
 #[ignore = "needs root and a kernel with BTF"]
 fn root_without_btf_the_message_names_the_kernel_option() {
     needs(&["/sys/kernel/btf/vmlinux"]);
-    let script = r#"mount --bind /dev/null /sys/kernel/btf/vmlinux; "$1" --once -- true; echo "once: $?"
+    let script = r#"mount --bind /dev/null /sys/kernel/btf/vmlinux; "$1" once -- true; echo "once: $?"
         "$1" check; echo "check: $?""#;
     let output = unshared(&["-m"], script);
     let (out, err) = (stdout(&output), stderr(&output));
@@ -254,7 +254,7 @@ fn root_without_btf_the_message_names_the_kernel_option() {
 #[ignore = "needs root and a kernel with BTF"]
 fn root_in_another_pid_namespace_it_says_so_instead_of_measuring_nothing() {
     needs(&[]);
-    let script = r#""$1" --once -- true; echo "once: $?"; "$1" check; echo "check: $?""#;
+    let script = r#""$1" once -- true; echo "once: $?"; "$1" check; echo "check: $?""#;
     let output = unshared(&["-p", "-f", "--mount-proc"], script);
     let (out, err) = (stdout(&output), stderr(&output));
     assert!(out.contains("once: 1") && out.contains("check: 1"), "{output:?}");
@@ -286,7 +286,7 @@ fn root_neighbours_are_counted_exactly_and_many_of_them_share_a_row() {
         let script = r#""$1" "$2" --op syncfs --syncs 40 >/dev/null; : >"$2/began"
             while [ ! -e "$2/done" ]; do sleep 0.05; done"#;
         let mut command = fsynctop();
-        command.args(["--once", "--ops", "syncfs", "--output", format, "--output-file"]).arg(&results);
+        command.args(["once", "--ops", "syncfs", "--output", format, "--output-file"]).arg(&results);
         command.args(["--", "sh", "-c", script, "sh"]).arg(tool("syncgen")).arg(&target);
         let series = Series::start(&mut command);
         wait_until("the target to sync", || began.exists());
@@ -372,7 +372,7 @@ fn root_no_line_wraps_on_a_terminal_of_any_width() {
     for columns in [60, 80, 120, 200] {
         let load = format!("{} {} --syncs 2000", tool("syncgen").display(), directory.display());
         let command =
-            format!("{PROGRAM} --once --by file --color never --histogram -- sh -c 'exec {load} >/dev/null'");
+            format!("{PROGRAM} once --by file --color never --histogram -- sh -c 'exec {load} >/dev/null'");
         let screen = Terminal::screen(columns, &command);
         assert!(screen.contains("status 0"), "{columns}:\n{screen}");
         let lines: Vec<&str> = screen.lines().collect();
@@ -405,7 +405,7 @@ fn root_colours_are_for_terminals_that_want_them() {
     let on_a_terminal = |variables: &[(&str, &str)]| {
         let mut command = Command::new("script");
         let sync = format!("sync --data {}", file.path().display());
-        command.args(["-qec", &format!("{PROGRAM} --once -- {sync}"), "/dev/null"]).stdin(Stdio::null());
+        command.args(["-qec", &format!("{PROGRAM} once -- {sync}"), "/dev/null"]).stdin(Stdio::null());
         command.env_remove("NO_COLOR").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
         stdout(&output(command.envs(variables.iter().copied())))
     };

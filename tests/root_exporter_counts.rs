@@ -387,7 +387,7 @@ fn the_last_minutes_are_told_by_the_socket() {
     let socket = socket(&directory);
     let socket = socket.to_str().unwrap();
     let last = |options: &[&str]| {
-        output(fsynctop().args(["--once", "--last", "1m", "--socket", socket]).args(options))
+        output(fsynctop().args(["history", "--last", "1m", "--socket", socket]).args(options))
     };
     let nobody = last(&[]);
     assert_eq!(nobody.status.code(), Some(1));
@@ -418,7 +418,7 @@ fn the_last_minutes_are_told_by_the_socket() {
     let mut command = Command::new("setpriv");
     let other = ["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_fsynctop")];
     std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let denied = output(command.args(other).args(["--once", "--last", "1m", "--socket", socket]));
+    let denied = output(command.args(other).args(["history", "--last", "1m", "--socket", socket]));
     if Path::new(env!("CARGO_BIN_EXE_fsynctop")).starts_with("/root") {
         // It cannot even be run from there.
         assert!(!denied.status.success());

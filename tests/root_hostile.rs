@@ -133,7 +133,7 @@ if libc.prctl(35, 14, ctypes.create_string_buffer(map), len(map), 0):
 ";
     let process = attacker(attack, &[]);
     let pid = process.0.id().to_string();
-    let ended = fsynctop(&["--once", "-d", "2", "--pid", &pid]);
+    let ended = fsynctop(&["once", "-d", "2", "--pid", &pid]);
     assert!(ended.status.success(), "{}", ended.output);
     println!("{} MB", ended.memory >> 20);
     assert!(ended.memory < MAX_MEMORY, "{} MB", ended.memory >> 20);
@@ -152,7 +152,7 @@ fn option_files_that_include_each_other_burn_no_processor_and_keep_nobody_from_b
         .stdout(Stdio::null())
         .spawn();
     let victim = Running(victim.unwrap());
-    let ended = fsynctop(&["--once", "-i", "1", "-n", "8", "--output", "json", "--comm", "mysqld"]);
+    let ended = fsynctop(&["once", "-i", "1", "-n", "8", "--output", "json", "--comm", "mysqld"]);
     assert!(ended.status.success(), "{}", ended.output);
     let last = Measured::parse(ended.output.lines().last().unwrap());
     let servers = last.0["servers"].as_array().unwrap();
@@ -176,7 +176,7 @@ fn option_files_with_names_without_end_take_no_memory() {
     let process = attacker("", &[&defaults_file(&first)]);
     let pid = process.0.id().to_string();
     // Long enough to read all of them, if all were read.
-    let ended = fsynctop(&["--once", "-d", "20", "--pid", &pid]);
+    let ended = fsynctop(&["once", "-d", "20", "--pid", &pid]);
     assert!(ended.status.success(), "{}", ended.output);
     assert!(ended.memory < MAX_MEMORY, "{} MB", ended.memory >> 20);
 }
@@ -198,7 +198,7 @@ fn a_writer_of_a_fifo_that_is_named_as_an_option_file_goes_on_waiting() {
             .unwrap(),
     );
     let pid = process.0.id().to_string();
-    assert!(fsynctop(&["--once", "-d", "2", "--pid", &pid]).status.success());
+    assert!(fsynctop(&["once", "-d", "2", "--pid", &pid]).status.success());
     assert_eq!(writer.0.try_wait().unwrap(), None, "fsynctop has opened the FIFO");
 }
 

@@ -116,7 +116,7 @@ fn a_hostile_name_is_whole_in_json_and_harmless_in_a_table() {
     assert_eq!(path_of(row).unwrap(), dir.path().join(OsStr::from_bytes(HOSTILE)));
     for output in ["table", "csv", "json"] {
         let printed = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
-            .args(["--once", "--by", "file", "--color", "never", "--output", output, "--"])
+            .args(["once", "--by", "file", "--color", "never", "--output", output, "--"])
             .args(test.command(dir.path()))
             .output()
             .unwrap();

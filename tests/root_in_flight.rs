@@ -29,7 +29,7 @@ fn time_of(interval: &Value) -> f64 {
 
 fn json_series(options: &[&str]) -> Command {
     let mut command = fsynctop();
-    command.args(["--once", "--output", "json", "-i", "0.5"]).args(options);
+    command.args(["once", "--output", "json", "-i", "0.5"]).args(options);
     command
 }
 
@@ -155,7 +155,7 @@ fn root_a_sync_that_hangs_at_the_end_stands_above_the_table() {
     std::fs::write(&file, "binlog").unwrap();
     let hung = mount.hang_fdatasync(&file);
     let mut command = fsynctop();
-    command.args(["--once", "-d", "600", "--pid", &hung.pid().to_string()]);
+    command.args(["once", "-d", "600", "--pid", &hung.pid().to_string()]);
     let series = Series::start(&mut command);
     std::thread::sleep(Duration::from_secs(4));
     let (lines, took, status) = series.interrupt();
@@ -180,7 +180,7 @@ fn root_ctrl_c_prints_what_was_measured_although_the_command_hangs() {
     let directory = tempfile::tempdir().unwrap();
     let results = directory.path().join("measured");
     let mut command = fsynctop();
-    command.args(["--once", "--output", "json", "--output-file"]).arg(&results).arg("--");
+    command.args(["once", "--output", "json", "--output-file"]).arg(&results).arg("--");
     // What hangs must not hold the pipe that the test reads.
     command.args(["sh", "-c", r#"exec sync --data "$1" >/dev/null 2>&1"#, "sh"]).arg(&file);
     let series = Series::start(command.stderr(Stdio::null()));
@@ -206,7 +206,7 @@ fn root_stuck_finds_it_without_tracing() {
     let pid = hung.pid().to_string();
 
     let began = Instant::now();
-    let json = output(fsynctop().args(["stuck", "--json", "--pid", &pid]));
+    let json = output(fsynctop().args(["stuck", "--output", "json", "--pid", &pid]));
     assert!(began.elapsed() < SOON + BUSY);
     assert!(json.status.success(), "{json:?}");
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -280,7 +280,7 @@ fn root_the_tool_never_waits_for_a_filesystem_that_hangs() {
 
     let pids = format!("{},{}", server.0.id(), hung.join(","));
     for (arguments, measures) in [
-        (&["--once", "-d", "1", "--pid", &pids][..], Duration::from_secs(1)),
+        (&["once", "-d", "1", "--pid", &pids][..], Duration::from_secs(1)),
         (&["check", "--pid", &pids], Duration::from_secs(2)),
         (&["stuck", "--pid", &pids], Duration::ZERO),
     ] {
@@ -329,7 +329,7 @@ fn root_the_tools_own_syncs_are_counted_nowhere() {
     needs(&[]);
     let directory = tempfile::tempdir().unwrap();
     let mut command = fsynctop();
-    command.args(["--once", "--all", "--output", "json", "--", tool("syncgen").to_str().unwrap()]);
+    command.args(["once", "--all", "--output", "json", "--", tool("syncgen").to_str().unwrap()]);
     let series = Series::start(command.arg(directory.path()).args(["--syncs", "20"]));
     let own = series.pid();
     let lines: Vec<String> = std::iter::from_fn(|| series.line()).collect();

@@ -154,7 +154,7 @@ fn root_long_runs_the_threads_that_describe_processes_stay_few() {
     let mut child = Running(
         Command::new(env!("CARGO_BIN_EXE_fsynctop"))
             .args([
-                "--once",
+                "once",
                 "-i",
                 "0.2",
                 "--max-cpu",

@@ -34,7 +34,7 @@ fn syncgen(directory: &Path, seconds: &str) -> Command {
 
 fn fsynctop(options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
-    command.args(["--once", "--output", "json", "-i", "0.01"]).args(options);
+    command.args(["once", "--output", "json", "-i", "0.01"]).args(options);
     command
 }
 
@@ -238,7 +238,7 @@ fn root_max_cpu_attaching_does_not_count() {
         // The first interval is over a second before the two end that do not count, for a busy machine may be late: at
         // its end the process is described, and to see what it listens on is to have the kernel walk the table of all
         // connections. After them, four intervals may use what ten times as many of them take.
-        .args(["--once", "--output", "json", "-i", "1", "-n", "6"])
+        .args(["once", "--output", "json", "-i", "1", "-n", "6"])
         .args(["--max-cpu", "0.25%/12s", "--pid", &pid])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -93,7 +93,7 @@ fn root_each_durable_write_is_counted_or_its_way_is_said_not_to_be_watched() {
             command
         };
         let mut once = fsynctop();
-        once.args(["--once", "--"]).arg("python3").args(["-c", DURABLE, way]).arg(&file);
+        once.args(["once", "--"]).arg("python3").args(["-c", DURABLE, way]).arg(&file);
         let text = stdout(&output(&mut once));
         assert!(!text.contains("missed"), "{text}");
         assert!(text.contains("none of the watched calls was lost"), "{text}");
@@ -133,7 +133,7 @@ fn count(row: &Value) -> u64 {
 fn root_check_lists_what_is_not_watched() {
     needs(&[TRACEFS]);
     let listed = |options: &[&str]| -> Vec<String> {
-        let output = output(fsynctop().args(["check", "--json"]).args(options));
+        let output = output(fsynctop().args(["check", "--output", "json"]).args(options));
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
         let checks = value["checks"].as_array().unwrap().iter();
         let ours = checks.filter(|check| check["name"] == "not watched");

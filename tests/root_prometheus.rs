@@ -124,7 +124,7 @@ fn prometheus_knows_what_the_servers_counted_to_the_sync() {
     // The quantile of a window that both saw: fsynctop's own and Prometheus' lie in the same bucket, or in the next
     // one where it lies at its edge.
     let own = fsynctop()
-        .args(["--once", "--output", "json", "-d", "6", "--pid", &servers[0].pid.to_string()])
+        .args(["once", "--output", "json", "-d", "6", "--pid", &servers[0].pid.to_string()])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

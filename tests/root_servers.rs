@@ -52,7 +52,7 @@ fn by_default_the_servers_are_found_by_their_names() {
     on_both(|kind| {
         let database = Database::start(kind, &[]);
         let mut fsynctop = std::process::Command::new(env!("CARGO_BIN_EXE_fsynctop"));
-        let output = fsynctop.args(["--once", "--duration", "500ms", "--output", "json"]).output().unwrap();
+        let output = fsynctop.args(["once", "--duration", "500ms", "--output", "json"]).output().unwrap();
         let measured = Measured::parse(std::str::from_utf8(&output.stdout).unwrap());
         // Servers of other tests are found, too.
         let part = of_server(&measured, database.pid);

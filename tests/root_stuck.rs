@@ -135,7 +135,7 @@ fn root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status() {
         said.contains("None of the threads that could be examined is inside a sync call right now"),
         "{said}"
     );
-    let json = nobody.stuck(&["--json"]);
+    let json = nobody.stuck(&["--output", "json"]);
     assert_eq!(json.status.code(), Some(5));
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(json["unreadable_threads"].as_u64() > Some(0), "{json}");

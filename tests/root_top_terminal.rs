@@ -323,6 +323,6 @@ fn root_top_without_a_terminal_measures_once_and_says_so() {
         assert!(!text.contains('\x1b'), "{text}");
     }
     // Asked for, it says nothing about it.
-    let output = output(fsynctop().args(["--once", "-d", "1", "--pid", &pid]));
+    let output = output(fsynctop().args(["once", "-d", "1", "--pid", &pid]));
     assert_eq!(stderr(&output), "");
 }

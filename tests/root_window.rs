@@ -37,7 +37,7 @@ fn root_a_window_that_held_a_stall_or_failures_never_ends_with_all_is_well() {
     let _exporter = Exporter::start(&["--comm", "window-test", "--socket", socket]);
     let server = Command::new("python3").args(["-c", SERVER]).args([&log, &data]).spawn().unwrap();
     let _server = Hung::new(&mount, Running(server));
-    let last = |length: &str| output(fsynctop().args(["--once", "--last", length, "--socket", socket]));
+    let last = |length: &str| output(fsynctop().args(["history", "--last", length, "--socket", socket]));
     // With the whole text on one line: where lines break is another matter.
     let said = |length: &str| {
         let output = last(length);

@@ -184,7 +184,7 @@ pub fn trace(options: &[&str], command: &mut Command) -> (Value, String) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("measured");
     let mut once = fsynctop();
-    once.args(["--once", "--output", "json", "--output-file"]).arg(&file).args(options).arg("--");
+    once.args(["once", "--output", "json", "--output-file"]).arg(&file).args(options).arg("--");
     once.arg(command.get_program()).args(command.get_args());
     let output = output(&mut once);
     assert!(output.status.success(), "{output:?}");

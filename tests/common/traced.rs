@@ -65,12 +65,12 @@ impl Traced {
     }
 }
 
-/// `fsynctop --once --output json OPTIONS -- COMMAND`.
+/// `fsynctop once --output json OPTIONS -- COMMAND`.
 pub fn measure<S: AsRef<OsStr>>(options: &[&str], command: &[S]) -> Run {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("measured.json");
     let output = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
-        .args(["--once", "--output", "json", "--output-file"])
+        .args(["once", "--output", "json", "--output-file"])
         .arg(&file)
         .args(options)
         .arg("--")
@@ -92,7 +92,7 @@ pub struct Live {
 impl Live {
     pub fn start<S: AsRef<OsStr>>(interval: &str, options: &[&str], command: &[S]) -> Live {
         let child = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
-            .args(["--once", "--output", "json", "--max-cpu", "off", "-i", interval])
+            .args(["once", "--output", "json", "--max-cpu", "off", "-i", interval])
             .args(options)
             .arg("--")
             .args(command)

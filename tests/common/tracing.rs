@@ -17,7 +17,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// `fsynctop --once … -- COMMAND`, where the command does nothing but wait for the end. Returns when every sync is
+    /// `fsynctop once … -- COMMAND`, where the command does nothing but wait for the end. Returns when every sync is
     /// counted from now on.
     pub fn begin<S: AsRef<OsStr>>(options: &[S]) -> Tracing {
         let mut command = once();
@@ -29,7 +29,7 @@ impl Tracing {
         tracing
     }
 
-    /// `fsynctop --once --wait …`, which ends by Ctrl-C. Returns when it waits, and so counts.
+    /// `fsynctop once --wait …`, which ends by Ctrl-C. Returns when it waits, and so counts.
     pub fn waiting<S: AsRef<OsStr>>(options: &[S]) -> Tracing {
         let mut command = once();
         let tracing = Tracing::spawn(command.args(["--wait", "--duration", "1h"]).args(options));
@@ -71,7 +71,7 @@ impl Tracing {
 
 fn once() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
-    command.arg("--once");
+    command.arg("once");
     command
 }
 

@@ -107,17 +107,7 @@ fn run(context: &Context, load: &mut Load, limit: &str, duration: Option<Duratio
     let seconds = duration.unwrap_or(PATIENCE).as_secs_f64();
     let (mut out, mut err) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut command = Command::new(&context.fsynctop);
-    command.args([
-        "--once",
-        "-i",
-        "0.01",
-        "-d",
-        &seconds.to_string(),
-        "--output",
-        "json",
-        "--max-cpu",
-        limit,
-    ]);
+    command.args(["once", "-i", "0.01", "-d", &seconds.to_string(), "--output", "json", "--max-cpu", limit]);
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(err.try_clone()?);
     let mut child = Ended(command.spawn().context("cannot run fsynctop")?);
     let mut used = Vec::new();

@@ -91,7 +91,7 @@ fn start(context: &Context, load: &mut Load, section: &mut Section) -> Result<Va
         context.others.wait()?;
         load.begin(&round(1, 3.0, Some(1_000.0)))?;
         let mut command = Command::new(&context.fsynctop);
-        command.args(["--once", "-i", "0.01", "-d", "10", "--output", "json"]);
+        command.args(["once", "-i", "0.01", "-d", "10", "--output", "json"]);
         own.push(time_to_row(command, is_complete).context("fsynctop")?);
         if i < script_times {
             let mut command = Command::new("bpftrace");

@@ -80,7 +80,7 @@ pub const POLLS: [i64; 2] = [libc::SYS_ppoll, libc::SYS_epoll_pwait];
 /// fsynctop as it runs for long, at its usual interval.
 pub fn fsynctop(context: &Context, mode: AttachMode) -> Result<Program> {
     let mut command = Command::new(&context.fsynctop);
-    command.args(["--once", "-i", "1", "--max-cpu", "off", "--output", "csv", "--attach", mode.name()]);
+    command.args(["once", "-i", "1", "--max-cpu", "off", "--output", "csv", "--attach", mode.name()]);
     Program::start(command, &POLLS)
 }
 

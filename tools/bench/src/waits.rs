@@ -40,7 +40,7 @@ impl Attached {
 
     fn name(self) -> &'static str {
         match self {
-            Attached::Syncs => "the syncs' programs, as `--once` has them",
+            Attached::Syncs => "the syncs' programs, as `once` has them",
             Attached::Waits => "the same as `explain` has them, and the wait probes",
         }
     }

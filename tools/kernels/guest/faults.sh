@@ -71,8 +71,8 @@ umount /mnt/xfs
 dmsetup --noudevsync --noudevrules create slow-xfs --table "0 $(sectors_of /dev/vdb) linear /dev/vdb 0"
 mount -t xfs $(node_of xfs) /mnt/xfs
 for mode in $MODES; do
-  step failing-$mode fsynctop --once --output json --attach $mode -- sh /t/faults.sh failing failing-$mode
+  step failing-$mode fsynctop once --output json --attach $mode -- sh /t/faults.sh failing failing-$mode
   repair
-  step delayed-$mode fsynctop --once --output json --attach $mode -- sh /t/faults.sh delayed delayed-$mode
-  step stalled-$mode fsynctop --once -i 0.2 --output json --attach $mode -- sh /t/faults.sh stalled stalled-$mode
+  step delayed-$mode fsynctop once --output json --attach $mode -- sh /t/faults.sh delayed delayed-$mode
+  step stalled-$mode fsynctop once -i 0.2 --output json --attach $mode -- sh /t/faults.sh stalled stalled-$mode
 done

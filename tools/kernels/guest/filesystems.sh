@@ -23,6 +23,6 @@ for subvolume in one two; do btrfs subvolume create /mnt/btrfs/$subvolume >/dev/
 mount -t overlay -o lowerdir=/mnt/ext4/lower,upperdir=/mnt/ext4/upper,workdir=/mnt/ext4/work overlay /mnt/overlay
 ls /sys/kernel/btf >/out/described
 for mode in $MODES; do
-  step $mode fsynctop --once --output json --attach $mode -- sh /t/filesystems.sh load
+  step $mode fsynctop once --output json --attach $mode -- sh /t/filesystems.sh load
   for file in one two first second; do mv /out/$file.load /out/$mode.$file.load; done
 done

@@ -43,7 +43,7 @@ until_true() {
 # Measures the exact load of load.sh, by way of $AS: measure NAME OPTION...
 measure() {
   measure_name=$1; shift
-  step $measure_name $AS fsynctop --once --output json "$@" -- sh /t/load.sh $measure_name
+  step $measure_name $AS fsynctop once --output json "$@" -- sh /t/load.sh $measure_name
 }
 
 # Takes the time of a server's syncs apart while three of its threads sync, by way of $AS: explain FILESYSTEM NAME

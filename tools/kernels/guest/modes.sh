@@ -7,13 +7,13 @@ dmsetup --noudevsync --noudevrules create slow --table "0 131072 linear /dev/vda
 mount_disks /dev/dm-0
 
 step check fsynctop check
-step check-json fsynctop check --json
+step check-json fsynctop check --output json
 for mode in $MODES; do measure $mode --attach $mode --by thread; done
 measure auto
 # From the kernel's command line: the check of every commit ends here.
 if [ -n "${quick:-}" ]; then exit 0; fi
 ops=fsync,fdatasync,sync_file_range,msync,syncfs,sync
-step ops fsynctop --once --output json --ops $ops -- sh -c "syncgen /mnt/ext4 --op $ops --syncs 12 --write 64 >/out/ops.load"
+step ops fsynctop once --output json --ops $ops -- sh -c "syncgen /mnt/ext4 --op $ops --syncs 12 --write 64 >/out/ops.load"
 
 # Where the time of a server's syncs goes, and what the filesystem's journal does meanwhile.
 for filesystem in ext4 xfs; do explain $filesystem explain-$filesystem; done
@@ -27,10 +27,10 @@ for mode in $MODES; do
   syncgen /mnt/ext4 --comm mysqld --syncs 1 --op fdatasync --names "$NAMES" --wait <>/tmp/$mode.go >/out/hung-$mode.load &
   until_true grep -q ready /out/hung-$mode.load
   dmsetup --noudevsync suspend --noflush --nolockfs slow
-  step hung-$mode fsynctop --once --output json --attach $mode --comm mysqld -- sh /t/begin.sh $! /tmp/$mode.go
-  step hung-before-$mode fsynctop --once --output json --attach $mode --comm mysqld -- usleep 200000
-  step stuck-$mode fsynctop stuck --json --comm mysqld
-  step resumed-$mode fsynctop --once --output json --attach $mode --comm mysqld -- sh /t/resume.sh /out/hung-$mode.load
+  step hung-$mode fsynctop once --output json --attach $mode --comm mysqld -- sh /t/begin.sh $! /tmp/$mode.go
+  step hung-before-$mode fsynctop once --output json --attach $mode --comm mysqld -- usleep 200000
+  step stuck-$mode fsynctop stuck --output json --comm mysqld
+  step resumed-$mode fsynctop once --output json --attach $mode --comm mysqld -- sh /t/resume.sh /out/hung-$mode.load
   wait $!
 done
 

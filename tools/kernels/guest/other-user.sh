@@ -19,17 +19,17 @@ serve() {
 }
 
 serve other-user --threads 3 --syncs 40 --op fsync,fdatasync --write 512 --hold
-step other-user-check $AS fsynctop check --json
-step other-user $AS fsynctop --once --output json --comm mysqld -- sh -c \
+step other-user-check $AS fsynctop check --output json
+step other-user $AS fsynctop once --output json --comm mysqld -- sh -c \
   '. /t/functions.sh; echo go >/tmp/other-user; until_true grep -q calls /out/other-user.ext4.load'
 { kill $server; wait $server; } 2>/dev/null
 
 serve other-user-hangs --syncs 1 --op fdatasync
 dmsetup --noudevsync suspend --noflush --nolockfs slow
 sh /t/begin.sh $server /tmp/other-user-hangs
-step other-user-stuck $AS fsynctop stuck --json
-step other-user-hung $AS fsynctop --once --output json --comm mysqld -- usleep 200000
+step other-user-stuck $AS fsynctop stuck --output json
+step other-user-hung $AS fsynctop once --output json --comm mysqld -- usleep 200000
 with +bpf,+perfmon
-step other-user-stuck-unseen $AS fsynctop stuck --json
+step other-user-stuck-unseen $AS fsynctop stuck --output json
 dmsetup --noudevsync resume slow
 wait $server

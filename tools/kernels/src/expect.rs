@@ -220,7 +220,7 @@ fn refused(outcome: &Outcome, step: &str, words: &[&str], findings: &mut Finding
     });
 }
 
-/// A verdict of `check --json` and a word that it must have, in what it says or in its cure.
+/// A verdict of `check --output json` and a word that it must have, in what it says or in its cure.
 pub fn says(outcome: &Outcome, step: &str, name: &str, status: &str, word: &str, findings: &mut Findings) {
     findings.run(step, |findings| {
         let verdict = outcome.verdict(step, name)?;

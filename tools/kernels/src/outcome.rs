@@ -48,7 +48,7 @@ impl Outcome {
         serde_json::from_str(line).with_context(|| format!("{name}.load is not a report: {text:?}"))
     }
 
-    /// What `check --json` says of one thing.
+    /// What `check --output json` says of one thing.
     pub fn verdict(&self, step: &str, name: &str) -> Result<Verdict> {
         let checks = self.json(&format!("{step}.out"))?;
         let of = |field: &str| {
