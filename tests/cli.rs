@@ -74,11 +74,13 @@ fn an_output_file_that_cannot_be_written_is_known_at_once() {
 fn the_help_says_what_one_must_know() {
     let help = stdout(&output(fsynctop().arg("--help")));
     for part in
-        ["Which processes:", "How to trace:", "Examples:", "Exit status: 0 done", "check", "stuck", "--wait"]
+        ["Which processes:", "How to trace:", "Examples:", "Exit status: 0 done", "check", "stuck", "history"]
     {
         assert!(help.contains(part), "no {part:?} in {help}");
     }
     assert!(!help.contains("exec-when-told"), "{help}");
+    let help = stdout(&output(fsynctop().args(["once", "--help"])));
+    assert!(help.contains("--wait") && help.contains("--histogram"), "{help}");
     assert!(stdout(&output(fsynctop().arg("--version"))).starts_with("fsynctop "));
 }
 

@@ -53,8 +53,8 @@ Examples:
   fsynctop calibrate /srv/scratch          what does one sync cost on that filesystem?
   fsynctop check                           would tracing work here, and if not, why
 
-Exit status: 0 done, 1 failed, 2 bad options or configuration, 3 nothing to trace, 5 not everything could be looked at
-(stuck); with a command, the command's own.";
+Exit status: 0 done, 1 failed, 2 bad options or configuration, 3 nothing to trace,
+5 not everything could be looked at (stuck); with a command, the command's own.";
 
 const STUCK_STATUS: &str = "\
 Exit status: 0 everything was looked at, whether or not a sync hangs; 1 failed, 2 bad usage, 3 no such process; 5 not
