@@ -1,10 +1,12 @@
-//! Compiles bpf/*.bpf.c into skeletons, `$OUT_DIR/NAME.skel.rs`, some with the names of their types beside them,
-//! `$OUT_DIR/NAME.types` (src/probe/min_core_btf.rs), and bpf/tests/*.bpf.c into objects for the tests.
+//! Compiles bpf/*.bpf.c into skeletons, `$OUT_DIR/NAME.skel.rs`, with the constants of their enums beside them,
+//! `$OUT_DIR/NAME.constants.rs`, and for some the names of their types, `$OUT_DIR/NAME.types`
+//! (src/probe/min_core_btf.rs). bpf/tests/*.bpf.c become objects for the tests.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
+use libbpf_rs::btf::types::Enum;
 use libbpf_rs::btf::{Btf, BtfKind, BtfType};
 
 /// One for each family of probes.
@@ -12,6 +14,22 @@ const OBJECTS: [&str; 3] = ["sync", "wait", "timer"];
 
 /// Those whose programs read structures of the kernel.
 const READ_THE_KERNEL: [&str; 2] = ["sync", "wait"];
+
+/// The enums whose constants both sides need: the object, the enum, and the type of its constants in Rust.
+const ENUMS: [(&str, &str, &str); 12] = [
+    ("sync", "histogram_shape", "usize"),
+    ("sync", "op", "u8"),
+    ("sync", "kind", "u8"),
+    ("sync", "identity_flags", "u16"),
+    ("sync", "slot", "u32"),
+    ("sync", "free_list", "u32"),
+    ("sync", "row_state", "u32"),
+    ("sync", "owner_bit", "u32"),
+    ("sync", "event_type", "u32"),
+    ("wait", "committer", "usize"),
+    ("wait", "clock_limit", "usize"),
+    ("timer", "timer_limit", "usize"),
+];
 
 /// As libbpf's headers call them.
 const ARCHITECTURES: [&str; 2] = ["x86", "arm64"];
@@ -32,10 +50,13 @@ fn main() {
             .obj(out.join(format!("{name}.bpf.o")))
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .unwrap_or_else(|error| panic!("bpf/{name}.bpf.c: {error:?}"));
+        let object = out.join(format!("{name}.bpf.o"));
+        std::fs::write(out.join(format!("{name}.constants.rs")), constants_of(name, &object))
+            .expect("OUT_DIR can be written to");
         if !READ_THE_KERNEL.contains(&name) {
             continue;
         }
-        let types = types_of(&out.join(format!("{name}.bpf.o")));
+        let types = types_of(&object);
         std::fs::write(out.join(format!("{name}.types")), types.join("\n"))
             .expect("OUT_DIR can be written to");
     }
@@ -60,9 +81,36 @@ fn main() {
     }
 }
 
+fn btf_of(object: &Path) -> Btf<'static> {
+    Btf::from_path(object).unwrap_or_else(|error| panic!("{}: {error:?}", object.display()))
+}
+
+/// The constants of an object's enums in Rust, each enum with a list of them for tests that want all.
+fn constants_of(name: &str, object: &Path) -> String {
+    let btf = btf_of(object);
+    let mut text = String::new();
+    for (_, name, kind) in ENUMS.into_iter().filter(|(of, ..)| *of == name) {
+        let found = btf.type_by_name::<Enum>(name);
+        let found = found.unwrap_or_else(|| panic!("{} has no enum {name}", object.display()));
+        let mut all = String::new();
+        for member in found.iter() {
+            let constant = member.name.expect("a constant has a name").to_string_lossy();
+            // The format has 32 bits, and compilers differ in whether they say that they are without a sign.
+            let value = member.value as u32;
+            text += &format!("pub const {constant}: {kind} = {value};\n");
+            all += &format!("(\"{constant}\", {value}), ");
+        }
+        text += &format!(
+            "#[cfg(test)]\n#[allow(dead_code)]\npub const ALL_OF_{}: &[(&str, {kind})] = &[{all}];\n",
+            name.to_uppercase()
+        );
+    }
+    text
+}
+
 /// The names of the structures, unions and enums that an object's programs know, the kernel's among them.
 fn types_of(object: &Path) -> Vec<String> {
-    let btf = Btf::from_path(object).unwrap_or_else(|error| panic!("{}: {error:?}", object.display()));
+    let btf = btf_of(object);
     let types = (1..btf.len() as u32).filter_map(|id| btf.type_by_id::<BtfType>(id.into()));
     let has_members =
         |kind| matches!(kind, BtfKind::Struct | BtfKind::Union | BtfKind::Enum | BtfKind::Enum64);

@@ -3,10 +3,12 @@
 // many wait at a time. bpf_spin_lock keeps interrupts off; 5.10 has none for programs of tp_btf: no clocks there.
 #pragma once
 
-#define CLOCKS 64
-#define COMMITTER_RANGES 32
-#define COMMITTER_FRAMES 24
-#define DISKS_OF_CLOCK 4
+enum clock_limit {
+	CLOCKS = 64,
+	COMMITTER_RANGES = 32,
+	COMMITTER_FRAMES = 24,
+	CLOCKS_OF_DISK = 4,
+};
 
 const volatile bool clocks_allowed; // else the verifier takes out what needs their lock
 const volatile bool queue_before_request; // among the arguments of the devices' hooks (up to 5.10)
@@ -46,7 +48,7 @@ struct {
 
 // From a whole disk to the clocks of the filesystems on it: 1 + index, 0 after the last.
 struct disk {
-	u32 clock[DISKS_OF_CLOCK];
+	u32 clock[CLOCKS_OF_DISK];
 };
 
 struct {
@@ -292,7 +294,7 @@ static __always_inline int on_request(struct request *request, s32 change, bool 
 	if (!disk)
 		return 0;
 	now = bpf_ktime_get_ns();
-	for (int i = 0; i < DISKS_OF_CLOCK; i++)
+	for (int i = 0; i < CLOCKS_OF_DISK; i++)
 		if (disk->clock[i])
 			count_request(disk->clock[i], kind, change, done, now);
 	return 0;

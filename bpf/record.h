@@ -1,13 +1,15 @@
-// The contract between the programs and user space: every struct and constant that both sides share.
-// The Rust side has the structs from the object's types; `record` in src/probe/mod.rs repeats the constants.
+// The contract between the programs and user space: every struct and constant that both sides share. The Rust side is
+// made from the compiled object's types (build.rs), so constants are enums: a macro would leave no trace in them.
 // Rows and histograms lie in arrays that user space maps into its memory: reading them costs the kernel nothing.
 #pragma once
 
 // Latency buckets: 16 steps per power of two from 2^8 to 2^40 ns. 512 of 8 bytes are one page; the bucket under
 // and the one over all others stand in the row.
-#define FIRST_EXPONENT 8
-#define LAST_EXPONENT 40
-#define HISTOGRAM_BUCKETS 512
+enum histogram_shape {
+	FIRST_EXPONENT = 8,
+	LAST_EXPONENT = 40,
+	HISTOGRAM_BUCKETS = 512,
+};
 
 enum op {
 	OP_FSYNC = 0,
@@ -30,8 +32,9 @@ enum kind {
 	KIND_NEIGHBOUR = 6,      // device and the leader's name
 };
 
-// The filesystem keeps no generation: the identity could be a reused inode number.
-#define IDENTITY_WEAK 1
+enum identity_flags {
+	IDENTITY_WEAK = 1, // the filesystem keeps no generation: the identity could be a reused inode number
+};
 
 // Key of a row.
 struct identity {
@@ -45,23 +48,29 @@ struct identity {
 	u16 flags;
 };
 
-// Slots of the arrays. Below FIRST_NEIGHBOUR_SLOT they are never handed out.
-#define NEIGHBOUR_OVERFLOW_SLOT 7 // slots 0 to OPS - 1: traced syncs that found no row, by operation
-#define FIRST_SHARED_SLOT 8       // histograms that the cold files of one role share
-#define FIRST_NEIGHBOUR_SLOT 64
-#define FIRST_FILE_SLOT 256
-#define NO_SLOT 0xffffffff
-#define SELF_SLOT 0xfffffffe
+// Slots of the arrays. Below FIRST_NEIGHBOUR_SLOT they are never allocated.
+enum slot {
+	NEIGHBOUR_OVERFLOW_SLOT = 7, // slots 0 to OPS - 1: traced syncs that found no row, by operation
+	FIRST_SHARED_SLOT = 8,       // histograms that the cold files of one role share
+	FIRST_NEIGHBOUR_SLOT = 64,
+	FIRST_FILE_SLOT = 256,
+	SELF_SLOT = 0xfffffffe,      // a call of fsynctop's own
+	NO_SLOT = 0xffffffff,
+};
 
-// The queues of free slots, and how many slots one run of `hand_out` puts into one.
-#define QUEUE_HOT 0
-#define QUEUE_COLD 1
-#define QUEUE_NEIGHBOUR 2
-#define QUEUES 3
-#define HANDED_OUT_AT_ONCE 48
+// The free lists, and how many slots one run of `fill_free_list` pushes.
+enum free_list {
+	FREE_HOT = 0,  // slots with a histogram of their own
+	FREE_COLD = 1, // without one
+	FREE_NEIGHBOUR = 2,
+	FREE_LISTS = 3,
+	FREE_LIST_BATCH = 48,
+};
 
 // What a row's `state` says; written once, by the program that made the row.
-#define ROW_READY 1 // its key is published
+enum row_state {
+	ROW_READY = 1, // its key is published
+};
 
 // One (server, file, operation), thread or neighbour. Values only grow while the row lives. What a sync reads of it fills
 // one line of the processor's cache, what it counts in the next one: where processors share a row, as a neighbour's, the
@@ -114,10 +123,14 @@ struct call {
 	u64 reserved_too[4];
 };
 
-// User space asks whether the owner still syncs: at its next sync the owner takes this away.
-#define OWNER_ASKED (1ULL << 32)
-// User space gives the place up.
-#define OWNER_LEAVES (1ULL << 33)
+// Bits of `owner` above the thread's id, for second-chance reclaim (src/probe/thread_slots.rs). As numbers of bits: the
+// compilers that build this keep enums of 32 bits only in the object's types.
+enum owner_bit {
+	REFERENCED_BIT = 32, // user space sets it; the owner takes it away at its next sync
+	RECLAIMING_BIT = 33, // user space is freeing the slot
+};
+#define OWNER_ASKED (1ULL << REFERENCED_BIT)
+#define OWNER_LEAVES (1ULL << RECLAIMING_BIT)
 #define CLAIM (1ULL << 32)
 
 // What the task iterator writes for each sync in flight.
@@ -194,4 +207,21 @@ struct counters {
 	u64 no_wait_state;       // the same for what `explain` keeps of it: where it waits is not known
 	u64 self_test[OPS];      // fsynctop's own calls, seen at entry and at exit
 	struct identity self_file[OPS]; // the file of the last of them
+};
+
+// What user space needs of this file, and no map or variable has the type of. Without a mention the compiler would leave
+// it out of the object's types.
+struct contract {
+	struct in_flight in_flight;
+	struct file_event file_event;
+	struct sync_event sync_event;
+	enum histogram_shape histogram_shape;
+	enum op op;
+	enum kind kind;
+	enum identity_flags identity_flags;
+	enum slot slot;
+	enum free_list free_list;
+	enum row_state row_state;
+	enum owner_bit owner_bit;
+	enum event_type event_type;
 };

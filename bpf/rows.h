@@ -1,5 +1,5 @@
 // Rows: one for each (server, file, operation), thread or neighbour. The hash leads from an identity to a slot of
-// two arrays that user space reads in place. Free slots wait in queues that user space fills.
+// two arrays that user space reads in place. Free slots are in free lists, which user space fills.
 #pragma once
 
 const volatile u32 histogram_slots = FIRST_FILE_SLOT; // slots below this have a histogram of their own
@@ -37,36 +37,36 @@ struct {
 	__type(value, struct histogram);
 } histograms SEC(".maps");
 
-#define QUEUE(name)                                \
+#define FREE_LIST(name)                            \
 	struct {                                   \
 		__uint(type, BPF_MAP_TYPE_QUEUE);  \
 		__uint(max_entries, 1);            \
 		__type(value, u32);                \
 	} name SEC(".maps")
-QUEUE(free_hot);       // with a histogram
-QUEUE(free_cold);      // without one
-QUEUE(free_neighbour);
+FREE_LIST(free_hot);       // with a histogram
+FREE_LIST(free_cold);      // without one
+FREE_LIST(free_neighbour);
 
-// A loop for each queue: to choose inside of one would be three times the work for the verifier.
-#define HAND_OUT(queue, slot, end)                                              \
-	for (int i = 0; i < HANDED_OUT_AT_ONCE && slot < end; i++, slot++) {    \
+// A loop for each list: to choose inside of one would be three times the work for the verifier.
+#define FILL(queue, slot, end)                                                  \
+	for (int i = 0; i < FREE_LIST_BATCH && slot < end; i++, slot++) {       \
 		if (bpf_map_push_elem(&queue, &slot, 0))                        \
 			break;                                                  \
 	}
 
-// User space runs this for itself, to fill the queues: thousands of slots would take it a system call each.
-// Arguments: which queue, the first slot, the one after the last. Returns how many were put in.
+// User space runs this by hand (BPF_PROG_TEST_RUN) to push slots onto a free list: one system call for each of thousands
+// would take too long. Arguments: the list, the first slot, the one after the last. Returns how many were pushed.
 SEC("raw_tp")
-int hand_out(u64 *arguments)
+int fill_free_list(u64 *arguments)
 {
-	u32 queue = arguments[0], first = arguments[1], end = arguments[2], slot = first;
+	u32 list = arguments[0], first = arguments[1], end = arguments[2], slot = first;
 
-	if (queue == QUEUE_HOT) {
-		HAND_OUT(free_hot, slot, end);
-	} else if (queue == QUEUE_COLD) {
-		HAND_OUT(free_cold, slot, end);
+	if (list == FREE_HOT) {
+		FILL(free_hot, slot, end);
+	} else if (list == FREE_COLD) {
+		FILL(free_cold, slot, end);
 	} else {
-		HAND_OUT(free_neighbour, slot, end);
+		FILL(free_neighbour, slot, end);
 	}
 	return slot - first;
 }

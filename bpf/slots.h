@@ -1,14 +1,14 @@
-// From an identity to the slot of its row, which it is given at its first sync.
+// From an identity to the slot of its row, which is allocated at its first sync.
 #pragma once
 
-// How often each queue was popped. Slots that were never used leave a queue before those that were given back, in
-// their order, so none beyond so many of them is in use, and user space need not look there.
-u64 slots_taken[QUEUES];
+// How often each free list was popped. Slots that were never used are popped before those that were freed, in their
+// order, so none beyond that many of them is in use, and user space need not look there.
+u64 slots_popped[FREE_LISTS];
 
-#define TAKE(queue, number, slot) ({                                            \
-	long empty = bpf_map_pop_elem(&queue, slot);                            \
+#define POP(list, number, slot) ({                                              \
+	long empty = bpf_map_pop_elem(&list, slot);                             \
 	if (!empty)                                                             \
-		add(&slots_taken[number], 1);                                   \
+		add(&slots_popped[number], 1);                                  \
 	empty;                                                                  \
 })
 
@@ -29,9 +29,9 @@ __noinline u32 new_slot(s32 fd, u32 place)
 	neighbour = id->kind == KIND_NEIGHBOUR;
 
 	if (neighbour) {
-		if (TAKE(free_neighbour, QUEUE_NEIGHBOUR, &slot))
+		if (POP(free_neighbour, FREE_NEIGHBOUR, &slot))
 			return NO_SLOT;
-	} else if (TAKE(free_hot, QUEUE_HOT, &slot) && TAKE(free_cold, QUEUE_COLD, &slot)) {
+	} else if (POP(free_hot, FREE_HOT, &slot) && POP(free_cold, FREE_COLD, &slot)) {
 		return NO_SLOT;
 	}
 	row = row_at(slot);
@@ -44,7 +44,7 @@ __noinline u32 new_slot(s32 fd, u32 place)
 		row->state = ROW_READY;
 		return slot;
 	}
-	// Another processor was first, or the hash is full: the slot goes back.
+	// Another processor was first, or the hash is full: the slot is freed.
 	row->id.kind = KIND_FREE;
 	if (neighbour)
 		bpf_map_push_elem(&free_neighbour, &slot, 0);

@@ -27,11 +27,7 @@ bool stopped;
 // The thread whose calls are a test of the probes: others of its process sync for reasons of their own.
 u32 self_tid;
 
-// Nothing points to these records from a map, so their layout would be missing in the object's types, from which
-// the Rust side is made.
-struct in_flight *in_flight_layout;
-struct file_event *file_event_layout;
-struct sync_event *sync_event_layout;
+struct contract *contract; // only for its type
 
 // This thread's own row, kept from call to call. Only this thread writes it, so plain additions do.
 static __always_inline void enter_thread_row(struct call *call, struct who *who)

@@ -8,8 +8,11 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define LOGS 2
-#define SLOTS_OF_LOG 8
+enum timer_limit {
+	LOGS = 2,
+	SLOTS_OF_LOG = 8,
+};
+enum timer_limit timer_limit; // only for its type, from which the Rust side is made
 
 // The rows of each log, which user space writes here; 0: none.
 u32 log_slots[LOGS][SLOTS_OF_LOG];

@@ -74,6 +74,12 @@ struct {
 
 #include "clock.h"
 
+// What user space needs, and no map or variable has the type of: see record.h.
+struct wait_contract {
+	enum committer committer;
+	enum clock_limit clock_limit;
+} *wait_contract;
+
 static __always_inline struct waiting *waiting_of(struct task_struct *task)
 {
 	struct waiting *w = 0;

@@ -212,7 +212,7 @@ fn try_mode(
         let name = program.name().to_string_lossy().into_owned();
         let wanted = match name.as_str() {
             // Run on demand, attached to no hook.
-            "list_in_flight" | "hand_out" => true,
+            "list_in_flight" | "fill_free_list" => true,
             "follow_fork" | "follow_exit" => targets.follow_forks,
             _ => choice::ops_of(&name, &prefixes).any(|op| config.ops.contains(&op)),
         };

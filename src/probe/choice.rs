@@ -89,6 +89,6 @@ mod tests {
         assert_eq!(ops("exit_sync_file_range"), ["sync_file_range"]);
         assert_eq!(ops("exit_sync"), ["sync"]);
         assert_eq!(ops("fexit_fsync"), [""; 0]);
-        assert_eq!(ops("hand_out"), [""; 0]);
+        assert_eq!(ops("fill_free_list"), [""; 0]);
     }
 }

@@ -14,28 +14,10 @@ pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sync.bpf.o"
 /// The names of the types that they know, for `min_core_btf::minimize`.
 pub static OBJECT_TYPES: &str = include_str!(concat!(env!("OUT_DIR"), "/sync.types"));
 
-/// The constants of `bpf/record.h`, which the object's types do not carry.
+/// The constants of `bpf/record.h`, by the types of the compiled object.
+#[allow(dead_code, missing_docs, reason = "not all are needed here")]
 pub mod record {
-    pub const KIND_FREE: u8 = 0;
-    pub const KIND_FILE: u8 = 1;
-    pub const KIND_FILESYSTEM: u8 = 2;
-    pub const KIND_NO_FILE: u8 = 3;
-    pub const KIND_BAD_DESCRIPTOR: u8 = 4;
-    pub const KIND_THREAD: u8 = 5;
-    pub const KIND_NEIGHBOUR: u8 = 6;
-    pub const IDENTITY_WEAK: u16 = 1;
-    pub const NEIGHBOUR_OVERFLOW_SLOT: u32 = 7;
-    pub const FIRST_SHARED_SLOT: u32 = 8;
-    pub const FIRST_NEIGHBOUR_SLOT: u32 = 64;
-    pub const FIRST_FILE_SLOT: u32 = 256;
-    pub const NO_SLOT: u32 = u32::MAX;
-    pub const ROW_READY: u32 = 1;
-    pub const HANDED_OUT_AT_ONCE: u32 = 48;
-    pub const HISTOGRAM_BUCKETS: usize = 512;
-    pub const EVENT_FILE: u32 = 1;
-    pub const EVENT_SYNC: u32 = 2;
-    pub const OWNER_ASKED: u64 = 1 << 32;
-    pub const OWNER_LEAVES: u64 = 1 << 33;
+    include!(concat!(env!("OUT_DIR"), "/sync.constants.rs"));
 }
 
 /// Reads a record from bytes that the kernel wrote; they need not be aligned. None if they are too few.
@@ -71,5 +53,26 @@ impl Eq for types::identity {}
 impl std::hash::Hash for types::identity {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         as_bytes(self).hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::record;
+    use crate::model::Op;
+
+    #[test]
+    fn the_operations_are_those_of_the_programs_in_their_order() {
+        let mut ours: Vec<_> =
+            Op::ALL.iter().map(|&op| (format!("OP_{}", op.name().to_uppercase()), op as u8)).collect();
+        ours.push(("OPS".to_owned(), Op::ALL.len() as u8));
+        let theirs: Vec<_> =
+            record::ALL_OF_OP.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+        assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn a_number_above_the_greatest_with_a_sign_comes_over_whole() {
+        assert_eq!((record::SELF_SLOT, record::NO_SLOT), (u32::MAX - 1, u32::MAX));
     }
 }

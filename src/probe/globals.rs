@@ -17,7 +17,7 @@ pub(super) fn counters(skel: &SyncSkel) -> types::counters {
 /// How often each queue of free slots was popped.
 pub(super) fn slots_popped(skel: &SyncSkel) -> [u64; 3] {
     // SAFETY: words that the programs change at any moment; each is read once.
-    unsafe { std::ptr::from_ref(&bss(skel).slots_taken).read_volatile() }
+    unsafe { std::ptr::from_ref(&bss(skel).slots_popped).read_volatile() }
 }
 
 /// While this is set, no sync is counted that starts: the programs at the entries look at it first.

@@ -100,7 +100,7 @@ fn is_exit(name: &str) -> bool {
 /// The other programs run on demand.
 fn belongs_to_a_hook(program: &ProgramMut) -> bool {
     let name = program.name();
-    program.autoload() && ["list_in_flight", "hand_out"].iter().all(|other| name != *other)
+    program.autoload() && ["list_in_flight", "fill_free_list"].iter().all(|other| name != *other)
 }
 
 /// What the kernel tells about a loaded program.

@@ -6,19 +6,21 @@ use std::ops::Range;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
 use super::config::Capacity;
-use super::contract::record::{FIRST_FILE_SLOT, FIRST_NEIGHBOUR_SLOT, HANDED_OUT_AT_ONCE};
+use super::contract::record::{
+    FIRST_FILE_SLOT, FIRST_NEIGHBOUR_SLOT, FREE_COLD, FREE_HOT, FREE_LIST_BATCH, FREE_NEIGHBOUR,
+};
 use super::contract::{SyncMaps, SyncSkel};
 use super::globals;
 
 /// Slots without a histogram are put into their queue this many at a time.
 const BATCH: u32 = 8_192;
 
-/// The queues, as `hand_out` knows them (bpf/record.h).
+/// The queues, as `fill_free_list` knows them (bpf/record.h).
 #[derive(Clone, Copy)]
 enum Queue {
-    Hot = 0,
-    Cold = 1,
-    Neighbour = 2,
+    Hot = FREE_HOT as isize,
+    Cold = FREE_COLD as isize,
+    Neighbour = FREE_NEIGHBOUR as isize,
 }
 
 pub(super) struct FreeSlots {
@@ -116,13 +118,13 @@ fn fill(skel: &SyncSkel, queue: Queue, slots: Range<u32>) -> libbpf_rs::Result<(
     Ok(())
 }
 
-/// How many of the slots one run of `hand_out` put into the queue; None if the kernel does not run it.
+/// How many of the slots one run of `fill_free_list` put into the queue; None if the kernel does not run it.
 fn run(skel: &SyncSkel, queue: Queue, slots: Range<u32>) -> Option<u32> {
-    let end = slots.end.min(slots.start + HANDED_OUT_AT_ONCE);
+    let end = slots.end.min(slots.start + FREE_LIST_BATCH);
     let mut arguments: Vec<u8> =
         [queue as u32, slots.start, end].into_iter().flat_map(|word| u64::from(word).to_ne_bytes()).collect();
     let input = ProgramInput { context_in: Some(&mut arguments), ..ProgramInput::default() };
-    let done = skel.progs.hand_out.test_run(input).ok()?.return_value;
+    let done = skel.progs.fill_free_list.test_run(input).ok()?.return_value;
     (done <= end - slots.start).then_some(done)
 }
 

@@ -9,11 +9,14 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use super::array::MappedArray;
-use super::contract::record::{OWNER_ASKED, OWNER_LEAVES};
+use super::contract::record::{RECLAIMING_BIT, REFERENCED_BIT};
 use super::contract::types::call;
 use super::programs;
 
-const THREAD: u64 = OWNER_ASKED - 1;
+const REFERENCED: u64 = 1 << REFERENCED_BIT;
+const RECLAIMING: u64 = 1 << RECLAIMING_BIT;
+/// The rest is the thread's id.
+const THREAD: u64 = REFERENCED - 1;
 
 const START: usize = offset_of!(call, start_ns);
 const OWNER: usize = offset_of!(call, owner);
@@ -84,7 +87,7 @@ impl ThreadSlots {
         for slot in 0..self.calls.entries() {
             let owner = self.calls.read_u64(slot, OWNER)?;
             if owner != 0 && owner & !THREAD == 0 {
-                self.calls.write_u64(slot, OWNER, owner | OWNER_ASKED)?;
+                self.calls.write_u64(slot, OWNER, owner | REFERENCED)?;
             }
         }
         Ok(())
@@ -96,8 +99,8 @@ impl ThreadSlots {
         let mut leaving = Vec::new();
         for slot in 0..self.calls.entries() {
             let owner = self.calls.read_u64(slot, OWNER)?;
-            if owner & OWNER_ASKED != 0 && self.calls.read_u64(slot, START)? == 0 {
-                self.calls.write_u64(slot, OWNER, owner & THREAD | OWNER_LEAVES)?;
+            if owner & REFERENCED != 0 && self.calls.read_u64(slot, START)? == 0 {
+                self.calls.write_u64(slot, OWNER, owner & THREAD | RECLAIMING)?;
                 leaving.push(slot);
             } else if owner == 0 && self.calls.read_u64(slot, CLAIMS)? != 0 {
                 // Two threads claimed it at the same time, and neither got it.
@@ -112,7 +115,7 @@ impl ThreadSlots {
         programs::wait_for_running();
         for slot in leaving {
             let owner = self.calls.read_u64(slot, OWNER)?;
-            let free = owner == 0 || owner & OWNER_LEAVES != 0;
+            let free = owner == 0 || owner & RECLAIMING != 0;
             if !free {
                 continue;
             }

@@ -16,10 +16,11 @@ mod skeleton {
 }
 use skeleton::{TimerSkel, TimerSkelBuilder};
 
-/// LOGS of bpf/timer.bpf.c.
-pub(crate) const LOGS: usize = 2;
-/// SLOTS_OF_LOG of bpf/timer.bpf.c.
-pub(crate) const SLOTS_OF_LOG: usize = 8;
+/// The constants of `bpf/timer.bpf.c`.
+mod limits {
+    include!(concat!(env!("OUT_DIR"), "/timer.constants.rs"));
+}
+pub(crate) use limits::{LOGS, SLOTS_OF_LOG};
 
 /// Between two samples, in nanoseconds. No multiple of the kernel's ticks, which a load may be in step with.
 const PERIOD_NS: u64 = 1_009_000;

@@ -38,10 +38,13 @@ pub static WAIT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wait.b
 /// The names of the types that they know, for [`min_core_btf::minimize`].
 pub static WAIT_OBJECT_TYPES: &str = include_str!(concat!(env!("OUT_DIR"), "/wait.types"));
 
-/// What a committer can be doing (`enum committer` in bpf/waiting.h).
-pub(crate) const COMMITTER_STATES: usize = 8;
-
-const COMMITTER_IDLE: u32 = 6;
+/// The constants of `bpf/waiting.h` and `bpf/clock.h`.
+#[allow(dead_code, reason = "not all are needed here")]
+mod constants {
+    include!(concat!(env!("OUT_DIR"), "/wait.constants.rs"));
+}
+pub(crate) use constants::{CLOCKS as MAX_FILESYSTEMS, COMMITTER_STATES};
+use constants::{CLOCKS_OF_DISK, COMMITTER_IDLE, COMMITTER_RANGES};
 
 /// Programs of the second level; the first level works without them.
 const SECOND_LEVEL: [&str; 5] =
@@ -93,16 +96,9 @@ pub struct WaitPlan {
     /// Filesystems with a journal or log. More than [`MAX_FILESYSTEMS`] are left out.
     pub filesystems: Vec<WatchedFilesystem>,
     /// Functions of the kernel, [begin, end), and what a committer is doing in there (an index of the
-    /// states). More than [`MAX_RANGES`] are left out.
+    /// states). More than [`COMMITTER_RANGES`] are left out.
     pub committer_functions: Vec<(u64, u64, usize)>,
 }
-
-/// CLOCKS of bpf/clock.h.
-pub(crate) const MAX_FILESYSTEMS: usize = 64;
-/// COMMITTER_RANGES of bpf/clock.h.
-const MAX_RANGES: usize = 32;
-/// DISKS_OF_CLOCK of bpf/clock.h.
-const MAX_CLOCKS_PER_DISK: usize = 4;
 
 /// Device numbers are (major << 20) | minor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -412,7 +408,7 @@ fn load(attached: &Attached, plan: &WaitPlan, clocks: bool) -> Result<Box<WaitSk
     rodata.clocks_allowed = clocks;
     rodata.queue_before_request = features::queue_before_request();
     rodata.by_thread = !attached.features.task_storage || globals::storage_refused(&attached.skel);
-    let functions = plan.committer_functions.iter().take(MAX_RANGES);
+    let functions = plan.committer_functions.iter().take(COMMITTER_RANGES);
     for (i, &(begin, end, state)) in functions.enumerate() {
         (rodata.range_begin[i], rodata.range_end[i], rodata.range_state[i]) = (begin, end, state as u32);
     }
@@ -444,7 +440,7 @@ fn name_filesystems(skel: &WaitSkel<'_>, filesystems: &[WatchedFilesystem]) -> l
         )?;
         let mut value = vec![0; skel.maps.clocks.value_size() as usize];
         let state = std::mem::offset_of!(types::clock, state);
-        value[state..state + 4].copy_from_slice(&COMMITTER_IDLE.to_ne_bytes());
+        value[state..state + 4].copy_from_slice(&(COMMITTER_IDLE as u32).to_ne_bytes());
         let by_device = std::mem::offset_of!(types::clock, by_device);
         value[by_device..by_device + 4].copy_from_slice(&u32::from(filesystem.by_device).to_ne_bytes());
         skel.maps.clocks.update(&(clock - 1).to_ne_bytes(), &value, MapFlags::ANY)?;
@@ -453,7 +449,7 @@ fn name_filesystems(skel: &WaitSkel<'_>, filesystems: &[WatchedFilesystem]) -> l
         }
     }
     for (disk, mut clocks) in disks {
-        clocks.resize(MAX_CLOCKS_PER_DISK, 0);
+        clocks.resize(CLOCKS_OF_DISK, 0);
         let clocks: Vec<u8> = clocks.iter().flat_map(|clock| clock.to_ne_bytes()).collect();
         skel.maps.disks.update(&disk.to_ne_bytes(), &clocks, MapFlags::ANY)?;
     }
