@@ -2,6 +2,8 @@
 // two arrays that user space reads in place. Free slots are in free lists, which user space fills.
 #pragma once
 
+#include "add.h"
+
 const volatile u32 histogram_slots = FIRST_FILE_SLOT; // slots below this have a histogram of their own
 
 struct {
@@ -80,7 +82,6 @@ struct {
 
 struct counters counters; // user space maps this too
 
-#define add(place, n) __sync_fetch_and_add(place, n)
 #define count(counter) add(&counters.counter, 1)
 
 // The greatest value so far. Compare-and-exchange is refused by 5.10, so two processors that finish at the same

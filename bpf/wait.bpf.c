@@ -1,78 +1,20 @@
 // `fsynctop explain` only: where the time of the traced syncs goes. Level one: each wait of a thread that is in a sync,
-// by its kernel stack, as the scheduler switches it out. Level two (clock.h): what the committer of its filesystem and
+// by its kernel stack, as the scheduler switches it out. Level two (clock.h, fed by block.h and jbd2.h): what the committer of its filesystem and
 // the device did meanwhile. docs/explain.md has the model.
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "record.h"
+#include "add.h"
 #include "waiting.h"
+#include "waits.h"
+#include "clock.h"
+#include "block.h"
+#include "jbd2.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define add(place, n) __sync_fetch_and_add(place, n)
-
 const volatile bool by_thread; // some or all threads' state is in the hash
-
-// What could not be kept; user space maps this.
-struct wait_losses {
-	u64 stacks;   // waits whose stack could not be read or kept
-	u64 waits;    // waits that found no place in the map: they are counted by operation and stack, without a file
-	u64 unplaced; // not even there
-	u64 unplaced_ns; // their time
-	u64 writers;  // parts of transactions whose process found no place
-} lost;
-
-#define FRAMES 48
-
-struct stack {
-	u64 frame[FRAMES]; // innermost first; 0 after the last
-};
-
-// Where a wait is counted.
-struct wait_key {
-	u32 slot;
-	u32 reserved;
-	u64 stack; // a hash of its frames; 0: not known
-};
-
-struct wait_total {
-	u64 ns;
-	u64 waits;
-	u64 under[COMMITTER_STATES]; // what its device's clock went on by, in the meantime
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__type(key, struct wait_key);
-	__type(value, struct wait_total);
-} waits SEC(".maps");
-
-// What finds no place there, because so many files are synced: slots below OPS stand for operations.
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2048);
-	__type(key, struct wait_key);
-	__type(value, struct wait_total);
-} waits_by_op SEC(".maps");
-
-// Frames by their hash.
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2048);
-	__type(key, u64);
-	__type(value, struct stack);
-} stacks SEC(".maps");
-
-// Where a stack is put together: the scheduler's hook is never interrupted by itself; the iterator has a place of its own.
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, u32);
-	__type(value, struct stack);
-} scratch SEC(".maps");
-
-#include "clock.h"
 
 // What user space needs, and no map or variable has the type of: see record.h.
 struct wait_contract {

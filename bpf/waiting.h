@@ -3,6 +3,10 @@
 // object uses the same maps. Without `watch_waits` nothing of this is loaded.
 #pragma once
 
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include "record.h"
+
 // What a waiting thread's device was doing, as level two tells it apart. The least number wins where several frames of
 // a committer's stack say something.
 enum committer {
