@@ -1,6 +1,6 @@
 // The thread's sync in flight. It stands in an array, at a place that follows from the thread's number: to find it is
 // a load, where storage in the task is a call of a helper at entry and another one at exit. A place belongs to one thread
-// until user space gives it up for it (src/probe/places.rs). For a thread that finds no place the call is in a hash.
+// until user space gives it up for it (src/probe/thread_slots.rs). For a thread that finds no place the call is in a hash.
 #pragma once
 
 struct {
@@ -48,7 +48,7 @@ __noinline u32 find_place(u32 thread, u32 purpose)
 		call = call_at(place);
 		if (!call || (u32)call->owner != thread)
 			continue;
-		if (purpose == FOR_ENTRY && call->owner == (OWNER_ASKED | thread))
+		if (purpose == FOR_ENTRY && call->owner == (OWNER_REFERENCED | thread))
 			call->owner = thread;
 		// At a place that is being given up no sync is begun, unless the end of the one before it was missed:
 		// then that start must not stay.

@@ -28,7 +28,7 @@ enum kind {
 	KIND_FILESYSTEM = 2,     // syncfs: device
 	KIND_NO_FILE = 3,        // sync, msync
 	KIND_BAD_DESCRIPTOR = 4, // the descriptor was not open
-	KIND_THREAD = 5,         // inode: the thread's id, generation: its start
+	KIND_THREAD = 5,         // object: the thread's id, generation: its start
 	KIND_NEIGHBOUR = 6,      // device and the leader's name
 };
 
@@ -129,8 +129,8 @@ enum owner_bit {
 	REFERENCED_BIT = 32, // user space sets it; the owner takes it away at its next sync
 	RECLAIMING_BIT = 33, // user space is freeing the slot
 };
-#define OWNER_ASKED (1ULL << REFERENCED_BIT)
-#define OWNER_LEAVES (1ULL << RECLAIMING_BIT)
+#define OWNER_REFERENCED (1ULL << REFERENCED_BIT)
+#define OWNER_RECLAIMING (1ULL << RECLAIMING_BIT)
 #define CLAIM (1ULL << 32)
 
 // What the task iterator writes for each sync in flight.
