@@ -13,7 +13,6 @@ use rustix::process::Uid;
 use serde_json::json;
 
 #[test]
-#[ignore = "needs root and a kernel with BTF"]
 fn the_server_of_these_tests_answers_and_ends_with_its_input() {
     served();
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
 
 #[test]
-#[ignore = "needs root and a kernel with BTF"]
+#[ignore = "needs root and promtool"]
 fn rules_are_sound_and_each_alert_has_its_cases() {
     let directory = Path::new(EXAMPLES).join("prometheus");
     promtool(&["check", "rules", "fsynctop.rules.yml"], &directory);

@@ -102,7 +102,12 @@ impl Server {
     /// `told`: bytes, takes_ms, not_ready, web_config_file.
     pub fn start(told: Value) -> Server {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "--nocapture", "the_server_of_these_tests_answers_and_ends_with_its_input"]);
+        command.args([
+            "--include-ignored",
+            "--exact",
+            "--nocapture",
+            "the_server_of_these_tests_answers_and_ends_with_its_input",
+        ]);
         command.env(VARIABLE, told.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
