@@ -178,7 +178,7 @@ fn root_top_what_cannot_be_attached_is_said_on_a_terminal_that_is_as_before() {
     terminal.assert_restored(1);
     terminal.until_shown("4194305");
     let terminal = Terminal::fsynctop(100, 24, &["--roles", "/no/such/file"]);
-    terminal.assert_restored(1);
+    terminal.assert_restored(2);
     terminal.until_shown("/no/such/file");
     let script = r#"stty -a >before; setpriv --bounding-set -all --inh-caps -all "$1" --all
         echo "ended with $?"; stty -a >after; exec sleep 1000"#;
@@ -275,7 +275,7 @@ fn root_top_a_terminal_that_reads_nothing_stalls_no_sampling_and_no_end() {
     let terminal = view_of(200, 60, &target);
     // So much is drawn anew all the time that what the kernel holds for a terminal is full at once.
     terminal.keys(&["f", "-", "-", "-"]);
-    terminal.until_shown("every 0.1 s");
+    terminal.until_shown("refresh 0.1 s");
     let (pid, reader) = (terminal.pid(), terminal.reader());
     signal(reader, "STOP");
     std::thread::sleep(Duration::from_secs(3));
