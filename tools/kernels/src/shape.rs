@@ -6,8 +6,9 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 const CONTRACT: &str = include_str!("../../../docs/json.md");
-/// What the loads here have none of: servers that are known by their version and data directory.
-const ONLY_OF_SERVERS: [&str; 6] = ["version", "datadir", "container", "device", "filesystem", "ports[]"];
+/// Fields that only some servers have: a load has no version or data directory, and most servers need no note.
+const ONLY_OF_SERVERS: [&str; 7] =
+    ["version", "datadir", "container", "device", "filesystem", "ports[]", "notes[]"];
 
 /// Types by field, "files[].latency_seconds.p50"; the types of null are any.
 type Shape = BTreeMap<String, BTreeSet<&'static str>>;
