@@ -1,6 +1,6 @@
 // `fsynctop explain` only: where the time of the traced syncs goes. Level one: each wait of a thread that is in a sync,
-// by its kernel stack, as the scheduler switches it out. Level two (clock.h, fed by block.h and jbd2.h): what the committer of its filesystem and
-// the device did meanwhile. docs/explain.md has the model.
+// by its kernel stack, as the scheduler switches it out. Level two (clock.h, fed by block.h and jbd2.h): what the
+// committer of its filesystem and the device did meanwhile. docs/explain.md has the model.
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
