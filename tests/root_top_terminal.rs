@@ -175,7 +175,7 @@ fn root_top_what_cannot_be_attached_is_said_on_a_terminal_that_is_as_before() {
     needs(&[TMUX]);
     // Refused before anything is shown, and while "Attaching" is.
     let terminal = Terminal::fsynctop(100, 24, &["--pid", "4194305"]);
-    terminal.assert_restored(1);
+    terminal.assert_restored(3);
     terminal.until_shown("4194305");
     let terminal = Terminal::fsynctop(100, 24, &["--roles", "/no/such/file"]);
     terminal.assert_restored(2);

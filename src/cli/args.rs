@@ -57,8 +57,9 @@ Exit status: 0 done, 1 failed, 2 bad options or configuration, 3 nothing to trac
 5 not everything could be looked at (stuck); with a command, the command's own.";
 
 const STUCK_STATUS: &str = "\
-Exit status: 0 everything was looked at, whether or not a sync hangs; 1 failed, 2 bad usage, 3 no such process; 5 not
-everything could be looked at: what could not is said first, and a sync may hang there.";
+Exit status: 0 everything was examined, whether or not a sync hangs; 1 failed, 2 bad options or
+configuration, 3 no such process; 5 not everything could be examined: the output begins with what
+could not, and a sync may hang there.";
 
 #[derive(Debug, Subcommand)]
 pub enum Action {
@@ -286,6 +287,7 @@ pub enum Form {
 }
 
 #[derive(Args, Debug)]
+#[command(next_help_heading = "What to print")]
 pub struct FormArgs {
     /// A table for people, JSON for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]

@@ -5,14 +5,14 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::args::{TargetArgs, TraceArgs};
-use super::{BAD_USAGE, Exit, FAILED};
+use super::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE};
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict};
 use crate::probe::{
     AttachError, Capacity, CommPattern, Failure, Probe, ProbeConfig, Targets, take_libbpf_log,
 };
 use crate::sampler::Sampler;
-use crate::server::filter::TargetFilter;
+use crate::server::filter::{FilterError, TargetFilter};
 use crate::server::selection::Selection;
 
 const PROC: &str = "/proc";
@@ -22,18 +22,31 @@ pub fn selection(arguments: &TargetArgs) -> anyhow::Result<Selection> {
     let proc_root = Path::new(PROC);
     let mut filters = Vec::new();
     if !arguments.pid.is_empty() {
-        filters.push(TargetFilter::pids(proc_root, &arguments.pid)?);
+        filters.push(TargetFilter::pids(proc_root, &arguments.pid).map_err(refused)?);
     }
     if !arguments.comm.is_empty() {
-        filters.push(TargetFilter::comms(&arguments.comm).map_err(bad_configuration)?);
+        filters.push(TargetFilter::comms(&arguments.comm).map_err(refused)?);
     }
     if let Some(cgroup) = &arguments.cgroup {
-        filters.push(TargetFilter::cgroups(proc_root, std::slice::from_ref(cgroup))?);
+        filters.push(TargetFilter::cgroups(proc_root, std::slice::from_ref(cgroup)).map_err(refused)?);
     }
     if arguments.all {
         filters.push(TargetFilter::All);
     }
     Ok(Selection::new(filters))
+}
+
+/// A selection that cannot be traced: because it is wrong, or because nothing of that kind is there.
+fn refused(error: FilterError) -> Exit {
+    let status = match error {
+        FilterError::NoProcess(_) | FilterError::NoCgroup { .. } => NOTHING_TO_TRACE,
+        FilterError::NoCgroup2 => FAILED,
+        FilterError::EmptyComm
+        | FilterError::LongComm { .. }
+        | FilterError::NulInComm(_)
+        | FilterError::NotALeader { .. } => BAD_USAGE,
+    };
+    Exit { status, message: error.to_string() }
 }
 
 /// The same for the kernel side.
