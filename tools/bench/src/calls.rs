@@ -10,7 +10,7 @@ use crate::modes;
 use crate::others;
 use crate::progress;
 use crate::stats::{Estimate, lower_quartile, median};
-use crate::tracer::Tracer;
+use crate::tracer::{self, Tracer};
 
 /// Long enough for the last new files to be named.
 const AFTER_WARM_UP: Duration = Duration::from_millis(500);
@@ -43,11 +43,12 @@ pub fn shapes(context: &Context, call: Call) -> Vec<Shape> {
 pub fn tracers(context: &Context) -> Vec<Tracer> {
     let mut tracers: Vec<_> = modes::all()
         .into_iter()
-        .flat_map(|mode| [Tracer::Floor(mode), Tracer::Clock(mode), Tracer::Fsynctop(mode)])
+        .flat_map(|mode| [Tracer::Empty(mode), Tracer::Clock(mode), Tracer::Fsynctop(mode)])
         .collect();
     tracers.push(Tracer::Bpftrace);
     if !context.guest {
         tracers.extend([Tracer::Strace, Tracer::PerfTrace]);
+        tracers.extend(tracer::perf_has_bpf_summary().then_some(Tracer::PerfTraceBpf));
     }
     tracers
 }
@@ -110,6 +111,11 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// The position of a tracer's figures in each column.
+    pub fn at(&self, tracer: Tracer) -> Option<usize> {
+        self.tracers.iter().position(|&other| other == tracer)
+    }
+
     /// The figures of one call.
     pub fn of(&self, call: Call) -> impl Iterator<Item = (&Shape, &Column)> {
         self.shapes.iter().zip(&self.columns).filter(move |(shape, _)| shape.round.call == call)

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::section::{Bar, Section, bars};
+use crate::section::{Goal, Section, Verdict, goals};
 
 /// The parts' files are in the order of the page. Where some are missing, the sections of the others take their place in
-/// the page as it is. Returns the bars of those that are there.
+/// the page as it is. Returns the goals of those that are there.
 pub fn write(parts: &[PathBuf], page: &Path) -> Result<String> {
     let there: Vec<_> = parts.iter().filter(|part| part.exists()).collect();
     let sections: Vec<Section> = there.iter().map(|part| Section::read(part)).collect::<Result<_>>()?;
@@ -22,27 +22,27 @@ pub fn write(parts: &[PathBuf], page: &Path) -> Result<String> {
     Ok(verdict(&sections))
 }
 
-const HEAD: &str = "# Overhead\n\nMade by `make bench`, on a virtual machine or a real one as it comes: each part says on which. \
-     Absolute figures are that machine's; what is compared was measured in turns within one run. `make bench ONLY=sync` \
-     measures one part, `QUICK=1` roughly. What is met depends on the processor: [earlier runs on an AMD EPYC]\
-     (overhead-epyc.md) have a page of their own.\n\n";
+const HEAD: &str = "# Overhead\n\nMade by `make bench`, on a virtual machine or a real one as it comes: each part \
+     says on which. Absolute figures are that machine's; what is compared was measured in turns within one run. \
+     `make bench ONLY=sync` measures one part, `QUICK=1` roughly. What tracing costs depends on the processor as \
+     much as on the programs, so a figure here is no promise for another machine.\n\n";
 
 fn render(sections: &[Section]) -> String {
     let mut text = HEAD.to_owned();
-    text.push_str(&format!("{}{}\n", BARS.trim_start(), verdict(sections)));
+    text.push_str(&format!("{}{}\n", GOALS.trim_start(), verdict(sections)));
     for section in sections {
-        let section = Section { bars: Vec::new(), ..section.clone() };
+        let section = Section { goals: Vec::new(), ..section.clone() };
         text.push_str(&section.markdown());
         text.push('\n');
     }
     text.trim_end().to_owned() + "\n"
 }
 
-/// The page with a new section instead of the one of the same title, or behind all others; its bars take the places of
+/// The page with a new section instead of the one of the same title, or behind all others; its goals take the places of
 /// those of the same names.
 fn put_into(page: &str, section: &Section) -> Result<String> {
-    let page = if section.bars.is_empty() { page.to_owned() } else { with_bars(page, &section.bars)? };
-    let new = Section { bars: Vec::new(), ..section.clone() }.markdown();
+    let page = if section.goals.is_empty() { page.to_owned() } else { with_goals(page, &section.goals)? };
+    let new = Section { goals: Vec::new(), ..section.clone() }.markdown();
     let heading = format!("\n## {}\n", section.title);
     let (before, after) = match page.find(&heading) {
         Some(at) => {
@@ -54,36 +54,39 @@ fn put_into(page: &str, section: &Section) -> Result<String> {
     Ok(format!("{}\n\n{}\n{after}", before.trim_end(), new.trim_end()))
 }
 
-const BARS: &str = "\n## The bars\n\n";
+const GOALS: &str = "\n## Goals\n\n";
 
-fn with_bars(page: &str, new: &[Bar]) -> Result<String> {
-    let (before, rest) = page.split_once(BARS).context("the page has no bars: measure everything")?;
+fn with_goals(page: &str, new: &[Goal]) -> Result<String> {
+    let (before, rest) = page.split_once(GOALS).context("the page has no goals: measure everything")?;
     let end = rest.find("\n## ").context("the page has no sections: measure everything")?;
     let (old, after) = rest.split_at(end);
-    let mut all: Vec<Bar> = old.lines().filter_map(Bar::read).collect();
-    for bar in new {
-        match all.iter_mut().find(|known| known.what == bar.what) {
-            Some(known) => known.clone_from(bar),
-            None => all.push(bar.clone()),
+    let mut all: Vec<Goal> = old.lines().filter_map(Goal::read).collect();
+    for goal in new {
+        match all.iter_mut().find(|known| known.what == goal.what) {
+            Some(known) => known.clone_from(goal),
+            None => all.push(goal.clone()),
         }
     }
-    Ok(format!("{before}{BARS}{}{after}", verdict_on(&all)))
+    Ok(format!("{before}{GOALS}{}{after}", verdict_on(&all)))
 }
 
-/// How many bars are met, and which.
+/// How many goals are met, and which.
 fn verdict(sections: &[Section]) -> String {
-    let all: Vec<_> = sections.iter().flat_map(|section| section.bars.clone()).collect();
+    let all: Vec<_> = sections.iter().flat_map(|section| section.goals.clone()).collect();
     verdict_on(&all)
 }
 
-fn verdict_on(all: &[Bar]) -> String {
-    let missed = all.iter().filter(|bar| !bar.met).count();
-    let verdict = match missed {
-        0 if all.is_empty() => return String::new(),
-        0 => format!("All {} bars are met.", all.len()),
-        _ => format!("{missed} of {} bars are missed.", all.len()),
+fn verdict_on(all: &[Goal]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let count = |verdict: Verdict| all.iter().filter(|goal| goal.verdict == verdict).count();
+    let (met, missed) = (count(Verdict::Met), count(Verdict::Missed));
+    let unresolved = match count(Verdict::Unresolved) {
+        0 => String::new(),
+        some => format!(", {some} unresolved"),
     };
-    format!("{verdict}\n\n{}", bars(all))
+    format!("Of {} goals, {met} are met, {missed} missed{unresolved}.\n\n{}", all.len(), goals(all))
 }
 
 #[cfg(test)]
@@ -100,7 +103,7 @@ mod tests {
         };
         let page = render(&[section("One", "First."), section("Two", "Second.")]);
         let page = put_into(&page, &section("One", "Anew.")).unwrap();
-        assert!(!page.contains("First.") && page.contains("## The bars"), "{page}");
+        assert!(!page.contains("First.") && page.contains("## Goals"), "{page}");
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
         assert!(at("## One\n\nAnew.\n") < at("\n\n## Two\n\nSecond.\n"));
         let longer = put_into(&page, &section("Three", "Third.")).unwrap();
@@ -111,36 +114,37 @@ mod tests {
     }
 
     #[test]
-    fn the_bars_of_one_section_take_their_places_among_the_others() {
-        let section = |title: &str, bars: &[(&str, bool)]| Section {
+    fn the_goals_of_one_section_take_their_places_among_the_others() {
+        let section = |title: &str, goals: &[(&str, bool)]| Section {
             title: title.into(),
-            bars: bars.iter().map(|&(what, met)| Bar::new(what, "1.5 x", "1.2 (1.1 to 1.3)", met)).collect(),
+            goals: goals.iter().map(|&(what, met)| Goal::new(what, "1.5 x", "1.2 (1.1 to 1.3)", Verdict::of(met))).collect(),
             ..Section::default()
         };
         let both = [section("One", &[("a", false), ("b", true)]), section("Two", &[("c", false)])];
         let page = render(&both);
-        assert!(page.contains("2 of 3 bars are missed."), "{page}");
+        assert!(page.contains("Of 3 goals, 1 are met, 2 missed."), "{page}");
         let page = put_into(&page, &section("One", &[("a", true), ("d", true)])).unwrap();
         let all = [("a", true), ("b", true), ("c", false), ("d", true)];
         let expected = verdict(&[section("", &all)]);
-        assert!(expected.starts_with("1 of 4 bars are missed."), "{expected}");
-        assert!(page.contains(&format!("## The bars\n\n{expected}\n## One\n")), "{page}");
+        assert!(expected.starts_with("Of 4 goals, 3 are met, 1 missed."), "{expected}");
+        assert!(page.contains(&format!("## Goals\n\n{expected}\n## One\n")), "{page}");
         assert!(put_into("# Another page\n", &section("One", &[("a", true)])).is_err());
     }
 
     #[test]
-    fn a_bar_that_is_missed_stands_out_at_the_top() {
+    fn a_goal_that_is_missed_stands_out_at_the_top() {
         let section = Section {
             title: "A part".into(),
             rough: true,
-            bars: vec![
-                Bar::new("start", "100 ms", "80 ms", true),
-                Bar::new("memory", "20 MB", "21 MB", false),
+            goals: vec![
+                Goal::new("start", "100 ms", "80 ms", Verdict::Met),
+                Goal::new("memory", "20 MB", "21 MB", Verdict::Missed),
+                Goal::new("throughput", "1 %", "0.1 (-9 to 9) %", Verdict::Unresolved),
             ],
             ..Section::default()
         };
         let text = render(&[section]);
-        assert!(text.contains("1 of 2 bars are missed."), "{text}");
+        assert!(text.contains("Of 3 goals, 1 are met, 1 missed, 1 unresolved."), "{text}");
         assert!(text.contains("| memory | 20 MB | 21 MB | **missed** |"), "{text}");
         assert!(text.contains("These figures are rough"), "{text}");
         assert!(text.find("missed").unwrap() < text.find("## A part").unwrap(), "{text}");

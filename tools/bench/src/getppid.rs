@@ -4,7 +4,7 @@ use fsynctop::model::AttachMode;
 
 use crate::calls::{Column, Measured, Shape};
 use crate::load::Call;
-use crate::section::{Bar, Section};
+use crate::section::{Goal, Section, Verdict};
 use crate::sync::{table, values};
 use crate::tracer::Tracer;
 
@@ -21,31 +21,23 @@ pub fn section(measured: &Measured) -> Section {
         ..Section::default()
     };
     for (shape, column) in measured.of(Call::Getppid) {
-        section.bars.extend(bars_of(measured, shape, column));
+        section.goals.extend(goals_of(measured, shape, column));
     }
     section
 }
 
-fn bars_of(measured: &Measured, shape: &Shape, column: &Column) -> Vec<Bar> {
-    let find = |tracer| measured.tracers.iter().position(|&other| other == tracer);
-    let mut bars = Vec::new();
-    if let (Some(own), Some(script)) =
-        (find(Tracer::Fsynctop(AttachMode::Tracepoint)), find(Tracer::Bpftrace))
-    {
-        let (own, script) = (column.added(own), column.added(script));
-        // The two put the call on the same path: no more means that their intervals meet.
-        let met = own.median <= script.median || own.low <= script.high;
-        let what = format!("getppid, {}: fsynctop (tracepoint) adds no more than bpftrace", shape.name);
-        bars.push(Bar::new(what, format!("{} ns", script.show(0)), format!("{} ns", own.show(0)), met));
+fn goals_of(measured: &Measured, shape: &Shape, column: &Column) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    for mode in [AttachMode::Fentry, AttachMode::Kprobe, AttachMode::Tracepoint] {
+        let own = measured.at(Tracer::Fsynctop(mode)).map(|at| column.added(at));
+        let empty = measured.at(Tracer::Empty(mode)).map(|at| column.added(at));
+        let (Some(own), Some(empty)) = (own, empty) else { continue };
+        // No more: the intervals overlap, or the difference is too little to tell (1 % of the call).
+        let met = own.low <= empty.high || own.median <= empty.median + column.nothing() / 100.0;
+        let what =
+            format!("getppid, {}: fsynctop ({mode}) against two empty programs, {mode}", shape.name, mode = mode.name());
+        let limit = format!("no more: {} ns", empty.show(1));
+        goals.push(Goal::new(what, limit, format!("{} ns", own.show(1)), Verdict::of(met)));
     }
-    for mode in [AttachMode::Fentry, AttachMode::Kprobe] {
-        let Some(own) = find(Tracer::Fsynctop(mode)) else { continue };
-        let own = column.added(own);
-        let base = column.nothing();
-        // Nothing at all: within the noise, or too little to tell (1 % of the call).
-        let met = own.low <= 0.0 || own.median <= base / 100.0;
-        let what = format!("getppid, {}: fsynctop ({}) adds nothing", shape.name, mode.name());
-        bars.push(Bar::new(what, "0 ns", format!("{} ns", own.show(1)), met));
-    }
-    bars
+    goals
 }

@@ -12,7 +12,7 @@ use crate::idle::IdleThreads;
 use crate::load::{Call, Files, Round};
 use crate::modes;
 use crate::progress;
-use crate::section::{Bar, Section, Table};
+use crate::section::{Section, Table};
 use crate::snapshots::{self, InFlight};
 use crate::stats::Estimate;
 use crate::tracer::Tracer;
@@ -22,9 +22,6 @@ const FILES: [usize; 5] = [1, 2, 100, 10_000, MOST_FILES];
 /// Descriptors of one thread.
 const MOST_OPEN: usize = 15_000;
 const THREADS: [usize; 4] = [1, 2, 8, 64];
-/// How far from one file, or one thread, still counts as flat.
-const FLAT: f64 = 1.5;
-const MOST_SNAPSHOT_MS: f64 = 20.0;
 const SNAPSHOT_FILES: usize = 10_000;
 const IDLE_THREADS: usize = 50_000;
 
@@ -95,8 +92,8 @@ fn least_note(measured: &Measured) -> Vec<String> {
         "For comparison, two programs that do the least that any tracer must: one counts each descriptor's calls in a \
          hash, both read the clock. With many files its count is out of the processor's caches as well. fsynctop reads \
          three places more that a call of fdatasync on tmpfs does not touch: the file's inode, its name (which tells of \
-         a rename) and its histogram. So it is flat as long as those lines of some thousand files stay in the caches, and \
-         is dearer beyond; where a sync does something, a filesystem has touched the inode by itself."
+         a rename) and its histogram. So its cost is flat as long as those lines of some thousand files stay in the caches, and \
+         rises beyond; where a sync does something, a filesystem has touched the inode by itself."
             .into(),
     ]
 }
@@ -122,16 +119,6 @@ fn tabulate(measured: &Measured, section: &mut Section) {
             cells.extend([column.added(tracer).show(0), ratio]);
         }
         table.row(cells);
-        let ratio = against_one(0);
-        let is_bar = match shape.round.files {
-            Files::Shared(files) | Files::Split(files) => files > 1,
-            Files::Own => shape.round.threads > 1,
-        };
-        if is_bar {
-            let what = format!("cost stays flat: {}", shape.name);
-            let limit = format!("{FLAT} x that of one");
-            section.bars.push(Bar::new(what, limit, ratio.show(2), ratio.median <= FLAT));
-        }
     }
     section.tables.push(table);
 }
@@ -141,10 +128,9 @@ fn snapshot_times(context: &Context, mode: AttachMode, section: &mut Section) ->
     let mut line = |name: &str, times: &[f64]| {
         let longest = times.iter().copied().fold(0.0, f64::max);
         table.row([name.to_owned(), Estimate::of(times).show(2), format!("{longest:.2}")]);
-        Estimate::of(times).median
     };
     let files = snapshots::of_files(context, mode, SNAPSHOT_FILES)?;
-    let changed = line("10,000 files, each synced since the last", &files.all_changed);
+    line("10,000 files, each synced since the last", &files.all_changed);
     line("10,000 files, none synced since the last", &files.none_changed);
 
     let mut in_flight = InFlight::begin(context, mode)?;
@@ -152,7 +138,7 @@ fn snapshot_times(context: &Context, mode: AttachMode, section: &mut Section) ->
     line("one sync in flight", &few);
     let idle = IdleThreads::start(IDLE_THREADS)?;
     let many = in_flight.snapshots()?;
-    let slow = line("one sync in flight, 50,000 idle threads on the host", &many);
+    line("one sync in flight, 50,000 idle threads on the host", &many);
     drop(idle);
     in_flight.end()?;
     section.tables.push(table);
@@ -161,9 +147,6 @@ fn snapshot_times(context: &Context, mode: AttachMode, section: &mut Section) ->
          sync in flight hangs on a file system made for it (tools/faultfs), and each snapshot shows it."
             .into(),
     );
-    let bar = |what: &str, ms: f64| Bar::new(what, "20 ms", format!("{ms:.1} ms"), ms <= MOST_SNAPSHOT_MS);
-    section.bars.push(bar("a snapshot of 10,000 files", changed));
-    section.bars.push(bar("a snapshot with one sync in flight among 50,000 threads", slow));
     section.values["snapshot_ms"] = json!({
         "files_all_changed": files.all_changed,
         "files_none_changed": files.none_changed,

@@ -66,11 +66,11 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
             }
             // The functions are the same everywhere.
             of_guest.tables.truncate(1);
-            for bar in &mut of_guest.bars {
-                bar.what = format!("{name}: {}", bar.what);
+            for goal in &mut of_guest.goals {
+                goal.what = format!("{name}: {}", goal.what);
             }
             section.tables.append(&mut of_guest.tables);
-            section.bars.append(&mut of_guest.bars);
+            section.goals.append(&mut of_guest.goals);
             section.values[kernel][part] = of_guest.values;
         }
     }

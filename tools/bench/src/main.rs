@@ -130,7 +130,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// False if some part could not be measured. A bar that is missed is no failure.
+/// False if some part could not be measured. A goal that is missed is no failure.
 fn run(options: &Options) -> Result<bool> {
     libbpf_rs::set_print(None); // what fails is said in our own words
     if options.update {
@@ -187,8 +187,8 @@ fn run(options: &Options) -> Result<bool> {
 fn write_page(out: &Path) -> Result<()> {
     let parts = Part::value_variants().iter().filter(|&&part| part != Part::Docs);
     let files: Vec<_> = parts.map(|part| part.file(out)).collect();
-    let bars = docs::write(&files, Path::new(PAGE))?;
-    println!("{bars}");
+    let goals = docs::write(&files, Path::new(PAGE))?;
+    println!("{goals}");
     progress!("{PAGE} is written");
     Ok(())
 }

@@ -53,9 +53,10 @@ impl Pair {
 /// What there is in the windows with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Attachment {
-    /// fsynctop's programs alone: its process is measured apart.
+    /// fsynctop's programs; in the windows without them, two empty programs on the same hooks. Its process is measured
+    /// apart.
     Programs,
-    /// On the same hooks.
+    /// Two empty programs; in the windows without them, nothing.
     Empty,
     /// As a control: it must come out at zero.
     Nothing,
@@ -66,9 +67,17 @@ impl Attachment {
     pub fn name(self, mode: AttachMode) -> String {
         match self {
             Attachment::Programs => Tracer::Fsynctop(mode).name(),
-            Attachment::Empty => Tracer::Floor(mode).name(),
+            Attachment::Empty => Tracer::Empty(mode).name(),
             Attachment::Nothing => "nothing, as a control".into(),
             Attachment::Process(tracer) => tracer.name(),
+        }
+    }
+
+    /// What is attached in the windows that it is compared with.
+    pub fn compared_with(self, mode: AttachMode) -> String {
+        match self {
+            Attachment::Programs => Tracer::Empty(mode).name(),
+            _ => "nothing".into(),
         }
     }
 }
@@ -111,8 +120,8 @@ pub struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    /// In each block two windows with something attached between two without, so that a load that gets slower or faster
-    /// takes no side. The attachments take turns.
+    /// In each block two windows with something attached are between two without it, so that a load that gets slower or
+    /// faster favours neither. The attachments take turns.
     pub fn measure(&mut self, attachments: &[Attachment], blocks: usize) -> Result<Vec<Vec<Pair>>> {
         let mut pairs = vec![Vec::new(); attachments.len()];
         let (mut block, mut stalled) = (0, 0);
@@ -121,9 +130,9 @@ impl Pairs<'_> {
                 self.context.others.wait_beside(&self.loaded.ids)?;
                 sleep(SPREAD.mul_f64(evenly_spread(block)));
                 block += 1;
-                let before = self.window(attachment)?;
+                let before = self.window_without(attachment)?;
                 let [first, second] = self.windows_with(attachment)?;
-                let after = self.window(attachment)?;
+                let after = self.window_without(attachment)?;
                 self.load.check()?;
                 stalled = if before + first + second + after > 0.0 { 0 } else { stalled + 1 };
                 ensure!(stalled < MOST_STALLED, "the server does not commit anything any more");
@@ -136,6 +145,16 @@ impl Pairs<'_> {
             }
         }
         Ok(pairs)
+    }
+
+    fn window_without(&mut self, attachment: Attachment) -> Result<f64> {
+        if attachment != Attachment::Programs {
+            return self.window(attachment);
+        }
+        self.loaded.floor.attach_again()?;
+        let rate = self.window(attachment)?;
+        self.loaded.floor.detach();
+        Ok(rate)
     }
 
     fn windows_with(&mut self, attachment: Attachment) -> Result<[f64; 2]> {

@@ -15,37 +15,31 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
 }
 
 /// In bytes.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Memory {
+    /// Pages of this process alone that no file backs, or that differ from their file.
+    pub private: u64,
     pub resident: u64,
-    /// Pages that other processes share count in part.
-    pub proportional: u64,
-    /// Of the resident memory, the kernel's maps that the process looks into.
-    pub maps_in_view: u64,
     pub peak: u64,
 }
 
 pub fn memory(pid: u32) -> Result<Memory> {
-    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).context("no memory map")?;
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("no status")?;
-    let kilobytes = |line: &str, name: &str| -> Option<u64> {
-        line.strip_prefix(name)?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).context(name.to_owned());
+    Ok(memory_of(&read("smaps_rollup")?, &read("status")?))
+}
+
+fn memory_of(rollup: &str, status: &str) -> Memory {
+    let bytes = |text: &str, name: &str| -> u64 {
+        let kilobytes = text.lines().find_map(|line| {
+            line.strip_prefix(name)?.strip_prefix(':')?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+        });
+        kilobytes.unwrap_or(0) << 10
     };
-    let mut memory = Memory::default();
-    let mut is_bpf_map = false;
-    for line in smaps.lines() {
-        // "7f…-7f… rw-s 00000000 00:0f 123 anon_inode:bpf-map" begins a mapping.
-        if line.split(' ').next().is_some_and(|word| word.contains('-')) {
-            is_bpf_map = line.ends_with("bpf-map");
-        } else if let Some(resident) = kilobytes(line, "Rss:") {
-            memory.resident += resident << 10;
-            memory.maps_in_view += if is_bpf_map { resident << 10 } else { 0 };
-        } else if let Some(proportional) = kilobytes(line, "Pss:") {
-            memory.proportional += proportional << 10;
-        }
+    Memory {
+        private: bytes(rollup, "Private_Dirty"),
+        resident: bytes(rollup, "Rss"),
+        peak: bytes(status, "VmHWM"),
     }
-    memory.peak = status.lines().find_map(|line| kilobytes(line, "VmHWM:")).unwrap_or(0) << 10;
-    Ok(memory)
 }
 
 /// The BPF objects that a process holds, by id, with the kernel memory that they take ("memlock"). `kind`: "prog_id"
@@ -67,4 +61,18 @@ pub fn bpf_ids(pid: u32, kind: &str) -> BTreeMap<u32, u64> {
 /// The kernel memory of a process's BPF maps, in bytes.
 pub fn map_bytes(pid: u32) -> u64 {
     bpf_ids(pid, "map_id").values().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_memory_is_what_the_process_alone_has_written_to() {
+        let rollup = "55d0-7ffd ---p 00000000 00:00 0    [rollup]\nRss:    9000 kB\nPrivate_Clean:   3000 kB\n\
+                      Private_Dirty:   2000 kB\n";
+        let status = "Name:\tfsynctop\nVmHWM:\t   9500 kB\n";
+        let expected = Memory { private: 2000 << 10, resident: 9000 << 10, peak: 9500 << 10 };
+        assert_eq!(memory_of(rollup, status), expected);
+    }
 }

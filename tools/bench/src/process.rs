@@ -1,4 +1,4 @@
-//! What fsynctop takes for itself: time until it shows something, memory, processor time.
+//! The resources of fsynctop itself: time until it shows something, memory, processor time.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -14,15 +14,11 @@ use crate::load::{Call, Files, Load, Round};
 use crate::modes;
 use crate::proc::{self, Memory};
 use crate::progress;
-use crate::section::{Bar, Section, Table};
+use crate::section::{Goal, Section, Table, Verdict};
 use crate::stats::Estimate;
 use crate::tracer::{Program, SCRIPT, bpftrace, fsynctop};
 
 const MOST_START_MS: f64 = 100.0;
-const MOST_OF_BPFTRACE: f64 = 0.2;
-const MOST_RESIDENT_MB: f64 = 20.0;
-/// Of one processor, between the lowest rate and the highest.
-const MOST_DIFFERENCE_PERCENT: f64 = 0.1;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn section(context: &Context) -> Result<Section> {
@@ -114,49 +110,47 @@ fn start(context: &Context, load: &mut Load, section: &mut Section) -> Result<Va
          starts. For bpftrace: until the script, given a probe that prints every 10 ms, has printed a count; \
          {script_times} starts."
     ));
-    let (own_ms, ratio) = (Estimate::of(&own), Estimate::of(&own).median / Estimate::of(&others).median);
-    section.bars.push(Bar::new(
+    let own_ms = Estimate::of(&own);
+    section.goals.push(Goal::new(
         "start to first complete row",
         "100 ms",
         format!("{} ms", own_ms.show(0)),
-        own_ms.median <= MOST_START_MS,
+        Verdict::of(own_ms.median <= MOST_START_MS),
     ));
-    let what = "start to first complete row, against bpftrace";
-    section.bars.push(Bar::new(what, "0.2 x", format!("{ratio:.2}"), ratio <= MOST_OF_BPFTRACE));
     Ok(json!({ "fsynctop": own, "bpftrace": others }))
 }
 
 fn memory(context: &Context, load: &mut Load, mode: AttachMode, section: &mut Section) -> Result<Value> {
-    let header =
-        ["", "files", "resident", "of it the kernel's maps", "proportional", "peak", "maps, kernel memory"];
+    let header = ["", "files", "private", "resident", "peak", "maps, kernel memory"];
     let mut table = Table::new("Memory in MB", &header);
     let mb = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
     let mut values = Vec::new();
-    let mut highest = 0.0f64;
-    let mut measure = |name: &str, files: usize, program: Program| -> Result<Memory> {
+    let mut measure = |name: &str, files: usize, program: Program| -> Result<()> {
         for _ in 0..3 {
             load.run(&round(files, 0.5, None))?;
             sleep(Duration::from_secs(1));
         }
         let (memory, maps) = (proc::memory(program.pid())?, proc::map_bytes(program.pid()));
         program.stop()?;
-        let Memory { resident, proportional, maps_in_view, peak } = memory;
-        let cells = [mb(resident), mb(maps_in_view), mb(proportional), mb(peak), mb(maps)];
+        let Memory { private, resident, peak } = memory;
+        let cells = [mb(private), mb(resident), mb(peak), mb(maps)];
         table.row([name.to_owned(), files.to_string()].into_iter().chain(cells));
         values.push(json!({ "tracer": name, "files": files, "memory": memory, "maps": maps }));
-        Ok(memory)
+        Ok(())
     };
     for files in [10, 1_000, 10_000] {
-        let memory = measure("fsynctop", files, fsynctop(context, mode)?)?;
-        highest = highest.max(memory.resident as f64 / 1e6);
+        measure("fsynctop", files, fsynctop(context, mode)?)?;
     }
     for files in [10, 10_000] {
         measure("bpftrace", files, bpftrace(SCRIPT)?)?;
     }
     section.tables.push(table);
-    let measured = format!("{highest:.1} MB");
-    let met = highest <= MOST_RESIDENT_MB;
-    section.bars.push(Bar::new("resident memory, up to 10,000 files", "20 MB", measured, met));
+    section.about.push(
+        "Memory: private is what no other process shares and no file backs (anonymous and dirty pages), so that it \
+         returns to the host when the process ends; resident has clean pages of the program's file in it, and the \
+         pages of the kernel's maps that the process has mapped."
+            .into(),
+    );
     Ok(json!(values))
 }
 
@@ -165,7 +159,7 @@ fn cpu(context: &Context, load: &mut Load, mode: AttachMode, section: &mut Secti
     let threads = context.cpus.min(2);
     let mut table =
         Table::new("Processor time of the process", &["syncs/s", "of one processor", "on so many files"]);
-    let (mut values, mut shares) = (Vec::new(), Vec::new());
+    let mut values = Vec::new();
     for rate in [Some(10.0), Some(10_000.0), Some(1_000_000.0), None] {
         let program = fsynctop(context, mode)?;
         let mut round = round(10, seconds + 2.0, rate);
@@ -183,23 +177,12 @@ fn cpu(context: &Context, load: &mut Load, mode: AttachMode, section: &mut Secti
         let reached = done.calls as f64 / done.seconds;
         table.row([format!("{reached:.0}"), format!("{share:.3} %"), "10".into()]);
         values.push(json!({ "syncs_per_second": reached, "percent": share }));
-        if rate.is_some() {
-            shares.push(share);
-        }
     }
     section.tables.push(table);
     section.about.push(format!(
         "Processor time: of the process, in {seconds} s from the second interval on. The highest rate is what {threads} threads \
-         reach on tmpfs with the tracing attached; it is in no bar, because they leave no processor and no cache to \
-         anybody else, and any program's work takes longer then."
-    ));
-    let highest = shares.iter().copied().fold(f64::MIN, f64::max);
-    let lowest = shares.iter().copied().fold(f64::MAX, f64::min);
-    section.bars.push(Bar::new(
-        "processor time, independent of the rate",
-        "0.1 % of one processor apart",
-        format!("{lowest:.3} % to {highest:.3} %"),
-        highest - lowest <= MOST_DIFFERENCE_PERCENT,
+         reach on tmpfs with the tracing attached: they leave no processor and no cache to anybody else, and any \
+         program's work takes longer then."
     ));
     Ok(json!(values))
 }

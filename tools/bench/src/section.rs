@@ -1,4 +1,4 @@
-//! What a part of the bench hands over: tables and bars, kept as JSON until docs/overhead.md is put together.
+//! What a part of the bench hands over: tables and goals, kept as JSON until docs/overhead.md is put together.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub struct Section {
     /// Paragraphs in front of the tables: what was measured, and how.
     pub about: Vec<String>,
     pub tables: Vec<Table>,
-    pub bars: Vec<Bar>,
+    pub goals: Vec<Goal>,
     /// Paragraphs after the tables.
     pub notes: Vec<String>,
     /// Everything that was measured, for whoever wants to look closer.
@@ -32,37 +32,57 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// What was promised, and what came of it. A bar decides no test: a speed on one day on one machine is no defect.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Bar {
+/// What is aimed at, and what was measured. No test depends on a goal: a speed on one day on one machine is no defect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Goal {
     pub what: String,
     pub limit: String,
     pub measured: String,
-    pub met: bool,
+    pub verdict: Verdict,
 }
 
-impl Bar {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    Met,
+    Missed,
+    /// The measurement's interval is too wide to say.
+    Unresolved,
+}
+
+impl Verdict {
+    const ALL: [Verdict; 3] = [Verdict::Met, Verdict::Missed, Verdict::Unresolved];
+
+    pub fn of(met: bool) -> Verdict {
+        if met { Verdict::Met } else { Verdict::Missed }
+    }
+
+    fn cell(self) -> &'static str {
+        match self {
+            Verdict::Met => "met",
+            Verdict::Missed => "**missed**",
+            Verdict::Unresolved => "unresolved",
+        }
+    }
+}
+
+impl Goal {
     pub fn new(
         what: impl Into<String>,
         limit: impl Into<String>,
         measured: impl Into<String>,
-        met: bool,
-    ) -> Bar {
-        Bar { what: what.into(), limit: limit.into(), measured: measured.into(), met }
+        verdict: Verdict,
+    ) -> Goal {
+        Goal { what: what.into(), limit: limit.into(), measured: measured.into(), verdict }
     }
 
-    /// From a line of the table that [`bars`] makes.
-    pub fn read(line: &str) -> Option<Bar> {
+    /// From a line of the table that [`goals`] makes.
+    pub fn read(line: &str) -> Option<Goal> {
         let cells = line.strip_prefix("| ")?.strip_suffix(" |")?;
         let [what, limit, measured, verdict] = cells.split(" | ").collect::<Vec<_>>()[..] else {
             return None;
         };
-        let met = match verdict {
-            "met" => true,
-            "**missed**" => false,
-            _ => return None,
-        };
-        Some(Bar::new(what, limit, measured, met))
+        let verdict = Verdict::ALL.into_iter().find(|known| known.cell() == verdict)?;
+        Some(Goal::new(what, limit, measured, verdict))
     }
 }
 
@@ -86,12 +106,11 @@ impl Table {
     }
 }
 
-/// The bars as a table, those that are missed in bold.
-pub fn bars(bars: &[Bar]) -> String {
-    let mut table = Table::new("", &["bar", "limit", "measured", ""]);
-    for Bar { what, limit, measured, met } in bars {
-        let verdict = if *met { "met" } else { "**missed**" };
-        table.row([what.clone(), limit.clone(), measured.clone(), verdict.to_owned()]);
+/// The goals as a table; those that were missed stand out in bold.
+pub fn goals(goals: &[Goal]) -> String {
+    let mut table = Table::new("", &["what is compared", "goal", "measured", ""]);
+    for Goal { what, limit, measured, verdict } in goals {
+        table.row([what.clone(), limit.clone(), measured.clone(), verdict.cell().to_owned()]);
     }
     table.markdown()
 }
@@ -101,8 +120,8 @@ impl Section {
         let mut parts = vec![format!("## {}\n", self.title)];
         parts.extend(self.about.iter().map(|text| format!("{text}\n")));
         parts.extend(self.tables.iter().map(Table::markdown));
-        if !self.bars.is_empty() {
-            parts.push(bars(&self.bars));
+        if !self.goals.is_empty() {
+            parts.push(goals(&self.goals));
         }
         parts.extend(self.notes.iter().chain(&self.measured_on()).map(|text| format!("{text}\n")));
         parts.join("\n")

@@ -28,7 +28,8 @@ const WARM_UP: Duration = Duration::from_secs(3);
 /// `out`: where the parts before have left what a call costs.
 pub fn section(context: &Context, out: &Path) -> Result<Section> {
     let mode = modes::own()?;
-    let (own_blocks, other_blocks) = (context.or_quick(150, 20), context.or_quick(5, 1));
+    let (own_blocks, control_blocks) = (context.or_quick(150, 20), context.or_quick(40, 5));
+    let other_blocks = context.or_quick(5, 1);
     let mut loaded = Loaded::new(context, mode)?;
     let mut all = Vec::new();
     let kinds = [Kind::MariaDb, Kind::MySql];
@@ -61,6 +62,7 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
                         workload: workload.name(),
                         tracer: attachment.name(mode),
                         own_mode,
+                        compared_with: attachment.compared_with(mode),
                         pairs,
                         cost: own_mode.map(|_| cost),
                         process_percent: own_mode.map_or(0.0, |_| 100.0 * own_time / context.cpus as f64),
@@ -68,7 +70,8 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
                 }
                 Ok(())
             };
-            measure(&[Attachment::Programs, Attachment::Empty, Attachment::Nothing], own_blocks)?;
+            measure(&[Attachment::Programs, Attachment::Empty], own_blocks)?;
+            measure(&[Attachment::Nothing], control_blocks)?;
             for tracer in [Tracer::Bpftrace, Tracer::Strace].into_iter().filter(|_| with_others) {
                 measure(&[Attachment::Process(tracer)], other_blocks)?;
             }

@@ -5,11 +5,11 @@ use serde_json::json;
 
 use crate::calls::{Column, Measured, Shape};
 use crate::load::Call;
-use crate::section::{Bar, Section, Table};
+use crate::section::{Goal, Section, Table, Verdict};
 use crate::tracer::Tracer;
 
-const MOST_OF_FLOOR: f64 = 1.5;
-const MOST_OF_BPFTRACE: f64 = 1.0 / 3.0;
+/// Of what two programs add that only read the clock, as every tracer of latencies must.
+const MOST_OF_CLOCK: f64 = 1.5;
 
 pub fn section(measured: &Measured) -> Section {
     let mut section = Section {
@@ -30,7 +30,7 @@ pub fn section(measured: &Measured) -> Section {
     };
     for mode in [AttachMode::Fentry, AttachMode::Kprobe, AttachMode::Tracepoint] {
         for (shape, column) in measured.of(Call::Fsync) {
-            section.bars.extend(bars_of(measured, mode, shape, column));
+            section.goals.extend(goals_of(measured, mode, shape, column));
         }
         let traced = measured.of(Call::Fsync).find(|(shape, _)| shape.traced);
         section.notes.extend(traced.and_then(|(_, column)| clock_note(measured, mode, column)));
@@ -41,40 +41,32 @@ pub fn section(measured: &Measured) -> Section {
     section
 }
 
-/// Why the bar against the floor is where it is: how much of the distance is the clock.
+/// What a latency costs at the least, and what fsynctop does beyond it.
 fn clock_note(measured: &Measured, mode: AttachMode, column: &Column) -> Option<String> {
-    let median = |tracer| {
-        let at = measured.tracers.iter().position(|&other| other == tracer)?;
-        Some(column.added(at).median)
-    };
-    let (floor, clock) = (median(Tracer::Floor(mode))?, median(Tracer::Clock(mode))?);
-    let own = median(Tracer::Fsynctop(mode))?;
+    let added = |tracer| Some(column.added(measured.at(tracer)?).median);
+    let (empty, clock) = (added(Tracer::Empty(mode))?, added(Tracer::Clock(mode))?);
+    let own = added(Tracer::Fsynctop(mode))?;
     Some(format!(
-        "{}: no tracer that measures a latency can be below the row with the clock, for a latency takes two readings. \
-         They alone make {:.2} x of the floor ({clock:.0} ns against {floor:.0}); finding the thread's state, the file \
-         and its row, and adding to it, take the other {:.0} ns.",
+        "{}: a latency takes two readings of the clock, which cost {:.0} ns of the {clock:.0} ns that the hooks and they \
+         take together. The other {:.0} ns find the thread's state, the file and its row, and add to the row.",
         mode.name(),
-        clock / floor,
+        clock - empty,
         own - clock,
     ))
 }
 
-fn bars_of(measured: &Measured, mode: AttachMode, shape: &Shape, column: &Column) -> Vec<Bar> {
-    let find = |tracer| measured.tracers.iter().position(|&other| other == tracer);
-    let Some(own) = find(Tracer::Fsynctop(mode)) else { return Vec::new() };
-    let mut bars = Vec::new();
-    let mut compare = |other: Tracer, most: f64, limit: &str| {
-        let Some(other_at) = find(other) else { return };
-        let ratio = column.ratio(own, column, other_at);
+fn goals_of(measured: &Measured, mode: AttachMode, shape: &Shape, column: &Column) -> Vec<Goal> {
+    let Some(own) = measured.at(Tracer::Fsynctop(mode)) else { return Vec::new() };
+    let compare = |other: Tracer, limit: &str, is_met: fn(f64) -> bool| {
+        let ratio = column.ratio(own, column, measured.at(other)?);
         let what = format!("fsync, {}: fsynctop ({}) against {}", shape.name, mode.name(), other.name());
-        bars.push(Bar::new(what, limit, ratio.show(2), ratio.median <= most));
+        Some(Goal::new(what, limit, ratio.show(2), Verdict::of(is_met(ratio.median))))
     };
-    compare(Tracer::Floor(mode), MOST_OF_FLOOR, "1.5 x");
-    // For a neighbour the script only compares a name: a third of that is less than the floor.
-    if shape.traced {
-        compare(Tracer::Bpftrace, MOST_OF_BPFTRACE, "0.33 x");
-    }
-    bars
+    let goals = [
+        compare(Tracer::Clock(mode), "1.5 x", |ratio| ratio <= MOST_OF_CLOCK),
+        compare(Tracer::Bpftrace, "less", |ratio| ratio < 1.0),
+    ];
+    goals.into_iter().flatten().collect()
 }
 
 /// A row for each tracer, a column for each shape.

@@ -1,15 +1,18 @@
-//! A server's throughput, with and without, as tables and bars.
+//! A server's throughput with and without tracing, as tables and goals.
 
 use fsynctop::model::AttachMode;
 use serde::Serialize;
 
 use crate::cost::{CallCost, Cost};
 use crate::pairs::{LONG, Pair, SHORT};
-use crate::section::{Bar, Section, Table};
+use crate::section::{Goal, Section, Table, Verdict};
 use crate::server::PROCESS_TIME;
 use crate::stats::Estimate;
 
+/// Of throughput, beyond what two empty programs on the same hooks take.
 const MOST_PERCENT: f64 = 1.0;
+/// An interval wider than this does not say whether the goal is met.
+const WIDEST_PERCENT: f64 = 2.0;
 
 #[derive(Serialize)]
 pub struct Series {
@@ -18,6 +21,7 @@ pub struct Series {
     pub tracer: String,
     /// Of fsynctop.
     pub own_mode: Option<AttachMode>,
+    pub compared_with: String,
     pub pairs: Vec<Pair>,
     /// Of fsynctop.
     pub cost: Option<Cost>,
@@ -41,16 +45,17 @@ pub fn section(all: &[Series], call_cost: Option<CallCost>, cpus: usize) -> Sect
         about: vec![format!(
             "Transactions per second of throw-away servers on this machine's disk, 16 connections, the binary log on and \
              synced at each commit. insert-load counts what it has committed itself; sysbench's is what the server says, \
-             which under load takes its time to answer. The load runs on through blocks of four windows, and something \
-             is attached in the second and third: programs, loaded before, in windows of {} s; other tracers, which take \
-             a second to begin, in windows of {} s. Each half of a block is a pair. The loss is the mean over the pairs \
-             (of the ratios' logarithms, without the outermost tenths, where a window without a single commit is), with \
-             its 95 % interval: one that reaches below zero is within their noise. What fsynctop's process takes of all \
-             processors, measured for {} s in the same load, is added to it. Two empty programs on the same hooks, and nothing at all, take turns with fsynctop's \
-             programs: the first is what the hooks cost, whatever stands in them; the second must come out at zero. The \
-             script is given the server's pid here, because no thread of MySQL has the name that it asks for. With its \
-             data in memory a server does not wait for a disk, so that it syncs the most, and a disk's moods are out of \
-             the way.",
+             which under load takes its time to answer. The load runs on through blocks of four windows; what is measured \
+             is attached in the second and third, and what it is compared with in the first and fourth. Programs, which \
+             are loaded before, have windows of {} s; other tracers, which take a second to begin, have windows of {} s. \
+             Each half of a block is a pair. The loss is the mean over the pairs (of the ratios' logarithms, without the \
+             outermost tenths, which hold the windows without a single commit), with its 95 % interval. fsynctop's \
+             programs are compared with two empty programs on the same hooks, and these with nothing: so what fsynctop \
+             adds is apart from what the hooks cost whoever uses them. What fsynctop's process takes of all processors, \
+             measured for {} s under the same load, is part of its loss. Nothing compared with nothing is a control, \
+             which must come out at zero. The script is given the server's pid here, because no thread of MySQL has the \
+             name that it asks for. With its data in memory a server does not wait for a disk: it syncs the most, and \
+             the disk's own variation is out of the way.",
             SHORT.as_secs_f64(),
             LONG.as_secs(),
             PROCESS_TIME.as_secs(),
@@ -60,42 +65,61 @@ pub fn section(all: &[Series], call_cost: Option<CallCost>, cpus: usize) -> Sect
     };
     section.tables.push(losses(all));
     for series in all.iter().filter(|series| series.own_mode.is_some()) {
-        let loss = series.loss();
-        section.bars.push(Bar::new(
-            format!("{}, {}: throughput lost", series.server, series.workload),
-            "1 %, and within the pairs' noise",
-            format!("{} %", loss.show(1)),
-            loss.median < MOST_PERCENT && loss.low <= 0.0,
+        let beyond = series.loss();
+        section.goals.push(Goal::new(
+            format!(
+                "{}, {}: throughput lost beyond what two empty programs lose",
+                series.server, series.workload
+            ),
+            "1 %",
+            format!("{} %", beyond.show(1)),
+            verdict(beyond),
         ));
     }
     section.tables.push(costs(all, call_cost, cpus));
     if all.iter().any(|series| series.own_mode == Some(AttachMode::Tracepoint)) {
         section.notes.push(
-            "Where two empty programs lose as much as fsynctop, it is the hooks that cost: as long as any syscall \
-             tracepoint is in use, each of a server's system calls is slower (the part above), and for each sync it makes \
-             dozens of others. fentry, which this kernel does not have, is paid for by the calls alone that it watches: \
-             the last table of this page's part about other kernels says how much less that is."
+            "What two empty programs lose is the cost of the hooks: as long as any syscall tracepoint is in use, each of \
+             a server's system calls is slower (the part above), and for each sync a server makes dozens of others. \
+             fentry, which this kernel does not have, costs only the calls that are watched: the last table of this \
+             page's part about other kernels says how much less that is."
                 .into(),
         );
     }
     section.notes.push(
-        "The second table does not depend on how fast a server happens to be: it counts what tracing does, and takes what \
-         each costs from the two parts above. What an attached tracer costs beside that, in the processors' caches, is not \
-         in it."
+        "The second table does not depend on how fast a server happens to be: it counts what tracing does, and multiplies \
+         by what each costs according to the two parts above. It does not include what an attached tracer costs beside \
+         that in the processors' caches."
             .into(),
     );
     section
 }
 
+fn verdict(beyond: Estimate) -> Verdict {
+    if beyond.high - beyond.low > WIDEST_PERCENT {
+        return Verdict::Unresolved;
+    }
+    Verdict::of(beyond.median <= MOST_PERCENT)
+}
+
 fn losses(all: &[Series]) -> Table {
-    let header = ["server", "load", "attached", "pairs", "transactions/s without", "lost with it, %"];
+    let header = [
+        "server",
+        "load",
+        "attached",
+        "compared with",
+        "pairs",
+        "transactions/s without",
+        "lost with it, %",
+    ];
     let mut table = Table::new("", &header);
     for series in all {
-        let Series { server, workload, tracer, pairs, .. } = series;
+        let Series { server, workload, tracer, compared_with, pairs, .. } = series;
         table.row([
             server.clone(),
             (*workload).to_owned(),
             tracer.clone(),
+            compared_with.clone(),
             pairs.len().to_string(),
             format!("{:.0}", series.without().median),
             series.loss().show(1),

@@ -25,7 +25,9 @@ pub const SCRIPT: &str = include_str!("../../../examples/sync-histogram.bt");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracer {
-    Floor(AttachMode),
+    /// Two programs that do nothing: what the hooks cost.
+    Empty(AttachMode),
+    /// Two programs that read the clock: what any latency costs.
     Clock(AttachMode),
     /// Counts by descriptor in a hash and reads the clock; by tracepoint.
     Counts,
@@ -33,25 +35,28 @@ pub enum Tracer {
     Bpftrace,
     Strace,
     PerfTrace,
+    /// Counted in the kernel; only some builds of perf have it.
+    PerfTraceBpf,
 }
 
 impl Tracer {
     pub fn name(self) -> String {
         match self {
-            Tracer::Floor(mode) => format!("two empty programs, {}", mode.name()),
+            Tracer::Empty(mode) => format!("two empty programs, {}", mode.name()),
             Tracer::Clock(mode) => format!("two that read the clock, {}", mode.name()),
             Tracer::Counts => "two that read the clock, one of which counts by descriptor in a hash".into(),
             Tracer::Fsynctop(mode) => format!("fsynctop, {}", mode.name()),
             Tracer::Bpftrace => "bpftrace, sync-histogram.bt".into(),
             Tracer::Strace => "strace -f -c".into(),
             Tracer::PerfTrace => "perf trace -s".into(),
+            Tracer::PerfTraceBpf => "perf trace -s --bpf-summary".into(),
         }
     }
 
     /// Attached and counting when it returns. `pid`: the traced process, called "mysqld".
     pub fn start(self, context: &Context, pid: u32) -> Result<Running> {
         let kind = match self {
-            Tracer::Floor(mode) => Kind::Floor(Floor::attach(mode, Does::Nothing)?),
+            Tracer::Empty(mode) => Kind::Floor(Floor::attach(mode, Does::Nothing)?),
             Tracer::Clock(mode) => Kind::Floor(Floor::attach(mode, Does::ReadClock)?),
             Tracer::Counts => Kind::Floor(Floor::attach(AttachMode::Tracepoint, Does::CountDescriptors)?),
             Tracer::Fsynctop(mode) => Kind::Program(fsynctop(context, mode)?),
@@ -64,6 +69,11 @@ impl Tracer {
             Tracer::PerfTrace => {
                 let mut command = Command::new("perf");
                 command.args(["trace", "-s", "-p", &pid.to_string()]);
+                Kind::Program(Program::start(command, &POLLS)?)
+            }
+            Tracer::PerfTraceBpf => {
+                let mut command = Command::new("perf");
+                command.args(["trace", "-s", "--bpf-summary", "-a"]);
                 Kind::Program(Program::start(command, &POLLS)?)
             }
         };
@@ -82,6 +92,14 @@ pub fn fsynctop(context: &Context, mode: AttachMode) -> Result<Program> {
     let mut command = Command::new(&context.fsynctop);
     command.args(["once", "-i", "1", "--max-cpu", "off", "--output", "csv", "--attach", mode.name()]);
     Program::start(command, &POLLS)
+}
+
+/// Since Linux 6.16, and only if it was built with it.
+pub fn perf_has_bpf_summary() -> bool {
+    let help = Command::new("perf").args(["trace", "-h"]).stdin(Stdio::null()).output();
+    help.is_ok_and(|help| {
+        [help.stdout, help.stderr].iter().any(|text| String::from_utf8_lossy(text).contains("--bpf-summary"))
+    })
 }
 
 fn end_of(text: &str) -> &str {
@@ -122,7 +140,7 @@ impl Running {
         let (out, err) = program.stop()?;
         let name = self.tracer.name();
         let (counted, right) = match self.tracer {
-            Tracer::Floor(_) | Tracer::Clock(_) | Tracer::Counts => return Ok(()),
+            Tracer::Empty(_) | Tracer::Clock(_) | Tracer::Counts => return Ok(()),
             Tracer::Fsynctop(_) => {
                 let (own, unattributed) = counted::by_fsynctop(&out, self.pid);
                 // A kernel that preempts programs skips some, which is said in another place than this table.
@@ -138,7 +156,7 @@ impl Running {
                 let counted = counted::in_table(&err, 3);
                 (counted, counted == syncs)
             }
-            Tracer::PerfTrace => {
+            Tracer::PerfTrace | Tracer::PerfTraceBpf => {
                 // Of what it loses it says so; that is its affair, not the measurement's.
                 let counted = counted::in_table(&err, 1);
                 (counted, syncs == 0 || counted > 0)
