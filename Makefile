@@ -14,7 +14,7 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint advisories test tracefs kernels bench demo investigation dist install clean
+.PHONY: help deps build lint advisories test tracefs kernels soak bench demo investigation dist install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -65,6 +65,11 @@ else
 	cargo run --locked --quiet --package kernels -- --programs target/kernels --keep target/kernels/guests \
 	  $(if $(GUEST),--only $(GUEST),--page docs/kernels.md)
 endif
+
+soak: deps tracefs ## an exporter beside a busy server for MINUTES (30): counts stay exact and memory bounded
+	cargo build --release --workspace --locked
+	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') FSYNCTOP_SOAK_MINUTES=$(or $(MINUTES),30) \
+	  cargo test --release --workspace --locked --test root_soak -- --include-ignored --nocapture
 
 bench: deps tracefs ## what tracing costs, beside other tracers, and write docs/overhead.md; QUICK=1, ONLY="sync getppid"
 	@tools/dependencies bench

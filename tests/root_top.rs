@@ -381,39 +381,3 @@ fn root_top_colours_are_there_only_where_they_are_wanted() {
     let ascii = colours(&["--no-unicode", "--color", "never"]);
     assert!(ascii.is_ascii(), "{ascii}");
 }
-
-/// What the process used of a processor from now on, 0 to 1.
-#[cfg(not(debug_assertions))]
-fn cpu_share(pid: u32, time: Duration) -> f64 {
-    let used = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let fields: Vec<&str> = stat[stat.rfind(')').unwrap()..].split_whitespace().collect();
-        // User and system time in ticks, of which there are a hundred a second.
-        fields[12].parse::<f64>().unwrap() + fields[13].parse::<f64>().unwrap()
-    };
-    let (before, began) = (used(), Instant::now());
-    std::thread::sleep(time);
-    (used() - before) / 100.0 / began.elapsed().as_secs_f64()
-}
-
-/// Only in an optimised build: in another, the figure says nothing.
-/// `cargo test --release --test root_top -- --include-ignored` runs it.
-#[cfg(not(debug_assertions))]
-#[test]
-#[ignore = "needs root and a kernel with BTF"]
-fn root_top_costs_little_also_with_thousands_of_files() {
-    needs(&[TMUX]);
-    let memory = common::disk::Mounted::tmpfs();
-    let target = syncing(memory.path(), &["--files", "5000", "--threads", "1"]);
-    let terminal = Terminal::fsynctop(120, 40, &["--pid", &pid(&target), "--max-cpu", "off"]);
-    terminal.until_shown("syncs/s");
-    terminal.keys(&["f"]);
-    terminal.until("thousands of rows", |screen| screen.contains(" of 5,000"));
-    // What it costs to learn so many names is over by then.
-    std::thread::sleep(Duration::from_secs(15));
-    let share = cpu_share(terminal.pid(), Duration::from_secs(30));
-    let status = std::fs::read_to_string(format!("/proc/{}/status", terminal.pid())).unwrap();
-    let memory = status.lines().find(|line| line.starts_with("VmRSS")).unwrap().to_owned();
-    println!("{:.2} % of a processor, {memory}", share * 100.0);
-    assert!(share < 0.02, "{share}");
-}

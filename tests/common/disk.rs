@@ -57,7 +57,12 @@ impl Mounted {
     pub fn image_in(directory: &Path, filesystem: &str, megabytes: u64, options: &[&str]) -> Mounted {
         let image = directory.join("image");
         std::fs::File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
-        let options = options.iter().map(OsStr::new);
+        // ext4 would otherwise go on initialising itself after the mount, and its device would be busy with that.
+        let at_once: &[&str] = match filesystem {
+            "ext4" => &["-E", "lazy_itable_init=0,lazy_journal_init=0"],
+            _ => &[],
+        };
+        let options = at_once.iter().chain(options).map(OsStr::new);
         let arguments: Vec<_> =
             [OsStr::new("-q")].into_iter().chain(options).chain([image.as_os_str()]).collect();
         run(&format!("mkfs.{filesystem}"), &arguments);

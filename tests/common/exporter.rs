@@ -121,6 +121,12 @@ impl Exporter {
             .collect()
     }
 
+    /// Bytes of memory that are its own: no other process shares them, no file backs them.
+    pub fn private(&self) -> u64 {
+        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).unwrap();
+        field(&rollup, "Private_Dirty:").unwrap().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
     /// Bytes.
     pub fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();

@@ -13,6 +13,7 @@ pub mod measured;
 pub mod nested;
 pub mod prometheus;
 pub mod rows;
+pub mod scrape;
 pub mod server;
 pub mod terminal;
 pub mod traced;

@@ -117,7 +117,10 @@ mod tests {
     fn the_goals_of_one_section_take_their_places_among_the_others() {
         let section = |title: &str, goals: &[(&str, bool)]| Section {
             title: title.into(),
-            goals: goals.iter().map(|&(what, met)| Goal::new(what, "1.5 x", "1.2 (1.1 to 1.3)", Verdict::of(met))).collect(),
+            goals: goals
+                .iter()
+                .map(|&(what, met)| Goal::new(what, "1.5 x", "1.2 (1.1 to 1.3)", Verdict::of(met)))
+                .collect(),
             ..Section::default()
         };
         let both = [section("One", &[("a", false), ("b", true)]), section("Two", &[("c", false)])];

@@ -34,8 +34,11 @@ fn goals_of(measured: &Measured, shape: &Shape, column: &Column) -> Vec<Goal> {
         let (Some(own), Some(empty)) = (own, empty) else { continue };
         // No more: the intervals overlap, or the difference is too little to tell (1 % of the call).
         let met = own.low <= empty.high || own.median <= empty.median + column.nothing() / 100.0;
-        let what =
-            format!("getppid, {}: fsynctop ({mode}) against two empty programs, {mode}", shape.name, mode = mode.name());
+        let what = format!(
+            "getppid, {}: fsynctop ({mode}) against two empty programs, {mode}",
+            shape.name,
+            mode = mode.name()
+        );
         let limit = format!("no more: {} ns", empty.show(1));
         goals.push(Goal::new(what, limit, format!("{} ns", own.show(1)), Verdict::of(met)));
     }

@@ -103,15 +103,8 @@ fn verdict(beyond: Estimate) -> Verdict {
 }
 
 fn losses(all: &[Series]) -> Table {
-    let header = [
-        "server",
-        "load",
-        "attached",
-        "compared with",
-        "pairs",
-        "transactions/s without",
-        "lost with it, %",
-    ];
+    let header =
+        ["server", "load", "attached", "compared with", "pairs", "transactions/s without", "lost with it, %"];
     let mut table = Table::new("", &header);
     for series in all {
         let Series { server, workload, tracer, compared_with, pairs, .. } = series;
