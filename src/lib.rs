@@ -1,5 +1,7 @@
 //! fsynctop: traces the durability system calls of a database server. `docs/architecture.md` is the map.
 
+#![deny(clippy::unwrap_used)] // what the outside world decides is never taken for granted
+
 pub(crate) mod calibrate;
 pub mod calibration;
 pub mod cli;

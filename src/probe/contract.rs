@@ -4,7 +4,7 @@
 pub(super) use skeleton::{SyncMaps, SyncSkel, SyncSkelBuilder, types};
 pub use types::{histogram as RawHistogram, identity as Identity, row as Row};
 
-#[allow(clippy::all, unsafe_op_in_unsafe_fn, missing_docs)]
+#[allow(clippy::all, clippy::unwrap_used, unsafe_op_in_unsafe_fn, missing_docs)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/sync.skel.rs"));
 }

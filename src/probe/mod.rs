@@ -1,6 +1,8 @@
 //! The only room that touches the kernel side: loads and attaches the programs of `bpf/`, and reads what they
 //! sum up. Everything it returns is plain data; decisions are made elsewhere.
 
+#![allow(unsafe_code, reason = "memory that the kernel writes to is read in place")]
+
 pub mod allocator;
 mod array;
 mod attach;

@@ -10,7 +10,7 @@ use libbpf_rs::{Link, OpenObject, libbpf_sys};
 use super::attach::Attached;
 use super::wait::{WaitError, failed};
 
-#[allow(clippy::all, unsafe_op_in_unsafe_fn, missing_docs)]
+#[allow(clippy::all, clippy::unwrap_used, unsafe_op_in_unsafe_fn, missing_docs)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/timer.skel.rs"));
 }

@@ -16,7 +16,7 @@ use super::contract::{Record, view};
 use super::{features, globals, min_core_btf, programs};
 use skeleton::types;
 
-#[allow(clippy::all, unsafe_op_in_unsafe_fn, missing_docs)]
+#[allow(clippy::all, clippy::unwrap_used, unsafe_op_in_unsafe_fn, missing_docs)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/wait.skel.rs"));
 }
