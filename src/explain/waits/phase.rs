@@ -2,84 +2,53 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Level one: what a thread in a sync does or waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    DataPages,
-    JournalCommit,
-    JournalSpace,
-    LogForce,
-    MetadataBuffer,
-    MetadataWrite,
-    DeviceFlush,
-    DeviceQueue,
-    Lock,
-    Memory,
-    RemoteFilesystem,
-    RunQueue,
-    OnCpu,
-    Other,
+/// One line for each: a new phase is a line here, a rule in rules.toml, and a line in docs/explain.md.
+macro_rules! phases {
+    ($($phase:ident $name:literal, $title:literal;)*) => {
+        /// Level one: what a thread in a sync does or waits for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Phase {
+            $(#[serde(rename = $name)] $phase,)*
+        }
+
+        impl Phase {
+            pub const ALL: [Phase; [$($name),*].len()] = [$(Phase::$phase),*];
+
+            /// In JSON and in rules.toml.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Phase::$phase => $name,)*
+                }
+            }
+
+            /// In tables.
+            pub fn title(self) -> &'static str {
+                match self {
+                    $(Phase::$phase => $title,)*
+                }
+            }
+        }
+    };
+}
+
+phases! {
+    DataPages "data_pages", "data pages being written";
+    JournalCommit "journal_commit", "journal commit";
+    JournalSpace "journal_space", "room in the journal";
+    LogForce "log_force", "filesystem log force";
+    MetadataBuffer "metadata_buffer", "metadata buffer held by a commit";
+    MetadataWrite "metadata_write", "metadata being read or written";
+    DeviceFlush "device_flush", "device cache flush";
+    DeviceQueue "device_queue", "room in the device's queue";
+    Lock "lock", "lock";
+    Memory "memory", "memory";
+    RemoteFilesystem "remote_filesystem", "FUSE or network filesystem";
+    RunQueue "run_queue", "run queue (no processor free)";
+    OnCpu "on_cpu", "on CPU";
+    Other "other", "other";
 }
 
 impl Phase {
-    pub const ALL: [Phase; 14] = [
-        Phase::DataPages,
-        Phase::JournalCommit,
-        Phase::JournalSpace,
-        Phase::LogForce,
-        Phase::MetadataBuffer,
-        Phase::MetadataWrite,
-        Phase::DeviceFlush,
-        Phase::DeviceQueue,
-        Phase::Lock,
-        Phase::Memory,
-        Phase::RemoteFilesystem,
-        Phase::RunQueue,
-        Phase::OnCpu,
-        Phase::Other,
-    ];
-
-    /// In JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::DataPages => "data_pages",
-            Phase::JournalCommit => "journal_commit",
-            Phase::JournalSpace => "journal_space",
-            Phase::LogForce => "log_force",
-            Phase::MetadataBuffer => "metadata_buffer",
-            Phase::MetadataWrite => "metadata_write",
-            Phase::DeviceFlush => "device_flush",
-            Phase::DeviceQueue => "device_queue",
-            Phase::Lock => "lock",
-            Phase::Memory => "memory",
-            Phase::RemoteFilesystem => "remote_filesystem",
-            Phase::RunQueue => "run_queue",
-            Phase::OnCpu => "on_cpu",
-            Phase::Other => "other",
-        }
-    }
-
-    /// In tables.
-    pub fn title(self) -> &'static str {
-        match self {
-            Phase::DataPages => "data pages being written",
-            Phase::JournalCommit => "journal commit",
-            Phase::JournalSpace => "room in the journal",
-            Phase::LogForce => "filesystem log force",
-            Phase::MetadataBuffer => "metadata buffer held by a commit",
-            Phase::MetadataWrite => "metadata being read or written",
-            Phase::DeviceFlush => "device cache flush",
-            Phase::DeviceQueue => "room in the device's queue",
-            Phase::Lock => "lock",
-            Phase::Memory => "memory",
-            Phase::RemoteFilesystem => "FUSE or network filesystem",
-            Phase::RunQueue => "run queue (no processor free)",
-            Phase::OnCpu => "on CPU",
-            Phase::Other => "other",
-        }
-    }
-
     /// True if a committer works while the sync waits, so that there is a second level.
     pub fn has_committer(self) -> bool {
         matches!(self, Phase::JournalCommit | Phase::LogForce | Phase::MetadataBuffer)
@@ -152,13 +121,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_serialised_form_and_all_are_listed_in_order() {
-        for (i, phase) in Phase::ALL.into_iter().enumerate() {
-            assert_eq!(serde_json::to_value(phase).unwrap(), phase.name());
-            assert_eq!(phase as usize, i);
-        }
+    fn a_committers_states_are_listed_in_order() {
         for (i, state) in Committer::ALL.into_iter().enumerate() {
             assert_eq!(state as usize, i);
+        }
+    }
+
+    #[test]
+    fn the_documentation_explains_every_phase() {
+        let page = include_str!("../../../docs/explain.md");
+        for phase in Phase::ALL {
+            let title = phase.title().split(" (").next().unwrap();
+            let row = format!("\n| {title} | `{}` |", phase.name());
+            assert!(page.contains(&row), "docs/explain.md has no row {row:?}");
         }
     }
 }

@@ -76,6 +76,15 @@ mod tests {
 
     /// Stacks as the kernel shows them, innermost frame first, from schedule outwards.
     #[test]
+    fn every_phase_that_is_a_wait_has_a_rule() {
+        let rules = Rules::builtin();
+        let not_waits = [Phase::RunQueue, Phase::OnCpu, Phase::Other];
+        for phase in Phase::ALL.into_iter().filter(|phase| !not_waits.contains(phase)) {
+            assert!(rules.wait.iter().any(|rule| rule.phase == phase), "no rule leads to {phase:?}");
+        }
+    }
+
+    #[test]
     fn stacks_of_each_filesystem_say_what_is_waited_for() {
         let rules = Rules::builtin();
         for (expected, stack) in [
