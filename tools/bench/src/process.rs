@@ -20,6 +20,7 @@ use crate::tracer::{Program, SCRIPT, bpftrace, fsynctop};
 
 const MOST_START_MS: f64 = 100.0;
 const PATIENCE: Duration = Duration::from_secs(30);
+const LIVE_FILES: usize = 5_000;
 
 pub fn section(context: &Context) -> Result<Section> {
     let mode = modes::own()?;
@@ -178,6 +179,18 @@ fn cpu(context: &Context, load: &mut Load, mode: AttachMode, section: &mut Secti
         table.row([format!("{reached:.0}"), format!("{share:.3} %"), "10".into()]);
         values.push(json!({ "syncs_per_second": reached, "percent": share }));
     }
+    progress!("the live view");
+    let round = Round { rate: Some(50_000.0), ..round(LIVE_FILES, 2.0 + 3.0 * seconds, None) };
+    load.begin(&round)?;
+    let view = LiveView::start(context)?;
+    sleep(Duration::from_secs_f64(2.0 * seconds)); // until all names are known
+    let (before, began) = (proc::cpu_time(view.pid)?, Instant::now());
+    sleep(Duration::from_secs_f64(seconds));
+    let share = (proc::cpu_time(view.pid)? - before).as_secs_f64() / began.elapsed().as_secs_f64() * 100.0;
+    drop(view);
+    load.end()?;
+    table.row(["50000, in the live view".into(), format!("{share:.3} %"), LIVE_FILES.to_string()]);
+    values.push(json!({ "live_view_percent": share }));
     section.tables.push(table);
     section.about.push(format!(
         "Processor time: of the process, in {seconds} s from the second interval on. The highest rate is what {threads} threads \
@@ -185,4 +198,30 @@ fn cpu(context: &Context, load: &mut Load, mode: AttachMode, section: &mut Secti
          program's work takes longer then."
     ));
     Ok(json!(values))
+}
+
+/// The live view in a terminal that nobody sees.
+struct LiveView {
+    pid: u32,
+}
+
+const TERMINAL: [&str; 4] = ["-L", "fsynctop-bench", "-f", "/dev/null"];
+
+impl LiveView {
+    fn start(context: &Context) -> Result<LiveView> {
+        let tmux = |arguments: &[&str]| Command::new("tmux").args(TERMINAL).args(arguments).output();
+        let command = format!("exec '{}' --max-cpu off", context.fsynctop.display());
+        let started = tmux(&["new-session", "-d", "-x", "120", "-y", "40", &command])
+            .context("cannot run tmux; `make deps` installs it")?;
+        ensure!(started.status.success(), "tmux: {}", String::from_utf8_lossy(&started.stderr));
+        let panes = tmux(&["list-panes", "-F", "#{pane_pid}"])?;
+        let pid = String::from_utf8_lossy(&panes.stdout).trim().parse().context("the live view ended")?;
+        Ok(LiveView { pid })
+    }
+}
+
+impl Drop for LiveView {
+    fn drop(&mut self) {
+        let _ = Command::new("tmux").args(TERMINAL).arg("kill-server").output(); // it may have ended
+    }
 }
