@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 use libbpf_rs::btf::types::Enum;
@@ -16,8 +17,10 @@ const OBJECTS: [&str; 3] = ["sync", "wait", "timer"];
 const READ_THE_KERNEL: [&str; 2] = ["sync", "wait"];
 
 /// The enums whose constants both sides need: the object, the enum, and the type of its constants in Rust.
-const ENUMS: [(&str, &str, &str); 12] = [
+const ENUMS: [(&str, &str, &str); 14] = [
     ("sync", "histogram_shape", "usize"),
+    ("sync", "target_limit", "usize"),
+    ("sync", "name_limit", "usize"),
     ("sync", "op", "u8"),
     ("sync", "kind", "u8"),
     ("sync", "identity_flags", "u16"),
@@ -66,8 +69,10 @@ fn main() {
         .obj(out.join("bucket.bpf.o"))
         .build()
         .expect("bpf/tests/bucket.bpf.c");
-    // Who develops on one architecture hears at once of what does not compile for the other.
+    // Who develops hears at once of what does not compile for the other architecture, and of a header that leans on
+    // what was included before it.
     if std::env::var("PROFILE").as_deref() == Ok("debug") {
+        headers().for_each(|header| check_alone(&header, &clang));
         for other in ARCHITECTURES.into_iter().filter(|name| *name != architecture) {
             for name in OBJECTS {
                 SkeletonBuilder::new()
@@ -79,6 +84,19 @@ fn main() {
             }
         }
     }
+}
+
+fn headers() -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir("bpf").expect("bpf/ is part of the sources");
+    let paths = entries.map(|entry| entry.expect("a directory's entry").path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "h"))
+}
+
+fn check_alone(header: &Path, arguments: &[OsString]) {
+    let mut clang = Command::new(std::env::var_os("CLANG").unwrap_or_else(|| "clang".into()));
+    clang.args(["-target", "bpf", "-fsyntax-only", "-x", "c", "/dev/null"]).args(arguments);
+    let status = clang.arg("-Wno-unused-function").arg("-include").arg(header).status();
+    assert!(status.is_ok_and(|status| status.success()), "{} does not compile alone", header.display());
 }
 
 fn btf_of(object: &Path) -> Btf<'static> {

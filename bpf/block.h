@@ -2,10 +2,8 @@
 // layer's hooks to the clock.
 #pragma once
 
-#include "kernel.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
 #include "clock.h"
+#include "kernel.h"
 
 const volatile bool queue_before_request; // among the arguments of the devices' hooks (up to 5.10)
 

@@ -3,9 +3,8 @@
 // many wait at a time. bpf_spin_lock keeps interrupts off; 5.10 has none for programs of tp_btf: no clocks there.
 #pragma once
 
-#include "kernel.h"
-#include <bpf/bpf_helpers.h>
 #include "add.h"
+#include "kernel.h"
 #include "waiting.h"
 #include "waits.h"
 
@@ -25,12 +24,12 @@ const volatile u32 range_state[COMMITTER_RANGES];
 
 struct clock {
 	struct bpf_spin_lock lock;
-	u32 by_device;   // there is no one committer (XFS): what its device does says what is waited for
-	u32 state;       // of the committer
-	u32 flushes;     // requests in flight on its devices: flushes, and writes that are to be on disk when they end
-	u32 logs;        // writes of metadata, which the log's are
+	u32 by_device; // there is no one committer (XFS): what its device does says what is waited for
+	u32 state;     // of the committer
+	u32 flushes;   // requests in flight on its devices: flushes, and writes that are to be on disk when they end
+	u32 logs;      // writes of metadata, which the log's are
 	u32 reserved;
-	u64 since;       // when it was last brought up to date
+	u64 since; // when it was last brought up to date
 	u64 ns[COMMITTER_STATES];
 	u64 flushes_done; // ended in the window
 	u64 logs_done;

@@ -2,13 +2,17 @@
 // that no row or no histogram could take.
 #pragma once
 
+#include "kernel.h"
+#include "record.h"
+#include "rows.h"
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 2 << 20);
 } events SEC(".maps");
 
-// Where a name is put together, so that it takes no more of the ring than it needs. By operation: a program never
-// runs twice at a time on one processor, but those of two operations may.
+// Where a name is put together, so that it takes no more of the ring than it needs. One for each operation: a program
+// never runs twice at a time on one processor, but those of two operations may.
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, OPS);
@@ -16,10 +20,8 @@ struct {
 	__type(value, struct file_event);
 } names SEC(".maps");
 
-// Puts the name that a file has at this moment, its components from itself up to the mount's root, into the event
-// that was begun for an operation, and sends it. Not static: the verifier then looks at it once, and not anew for
-// every state in which it may be called, which took most of the time to load. It takes numbers only: the file's
-// address stands where the name will.
+// Puts the name that a file has at this moment, its components from itself up to the mount's root, into the event that
+// was begun for an operation, and sends it. Not static: see lookup.h. The file's address stands where the name will.
 __noinline int put_name(u32 op)
 {
 	struct file_event *event = bpf_map_lookup_elem(&names, &op);

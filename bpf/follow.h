@@ -1,6 +1,10 @@
 // `-- COMMAND`: whatever it forks is traced too. Loaded only for that.
 #pragma once
 
+#include "kernel.h"
+#include "rows.h"
+#include "target.h"
+
 SEC("tp_btf/sched_process_fork")
 int follow_fork(u64 *context)
 {

@@ -1,6 +1,9 @@
 // The bucket of a latency: the same arithmetic as src/model/histogram.rs, held together by a test at every boundary.
 #pragma once
 
+#include "kernel.h"
+#include "record.h"
+
 static __always_inline bool is_under(u64 ns)
 {
 	return ns < (1ULL << FIRST_EXPONENT);
@@ -22,14 +25,20 @@ static __always_inline u64 bucket_of(u64 ns)
 		return 0;
 	if (is_over(ns))
 		return HISTOGRAM_BUCKETS + 1;
-	// The instruction set has no count of leading zeros. Six comparisons find the highest bit of 40.
-#define HALF(bits) if (rest >> bits) { rest >>= bits; exponent += bits; asm volatile(""); } // else it compares twice
+		// The instruction set has no count of leading zeros. Six comparisons find the highest bit of 40.
+#define HALF(bits)                                             \
+	if (rest >> bits) {                                    \
+		rest >>= bits;                                 \
+		exponent += bits;                              \
+		asm volatile(""); /* else it compares twice */ \
+	}
 	HALF(32)
 	HALF(16)
 	HALF(8)
 	HALF(4)
 	HALF(2)
 #undef HALF
-	if (rest >> 1) exponent += 1;
+	if (rest >> 1)
+		exponent += 1;
 	return (exponent - FIRST_EXPONENT) * 16 + ((ns >> (exponent - 4)) & 15) + 1;
 }

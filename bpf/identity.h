@@ -1,48 +1,16 @@
-// From a descriptor to the file: the kernel's own structures are read at the moment of the call, because a
-// descriptor number says nothing about what it stood for a moment ago.
-// Two ways to read: typed pointers (plain loads; 5.11 and, past the descriptor table, 6.2), else a helper call
-// for each field.
+// From a descriptor to the file: the kernel's own structures are read at the moment of the call, because the number of
+// a descriptor may stand for another file a moment later.
 #pragma once
 
+#include "kernel.h"
+#include "read.h"
+#include "record.h"
+
 extern int LINUX_KERNEL_VERSION __kconfig;
-extern void *bpf_rdonly_cast(const void *pointer, u32 btf_id) __ksym __weak;
-
-const volatile bool typed_task; // bpf_get_current_task_btf exists and is trusted (5.11)
-#define typed_cast bpf_ksym_exists(bpf_rdonly_cast) // 6.2
-// In this order, because whether a function exists is an instruction, and reading a variable two.
-#define typed_tasks (typed_cast || typed_task)
-
-static __always_inline struct task_struct *current_task(void)
-{
-	if (typed_tasks)
-		return bpf_get_current_task_btf();
-	return (struct task_struct *)bpf_get_current_task();
-}
-
-// The same for what is rare: dearer to read from, but cheaper to load, for of what a trusted pointer leads to, the verifier
-// looks by name among all types of the kernel whether it is trusted as well; that takes it a millisecond.
-static __always_inline struct task_struct *current_task_rarely(void)
-{
-	if (typed_cast)
-		return bpf_rdonly_cast((void *)bpf_get_current_task(), bpf_core_type_id_kernel(struct task_struct));
-	return current_task();
-}
-
-// A field of the current task or of what its typed pointers lead to.
-#define TASK_READ(source, field) \
-	(typed_tasks ? (source)->field : BPF_CORE_READ(source, field))
-
-// A pointer that is read as any number is. The type is one that begins with a u64.
-static __always_inline u64 word_at(const void *address)
-{
-	struct qstr *typed = bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct qstr));
-	return typed->hash_len;
-}
 
 // No table has room for fewer descriptors (NR_OPEN_DEFAULT of include/linux/fdtable.h, which is BITS_PER_LONG).
 #define LEAST_FDS 64
 
-// A number to the verifier, so that it may be given to a function that is looked at once.
 static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
 {
 	struct fdtable *table;
@@ -93,7 +61,8 @@ static __noinline u32 overlay_generation(struct file *file)
 // btrfs numbers inodes per subvolume; the subvolume's own device number (what stat shows) tells them apart.
 static __noinline u32 btrfs_device(struct inode *inode, u32 device)
 {
-	if (bpf_core_field_exists(struct btrfs_inode, vfs_inode) && bpf_core_field_exists(struct btrfs_root, anon_dev)) {
+	if (bpf_core_field_exists(struct btrfs_inode, vfs_inode) &&
+	    bpf_core_field_exists(struct btrfs_root, anon_dev)) {
 		struct btrfs_inode *own = (void *)inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
 		u32 subvolume = BPF_CORE_READ(own, root, anon_dev);
 		if (subvolume)
@@ -138,7 +107,8 @@ static __always_inline void read_inode_key(struct inode_key *key, struct file *f
 static __always_inline u64 device_of(const struct inode_key *key)
 {
 	if (typed_cast) {
-		struct super_block *typed = bpf_rdonly_cast((void *)key->sb, bpf_core_type_id_kernel(struct super_block));
+		struct super_block *typed =
+			bpf_rdonly_cast((void *)key->sb, bpf_core_type_id_kernel(struct super_block));
 		return typed->s_dev;
 	}
 	struct super_block *sb = (void *)key->sb;
@@ -155,22 +125,22 @@ static __always_inline bool identify_file(struct identity *id, struct file *file
 
 	if (typed_cast) {
 		struct super_block *typed = bpf_rdonly_cast(sb, bpf_core_type_id_kernel(struct super_block));
-		id->device = typed->s_dev;
+		id->of.file.device = typed->s_dev;
 		magic = typed->s_magic;
 	} else {
-		id->device = BPF_CORE_READ(sb, s_dev);
+		id->of.file.device = BPF_CORE_READ(sb, s_dev);
 		magic = BPF_CORE_READ(sb, s_magic);
 	}
-	id->object = key->number;
-	id->generation = key->generation;
+	id->of.file.inode = key->number;
+	id->of.file.generation = key->generation;
 	if (magic == BTRFS_SUPER_MAGIC)
-		id->device = btrfs_device(inode, id->device);
-	if (id->generation)
+		id->of.file.device = btrfs_device(inode, id->of.file.device);
+	if (id->of.file.generation)
 		return magic != BTRFS_SUPER_MAGIC; // a snapshot's copy of a file has its number and generation
 	mode = BPF_CORE_READ(inode, i_mode);
 	if (magic == OVERLAYFS_SUPER_MAGIC && (mode & S_IFMT) == S_IFREG)
-		id->generation = overlay_generation(file);
-	if (!id->generation)
+		id->of.file.generation = overlay_generation(file);
+	if (!id->of.file.generation)
 		id->flags |= IDENTITY_WEAK;
 	return magic != OVERLAYFS_SUPER_MAGIC && magic != BTRFS_SUPER_MAGIC;
 }

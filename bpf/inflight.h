@@ -1,7 +1,21 @@
-// The thread's sync in flight. It stands in an array, at a place that follows from the thread's number: to find it is
-// a load, where storage in the task is a call of a helper at entry and another one at exit. A place belongs to one thread
-// until user space gives it up for it (src/probe/thread_slots.rs). For a thread that finds no place the call is in a hash.
+// The state of a thread's call in flight: call_begin at its entry, call_find at its exit, call_end after that. The rest
+// is for functions that have to find a call again, and for user space.
+//
+// Calls are in an array of thread slots, so that finding one is a load; storage in the task would be a helper call at
+// entry and another at exit. The array is a two-way set-associative table: a thread's slot is at the index that follows
+// from its id, or at the one beside it, and is the thread's own from its first call on. The call of a thread that finds
+// both taken is in a hash, for as long as it lasts.
+//
+// Slots are reclaimed by second chance (src/probe/thread_slots.rs). When too many threads find none, user space sets
+// the referenced bit in every owner's word; an owner clears it at its next call. Those that still have it some seconds
+// later are replaced by the reclaiming bit, under which no call begins; after a grace period the slot is freed, unless
+// a call began in it just before.
 #pragma once
+
+#include "add.h"
+#include "kernel.h"
+#include "record.h"
+#include "rows.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -11,7 +25,7 @@ struct {
 	__type(value, struct call);
 } calls SEC(".maps");
 
-const volatile u32 last_place; // index; one less than a power of two
+const volatile u32 call_mask; // one less than a power of two
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -20,62 +34,61 @@ struct {
 	__type(value, struct call);
 } calls_by_thread SEC(".maps");
 
-// How many places may be a thread's: the one of its number, and the one beside it.
-#define PLACES 2
-#define NO_PLACE 0xffffffff
+#define WAYS 2
+#define NO_INDEX 0xffffffff
 
-// What a thread's place is looked for.
+// What a thread's slot is looked for.
 enum purpose {
-	FOR_ENTRY, // one that is nobody's will do
+	FOR_ENTRY, // a free one will do
 	FOR_EXIT,  // that of the call in flight
-	FOR_TRACE, // any: it has made calls before
+	FOR_TRACE, // any: the thread has made calls before
 };
 
-static __always_inline struct call *call_at(u32 place)
+static __always_inline struct call *call_at(u32 index)
 {
-	return bpf_map_lookup_elem(&calls, &place);
+	return bpf_map_lookup_elem(&calls, &index);
 }
 
-// The place of a thread that does not have the one of its number, or has none yet. Not static, as `new_slot`.
-__noinline u32 find_place(u32 thread, u32 purpose)
+// The slot of a thread that is not at the first of its two indices, or has none yet. Not static: see lookup.h.
+__noinline u32 find_thread_slot(u32 thread, u32 purpose)
 {
 	u64 claim = CLAIM + thread;
 	struct call *call;
-	u32 place;
+	u32 index;
 
-	for (u32 i = 0; i < PLACES; i++) {
-		place = (thread & last_place) ^ i;
-		call = call_at(place);
+	for (u32 i = 0; i < WAYS; i++) {
+		index = (thread & call_mask) ^ i;
+		call = call_at(index);
 		if (!call || (u32)call->owner != thread)
 			continue;
 		if (purpose == FOR_ENTRY && call->owner == (OWNER_REFERENCED | thread))
 			call->owner = thread;
-		// At a place that is being given up no sync is begun, unless the end of the one before it was missed:
-		// then that start must not stay.
+		// In a slot that is being reclaimed no call begins, unless the end of the one before was missed: its
+		// start must not stay.
 		if (purpose == FOR_TRACE || call->start_ns || (purpose == FOR_ENTRY && call->owner == thread))
-			return place;
+			return index;
 	}
 	if (purpose != FOR_ENTRY)
-		return NO_PLACE;
-	for (u32 i = 0; i < PLACES; i++) {
-		place = (thread & last_place) ^ i;
-		call = call_at(place);
+		return NO_INDEX;
+	for (u32 i = 0; i < WAYS; i++) {
+		index = (thread & call_mask) ^ i;
+		call = call_at(index);
 		if (!call || call->claims)
 			continue;
-		// 5.10 refuses compare-and-exchange. Of two threads that get here at once, one at most finds its own
-		// claim alone; if neither does, the place is nobody's until it is given up.
+		// 5.10 refuses compare-and-exchange. Of two threads that get here at once, at most one finds its own
+		// claim alone; if neither does, the slot stays unused until it is reclaimed.
 		add(&call->claims, claim);
 		if (*(volatile u64 *)&call->claims != claim)
 			continue;
-		call->place = place + 1;
+		call->number = index + 1;
 		call->owner = thread;
-		return place;
+		return index;
 	}
-	count(without_place);
-	return NO_PLACE;
+	count(without_thread_slot);
+	return NO_INDEX;
 }
 
-static __noinline struct call *open_call_by_thread(void)
+static __noinline struct call *begin_in_hash(void)
 {
 	u32 thread = bpf_get_current_pid_tgid();
 	struct call none = {}, *call = bpf_map_lookup_elem(&calls_by_thread, &thread);
@@ -86,61 +99,67 @@ static __noinline struct call *open_call_by_thread(void)
 	return bpf_map_lookup_elem(&calls_by_thread, &thread);
 }
 
-static __always_inline struct call *open_call(u32 thread)
+// Where the call that the thread enters is kept; 0 if there is no memory for it.
+static __always_inline struct call *call_begin(u32 thread)
 {
-	u32 place = thread & last_place;
-	struct call *call = call_at(place);
+	u32 index = thread & call_mask;
+	struct call *call = call_at(index);
 
 	if (call && call->owner == thread)
 		return call;
-	place = find_place(thread, FOR_ENTRY);
-	return place == NO_PLACE ? open_call_by_thread() : call_at(place);
+	index = find_thread_slot(thread, FOR_ENTRY);
+	return index == NO_INDEX ? begin_in_hash() : call_at(index);
 }
 
-// The same call again, later in the same entry. `place`: as the call has it.
-static __always_inline struct call *opened_call(u32 place)
+// The thread's call in flight, if one is known.
+static __always_inline struct call *call_find(u32 thread)
+{
+	u32 index = thread & call_mask;
+	struct call *call = call_at(index);
+
+	if (call && (u32)call->owner == thread && call->start_ns)
+		return call;
+	index = find_thread_slot(thread, FOR_EXIT);
+	return index == NO_INDEX ? bpf_map_lookup_elem(&calls_by_thread, &thread) : call_at(index);
+}
+
+// The hash has room for few threads: a call in it lasts no longer than the sync.
+static __always_inline void call_end(struct call *call, u32 thread)
+{
+	if (!call->number)
+		bpf_map_delete_elem(&calls_by_thread, &thread);
+}
+
+// The call that was begun, later in the same entry. `number`: the call's own.
+static __always_inline struct call *call_again(u32 number)
 {
 	u32 thread;
 
-	if (place)
-		return call_at(place - 1);
+	if (number)
+		return call_at(number - 1);
 	thread = bpf_get_current_pid_tgid();
 	return bpf_map_lookup_elem(&calls_by_thread, &thread);
 }
 
-// The thread's call that is in flight, if it is known of any.
-static __always_inline struct call *find_call(u32 thread)
+static __always_inline bool has_called_before(u32 thread)
 {
-	u32 place = thread & last_place;
-	struct call *call = call_at(place);
-
-	if (call && (u32)call->owner == thread && call->start_ns)
-		return call;
-	place = find_place(thread, FOR_EXIT);
-	return place == NO_PLACE ? bpf_map_lookup_elem(&calls_by_thread, &thread) : call_at(place);
+	return find_thread_slot(thread, FOR_TRACE) != NO_INDEX;
 }
 
-// In the hash, which has room for so many threads only, a call lives no longer than its sync.
-static __always_inline void close_call(struct call *call, u32 thread)
-{
-	if (!call->place)
-		bpf_map_delete_elem(&calls_by_thread, &thread);
-}
-
-// Writes the call of every thread that has a place: the one in flight, or, with a start of 0, that there is none now.
+// Writes a record for every thread that has a slot: of its call in flight, or, with a start of 0, that it is in none.
 SEC("iter/task")
 int list_in_flight(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
 	struct call *found = 0, *call;
-	struct in_flight record = {};
+	struct call_record record = {};
 
 	if (!task)
 		return 0;
 	record.tgid = task->tgid;
 	record.tid = task->pid;
-	for (u32 i = 0; i < PLACES; i++) {
-		call = call_at((record.tid & last_place) ^ i);
+	for (u32 i = 0; i < WAYS; i++) {
+		call = call_at((record.tid & call_mask) ^ i);
 		if (call && (u32)call->owner == record.tid && (!found || call->start_ns))
 			found = call;
 	}

@@ -1,10 +1,8 @@
 // `fsynctop explain` only: from jbd2's hooks, which threads commit, how often, and who changed metadata.
 #pragma once
 
-#include "kernel.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
 #include "clock.h"
+#include "kernel.h"
 
 // Commits begun in the window. Apart from the clocks, whose lock is refused to programs on tracepoints' format.
 struct {

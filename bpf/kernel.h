@@ -201,3 +201,6 @@ struct fprobe {
 
 #pragma clang attribute pop
 
+// These need the types above.
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>

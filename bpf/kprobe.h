@@ -1,9 +1,15 @@
-// Entry and exit by kprobe.multi, for kernels that preempt: what follows the function (ftrace's graph, since 6.14) runs
-// the programs with preemption off, so that none is preempted and hides another's. It costs the watched calls only,
-// more than fentry does.
+// Entry and exit by kprobe.multi, for kernels that preempt: ftrace's function graph (since 6.14) runs the programs with
+// preemption off, so that no run is preempted and makes the kernel skip another. It costs the watched calls only, more
+// than fentry does.
 #pragma once
 
-// A program's context is the wrapper's registers; its one argument are those of the system call.
+#include "enter.h"
+#include "kernel.h"
+#include "leave.h"
+#include "read.h"
+#include "wrapper.h"
+
+// A program's context is the registers of the wrapper, whose one argument is the registers of the caller.
 #if defined(__TARGET_ARCH_x86)
 #define WRAPPER_ARGUMENT(context) ((struct pt_regs *)(context)->di)
 #define WRAPPER_RESULT(context) ((s64)(context)->ax)
@@ -23,9 +29,9 @@ static __always_inline s32 descriptor_of(struct pt_regs *call)
 #endif
 }
 
-// Before 6.14 a function's return is followed by rethook, in one of a few places that were set aside (struct fprobe's
-// own): when they are taken up by syncs that wait, others' returns go unseen, uncounted even as lost. Then this mode
-// does not serve.
+// Before 6.14 a function's return is followed by rethook, from a small pool of struct fprobe's own: when syncs that
+// wait have taken all of it, the returns of others go unseen, and not even the loss is counted. This mode is refused
+// there.
 bool returns_limited;
 
 static __always_inline void check_returns(void)
@@ -34,33 +40,20 @@ static __always_inline void check_returns(void)
 		returns_limited = true;
 }
 
-#define KPROBES(name, op, kind)                                                 \
-	SEC("kprobe.multi/" WRAPPER(name))                                      \
-	int kprobe_##name(struct pt_regs *context)                              \
-	{                                                                       \
-		enter(op, kind, descriptor_of(WRAPPER_ARGUMENT(context)));      \
-		return 0;                                                       \
-	}                                                                       \
-	SEC("kretprobe.multi/" WRAPPER(name))                                   \
-	int kretprobe_##name(struct pt_regs *context)                           \
-	{                                                                       \
-		check_returns();                                                \
-		leave(op, WRAPPER_RESULT(context));                             \
-		return 0;                                                       \
+#define KPROBE_DESCRIPTOR_ARGUMENTS(context) descriptor_of(WRAPPER_ARGUMENT(context))
+#define KPROBE_DESCRIPTOR_NO_ARGUMENTS(context) (-1)
+
+#define KPROBES(name, op, kind, arguments, entry)                        \
+	SEC("kprobe.multi/" WRAPPER(name))                               \
+	int kprobe_##name(struct pt_regs *context)                       \
+	{                                                                \
+		enter(op, kind, KPROBE_DESCRIPTOR_##arguments(context)); \
+		return 0;                                                \
+	}                                                                \
+	SEC("kretprobe.multi/" WRAPPER(name))                            \
+	int kretprobe_##name(struct pt_regs *context)                    \
+	{                                                                \
+		check_returns();                                         \
+		leave(op, WRAPPER_RESULT(context));                      \
+		return 0;                                                \
 	}
-
-// Without arguments, as sync is.
-SEC("kprobe.multi/" WRAPPER(sync))
-int kprobe_sync(struct pt_regs *context)
-{
-	enter(OP_SYNC, KIND_NO_FILE, -1);
-	return 0;
-}
-
-SEC("kretprobe.multi/" WRAPPER(sync))
-int kretprobe_sync(struct pt_regs *context)
-{
-	check_returns();
-	leave(OP_SYNC, WRAPPER_RESULT(context));
-	return 0;
-}

@@ -3,6 +3,9 @@
 // Rows and histograms lie in arrays that user space maps into its memory: reading them costs the kernel nothing.
 #pragma once
 
+#include "kernel.h"
+#include "operations.h"
+
 // Latency buckets: 16 steps per power of two from 2^8 to 2^40 ns. 512 of 8 bytes are one page; the bucket under
 // and the one over all others stand in the row.
 enum histogram_shape {
@@ -11,42 +14,66 @@ enum histogram_shape {
 	HISTOGRAM_BUCKETS = 512,
 };
 
-enum op {
-	OP_FSYNC = 0,
-	OP_FDATASYNC = 1,
-	OP_SYNC_FILE_RANGE = 2,
-	OP_MSYNC = 3,
-	OP_SYNCFS = 4,
-	OP_SYNC = 5,
-	OPS = 6,
+// How many names of processes are compared.
+enum target_limit {
+	COMM_PATTERNS = 8,
 };
 
 // What a row is about.
 enum kind {
 	KIND_FREE = 0,
 	KIND_FILE = 1,
-	KIND_FILESYSTEM = 2,     // syncfs: device
-	KIND_NO_FILE = 3,        // sync, msync
-	KIND_BAD_DESCRIPTOR = 4, // the descriptor was not open
-	KIND_THREAD = 5,         // object: the thread's id, generation: its start
-	KIND_NEIGHBOUR = 6,      // device and the leader's name
+	KIND_FILESYSTEM = 2, // syncfs
+	KIND_NO_FILE = 3,    // sync, msync
+	KIND_BAD_DESCRIPTOR = 4,
+	KIND_THREAD = 5,
+	KIND_NEIGHBOUR = 6, // a device, and the name of processes that are not traced
 };
 
 enum identity_flags {
 	IDENTITY_WEAK = 1, // the filesystem keeps no generation: the identity could be a reused inode number
 };
 
-// Key of a row.
-struct identity {
-	u64 owner;  // of the thread group's leader, its start since boot in ns; neighbours: its name, first eight bytes
-	u64 object; // inode number; threads: the thread's id; neighbours: the other eight bytes of the name
-	u32 tgid;   // in the initial PID namespace; neighbours: 0
+// Key of a row. Which arm of it holds is said by `kind`.
+struct file_identity {    // KIND_FILE; KIND_FILESYSTEM has the device only, the other two kinds neither
+	u64 leader_start; // of the thread group's leader, since boot in ns
+	u64 inode;
 	u32 device; // of the superblock; on btrfs the subvolume's own, as stat shows it
-	u32 generation; // of the inode; threads: their start
+	u32 generation;
+};
+
+struct thread_identity { // KIND_THREAD
+	u64 leader_start;
+	u64 reserved;
+	u32 tid;
+	u32 start; // since boot in us, the lower 32 bits
+};
+
+struct neighbour_identity { // KIND_NEIGHBOUR
+	u64 comm_low;       // of the thread group's leader, eight bytes
+	u64 comm_high;
+	u32 device;
+	u32 reserved;
+};
+
+struct identity {
 	u8 op;
 	u8 kind;
 	u16 flags;
+	u32 tgid; // in the initial PID namespace; neighbours: 0
+	union {
+		struct file_identity file;
+		struct thread_identity thread;
+		struct neighbour_identity neighbour;
+	} of;
 };
+_Static_assert(sizeof(struct identity) == 32, "a key has no padding, which would be part of it");
+_Static_assert(sizeof(struct thread_identity) == sizeof(struct file_identity),
+	       "so that one initialiser clears all arms");
+_Static_assert(sizeof(struct neighbour_identity) == sizeof(struct file_identity), "the same");
+_Static_assert(__builtin_offsetof(struct neighbour_identity, device) ==
+		       __builtin_offsetof(struct file_identity, device),
+	       "find_row sets either");
 
 // Slots of the arrays. Below FIRST_NEIGHBOUR_SLOT they are never allocated.
 enum slot {
@@ -54,7 +81,7 @@ enum slot {
 	FIRST_SHARED_SLOT = 8,       // histograms that the cold files of one role share
 	FIRST_NEIGHBOUR_SLOT = 64,
 	FIRST_FILE_SLOT = 256,
-	SELF_SLOT = 0xfffffffe,      // a call of fsynctop's own
+	SELF_SLOT = 0xfffffffe, // a call of fsynctop's own
 	NO_SLOT = 0xffffffff,
 };
 
@@ -72,24 +99,24 @@ enum row_state {
 	ROW_READY = 1, // its key is published
 };
 
-// One (server, file, operation), thread or neighbour. Values only grow while the row lives. What a sync reads of it fills
-// one line of the processor's cache, what it counts in the next one: where processors share a row, as a neighbour's, the
-// first stays with all of them.
+// One (server, file, operation), thread or neighbour. Values only grow while the row lives. What a sync reads of it
+// fills one line of the processor's cache, what it counts in the next one: where processors share a row, as a
+// neighbour's, the first stays with all of them.
 struct row {
 	struct identity id;
-	u64 name_rest; // threads: see `name`
-	u64 name;      // the last name that was sent: its hash and length; threads: their name, eight bytes here and the rest above
-	u32 names;     // how many were sent
-	u32 retired;   // user space has taken the key out of the hash: look it up again
+	u64 name_rest; // threads: the other eight bytes of their name
+	u64 name;    // the hash and length of the name that was last sent; threads: the first eight bytes of their name
+	u32 names;   // how many were sent
+	u32 retired; // user space has taken the key out of the hash: look it up again
 	u32 state;
-	u32 sequence;  // how many lives this slot has had: a sync that outlives its row is noticed
-	u64 started;   // syncs that entered
-	u64 sum_ns;    // of those that finished
+	u32 sequence; // how many lives this slot has had: a sync that outlives its row is noticed
+	u64 started;  // syncs that entered
+	u64 sum_ns;   // of those that finished
 	u64 max_ns;
-	u64 under;     // finished in less than 2^8 ns
-	u64 over;      // in 2^40 ns or more
-	u64 elsewhere; // finished, but in another row's histogram, or sent as an event
-	u64 errors;    // finished with an error
+	u64 under;            // finished in less than 2^8 ns
+	u64 over;             // in 2^40 ns or more
+	u64 elsewhere;        // finished, but in another row's histogram, or sent as an event
+	u64 errors;           // finished with an error
 	u32 shared_histogram; // for a row without a histogram of its own; 0: send an event instead
 	s32 fd;               // the descriptor of the first sync
 };
@@ -105,19 +132,19 @@ struct guess {
 	u32 slot;   // 0: none
 };
 
-// A thread's sync in flight, and what is kept from one to the next. A power of two in size, what each sync needs in one
-// line of the processor's cache.
+// A thread's sync in flight, and what is kept from one to the next: a thread slot (inflight.h). A power of two in size;
+// what each sync needs is in one line of the processor's cache.
 struct call {
 	u64 start_ns; // CLOCK_MONOTONIC; 0: none
-	u64 owner;    // the thread whose place this is, with what follows; 0: nobody's
-	u64 claims;   // who wanted it while it was nobody's: CLAIM + the thread's id for each
+	u64 owner;    // the thread whose slot this is, with the bits of enum owner_bit; 0: it is free
+	u64 claims;   // the threads that tried to take it while it was free: the sum of CLAIM + id of each
 	u32 slot;
 	u32 sequence;
-	u32 thread_slot; // this thread's own row, kept from call to call; 0: none
-	u32 thread_sequence;
+	u32 thread_row; // the slot of this thread's own row, kept from call to call; 0: none
+	u32 thread_row_sequence;
 	u32 op;
 	s32 fd;
-	u64 place; // 1 + where it stands in the array; 0: in the hash
+	u64 number; // 1 + its index in the array; 0: it is in the hash
 	u64 reserved;
 	struct identity id; // of the call only where slot is NO_SLOT or SELF_SLOT
 	u64 reserved_too[4];
@@ -133,8 +160,8 @@ enum owner_bit {
 #define OWNER_RECLAIMING (1ULL << RECLAIMING_BIT)
 #define CLAIM (1ULL << 32)
 
-// What the task iterator writes for each sync in flight.
-struct in_flight {
+// What the task iterator writes for each thread with a slot of its own.
+struct call_record {
 	u64 start_ns;
 	u32 tgid;
 	u32 tid;
@@ -158,9 +185,11 @@ enum event_type {
 	EVENT_SYNC = 2,
 };
 
-#define NAME_COMPONENTS 32
-#define NAME_BYTES 1024
-#define NAME_COMPONENT_BYTES 256
+enum name_limit {
+	NAME_COMPONENTS = 32,
+	NAME_BYTES = 1024,
+	NAME_COMPONENT_BYTES = 256,
+};
 
 // The first sync of a file: its name at that moment. It ends with its name's last byte.
 struct file_event {
@@ -172,7 +201,7 @@ struct file_event {
 	s32 mount_id;
 	u32 mode;
 	u32 tid;
-	u32 length; // bytes of `name`; components from the file upwards, each ended by a NUL
+	u32 length;   // bytes of `name`; components from the file upwards, each ended by a NUL
 	u32 complete; // 1: the components reach up to the mount's root
 	u32 reserved;
 	u8 name[NAME_BYTES + NAME_COMPONENT_BYTES];
@@ -190,32 +219,34 @@ struct sync_event {
 
 // What went wrong, and how often. Only grows.
 struct counters {
-	u64 exits_without_entry; // of a thread that was never seen: the call began before the probes, or its entry was skipped
-	u64 entries_skipped;     // an exit without an entry of a thread that was seen before: its entry was skipped
-	u64 entries_without_exit; // a second entry of a thread whose first never ended: its exit was skipped
+	u64 exits_without_entry; // of a thread not seen before: its call may be older than the probes
+	u64 entries_skipped;     // an exit without an entry, of a thread that was seen before
+	u64 entries_without_exit;          // a second entry of a thread whose first never ended: its exit was skipped
 	u64 neighbour_exits_without_entry; // the same of processes that are not traced
 	u64 neighbour_entries_without_exit;
-	u64 no_call_state;       // no memory for the thread's state: not counted
-	u64 without_place;       // nothing is lost: syncs of threads that have no place in `calls`
-	u64 no_row;              // counted in an overflow row: no row free, and the ring full
-	u64 retired_row;         // counted in an overflow row: the sync outlived its row
-	u64 names_dropped;       // the ring was full
-	u64 latencies_dropped;   // the ring was full
-	u64 errors_dropped;      // the map of errors was full
-	u64 processes_dropped;   // the map of followed processes was full
-	u64 neighbours_folded;   // counted in the neighbours' overflow row
-	u64 no_wait_state;       // the same for what `explain` keeps of it: where it waits is not known
-	u64 self_test[OPS];      // fsynctop's own calls, seen at entry and at exit
+	u64 no_call_state;              // no memory for the thread's state: not counted
+	u64 without_thread_slot;        // nothing is lost: the call of a thread without a slot of its own is in a hash
+	u64 no_row;                     // counted in an overflow row: no row free, and the ring full
+	u64 retired_row;                // counted in an overflow row: the sync outlived its row
+	u64 names_dropped;              // the ring was full
+	u64 latencies_dropped;          // the ring was full
+	u64 errors_dropped;             // the map of errors was full
+	u64 processes_dropped;          // the map of followed processes was full
+	u64 neighbours_folded;          // counted in the neighbours' overflow row
+	u64 no_wait_state;              // the same for what `explain` keeps of it: where it waits is not known
+	u64 self_test[OPS];             // fsynctop's own calls, seen at entry and at exit
 	struct identity self_file[OPS]; // the file of the last of them
 };
 
-// What user space needs of this file, and no map or variable has the type of. Without a mention the compiler would leave
-// it out of the object's types.
+// What user space needs of this file, and no map or variable has the type of. Without a mention the compiler would
+// leave it out of the object's types.
 struct contract {
-	struct in_flight in_flight;
+	struct call_record call_record;
 	struct file_event file_event;
 	struct sync_event sync_event;
 	enum histogram_shape histogram_shape;
+	enum target_limit target_limit;
+	enum name_limit name_limit;
 	enum op op;
 	enum kind kind;
 	enum identity_flags identity_flags;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "add.h"
+#include "kernel.h"
+#include "record.h"
 
 const volatile u32 histogram_slots = FIRST_FILE_SLOT; // slots below this have a histogram of their own
 
@@ -21,7 +23,7 @@ struct {
 	__type(value, struct guess);
 } guesses SEC(".maps");
 
-const volatile u32 last_guess; // index; one less than a power of two
+const volatile u32 guess_mask; // one less than a power of two
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -39,24 +41,24 @@ struct {
 	__type(value, struct histogram);
 } histograms SEC(".maps");
 
-#define FREE_LIST(name)                            \
-	struct {                                   \
-		__uint(type, BPF_MAP_TYPE_QUEUE);  \
-		__uint(max_entries, 1);            \
-		__type(value, u32);                \
+#define FREE_LIST(name)                           \
+	struct {                                  \
+		__uint(type, BPF_MAP_TYPE_QUEUE); \
+		__uint(max_entries, 1);           \
+		__type(value, u32);               \
 	} name SEC(".maps")
-FREE_LIST(free_hot);       // with a histogram
-FREE_LIST(free_cold);      // without one
+FREE_LIST(free_hot);  // with a histogram
+FREE_LIST(free_cold); // without one
 FREE_LIST(free_neighbour);
 
 // A loop for each list: to choose inside of one would be three times the work for the verifier.
-#define FILL(queue, slot, end)                                                  \
-	for (int i = 0; i < FREE_LIST_BATCH && slot < end; i++, slot++) {       \
-		if (bpf_map_push_elem(&queue, &slot, 0))                        \
-			break;                                                  \
+#define FILL(queue, slot, end)                                            \
+	for (int i = 0; i < FREE_LIST_BATCH && slot < end; i++, slot++) { \
+		if (bpf_map_push_elem(&queue, &slot, 0))                  \
+			break;                                            \
 	}
 
-// User space runs this by hand (BPF_PROG_TEST_RUN) to push slots onto a free list: one system call for each of thousands
+// User space runs this by hand (BPF_PROG_TEST_RUN) to push slots onto a free list: a system call for each of thousands
 // would take too long. Arguments: the list, the first slot, the one after the last. Returns how many were pushed.
 SEC("raw_tp")
 int fill_free_list(u64 *arguments)
@@ -119,7 +121,7 @@ static __always_inline struct guess *guess_at(u32 index)
 
 static __noinline void count_error(u32 slot, u32 sequence, s32 error)
 {
-	struct error_key key = { .slot = slot, .sequence = sequence, .error = error };
+	struct error_key key = {.slot = slot, .sequence = sequence, .error = error};
 	u64 zero = 0, *n = bpf_map_lookup_elem(&errors, &key);
 
 	if (!n) {

@@ -2,19 +2,23 @@
 // in MySQL 8 and later no syncing thread carries the server's name.
 #pragma once
 
-#define COMM_PATTERNS 8
+#include "kernel.h"
+#include "record.h"
+
+// Set by user space until all programs are attached, and at the end: no sync is begun, those in flight still end.
+bool stopped;
 
 // What makes a process a target. Fixed before load, so that the verifier prunes what is not asked for.
 const volatile bool target_all;
-const volatile bool target_by_map;       // --pid, and the descendants of a command
-const volatile u32 target_comms;         // how many of the following are in use
+const volatile bool target_by_map; // --pid, and the descendants of a command
+const volatile u32 target_comms;   // how many of the following are in use
 const volatile u64 target_comm_low[COMM_PATTERNS];
 const volatile u64 target_comm_high[COMM_PATTERNS];
-const volatile u64 target_comm_low_mask[COMM_PATTERNS]; // up to and with the ending NUL: what follows is not cleared
-const volatile u64 target_comm_high_mask[COMM_PATTERNS]; // by kernels before 5.15 (strscpy_pad)
-const volatile u64 target_cgroup;        // id; 0: none
-const volatile u32 target_cgroup_level;  // its depth below the root of cgroup2
-const volatile u32 self_tgid;
+// Up to and with the ending NUL: kernels before 5.15 do not clear what follows it (strscpy_pad).
+const volatile u64 target_comm_low_mask[COMM_PATTERNS];
+const volatile u64 target_comm_high_mask[COMM_PATTERNS];
+const volatile u64 target_cgroup;       // id; 0: none
+const volatile u32 target_cgroup_level; // its depth below the root of cgroup2
 
 // Thread groups that are traced by number: --pid, and what `-- COMMAND` forks.
 struct {

@@ -2,7 +2,6 @@
 // looked would have to wait for a processor, and gets one just when others leave the kernel, which is when fewer are in
 // flight. No latency is known here, so that the two can disagree.
 #include "kernel.h"
-#include <bpf/bpf_helpers.h>
 #include "record.h"
 #include "waiting.h"
 
@@ -17,7 +16,8 @@ enum timer_limit timer_limit; // only for its type, from which the Rust side is 
 // The rows of each log, which user space writes here; 0: none.
 u32 log_slots[LOGS][SLOTS_OF_LOG];
 
-// Each sample stands for the time since the one before: a virtual machine that was not run for a while has fewer of them.
+// Each sample stands for the time since the one before: a virtual machine that was not run for a while has fewer of
+// them.
 struct log_samples {
 	u64 sum_ns;     // number in flight x time
 	u64 squares_ns; // its square x time
@@ -35,7 +35,7 @@ struct samples {
 
 u64 last_sample;
 
-static __always_inline u64 in_flight(u32 log)
+static __always_inline u64 syncs_in_flight(u32 log)
 {
 	u64 n = 0;
 
@@ -67,7 +67,7 @@ int take_sample(void *context)
 	samples.squares_us += us * us;
 	for (u32 log = 0; log < LOGS; log++) {
 		struct log_samples *here = &samples.log[log];
-		u64 n = in_flight(log);
+		u64 n = syncs_in_flight(log);
 
 		if (!n)
 			continue;

@@ -1,16 +1,14 @@
 // `fsynctop explain` only: where the time of the traced syncs goes. Level one: each wait of a thread that is in a sync,
 // by its kernel stack, as the scheduler switches it out. Level two (clock.h, fed by block.h and jbd2.h): what the
 // committer of its filesystem and the device did meanwhile. docs/explain.md has the model.
-#include "kernel.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-#include "record.h"
 #include "add.h"
+#include "block.h"
+#include "clock.h"
+#include "jbd2.h"
+#include "kernel.h"
+#include "record.h"
 #include "waiting.h"
 #include "waits.h"
-#include "clock.h"
-#include "block.h"
-#include "jbd2.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -20,7 +18,7 @@ const volatile bool by_thread; // some or all threads' state is in the hash
 struct wait_contract {
 	enum committer committer;
 	enum clock_limit clock_limit;
-} *wait_contract;
+} * wait_contract;
 
 static __always_inline struct waiting *waiting_of(struct task_struct *task)
 {
@@ -97,7 +95,7 @@ static __always_inline void count_queued(const struct waiting *w, struct window 
 
 static __always_inline struct wait_total *total_in(void *map, u32 slot, u64 stack)
 {
-	struct wait_key key = { .slot = slot, .stack = stack };
+	struct wait_key key = {.slot = slot, .stack = stack};
 	struct wait_total *total = bpf_map_lookup_elem(map, &key), none = {};
 
 	if (total)
@@ -236,7 +234,8 @@ static __always_inline bool waits_unseen(struct task_struct *task, struct waitin
 }
 
 // A sync that began to wait before the hooks were there: from now on it is known where.
-static __always_inline void begin_open(struct bpf_iter__task *context, struct task_struct *task, struct waiting *w, u64 now)
+static __always_inline void begin_open(struct bpf_iter__task *context, struct task_struct *task, struct waiting *w,
+				       u64 now)
 {
 	struct stack *stack;
 	u32 one = 1;

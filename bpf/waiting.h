@@ -4,7 +4,6 @@
 #pragma once
 
 #include "kernel.h"
-#include <bpf/bpf_helpers.h>
 #include "record.h"
 
 // What a waiting thread's device was doing, as level two tells it apart. The least number wins where several frames of
@@ -23,25 +22,25 @@ enum committer {
 
 // A thread's traced sync.
 struct waiting {
-	u64 start_ns; // CLOCK_MONOTONIC; 0: it is in none
-	u32 slot;     // of the row; the operation where there is none
-	u32 device;   // of the superblock; 0: none
-	u64 on_ns;    // since when it has been running, if later than start_ns
-	u64 off_ns;   // since when it has not been running; 0: it runs
+	u64 start_ns;  // CLOCK_MONOTONIC; 0: it is in none
+	u32 slot;      // of the row; the operation where there is none
+	u32 device;    // of the superblock; 0: none
+	u64 on_ns;     // since when it has been running, if later than start_ns
+	u64 off_ns;    // since when it has not been running; 0: it runs
 	u64 queued_ns; // since when it could run, while it does not; 0: it waits for something
-	u64 stack;    // where it waits; 0: not known
-	u32 clock;    // 1 + the index of its device's clock; 0: none
+	u64 stack;     // where it waits; 0: not known
+	u32 clock;     // 1 + the index of its device's clock; 0: none
 	u32 op;
 	u64 under[COMMITTER_STATES]; // the clock as it stood when the wait began
 };
 
 // Where the time of one row's syncs went, inside the window.
 struct spent {
-	u64 total_ns;  // from begin to end of the syncs
-	u64 cpu_ns;    // on a processor
-	u64 queued_ns; // could have run, but no processor was free
-	u64 waits;     // how often it waited for something
-	s64 in_flight; // syncs that have begun and not ended, inside the window or not
+	u64 total_ns;    // from begin to end of the syncs
+	u64 cpu_ns;      // on a processor
+	u64 queued_ns;   // could have run, but no processor was free
+	u64 waits;       // how often it waited for something
+	s64 in_flight;   // syncs that have begun and not ended, inside the window or not
 	u64 reserved[3]; // user space maps the array: a power of two
 };
 

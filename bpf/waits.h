@@ -1,9 +1,8 @@
 // `fsynctop explain` only: where waits are counted, by row and kernel stack, and what could not be kept.
 #pragma once
 
-#include "kernel.h"
-#include <bpf/bpf_helpers.h>
 #include "add.h"
+#include "kernel.h"
 #include "waiting.h"
 
 // What could not be kept; user space maps this.
@@ -12,7 +11,7 @@ struct wait_losses {
 	u64 waits;    // waits that found no place in the map: they are counted by operation and stack, without a file
 	u64 unplaced; // not even there
 	u64 unplaced_ns; // their time
-	u64 writers;  // parts of transactions whose process found no place
+	u64 writers;     // parts of transactions whose process found no place
 } lost;
 
 #define FRAMES 48
@@ -57,7 +56,8 @@ struct {
 	__type(value, struct stack);
 } stacks SEC(".maps");
 
-// Where a stack is put together: the scheduler's hook is never interrupted by itself; the iterator has a place of its own.
+// Where a stack is put together: the scheduler's hook is never interrupted by itself; the iterator has a place of its
+// own.
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2);

@@ -2,6 +2,12 @@
 // bpf/timer.bpf.c how many.
 #pragma once
 
+#include "add.h"
+#include "kernel.h"
+#include "record.h"
+#include "rows.h"
+#include "waiting.h"
+
 static __always_inline struct waiting *waiting_by_number(u32 thread, bool create)
 {
 	struct waiting none = {}, *w = bpf_map_lookup_elem(&waiting_by_thread, &thread);
@@ -38,7 +44,8 @@ static __always_inline struct waiting *make_storage(void)
 	return w;
 }
 
-// By a call of fsynctop's own: so it is known before the scheduler's hooks are loaded, whether they look in the hash too.
+// By a call of fsynctop's own: so it is known before the scheduler's hooks are loaded, whether they look in the hash
+// too.
 static __noinline void try_storage(void)
 {
 	make_storage();

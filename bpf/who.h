@@ -1,16 +1,21 @@
 // Who syncs, by the thread group's leader, and whether that is traced.
 #pragma once
 
+#include "kernel.h"
+#include "read.h"
+#include "target.h"
+
 // Eight bytes of a name. Two readings, because most decisions need the first only. `at` is a constant, or clang would
 // read byte by byte.
-#define comm_at(task, at) ({                                                    \
-	u64 half;                                                               \
-	if (typed_tasks)                                                        \
-		half = *(u64 *)&(task)->comm[at];                               \
-	else                                                                    \
-		bpf_probe_read_kernel(&half, sizeof(half), &(task)->comm[at]);  \
-	half;                                                                   \
-})
+#define comm_at(task, at)                                                              \
+	({                                                                             \
+		u64 half;                                                              \
+		if (typed_tasks)                                                       \
+			half = *(u64 *)&(task)->comm[at];                              \
+		else                                                                   \
+			bpf_probe_read_kernel(&half, sizeof(half), &(task)->comm[at]); \
+		half;                                                                  \
+	})
 
 static __always_inline u64 comm_low(struct task_struct *task)
 {
@@ -55,7 +60,8 @@ static __always_inline bool is_traced(struct who *who)
 #pragma clang loop unroll(full)
 	for (u32 i = 0; i < COMM_PATTERNS; i++)
 		if (i < patterns && !((who->name ^ target_comm_low[i]) & target_comm_low_mask[i]) &&
-		    (pattern_is_short(i) || !((comm_high(who->leader) ^ target_comm_high[i]) & target_comm_high_mask[i])))
+		    (pattern_is_short(i) ||
+		     !((comm_high(who->leader) ^ target_comm_high[i]) & target_comm_high_mask[i])))
 			return true;
 	return is_target_by_number(who->tgid);
 }

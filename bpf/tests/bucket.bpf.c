@@ -1,8 +1,8 @@
 // The bucket function alone, for a test that holds it against src/model/histogram.rs.
-#include "../kernel.h"
-#include <bpf/bpf_helpers.h>
-#include "../record.h"
 #include "../histogram.h"
+#include "../kernel.h"
+#include "../record.h"
+#include <bpf/bpf_helpers.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -9,7 +9,7 @@ use super::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE};
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict};
 use crate::probe::{
-    AttachError, Capacity, CommPattern, Failure, Probe, ProbeConfig, Targets, take_libbpf_log,
+    AttachError, Capacity, CommPattern, Failure, Probe, ProbeConfig, Targets, record, take_libbpf_log,
 };
 use crate::sampler::Sampler;
 use crate::server::filter::{FilterError, TargetFilter};
@@ -68,7 +68,7 @@ fn targets(selection: &Selection) -> anyhow::Result<Targets> {
             TargetFilter::All => targets.all = true,
         }
     }
-    let most = crate::probe::MAX_COMMS;
+    let most = record::COMM_PATTERNS;
     if targets.comms.len() > most {
         return Err(bad_configuration(format_args!("at most {most} names can be given with --comm")).into());
     }

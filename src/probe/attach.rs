@@ -172,8 +172,8 @@ fn try_mode(
     rodata.keep_threads = config.by_thread;
     rodata.watch_waits = config.watch_waits;
     rodata.histogram_slots = config.capacity.histogram_slots();
-    rodata.last_guess = config.capacity.guesses() - 1;
-    rodata.last_place = config.capacity.thread_slots() - 1;
+    rodata.guess_mask = config.capacity.guesses() - 1;
+    rodata.call_mask = config.capacity.thread_slots() - 1;
     rodata.self_tgid = std::process::id();
     rodata.target_all = targets.all;
     rodata.target_by_map = !targets.pids.is_empty() || targets.follow_forks;

@@ -3,9 +3,6 @@
 use super::contract::record::FIRST_FILE_SLOT;
 use crate::model::{AttachMode, Op};
 
-/// How many names the programs can compare (COMM_PATTERNS in bpf/target.h).
-pub const MAX_COMMS: usize = 8;
-
 /// The leader's name, at most 15 bytes, as the kernel compares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommPattern {

@@ -2,7 +2,7 @@
 //! bytes that the kernel wrote become records. The ground of this room: it imports none of the other files.
 
 pub(super) use skeleton::{SyncMaps, SyncSkel, SyncSkelBuilder, types};
-pub use types::{histogram as RawHistogram, identity as Identity, row as Row};
+pub use types::{histogram as RawHistogram, row as Row};
 
 #[allow(clippy::all, clippy::unwrap_used, unsafe_op_in_unsafe_fn, missing_docs)]
 mod skeleton {
@@ -26,12 +26,6 @@ pub(super) fn view<T: Record>(bytes: &[u8]) -> Option<T> {
     (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// An identity as the key of a map.
-pub(super) fn as_bytes(id: &types::identity) -> &[u8] {
-    // SAFETY: an identity is 32 bytes of integers, laid out without padding.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(id).cast(), size_of::<types::identity>()) }
-}
-
 /// Structs of the contract that consist of integers only.
 ///
 /// # Safety
@@ -40,21 +34,9 @@ pub(super) unsafe trait Record: Copy {}
 // SAFETY: integers.
 unsafe impl Record for types::sync_event {}
 // SAFETY: integers and arrays of them.
-unsafe impl Record for types::in_flight {}
+unsafe impl Record for types::call_record {}
 // SAFETY: integers.
 unsafe impl Record for types::call {}
-
-impl PartialEq for types::identity {
-    fn eq(&self, other: &Self) -> bool {
-        as_bytes(self) == as_bytes(other)
-    }
-}
-impl Eq for types::identity {}
-impl std::hash::Hash for types::identity {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        as_bytes(self).hash(state);
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -47,7 +47,7 @@ impl Counters {
             neighbour_entries_without_exit: raw.neighbour_entries_without_exit,
             no_call_state: raw.no_call_state,
             no_wait_state: raw.no_wait_state,
-            without_thread_slot: raw.without_place,
+            without_thread_slot: raw.without_thread_slot,
             no_row: raw.no_row,
             retired_row: raw.retired_row,
             names_dropped: raw.names_dropped,

@@ -52,7 +52,7 @@ impl Calls {
 pub(super) fn read(attached: &Attached, processes: &[u32], without_slot: u64) -> libbpf_rs::Result<Calls> {
     let mut calls = Calls::default();
     let bytes = records(attached, processes)?;
-    for raw in bytes.chunks_exact(size_of::<types::in_flight>()).filter_map(view::<types::in_flight>) {
+    for raw in bytes.chunks_exact(size_of::<types::call_record>()).filter_map(view::<types::call_record>) {
         calls.add(RunningCall {
             start_ns: raw.start_ns,
             tgid: raw.tgid,

@@ -14,6 +14,7 @@ mod counters;
 mod events;
 mod features;
 mod globals;
+mod identity;
 mod in_flight;
 mod libbpf_log;
 pub mod min_core_btf;
@@ -27,9 +28,10 @@ mod wait;
 
 pub use attach::{AttachError, Attached, Failure};
 pub use config::{Capacity, CommPattern, ProbeConfig, Targets};
-pub use contract::{Identity, OBJECT, OBJECT_TYPES, Row, record};
+pub use contract::{OBJECT, OBJECT_TYPES, Row, record};
 pub use counters::Counters;
 pub use events::{Event, FileEvent, SyncEvent};
+pub use identity::{FileIdentity, Identity, NeighbourIdentity, Of, ThreadIdentity};
 pub use in_flight::{Calls, RunningCall};
 pub use programs::AttachedProgram;
 pub use sync::Probe;
@@ -39,7 +41,6 @@ pub use wait::{
     WaitProbe, Waits, WatchedFilesystem, Writer,
 };
 
-pub(crate) use config::MAX_COMMS;
 pub(crate) use features::{WaitStorage, may_use_open_maps};
 pub(crate) use libbpf_log::take_libbpf_log;
 pub(crate) use timer::{LOGS, SLOTS_OF_LOG};

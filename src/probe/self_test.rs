@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::contract::SyncSkel;
 use super::globals;
+use super::identity::Of;
 use crate::model::Op;
 
 /// Ok if each call of ours was seen at entry and at exit and the file was recognised; else what went wrong,
@@ -68,15 +69,17 @@ fn recognise(skel: &SyncSkel, op: Op, file: &OwnedFd) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;
     let clone = file.try_clone().map_err(|error| error.to_string())?;
     let truth = std::fs::File::from(clone).metadata().map_err(|error| error.to_string())?;
-    let id = globals::self_test_file(skel, op);
-    let device = libc::makedev(id.device >> 20, id.device & 0xfffff);
-    if (device, id.object) == (truth.dev(), truth.ino()) {
+    let Of::File(seen) = globals::self_test_file(skel, op).of() else {
+        return Err("a file in memory was taken for no file".to_owned());
+    };
+    let device = libc::makedev(seen.device >> 20, seen.device & 0xfffff);
+    if (device, seen.inode) == (truth.dev(), truth.ino()) {
         return Ok(());
     }
     Err(format!(
         "a file in memory, device {} inode {}, was taken for device {device} inode {}",
         truth.dev(),
         truth.ino(),
-        id.object
+        seen.inode
     ))
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::array::MappedArray;
 use super::attach::{self, AttachError, Attached};
 use super::config::{Capacity, ProbeConfig};
-use super::contract::{self, RawHistogram, Row, record, types};
+use super::contract::{RawHistogram, Row, record, types};
 use super::counters::Counters;
 use super::events::{Event, Events};
 use super::in_flight::{self, Calls};
@@ -174,7 +174,7 @@ impl Probe {
         for &slot in slots {
             // A row's identity never changes while it lives.
             let id = self.rows.read::<Row>(slot)?.id;
-            match self.attached.skel.maps.slots.delete(contract::as_bytes(&id)) {
+            match self.attached.skel.maps.slots.delete(id.as_bytes()) {
                 Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
                     return Err(std::io::Error::other(error));
                 }
@@ -238,7 +238,7 @@ impl Probe {
     }
 
     fn syncs_without_thread_slot(&self) -> u64 {
-        globals::counters(&self.attached.skel).without_place
+        globals::counters(&self.attached.skel).without_thread_slot
     }
 
     /// From now on no sync that starts is counted; those in flight still end. Immediate, unlike detaching.

@@ -1,7 +1,7 @@
-//! What an account is about, out of the kernel's identities.
+//! The subject of an account, from the identity of its row.
 
 use crate::model::{FileId, OTHER_NEIGHBOURS, Op, ServerId, Target};
-use crate::probe::{Identity, record};
+use crate::probe::{FileIdentity, Identity, NeighbourIdentity, Of, record};
 use crate::server::processes::cut_to_tick;
 
 /// The subject of an account.
@@ -29,36 +29,39 @@ impl Subject {
     /// None for a row that this side does not know.
     pub fn of(id: &Identity) -> Option<Subject> {
         let op = *Op::ALL.get(usize::from(id.op))?;
-        // As /proc shows it, so that a server has one identity from the first that is heard of it.
-        let server = cut_to_tick(ServerId { pid: id.tgid, start_ns: id.owner });
-        let file = |target| Subject::File { server, target, op };
-        Some(match id.kind {
-            record::KIND_FILE => file(Target::File(file_id(id))),
-            record::KIND_FILESYSTEM => file(Target::Filesystem(id.device)),
-            record::KIND_NO_FILE => file(Target::NoFile),
-            record::KIND_BAD_DESCRIPTOR => file(Target::BadDescriptor),
-            record::KIND_THREAD => {
-                Subject::Thread { server, tid: id.object as u32, start: id.generation, op }
+        // As /proc shows it, so that a server has the same identity wherever it comes from.
+        let server = |start_ns| cut_to_tick(ServerId { pid: id.tgid, start_ns });
+        Some(match id.of() {
+            Of::Thread(thread) => {
+                let (server, tid, start) = (server(thread.leader_start), thread.tid, thread.start);
+                Subject::Thread { server, tid, start, op }
             }
-            record::KIND_NEIGHBOUR => Subject::Neighbour { device: id.device, comm: comm_of(id) },
-            _ => return None,
+            Of::Neighbour(neighbour) => {
+                Subject::Neighbour { device: neighbour.device, comm: comm_of(&neighbour) }
+            }
+            Of::File(file) => {
+                let target = match id.kind {
+                    record::KIND_FILE => Target::File(file_id(id, &file)),
+                    record::KIND_FILESYSTEM => Target::Filesystem(file.device),
+                    record::KIND_NO_FILE => Target::NoFile,
+                    record::KIND_BAD_DESCRIPTOR => Target::BadDescriptor,
+                    _ => return None,
+                };
+                Subject::File { server: server(file.leader_start), target, op }
+            }
         })
     }
 }
 
-pub fn file_id(id: &Identity) -> FileId {
-    FileId {
-        device: id.device,
-        inode: id.object,
-        generation: id.generation,
-        weak: id.flags & record::IDENTITY_WEAK != 0,
-    }
+fn file_id(id: &Identity, file: &FileIdentity) -> FileId {
+    let FileIdentity { device, inode, generation, .. } = *file;
+    FileId { device, inode, generation, weak: id.flags & record::IDENTITY_WEAK != 0 }
 }
 
 /// The leader's name of a neighbour.
-fn comm_of(id: &Identity) -> String {
-    let bytes: Vec<u8> =
-        [id.owner, id.object].iter().flat_map(|word| word.to_ne_bytes()).take_while(|&b| b != 0).collect();
+fn comm_of(neighbour: &NeighbourIdentity) -> String {
+    let words = [neighbour.comm_low, neighbour.comm_high];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|&b| b != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

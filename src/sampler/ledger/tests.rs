@@ -1,5 +1,5 @@
-use super::subject::file_id;
 use super::*;
+use crate::probe::{FileIdentity, NeighbourIdentity, Of, ThreadIdentity};
 
 /// (bucket, count) of the buckets that hold something.
 type Buckets = Vec<(usize, u64)>;
@@ -7,17 +7,21 @@ type Buckets = Vec<(usize, u64)>;
 /// A whole number of clock ticks, to which the start of a server is cut.
 const BOOT_NS: u64 = 70_000_000;
 
+fn id_of(tgid: u32, inode: u64, generation: u32) -> Identity {
+    let file = FileIdentity { leader_start: BOOT_NS, inode, device: 0x800001, generation };
+    Identity::new(record::KIND_FILE, Op::Fsync as u8, tgid, Of::File(file))
+}
+
 fn id(inode: u64, generation: u32) -> Identity {
-    Identity {
-        owner: BOOT_NS,
-        object: inode,
-        tgid: 42,
-        device: 0x800001,
-        generation,
-        op: Op::Fsync as u8,
-        kind: record::KIND_FILE,
-        flags: 0,
-    }
+    id_of(42, inode, generation)
+}
+
+fn neighbour(comm: &[u8], device: u32) -> Identity {
+    let mut words = [0u8; 16];
+    words[..comm.len()].copy_from_slice(comm);
+    let word = |at: usize| u64::from_ne_bytes(words[at..at + 8].try_into().unwrap());
+    let neighbour = NeighbourIdentity { comm_low: word(0), comm_high: word(8), device, reserved: 0 };
+    Identity::new(record::KIND_NEIGHBOUR, Op::Fsync as u8, 0, Of::Neighbour(neighbour))
 }
 
 fn row(id: Identity, sequence: u32, latencies: &[u64]) -> (Row, Buckets) {
@@ -187,7 +191,10 @@ fn folding_keeps_the_sum_and_bounds_the_number() {
     }
     assert_eq!(ledger.fold(100, |_| Role::Tablespace), 925);
     let server = ServerId { pid: 42, start_ns: BOOT_NS };
-    let known = |inode| ledger.knows(server, file_id(&id(inode, 1)));
+    let known = |inode| {
+        let Some(Subject::File { target: Target::File(file), .. }) = Subject::of(&id(inode, 1)) else { panic!() };
+        ledger.knows(server, file)
+    };
     assert!(known(999) && !known(0));
     assert_eq!(ledger.accounts().count(), 76);
     let total: u64 = ledger.accounts().map(|account| account.stats.count).sum();
@@ -216,8 +223,7 @@ fn a_file_is_folded_into_the_role_that_it_was_shown_in() {
 fn neighbours_that_synced_no_file_are_folded_as_well() {
     let mut ledger = Ledger::default();
     for n in 0..300u32 {
-        let owner = u64::from_le_bytes(format!("a{n:07}").as_bytes().try_into().unwrap());
-        let neighbour = Identity { kind: record::KIND_NEIGHBOUR, owner, object: 0, device: 0, ..id(0, 0) };
+        let neighbour = neighbour(format!("a{n:07}").as_bytes(), 0);
         ledger.begin_tick();
         read(&mut ledger, 64, &row(neighbour, 0, &[1_000]));
         ledger.unlinked(64);
@@ -236,18 +242,14 @@ fn neighbours_that_synced_no_file_are_folded_as_well() {
 
 #[test]
 fn a_neighbour_is_known_by_device_and_name() {
-    let mut neighbour = id(0, 0);
-    neighbour.kind = record::KIND_NEIGHBOUR;
-    neighbour.owner = u64::from_ne_bytes(*b"xtraback");
-    neighbour.object = u64::from_ne_bytes(*b"up\0\0\0\0\0\0");
-    let subject = Subject::of(&neighbour).unwrap();
+    let subject = Subject::of(&neighbour(b"xtrabackup", 0x800001)).unwrap();
     assert_eq!(subject, Subject::Neighbour { device: 0x800001, comm: "xtrabackup".into() });
 }
 
 #[test]
 fn servers_that_are_remembered_no_longer_stay_in_the_totals() {
     let mut ledger = Ledger::default();
-    let of = |tgid, inode| Identity { tgid, ..id(inode, 1) };
+    let of = |tgid, inode| id_of(tgid, inode, 1);
     let server = |pid| ServerId { pid, start_ns: BOOT_NS };
     ledger.begin_tick();
     // 42 has a row, which also shares a histogram, an account without a row, and a thread; 43 lives.
@@ -255,7 +257,9 @@ fn servers_that_are_remembered_no_longer_stay_in_the_totals() {
     hung.0.started = 4;
     read(&mut ledger, 300, &hung);
     ledger.count_event(&of(42, 2), 5_000, -libc::EIO);
-    read(&mut ledger, 301, &row(Identity { kind: record::KIND_THREAD, ..of(42, 9) }, 0, &[1_000; 4]));
+    let thread = ThreadIdentity { leader_start: BOOT_NS, reserved: 0, tid: 9, start: 1 };
+    let thread = Identity::new(record::KIND_THREAD, Op::Fsync as u8, 42, Of::Thread(thread));
+    read(&mut ledger, 301, &row(thread, 0, &[1_000; 4]));
     let shared = ledger.shared_slot(server(42), Role::Redo, Op::Fsync).unwrap();
     ledger.enter_shared(shared, &[(101, 2)]);
     read(&mut ledger, 302, &row(of(43, 1), 0, &[1_000; 9]));

@@ -1,0 +1,42 @@
+// fsynctop's own calls. By some of them it tests the probes: they are counted apart, and never traced.
+#pragma once
+
+#include "identity.h"
+#include "kernel.h"
+#include "read.h"
+#include "record.h"
+#include "rows.h"
+#include "watch.h"
+
+const volatile u32 self_tgid;
+
+// The thread whose calls are the test: other threads of the process sync for reasons of their own.
+u32 self_tid;
+
+// Neither of the two is inlined: they are rare.
+static __noinline void enter_own(struct call *call, struct file *file, u32 kind)
+{
+	struct inode_key key;
+	struct identity id = {};
+
+	id.kind = kind;
+	if (file && kind == KIND_FILE) {
+		read_inode_key(&key, file);
+		identify_file(&id, file, &key);
+	}
+	call->slot = SELF_SLOT;
+	call->id = id;
+	call->start_ns = 1;
+	if (watch_waits)
+		try_storage();
+}
+
+static __noinline void leave_own(struct call *call, u32 op)
+{
+	struct task_struct *task = current_task();
+
+	if (TASK_READ(task, pid) != self_tid)
+		return;
+	counters.self_file[op] = call->id;
+	count(self_test[op]);
+}
