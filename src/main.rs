@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     // Before there are threads, which would have heaps of their own, and make room for descriptors dear.
     allocator::limit_arenas();
     descriptors::make_room();
-    match cli::arguments().and_then(cli::run) {
+    match cli::run() {
         Ok(status) => status,
         Err(error) => {
             eprintln!("fsynctop: {error:#}");

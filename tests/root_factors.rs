@@ -6,10 +6,10 @@ mod common;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fsynctop::cli::args::TargetArgs;
 use fsynctop::cli::commit_watch::CommitWatch;
 use fsynctop::cli::connection::ConnectionArgs;
 use fsynctop::cli::one_server::{self, Chosen};
+use fsynctop::cli::options::TargetArgs;
 use fsynctop::explain::audit::Standing;
 use fsynctop::explain::commits::Commits;
 use fsynctop::explain::factors::Log;

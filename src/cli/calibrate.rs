@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::args::{Form, TargetArgs, duration};
-use super::{Exit, FAILED, print, session};
+use super::exit::{BAD_USAGE, Exit, FAILED};
+use super::options::{Form, TargetArgs, duration};
+use super::output::print;
+use super::session;
+use super::signals::End;
 use crate::calibrate::{calibrate, render};
 use crate::calibration::Place;
 use crate::calibration::plan::{self, Case};
@@ -53,7 +55,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
     let allowed = arguments.production.as_deref().is_some_and(|typed| typed == arguments.directory);
     if arguments.production.is_some() && !allowed {
         let message = "--production names another directory than the one to measure".to_owned();
-        return Err(Exit { status: super::BAD_USAGE, message }.into());
+        return Err(Exit { status: BAD_USAGE, message }.into());
     }
     if !allowed {
         place.refuse_if_servers(&servers()?)?;
@@ -61,16 +63,10 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
     place.refuse_if_busy()?;
 
     // Until here a signal ends it as it ends any program: nothing was made yet that would stay.
-    // Two of each: one says that it is over, the other which signal it was.
-    let (stop, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    for number in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(number, stop.clone())
-            .and_then(|_| signal_hook::flag::register_usize(number, signal.clone(), number as usize))
-            .context("cannot handle signals")?;
-    }
+    let stop = End::watch()?;
     let cases = plan::cases(arguments.threads);
     let bar = progress_bar(cases.len());
-    let outcome = calibrate(place, &cases, arguments.each, &stop, |done, case| {
+    let outcome = calibrate(place, &cases, arguments.each, &stop.requested, |done, case| {
         bar.set_position(done as u64);
         bar.set_message(name(case));
     });
@@ -86,7 +82,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
     };
     print(text.as_bytes())?;
     if !calibration.complete {
-        return Ok(ExitCode::from(128 + signal.load(Ordering::Relaxed) as u8));
+        return Ok(ExitCode::from(stop.status()));
     }
     if !arguments.no_save {
         save(&calibration)?;

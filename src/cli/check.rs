@@ -6,9 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::args::Check;
+use clap::Args;
+
+use super::exit::FAILED;
+use super::options::{ColorArgs, FormArgs, TraceArgs};
+use super::output::print;
 use super::session;
-use super::{FAILED, print};
 use crate::files::classify::Candidate;
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict, tracefs};
@@ -30,6 +33,16 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// How many of them are.
 const SERVERS: usize = 64;
 
+#[derive(Args, Debug)]
+pub struct Check {
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    #[command(flatten)]
+    pub form: FormArgs,
+    #[command(flatten)]
+    pub color: ColorArgs,
+}
+
 pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     let rules = session::rules(arguments.trace.roles.as_deref())?;
     let selection = session::selection(&arguments.trace.targets)?;
@@ -45,8 +58,7 @@ pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     let text = if arguments.form.is_json() {
         format!("{}\n", host::json(&verdicts))
     } else {
-        let mut style = Style::for_stdout();
-        arguments.color.apply(&mut style);
+        let style = arguments.color.apply(Style::for_stdout());
         let mut text = host::table(&verdicts, style.color);
         text.push_str(match works {
             true => "\nTracing works here.\n",
@@ -172,7 +184,7 @@ pub fn budget(config: &ProbeConfig) -> Verdict {
 fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
     let found = selection.processes();
     if found.is_empty() {
-        let detail = format!("none: there is no {}", selection.describe().trim_start_matches("a "));
+        let detail = format!("none: there is no {}", selection.name());
         return vec![Verdict::warn("server", detail).cured_by("start one, or trace with --wait")];
     }
     let rules = Arc::new(rules);

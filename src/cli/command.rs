@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use anyhow::Context;
 
-use super::FAILED;
+use super::exit::FAILED;
 
 /// A child that waits to be told before it becomes the command, and then is that.
 pub struct Traced {

@@ -3,18 +3,19 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
-use super::args::{ColorArg, TraceArgs, duration};
 use super::commit_watch::CommitWatch;
 use super::connection::ConnectionArgs;
+use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
 use super::one_server::{self, Chosen};
-use super::{BAD_USAGE, Exit, NOTHING_TO_TRACE, print, session};
+use super::options::{StyleArgs, TraceArgs, duration};
+use super::output::print;
+use super::session;
+use super::signals::End;
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
 use crate::explain::waits::{Account, Who, disks, flame, journals};
@@ -62,12 +63,8 @@ pub struct Explain {
     /// Draw the stacks of the waits there, as a flame graph (SVG)
     #[arg(long, value_name = "FILE")]
     pub flamegraph: Option<PathBuf>,
-    /// Colours [NO_COLOR is honoured]
-    #[arg(long, value_enum, default_value_t = ColorArg::Auto, value_name = "WHEN")]
-    pub color: ColorArg,
-    /// ASCII only
-    #[arg(long)]
-    pub no_unicode: bool,
+    #[command(flatten)]
+    pub style: StyleArgs,
     #[command(flatten)]
     pub connection: ConnectionArgs,
     #[command(flatten)]
@@ -75,20 +72,12 @@ pub struct Explain {
 }
 
 pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
-    let stop = Arc::new(AtomicUsize::new(0));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register_usize(signal, stop.clone(), signal as usize)
-            .context("cannot handle signals")?;
-    }
+    let stop = End::watch()?;
     let roles = session::rules(arguments.trace.roles.as_deref())?;
     session::require_host_pids()?;
     let selection = session::selection(&arguments.trace.targets)?;
     if selection.processes().is_empty() {
-        let message = format!(
-            "nothing to explain: there is no {}. --pid, --comm, --cgroup and --all select other processes.",
-            selection.describe().trim_start_matches("a ")
-        );
-        return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
+        return Err(session::nothing_selected("explain", &selection, ""));
     }
     let mut not_measurable = Vec::new();
     let chosen = the_server(arguments, &mut not_measurable)?;
@@ -116,7 +105,7 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     };
     let end = Instant::now() + arguments.duration;
     let slice = commits.as_ref().map_or(SLICE, CommitWatch::every);
-    while stop.load(Ordering::Relaxed) == 0 && Instant::now() < end {
+    while !stop.is_requested() && Instant::now() < end {
         let left = end.saturating_duration_since(Instant::now()).min(slice);
         sampler.wait(left).context("reading events")?;
         if let Some(commits) = &mut commits {
@@ -246,9 +235,7 @@ fn write_stacks(arguments: &Explain, account: &Account) -> anyhow::Result<()> {
 }
 
 fn write(arguments: &Explain, explanation: &Explanation) -> anyhow::Result<()> {
-    let mut style = Style::for_stdout();
-    arguments.color.apply(&mut style);
-    style.unicode &= !arguments.no_unicode;
+    let style = arguments.style.apply(Style::for_stdout());
     let text = match arguments.output {
         ExplainOutput::Table => page::page(explanation, &style),
         ExplainOutput::Json => json::json(explanation)?,

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, Command};
 
-use super::args::{LongRunArgs, TraceArgs, duration};
-use super::{BAD_USAGE, Exit, FAILED, check, session, settings};
+use super::exit::{BAD_USAGE, Exit, FAILED};
+use super::options::{LongRunArgs, TraceArgs, duration};
+use super::{check, session, settings};
 use crate::exporter::collect::{self, About, Buckets, Collector, GivenName};
 use crate::exporter::daemon::{self, Tracing};
 use crate::exporter::history_socket::HistorySocket;
@@ -79,7 +80,7 @@ pub struct Exporter {
 }
 
 pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
-    for name in settings::unknown_variables() {
+    for name in settings::unknown_variables(&Exporter::augment_args(Command::new("exporter"))) {
         log::warning(format_args!("the environment variable {name} is no option of the exporter"));
     }
     let rules = session::rules(arguments.trace.roles.as_deref())?;

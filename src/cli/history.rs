@@ -7,8 +7,10 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 
-use super::args::{ColorArg, Plain, duration};
-use super::{Exit, FAILED, NOTHING_TO_TRACE, print};
+use super::exit::{Exit, FAILED, NOTHING_TO_TRACE};
+use super::once::Once;
+use super::options::{StyleArgs, duration};
+use super::output::print;
 use crate::history::series::Part;
 use crate::history::{self, remote};
 use crate::model::Measurement;
@@ -32,12 +34,8 @@ pub struct History {
     /// Write there instead of to the terminal
     #[arg(long, value_name = "FILE")]
     output_file: Option<PathBuf>,
-    /// Colours [NO_COLOR is honoured]
-    #[arg(long, value_enum, default_value_t = ColorArg::Auto, value_name = "WHEN")]
-    color: ColorArg,
-    /// Draw with ASCII only
-    #[arg(long)]
-    no_unicode: bool,
+    #[command(flatten)]
+    style: StyleArgs,
     /// A sync in flight for this long is shown as stuck
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     stuck_after: Duration,
@@ -48,16 +46,14 @@ pub struct History {
 
 impl History {
     /// `fsynctop --last TIME`.
-    pub fn from_old_form(plain: Plain, last: Duration) -> History {
-        let Plain { socket, measure, .. } = plain;
+    pub fn of_measurement(measure: Once, last: Duration, socket: PathBuf) -> History {
         History {
             last,
             interval: measure.interval,
             pid: measure.trace.targets.pid,
             output: measure.output,
             output_file: measure.output_file,
-            color: measure.color,
-            no_unicode: measure.no_unicode,
+            style: measure.style,
             stuck_after: measure.stuck_after,
             socket,
         }
@@ -88,9 +84,8 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
     let troubles = history.troubles(length, |server| pids.is_empty() || pids.contains(&server.pid));
     say_what_is_missing(&history, length, all.duration);
 
-    let mut style = if arguments.output_file.is_some() { Style::default() } else { Style::for_stdout() };
-    arguments.color.apply(&mut style);
-    style.unicode &= !arguments.no_unicode;
+    let style = if arguments.output_file.is_some() { Style::default() } else { Style::for_stdout() };
+    let style = arguments.style.apply(style);
     let options =
         Options { output: arguments.output, style, stuck_after: arguments.stuck_after, ..Options::default() };
     let mut text = Vec::new();

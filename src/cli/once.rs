@@ -1,23 +1,25 @@
 //! `fsynctop once`: attaches, measures for a while or for as long as a command runs, prints.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
+use clap::{Args, Command, FromArgMatches};
 
-use super::args::Once;
 use super::command::{Traced, passed_on};
+use super::exit::{Exit, FAILED};
+use super::options::{LongRunArgs, StyleArgs, TraceArgs, duration};
+use super::output::print;
 use super::session;
-use super::{Exit, FAILED, NOTHING_TO_TRACE, print};
+use super::signals::End;
 use crate::live::{Change, CpuWatch};
 use crate::model::{Measurement, Snapshot};
 use crate::once::render;
-use crate::render::{By, Options, Output, Style, stdout_size};
+use crate::render::{By, Options, Output, Sort, Style, stdout_size};
 use crate::sampler::Sampler;
 use crate::server::finder::Finder;
 use crate::server::selection::Selection;
@@ -32,12 +34,61 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long a first table waits for what is known of the servers.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
-    let stop = Arc::new(AtomicUsize::new(0));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register_usize(signal, stop.clone(), signal as usize)
-            .context("cannot handle signals")?;
+#[derive(Args, Debug)]
+#[command(next_help_heading = "What to measure and print")]
+pub struct Once {
+    /// How long to measure: 10, 90s, 5m; with -i, the whole series [default: 10s]
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Measure a series, and print each interval of this length
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub interval: Option<Duration>,
+    /// How many intervals [default: until Ctrl-C, which prints the last one]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "interval", conflicts_with = "duration")]
+    pub count: Option<u64>,
+    /// Wait for a server if none runs yet; it is traced from its first sync
+    #[arg(long)]
+    pub wait: bool,
+    /// What a row of the table stands for
+    #[arg(long, value_enum, default_value_t)]
+    pub by: By,
+    /// The column to sort by
+    #[arg(long, value_enum)]
+    pub sort: Option<Sort>,
+    /// Draw the latencies of each role and call
+    #[arg(long)]
+    pub histogram: bool,
+    /// A table for people; for programs JSON, one object on one line for each interval (docs/json.md), or CSV
+    #[arg(long, value_enum, default_value_t)]
+    pub output: Output,
+    /// Write there instead of to the terminal; replaced only when the measurement is complete, appended in a series
+    #[arg(long, value_name = "FILE")]
+    pub output_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub style: StyleArgs,
+    /// A sync in flight for this long is shown as stuck
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub stuck_after: Duration,
+    /// Trace this command and all that it starts, until it ends; with --pid, --comm, --cgroup or --all, trace those
+    /// for as long as it runs
+    #[arg(last = true, help_heading = None, value_name = "COMMAND", conflicts_with_all = ["duration", "count"])]
+    pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    #[command(flatten)]
+    pub long_run: LongRunArgs,
+}
+
+impl Once {
+    /// As `fsynctop once` without options.
+    pub fn by_default() -> Once {
+        let matches = Once::augment_args(Command::new("once")).get_matches_from(["once"]);
+        Once::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
+}
+
+pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
+    let stop = End::watch()?;
     let rules = session::rules(arguments.trace.roles.as_deref())?;
     session::require_host_pids()?;
     let mut sink = Sink::open(arguments)?;
@@ -52,12 +103,11 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
         _ => session::selection(&arguments.trace.targets)?,
     };
     if command.is_none() && !arguments.wait && selection.processes().is_empty() {
-        let message = format!(
-            "nothing to trace: there is no {}. With --wait it is traced from its first sync; \
-             --pid, --comm, --cgroup and --all select other processes.",
-            selection.describe().trim_start_matches("a ")
-        );
-        return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
+        return Err(session::nothing_selected(
+            "trace",
+            &selection,
+            " With --wait it is traced from its first sync;",
+        ));
     }
     let config = session::probe_config(&arguments.trace, &selection, arguments.by == By::Thread)?;
     let mut sampler = session::start(&arguments.trace, &config, rules)?;
@@ -96,7 +146,7 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(match (status, &command) {
         (Some(status), _) => passed_on(status),
         // It outlived Ctrl-C, so it has no status yet.
-        (None, Some(_)) => 128 + stop.load(Ordering::Relaxed) as u8,
+        (None, Some(_)) => stop.status(),
         (None, None) => 0,
     }))
 }
@@ -104,15 +154,14 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
 struct Run<'a> {
     sampler: &'a mut Sampler,
     selection: Selection,
-    /// The signal that asked for the end, or 0.
-    stop: &'a AtomicUsize,
+    stop: &'a End,
     /// Begins with the first look: before that, a command is not itself yet.
     finder: Option<Finder>,
 }
 
 impl Run<'_> {
     fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) != 0
+        self.stop.is_requested()
     }
 
     /// Servers that sync nothing are shown too, and those that hung before tracing began are found by this.
@@ -268,14 +317,10 @@ struct Sink {
 impl Sink {
     /// A file is opened at once: that it cannot be written is known before anything is measured.
     fn open(arguments: &Once) -> anyhow::Result<Sink> {
-        let mut style = match arguments.output_file {
+        let style = arguments.style.apply(match arguments.output_file {
             Some(_) => Style::default(),
             None => Style::for_stdout(),
-        };
-        arguments.color.apply(&mut style);
-        if arguments.no_unicode {
-            style.unicode = false;
-        }
+        });
         let series = arguments.interval.is_some();
         let file = match &arguments.output_file {
             None => None,

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::args::TargetArgs;
 use super::connection::ConnectionArgs;
-use super::{BAD_USAGE, Exit, NOTHING_TO_TRACE, session};
+use super::exit::{BAD_USAGE, Exit};
+use super::options::TargetArgs;
+use super::session;
 use crate::model::Server;
 use crate::server::describe;
 use crate::server::describers::describe_all;
@@ -42,11 +43,7 @@ pub fn choose(
     let described = describe_all(&selection.processes(), Arc::new(rules), DESCRIBE_TIMEOUT);
     let mut servers: Vec<Server> = described.into_iter().map(|(server, _)| server).collect();
     if servers.is_empty() {
-        let message = format!(
-            "there is no {} on this host; --pid and --comm select other processes",
-            selection.describe().trim_start_matches("a ")
-        );
-        return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
+        return Err(session::nothing_selected("compare with", &selection, ""));
     }
     match options.place() {
         Some(place) => {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::args::{TargetArgs, TraceArgs};
-use super::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE};
+use super::exit::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE};
+use super::options::{TargetArgs, TraceArgs};
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict};
 use crate::probe::{
@@ -47,6 +47,15 @@ fn refused(error: FilterError) -> Exit {
         | FilterError::NotALeader { .. } => BAD_USAGE,
     };
     Exit { status, message: error.to_string() }
+}
+
+/// The error of an action that has nothing to do its work on. `hint`: what else would help.
+pub fn nothing_selected(work: &str, selection: &Selection, hint: &str) -> anyhow::Error {
+    let message = format!(
+        "nothing to {work}: there is no {}.{hint} --pid, --comm, --cgroup and --all select other processes.",
+        selection.name()
+    );
+    Exit { status: NOTHING_TO_TRACE, message }.into()
 }
 
 /// The same for the kernel side.
@@ -113,13 +122,13 @@ pub fn probe_config(
     selection: &Selection,
     by_thread: bool,
 ) -> anyhow::Result<ProbeConfig> {
-    let mut ops: Vec<_> = arguments.ops.iter().map(|op| op.op()).collect();
+    let mut ops = arguments.ops.clone();
     ops.sort();
     ops.dedup();
     Ok(ProbeConfig {
         targets: targets(selection)?,
         ops,
-        mode: arguments.attach.mode(),
+        mode: arguments.attach.0,
         preemptible: host::may_skip_programs(),
         by_thread,
         watch_waits: false,

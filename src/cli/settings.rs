@@ -6,11 +6,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-use super::args::{self, Arguments};
 
 const EXPORTER: &str = "exporter";
 const CONFIG: &str = "config";
@@ -28,20 +26,27 @@ pub enum SettingsError {
 }
 
 /// What the arguments, the environment and the file that they name ask for.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, SettingsError> {
+pub fn parse<A: FromArgMatches>(
+    command: Command,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<A, SettingsError> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    parse_in(arguments, &|name| env::var_os(name).filter(|value| !value.is_empty()).is_some())
+    parse_in(command, arguments, &|name| env::var_os(name).filter(|value| !value.is_empty()).is_some())
 }
 
 /// `is_set`: whether there is an environment variable. An empty one is none.
-fn parse_in(arguments: Vec<OsString>, is_set: &dyn Fn(&str) -> bool) -> Result<Arguments, SettingsError> {
-    let command = with_environment(args::command(), is_set);
+fn parse_in<A: FromArgMatches>(
+    command: Command,
+    arguments: Vec<OsString>,
+    is_set: &dyn Fn(&str) -> bool,
+) -> Result<A, SettingsError> {
+    let command = with_environment(command, is_set);
     let matches = command.clone().try_get_matches_from(&arguments)?;
     let matches = match file_of(&matches) {
         None => matches,
         Some(path) => with_file(command, &path)?.try_get_matches_from(&arguments)?,
     };
-    Ok(Arguments::from_arg_matches(&matches)?)
+    Ok(A::from_arg_matches(&matches)?)
 }
 
 fn file_of(matches: &ArgMatches) -> Option<PathBuf> {
@@ -50,8 +55,8 @@ fn file_of(matches: &ArgMatches) -> Option<PathBuf> {
 }
 
 /// Variables in the environment that look like an option of the exporter and are none.
-pub fn unknown_variables() -> Vec<String> {
-    let known: Vec<String> = exporter(&Arguments::command()).get_arguments().map(variable).collect();
+pub fn unknown_variables(exporter: &Command) -> Vec<String> {
+    let known: Vec<String> = exporter.get_arguments().map(variable).collect();
     let given = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     given.filter(|name| name.starts_with(PREFIX) && !known.contains(name)).collect()
 }
@@ -61,7 +66,7 @@ fn variable(argument: &Arg) -> String {
 }
 
 fn exporter(command: &Command) -> &Command {
-    command.find_subcommand(EXPORTER).expect("it is defined in args.rs")
+    command.find_subcommand(EXPORTER).expect("it is defined in root.rs")
 }
 
 /// Each option of the exporter, and of nothing else, has a variable.
@@ -77,7 +82,7 @@ fn with_environment(command: Command, is_set: &dyn Fn(&str) -> bool) -> Command 
 fn with_file(command: Command, path: &Path) -> Result<Command, SettingsError> {
     let text = fs::read_to_string(path)
         .map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })?;
-    let defaults = read(&text).map_err(|(offset, message)| SettingsError::Invalid {
+    let defaults = read(&command, &text).map_err(|(offset, message)| SettingsError::Invalid {
         path: path.to_owned(),
         line: text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1,
         message,
@@ -93,17 +98,15 @@ fn with_file(command: Command, path: &Path) -> Result<Command, SettingsError> {
 type Complaint = (usize, String);
 
 /// The options in the file, by their ids in clap, each with values that it takes.
-fn read(text: &str) -> Result<Vec<(String, Vec<String>)>, Complaint> {
+fn read(command: &Command, text: &str) -> Result<Vec<(String, Vec<String>)>, Complaint> {
     let table = DeTable::parse(text)
         .map_err(|error| (error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
-    let command = Arguments::command();
     let mut options = Vec::new();
     for (key, value) in table.into_inner() {
-        let option =
-            find(exporter(&command), key.get_ref()).map_err(|message| (key.span().start, message))?;
+        let option = find(exporter(command), key.get_ref()).map_err(|message| (key.span().start, message))?;
         let values = values(option, &value).map_err(|message| (value.span().start, message))?;
         if !values.is_empty() {
-            accepts(&command, option, &values).map_err(|message| (value.span().start, message))?;
+            accepts(command, option, &values).map_err(|message| (value.span().start, message))?;
             options.push((option.get_id().to_string(), values));
         }
     }
@@ -170,8 +173,8 @@ fn accepts(command: &Command, option: &Arg, values: &[String]) -> Result<(), Str
 
 #[cfg(test)]
 mod tests {
-    use super::super::args::Action;
     use super::super::exporter::Exporter;
+    use super::super::root::{self, Action, Arguments};
     use super::*;
     use std::time::Duration;
 
@@ -181,7 +184,8 @@ mod tests {
         fs::write(&path, file).unwrap();
         let words = ["fsynctop", "exporter", "--config", path.to_str().unwrap()];
         let words = words.iter().chain(arguments).map(OsString::from).collect();
-        match parse_in(words, &|_| false).map_err(|error| error.to_string())?.action {
+        let parsed: Result<Arguments, _> = parse_in(root::command(), words, &|_| false);
+        match parsed.map_err(|error| error.to_string())?.action {
             Some(Action::Exporter(exporter)) => Ok(exporter),
             other => panic!("{other:?}"),
         }
@@ -241,7 +245,7 @@ attach = 'tracepoint'
     #[test]
     fn a_file_that_is_not_there_is_named() {
         let words = ["fsynctop", "exporter", "--config", "/no/such/file"].map(OsString::from);
-        let error = super::parse(words).unwrap_err().to_string();
+        let error = super::parse::<Arguments>(root::command(), words).unwrap_err().to_string();
         assert!(
             error.starts_with("cannot read the configuration file /no/such/file: No such file"),
             "{error}"
@@ -250,7 +254,7 @@ attach = 'tracepoint'
 
     #[test]
     fn every_option_of_the_exporter_has_a_variable_and_no_other_action_has() {
-        let command = with_environment(Arguments::command(), &|_| true);
+        let command = with_environment(root::command(), &|_| true);
         for option in exporter(&command).get_arguments() {
             let name = option.get_long().unwrap();
             let expected = PREFIX.to_owned() + &name.to_uppercase().replace('-', "_");

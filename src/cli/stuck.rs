@@ -1,18 +1,42 @@
 //! `fsynctop stuck`: the threads that are inside a sync call right now.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
+use clap::Args;
 
-use super::args::Stuck;
+use super::exit::INCOMPLETE;
+use super::options::{FormArgs, StyleArgs, TargetArgs, duration};
+use super::output::print;
 use super::session;
-use super::{INCOMPLETE, print};
 use crate::files::classify::Candidate;
 use crate::render::Style;
 use crate::server::settings::Settings;
 use crate::stuck;
 use crate::threads::{self, Looks, Processes};
+
+pub const AFTER_HELP: &str = "\
+Exit status: 0 everything was examined, whether or not a sync hangs; 1 failed, 2 bad options or
+configuration, 3 no such process; 5 not everything could be examined: the output begins with what
+could not, and a sync may hang there.";
+
+#[derive(Args, Debug)]
+pub struct Stuck {
+    #[command(flatten)]
+    pub targets: TargetArgs,
+    #[command(flatten)]
+    pub form: FormArgs,
+    /// How long to watch: a call that stands still all the while is at least that old
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "200ms")]
+    pub watch: Duration,
+    /// Rules of your own for the roles of files
+    #[arg(long, value_name = "FILE")]
+    pub roles: Option<PathBuf>,
+    #[command(flatten)]
+    pub style: StyleArgs,
+}
 
 pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
     let rules = session::rules(arguments.roles.as_deref())?;
@@ -32,9 +56,7 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
     let text = if arguments.form.is_json() {
         format!("{}\n", stuck::json(&scan, &role_of))
     } else {
-        let mut style = Style::for_stdout();
-        arguments.color.apply(&mut style);
-        style.unicode &= !arguments.no_unicode;
+        let style = arguments.style.apply(Style::for_stdout());
         stuck::table(&scan, &role_of, &style)
     };
     print(text.as_bytes())?;

@@ -5,10 +5,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
-use super::args::{Arguments, ColorArg, LongRunArgs, Once, Plain, TraceArgs, duration};
-use super::{once, print, session};
+use super::once::{self, Once};
+use super::options::{LongRunArgs, StyleArgs, TraceArgs, duration};
+use super::output::print;
+use super::{exit, session};
 use crate::files::rules::Rules;
 use crate::history::remote;
 use crate::live::{self, Live};
@@ -31,12 +34,8 @@ pub struct Top {
     /// A sync in flight for this long is shown as stuck
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub stuck_after: Duration,
-    /// Colours [NO_COLOR is honoured]
-    #[arg(long, value_enum, default_value_t = ColorArg::Auto, value_name = "WHEN")]
-    pub color: ColorArg,
-    /// Draw with ASCII only
-    #[arg(long)]
-    pub no_unicode: bool,
+    #[command(flatten)]
+    pub style: StyleArgs,
     /// Leave the mouse to the terminal, which then selects and copies text with it
     #[arg(long)]
     pub no_mouse: bool,
@@ -49,65 +48,49 @@ pub struct Top {
     pub long_run: LongRunArgs,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a table of one measurement has, and what only the live view has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
-    #[default]
-    Role,
-    File,
-    /// Each thread that syncs
-    Thread,
-    Server,
-    /// Other processes that sync, by device
+    Of(By),
     Neighbour,
-    /// The slowest syncs, and all that failed
     Log,
+}
+
+impl Default for Rows {
+    fn default() -> Rows {
+        Rows::Of(By::default())
+    }
+}
+
+impl ValueEnum for Rows {
+    fn value_variants<'a>() -> &'a [Rows] {
+        use By::{File, Role, Server, Thread};
+        &[Rows::Of(Role), Rows::Of(File), Rows::Of(Thread), Rows::Of(Server), Rows::Neighbour, Rows::Log]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Rows::Of(by) => by.to_possible_value(),
+            Rows::Neighbour => {
+                Some(PossibleValue::new("neighbour").help("Other processes that sync, by device"))
+            }
+            Rows::Log => Some(PossibleValue::new("log").help("The slowest syncs, and all that failed")),
+        }
+    }
 }
 
 impl Rows {
     fn view(self) -> View {
         match self {
-            Rows::Role => View::Role,
-            Rows::File => View::File,
-            Rows::Thread => View::Thread,
-            Rows::Server => View::Server,
+            Rows::Of(By::Role) => View::Role,
+            Rows::Of(By::File) => View::File,
+            Rows::Of(By::Thread) => View::Thread,
+            Rows::Of(By::Server) => View::Server,
             Rows::Neighbour => View::Neighbour,
             Rows::Log => View::Log,
         }
-    }
-}
-
-impl From<By> for Rows {
-    fn from(by: By) -> Rows {
-        match by {
-            By::Role => Rows::Role,
-            By::File => Rows::File,
-            By::Thread => Rows::Thread,
-            By::Server => Rows::Server,
-        }
-    }
-}
-
-/// Plain `fsynctop`: the live view, unless something is asked for that only one measurement can give.
-pub fn run_plain(plain: Plain) -> anyhow::Result<ExitCode> {
-    let one_measurement = plain.asks_for_one_measurement();
-    let Plain { socket, measure: arguments, .. } = plain;
-    if one_measurement {
-        return once::run(&arguments);
-    }
-    let top = Top {
-        interval: arguments.interval.unwrap_or(Duration::from_secs(1)),
-        by: arguments.by.into(),
-        stuck_after: arguments.stuck_after,
-        color: arguments.color,
-        no_unicode: arguments.no_unicode,
-        no_mouse: false,
-        socket,
-        trace: arguments.trace.clone(),
-        long_run: arguments.long_run.clone(),
-    };
-    match Screen::open() {
-        Some(screen) => show(top, screen),
-        None => measure_once(&arguments),
     }
 }
 
@@ -115,36 +98,26 @@ pub fn run(top: Top) -> anyhow::Result<ExitCode> {
     if let Some(screen) = Screen::open() {
         return show(top, screen);
     }
+    eprintln!("fsynctop: there is no terminal for the live view: doing what `fsynctop once` does");
     let by = match top.by {
-        Rows::File => By::File,
-        Rows::Thread => By::Thread,
-        Rows::Server => By::Server,
-        Rows::Role | Rows::Neighbour | Rows::Log => By::Role,
+        Rows::Of(by) => by,
+        Rows::Neighbour | Rows::Log => By::Role,
     };
-    let defaults = <Arguments as clap::Parser>::try_parse_from(["fsynctop"])?.plain.measure;
-    measure_once(&Once {
+    once::run(&Once {
         by,
         stuck_after: top.stuck_after,
-        color: top.color,
-        no_unicode: top.no_unicode,
+        style: top.style,
         trace: top.trace,
         long_run: top.long_run,
-        ..defaults
+        ..Once::by_default()
     })
-}
-
-fn measure_once(arguments: &Once) -> anyhow::Result<ExitCode> {
-    eprintln!("fsynctop: there is no terminal for the live view: doing what `fsynctop once` does");
-    once::run(arguments)
 }
 
 fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
     session::rules(top.trace.roles.as_deref())?;
     session::require_host_pids()?;
     let selection = session::selection(&top.trace.targets)?;
-    let mut style = Style::for_stdout();
-    top.color.apply(&mut style);
-    style.unicode &= !top.no_unicode;
+    let style = top.style.apply(Style::for_stdout());
     let colors = match Colors::from_environment(|name| std::env::var_os(name)) {
         _ if !style.color => Colors::None,
         Colors::None => Colors::Sixteen,
@@ -159,13 +132,13 @@ fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
         view: top.by.view(),
         mouse: !top.no_mouse,
     };
-    let by_thread = top.by == Rows::Thread;
+    let by_thread = top.by == Rows::Of(By::Thread);
     let earlier = earlier(top.socket, selection.clone());
     let start = starter(top.trace, top.long_run, selection);
     let stuck_after = top.stuck_after;
     let ended = terminal::run(screen, options, start, by_thread, earlier)?;
     if let Some(signal) = ended.signal {
-        return Ok(ExitCode::from(128 + signal as u8));
+        return Ok(ExitCode::from(exit::SIGNALLED + signal as u8));
     }
     if let Some(summary) = ended.summary {
         let session = Some(Arc::new(ended.session));

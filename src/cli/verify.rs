@@ -1,18 +1,19 @@
 //! `fsynctop verify`: is what is traced what the server itself counts?
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
 use serde_json::json;
 
-use super::args::{Form, TraceArgs, duration};
 use super::connection::ConnectionArgs;
+use super::exit::FAILED;
 use super::one_server::{self, Chosen};
-use super::{FAILED, print, session};
+use super::options::{Form, TraceArgs, duration};
+use super::output::print;
+use super::session;
+use super::signals::End;
 use crate::server::describe;
 use crate::server::filter::TargetFilter;
 use crate::server::selection::Selection;
@@ -37,10 +38,7 @@ pub struct Verify {
 }
 
 pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
-    }
+    let stop = End::watch()?;
     let roles = arguments.trace.roles.as_deref();
     let Chosen { server, status } =
         one_server::choose(&arguments.trace.targets, &arguments.connection, roles)?;
@@ -54,7 +52,7 @@ pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     sampler.settle(PATIENCE)?;
     let first = Edge::find(&mut sampler, &mut connection, &settings, server.id)?;
     let end = Instant::now() + arguments.duration;
-    while !stop.load(Ordering::Relaxed) && Instant::now() < end {
+    while !stop.is_requested() && Instant::now() < end {
         sampler.wait(SLICE.min(end.saturating_duration_since(Instant::now()))).context("reading events")?;
     }
     sampler.settle(PATIENCE)?;

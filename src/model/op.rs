@@ -1,6 +1,7 @@
 //! The system calls that make data durable: one line for each, with its names and numbers. Their order is
 //! that of `enum op` in `bpf/record.h`.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// What a call makes durable.
@@ -26,9 +27,9 @@ struct Numbers {
 macro_rules! ops {
     ($($op:ident $name:tt, $scope:ident, $native:ident, i386 $i386:literal, arm $arm:literal;)*) => {
         /// A system call that makes data durable.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum)]
         pub enum Op {
-            $(#[serde(rename = $name)] $op,)*
+            $(#[serde(rename = $name)] #[value(name = $name)] $op,)*
         }
 
         impl Op {

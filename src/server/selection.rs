@@ -42,6 +42,12 @@ impl Selection {
         self.0.iter().map(TargetFilter::describe).collect::<Vec<_>>().join(" or ")
     }
 
+    /// The same without an article: "mysqld or mariadbd".
+    pub fn name(&self) -> String {
+        let description = self.describe();
+        description.strip_prefix("a ").map_or_else(|| description.clone(), str::to_owned)
+    }
+
     pub fn is_everything(&self) -> bool {
         self.0.contains(&TargetFilter::All)
     }

@@ -192,7 +192,9 @@ fn folding_keeps_the_sum_and_bounds_the_number() {
     assert_eq!(ledger.fold(100, |_| Role::Tablespace), 925);
     let server = ServerId { pid: 42, start_ns: BOOT_NS };
     let known = |inode| {
-        let Some(Subject::File { target: Target::File(file), .. }) = Subject::of(&id(inode, 1)) else { panic!() };
+        let Some(Subject::File { target: Target::File(file), .. }) = Subject::of(&id(inode, 1)) else {
+            panic!()
+        };
         ledger.knows(server, file)
     };
     assert!(known(999) && !known(0));

@@ -1,0 +1,20 @@
+//! Exit statuses, and errors that end the program with one of them. The table for users is in the README.
+
+/// Beside 0, done.
+pub const FAILED: u8 = 1;
+/// A wrong option, value, environment variable or configuration file.
+pub const BAD_USAGE: u8 = 2;
+pub const NOTHING_TO_TRACE: u8 = 3;
+/// Not everything could be examined. 4 is kept for a condition that is asked for.
+pub const INCOMPLETE: u8 = 5;
+
+/// What a shell makes of a signal.
+pub const SIGNALLED: u8 = 128;
+
+/// An error that ends the program with a status of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Exit {
+    pub status: u8,
+    pub message: String,
+}

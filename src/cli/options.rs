@@ -1,0 +1,222 @@
+//! Options that several actions share. The ground of this room: what they mean is decided above.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+
+use crate::live::budget::Limit;
+use crate::model::{AttachMode, Op};
+use crate::render::Style;
+
+/// Which processes.
+#[derive(Args, Clone, Debug, Default)]
+#[group(id = "targets", multiple = true)]
+#[command(next_help_heading = "Which processes")]
+pub struct TargetArgs {
+    /// Trace these processes [default: every mysqld and mariadbd; for
+    /// `stuck`, every process]
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// Trace the processes whose main thread has this name
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub comm: Vec<String>,
+    /// Trace the processes of this cgroup (version 2) and of those below it
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Trace every process on the host
+    #[arg(long)]
+    pub all: bool,
+}
+
+impl TargetArgs {
+    pub fn is_given(&self) -> bool {
+        self.all || self.cgroup.is_some() || !self.pid.is_empty() || !self.comm.is_empty()
+    }
+}
+
+/// Where the options of [`TraceArgs`] stand in the help.
+const TRACING: &str = "How to trace";
+
+/// How to trace.
+#[derive(Args, Clone, Debug)]
+pub struct TraceArgs {
+    #[command(flatten)]
+    pub targets: TargetArgs,
+    /// Calls to trace. fentry cannot watch `sync`: asking for it moves all of the tracing to another mode
+    #[arg(long, value_delimiter = ',', value_name = "CALL,…", default_value = "fsync,fdatasync", help_heading = TRACING)]
+    pub ops: Vec<Op>,
+    /// How to attach: auto tries, tests and falls back
+    #[arg(long, value_enum, default_value_t, value_name = "MODE", help_heading = TRACING)]
+    pub attach: Attach,
+    /// Also print what libbpf and the kernel's verifier said while attaching
+    #[arg(short, long, help_heading = TRACING)]
+    pub verbose: bool,
+    /// Rules of your own for the roles of files, looked at before the built-in ones (docs/roles.md)
+    #[arg(long, value_name = "FILE", help_heading = TRACING)]
+    pub roles: Option<PathBuf>,
+    /// Files that are kept apart at a time; more are counted in their role
+    #[arg(long, default_value_t = 65_536, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=4_000_000), help_heading = TRACING)]
+    pub max_files: u32,
+    /// Files that have a latency histogram of their own at a time; others share their role's
+    #[arg(long, default_value_t = 4_096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = TRACING)]
+    pub max_histograms: u32,
+}
+
+/// For what runs for long: a series of intervals, the live view, the exporter.
+#[derive(Args, Clone, Debug)]
+pub struct LongRunArgs {
+    /// Processor time that fsynctop itself may use: percent of one processor, averaged over a minute or over /TIME
+    /// (2%/5m), or off. Above it, intervals get longer; if that is not enough, tracing pauses until there is room
+    /// again. Said on standard error and in the figures. What the exporter's clients cost, and describing servers and
+    /// naming files, is limited apart and not counted here
+    #[arg(long, value_name = "PERCENT", default_value_t = MaxCpu(Some(Limit::default())), help_heading = TRACING)]
+    pub max_cpu: MaxCpu,
+}
+
+/// None: off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MaxCpu(pub Option<Limit>);
+
+impl std::str::FromStr for MaxCpu {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MaxCpu, String> {
+        if text == "off" { Ok(MaxCpu(None)) } else { text.parse().map(|limit| MaxCpu(Some(limit))) }
+    }
+}
+
+impl std::fmt::Display for MaxCpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            None => f.write_str("off"),
+            Some(limit) => limit.fmt(f),
+        }
+    }
+}
+
+/// For what prints no series and so has no CSV.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// A table, for people
+    #[default]
+    Table,
+    /// One JSON object, for programs
+    Json,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "What to print")]
+pub struct FormArgs {
+    /// A table for people, JSON for programs
+    #[arg(long, value_enum, default_value_t, value_name = "FORM")]
+    output: Form,
+    /// The old form of --output json
+    #[arg(long, hide = true, conflicts_with = "output")]
+    json: bool,
+}
+
+impl FormArgs {
+    pub fn is_json(&self) -> bool {
+        self.json || self.output == Form::Json
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct ColorArgs {
+    /// Colours [NO_COLOR is honoured]
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    pub color: Color,
+}
+
+impl ColorArgs {
+    /// `style` as it would be by itself.
+    pub fn apply(self, style: Style) -> Style {
+        match self.color {
+            Color::Auto => style,
+            Color::Always => Style { color: true, ..style },
+            Color::Never => Style { color: false, ..style },
+        }
+    }
+}
+
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct StyleArgs {
+    #[command(flatten)]
+    pub color: ColorArgs,
+    /// Draw with ASCII only
+    #[arg(long)]
+    pub no_unicode: bool,
+}
+
+impl StyleArgs {
+    pub fn apply(self, style: Style) -> Style {
+        let style = self.color.apply(style);
+        Style { unicode: style.unicode && !self.no_unicode, ..style }
+    }
+}
+
+/// A mode, or the best one that works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attach(pub Option<AttachMode>);
+
+impl ValueEnum for Attach {
+    fn value_variants<'a>() -> &'a [Attach] {
+        &[
+            Attach(None),
+            Attach(Some(AttachMode::Fentry)),
+            Attach(Some(AttachMode::Kprobe)),
+            Attach(Some(AttachMode::Tracepoint)),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self.0 {
+            None => Some(PossibleValue::new("auto")),
+            Some(mode) => mode.to_possible_value(),
+        }
+    }
+}
+
+/// Some clocks end after some centuries.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// "10" (seconds), "0.5", "90s", "5m", "1m 30s".
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
+        Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string())?,
+    };
+    if parsed < Duration::from_millis(1) {
+        return Err("at least a millisecond".into());
+    }
+    if parsed > LONGEST {
+        return Err("at most ten years".into());
+    }
+    Ok(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_or_carry_their_unit() {
+        assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
+        assert!(duration("0").is_err());
+        assert!(duration("-1").is_err());
+        assert!(duration("soon").is_err());
+        assert_eq!(duration("1e19"), Err("at most ten years".into()));
+    }
+}

@@ -1,0 +1,69 @@
+//! `fsynctop` without an action: the live view; and the old forms of `once` and `history`, which were options of it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::history::{self, History};
+use super::once::{self, Once};
+use super::options::duration;
+use super::top::{self, Rows, Top};
+use crate::history::remote;
+use crate::render::Output;
+
+/// Takes what `once` and `history` take, so that the old forms go on working.
+#[derive(Args, Debug)]
+pub struct Plain {
+    /// The old form of `fsynctop once`
+    #[arg(long)]
+    pub once: bool,
+    /// The old form of `fsynctop history --last`
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = [
+        "duration", "count", "wait", "by", "sort", "histogram", "command", "comm", "cgroup", "all", "ops", "attach",
+        "verbose", "roles", "max_files", "max_histograms", "max_cpu"
+    ])]
+    pub last: Option<Duration>,
+    /// Where an exporter on this host, if there is one, is asked for the last ten minutes
+    #[arg(long, value_name = "PATH", default_value = remote::SOCKET, help_heading = "What to show")]
+    pub socket: PathBuf,
+    #[command(flatten)]
+    pub measure: Once,
+}
+
+impl Plain {
+    /// What is asked for is no live view.
+    pub fn asks_for_one_measurement(&self) -> bool {
+        let measure = &self.measure;
+        self.once
+            || measure.duration.is_some()
+            || measure.count.is_some()
+            || measure.sort.is_some()
+            || measure.histogram
+            || measure.output != Output::Table
+            || measure.output_file.is_some()
+            || !measure.command.is_empty()
+    }
+}
+
+pub fn run(plain: Plain) -> anyhow::Result<ExitCode> {
+    let one_measurement = plain.asks_for_one_measurement();
+    let Plain { last, socket, measure, .. } = plain;
+    if let Some(last) = last {
+        return history::run(&History::of_measurement(measure, last, socket));
+    }
+    if one_measurement {
+        return once::run(&measure);
+    }
+    top::run(Top {
+        interval: measure.interval.unwrap_or(top::INTERVAL),
+        by: Rows::Of(measure.by),
+        stuck_after: measure.stuck_after,
+        style: measure.style,
+        no_mouse: false,
+        socket,
+        trace: measure.trace,
+        long_run: measure.long_run,
+    })
+}

@@ -1,0 +1,153 @@
+//! The command line as a whole: the actions, and what stands without one.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Command, CommandFactory, Parser, Subcommand};
+
+use super::calibrate::Calibrate;
+use super::check::Check;
+use super::explain::{self, Explain};
+use super::exporter::{self, Exporter};
+use super::history::History;
+use super::once::Once;
+use super::plain::Plain;
+use super::stuck::{self, Stuck};
+use super::top::Top;
+use super::verify::Verify;
+
+/// Traces the sync calls of MySQL and MariaDB servers: which files, how often, how long, what failed, what is stuck.
+///
+/// Without an action, shows them live, as `top` does for processes; `fsynctop once` measures for a while and prints.
+/// Attaches to the servers that run, changes nothing in them, and detaches when it ends. Needs root, or the
+/// capabilities that `fsynctop check` names.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_value_name = "ACTION",
+    subcommand_help_heading = "Actions",
+    after_help = EXAMPLES
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub action: Option<Action>,
+    #[command(flatten)]
+    pub plain: Plain,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  fsynctop                                 the live view of all servers on this host; ? shows its keys
+  fsynctop once                            ten seconds of all servers on this host, by role
+  fsynctop once -d 1m --by file            a minute, by file
+  fsynctop once -i 1 -n 60 --output csv    sixty seconds, one line per role and second
+  fsynctop once --pid 4711 --histogram     one server, with its latencies drawn
+  fsynctop once -- ./load.sh               a command and all it starts, from its first call to its last
+  fsynctop history --last 10m              what an exporter on this host saw in the last ten minutes
+  fsynctop explain -d 10                   what the syncs of ten seconds waited for, on two levels
+  fsynctop stuck                           syncs that hang right now, without any tracing
+  fsynctop exporter                        run for good, for Prometheus to scrape 127.0.0.1:9871
+  fsynctop verify -d 30                    is what it traces what the server itself counts?
+  fsynctop calibrate /srv/scratch          what does one sync cost on that filesystem?
+  fsynctop check                           would tracing work here, and if not, why
+
+Exit status: 0 done, 1 failed, 2 bad options or configuration, 3 nothing to trace,
+5 not everything could be looked at (stuck); with a command, the command's own.";
+
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Measure for a while, for as long as a command runs, or in a series, and print
+    Once(Once),
+    /// Show the last minutes, as an exporter on this host remembers them; traces nothing
+    History(History),
+    /// Say what works on this host: kernel, rights, probes, memory, servers and their files
+    Check(Check),
+    /// Say why commits take as long as they do: what the syncs wait for, and what the filesystem does meanwhile
+    #[command(after_help = explain::AFTER_HELP)]
+    Explain(Explain),
+    /// Trace for good and answer Prometheus: the daemon for every host
+    #[command(after_help = exporter::AFTER_HELP)]
+    Exporter(Exporter),
+    /// Show live what is synced; the same as without an action, with some options more
+    Top(Top),
+    /// List the threads that are inside a sync call right now; needs no BPF and works where nothing else does
+    #[command(after_help = stuck::AFTER_HELP)]
+    Stuck(Stuck),
+    /// Measure what one sync costs in a directory, in every way that databases do it, alone and by many threads
+    Calibrate(Calibrate),
+    /// Compare what is traced with what the server itself counts; fails if they differ
+    Verify(Verify),
+    /// The child's side of `-- COMMAND`: waits until it is traced
+    #[command(hide = true)]
+    ExecWhenTold { pipe: PathBuf, command: Vec<OsString> },
+}
+
+/// Options of [`Plain`] that the live view does not take: they only keep the old forms working.
+const OLD_FORMS: [&str; 10] =
+    ["once", "last", "duration", "count", "wait", "sort", "histogram", "output", "output_file", "command"];
+
+/// The command line as its help shows it.
+pub fn command() -> Command {
+    let command =
+        OLD_FORMS.iter().fold(Arguments::command(), |command, id| command.mut_arg(id, |arg| arg.hide(true)));
+    command
+        .mut_arg("interval", |arg| {
+            arg.help("From one snapshot to the next; + and - change it").help_heading("What to show")
+        })
+        .mut_args(|arg| match arg.get_id().as_str() {
+            "by" | "stuck_after" | "color" | "no_unicode" => arg.help_heading("What to show"),
+            _ => arg,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::budget::Limit;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn nothing_is_left_without_a_word_of_explanation() {
+        let command = Arguments::command();
+        for command in std::iter::once(&command).chain(command.get_subcommands().filter(|c| !c.is_hide_set()))
+        {
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} of {}", argument.get_id(), command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn processor_time_has_a_limit_unless_it_is_switched_off() {
+        let limit = |arguments: &[&str]| {
+            let all = ["fsynctop", "-i", "1"].iter().chain(arguments);
+            Arguments::try_parse_from(all).map(|parsed| parsed.plain.measure.long_run.max_cpu.0)
+        };
+        assert_eq!(limit(&[]).unwrap(), Some(Limit::default()));
+        assert_eq!(limit(&["--max-cpu", "off"]).unwrap(), None);
+        assert_eq!(limit(&["--max-cpu", "0.5%/30s"]).unwrap().unwrap().share, 0.005);
+        assert!(limit(&["--max-cpu", "none"]).is_err());
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for bad in [
+            &["fsynctop", "once", "-n", "3"][..],
+            &["fsynctop", "once", "-i", "1", "-n", "0"],
+            &["fsynctop", "once", "-d", "5", "--", "true"],
+            &["fsynctop", "--ops", "write"],
+        ] {
+            assert!(Arguments::try_parse_from(bad).is_err(), "{bad:?}");
+        }
+        let good = ["fsynctop", "once", "--pid", "1,2", "--", "sleep", "--version"];
+        let parsed = Arguments::try_parse_from(good).unwrap();
+        let Some(Action::Once(once)) = parsed.action else { panic!("{parsed:?}") };
+        assert_eq!(once.trace.targets.pid, [1, 2]);
+        assert_eq!(once.command, ["sleep", "--version"]);
+    }
+}
