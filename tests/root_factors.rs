@@ -6,11 +6,11 @@ mod common;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fsynctop::cli::commit_watch::CommitWatch;
 use fsynctop::cli::connection::ConnectionArgs;
-use fsynctop::cli::one_server::{self, Chosen};
+use fsynctop::cli::one_server;
 use fsynctop::cli::options::TargetArgs;
 use fsynctop::explain::audit::Standing;
+use fsynctop::explain::commit_watch::CommitWatch;
 use fsynctop::explain::commits::Commits;
 use fsynctop::explain::factors::Log;
 use fsynctop::explain::factors::samples::{By, Sampled};
@@ -18,6 +18,7 @@ use fsynctop::files::rules::Rules;
 use fsynctop::model::Measurement;
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
+use fsynctop::server::status::choose::Chosen;
 
 use common::Running;
 use common::exact::on_both;

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
-use super::commit_watch::CommitWatch;
 use super::connection::ConnectionArgs;
 use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
-use super::one_server::{self, Chosen};
+use super::one_server;
 use super::options::{StyleArgs, TraceArgs, duration};
 use super::output::print;
 use super::session;
 use super::signals::End;
+use crate::explain::commit_watch::CommitWatch;
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
 use crate::explain::waits::{Account, Who, disks, flame, journals};
@@ -29,6 +29,7 @@ use crate::sampler::Sampler;
 use crate::server::filter::SERVERS;
 use crate::server::finder::Finder;
 use crate::server::selection::Selection;
+use crate::server::status::choose::Chosen;
 
 pub const AFTER_HELP: &str = "\
 The scheduler's hooks that this needs cost every thread of the host a little while it runs; nothing of them is left

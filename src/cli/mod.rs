@@ -3,7 +3,6 @@
 mod calibrate;
 mod check;
 mod command;
-pub mod commit_watch;
 pub mod connection;
 pub mod exit;
 mod explain;

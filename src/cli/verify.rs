@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::connection::ConnectionArgs;
 use super::exit::FAILED;
-use super::one_server::{self, Chosen};
+use super::one_server;
 use super::options::{Form, TraceArgs, duration};
 use super::output::print;
 use super::session;
@@ -17,6 +17,7 @@ use super::signals::End;
 use crate::server::describe;
 use crate::server::filter::TargetFilter;
 use crate::server::selection::Selection;
+use crate::server::status::choose::Chosen;
 use crate::verify::{Edge, compare, render};
 
 /// How long the last names are waited for before the window ends.

@@ -1,6 +1,8 @@
-//! `fsynctop explain`: why commits take as long as they do. Pure: measurements in, text and JSON out.
+//! `fsynctop explain`: why commits take as long as they do. Pure but for
+//! [`commit_watch`], which gathers what it needs: measurements in, text and JSON out.
 
 pub mod audit;
+pub mod commit_watch;
 pub mod commits;
 pub mod factors;
 pub(crate) mod json;
