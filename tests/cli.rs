@@ -150,3 +150,28 @@ fn every_bad_configuration_ends_with_the_status_of_bad_usage() {
     let set = output(fsynctop().arg("exporter").env("FSYNCTOP_INTERVAL", "soon"));
     assert_eq!(set.status.code(), Some(2), "{set:?}");
 }
+
+#[test]
+fn a_failure_that_no_configuration_explains_has_another_status() {
+    fails_with(&["once", "--output-file", "/no/such/directory/file"], 1, &["/no/such/directory/file"]);
+    fails_with(&["history", "--socket", "/no/such.sock"], 1, &["/no/such.sock"]);
+    fails_with(&["calibrate", "/no/such/directory"], 1, &["/no/such/directory"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    fails_with(&["exporter", "--no-socket", "--listen", &address], 1, &[&address, "in use"]);
+}
+
+#[test]
+fn a_cause_is_said_once() {
+    for arguments in [&["calibrate", "/no/such"][..], &["once", "--roles", "/no/such"]] {
+        let ended = output(fsynctop().args(arguments));
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(said.matches("No such file or directory").count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_time_that_is_none_is_refused_with_what_would_be_one() {
+    fails_with(&["once", "-d", "soon"], 2, &["soon", "90s"]);
+    fails_with(&["once", "-d", "-5"], 2, &["-5", "at least a millisecond"]);
+}

@@ -34,7 +34,7 @@ pub struct Calibrate {
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// How long to measure each way: 1, 500ms
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub each: Duration,
     /// The most threads: 1, 2, 4 and so on up to this
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1024))]

@@ -53,7 +53,7 @@ pub enum ExplainOutput {
 #[derive(Args, Debug)]
 pub struct Explain {
     /// How long to watch: 10, 90s, 5m
-    #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "10")]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "10")]
     pub duration: Duration,
     /// A page for people, JSON for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]

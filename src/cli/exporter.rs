@@ -20,6 +20,7 @@ use crate::exporter::{log, privileges};
 use crate::history::{self, remote};
 use crate::host;
 use crate::live::Options;
+use crate::text::causes;
 
 pub const AFTER_HELP: &str = "\
 Each option can also be given by an environment variable (--max-files: FSYNCTOP_MAX_FILES; several values with commas
@@ -46,7 +47,7 @@ pub struct Exporter {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// From one regular snapshot to the next; each scrape takes a fresh one
-    #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub interval: Duration,
     /// What a server is called in the metrics, may be given several times: 3306=orders, /var/lib/mysql2=billing; by
     /// the port, the data directory, the socket or the container [default: the first that it has of container, port,
@@ -64,7 +65,7 @@ pub struct Exporter {
     #[arg(long, help_heading = METRICS)]
     pub no_file_metrics: bool,
     /// How much of the past `fsynctop history` can ask for, in 4 MB of memory at most
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m", help_heading = METRICS)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "10m", help_heading = METRICS)]
     pub history: Duration,
     /// The local socket on which it asks; root and its group may open it [default: /run/fsynctop/exporter.sock, or
     /// none where that cannot be had]
@@ -125,7 +126,7 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
     match daemon::run(options, attach) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
-            format!("{error:#}").lines().for_each(log::error);
+            causes(error.chain()).lines().for_each(log::error);
             Ok(ExitCode::from(status(&error)))
         }
     }

@@ -20,10 +20,10 @@ use crate::render::{Options, Output, Style};
 #[derive(Args, Debug)]
 pub struct History {
     /// How far to look back: 90s, 10m
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "10m")]
     last: Duration,
     /// How long a row of the time line is [default: 10 to 30 seconds, by --last]
-    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     interval: Option<Duration>,
     /// Show these processes only [default: every server that the exporter traces]
     #[arg(long, value_name = "PID", value_delimiter = ',')]
@@ -37,7 +37,7 @@ pub struct History {
     #[command(flatten)]
     style: StyleArgs,
     /// A sync in flight for this long is shown as stuck
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     stuck_after: Duration,
     /// The exporter's socket
     #[arg(long, value_name = "PATH", default_value = remote::SOCKET)]

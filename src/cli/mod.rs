@@ -23,13 +23,22 @@ mod verify;
 
 use std::process::ExitCode;
 
-pub use exit::{Exit, FAILED};
+use exit::{Exit, FAILED};
 use root::{Action, Arguments};
 use settings::SettingsError;
 
-/// Reads the arguments, and for the exporter the environment and a file, and does what they ask for. Bad usage ends
-/// the program here.
-pub fn run() -> anyhow::Result<ExitCode> {
+use crate::text::causes;
+
+/// Does what the arguments ask for. An error is said on standard error.
+pub fn run() -> ExitCode {
+    act().unwrap_or_else(|error| {
+        eprintln!("fsynctop: {}", causes(error.chain()));
+        ExitCode::from(error.downcast_ref::<Exit>().map_or(FAILED, |exit| exit.status))
+    })
+}
+
+/// Reads the arguments, and for the exporter the environment and a file. Bad usage ends the program here.
+fn act() -> anyhow::Result<ExitCode> {
     let arguments: Arguments =
         settings::parse(root::command(), std::env::args_os()).map_err(|error| match error {
             SettingsError::Usage(usage) => usage.exit(),

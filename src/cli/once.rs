@@ -38,10 +38,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 #[command(next_help_heading = "What to measure and print")]
 pub struct Once {
     /// How long to measure: 10, 90s, 5m; with -i, the whole series [default: 10s]
-    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     pub duration: Option<Duration>,
     /// Measure a series, and print each interval of this length
-    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     pub interval: Option<Duration>,
     /// How many intervals [default: until Ctrl-C, which prints the last one]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "interval", conflicts_with = "duration")]
@@ -67,7 +67,7 @@ pub struct Once {
     #[command(flatten)]
     pub style: StyleArgs,
     /// A sync in flight for this long is shown as stuck
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub stuck_after: Duration,
     /// Trace this command and all that it starts, until it ends; with --pid, --comm, --cgroup or --all, trace those
     /// for as long as it runs

@@ -192,9 +192,14 @@ const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// "10" (seconds), "0.5", "90s", "5m", "1m 30s".
 pub fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || "a time is expected, such as 10 (seconds), 90s, 5m or 1m 30s".to_owned();
     let parsed = match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
-        Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string())?,
+        Ok(seconds) if seconds.is_nan() => return Err(expected()),
+        Ok(seconds) => {
+            let limit = LONGEST.as_secs_f64() + 1.0;
+            Duration::try_from_secs_f64(seconds.clamp(0.0, limit)).map_err(|_| expected())?
+        }
+        Err(_) => humantime::parse_duration(text).map_err(|_| expected())?,
     };
     if parsed < Duration::from_millis(1) {
         return Err("at least a millisecond".into());
@@ -217,6 +222,9 @@ mod tests {
         assert!(duration("0").is_err());
         assert!(duration("-1").is_err());
         assert!(duration("soon").is_err());
-        assert_eq!(duration("1e19"), Err("at most ten years".into()));
+        for too_long in ["1e19", "1e99", "inf"] {
+            assert_eq!(duration(too_long), Err("at most ten years".into()));
+        }
+        assert!(duration("NaN").is_err());
     }
 }

@@ -20,7 +20,7 @@ pub struct Plain {
     #[arg(long)]
     pub once: bool,
     /// The old form of `fsynctop history --last`
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = [
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, conflicts_with_all = [
         "duration", "count", "wait", "by", "sort", "histogram", "command", "comm", "cgroup", "all", "ops", "attach",
         "verbose", "roles", "max_files", "max_histograms", "max_cpu"
     ])]

@@ -29,7 +29,7 @@ pub struct Stuck {
     #[command(flatten)]
     pub form: FormArgs,
     /// How long to watch: a call that stands still all the while is at least that old
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "200ms")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "200ms")]
     pub watch: Duration,
     /// Rules of your own for the roles of files
     #[arg(long, value_name = "FILE")]

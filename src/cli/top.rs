@@ -19,6 +19,7 @@ use crate::model::Measurement;
 use crate::once::render;
 use crate::render::{By, Options as Printed, Style};
 use crate::server::selection::Selection;
+use crate::text::causes;
 use crate::top::terminal::{self, Screen};
 use crate::top::{Colors, Earlier, Options, Start, StartError, View};
 
@@ -26,13 +27,13 @@ use crate::top::{Colors, Earlier, Options, Start, StartError, View};
 #[command(next_help_heading = "What to show")]
 pub struct Top {
     /// From one snapshot to the next; + and - change it
-    #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub interval: Duration,
     /// What a row of the table stands for; by thread, the server pays a little more for each sync
     #[arg(long, value_enum, default_value_t)]
     pub by: Rows,
     /// A sync in flight for this long is shown as stuck
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub stuck_after: Duration,
     #[command(flatten)]
     pub style: StyleArgs,
@@ -170,7 +171,7 @@ fn starter(trace: TraceArgs, long_run: LongRunArgs, selection: Selection) -> Sta
         Live::start(move || session::start(&trace, &config, rules), selection.clone(), options)
     };
     Arc::new(move |by_thread, interval| {
-        start(by_thread, interval).map_err(|error| StartError(format!("{error:#}")))
+        start(by_thread, interval).map_err(|error| StartError(causes(error.chain())))
     })
 }
 

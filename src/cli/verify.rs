@@ -27,7 +27,7 @@ const SLICE: Duration = Duration::from_millis(100);
 #[derive(Args, Debug)]
 pub struct Verify {
     /// How long to trace and count: 10, 90s, 5m; Ctrl-C ends it earlier
-    #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "30s")]
     pub duration: Duration,
     /// A table for people, JSON for programs
     #[arg(long, value_enum, default_value_t)]

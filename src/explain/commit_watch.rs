@@ -20,7 +20,7 @@ use crate::sampler::Sampler;
 use crate::server::status::choose::Status;
 use crate::server::status::connection::Connection;
 use crate::server::status::reading::{Reading, Scope};
-use crate::text::capital;
+use crate::text::capitalize;
 
 const PROC: &str = "/proc";
 /// How often the syncs in flight are to be sampled: a hundred samples a second make a window of a few seconds enough.
@@ -202,7 +202,7 @@ impl CommitWatch {
 }
 
 fn sentence(error: &str) -> String {
-    format!("{}.", capital(error))
+    format!("{}.", capitalize(error))
 }
 
 /// One file of each role that durability hangs on, the redo log first, and the data directory.

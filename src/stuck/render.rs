@@ -11,7 +11,7 @@ use crate::linux::mountinfo::format_device;
 use crate::model::Role;
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::{Paint, Style};
-use crate::text::{capital, duration_in_words};
+use crate::text::{capitalize, duration_in_words};
 use crate::threads::{AgeFrom, Scan, Standing, StuckSync, waits_for};
 
 /// The role of a path in the process with this PID.
@@ -178,7 +178,7 @@ fn push_unexamined(text: &mut String, scan: &Scan, style: &Style) {
         unseen.push("other users' processes (/proc is mounted with hidepid)".into());
     }
     if !unseen.is_empty() {
-        let sentence = format!("{} could not be examined: {RIGHTS}.", capital(&unseen.join(" and ")));
+        let sentence = format!("{} could not be examined: {RIGHTS}.", capitalize(&unseen.join(" and ")));
         push_sentence(text, &sentence, style);
     }
     if scan.blocked > 0 {

@@ -1,13 +1,15 @@
 //! Text for people: untrusted names made harmless ([`escape()`]), latencies and counts with their units,
 //! and shortening to the width of a table's column.
 
+mod causes;
 mod escape;
 mod shorten;
 #[cfg(test)]
 mod tests;
 mod units;
 
+pub(crate) use causes::causes;
 pub(crate) use escape::{escape, escape_sentence, escape_to_ascii, is_deceptive};
 pub use shorten::width;
 pub(crate) use shorten::{end_of_path, shorten_end, shorten_middle, shorten_path};
-pub(crate) use units::{capital, count, duration, duration_in_words, errno, interval, percent, rate};
+pub(crate) use units::{capitalize, count, duration, duration_in_words, errno, interval, percent, rate};

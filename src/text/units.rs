@@ -72,7 +72,7 @@ pub fn rate(n: u64, over: std::time::Duration) -> String {
 }
 
 /// Capitalises the first letter.
-pub fn capital(text: &str) -> String {
+pub fn capitalize(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::explain::factors::render::megabytes;
 use crate::explain::factors::{Log, Throughput};
-use crate::text::{capital, percent};
+use crate::text::{capitalize, percent};
 
 /// Above this busy share, a serial log has no room for more syncs.
 pub const NEARLY_FULL: f64 = 0.8;
@@ -51,7 +51,7 @@ fn connections(throughput: &Throughput, idle: Option<f64>) -> Option<Advice> {
     let at_once = |log: &Log| log.in_flight.is_some();
     logs.iter().all(at_once).then(|| Advice {
         what: "More connections would help.".into(),
-        because: format!("{}, and the CPUs were {} idle.", capital(&busy.join(", ")), percent(idle)),
+        because: format!("{}, and the CPUs were {} idle.", capitalize(&busy.join(", ")), percent(idle)),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{SATURATED, Scene};
 use crate::model::Role;
-use crate::text::{capital, count, percent};
+use crate::text::{capitalize, count, percent};
 
 /// From so many redo syncs per binary-log sync on, commits do not each sync the binary log: with sync_binlog=1
 /// servers were seen between 1.0 and 1.4.
@@ -23,17 +23,17 @@ pub(super) fn busy(scene: &Scene) -> Option<String> {
     let say = |&(role, busy): &(Role, f64)| format!("{} is {} busy", role.in_a_sentence(), percent(busy));
     Some(match (saturated.as_slice(), free.as_slice()) {
         ([], []) => return None,
-        ([], [one]) => format!("{}: not saturated ({limit}).", capital(&say(one))),
+        ([], [one]) => format!("{}: not saturated ({limit}).", capitalize(&say(one))),
         ([], [(_, redo), (_, binlog)]) if redo + binlog > 1.0 => {
             format!("The redo log and the binary log overlap; neither is saturated ({limit}).")
         }
         ([], _) => format!("Neither the redo log nor the binary log is saturated ({limit})."),
-        ([one], []) => format!("{}: saturated ({limit}), commits queue for it.", capital(&say(one))),
+        ([one], []) => format!("{}: saturated ({limit}), commits queue for it.", capitalize(&say(one))),
         ([one], [other, ..]) => {
-            format!("{}: saturated ({limit}), commits queue for it; {}.", capital(&say(one)), say(other))
+            format!("{}: saturated ({limit}), commits queue for it; {}.", capitalize(&say(one)), say(other))
         }
         ([redo, binlog, ..], _) => {
-            format!("{} and {}: both are saturated ({limit}).", capital(&say(redo)), say(binlog))
+            format!("{} and {}: both are saturated ({limit}).", capitalize(&say(redo)), say(binlog))
         }
     })
 }

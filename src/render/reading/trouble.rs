@@ -6,7 +6,7 @@ use crate::model::{Errors, FileRow, Lost, Measurement, Op, ServerId};
 use crate::render::rows::nameless;
 use crate::render::style::Paint;
 use crate::render::{Options, header};
-use crate::text::{capital, count, end_of_path, errno, interval, width};
+use crate::text::{capitalize, count, end_of_path, errno, interval, width};
 
 /// Files with errors named one by one.
 const FAILED_SHOWN: usize = 3;
@@ -101,7 +101,7 @@ pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
         (m.lost.is_zero(), "none of the watched calls was lost"),
     ];
     let mut sentences: Vec<String> = Vec::new();
-    sentences.extend(fine(&is_fine).map(|fine| format!("{}.", capital(&fine))));
+    sentences.extend(fine(&is_fine).map(|fine| format!("{}.", capitalize(&fine))));
     sentences.extend(missed(&m.lost, m.total().count));
     sentences.extend(not_watched(&m.setup.ops, options));
     sentences.into_iter().map(Sentence::plain).collect()

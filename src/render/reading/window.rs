@@ -10,7 +10,7 @@ use crate::model::{FileRow, Measurement, Role, Server, ServerId};
 use crate::render::Options;
 use crate::render::header::rfc3339;
 use crate::render::style::Paint;
-use crate::text::{capital, count, duration_in_words, interval, percent};
+use crate::text::{capitalize, count, duration_in_words, interval, percent};
 
 /// Syncs that hung told one by one; the rest is a count.
 const HUNG_SHOWN: usize = 3;
@@ -106,7 +106,7 @@ fn saturated(troubles: &Troubles, name: NameOf) -> Vec<String> {
         let (from, to) = busy.longest.span?;
         Some(format!(
             "{} was saturated for {}, longest {} ({} busy).",
-            capital(&log),
+            capitalize(&log),
             interval(busy.total),
             from_to(from, to, troubles),
             percent(busy.longest.share().min(1.0)),

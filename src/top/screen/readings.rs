@@ -11,7 +11,7 @@ use crate::render::Paint;
 use crate::render::device::{Device, Neighbour};
 use crate::render::header::clock;
 use crate::render::rows::p99;
-use crate::text::{capital, escape_sentence, interval, rate, shorten_end, width};
+use crate::text::{capitalize, escape_sentence, interval, rate, shorten_end, width};
 use crate::top::cells::{latency_in_words, maximum_in_words};
 use crate::top::palette::Ink;
 use crate::top::state::{Read, State};
@@ -55,7 +55,7 @@ fn lines(state: &State) -> Vec<(String, Ink)> {
     let mut lines: Vec<(String, Ink)> = Vec::new();
     match &state.sampling {
         live::State::Paused { why } => {
-            lines.push((format!("{}.", escape_sentence(&capital(why))), Ink::Alarm));
+            lines.push((format!("{}.", escape_sentence(&capitalize(why))), Ink::Alarm));
         }
         live::State::Failed { why } => {
             lines.push((format!("Nothing is traced any more: {}", escape_sentence(why)), Ink::Alarm));
@@ -77,7 +77,7 @@ fn lines(state: &State) -> Vec<(String, Ink)> {
             Paint::Plain | Paint::Heading => Ink::Plain,
         };
         match window.as_ref().filter(|_| at == 0) {
-            Some(window) => (format!("{}: {}", capital(window), sentence.text), ink),
+            Some(window) => (format!("{}: {}", capitalize(window), sentence.text), ink),
             None => (sentence.text.clone(), ink),
         }
     }));
