@@ -12,7 +12,7 @@ use crate::linux::rooted::Root;
 const MAX_OVERLAYS: u32 = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Location {
+pub(crate) struct Location {
     /// The device number of the filesystem itself, common to all its mounts and subvolumes.
     device: u32,
     /// Relative to the filesystem's own root.
@@ -20,7 +20,7 @@ pub struct Location {
 }
 
 impl Location {
-    pub fn is_within(&self, other: &Location) -> bool {
+    pub(crate) fn is_within(&self, other: &Location) -> bool {
         self.device == other.device && self.path.starts_with(&other.path)
     }
 }

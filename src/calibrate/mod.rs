@@ -7,7 +7,7 @@ pub mod journal;
 mod location;
 pub mod place;
 pub mod render;
-pub mod scratch;
+pub(crate) mod scratch;
 pub mod work;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::calibration::plan::Case;
 use crate::calibration::{CalibrateError, Calibration, Place};
 
 /// Maximum total size of all files.
-pub const MAX_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_BYTES: u64 = 64 << 20;
 /// The size of one write: a block of a redo log, or a small group of binary-log events.
 pub const BLOCK: usize = 4096;
 

@@ -15,7 +15,7 @@ use crate::server::settings::Settings;
 use crate::text::{escape, percent};
 
 /// A device that is busy for a larger share of the time is refused.
-pub const MAX_BUSY: f64 = 0.3;
+pub(crate) const MAX_BUSY: f64 = 0.3;
 /// How long the device is observed beforehand.
 const WATCH: Duration = Duration::from_secs(1);
 /// Files that exist only in a server's data directory.
@@ -81,7 +81,7 @@ impl Place {
     }
 
     /// Refuses a device that is in use.
-    pub fn refuse_if_busy(&self) -> Result<(), CalibrateError> {
+    pub(crate) fn refuse_if_busy(&self) -> Result<(), CalibrateError> {
         match self.busy() {
             Some(busy) if busy > MAX_BUSY => Err(CalibrateError::Refused(format!(
                 "{} is {} busy, and the limit is {}: a calibration would slow down its users, and the figures would be \

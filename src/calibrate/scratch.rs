@@ -20,7 +20,7 @@ const RANDOM: usize = 12;
 /// A file that is removed on drop. It stays locked until then, so that a later run can recognise files left
 /// by killed runs.
 #[derive(Debug)]
-pub struct Scratch {
+pub(crate) struct Scratch {
     /// None: it is being removed.
     file: Option<NamedTempFile>,
 }
@@ -39,7 +39,7 @@ impl Scratch {
 
     /// Reopens the file with the flags of a method. By descriptor, because the name may refer to another
     /// file by now.
-    pub fn open_for(&self, method: Method) -> std::io::Result<File> {
+    pub(crate) fn open_for(&self, method: Method) -> std::io::Result<File> {
         let flags = match method {
             Method::Fsync | Method::Fdatasync => OFlags::empty(),
             Method::ODsync => OFlags::DSYNC,
@@ -67,7 +67,7 @@ impl Drop for Scratch {
 }
 
 /// Removes scratch files of this user's killed runs. Files that cannot be removed stay; they are harmless.
-pub fn remove_leftovers(directory: &Path) {
+pub(crate) fn remove_leftovers(directory: &Path) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let is_named_so = is_ours_by_name(entry.file_name().as_bytes());
         if !is_named_so || !entry.metadata().is_ok_and(|found| is_ours(&found)) {

@@ -55,7 +55,7 @@ pub fn load(state: &Path, path: &Path) -> Option<Calibration> {
 }
 
 /// As [`load`], for a path whose storage is known. The device and the kind of filesystem must match.
-pub fn load_of(state: &Path, path: &Path, storage: &Storage) -> Option<Calibration> {
+pub(crate) fn load_of(state: &Path, path: &Path, storage: &Storage) -> Option<Calibration> {
     let file = file_of(state, rustix::fs::statvfs(path).ok()?.f_fsid);
     if std::fs::metadata(&file).ok()?.len() > MAX_BYTES {
         return None;

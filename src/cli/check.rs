@@ -34,7 +34,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const SERVERS: usize = 64;
 
 #[derive(Args, Debug)]
-pub struct Check {
+pub(crate) struct Check {
     #[command(flatten)]
     pub trace: TraceArgs,
     #[command(flatten)]
@@ -169,7 +169,7 @@ fn not_watched(ops: &[Op]) -> Vec<Verdict> {
     verdicts
 }
 
-pub fn budget(config: &ProbeConfig) -> Verdict {
+pub(crate) fn budget(config: &ProbeConfig) -> Verdict {
     let capacity = config.capacity;
     let megabytes = capacity.map_bytes().div_ceil(1 << 20);
     let detail = format!(

@@ -64,7 +64,7 @@ impl Drop for Traced {
 }
 
 /// The child's side: waits for a byte, then becomes the command.
-pub fn exec_when_told(pipe: &Path, command: &[OsString]) -> anyhow::Result<ExitCode> {
+pub(crate) fn exec_when_told(pipe: &Path, command: &[OsString]) -> anyhow::Result<ExitCode> {
     let mut told = [0];
     let mut pipe = std::fs::File::open(pipe).context("the tracer has gone")?;
     if pipe.read_exact(&mut told).is_err() {
@@ -80,7 +80,7 @@ pub fn exec_when_told(pipe: &Path, command: &[OsString]) -> anyhow::Result<ExitC
 }
 
 /// The status to pass on; a signal becomes 128 + its number, as in a shell.
-pub fn passed_on(status: ExitStatus) -> u8 {
+pub(crate) fn passed_on(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

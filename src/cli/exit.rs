@@ -3,13 +3,13 @@
 /// Beside 0, done.
 pub const FAILED: u8 = 1;
 /// A wrong option, value, environment variable or configuration file.
-pub const BAD_USAGE: u8 = 2;
-pub const NOTHING_TO_TRACE: u8 = 3;
+pub(crate) const BAD_USAGE: u8 = 2;
+pub(crate) const NOTHING_TO_TRACE: u8 = 3;
 /// Not everything could be examined. 4 is kept for a condition that is asked for.
-pub const INCOMPLETE: u8 = 5;
+pub(crate) const INCOMPLETE: u8 = 5;
 
 /// What a shell makes of a signal.
-pub const SIGNALLED: u8 = 128;
+pub(crate) const SIGNALLED: u8 = 128;
 
 /// An error that ends the program with a status of its own.
 #[derive(Debug, thiserror::Error)]

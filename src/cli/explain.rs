@@ -31,7 +31,7 @@ use crate::server::finder::Finder;
 use crate::server::selection::Selection;
 use crate::server::status::choose::Chosen;
 
-pub const AFTER_HELP: &str = "\
+pub(crate) const AFTER_HELP: &str = "\
 The scheduler's hooks that this needs cost every thread of the host a little while it runs; nothing of them is left
 when it ends. docs/explain.md says what each line means and how it was found.";
 
@@ -41,7 +41,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 const SLICE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ExplainOutput {
+pub(crate) enum ExplainOutput {
     /// A page of plain English, with tables
     #[default]
     #[value(alias = "text")]
@@ -51,7 +51,7 @@ pub enum ExplainOutput {
 }
 
 #[derive(Args, Debug)]
-pub struct Explain {
+pub(crate) struct Explain {
     /// How long to watch: 10, 90s, 5m
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "10")]
     pub duration: Duration,

@@ -22,7 +22,7 @@ use crate::host;
 use crate::live::Options;
 use crate::text::causes;
 
-pub const AFTER_HELP: &str = "\
+pub(crate) const AFTER_HELP: &str = "\
 Each option can also be given by an environment variable (--max-files: FSYNCTOP_MAX_FILES; several values with commas
 between them) and in the file of --config (max-files = 65536; listen = [\"127.0.0.1:9871\"]). The command line comes
 before the environment, and that before the file.

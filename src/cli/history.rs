@@ -46,7 +46,7 @@ pub struct History {
 
 impl History {
     /// `fsynctop --last TIME`.
-    pub fn of_measurement(measure: Once, last: Duration, socket: PathBuf) -> History {
+    pub(crate) fn of_measurement(measure: Once, last: Duration, socket: PathBuf) -> History {
         History {
             last,
             interval: measure.interval,

@@ -81,7 +81,7 @@ pub struct Once {
 
 impl Once {
     /// As `fsynctop once` without options.
-    pub fn by_default() -> Once {
+    pub(crate) fn by_default() -> Once {
         let matches = Once::augment_args(Command::new("once")).get_matches_from(["once"]);
         Once::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }

@@ -31,7 +31,7 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
-    pub fn is_given(&self) -> bool {
+    pub(crate) fn is_given(&self) -> bool {
         self.all || self.cgroup.is_some() || !self.pid.is_empty() || !self.comm.is_empty()
     }
 }
@@ -41,7 +41,7 @@ const TRACING: &str = "How to trace";
 
 /// How to trace.
 #[derive(Args, Clone, Debug)]
-pub struct TraceArgs {
+pub(crate) struct TraceArgs {
     #[command(flatten)]
     pub targets: TargetArgs,
     /// Calls to trace. fentry cannot watch `sync`: asking for it moves all of the tracing to another mode
@@ -66,7 +66,7 @@ pub struct TraceArgs {
 
 /// For what runs for long: a series of intervals, the live view, the exporter.
 #[derive(Args, Clone, Debug)]
-pub struct LongRunArgs {
+pub(crate) struct LongRunArgs {
     /// Processor time that fsynctop itself may use: percent of one processor, averaged over a minute or over /TIME
     /// (2%/5m), or off. Above it, intervals get longer; if that is not enough, tracing pauses until there is room
     /// again. Said on standard error and in the figures. What the exporter's clients cost, and describing servers and
@@ -108,7 +108,7 @@ pub enum Form {
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to print")]
-pub struct FormArgs {
+pub(crate) struct FormArgs {
     /// A table for people, JSON for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]
     output: Form,
@@ -118,13 +118,13 @@ pub struct FormArgs {
 }
 
 impl FormArgs {
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         self.json || self.output == Form::Json
     }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Color {
+pub(crate) enum Color {
     #[default]
     Auto,
     Always,
@@ -132,7 +132,7 @@ pub enum Color {
 }
 
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub struct ColorArgs {
+pub(crate) struct ColorArgs {
     /// Colours [NO_COLOR is honoured]
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub color: Color,
@@ -140,7 +140,7 @@ pub struct ColorArgs {
 
 impl ColorArgs {
     /// `style` as it would be by itself.
-    pub fn apply(self, style: Style) -> Style {
+    pub(crate) fn apply(self, style: Style) -> Style {
         match self.color {
             Color::Auto => style,
             Color::Always => Style { color: true, ..style },
@@ -150,7 +150,7 @@ impl ColorArgs {
 }
 
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub struct StyleArgs {
+pub(crate) struct StyleArgs {
     #[command(flatten)]
     pub color: ColorArgs,
     /// Draw with ASCII only
@@ -159,7 +159,7 @@ pub struct StyleArgs {
 }
 
 impl StyleArgs {
-    pub fn apply(self, style: Style) -> Style {
+    pub(crate) fn apply(self, style: Style) -> Style {
         let style = self.color.apply(style);
         Style { unicode: style.unicode && !self.no_unicode, ..style }
     }

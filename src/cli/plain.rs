@@ -34,7 +34,7 @@ pub struct Plain {
 
 impl Plain {
     /// What is asked for is no live view.
-    pub fn asks_for_one_measurement(&self) -> bool {
+    pub(crate) fn asks_for_one_measurement(&self) -> bool {
         let measure = &self.measure;
         self.once
             || measure.duration.is_some()

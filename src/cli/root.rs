@@ -29,7 +29,7 @@ use super::verify::Verify;
     subcommand_help_heading = "Actions",
     after_help = EXAMPLES
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     pub action: Option<Action>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ Exit status: 0 done, 1 failed, 2 bad options or configuration, 3 nothing to trac
 5 not everything could be looked at (stuck); with a command, the command's own.";
 
 #[derive(Debug, Subcommand)]
-pub enum Action {
+pub(crate) enum Action {
     /// Measure for a while, for as long as a command runs, or in a series, and print
     Once(Once),
     /// Show the last minutes, as an exporter on this host remembers them; traces nothing

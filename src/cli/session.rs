@@ -50,7 +50,7 @@ fn refused(error: FilterError) -> Exit {
 }
 
 /// The error of an action that has nothing to do its work on. `hint`: what else would help.
-pub fn nothing_selected(work: &str, selection: &Selection, hint: &str) -> anyhow::Error {
+pub(crate) fn nothing_selected(work: &str, selection: &Selection, hint: &str) -> anyhow::Error {
     let message = format!(
         "nothing to {work}: there is no {}.{hint} --pid, --comm, --cgroup and --all select other processes.",
         selection.name()
@@ -85,7 +85,7 @@ fn targets(selection: &Selection) -> anyhow::Result<Targets> {
 }
 
 /// What was asked for cannot be right, whatever the host is like.
-pub fn bad_configuration(error: impl std::fmt::Display) -> Exit {
+pub(crate) fn bad_configuration(error: impl std::fmt::Display) -> Exit {
     Exit { status: BAD_USAGE, message: error.to_string() }
 }
 
@@ -98,7 +98,7 @@ pub fn rules(file: Option<&Path>) -> anyhow::Result<Rules> {
 }
 
 /// Tracing needs the host's own process numbers: in another PID namespace every filter would select the wrong ones.
-pub fn require_host_pids() -> anyhow::Result<()> {
+pub(crate) fn require_host_pids() -> anyhow::Result<()> {
     let verdict = host::pid_namespace();
     if verdict.status != Status::Fail {
         return Ok(());
@@ -109,7 +109,7 @@ pub fn require_host_pids() -> anyhow::Result<()> {
 }
 
 /// What libbpf and the kernel said while attaching, if that was asked for.
-pub fn print_libbpf_log(arguments: &TraceArgs) {
+pub(crate) fn print_libbpf_log(arguments: &TraceArgs) {
     let log = take_libbpf_log();
     if arguments.verbose {
         log.lines().for_each(|line| eprintln!("fsynctop: {line}"));
@@ -117,7 +117,7 @@ pub fn print_libbpf_log(arguments: &TraceArgs) {
 }
 
 /// How the probes are to be attached.
-pub fn probe_config(
+pub(crate) fn probe_config(
     arguments: &TraceArgs,
     selection: &Selection,
     by_thread: bool,
@@ -179,7 +179,7 @@ pub fn attach(arguments: &TraceArgs, config: &ProbeConfig) -> anyhow::Result<Pro
 }
 
 /// The step that failed and why, in words that say what to do where the error number tells.
-pub fn explain_failure(failure: &Failure, verdicts: &[Verdict]) -> String {
+pub(crate) fn explain_failure(failure: &Failure, verdicts: &[Verdict]) -> String {
     match failure.errno {
         Some(errno) => {
             let error = std::io::Error::from_raw_os_error(errno);

@@ -55,7 +55,7 @@ fn file_of(matches: &ArgMatches) -> Option<PathBuf> {
 }
 
 /// Variables in the environment that look like an option of the exporter and are none.
-pub fn unknown_variables(exporter: &Command) -> Vec<String> {
+pub(crate) fn unknown_variables(exporter: &Command) -> Vec<String> {
     let known: Vec<String> = exporter.get_arguments().map(variable).collect();
     let given = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     given.filter(|name| name.starts_with(PREFIX) && !known.contains(name)).collect()

@@ -29,7 +29,7 @@ impl End {
         Ok(end)
     }
 
-    pub fn is_requested(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
     }
 

@@ -17,7 +17,7 @@ use crate::server::settings::Settings;
 use crate::stuck;
 use crate::threads::{self, Looks, Processes};
 
-pub const AFTER_HELP: &str = "\
+pub(crate) const AFTER_HELP: &str = "\
 Exit status: 0 everything was examined, whether or not a sync hangs; 1 failed, 2 bad options or
 configuration, 3 no such process; 5 not everything could be examined: the output begins with what
 could not, and a sync may hang there.";

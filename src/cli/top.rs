@@ -25,7 +25,7 @@ use crate::top::{Colors, Earlier, Options, Start, StartError, View};
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to show")]
-pub struct Top {
+pub(crate) struct Top {
     /// From one snapshot to the next; + and - change it
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub interval: Duration,

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const SLICE: Duration = Duration::from_millis(100);
 
 #[derive(Args, Debug)]
-pub struct Verify {
+pub(crate) struct Verify {
     /// How long to trace and count: 10, 90s, 5m; Ctrl-C ends it earlier
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "30s")]
     pub duration: Duration,

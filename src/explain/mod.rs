@@ -13,7 +13,7 @@ use crate::model::Measurement;
 
 /// The content of the page and of the JSON object.
 #[derive(Debug)]
-pub struct Explanation {
+pub(crate) struct Explanation {
     pub measurement: Measurement,
     pub waits: waits::Account,
     /// The filesystems that were synced.

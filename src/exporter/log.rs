@@ -82,7 +82,7 @@ fn line(reader: Reader, level: Level, text: &str, now: SystemTime) -> String {
 /// An event that others can cause as often as they like: told at once, then at most once in a while with how
 /// often it came in between.
 #[derive(Debug)]
-pub struct Seldom {
+pub(crate) struct Seldom {
     told: Mutex<Told>,
 }
 

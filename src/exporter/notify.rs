@@ -18,14 +18,14 @@ pub fn ready() {
 }
 
 /// To be followed by [`ready`].
-pub fn reloading() {
+pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
         Err(_) => tell(&[NotifyState::Reloading]),
     }
 }
 
-pub fn stopping() {
+pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
@@ -39,6 +39,6 @@ pub fn alive() {
 }
 
 /// How often systemd wants to hear [`alive`]: in half the time after which it would restart the service.
-pub fn watchdog() -> Option<Duration> {
+pub(crate) fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|limit| limit / 2).filter(|half| !half.is_zero())
 }

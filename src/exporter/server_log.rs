@@ -15,10 +15,10 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// How long the log waits for a new server to be described.
 const DESCRIBED_WITHIN: u32 = 5;
 
-pub type Line = (Level, String);
+pub(crate) type Line = (Level, String);
 
 #[derive(Debug)]
-pub struct ServerLog {
+pub(crate) struct ServerLog {
     servers: BTreeMap<ServerId, Seen>,
     period: Instant,
     /// Lines for single servers in this period.

@@ -36,14 +36,14 @@ pub enum DirectoryError {
 
 /// A socket's directory, and the name of its file there.
 #[derive(Debug)]
-pub struct SocketDirectory {
+pub(crate) struct SocketDirectory {
     directory: OwnedFd,
     name: OsString,
 }
 
 /// Device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity(u64, u64);
+pub(crate) struct Identity(u64, u64);
 
 impl Identity {
     fn of(stat: &Stat) -> Identity {

@@ -12,7 +12,7 @@ const DECIDED_AT_START: [&str; 3] = ["capabilities", "tracefs", "locked memory"]
 
 /// The checks of the start, taken with all the rights that the exporter was given.
 #[derive(Clone, Debug)]
-pub struct AtStart {
+pub(crate) struct AtStart {
     pub verdicts: Vec<Verdict>,
     /// The memory that the maps take.
     pub map_bytes: u64,

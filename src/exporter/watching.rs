@@ -10,7 +10,7 @@ use crate::model::Snapshot;
 /// A snapshot may be late by this much, however short the intervals.
 const LATE: Duration = Duration::from_secs(15);
 
-pub struct Watching {
+pub(crate) struct Watching {
     state: State,
     /// From one snapshot to the next, as it is now.
     interval: Duration,
@@ -60,7 +60,7 @@ impl Watching {
     }
 
     /// Snapshots come, or are not to come.
-    pub fn is_well(&self) -> bool {
+    pub(crate) fn is_well(&self) -> bool {
         !self.is_late
     }
 

@@ -17,7 +17,7 @@ use crate::linux::rooted::{self, Root};
 use crate::model::FileId;
 
 /// How many of a process's descriptors [`find_open_descriptor`] looks at.
-pub const DESCRIPTOR_LIMIT: usize = 65_536;
+pub(crate) const DESCRIPTOR_LIMIT: usize = 65_536;
 const DELETED: &[u8] = b" (deleted)";
 
 /// Where a file is.

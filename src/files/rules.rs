@@ -12,7 +12,7 @@ use crate::model::Role;
 const BUILTIN: &str = include_str!("rules.toml");
 
 /// How many of a file's first bytes a rule can look at.
-pub const FIRST_BYTES: usize = 4096;
+pub(crate) const FIRST_BYTES: usize = 4096;
 
 /// The rules in their order: the first that holds decides.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Patterns {
 
 /// Why a rules file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum RulesError {
+pub(crate) enum RulesError {
     #[error("cannot read the rules file {path}: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{path}:{line}: {message}", path = path.display())]
@@ -126,7 +126,7 @@ impl Rules {
     }
 
     /// The user's rules in front of the program's own.
-    pub fn with_user_file(path: &Path) -> Result<Rules, RulesError> {
+    pub(crate) fn with_user_file(path: &Path) -> Result<Rules, RulesError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| RulesError::Unreadable { path: path.to_owned(), source })?;
         let invalid = |(at, message): Complaint| RulesError::Invalid {

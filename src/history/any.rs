@@ -140,7 +140,6 @@ proptest! {
             prop_assert!(history.bytes() < 1 << 20, "{} bytes from {}", history.bytes(), text.len());
             // What views do with it.
             let _ = history.last(std::time::Duration::MAX).map(|all| all.measurement.roles.iter().map(|row| row.stats.error_count()).max());
-            let _ = history.worst(3, super::Worst::P99, None, None);
             let _ = history.series(std::time::Duration::from_secs(60), std::time::Duration::from_secs(1));
             history.write_json(std::io::sink()).unwrap();
         }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-pub fn escape(path: &Path) -> String {
+pub(crate) fn escape(path: &Path) -> String {
     let mut text = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
         text.push_str(&chunk.valid().replace('\\', "\\\\"));
@@ -14,7 +14,7 @@ pub fn escape(path: &Path) -> String {
 }
 
 /// None: not the text of a path.
-pub fn unescape(text: &str) -> Option<PathBuf> {
+pub(crate) fn unescape(text: &str) -> Option<PathBuf> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
@@ -39,16 +39,18 @@ pub fn unescape(text: &str) -> Option<PathBuf> {
 }
 
 /// For serde's `with`.
-pub mod optional_path {
+pub(crate) mod optional_path {
     use super::*;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
         path.as_deref().map(escape).serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<PathBuf>, D::Error> {
         Option::<String>::deserialize(deserializer)?
             .map(|text| unescape(&text).ok_or_else(|| D::Error::custom("a path with a wrong escape")))
             .transpose()

@@ -9,7 +9,7 @@ use rustix::net::{RecvFlags, SendFlags};
 /// The kernel applies a time limit to each piece of a message that it has to make room for: so only one at a time.
 const PIECE: usize = 16 << 10;
 
-pub struct WithDeadline<'a> {
+pub(crate) struct WithDeadline<'a> {
     stream: &'a UnixStream,
     end: Instant,
     within: Duration,

@@ -15,7 +15,7 @@ use super::packed::{Inconsistent, Packed, Tables};
 use super::{History, Options};
 use crate::model::{AttachMode, FileInfo, KnownBy, Op, Role, Server, ServerId, Setup, Target};
 
-pub const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// Why a history cannot be read back.
 #[derive(Debug, thiserror::Error)]
@@ -197,7 +197,7 @@ impl History {
     }
 
     /// Reads back what [`History::write_json`] wrote.
-    pub fn read_json(text: &str) -> Result<History, ReadError> {
+    pub(crate) fn read_json(text: &str) -> Result<History, ReadError> {
         let OnlySchema { schema } = serde_json::from_str(text)?;
         if schema != SCHEMA {
             return Err(ReadError::Schema(schema));

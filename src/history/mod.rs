@@ -15,7 +15,6 @@ mod table;
 mod tests;
 mod troubles;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,10 +23,12 @@ use crate::model::{
     FileRow, Lost, Measurement, NeighbourRow, Op, Role, RoleRow, Server, ServerId, Setup, Stats, Target,
 };
 
-pub use json::{ReadError, SCHEMA};
+pub use json::ReadError;
+pub(crate) use json::SCHEMA;
 pub use moment::{Moment, Pending, Rest};
 use packed::{Packed, Tables, wall_clock};
-pub use troubles::{Busy, Longest, SATURATED, Troubles};
+pub(crate) use troubles::SATURATED;
+pub use troubles::{Busy, Longest, Troubles};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -90,21 +91,6 @@ pub struct Merged {
     pub moments: usize,
 }
 
-/// What makes a second bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Worst {
-    P99,
-    Max,
-}
-
-/// A moment of [`History::worst`], with what was asked about.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Peak {
-    pub start: SystemTime,
-    pub end: SystemTime,
-    pub stats: Stats,
-}
-
 impl History {
     pub fn new(options: Options) -> History {
         History {
@@ -132,7 +118,7 @@ impl History {
     }
 
     /// A part of the next moment: snapshots that are taken in between do not make moments shorter.
-    pub fn push_part(&mut self, measurement: &Measurement) {
+    pub(crate) fn push_part(&mut self, measurement: &Measurement) {
         self.begun = Some(self.completed_by(measurement));
     }
 
@@ -207,7 +193,7 @@ impl History {
     }
 
     /// It reaches back less far than it should, because there was more to remember than there is memory.
-    pub fn is_short_of_memory(&self) -> bool {
+    pub(crate) fn is_short_of_memory(&self) -> bool {
         self.short_of_memory
     }
 
@@ -239,25 +225,6 @@ impl History {
             sum.get_or_insert_with(|| Sum::begin(&moment)).add(moment);
         }
         Some(sum?.merged(self.setup.clone()?))
-    }
-
-    /// The `n` worst moments, the worst first: of a role or of all, of a server or of all. Those without a sync of it
-    /// are left out.
-    pub fn worst(&self, n: usize, by: Worst, server: Option<ServerId>, role: Option<Role>) -> Vec<Peak> {
-        let mut peaks: Vec<_> = self
-            .moments()
-            .map(|moment| Peak { start: moment.start, end: moment.end, stats: moment.total(server, role) })
-            .filter(|peak| peak.stats.count > 0)
-            .collect();
-        peaks.sort_by_key(|peak| {
-            let p99 = peak.stats.quantile_ns(0.99);
-            Reverse(match by {
-                Worst::P99 => (p99, peak.stats.max.ns),
-                Worst::Max => (Some(peak.stats.max.ns), p99.unwrap_or(0)),
-            })
-        });
-        peaks.truncate(n);
-        peaks
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Tables {
 
 /// Times in nanoseconds; those of the wall clock since 1970.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Packed {
+pub(crate) struct Packed {
     pub start_ns: u64,
     pub end_ns: u64,
     pub duration_ns: u64,
@@ -38,7 +38,7 @@ pub struct Packed {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PackedRole {
+pub(crate) struct PackedRole {
     pub server: u32,
     pub role: Role,
     pub op: Op,
@@ -46,20 +46,20 @@ pub struct PackedRole {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PackedFile {
+pub(crate) struct PackedFile {
     pub file: u32,
     pub op: Op,
     pub stats: PackedStats,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PackedRest {
+pub(crate) struct PackedRest {
     pub rows: u64,
     pub stats: PackedStats,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PackedPending {
+pub(crate) struct PackedPending {
     pub count: u64,
     pub server: u32,
     pub tid: u32,
@@ -73,13 +73,13 @@ pub struct PackedPending {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PackedNeighbour {
+pub(crate) struct PackedNeighbour {
     pub neighbour: u32,
     pub stats: PackedStats,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PackedStats {
+pub(crate) struct PackedStats {
     pub count: u64,
     pub sum_ns: u64,
     pub max_ns: u64,
@@ -160,7 +160,7 @@ impl Tables {
         }
     }
 
-    pub fn unpack(&self, packed: Packed) -> Result<Moment, Inconsistent> {
+    pub(crate) fn unpack(&self, packed: Packed) -> Result<Moment, Inconsistent> {
         let server = |id| self.servers.get(id).ok_or(Inconsistent);
         let roles = packed.roles.into_iter().map(|row| {
             Ok(RoleRow {
@@ -233,7 +233,7 @@ impl Packed {
         self.servers.iter().copied().chain(roles).chain(pending)
     }
 
-    pub fn server_numbers(&mut self) -> impl Iterator<Item = &mut u32> {
+    pub(crate) fn server_numbers(&mut self) -> impl Iterator<Item = &mut u32> {
         let roles = self.roles.iter_mut().map(|row| &mut row.server);
         let pending = self.pending.iter_mut().map(|row| &mut row.server);
         self.servers.iter_mut().chain(roles).chain(pending)
@@ -278,7 +278,7 @@ fn since_epoch(time: SystemTime) -> u64 {
     nanoseconds(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-pub fn wall_clock(ns: u64) -> SystemTime {
+pub(crate) fn wall_clock(ns: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(ns)
 }
 

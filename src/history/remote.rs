@@ -16,7 +16,7 @@ use super::deadline::WithDeadline;
 use super::{History, ReadError, SCHEMA};
 
 /// Where an exporter listens unless it is told otherwise.
-pub const SOCKET: &str = "/run/fsynctop/exporter.sock";
+pub(crate) const SOCKET: &str = "/run/fsynctop/exporter.sock";
 
 /// How long the whole exchange may take: the exporter answers at once, and gives up before that.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -46,7 +46,7 @@ impl Request {
 
 /// In the place of a history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     pub error: String,
 }
 

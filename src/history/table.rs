@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::model::{FileInfo, Server, ServerId, Target};
 
 /// Bytes that something takes on the heap, as far as it is its own.
-pub trait Weigh {
+pub(crate) trait Weigh {
     fn heap_bytes(&self) -> usize;
 }
 

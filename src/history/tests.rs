@@ -16,10 +16,6 @@ fn at(second: u64, mut measurement: Measurement) -> Measurement {
     measurement
 }
 
-fn with_row(role: Role, stats: Stats) -> Measurement {
-    with_files(quiet(), vec![row(MYSQL, 1, "/d/ib_logfile0", role, Op::Fdatasync, stats)], Vec::new())
-}
-
 fn files(n: u64) -> Vec<FileRow> {
     let file = |i| {
         let latencies = [(1 + i % 7, 100_000 + 1_000 * i), (1, 3_000_000)];
@@ -217,29 +213,6 @@ fn a_server_that_is_started_again_is_another_one_and_the_first_is_remembered_as_
     let of = |id| history.moments().map(|moment| moment.total(Some(id), None).count).collect::<Vec<_>>();
     let count = busy().total().count;
     assert_eq!((of(MYSQL), of(again)), (vec![count, 0], vec![0, count]));
-}
-
-#[test]
-fn the_worst_seconds_are_found() {
-    let mut history = History::new(Options::default());
-    for second in 0..100 {
-        let slow = match second {
-            40 => stats(&[(100, 200_000), (20, 9_000_000)]),
-            70 => stats(&[(1_000, 200_000), (1, 900_000_000)]),
-            _ => stats(&[(100, 200_000)]),
-        };
-        history.push(&at(second, with_row(Role::Redo, slow)));
-        history.push(&at(second, with_row(Role::Binlog, stats(&[(1, 5_000_000_000)]))));
-    }
-    let begin = quiet().start;
-    let seconds = |by, role| {
-        let peaks = history.worst(2, by, None, role);
-        peaks.iter().map(|peak| peak.start.duration_since(begin).unwrap().as_secs()).collect::<Vec<_>>()
-    };
-    assert_eq!(seconds(Worst::P99, Some(Role::Redo))[0], 40);
-    assert_eq!(seconds(Worst::Max, Some(Role::Redo)), [70, 40]);
-    assert!(history.worst(5, Worst::Max, Some(MARIADB), None).is_empty());
-    assert_eq!(history.worst(1, Worst::Max, None, None)[0].stats.max.ns, 5_000_000_000);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::model::{
 };
 
 /// From this share of the time on a log is saturated: a queue in front of it grows steeply.
-pub const SATURATED: f64 = 0.8;
+pub(crate) const SATURATED: f64 = 0.8;
 /// Files whose failures are told apart; those of others are counted.
 const MOST_FAILED: usize = 100;
 /// Roles of servers whose longest sync is kept, and as many whose busy times are.
@@ -104,7 +104,7 @@ impl Troubles {
     }
 
     /// The next moment does not begin where the last one ended.
-    pub fn leave_gap(&mut self) {
+    pub(crate) fn leave_gap(&mut self) {
         self.gaps += 1;
         self.busy.values_mut().for_each(|busy| busy.current = Run::default());
     }
@@ -114,7 +114,7 @@ impl Troubles {
         self.errors.values().sum()
     }
 
-    pub fn last_failure(&self) -> Option<SystemTime> {
+    pub(crate) fn last_failure(&self) -> Option<SystemTime> {
         self.last_failure
     }
 
@@ -278,7 +278,7 @@ impl Longest {
 
 impl History {
     /// Of the latest moments, so many that they cover `length`: the same as [`History::last`] sums up.
-    pub fn troubles(&self, length: Duration, wanted: impl Fn(ServerId) -> bool) -> Troubles {
+    pub(crate) fn troubles(&self, length: Duration, wanted: impl Fn(ServerId) -> bool) -> Troubles {
         let mut covered = Duration::ZERO;
         let kept = self.moments.iter().rev().take_while(|kept| {
             let more = covered < length;

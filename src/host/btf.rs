@@ -10,7 +10,7 @@ use super::verdict::Verdict;
 
 pub const NAME: &str = "BTF";
 /// In native byte order (include/uapi/linux/btf.h).
-pub const MAGIC: u16 = 0xeb9f;
+pub(crate) const MAGIC: u16 = 0xeb9f;
 
 pub fn check(roots: &Roots) -> Verdict {
     let path = roots.sys.join("kernel/btf/vmlinux");
@@ -35,7 +35,7 @@ const OTHER_KERNEL: &str = "run a kernel that was built with CONFIG_DEBUG_INFO_B
 
 /// Whether the kernel has a type or function of this name; true if its BTF cannot be read. Names end with a
 /// NUL there. The file is searched in chunks.
-pub fn may_have(roots: &Roots, name: &str) -> bool {
+pub(crate) fn may_have(roots: &Roots, name: &str) -> bool {
     const PIECE: usize = 256 << 10;
     let Ok(wanted) = Regex::new(&format!("\0{}\0", regex::escape(name))) else { return true };
     let Ok(mut file) = File::open(roots.sys.join("kernel/btf/vmlinux")) else { return true };

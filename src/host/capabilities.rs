@@ -14,7 +14,7 @@ const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
 
 /// Capabilities and their bit numbers (include/uapi/linux/capability.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capability {
+pub(crate) enum Capability {
     DacOverride = 1,
     DacReadSearch = 2,
     SysPtrace = 19,
@@ -42,7 +42,7 @@ impl Capability {
 
 /// An effective capability set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effective(u64);
+pub(crate) struct Effective(u64);
 
 impl Effective {
     /// From /proc/self/status.
@@ -51,7 +51,7 @@ impl Effective {
         u64::from_str_radix(set.trim(), 16).ok().map(Effective)
     }
 
-    pub fn of_this_process(roots: &Roots) -> Option<Effective> {
+    pub(crate) fn of_this_process(roots: &Roots) -> Option<Effective> {
         Effective::parse(&roots.read_proc("self/status").ok()?)
     }
 

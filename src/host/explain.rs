@@ -46,7 +46,7 @@ fn suspects(errno: i32) -> (&'static [&'static str], &'static str) {
 
 /// The message for the user: the error, then the failed checks that explain it with their cures, or the
 /// error's own meaning if every check passed. `verdicts` come from [`super::checks`].
-pub fn explain_load_error(error: &io::Error, verdicts: &[Verdict]) -> String {
+pub(crate) fn explain_load_error(error: &io::Error, verdicts: &[Verdict]) -> String {
     // Errors from libbpf carry an errno; others are self-explanatory.
     let Some(errno) = error.raw_os_error() else { return error.to_string() };
     let (suspects, by_itself) = suspects(errno.abs());

@@ -9,10 +9,10 @@ pub const NAME: &str = "kernel";
 pub type Version = (u32, u32);
 
 /// The oldest kernel on which everything was tested.
-pub const OLDEST: Version = (5, 10);
+pub(crate) const OLDEST: Version = (5, 10);
 
 /// Parses "6.12.0-1-amd64" as (6, 12).
-pub fn parse_version(release: &str) -> Option<Version> {
+pub(crate) fn parse_version(release: &str) -> Option<Version> {
     let (major, rest) = release.split_once('.')?;
     let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
     Some((major.parse().ok()?, minor.parse().ok()?))

@@ -60,12 +60,12 @@ pub fn skips() -> Skips {
 }
 
 /// Whether this process and the kernel's programs see the same process IDs.
-pub fn pid_namespace() -> Verdict {
+pub(crate) fn pid_namespace() -> Verdict {
     pid_namespace::check(&Roots::default())
 }
 
 /// The release of the running kernel, as `uname -r` prints it.
-pub fn kernel_release() -> Option<String> {
+pub(crate) fn kernel_release() -> Option<String> {
     kernel::release(&Roots::default())
 }
 

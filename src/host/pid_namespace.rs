@@ -22,7 +22,7 @@ pub fn check(roots: &Roots) -> Verdict {
 }
 
 /// Whether this process is in the initial namespace; false if unknown.
-pub fn is_initial() -> bool {
+pub(crate) fn is_initial() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link == Path::new(INITIAL))
 }
 

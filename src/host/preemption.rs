@@ -13,7 +13,7 @@ use crate::model::AttachMode;
 pub const NAME: &str = "preemption";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
+pub(crate) enum Model {
     None,
     Voluntary,
     /// Built without kernel preemption; whether none or voluntary is unknown, and irrelevant here.
@@ -64,7 +64,7 @@ pub enum Skips {
 }
 
 impl Skips {
-    pub fn any_of(self, mode: AttachMode) -> bool {
+    pub(crate) fn any_of(self, mode: AttachMode) -> bool {
         match mode {
             AttachMode::Fentry => self != Skips::None,
             AttachMode::Tracepoint => self == Skips::FentryAndTracepoints,

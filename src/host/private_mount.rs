@@ -13,7 +13,7 @@ use nix::unistd::{chroot, fchdir};
 /// and returns to its own afterwards; other threads and processes do not see the mount. The copied mounts
 /// are slaves, so that unmounts on the host propagate and are not blocked. Files opened inside stay usable.
 /// Needs CAP_SYS_ADMIN and CAP_SYS_CHROOT.
-pub fn with_mounted<R>(filesystem: &str, point: &Path, work: impl FnOnce() -> R) -> io::Result<R> {
+pub(crate) fn with_mounted<R>(filesystem: &str, point: &Path, work: impl FnOnce() -> R) -> io::Result<R> {
     let home = Home::remember()?;
     unshare(CloneFlags::CLONE_NEWNS)?;
     // From here on, `home` moves the thread back on every return path.

@@ -25,12 +25,12 @@ impl Roots {
     }
 
     /// Reads a file below /proc, trimmed.
-    pub fn read_proc(&self, file: &str) -> io::Result<String> {
+    pub(crate) fn read_proc(&self, file: &str) -> io::Result<String> {
         read_trimmed(&self.proc.join(file))
     }
 
     /// Reads a file below /sys, trimmed.
-    pub fn read_sys(&self, file: &str) -> io::Result<String> {
+    pub(crate) fn read_sys(&self, file: &str) -> io::Result<String> {
         read_trimmed(&self.sys.join(file))
     }
 
@@ -50,7 +50,7 @@ fn read_trimmed(path: &Path) -> io::Result<String> {
 
 /// Fixtures for the checks' tests.
 #[cfg(test)]
-pub fn fixture(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots) {
+pub(crate) fn fixture(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots) {
     let directory = tempfile::tempdir().unwrap();
     for (file, content) in files {
         let path = directory.path().join(file);

@@ -47,7 +47,7 @@ impl Verdict {
         Verdict { name, status: Status::Fail, detail: detail.into(), cure: None }
     }
 
-    pub fn cured_by(self, cure: impl Into<String>) -> Verdict {
+    pub(crate) fn cured_by(self, cure: impl Into<String>) -> Verdict {
         Verdict { cure: Some(cure.into()), ..self }
     }
 }

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time that the calling thread has used, in user space and in the kernel.
-pub fn of_this_thread() -> Duration {
+pub(crate) fn of_this_thread() -> Duration {
     of(ClockId::ThreadCPUTime)
 }
 
 /// The same of all threads of this process together, of those that have ended too.
-pub fn of_this_process() -> Duration {
+pub(crate) fn of_this_process() -> Duration {
     of(ClockId::ProcessCPUTime)
 }
 
@@ -24,7 +24,7 @@ fn of(clock: ClockId) -> Duration {
 /// of it at once. Work that has begun is never cut off, so the allowance may be overdrawn, and no more is
 /// begun until it has recovered.
 #[derive(Clone, Debug)]
-pub struct Allowance {
+pub(crate) struct Allowance {
     /// 0.01 is one percent of one processor.
     share: f64,
     burst: f64,
@@ -41,7 +41,7 @@ impl Allowance {
     }
 
     /// Whether more work may be begun.
-    pub fn has_room(&mut self, now: Instant) -> bool {
+    pub(crate) fn has_room(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = self.at.max(now);
         self.left = (self.left + passed * self.share).min(self.burst);
@@ -54,7 +54,7 @@ impl Allowance {
     }
 
     /// Overdrawn by more than the burst, as of the last [`Allowance::has_room`].
-    pub fn is_exhausted(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.left < -self.burst
     }
 

@@ -65,7 +65,7 @@ fn number(field: &[u8]) -> Option<i32> {
 }
 
 /// "254:1" as (major << 20) | minor.
-pub fn parse_device(text: &str) -> Option<u32> {
+pub(crate) fn parse_device(text: &str) -> Option<u32> {
     let (major, minor) = text.split_once(':')?;
     let (major, minor): (u32, u32) = (major.parse().ok()?, minor.trim_end().parse().ok()?);
     (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
@@ -107,7 +107,7 @@ pub fn of_process(proc_root: &Path, pid: u32) -> impl Iterator<Item = Mount> + u
 }
 
 /// The mount a path lies on: the one with the longest mount point, the last of those mounted over each other.
-pub fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+pub(crate) fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts
         .iter()
         .filter(|mount| path.starts_with(&mount.mount_point))

@@ -23,21 +23,21 @@ pub fn inside(proc_root: &Path, pid: u32, path: &Path) -> PathBuf {
 
 /// The directory in which a process is chrooted. None: in none, or in another mount namespace, or it has
 /// gone. The link is read, not followed: nothing blocks.
-pub fn root_of(proc_root: &Path, pid: u32) -> Option<PathBuf> {
+pub(crate) fn root_of(proc_root: &Path, pid: u32) -> Option<PathBuf> {
     let root = std::fs::read_link(proc_root.join(format!("{pid}/root"))).ok()?;
     (root != Path::new("/")).then_some(root)
 }
 
 /// Whose root a mount point is seen from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum SeenFrom {
+pub(crate) enum SeenFrom {
     Process,
     Outside,
 }
 
 /// A mount by its number. A process's mountinfo lists only what its root reaches: one in a chroot that is no
 /// mount point lists nothing. Numbers are unique on the host, so others help.
-pub fn find_mount(proc_root: &Path, pid: u32, mount_id: i32) -> Option<(Mount, SeenFrom)> {
+pub(crate) fn find_mount(proc_root: &Path, pid: u32, mount_id: i32) -> Option<(Mount, SeenFrom)> {
     let find = |pid| mountinfo::of_process(proc_root, pid).find(|mount| mount.id == mount_id);
     if let Some(mount) = find(pid) {
         return Some((mount, SeenFrom::Process));
@@ -48,7 +48,7 @@ pub fn find_mount(proc_root: &Path, pid: u32, mount_id: i32) -> Option<(Mount, S
 }
 
 /// The mount with its mount point as the process sees it.
-pub fn as_seen_inside(proc_root: &Path, pid: u32, (mut mount, seen): (Mount, SeenFrom)) -> Mount {
+pub(crate) fn as_seen_inside(proc_root: &Path, pid: u32, (mut mount, seen): (Mount, SeenFrom)) -> Mount {
     if seen == SeenFrom::Outside {
         mount.mount_point = inside(proc_root, pid, &mount.mount_point);
     }
@@ -56,12 +56,12 @@ pub fn as_seen_inside(proc_root: &Path, pid: u32, (mut mount, seen): (Mount, See
 }
 
 /// A mount by its number, its mount point as the process sees it, as far as its root reaches it.
-pub fn mount_of(proc_root: &Path, pid: u32, mount_id: i32) -> Option<Mount> {
+pub(crate) fn mount_of(proc_root: &Path, pid: u32, mount_id: i32) -> Option<Mount> {
     Some(as_seen_inside(proc_root, pid, find_mount(proc_root, pid, mount_id)?))
 }
 
 /// The mount that a path of the process's root lies on.
-pub fn mount_of_path(proc_root: &Path, pid: u32, path: &Path) -> Option<Mount> {
+pub(crate) fn mount_of_path(proc_root: &Path, pid: u32, path: &Path) -> Option<Mount> {
     let file = Root::of_process(proc_root, pid).ok()?.look_up(path, OFlags::empty()).ok()?;
     let info = DescriptorInfo::read(Path::new("/proc"), std::process::id(), file.as_raw_fd())?;
     mount_of(proc_root, pid, info.mount_id?)
@@ -73,7 +73,7 @@ fn parent(proc_root: &Path, pid: u32) -> Option<u32> {
 }
 
 /// A device's name: from the mount it is the source of, by the kernel's own name for it, else "8:1".
-pub fn device_name(mounts: impl IntoIterator<Item = impl Borrow<Mount>>, device: u32) -> String {
+pub(crate) fn device_name(mounts: impl IntoIterator<Item = impl Borrow<Mount>>, device: u32) -> String {
     let source = mounts.into_iter().find_map(|mount| {
         let mount: &Mount = mount.borrow();
         let source = Some(&mount.source).filter(|_| mount.device == device)?.as_bytes();

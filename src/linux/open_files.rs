@@ -9,7 +9,7 @@ const O_DSYNC: u32 = 0o10000;
 
 /// Fields of /proc/PID/fdinfo/FD; older kernels lack some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DescriptorInfo {
+pub(crate) struct DescriptorInfo {
     pub flags: Option<u32>,
     pub mount_id: Option<i32>,
     /// The kernel's own number; since Linux 5.14.
@@ -40,7 +40,7 @@ pub fn flags(proc_root: &Path, pid: u32, fd: i32) -> Option<u32> {
 }
 
 /// With these flags each write is durable when it returns: O_DSYNC, or O_SYNC, which contains it.
-pub fn writes_are_durable(flags: u32) -> bool {
+pub(crate) fn writes_are_durable(flags: u32) -> bool {
     flags & O_DSYNC != 0
 }
 

@@ -10,7 +10,7 @@ const HIGHEST: i32 = -20;
 /// Raises this thread's priority for as long as this lives. It sleeps nearly all the time, so nobody is kept
 /// waiting.
 #[derive(Debug)]
-pub struct Punctual {
+pub(crate) struct Punctual {
     thread: Pid,
     before: Option<i32>,
 }

@@ -11,9 +11,9 @@ use std::path::Path;
 /// Most files fit into it: one system call reads them.
 const FIRST: usize = 4096;
 /// The longest file that [`read`] returns whole: /proc/PID/status of a process in 65,536 groups has 720 kB.
-pub const WHOLE: u64 = 1 << 20;
+pub(crate) const WHOLE: u64 = 1 << 20;
 /// The longest line that [`lines`] returns: a path has 4,096 bytes, each of which may be escaped with four.
-pub const LINE: usize = 32 << 10;
+pub(crate) const LINE: usize = 32 << 10;
 
 /// A short file. One that is longer than [`WHOLE`] is an error: half of it could mean something else.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -25,14 +25,14 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The first `limit` bytes of a file, or all of it where it is shorter.
-pub fn read_start(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_start(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(FIRST);
     File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// What the first reading of a file gives, `N` bytes at most, in one system call; what is shorter is whole.
-pub fn read_once<const N: usize>(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_once<const N: usize>(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = [0; N];
     let length = File::open(path)?.read(&mut bytes)?;
     Ok(bytes[..length].to_vec())
@@ -46,7 +46,7 @@ pub fn lines(path: &Path, limit: u64) -> io::Result<impl Iterator<Item = Vec<u8>
 }
 
 /// The same of any reader.
-pub fn lines_of(mut reader: impl BufRead) -> impl Iterator<Item = Vec<u8>> {
+pub(crate) fn lines_of(mut reader: impl BufRead) -> impl Iterator<Item = Vec<u8>> {
     std::iter::from_fn(move || {
         let mut line = Vec::new();
         let mut is_too_long = false;

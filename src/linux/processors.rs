@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// Clock ticks of all processors together since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProcessorTimes {
+pub(crate) struct ProcessorTimes {
     idle: u64,
     all: u64,
 }
@@ -16,7 +16,7 @@ impl ProcessorTimes {
     }
 
     /// The share that was idle since, waiting for I/O included; None if no time has passed.
-    pub fn idle_share_since(&self, earlier: &ProcessorTimes) -> Option<f64> {
+    pub(crate) fn idle_share_since(&self, earlier: &ProcessorTimes) -> Option<f64> {
         let all = self.all.checked_sub(earlier.all).filter(|&ticks| ticks > 0)?;
         Some((self.idle.saturating_sub(earlier.idle) as f64 / all as f64).min(1.0))
     }

@@ -25,7 +25,7 @@ pub struct Root {
 
 /// An open file's identity and type, from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes {
+pub(crate) struct Attributes {
     pub inode: u64,
     pub links: u32,
     pub is_directory: bool,
@@ -75,12 +75,12 @@ impl Root {
     }
 
     /// Opens a directory, for [`names`].
-    pub fn open_directory(&self, path: &Path) -> io::Result<OwnedFd> {
+    pub(crate) fn open_directory(&self, path: &Path) -> io::Result<OwnedFd> {
         reopen(&self.look_up(path, OFlags::DIRECTORY)?, OFlags::DIRECTORY)
     }
 
     /// The path without symlinks, inside that root.
-    pub fn canonical(&self, path: &Path) -> Option<PathBuf> {
+    pub(crate) fn canonical(&self, path: &Path) -> Option<PathBuf> {
         let target = self.look_up(path, OFlags::empty()).ok()?;
         strip_root(&link_of(&target)?, &link_of(&self.directory)?)
     }
@@ -117,7 +117,7 @@ const RAMFS_MAGIC: i64 = 0x8584_58f6;
 const EFIVARFS_MAGIC: i64 = 0xde5e_81e4;
 
 /// A path as /proc shows it, seen from below `root`. None: it lies outside.
-pub fn strip_root(path: &Path, root: &Path) -> Option<PathBuf> {
+pub(crate) fn strip_root(path: &Path, root: &Path) -> Option<PathBuf> {
     let inside = path.strip_prefix(root).ok()?;
     Some(Path::new("/").join(inside))
 }
@@ -133,14 +133,14 @@ pub fn attributes(fd: &impl AsFd) -> io::Result<Attributes> {
 }
 
 /// Of what a path leads to in our own root; for the links under /proc/PID/fd, which no look-up is needed for.
-pub fn attributes_of(path: &Path) -> io::Result<Attributes> {
+pub(crate) fn attributes_of(path: &Path) -> io::Result<Attributes> {
     let flags = AtFlags::STATX_DONT_SYNC;
     Ok(rustix::fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS)?.into())
 }
 
 /// The inode's number as the kernel keeps it, not as `stat` dresses it (overlayfs); before Linux 5.14 as
 /// `stat`.
-pub fn kernel_inode(fd: &(impl AsFd + AsRawFd)) -> io::Result<u64> {
+pub(crate) fn kernel_inode(fd: &(impl AsFd + AsRawFd)) -> io::Result<u64> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).unwrap_or_default();
     let inode = info.lines().find_map(|line| line.strip_prefix("ino:")?.trim().parse().ok());
     inode.map_or_else(|| Ok(attributes(fd)?.inode), Ok)

@@ -60,7 +60,7 @@ impl Storage {
     }
 
     /// The option that takes the flushes out of the filesystem's syncs, if there is one.
-    pub fn without_flushes(&self) -> Option<&str> {
+    pub(crate) fn without_flushes(&self) -> Option<&str> {
         let takes_them_out = |option: &&String| matches!(option.as_str(), "nobarrier" | "barrier=0");
         self.options.iter().find(takes_them_out).map(String::as_str)
     }

@@ -93,7 +93,7 @@ const LOOKS: u32 = 120;
 
 /// The controller. Times are of any clock that only goes forward.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub(crate) struct Budget {
     limit: Limit,
     asked: Duration,
     /// How many times longer intervals are than asked for.
@@ -140,7 +140,7 @@ impl Budget {
         self.asked.saturating_mul(self.factor).min(self.longest())
     }
 
-    pub fn is_degraded(&self) -> bool {
+    pub(crate) fn is_degraded(&self) -> bool {
         self.factor > 1
     }
 
@@ -161,7 +161,7 @@ impl Budget {
     }
 
     /// `now`: of the clock; `used`: processor time of the process up to now.
-    pub fn decide(&mut self, now: Duration, used: Duration) -> Verdict {
+    pub(crate) fn decide(&mut self, now: Duration, used: Duration) -> Verdict {
         let settle = self.limit.window / 6;
         let from = *self.counts_from.get_or_insert_with(|| now + settle);
         let soon = self.looks.back().is_some_and(|&(last, _)| now < last + self.limit.window / LOOKS);

@@ -11,7 +11,7 @@ use crate::linux::cpu_time::of_this_thread;
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
 /// Does some work for clients.
-pub fn for_clients<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn for_clients<T>(work: impl FnOnce() -> T) -> T {
     let mut meter = Meter::start();
     let outcome = work();
     meter.settle();
@@ -20,7 +20,7 @@ pub fn for_clients<T>(work: impl FnOnce() -> T) -> T {
 
 /// Meters a thread that does nothing but answer clients.
 #[derive(Debug)]
-pub struct Meter {
+pub(crate) struct Meter {
     settled: Duration,
 }
 

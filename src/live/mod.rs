@@ -19,7 +19,7 @@ use crate::server::selection::Selection;
 
 use budget::Limit;
 use shared::Shared;
-pub use watch::{Change, CpuWatch};
+pub(crate) use watch::{Change, CpuWatch};
 
 /// A snapshot that is at most this old is never taken again, however many ask.
 const SHARED_FOR: Duration = Duration::from_millis(20);
@@ -63,7 +63,7 @@ pub enum State {
 
 impl State {
     /// More snapshots will come, some time.
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         matches!(self, State::Running | State::Degraded { .. } | State::Paused { .. })
     }
 
@@ -75,7 +75,7 @@ impl State {
 
 /// Sees every snapshot, in their order, before anybody else does, and whether it is a regular one. Runs on
 /// the sampler's thread: it must be quick, and wait for nothing.
-pub type Follower = Box<dyn FnMut(&Arc<Snapshot>, bool) + Send>;
+pub(crate) type Follower = Box<dyn FnMut(&Arc<Snapshot>, bool) + Send>;
 
 /// The service. Shared between threads by reference; dropping it detaches.
 pub struct Live {

@@ -24,7 +24,7 @@ const TEST_EVERY: Duration = Duration::from_secs(60);
 /// A kernel that preempts may skip a program now and then: only a test that fails again and again has failed.
 const TESTS: usize = 3;
 
-pub struct Sampling {
+pub(crate) struct Sampling {
     sampler: Sampler,
     finder: Finder,
     shared: Arc<Shared>,

@@ -32,7 +32,7 @@ struct Published {
 
 /// Requests of the views.
 #[derive(Clone, Copy, Debug)]
-pub struct Orders {
+pub(crate) struct Orders {
     pub interval: Duration,
     /// A snapshot now.
     pub one_now: bool,
@@ -78,7 +78,7 @@ impl Shared {
         held(&self.published).tested
     }
 
-    pub fn wait_for_tick(
+    pub(crate) fn wait_for_tick(
         &self,
         timeout: Duration,
         wanted: impl Fn(&Snapshot) -> bool,
@@ -87,7 +87,7 @@ impl Shared {
         self.wait(timeout, State::is_alive, wanted, |published| &published.tick)
     }
 
-    pub fn wait_for_any(
+    pub(crate) fn wait_for_any(
         &self,
         timeout: Duration,
         wanted: impl Fn(&Snapshot) -> bool,
@@ -112,11 +112,11 @@ impl Shared {
         found(&published)
     }
 
-    pub fn ask_for_one(&self) {
+    pub(crate) fn ask_for_one(&self) {
         self.order(|orders| orders.one_now = true);
     }
 
-    pub fn ask_to_end(&self) {
+    pub(crate) fn ask_to_end(&self) {
         self.order(|orders| orders.end = true);
     }
 
@@ -134,7 +134,7 @@ impl Shared {
 /// The sampler's side.
 impl Shared {
     /// The pending requests; that for a snapshot is consumed.
-    pub fn take_orders(&self) -> Orders {
+    pub(crate) fn take_orders(&self) -> Orders {
         let mut count = [0; 8];
         // It fails only where nobody has called.
         let _ = rustix::io::read(&self.wake, &mut count);
@@ -149,7 +149,7 @@ impl Shared {
     }
 
     /// The last reader of an earlier snapshot drops it, or this does, after the lock.
-    pub fn publish(&self, snapshot: Arc<Snapshot>, is_tick: bool) {
+    pub(crate) fn publish(&self, snapshot: Arc<Snapshot>, is_tick: bool) {
         let mut published = held(&self.published);
         let latest = published.latest.replace(snapshot.clone());
         let tick = match is_tick {
@@ -162,11 +162,11 @@ impl Shared {
         drop((latest, tick));
     }
 
-    pub fn set_tested(&self, time: SystemTime) {
+    pub(crate) fn set_tested(&self, time: SystemTime) {
         held(&self.published).tested = time;
     }
 
-    pub fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, state: State) {
         held(&self.published).state = state;
         self.changed.notify_all();
     }
@@ -174,7 +174,7 @@ impl Shared {
 
 /// When the next regular snapshot is due, after the one that was due at `due`. One that comes too late is not
 /// made up for.
-pub fn next_due(due: Instant, interval: Duration, now: Instant) -> Instant {
+pub(crate) fn next_due(due: Instant, interval: Duration, now: Instant) -> Instant {
     let next = due + interval;
     if next > now { next } else { now + interval }
 }

@@ -10,7 +10,7 @@ use crate::text::interval;
 
 /// A change of the sampling, for the log and the views.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub(crate) enum Change {
     /// Intervals get another length. `degraded`: they are longer than asked for.
     Every { interval: Duration, degraded: bool, why: String },
     /// Nothing is to be traced.
@@ -28,7 +28,7 @@ impl fmt::Display for Change {
 }
 
 /// Processor time used by this process, but for its clients, against what it may use.
-pub struct CpuWatch {
+pub(crate) struct CpuWatch {
     budget: Option<Budget>,
     asked: Duration,
     begun: Instant,

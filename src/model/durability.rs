@@ -4,7 +4,7 @@
 use super::Op;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub(crate) struct Way {
     /// The name in JSON.
     pub name: &'static str,
     /// The name in a list of several.
@@ -31,7 +31,7 @@ const fn call(op: Op, what: &'static str) -> Way {
 }
 
 /// The ways that a server most likely uses come first.
-pub const WAYS: [Way; 10] = [
+pub(crate) const WAYS: [Way; 10] = [
     call(Op::Fsync, "fsync(2)"),
     call(Op::Fdatasync, "fdatasync(2)"),
     never("io_uring", "io_uring", "IORING_OP_FSYNC, IORING_OP_SYNC_FILE_RANGE and durable writes in a ring"),

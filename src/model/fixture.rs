@@ -10,13 +10,13 @@ use std::time::{Duration, SystemTime};
 use crate::model::histogram::{Histogram, bucket_of};
 use crate::model::*;
 
-pub const MYSQL: ServerId = ServerId { pid: 31_960, start_ns: 8_123_450_000_000 };
-pub const MARIADB: ServerId = ServerId { pid: 40_112, start_ns: 9_000_000_000_000 };
-pub const DEVICE: u32 = 253 << 20;
+pub(crate) const MYSQL: ServerId = ServerId { pid: 31_960, start_ns: 8_123_450_000_000 };
+pub(crate) const MARIADB: ServerId = ServerId { pid: 40_112, start_ns: 9_000_000_000_000 };
+pub(crate) const DEVICE: u32 = 253 << 20;
 
 /// Compares a text with a file of the repository; if FSYNCTOP_UPDATE_EXPECTED is set, writes the file
 /// instead.
-pub fn assert_expected(file: &str, actual: &str) {
+pub(crate) fn assert_expected(file: &str, actual: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os("FSYNCTOP_UPDATE_EXPECTED").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -179,12 +179,12 @@ pub fn busy() -> Measurement {
     with_files(quiet(), files, threads)
 }
 
-pub fn with_files(m: Measurement, files: Vec<FileRow>, threads: Vec<ThreadRow>) -> Measurement {
+pub(crate) fn with_files(m: Measurement, files: Vec<FileRow>, threads: Vec<ThreadRow>) -> Measurement {
     Measurement { roles: roles_of(&files), files, threads, ..m }
 }
 
 /// The MySQL server of [`busy`] and a MariaDB server with its default sync_binlog=0, on one device.
-pub fn two_servers() -> Measurement {
+pub(crate) fn two_servers() -> Measurement {
     let mut m = busy();
     m.servers.push(Arc::new(server(MARIADB, "mariadbd", "MariaDB 11.8.3", 3307)));
     let path = "/srv/mariadb/ib_logfile0";

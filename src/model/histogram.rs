@@ -8,11 +8,11 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Buckets per power of two.
-pub const STEPS: usize = 16;
+pub(crate) const STEPS: usize = 16;
 /// Values below 2^8 ns are in the underflow bucket.
-pub const FIRST_EXPONENT: u32 = 8;
+pub(crate) const FIRST_EXPONENT: u32 = 8;
 /// Values from 2^40 ns (18 minutes) on are in the overflow bucket.
-pub const LAST_EXPONENT: u32 = 40;
+pub(crate) const LAST_EXPONENT: u32 = 40;
 /// Number of buckets: index 0 is the underflow bucket, the last is the overflow bucket.
 pub const BUCKETS: usize = (LAST_EXPONENT - FIRST_EXPONENT) as usize * STEPS + 2;
 
@@ -42,7 +42,7 @@ pub fn lower_edge(bucket: usize) -> u64 {
 }
 
 /// The smallest latency above a bucket, in nanoseconds; `u64::MAX` for the overflow bucket.
-pub fn upper_edge(bucket: usize) -> u64 {
+pub(crate) fn upper_edge(bucket: usize) -> u64 {
     if bucket >= BUCKETS - 1 { u64::MAX } else { lower_edge(bucket + 1) }
 }
 
@@ -86,7 +86,7 @@ impl Count {
 
 impl Histogram {
     /// From (bucket, count) pairs in ascending order of bucket; empty buckets are dropped.
-    pub fn from_sorted(counts: impl IntoIterator<Item = (usize, u64)>) -> Self {
+    pub(crate) fn from_sorted(counts: impl IntoIterator<Item = (usize, u64)>) -> Self {
         let counts: Vec<_> =
             counts.into_iter().filter(|&(_, n)| n > 0).map(|(bucket, n)| Count::new(bucket, n)).collect();
         debug_assert!(counts.is_sorted());
@@ -96,7 +96,7 @@ impl Histogram {
     /// From the counts of the underflow and overflow buckets, and (bucket, count) pairs of the non-empty
     /// ones between them in ascending order. The vector is allocated once: thousands of rows are read this
     /// way.
-    pub fn from_filled(under: u64, inner: &[(usize, u64)], over: u64) -> Self {
+    pub(crate) fn from_filled(under: u64, inner: &[(usize, u64)], over: u64) -> Self {
         let outermost = |bucket, n| (n > 0).then(|| Count::new(bucket, n)).into_iter();
         if under == 0 && inner.is_empty() && over == 0 {
             return Self::default();
@@ -131,7 +131,7 @@ impl Histogram {
     }
 
     /// A copy without the underflow and overflow buckets.
-    pub fn without_outermost(&self) -> Histogram {
+    pub(crate) fn without_outermost(&self) -> Histogram {
         let outermost = |&(bucket, _): &(usize, u64)| bucket == 0 || bucket == BUCKETS - 1;
         match self.iter().any(|count| outermost(&count)) {
             true => Histogram::from_sorted(self.iter().filter(|count| !outermost(count))),
@@ -140,7 +140,7 @@ impl Histogram {
     }
 
     /// Adds another histogram's counts to this one.
-    pub fn merge(&mut self, other: &Histogram) {
+    pub(crate) fn merge(&mut self, other: &Histogram) {
         if self.is_empty() {
             self.counts.clone_from(&other.counts);
         } else if !self.merge_in_place(other) {
@@ -215,7 +215,7 @@ impl Histogram {
     }
 
     /// The highest non-empty bucket.
-    pub fn highest_bucket(&self) -> Option<usize> {
+    pub(crate) fn highest_bucket(&self) -> Option<usize> {
         self.iter().next_back().map(|(b, _)| b)
     }
 }

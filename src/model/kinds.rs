@@ -18,7 +18,7 @@ pub struct ServerId {
 
 impl ServerId {
     /// No server: syncs whose owner is unknown, or that are not kept apart.
-    pub const NONE: ServerId = ServerId { pid: 0, start_ns: 0 };
+    pub(crate) const NONE: ServerId = ServerId { pid: 0, start_ns: 0 };
     /// The sum of all servers that ended so long ago that they have been forgotten.
     pub const ENDED: ServerId = ServerId { pid: 0, start_ns: 1 };
 }

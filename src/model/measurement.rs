@@ -80,7 +80,7 @@ impl Measurement {
     }
 
     /// Removes the rows of other servers. Neighbours stay: they belong to no server.
-    pub fn retain_servers(&mut self, wanted: impl Fn(ServerId) -> bool) {
+    pub(crate) fn retain_servers(&mut self, wanted: impl Fn(ServerId) -> bool) {
         self.servers.retain(|server| wanted(server.id));
         self.roles.retain(|row| wanted(row.server));
         self.files.retain(|row| wanted(row.server));
@@ -99,7 +99,7 @@ impl Measurement {
 }
 
 /// Sums up files by server, role and operation, in that order.
-pub fn roles_of(files: &[FileRow]) -> Vec<RoleRow> {
+pub(crate) fn roles_of(files: &[FileRow]) -> Vec<RoleRow> {
     let mut roles: BTreeMap<(ServerId, Role, Op), Stats> = BTreeMap::new();
     for row in files {
         roles.entry((row.server, row.info.role, row.op)).or_default().merge(&row.stats);

@@ -21,10 +21,14 @@ use serde::{Deserialize, Serialize};
 
 pub use errors::Errors;
 pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
-pub use measurement::{Measurement, roles_of};
+pub use measurement::Measurement;
+#[cfg(test)]
+pub(crate) use measurement::roles_of;
 pub use op::{Op, Scope};
-pub use role::{Numbering, Role};
-pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, OTHER_NEIGHBOURS, RoleRow, ThreadRow};
+pub(crate) use role::Numbering;
+pub use role::Role;
+pub(crate) use rows::OTHER_NEIGHBOURS;
+pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, RoleRow, ThreadRow};
 pub use stats::{Max, Stats};
 
 /// What could not be counted or attributed. All zero: everything was counted, which has been verified.
@@ -55,11 +59,11 @@ mod seconds {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(time.as_secs_f64())
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }

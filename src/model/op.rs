@@ -67,12 +67,12 @@ ops! {
 
 impl Op {
     /// By its number in a process of the architecture that this is built for.
-    pub fn of_number(number: u64) -> Option<Op> {
+    pub(crate) fn of_number(number: u64) -> Option<Op> {
         Op::ALL.into_iter().find(|op| u64::try_from(op.numbers().native) == Ok(number))
     }
 
     /// By its number in a 32-bit process.
-    pub fn of_compat_number(number: u64) -> Option<Op> {
+    pub(crate) fn of_compat_number(number: u64) -> Option<Op> {
         let compat = |op: &Op| {
             let numbers = op.numbers();
             if cfg!(target_arch = "aarch64") { numbers.arm } else { numbers.i386 }

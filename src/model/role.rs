@@ -19,7 +19,7 @@ const FEW: u8 = 8;
 
 /// Which numbers in a file's name change from one of its successors to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numbering {
+pub(crate) enum Numbering {
     /// The name is the file's own.
     Fixed,
     /// The last one counts up; others, as in a host's name, stay.
@@ -76,7 +76,7 @@ roles! {
 
 impl Role {
     /// The logs that every commit waits for, in the order of a commit.
-    pub const SERIAL: [Role; count(SERIAL)] = select(SERIAL);
+    pub(crate) const SERIAL: [Role; count(SERIAL)] = select(SERIAL);
     /// Where a failed sync loses committed data.
     pub const DURABLE: [Role; count(DURABLE)] = select(DURABLE);
 
@@ -86,7 +86,7 @@ impl Role {
     }
 
     /// "the redo log": as a sentence calls its files.
-    pub fn in_a_sentence(self) -> &'static str {
+    pub(crate) fn in_a_sentence(self) -> &'static str {
         self.facts().in_a_sentence
     }
 
@@ -108,11 +108,11 @@ impl Role {
     }
 
     /// A server has a handful of these files, by whatever names.
-    pub fn is_few(self) -> bool {
+    pub(crate) fn is_few(self) -> bool {
         self.facts().traits & FEW != 0
     }
 
-    pub fn numbering(self) -> Numbering {
+    pub(crate) fn numbering(self) -> Numbering {
         self.facts().numbering
     }
 }

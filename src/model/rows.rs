@@ -70,7 +70,7 @@ pub struct InFlight {
 }
 
 /// The name for commands that are not kept apart.
-pub const OTHER_NEIGHBOURS: &str = "other";
+pub(crate) const OTHER_NEIGHBOURS: &str = "other";
 
 /// Syncs of untraced processes, by device and command name of the thread group leader.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub struct Stats {
 impl Stats {
     /// Adds another row's syncs to this one. Saturating: a history received from elsewhere may hold any
     /// values.
-    pub fn merge(&mut self, other: &Stats) {
+    pub(crate) fn merge(&mut self, other: &Stats) {
         self.count = self.count.saturating_add(other.count);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         if other.max.ns > self.max.ns {
@@ -72,7 +72,7 @@ impl Stats {
     /// Whether this can be a later reading of the same row: no count has decreased. A row that was merged
     /// into another and came back starts from zero; it may have more syncs by then, but hardly in every
     /// bucket.
-    pub fn continues(&self, earlier: &Stats) -> bool {
+    pub(crate) fn continues(&self, earlier: &Stats) -> bool {
         // A failure of unknown errno (0) may have been attributed since.
         let errors = earlier.errors.iter().filter(|&(&errno, _)| errno != 0);
         self.count >= earlier.count
@@ -81,21 +81,21 @@ impl Stats {
             && earlier.histogram.since(&self.histogram).is_empty()
     }
 
-    pub fn mean_ns(&self) -> Option<u64> {
+    pub(crate) fn mean_ns(&self) -> Option<u64> {
         self.sum_ns.checked_div(self.count)
     }
 
     /// In nanoseconds; never above the maximum latency, which is exact while a bucket's midpoint is not.
-    pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+    pub(crate) fn quantile_ns(&self, q: f64) -> Option<u64> {
         self.histogram.quantile(q).map(|ns| ns.min(self.max.ns))
     }
 
     /// The lower edge of the lowest non-empty bucket.
-    pub fn min_ns(&self) -> Option<u64> {
+    pub(crate) fn min_ns(&self) -> Option<u64> {
         self.histogram.lowest()
     }
 
-    pub fn error_count(&self) -> u64 {
+    pub(crate) fn error_count(&self) -> u64 {
         self.errors.values().fold(0, |sum, &n| sum.saturating_add(n))
     }
 
@@ -108,7 +108,7 @@ impl Stats {
     /// Makes the maximum consistent with the histogram: never below the highest non-empty bucket. Two CPUs
     /// that finish syncs of one file at the same instant can lose the greater maximum; the histogram never
     /// does.
-    pub fn settle_max(&mut self) {
+    pub(crate) fn settle_max(&mut self) {
         if let Some(bucket) = self.histogram.highest_bucket()
             && self.max.ns < lower_edge(bucket)
         {

@@ -8,7 +8,7 @@ use crate::render::{Options, Output, json};
 
 mod csv;
 mod table;
-pub mod timeline;
+pub(crate) mod timeline;
 
 /// Writes one measurement. Call it once per interval, with [`Options::interval`] counting up.
 pub fn render(measurement: &Measurement, options: &Options, out: &mut impl Write) -> io::Result<()> {

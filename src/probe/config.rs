@@ -60,7 +60,7 @@ impl Default for Capacity {
 }
 
 impl Capacity {
-    pub fn histogram_slots(&self) -> u32 {
+    pub(crate) fn histogram_slots(&self) -> u32 {
         FIRST_FILE_SLOT + self.histograms.min(self.files)
     }
 
@@ -74,7 +74,7 @@ impl Capacity {
     }
 
     /// The threads' own slots: a power of two.
-    pub fn thread_slots(&self) -> u32 {
+    pub(crate) fn thread_slots(&self) -> u32 {
         self.threads.next_power_of_two()
     }
 

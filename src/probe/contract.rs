@@ -2,7 +2,8 @@
 //! bytes that the kernel wrote become records. The ground of this room: it imports none of the other files.
 
 pub(super) use skeleton::{SyncMaps, SyncSkel, SyncSkelBuilder, types};
-pub use types::{histogram as RawHistogram, row as Row};
+pub(crate) use types::histogram as RawHistogram;
+pub use types::row as Row;
 
 #[allow(clippy::all, clippy::unwrap_used, unsafe_op_in_unsafe_fn, missing_docs)]
 mod skeleton {

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-pub use super::contract::types::{
+pub(crate) use super::contract::types::{
     file_identity as FileIdentity, identity as Identity, neighbour_identity as NeighbourIdentity,
     thread_identity as ThreadIdentity,
 };

@@ -31,7 +31,10 @@ pub use config::{Capacity, CommPattern, ProbeConfig, Targets};
 pub use contract::{OBJECT, OBJECT_TYPES, Row, record};
 pub use counters::Counters;
 pub use events::{Event, FileEvent, SyncEvent};
-pub use identity::{FileIdentity, Identity, NeighbourIdentity, Of, ThreadIdentity};
+pub use identity::Of;
+#[cfg(test)]
+pub(crate) use identity::ThreadIdentity;
+pub(crate) use identity::{FileIdentity, Identity, NeighbourIdentity};
 pub use in_flight::{Calls, RunningCall};
 pub use programs::AttachedProgram;
 pub use sync::Probe;

@@ -148,7 +148,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    pub fn is_attached(&self, program: &str) -> bool {
+    pub(crate) fn is_attached(&self, program: &str) -> bool {
         !self.not_attached.iter().any(|(name, _)| name == program)
     }
 }

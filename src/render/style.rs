@@ -40,7 +40,7 @@ pub(crate) fn stdout_size() -> Option<(usize, usize)> {
 
 impl Style {
     /// For standard output as it is: a terminal or not, its width, NO_COLOR, TERM and the locale.
-    pub fn for_stdout() -> Style {
+    pub(crate) fn for_stdout() -> Style {
         let terminal = std::io::stdout().is_terminal();
         let columns = stdout_size().map(|(columns, _)| columns);
         Style::from_environment(terminal, columns, |name| std::env::var_os(name))

@@ -7,7 +7,7 @@ use crate::linux::{mountinfo, mounts};
 
 /// Names by device number, each looked up once.
 #[derive(Default)]
-pub struct Devices {
+pub(crate) struct Devices {
     names: HashMap<u32, String>,
 }
 

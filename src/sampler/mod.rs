@@ -2,7 +2,7 @@
 //! names, retires rows that stand idle when room gets short.
 
 mod devices;
-pub mod ledger;
+pub(crate) mod ledger;
 mod names;
 mod rows;
 mod running;
@@ -111,7 +111,7 @@ impl Sampler {
     }
 
     /// From the next snapshot on, every view shows this.
-    pub fn set_note(&mut self, note: Option<String>) {
+    pub(crate) fn set_note(&mut self, note: Option<String>) {
         Arc::make_mut(&mut self.setup).note = note;
     }
 
@@ -125,7 +125,7 @@ impl Sampler {
     }
 
     /// A process that is to be described and whose syncs in flight are to be found, whether or not it ever syncs.
-    pub fn expect_server(&mut self, server: ServerId) {
+    pub(crate) fn expect_server(&mut self, server: ServerId) {
         // All syncs of a server that began later were seen from their beginning.
         if self.servers.meet(server) && server.start_ns < self.began_ns {
             self.running.find_earlier(server);
@@ -133,7 +133,7 @@ impl Sampler {
     }
 
     /// How long servers that have ended are remembered one by one.
-    pub fn set_retention(&mut self, retention: Retention) {
+    pub(crate) fn set_retention(&mut self, retention: Retention) {
         self.servers.set_retention(retention);
     }
 
@@ -151,7 +151,11 @@ impl Sampler {
     }
 
     /// The same, and ends when `wake` can be read.
-    pub fn wait_or_wake(&mut self, timeout: Duration, wake: Option<BorrowedFd>) -> std::io::Result<()> {
+    pub(crate) fn wait_or_wake(
+        &mut self,
+        timeout: Duration,
+        wake: Option<BorrowedFd>,
+    ) -> std::io::Result<()> {
         self.probe.wait(timeout, wake)?;
         self.take_events(SOME)?;
         if self.last_reclaim.elapsed() >= Duration::from_millis(20) {
@@ -256,7 +260,7 @@ impl Sampler {
 
     /// Processor time that was used so far for what others make: descriptions of servers and names of files. Each has
     /// an allowance of its own, so that nobody who starts processes or makes files can end the tracing by that.
-    pub fn spent_apart(&self) -> Duration {
+    pub(crate) fn spent_apart(&self) -> Duration {
         self.servers.spent() + self.names.spent()
     }
 
@@ -275,7 +279,7 @@ impl Sampler {
     }
 
     /// What had been counted when counting ended, with the latencies of what has ended since, and the last names.
-    pub fn wind_up(&mut self, at_end: &Snapshot) -> std::io::Result<Snapshot> {
+    pub(crate) fn wind_up(&mut self, at_end: &Snapshot) -> std::io::Result<Snapshot> {
         self.probe.detach();
         while self.take_events(ALL)? {}
         self.settle(Duration::from_secs(1))?;

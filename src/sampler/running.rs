@@ -49,7 +49,7 @@ fn scan_earlier(&server: &ServerId) -> Option<Vec<Earlier>> {
 
 impl Running {
     /// Scans /proc for syncs of a server that began before the programs were there.
-    pub fn find_earlier(&mut self, server: ServerId) {
+    pub(crate) fn find_earlier(&mut self, server: ServerId) {
         // Where that is refused, these syncs stay unseen; those that begin from now on are seen all the same.
         self.scans.submit((), server);
     }
@@ -162,7 +162,7 @@ fn thread_name(call: &RunningCall, pid: u32) -> String {
 }
 
 /// The clock of the kernel's `start_boottime`.
-pub fn boot_ns() -> u64 {
+pub(crate) fn boot_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -31,7 +31,7 @@ const QUIET_ROUNDS: u64 = 2;
 /// The name of a thread that syncs is read again after this time. One file for each thread: a server has thousands.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Names of threads that are kept although no account of theirs is known, or no longer.
-pub const THREADS_WITHOUT_ACCOUNT: usize = 1_024;
+pub(crate) const THREADS_WITHOUT_ACCOUNT: usize = 1_024;
 
 /// How long servers that have ended are remembered one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,12 +115,12 @@ impl Servers {
         }
     }
 
-    pub fn set_retention(&mut self, retention: Retention) {
+    pub(crate) fn set_retention(&mut self, retention: Retention) {
         self.retention = retention;
     }
 
     /// Notes a server; true if it is new.
-    pub fn meet(&mut self, id: ServerId) -> bool {
+    pub(crate) fn meet(&mut self, id: ServerId) -> bool {
         if id.pid == 0 {
             return false;
         }
@@ -206,7 +206,7 @@ impl Servers {
     }
 
     /// Those that ended too long ago, or are too many: the longest gone ones. What they did last has been heard of.
-    pub fn outlived(&self) -> HashSet<ServerId> {
+    pub(crate) fn outlived(&self) -> HashSet<ServerId> {
         let ended = || {
             let ended = self.met.values().filter_map(|met| Some((met.ended?, met.server.id)));
             ended.filter(|((round, _), _)| round + QUIET_ROUNDS <= self.round)
@@ -230,7 +230,7 @@ impl Servers {
     }
 
     /// The name that a thread had at its first sync.
-    pub fn learn_thread(&mut self, server: ServerId, tid: u32, start: u32, name: [u64; 2]) {
+    pub(crate) fn learn_thread(&mut self, server: ServerId, tid: u32, start: u32, name: [u64; 2]) {
         let bytes: Vec<u8> =
             name.iter().flat_map(|word| word.to_ne_bytes()).take_while(|&b| b != 0).collect();
         let name = || String::from_utf8_lossy(&bytes).into_owned();
@@ -240,7 +240,7 @@ impl Servers {
 
     /// What a thread calls itself; the last name it had if it has ended. `changed`: it has synced just now, and may
     /// have another name.
-    pub fn thread_name(&mut self, server: ServerId, tid: u32, start: u32, changed: bool) -> String {
+    pub(crate) fn thread_name(&mut self, server: ServerId, tid: u32, start: u32, changed: bool) -> String {
         if tid == 0 {
             return "(ended threads)".into();
         }
@@ -257,12 +257,12 @@ impl Servers {
         known.name.clone()
     }
 
-    pub fn thread_names(&self) -> usize {
+    pub(crate) fn thread_names(&self) -> usize {
         self.thread_names.len()
     }
 
     /// Forgets the names of the threads that are not `wanted`.
-    pub fn retain_threads(&mut self, wanted: impl Fn(ServerId, u32, u32) -> bool) {
+    pub(crate) fn retain_threads(&mut self, wanted: impl Fn(ServerId, u32, u32) -> bool) {
         self.thread_names.retain(|&(server, tid, start), _| wanted(server, tid, start));
     }
 }

@@ -18,7 +18,7 @@ impl Sampler {
 
     /// The slots in which a server's syncs of one role are counted, those that were synced last first; as of the last
     /// reading of the rows, which [`Sampler::in_flight`] is one of. As many as can be sampled.
-    pub fn slots_of(&self, server: ServerId, role: Role) -> Vec<u32> {
+    pub(crate) fn slots_of(&self, server: ServerId, role: Role) -> Vec<u32> {
         let rows = self.ledger.rows_in_use_of(server).filter(|(_, account)| {
             let is_one = |op| matches!(op, Op::Fsync | Op::Fdatasync);
             let Subject::File { op, .. } = account.subject else { return false };
@@ -31,12 +31,12 @@ impl Sampler {
     }
 
     /// Syncs of which it is not known where they waited.
-    pub fn without_wait_state(&self) -> u64 {
+    pub(crate) fn without_wait_state(&self) -> u64 {
         self.probe.counters().no_wait_state
     }
 
     /// Whose syncs a slot of the kernel side counts, of what. None: nobody's, or not known any more.
-    pub fn owner_of(&mut self, slot: u32) -> Option<(ServerId, Role, Op)> {
+    pub(crate) fn owner_of(&mut self, slot: u32) -> Option<(ServerId, Role, Op)> {
         let row = self.probe.row(slot).ok()?;
         match Subject::of(&row.id)? {
             ref subject @ Subject::File { server, op, .. } => {

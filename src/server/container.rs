@@ -30,7 +30,7 @@ fn pod() -> Regex {
 
 /// From the contents of /proc/PID/cgroup: "docker 0123456789ab", "containerd 0123456789ab, pod 6f1f0d6c-…".
 /// None for what runs in no container, such as a service of systemd.
-pub fn of_cgroups(cgroups: &[u8]) -> Option<String> {
+pub(crate) fn of_cgroups(cgroups: &[u8]) -> Option<String> {
     cgroups.split(|&b| b == b'\n').find_map(|line| {
         // hierarchy:controllers:path, and a path may contain colons.
         let path = line.splitn(3, |&b| b == b':').nth(2)?;

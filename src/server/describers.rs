@@ -82,7 +82,7 @@ impl Describers {
 
 /// Describes processes, and returns after `timeout` at the latest; those that were not described until then
 /// are known by process and name only (`known_by.described` is false). What has ended meanwhile is left out.
-pub fn describe_all(
+pub(crate) fn describe_all(
     processes: &[ThreadGroup],
     roles: Arc<dyn Roles>,
     timeout: Duration,

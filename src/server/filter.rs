@@ -9,7 +9,7 @@ use crate::linux::proc_file;
 use crate::linux::rooted;
 
 /// The kernel keeps so much of a name (TASK_COMM_LEN without its NUL).
-pub const COMM_LENGTH: usize = 15;
+pub(crate) const COMM_LENGTH: usize = 15;
 
 /// The name of a thread group's leader, as the kernel keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ const SHARE: u32 = 500;
 const QUIET_SCANS: u32 = 10;
 
 /// The thread that scans. It ends when this is dropped.
-pub struct Finder {
+pub(crate) struct Finder {
     found: Receiver<Vec<ServerId>>,
     /// Processor time that scanning has used, in nanoseconds.
     spent: Arc<AtomicU64>,

@@ -19,7 +19,7 @@ const LISTEN: &[u8] = b"0A";
 const ACCEPTS: u32 = 0x10000;
 
 /// TCP ports that a process listens on with one of these sockets, ascending.
-pub fn tcp_ports(proc_root: &Path, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u16> {
+pub(crate) fn tcp_ports(proc_root: &Path, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u16> {
     let listeners = tcp_listeners(proc_root, pid);
     let theirs = listeners.iter().filter(|listener| sockets.contains(&listener.inode));
     theirs.map(|listener| listener.address.port()).collect::<BTreeSet<_>>().into_iter().collect()
@@ -28,7 +28,7 @@ pub fn tcp_ports(proc_root: &Path, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u16
 /// Where a process listens for TCP connections, as far as nobody else can be the one who answers there. A
 /// socket of `[::]` takes connections over IPv4 as well unless it was told not to, which the tables do not
 /// show: so it stands for `0.0.0.0` too where no other process listens on that port over IPv4.
-pub fn tcp_addresses(proc_root: &Path, pid: u32) -> Vec<SocketAddr> {
+pub(crate) fn tcp_addresses(proc_root: &Path, pid: u32) -> Vec<SocketAddr> {
     let links = open_files::descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT);
     let link = |fd| std::fs::read_link(proc_root.join(format!("{pid}/fd/{fd}"))).ok();
     let sockets: BTreeSet<u64> = links.filter_map(|fd| socket_of_link(&link(fd)?)).collect();
@@ -98,7 +98,7 @@ fn socket_address(text: &str) -> Option<SocketAddr> {
 
 /// Paths of the unix sockets that a process listens on with one of these sockets, as it bound them: possibly
 /// relative. Sockets without a file (abstract ones) are left out.
-pub fn unix_paths(proc_root: &Path, pid: u32, sockets: &BTreeSet<u64>) -> Vec<PathBuf> {
+pub(crate) fn unix_paths(proc_root: &Path, pid: u32, sockets: &BTreeSet<u64>) -> Vec<PathBuf> {
     let Ok(lines) = proc_file::lines(&proc_root.join(format!("{pid}/net/unix")), TABLE_LIMIT) else {
         return Vec::new();
     };
@@ -132,7 +132,7 @@ fn text(field: &[u8]) -> Option<&str> {
 }
 
 /// The inode of a socket that a link under /proc/PID/fd shows.
-pub fn socket_of_link(link: &Path) -> Option<u64> {
+pub(crate) fn socket_of_link(link: &Path) -> Option<u64> {
     text(link.as_os_str().as_bytes().strip_prefix(b"socket:[")?.strip_suffix(b"]")?)?.parse().ok()
 }
 

@@ -9,7 +9,7 @@ const MAX_VALUE: usize = 8_192;
 
 /// One meaningful line of an option file.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
+pub(crate) enum Line {
     Group(Vec<u8>),
     Option { name: Vec<u8>, value: Option<Vec<u8>> },
     Include(Vec<u8>),
@@ -138,7 +138,7 @@ pub fn set(
 }
 
 /// A command-line argument as an option: `--name`, `--name=value`.
-pub fn split_argument(argument: &OsStr) -> Option<(&[u8], Option<&[u8]>)> {
+pub(crate) fn split_argument(argument: &OsStr) -> Option<(&[u8], Option<&[u8]>)> {
     let option = argument.as_bytes().strip_prefix(b"--")?;
     match option.iter().position(|&b| b == b'=') {
         Some(at) => Some((&option[..at], Some(&option[at + 1..]))),

@@ -25,13 +25,13 @@ const MAX_ENTRIES: usize = 1_024;
 const LINES_AT_A_TIME: usize = 1_024;
 
 /// Whether a file or a directory that has been opened may be used; asked before any of it is read.
-pub type Check<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
+pub(crate) type Check<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 
 /// Takes an option's name and its value, if it has one.
 pub type Set<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>);
 
 /// Hands the options of some groups over, in the order in which the server takes them.
-pub struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     root: &'a Root,
     groups: &'a [Vec<u8>],
     /// True: reading is to end, because it has taken too long or because the process has.

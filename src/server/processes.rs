@@ -84,7 +84,7 @@ pub fn find(proc_root: &Path, pid: u32) -> Option<ThreadGroup> {
 }
 
 /// True if the pid still belongs to this server.
-pub fn is_alive(proc_root: &Path, id: ServerId) -> bool {
+pub(crate) fn is_alive(proc_root: &Path, id: ServerId) -> bool {
     let still = read(proc_root, id.pid).filter(|(group, _)| same_start(id.start_ns, group.start_ticks));
     // A zombie waits for its parent; it does nothing more.
     still.is_some_and(|(_, stat)| !matches!(stat.state, 'Z' | 'X') || stat.num_threads > 1)
@@ -92,22 +92,22 @@ pub fn is_alive(proc_root: &Path, id: ServerId) -> bool {
 
 /// Whether a start time of the kernel (`start_boottime`, nanoseconds) and one of /proc/PID/stat (field 22,
 /// clock ticks) are the same: the kernel divides, fs/proc/array.c.
-pub fn same_start(start_ns: u64, ticks: u64) -> bool {
+pub(crate) fn same_start(start_ns: u64, ticks: u64) -> bool {
     start_tick(start_ns) == ticks
 }
 
 /// A start time of the kernel in clock ticks, as /proc has it.
-pub fn start_tick(start_ns: u64) -> u64 {
+pub(crate) fn start_tick(start_ns: u64) -> u64 {
     start_ns / ns_per_tick()
 }
 
 /// Two identities of one process, either of which may be cut to a clock tick.
-pub fn same_server(a: ServerId, b: ServerId) -> bool {
+pub(crate) fn same_server(a: ServerId, b: ServerId) -> bool {
     cut_to_tick(a) == cut_to_tick(b)
 }
 
 /// The part that all identities of one process share.
-pub fn cut_to_tick(id: ServerId) -> ServerId {
+pub(crate) fn cut_to_tick(id: ServerId) -> ServerId {
     ServerId { start_ns: id.start_ns / ns_per_tick() * ns_per_tick(), ..id }
 }
 

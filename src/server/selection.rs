@@ -23,7 +23,7 @@ impl Selection {
         Selection(vec![TargetFilter::Tree(pid)])
     }
 
-    pub fn filters(&self) -> &[TargetFilter] {
+    pub(crate) fn filters(&self) -> &[TargetFilter] {
         &self.0
     }
 
@@ -48,7 +48,7 @@ impl Selection {
         description.strip_prefix("a ").map_or_else(|| description.clone(), str::to_owned)
     }
 
-    pub fn is_everything(&self) -> bool {
+    pub(crate) fn is_everything(&self) -> bool {
         self.0.contains(&TargetFilter::All)
     }
 

@@ -106,9 +106,9 @@ pub struct Bounds<'a> {
     pub over: &'a dyn Fn() -> bool,
 }
 
+#[cfg(test)]
 impl Bounds<'_> {
-    /// For the process that is asked for by name, and for tests.
-    pub const NONE: Bounds<'static> = Bounds { also: &BTreeSet::new(), over: &|| false };
+    pub(crate) const NONE: Bounds<'static> = Bounds { also: &BTreeSet::new(), over: &|| false };
 }
 
 /// What of a process decides its settings. Read by [`Process::read`], or made up by a test.
@@ -207,7 +207,7 @@ impl Settings {
     /// What some groups of one option file and of those that it includes say: a client's. Relative values
     /// stay so. Each of these files, and each directory of them, must pass the check once it is open; else
     /// the path of the first that does not, and why.
-    pub fn of_groups(
+    pub(crate) fn of_groups(
         root: &Root,
         file: &Path,
         groups: &[&str],
@@ -310,10 +310,6 @@ impl Settings {
         self.configured("log_bin").into_iter().next()
     }
 
-    pub fn relay_log(&self) -> Option<PathBuf> {
-        self.configured("relay_log").into_iter().next()
-    }
-
     /// None: not set, so the server's default holds, which is 1 for MySQL (5.7 on) and 0 for MariaDB.
     pub fn sync_binlog(&self) -> Option<u64> {
         self.number("sync_binlog")
@@ -336,7 +332,7 @@ impl Settings {
     }
 
     /// The files of a list such as `innodb_data_file_path = ibdata1:12M;/big/ibdata2:1G:autoextend`.
-    pub fn file_list(&self, name: &str) -> Vec<PathBuf> {
+    pub(crate) fn file_list(&self, name: &str) -> Vec<PathBuf> {
         let Some(value) = self.get(name) else { return Vec::new() };
         let homes = match self.paths("innodb_data_home_dir") {
             homes if homes.is_empty() => self.paths("datadir"),

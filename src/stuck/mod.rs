@@ -2,4 +2,4 @@
 
 mod render;
 
-pub use render::{RoleOf, json, table};
+pub use render::{json, table};

@@ -15,7 +15,7 @@ use crate::text::{capitalize, duration_in_words};
 use crate::threads::{AgeFrom, Scan, Standing, StuckSync, waits_for};
 
 /// The role of a path in the process with this PID.
-pub type RoleOf<'a> = &'a dyn Fn(u32, &Path) -> Role;
+pub(crate) type RoleOf<'a> = &'a dyn Fn(u32, &Path) -> Role;
 
 /// The table, or a sentence if it would be empty; each thread's kernel stack is below its row.
 pub fn table(scan: &Scan, role_of: RoleOf, style: &Style) -> String {

@@ -5,17 +5,17 @@ use std::fmt::Write as _;
 /// Makes untrusted bytes (a path, a comm) safe and visible on one line of a terminal: control characters,
 /// invalid UTF-8 and characters that reorder or hide others become `\n`, `\x1b`, `\u{202e}`. Backslashes
 /// are doubled, so that different names stay different.
-pub fn escape(bytes: &[u8]) -> String {
+pub(crate) fn escape(bytes: &[u8]) -> String {
     escape_as(bytes, true, true)
 }
 
 /// As [`escape`], and non-ASCII characters become `\u{e9}`, for a terminal that cannot show them.
-pub fn escape_to_ascii(bytes: &[u8]) -> String {
+pub(crate) fn escape_to_ascii(bytes: &[u8]) -> String {
     escape_as(bytes, false, true)
 }
 
 /// As [`escape`], but keeps backslashes: for a sentence whose names are already escaped.
-pub fn escape_sentence(text: &str) -> String {
+pub(crate) fn escape_sentence(text: &str) -> String {
     escape_as(text.as_bytes(), true, false)
 }
 
@@ -46,7 +46,7 @@ fn push_byte(out: &mut String, byte: u8) {
 
 /// Control characters, and characters that are invisible or change the order or position of others
 /// (Unicode's bidirectional controls, zero-width characters, line separators, tags, fillers).
-pub fn is_deceptive(c: char) -> bool {
+pub(crate) fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180f}'

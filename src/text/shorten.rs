@@ -10,7 +10,7 @@ pub fn width(text: &str) -> usize {
 /// Shortens an escaped path to at most `columns`, in the middle, and keeps the file name:
 /// `/var/lib/…/#ib_redo5`. A name that is too long by itself is shortened in its middle. Escapes are never
 /// split.
-pub fn shorten_path(path: &str, columns: usize, ellipsis: &str) -> String {
+pub(crate) fn shorten_path(path: &str, columns: usize, ellipsis: &str) -> String {
     if width(path) <= columns {
         return path.to_owned();
     }
@@ -31,7 +31,7 @@ pub fn shorten_path(path: &str, columns: usize, ellipsis: &str) -> String {
 /// Shortens an escaped path to at most `columns` from the front, between two directories:
 /// `…/shop/products.ibd`. A server's files have the front in common; the end names the table and its
 /// schema.
-pub fn end_of_path(path: &str, columns: usize, ellipsis: &str) -> String {
+pub(crate) fn end_of_path(path: &str, columns: usize, ellipsis: &str) -> String {
     if width(path) <= columns {
         return path.to_owned();
     }
@@ -44,7 +44,7 @@ pub fn end_of_path(path: &str, columns: usize, ellipsis: &str) -> String {
 }
 
 /// Shortens a text to at most `columns` at its end, between two words if possible. Escapes are never split.
-pub fn shorten_end(text: &str, columns: usize, ellipsis: &str) -> String {
+pub(crate) fn shorten_end(text: &str, columns: usize, ellipsis: &str) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -58,7 +58,7 @@ pub fn shorten_end(text: &str, columns: usize, ellipsis: &str) -> String {
 }
 
 /// Shortens an escaped text to at most `columns` in its middle. Escapes are never split.
-pub fn shorten_middle(text: &str, columns: usize, ellipsis: &str) -> String {
+pub(crate) fn shorten_middle(text: &str, columns: usize, ellipsis: &str) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }

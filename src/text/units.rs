@@ -8,7 +8,7 @@ pub fn duration(ns: u64) -> String {
 }
 
 /// A latency for a sentence: `240 µs`, `3.1 s`, `2m05s`.
-pub fn duration_in_words(ns: u64) -> String {
+pub(crate) fn duration_in_words(ns: u64) -> String {
     let (value, unit) = scaled(ns);
     if unit.is_empty() { value } else { format!("{value} {unit}") }
 }
@@ -72,7 +72,7 @@ pub fn rate(n: u64, over: std::time::Duration) -> String {
 }
 
 /// Capitalises the first letter.
-pub fn capitalize(text: &str) -> String {
+pub(crate) fn capitalize(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }

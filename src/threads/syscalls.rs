@@ -10,7 +10,7 @@ use crate::model::{Op, Scope};
 
 /// A sync call that a thread is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SyncCall {
+pub(crate) struct SyncCall {
     pub op: Op,
     pub arguments: [u64; 6],
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The fields of /proc/TID/stat that a scan needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat {
+pub(crate) struct Stat {
     /// 'D', 'S', ...
     pub state: char,
     /// In clock ticks since boot; together with the tid it identifies a thread.
@@ -19,7 +19,7 @@ pub struct Stat {
 }
 
 /// The thread's name may hold anything, parentheses and invalid UTF-8 too, so fields count from the last ')'.
-pub fn parse_stat(content: &[u8]) -> Option<Stat> {
+pub(crate) fn parse_stat(content: &[u8]) -> Option<Stat> {
     let end_of_name = content.iter().rposition(|&b| b == b')')?;
     let rest = std::str::from_utf8(&content[end_of_name + 1..]).ok()?;
     // field 3, the state, is the first here
@@ -33,7 +33,7 @@ pub fn parse_stat(content: &[u8]) -> Option<Stat> {
 
 /// How much a thread has run: equal at two looks means that it has not run in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// From schedstat, in nanoseconds of CPU time.
     pub ran_ns: Option<u64>,
     /// From status: voluntary and involuntary context switches together.
@@ -55,7 +55,7 @@ impl Progress {
 }
 
 /// The value of "name: value", as in status, fdinfo and sched.
-pub fn value_of<'a>(content: &'a [u8], name: &[u8]) -> Option<&'a str> {
+pub(crate) fn value_of<'a>(content: &'a [u8], name: &[u8]) -> Option<&'a str> {
     let line = content.split(|&b| b == b'\n').find_map(|line| {
         let rest = line.strip_prefix(name)?.trim_ascii_start();
         rest.strip_prefix(b":")
@@ -65,7 +65,7 @@ pub fn value_of<'a>(content: &'a [u8], name: &[u8]) -> Option<&'a str> {
 
 /// When the thread last ran, from /proc/TID/sched: on the clock of the CPU that it ran on, which differs from
 /// CPU to CPU (see [`super::clock`]).
-pub fn parse_last_ran(sched: &[u8]) -> Option<Duration> {
+pub(crate) fn parse_last_ran(sched: &[u8]) -> Option<Duration> {
     let (milliseconds, fraction) = value_of(sched, b"se.exec_start")?.split_once('.')?;
     let (milliseconds, nanoseconds) = (milliseconds.parse::<u64>().ok()?, fraction.parse::<u64>().ok()?);
     // six digits; 0 is what the kernel leaves there before a thread's first run
@@ -74,7 +74,7 @@ pub fn parse_last_ran(sched: &[u8]) -> Option<Duration> {
 }
 
 /// The functions of /proc/TID/stack, innermost first, without addresses and offsets.
-pub fn parse_stack(content: &[u8]) -> Vec<String> {
+pub(crate) fn parse_stack(content: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(content)
         .lines()
         .filter_map(|line| {

@@ -14,11 +14,11 @@ use crate::render::rows::p99;
 use crate::text::{count, duration, duration_in_words, errno, rate};
 
 /// From this share of the time on, commits queue for a log: as in the sentences.
-pub const SATURATED: f64 = 0.8;
+pub(crate) const SATURATED: f64 = 0.8;
 
 /// The unit of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Units {
+pub(crate) enum Units {
     /// Each in the unit that suits it.
     Fitting,
     Micros,
@@ -28,7 +28,7 @@ pub enum Units {
 
 /// All that the text of a cell depends on, besides its row.
 #[derive(Clone, Copy, Debug)]
-pub struct Format<'a> {
+pub(crate) struct Format<'a> {
     pub view: View,
     pub units: Units,
     pub style: Style,
@@ -41,7 +41,7 @@ pub struct Format<'a> {
 
 impl Format<'_> {
     /// `mysqld 31960`.
-    pub fn server_name(&self, id: ServerId) -> String {
+    pub(crate) fn server_name(&self, id: ServerId) -> String {
         let server = self.servers.iter().find(|server| server.id == id);
         rows::server_name(Some(id), server.map(|server| &**server), &self.style)
     }
@@ -56,13 +56,13 @@ pub struct Cell {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alarm {
+pub(crate) enum Alarm {
     Warning,
     Alarm,
 }
 
 impl Cell {
-    pub fn ink(&self, plain: Ink) -> Ink {
+    pub(crate) fn ink(&self, plain: Ink) -> Ink {
         match self.alarm {
             None => plain,
             Some(Alarm::Warning) => Ink::Warning,
@@ -109,7 +109,7 @@ pub fn cell(format: &Format, row: &Row, column: Column) -> Cell {
 }
 
 /// Of an entry of the log beside another table.
-pub fn cell_of_log(format: &Format, row: &Row, column: Column) -> Cell {
+pub(crate) fn cell_of_log(format: &Format, row: &Row, column: Column) -> Cell {
     match column {
         Column::Errors => errors(&row.stats, true),
         column => cell(format, row, column),
@@ -195,7 +195,7 @@ pub fn latency(ns: u64, units: Units) -> String {
 }
 
 /// The same for a sentence: `0.092 ms`.
-pub fn latency_in_words(ns: u64, units: Units) -> String {
+pub(crate) fn latency_in_words(ns: u64, units: Units) -> String {
     if units == Units::Fitting {
         return duration_in_words(ns);
     }
@@ -205,7 +205,7 @@ pub fn latency_in_words(ns: u64, units: Units) -> String {
 }
 
 /// `2.8 ms`, `up to 3.1 s`, `18m20s or more`.
-pub fn maximum_in_words(max: Max, units: Units) -> String {
+pub(crate) fn maximum_in_words(max: Max, units: Units) -> String {
     match max {
         Max { ns: u64::MAX, .. } => format!("{} or more", latency_in_words(1 << LAST_EXPONENT, units)),
         Max { ns, exact: true } => latency_in_words(ns, units),

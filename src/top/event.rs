@@ -33,14 +33,14 @@ pub enum Event {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mouse {
+pub(crate) struct Mouse {
     pub column: u16,
     pub row: u16,
     pub kind: MouseKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MouseKind {
+pub(crate) enum MouseKind {
     Press,
     WheelUp,
     WheelDown,
@@ -67,7 +67,7 @@ pub struct Waiting {
 }
 
 #[derive(Clone, Debug)]
-pub enum Effect {
+pub(crate) enum Effect {
     Quit,
     Suspend,
     /// Everything is to be drawn again, whatever the terminal shows.

@@ -6,7 +6,7 @@ use regex::bytes::{Regex, RegexBuilder};
 const MOST_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub(crate) struct Filter {
     pub text: String,
     pub is_regex: bool,
     compiled: Option<Regex>,
@@ -32,7 +32,7 @@ impl Filter {
         }
     }
 
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.compiled.is_some()
     }
 

@@ -17,10 +17,10 @@ use crate::model::{
     FileRow, InFlight, Lost, Measurement, NeighbourRow, Op, Role, Server, ServerId, Snapshot, ThreadRow,
 };
 
-pub const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// What was counted so far.
-pub struct World {
+pub(crate) struct World {
     pub snapshot: Snapshot,
 }
 
@@ -140,7 +140,7 @@ impl Bench {
         bench
     }
 
-    pub fn apply_first(&mut self) {
+    pub(crate) fn apply_first(&mut self) {
         let event = self.world.take();
         self.apply(event);
     }
@@ -162,12 +162,12 @@ impl Bench {
         self.apply(Event::Tick(now + time, wall + time));
     }
 
-    pub fn apply(&mut self, event: Event) {
+    pub(crate) fn apply(&mut self, event: Event) {
         let effects = self.state.apply(event);
         self.effects.extend(effects);
     }
 
-    pub fn press(&mut self, key: Press) {
+    pub(crate) fn press(&mut self, key: Press) {
         self.apply(Event::Key(key));
     }
 
@@ -205,24 +205,24 @@ impl Bench {
     }
 
     #[track_caller]
-    pub fn assert_shows(&self, text: &str) {
+    pub(crate) fn assert_shows(&self, text: &str) {
         let screen = self.screen();
         assert!(screen.contains(text), "{text:?} is not on the screen:\n{screen}");
     }
 
     #[track_caller]
-    pub fn assert_shows_not(&self, text: &str) {
+    pub(crate) fn assert_shows_not(&self, text: &str) {
         let screen = self.screen();
         assert!(!screen.contains(text), "{text:?} is on the screen:\n{screen}");
     }
 
-    pub fn selected_name(&self) -> String {
+    pub(crate) fn selected_name(&self) -> String {
         self.state.selected().map(|row| row.name(&self.state.style)).unwrap_or_default()
     }
 }
 
 /// So many files of a server, each synced a little more than the one before.
-pub fn many_files(n: u64) -> Measurement {
+pub(crate) fn many_files(n: u64) -> Measurement {
     let one = |inode| {
         let path = format!("/var/lib/mysql/shop/t{inode:05}.ibd");
         let stats = fixture::stats(&[(1 + inode % 7, 200_000 + inode * 10)]);

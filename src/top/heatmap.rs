@@ -21,7 +21,7 @@ pub struct Map {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Band {
+pub(crate) struct Band {
     /// Where it begins, in nanoseconds; the band above begins where it ends.
     pub from_ns: u64,
     /// For each column, the oldest first.
@@ -32,7 +32,7 @@ pub struct Band {
 
 /// How much time is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub(crate) struct Span {
     /// The number of the last interval.
     pub until: u32,
     pub columns: usize,
@@ -113,7 +113,7 @@ pub fn level(count: u64, most: u64) -> Option<u8> {
 }
 
 /// The least count of each shade that is in use, up to the greatest count.
-pub fn legend(most: u64) -> Vec<(u8, u64)> {
+pub(crate) fn legend(most: u64) -> Vec<(u8, u64)> {
     let mut entries: Vec<(u8, u64)> = Vec::new();
     for shade in 0..LEVELS as u8 {
         // The shade grows with the count, so halving finds where it begins.
@@ -133,7 +133,7 @@ pub fn legend(most: u64) -> Vec<(u8, u64)> {
 }
 
 /// A row of a graph: heights 0 to 7 on a scale of the row's own; None: nothing happened.
-pub fn heights(values: &[Option<u64>], scale: Scale) -> Vec<Option<u8>> {
+pub(crate) fn heights(values: &[Option<u64>], scale: Scale) -> Vec<Option<u8>> {
     let known = || values.iter().flatten().copied();
     let (least, most) = (known().min().unwrap_or(0).max(1), known().max().unwrap_or(0));
     let height = |value: u64| match scale {
@@ -148,7 +148,7 @@ pub fn heights(values: &[Option<u64>], scale: Scale) -> Vec<Option<u8>> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+pub(crate) enum Scale {
     Linear,
     Logarithmic,
 }

@@ -4,7 +4,7 @@ use super::view::View;
 
 /// A key as a terminal sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Press {
+pub(crate) enum Press {
     Char(char),
     Ctrl(char),
     Up,
@@ -25,7 +25,7 @@ pub enum Press {
 
 /// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     Quit,
     Help,
     Show(View),
@@ -91,7 +91,7 @@ impl Group {
 
 /// Keys that do the same.
 #[derive(Clone, Copy, Debug)]
-pub struct Binding {
+pub(crate) struct Binding {
     pub keys: &'static [Press],
     pub action: Action,
     pub group: Group,
@@ -106,7 +106,7 @@ use Group::{Move, Rest, Show, Table, Time};
 use Press::{Char, Ctrl, F};
 
 /// Every key there is, but for those that mean something else while a filter is typed.
-pub const KEYS: &[Binding] = &[
+pub(crate) const KEYS: &[Binding] = &[
     key(&[Char('r'), Char('1')], Action::Show(View::Role), Show, "by role: redo log, binary log, …"),
     key(&[Char('f'), Char('2')], Action::Show(View::File), Show, "by file"),
     key(&[Char('t'), Char('3')], Action::Show(View::Thread), Show, "by thread"),
@@ -168,7 +168,7 @@ pub const KEYS: &[Binding] = &[
 
 /// What a key does while a filter is typed; every other character becomes part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EditAction {
+pub(crate) enum EditAction {
     Toggle,
     Keep,
     Undo,
@@ -178,7 +178,7 @@ pub enum EditAction {
 
 /// Keys that do the same while a filter is typed.
 #[derive(Clone, Copy, Debug)]
-pub struct EditBinding {
+pub(crate) struct EditBinding {
     pub keys: &'static [Press],
     pub action: EditAction,
     pub help: &'static str,
@@ -188,7 +188,7 @@ const fn edit(keys: &'static [Press], action: EditAction, help: &'static str) ->
     EditBinding { keys, action, help }
 }
 
-pub const EDIT_KEYS: &[EditBinding] = &[
+pub(crate) const EDIT_KEYS: &[EditBinding] = &[
     edit(&[Press::Tab, Ctrl('r')], EditAction::Toggle, "switch between text and regular expression"),
     edit(&[Press::Enter], EditAction::Keep, "keep the filter"),
     edit(&[Press::Esc], EditAction::Undo, "restore the previous filter"),
@@ -196,7 +196,7 @@ pub const EDIT_KEYS: &[EditBinding] = &[
     edit(&[Ctrl('u')], EditAction::Clear, "erase all of it"),
 ];
 
-pub fn edit_action(press: Press) -> Option<EditAction> {
+pub(crate) fn edit_action(press: Press) -> Option<EditAction> {
     EDIT_KEYS.iter().find(|binding| binding.keys.contains(&press)).map(|binding| binding.action)
 }
 
@@ -206,7 +206,7 @@ pub fn action(press: Press) -> Option<Action> {
 }
 
 /// The first key of an action, as the help writes it.
-pub fn name_of(action: Action) -> String {
+pub(crate) fn name_of(action: Action) -> String {
     let binding = KEYS.iter().find(|binding| binding.action == action);
     binding.and_then(|binding| binding.keys.first()).map(|key| key.to_string()).unwrap_or_default()
 }

@@ -15,7 +15,7 @@ const LENGTH: Duration = Duration::from_secs(600);
 
 /// The syncs of one file in one interval: those that failed, and the slowest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The end of the interval.
     pub at: SystemTime,
     pub server: ServerId,
@@ -78,7 +78,7 @@ impl Log {
         self.failures
     }
 
-    pub fn last_failure(&self) -> Option<&Entry> {
+    pub(crate) fn last_failure(&self) -> Option<&Entry> {
         self.failed.last().map(|(_, entry)| &**entry)
     }
 

@@ -9,7 +9,7 @@ use crate::linux::blocking::Mailbox;
 use crate::threads::{Looks, Processes, scan, waits_for};
 
 /// Asks for the threads (pid, tid). The answers come as mail. None: there was no thread for it, so there are no stacks.
-pub struct Looker(Option<Mailbox<Vec<(u32, u32)>>>);
+pub(crate) struct Looker(Option<Mailbox<Vec<(u32, u32)>>>);
 
 impl Looker {
     pub fn start(mail: Mail) -> Looker {

@@ -8,7 +8,7 @@ use crate::text::width;
 
 /// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overlay {
+pub(crate) enum Overlay {
     Help,
     Stacks,
 }
@@ -49,7 +49,7 @@ pub fn help(style: &Style, columns: usize) -> Vec<(String, Ink)> {
     lines
 }
 
-pub fn stacks(all: &[Stuck], style: &Style, columns: usize) -> Vec<(String, Ink)> {
+pub(crate) fn stacks(all: &[Stuck], style: &Style, columns: usize) -> Vec<(String, Ink)> {
     let mut lines = Vec::new();
     if all.is_empty() {
         lines.push(("Nothing is stuck.".to_owned(), Ink::Plain));

@@ -14,7 +14,7 @@ pub enum Colors {
 
 /// What a text or a cell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ink {
+pub(crate) enum Ink {
     Plain,
     Strong,
     /// Beside the point: axes, hints.
@@ -34,10 +34,10 @@ pub enum Ink {
     Level(u8),
 }
 
-pub const LEVELS: usize = 4;
+pub(crate) const LEVELS: usize = 4;
 /// From few to many: the shades get denser as well.
-pub const SHADES: [&str; LEVELS] = ["░", "▒", "▓", "█"];
-pub const ASCII_SHADES: [&str; LEVELS] = [".", "+", "*", "#"];
+pub(crate) const SHADES: [&str; LEVELS] = ["░", "▒", "▓", "█"];
+pub(crate) const ASCII_SHADES: [&str; LEVELS] = [".", "+", "*", "#"];
 
 const RED: u8 = 160;
 const AMBER: u8 = 214;
@@ -48,7 +48,9 @@ const RAMP: [u8; LEVELS] = [31, 98, 163, 166];
 
 impl Colors {
     /// By NO_COLOR and what the terminal calls itself.
-    pub fn from_environment<V: AsRef<std::ffi::OsStr>>(variable: impl Fn(&str) -> Option<V>) -> Colors {
+    pub(crate) fn from_environment<V: AsRef<std::ffi::OsStr>>(
+        variable: impl Fn(&str) -> Option<V>,
+    ) -> Colors {
         let text = |name: &str| {
             variable(name).map(|value| value.as_ref().to_string_lossy().into_owned()).unwrap_or_default()
         };
@@ -67,7 +69,7 @@ impl Colors {
         }
     }
 
-    pub fn style(self, ink: Ink) -> Style {
+    pub(crate) fn style(self, ink: Ink) -> Style {
         let style = Style::reset();
         match ink {
             Ink::Plain => style,

@@ -13,7 +13,7 @@ use crate::history::{History, Merged, Options, Rest};
 use crate::model::{FileRow, Measurement, Stats, ThreadRow};
 
 /// Files and threads whose last minutes are kept, of each interval: those that took most time.
-pub const KEPT_APART: usize = 50;
+pub(crate) const KEPT_APART: usize = 50;
 const MOST_NEIGHBOURS: usize = 20;
 /// A sync that takes at least so long, and longer than the interval, hangs.
 const HANGS: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const JUST_BEFORE: Duration = Duration::from_nanos(1);
 
 /// One interval, by its number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tick {
+pub(crate) struct Tick {
     pub number: u32,
     pub end: SystemTime,
     pub duration: Duration,
@@ -34,7 +34,7 @@ pub struct Tick {
 }
 
 #[derive(Clone, Debug)]
-pub struct Past {
+pub(crate) struct Past {
     history: History,
     pub trails: Trails,
     pub log: Log,
@@ -65,7 +65,7 @@ impl Past {
 
     /// Puts what another program remembers of the time up to `until` before what was recorded here. Returns by how
     /// much the numbers of the intervals grow.
-    pub fn begin_with(&mut self, earlier: &Earlier, until: SystemTime) -> u32 {
+    pub(crate) fn begin_with(&mut self, earlier: &Earlier, until: SystemTime) -> u32 {
         if earlier.servers.is_empty() {
             return 0;
         }
@@ -149,7 +149,7 @@ impl Past {
     }
 
     /// The intervals up to one of them, so many that they cover `length`, summed up.
-    pub fn recent(&self, until: u32, length: Duration) -> Option<Merged> {
+    pub(crate) fn recent(&self, until: u32, length: Duration) -> Option<Merged> {
         let mut covered = Duration::ZERO;
         let first = self.until(until).find(|tick| {
             covered += tick.duration;
@@ -161,7 +161,7 @@ impl Past {
     }
 
     /// As [`Past::recent`], but none of before a sync hung. None: the same, none hung.
-    pub fn recent_since_hang(&self, until: u32, length: Duration) -> Option<Merged> {
+    pub(crate) fn recent_since_hang(&self, until: u32, length: Duration) -> Option<Merged> {
         let mut after: Option<&Tick> = None;
         let mut covered = Duration::ZERO;
         for tick in self.until(until) {
@@ -190,7 +190,7 @@ impl Past {
     }
 
     /// It reaches back less far than it should.
-    pub fn is_short_of_memory(&self) -> bool {
+    pub(crate) fn is_short_of_memory(&self) -> bool {
         self.history.is_short_of_memory()
     }
 }

@@ -16,7 +16,7 @@ use crate::render::rows::nameless_file;
 
 /// What a row stands for: the same from interval to interval.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Key {
+pub(crate) enum Key {
     Role(ServerId, Role, Op),
     File(ServerId, Target, Op),
     /// Thread id and the time it began, because ids are used again.
@@ -56,7 +56,7 @@ impl Key {
 
 /// What is known of a row's subject.
 #[derive(Clone, Debug, PartialEq)]
-pub enum About {
+pub(crate) enum About {
     Role,
     File(Arc<FileInfo>),
     Thread(String),
@@ -96,7 +96,7 @@ impl Row {
         Row { key, role, op, about, stats, in_flight: 0, oldest: Duration::ZERO, shared: false }
     }
 
-    pub fn of_file(row: &FileRow) -> Row {
+    pub(crate) fn of_file(row: &FileRow) -> Row {
         let key = Key::File(row.server, row.target, row.op);
         Row::new(key, About::File(row.info.clone()), row.stats.clone())
     }
@@ -122,7 +122,7 @@ impl Row {
     }
 
     /// What orders rows by name: roles in their own order, files by path, the rest as it is written.
-    pub fn name_order(&self) -> (usize, &[u8]) {
+    pub(crate) fn name_order(&self) -> (usize, &[u8]) {
         match &self.about {
             About::Role => (self.role.map_or(usize::MAX, |role| role as usize), b""),
             About::File(info) => (0, info.path.as_deref().map_or(b"", path_bytes)),
@@ -148,7 +148,7 @@ impl Row {
     }
 
     /// Gone since: its name may belong to another file now.
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         match (&self.about, &self.key) {
             (About::File(info), Key::File(_, Target::File(_), _)) => info.unlinked,
             (About::Server(Some(server)), _) => !server.alive,
@@ -174,7 +174,7 @@ pub fn file_name(target: Target, info: &FileInfo, style: &Style) -> String {
 }
 
 /// `mysqld 31960`.
-pub fn server_name(id: Option<ServerId>, server: Option<&Server>, style: &Style) -> String {
+pub(crate) fn server_name(id: Option<ServerId>, server: Option<&Server>, style: &Style) -> String {
     match (id, server) {
         (Some(id), Some(server)) => format!("{} {}", style.name(server.comm.as_bytes()), id.pid),
         (Some(id), None) => format!("pid {}", id.pid),
@@ -226,7 +226,7 @@ pub fn rows(view: View, m: &Measurement, scope: &Scope) -> Vec<Row> {
 }
 
 /// The entries of the log up to a time, in no order.
-pub fn of_log(log: &Log, until: Option<SystemTime>) -> Vec<Row> {
+pub(crate) fn of_log(log: &Log, until: Option<SystemTime>) -> Vec<Row> {
     let row = |(number, entry): (u64, &Arc<Entry>)| {
         let stats = Stats {
             count: entry.errors.iter().map(|(_, n)| n).sum::<u64>().max(1),
@@ -253,7 +253,11 @@ fn servers(m: &Measurement) -> Vec<Row> {
 }
 
 /// Adds rows that did nothing in the interval, so that rows do not come and go.
-pub fn add_idle<'a>(rows: &mut Vec<Row>, idle: impl Iterator<Item = (&'a Key, &'a About)>, scope: &Scope) {
+pub(crate) fn add_idle<'a>(
+    rows: &mut Vec<Row>,
+    idle: impl Iterator<Item = (&'a Key, &'a About)>,
+    scope: &Scope,
+) {
     let there: BTreeSet<Key> = rows.iter().map(|row| row.key.clone()).collect();
     let idle = idle.filter(|(key, _)| scope.takes(key) && !there.contains(key));
     let idle: Vec<Row> =
@@ -264,7 +268,7 @@ pub fn add_idle<'a>(rows: &mut Vec<Row>, idle: impl Iterator<Item = (&'a Key, &'
 
 /// Enters which syncs are in flight, `aged` by the time since the measurement ended. A file, role or server that has
 /// one and no row yet gets one.
-pub fn add_in_flight(view: View, rows: &mut Vec<Row>, m: &Measurement, scope: &Scope) {
+pub(crate) fn add_in_flight(view: View, rows: &mut Vec<Row>, m: &Measurement, scope: &Scope) {
     for sync in &m.in_flight {
         if scope.server.is_some_and(|id| id != sync.server) {
             continue;
@@ -307,7 +311,7 @@ fn new_row(view: View, sync: &InFlight, m: &Measurement) -> Option<Row> {
 }
 
 /// Marks the neighbours on devices that these servers use.
-pub fn mark_shared(rows: &mut [Row], m: &Measurement, scope: &Scope) {
+pub(crate) fn mark_shared(rows: &mut [Row], m: &Measurement, scope: &Scope) {
     let servers: Vec<ServerId> = match scope.server {
         Some(id) => vec![id],
         None => m.servers.iter().map(|server| server.id).collect(),

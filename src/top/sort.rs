@@ -8,7 +8,7 @@ use crate::render::rows::p99;
 
 impl Sort {
     /// Rows that are equal in the column keep one order: by what they stand for.
-    pub fn apply(self, rows: &mut [Row]) {
+    pub(crate) fn apply(self, rows: &mut [Row]) {
         rows.sort_by(|a, b| a.natural_order(b));
         match self.column {
             Column::Name | Column::Graph => {}

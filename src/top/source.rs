@@ -14,7 +14,7 @@ use super::event::Event;
 use crate::live::{Live, State};
 
 /// The first interval: figures are wanted soon.
-pub const FIRST: Duration = Duration::from_millis(300);
+pub(crate) const FIRST: Duration = Duration::from_millis(300);
 /// How often it is looked whether sampling goes on, while no snapshot comes.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -28,12 +28,12 @@ pub type Start = Arc<dyn Fn(bool, Duration) -> Result<Live, StartError> + Send +
 
 /// What threads tell the view. Wakes it.
 #[derive(Clone)]
-pub struct Mail {
+pub(crate) struct Mail {
     to: Sender<Letter>,
     wake: Arc<OwnedFd>,
 }
 
-pub struct Letter {
+pub(crate) struct Letter {
     /// Of the tracing session that it is about; 0: of none.
     session: u64,
     pub event: Event,
@@ -179,7 +179,7 @@ impl Source {
     }
 
     /// Leaves the session to the end of the process, which detaches it: nobody has to wait for that.
-    pub fn abandon(self) {
+    pub(crate) fn abandon(self) {
         std::mem::forget(self.live);
     }
 }

@@ -7,14 +7,14 @@ use crate::model::histogram::{BUCKETS, Histogram, STEPS};
 use crate::model::{Max, Stats};
 
 /// Cells per power of two: a picture on a terminal has no room for more.
-pub const CELLS_PER_OCTAVE: usize = 4;
+pub(crate) const CELLS_PER_OCTAVE: usize = 4;
 const BUCKETS_PER_CELL: usize = STEPS / CELLS_PER_OCTAVE;
 /// All cells: the first is for what lies under all buckets, the last for what lies over them.
-pub const CELLS: usize = (BUCKETS - 2) / BUCKETS_PER_CELL + 2;
+pub(crate) const CELLS: usize = (BUCKETS - 2) / BUCKETS_PER_CELL + 2;
 const _: () = assert!(CELLS <= 256);
 
 /// Intervals that are remembered: ten minutes at one second.
-pub const TICKS: u32 = 600;
+pub(crate) const TICKS: u32 = 600;
 /// Rows that are remembered; those that have been idle for longest go first.
 const MOST_ROWS: usize = 400;
 /// Points of all rows together, a hundred bytes each.
@@ -22,7 +22,7 @@ const MOST_POINTS: usize = 40_000;
 
 /// What a row did in one interval.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
+pub(crate) struct Point {
     /// The number of the interval.
     pub tick: u32,
     pub count: u64,
@@ -54,7 +54,7 @@ impl Cells {
 }
 
 /// The cell of one of the histogram's buckets.
-pub fn cell_of(bucket: usize) -> usize {
+pub(crate) fn cell_of(bucket: usize) -> usize {
     match bucket {
         0 => 0,
         bucket if bucket >= BUCKETS - 1 => CELLS - 1,
@@ -63,7 +63,7 @@ pub fn cell_of(bucket: usize) -> usize {
 }
 
 /// The first of the histogram's buckets in a cell.
-pub fn first_bucket(cell: usize) -> usize {
+pub(crate) fn first_bucket(cell: usize) -> usize {
     match cell {
         0 => 0,
         cell => ((cell - 1) * BUCKETS_PER_CELL + 1).min(BUCKETS - 1),
@@ -108,7 +108,7 @@ impl Trail {
 
 /// Intervals in which a row did nothing have no point.
 #[derive(Clone, Debug, Default)]
-pub struct Trails {
+pub(crate) struct Trails {
     rows: HashMap<Key, Trail>,
     points: usize,
 }
@@ -168,7 +168,7 @@ impl Trails {
     }
 
     /// Rows that did something in one of these intervals.
-    pub fn active(&self, from: u32, to: u32) -> impl Iterator<Item = (&Key, &About)> {
+    pub(crate) fn active(&self, from: u32, to: u32) -> impl Iterator<Item = (&Key, &About)> {
         let was = move |trail: &Trail| {
             // Newest first: nearly always the first decides.
             let point = trail.points.iter().rev().find(|point| point.tick <= to);

@@ -125,17 +125,17 @@ impl Column {
         }
     }
 
-    pub fn is_figure(self) -> bool {
+    pub(crate) fn is_figure(self) -> bool {
         use Column::*;
         matches!(self, Tid | Syncs | Rate | Mean | P50 | P99 | Max | Busy | Flight | Errors)
     }
 
-    pub fn sorts(self) -> bool {
+    pub(crate) fn sorts(self) -> bool {
         self != Column::Graph
     }
 
     /// Left out when there is no room, the lowest first. None: never.
-    pub fn drop_at(self, view: View) -> Option<u8> {
+    pub(crate) fn drop_at(self, view: View) -> Option<u8> {
         match self {
             Column::Mean => Some(1),
             Column::P50 => Some(2),

@@ -53,7 +53,7 @@ pub struct Row {
 
 /// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verification {
+pub(crate) struct Verification {
     /// RFC 3339.
     pub start: String,
     pub end: String,
@@ -68,7 +68,7 @@ pub struct Verification {
 
 impl Verification {
     /// True if there is at least one exact row and all of them agree.
-    pub fn succeeds(&self) -> bool {
+    pub(crate) fn succeeds(&self) -> bool {
         let exact = || self.rows.iter().filter(|row| row.kind == Kind::Exact);
         self.interrupted.is_none() && exact().count() > 0 && exact().all(|row| row.verdict == Verdict::Agrees)
     }

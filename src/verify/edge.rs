@@ -14,7 +14,7 @@ const QUIET_TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
-pub enum EdgeError {
+pub(crate) enum EdgeError {
     #[error(transparent)]
     Status(#[from] StatusError),
     #[error("cannot read the probes' figures: {0}")]
@@ -23,7 +23,7 @@ pub enum EdgeError {
 
 /// Our figures, between two readings of the server's.
 #[derive(Clone, Debug)]
-pub struct Edge {
+pub(crate) struct Edge {
     pub before: Reading,
     pub snapshot: Snapshot,
     pub after: Reading,

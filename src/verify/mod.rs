@@ -6,4 +6,4 @@ pub mod edge;
 mod redo_made;
 pub mod render;
 
-pub use edge::Edge;
+pub(crate) use edge::Edge;

@@ -7,7 +7,7 @@ use crate::explain::factors::{Log, Throughput};
 use crate::text::{capitalize, percent};
 
 /// Above this busy share, a serial log has no room for more syncs.
-pub const NEARLY_FULL: f64 = 0.8;
+pub(crate) const NEARLY_FULL: f64 = 0.8;
 /// Minimum share of idle CPU time; below it, more connections would compete for the CPUs.
 const MIN_IDLE: f64 = 0.25;
 /// The checkpoint age, as a share of its limit, from which the redo log's size starts to matter.
@@ -21,7 +21,7 @@ pub struct Advice {
 }
 
 /// `idle`: the share of the host's CPU time that was idle during the window. None: not measured.
-pub fn advise(throughput: &Throughput, idle: Option<f64>) -> Vec<Advice> {
+pub(crate) fn advise(throughput: &Throughput, idle: Option<f64>) -> Vec<Advice> {
     let mut advice = Vec::new();
     advice.extend(connections(throughput, idle));
     advice.extend(redo_size(throughput));

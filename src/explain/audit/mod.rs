@@ -13,7 +13,8 @@ use crate::model::{Measurement, Op, Role, Server, Stats};
 use crate::server::status::counters::Between;
 use crate::server::status::reading::Reading;
 
-pub use advice::{Advice, advise};
+pub use advice::Advice;
+pub(crate) use advice::advise;
 pub use promises::audit;
 pub use render::render;
 

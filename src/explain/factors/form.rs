@@ -78,7 +78,7 @@ impl Form {
     }
 
     /// The log whose sync a commit waits for last.
-    pub fn commits_wait_for(&self) -> Option<Role> {
+    pub(crate) fn commits_wait_for(&self) -> Option<Role> {
         if self.why_not_binlog.is_none() {
             return Some(Role::Binlog);
         }

@@ -134,7 +134,7 @@ impl Redo {
     }
 
     /// Who syncs the log most, and the share of all syncs seen.
-    pub fn mostly_synced_by(&self) -> Option<(Who, f64)> {
+    pub(crate) fn mostly_synced_by(&self) -> Option<(Who, f64)> {
         [Who::Connections, Who::LogFlusher, Who::Background, Who::Unnamed]
             .into_iter()
             .map(|who| (who, self.synced_by.iter().filter(|syncer| syncer.who == who).map(|s| s.share).sum()))

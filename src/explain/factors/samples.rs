@@ -10,10 +10,10 @@ use crate::model::{InFlight, Role, ServerId};
 use crate::probe::{LOGS, TimerSamples};
 
 /// The minimum number of samples for a meaningful mean.
-pub const MIN_SAMPLES: u64 = 100;
+pub(crate) const MIN_SAMPLES: u64 = 100;
 
 /// The logs that the timer samples.
-pub const LOG_ROLES: [Role; LOGS] = Role::SERIAL;
+pub(crate) const LOG_ROLES: [Role; LOGS] = Role::SERIAL;
 
 /// Samples of one role, each weighted by the seconds since the previous one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,7 +84,7 @@ impl InFlightSamples {
         InFlightSamples::starting_at(server, Instant::now())
     }
 
-    pub fn starting_at(server: ServerId, at: Instant) -> InFlightSamples {
+    pub(crate) fn starting_at(server: ServerId, at: Instant) -> InFlightSamples {
         InFlightSamples {
             server,
             last: at,
@@ -98,17 +98,17 @@ impl InFlightSamples {
     }
 
     /// Sets the timer's totals at both ends of the window.
-    pub fn set_timer(&mut self, from: TimerSamples, to: TimerSamples) {
+    pub(crate) fn set_timer(&mut self, from: TimerSamples, to: TimerSamples) {
         self.timer = Some((from, to));
     }
 
     /// Records why there is no timer.
-    pub fn set_no_timer(&mut self, why: String) {
+    pub(crate) fn set_no_timer(&mut self, why: String) {
         self.no_timer = Some(why);
     }
 
     /// A plain sentence if the timer is unavailable.
-    pub fn without_timer(&self) -> Option<String> {
+    pub(crate) fn without_timer(&self) -> Option<String> {
         self.no_timer.as_ref().map(|why| {
             format!(
                 "Syncs in flight were sampled by a thread, because no timer is available ({why}): while no CPU is free, \

@@ -38,7 +38,7 @@ pub struct JournalWriter {
 }
 
 impl Journal {
-    pub fn neighbour_syncs(&self) -> u64 {
+    pub(crate) fn neighbour_syncs(&self) -> u64 {
         self.neighbours.iter().map(|(_, n)| n).sum()
     }
 
@@ -47,7 +47,7 @@ impl Journal {
         per(self.syncs + self.neighbour_syncs(), self.commits?)
     }
 
-    pub fn syncs_per_device_flush(&self) -> Option<f64> {
+    pub(crate) fn syncs_per_device_flush(&self) -> Option<f64> {
         per(self.syncs + self.neighbour_syncs(), self.device_flushes)
     }
 

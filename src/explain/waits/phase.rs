@@ -50,7 +50,7 @@ phases! {
 
 impl Phase {
     /// True if a committer works while the sync waits, so that there is a second level.
-    pub fn has_committer(self) -> bool {
+    pub(crate) fn has_committer(self) -> bool {
         matches!(self, Phase::JournalCommit | Phase::LogForce | Phase::MetadataBuffer)
     }
 }

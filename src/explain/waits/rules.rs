@@ -45,7 +45,7 @@ impl Rules {
 
     /// The phase of a thread with this stack. `frames`: symbol names in any order, without compiler
     /// suffixes.
-    pub fn phase_of<'a>(&self, frames: impl Iterator<Item = &'a str> + Clone) -> Phase {
+    pub(crate) fn phase_of<'a>(&self, frames: impl Iterator<Item = &'a str> + Clone) -> Phase {
         let decides = |rule: &&WaitRule| frames.clone().any(|frame| is_one_of(frame, &rule.frames));
         self.wait.iter().find(decides).map_or(Phase::Other, |rule| rule.phase)
     }

@@ -16,7 +16,7 @@ use crate::model::{Lost, Measurement, Role, Server, ServerId, Setup, Snapshot};
 use crate::server::processes::cut_to_tick;
 
 /// The label of syncs of which it is not known who made them, because no row was free.
-pub const UNKNOWN: &str = "unknown";
+pub(crate) const UNKNOWN: &str = "unknown";
 /// The label of servers beyond [`MAX_SERVERS`].
 const OTHER: &str = "other";
 /// Servers with a label of their own.
@@ -67,7 +67,7 @@ struct Process {
 }
 
 #[derive(Clone, Debug)]
-pub struct Book {
+pub(crate) struct Book {
     options: Arc<Options>,
     places: BTreeMap<u32, Place>,
     next_place: u32,
@@ -95,7 +95,7 @@ impl Book {
     }
 
     /// When the host was started: the same for as long as this lives.
-    pub fn boot_time(&self) -> SystemTime {
+    pub(crate) fn boot_time(&self) -> SystemTime {
         self.boot_time
     }
 
@@ -113,7 +113,7 @@ impl Book {
     }
 
     /// Takes in what happened since the snapshot before; the first one's since the probes were attached.
-    pub fn feed(&mut self, snapshot: Arc<Snapshot>) -> Measurement {
+    pub(crate) fn feed(&mut self, snapshot: Arc<Snapshot>) -> Measurement {
         let measurement = match &self.last {
             Some(last) => Measurement::between(last, &snapshot),
             None => Measurement::between(&nothing_before(&snapshot), &snapshot),

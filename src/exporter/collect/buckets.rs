@@ -8,13 +8,13 @@ use crate::model::histogram::{
 /// 1-2.5-5 steps from 10 µs to 60 s, in seconds: dense where a sync of flash or of a network volume is
 /// expected and where alerts draw their lines, sparse elsewhere, because each one is a series for each
 /// server, role and operation.
-pub const DEFAULT: [f64; 15] =
+pub(crate) const DEFAULT: [f64; 15] =
     [10e-6, 50e-6, 100e-6, 250e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 1.0, 10.0, 60.0];
 /// More than this says no more about a latency than the kernel's own 3 %.
 const MOST: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum BucketsError {
+pub(crate) enum BucketsError {
     #[error("no bucket is given")]
     None,
     #[error("{0} buckets are given, at most {MOST} are exported")]
@@ -29,7 +29,7 @@ pub enum BucketsError {
 
 /// The upper bounds, without the infinite one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Buckets {
+pub(crate) struct Buckets {
     /// A sync that took less than this is counted; ascending.
     edges_ns: Vec<u64>,
 }

@@ -30,7 +30,7 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub struct Collector {
+pub(crate) struct Collector {
     live: Arc<Live>,
     kept: Arc<Kept>,
     about: About,
@@ -39,7 +39,7 @@ pub struct Collector {
 
 /// Facts about the exporter that the collector does not count itself.
 #[derive(Clone, Debug, Default)]
-pub struct About {
+pub(crate) struct About {
     /// Memory of the probes' maps, at most.
     pub map_bytes: u64,
     pub web: Arc<Statistics>,

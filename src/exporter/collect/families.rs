@@ -20,7 +20,7 @@ impl Kind {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Family {
+pub(crate) struct Family {
     pub name: &'static str,
     pub kind: Kind,
     pub unit: &'static str,
@@ -42,38 +42,38 @@ const fn family(
 
 /// Declares the families, and `ALL` of them in the order of their declarations, which is that of the page.
 macro_rules! families {
-    ($(pub static $name:ident: Family = $family:expr;)*) => {
-        $(pub static $name: Family = $family;)*
+    ($(pub(crate) static $name:ident: Family = $family:expr;)*) => {
+        $(pub(crate) static $name: Family = $family;)*
         #[cfg(test)]
-        pub static ALL: [&Family; [$(stringify!($name)),*].len()] = [$(&$name),*];
+        pub(crate) static ALL: [&Family; [$(stringify!($name)),*].len()] = [$(&$name),*];
     };
 }
 
 families! {
-    pub static SYNC_DURATION: Family = Family {
+    pub(crate) static SYNC_DURATION: Family = Family {
         help: "How long the syncs of a server took, by what the file is to it.",
         notes: "`rate()` of `_sum` is the mean number in flight; for `redo` and `binlog`, which a server syncs one after \
                 the other, it is how busy the log is, 0 to 1. `_count` is every sync whose latency is known: all, unless \
                 `fsynctop_lost_total{kind=\"events\"}` grows.",
         ..family("fsynctop_sync_duration_seconds", Kind::Histogram, "seconds", &["server", "role", "op"])
     };
-    pub static SYNC_ERRORS: Family = Family {
+    pub(crate) static SYNC_ERRORS: Family = Family {
         help: "Syncs that failed, by errno; they are in the histogram, too.",
         notes: "EIO, ENOSPC, EDQUOT and EROFS are there from the start, at zero, for each role that holds committed data \
                 and each operation that is traced; other roles' from their first sync, other errnos from their first \
                 failure. `errno=\"unknown\"`: the map of the errors was full.",
         ..family("fsynctop_sync_errors_total", Kind::Counter, "syncs", &["server", "role", "op", "errno"])
     };
-    pub static IN_FLIGHT: Family = Family {
+    pub(crate) static IN_FLIGHT: Family = Family {
         help: "Syncs that had begun and not ended when the snapshot was taken.",
         ..family("fsynctop_syncs_in_flight", Kind::Gauge, "syncs", &["server", "role"])
     };
-    pub static OLDEST_IN_FLIGHT: Family = Family {
+    pub(crate) static OLDEST_IN_FLIGHT: Family = Family {
         help: "Age of the oldest sync in flight; 0 where there is none.",
         notes: "Of a sync that began before the exporter did, the age that is certain: it can be older.",
         ..family("fsynctop_sync_oldest_in_flight_seconds", Kind::Gauge, "seconds", &["server", "role"])
     };
-    pub static FILE_SYNCS: Family = Family {
+    pub(crate) static FILE_SYNCS: Family = Family {
         help: "Syncs by file.",
         notes: "The first 200 paths of each server (`--file-limit`) have series of their own for as long as the exporter \
                 runs, the logs and InnoDB's own files among them in any case; all others are `path=\"other\"`. Files that \
@@ -81,25 +81,25 @@ families! {
                 out.",
         ..family("fsynctop_file_syncs_total", Kind::Counter, "syncs", &["server", "role", "op", "path"])
     };
-    pub static FILE_SYNC_SECONDS: Family = Family {
+    pub(crate) static FILE_SYNC_SECONDS: Family = Family {
         help: "Time spent in syncs, by file.",
         notes: "As `fsynctop_file_syncs_total`; the quotient of the two rates is the mean latency.",
         ..family("fsynctop_file_sync_seconds_total", Kind::Counter, "seconds", &["server", "role", "op", "path"])
     };
-    pub static NEIGHBOUR_SYNCS: Family = Family {
+    pub(crate) static NEIGHBOUR_SYNCS: Family = Family {
         help: "Syncs of processes that are not traced, by device and command.",
         notes: "The first 20 pairs that were seen have series of their own; all others are `comm=\"other\"`.",
         ..family("fsynctop_neighbour_syncs_total", Kind::Counter, "syncs", &["device", "comm"])
     };
-    pub static NEIGHBOUR_SYNC_SECONDS: Family = Family {
+    pub(crate) static NEIGHBOUR_SYNC_SECONDS: Family = Family {
         help: "Time that processes which are not traced spent in syncs, by device and command.",
         ..family("fsynctop_neighbour_sync_seconds_total", Kind::Counter, "seconds", &["device", "comm"])
     };
-    pub static SERVER_UP: Family = Family {
+    pub(crate) static SERVER_UP: Family = Family {
         help: "1 while the server's process runs, 0 once it has ended.",
         ..family("fsynctop_server_up", Kind::Gauge, "", &["server"])
     };
-    pub static SERVER_INFO: Family = Family {
+    pub(crate) static SERVER_INFO: Family = Family {
         help: "What is known of a server, as labels; always 1.",
         notes: "Of the process that runs it, or ran it last. What is not known is empty. `server_uuid` is MySQL's \
                 (`auto.cnf`), `server_id` the one it was told.",
@@ -123,15 +123,15 @@ families! {
             ],
         )
     };
-    pub static SERVER_START: Family = Family {
+    pub(crate) static SERVER_START: Family = Family {
         help: "When the server's process was started, in seconds since 1970.",
         ..family("fsynctop_server_start_time_seconds", Kind::Gauge, "seconds", &["server"])
     };
-    pub static UP: Family = Family {
+    pub(crate) static UP: Family = Family {
         help: "1 while syncs are traced, 0 when tracing has ended or failed.",
         ..family("fsynctop_up", Kind::Gauge, "", &[])
     };
-    pub static LOST: Family = Family {
+    pub(crate) static LOST: Family = Family {
         help: "What could not be counted or attributed, by kind; zero means that it was checked.",
         notes: "`preempted`, `threads`: syncs that are counted nowhere, because the kernel skipped a program or had no \
                 memory. `files`: counted under `server=\"unknown\"`, because no row was free. `events`: counted by file, \
@@ -139,119 +139,119 @@ families! {
                 traced command that were not followed.",
         ..family("fsynctop_lost_total", Kind::Counter, "events", &["kind"])
     };
-    pub static PAUSED: Family = Family {
+    pub(crate) static PAUSED: Family = Family {
         help: "Time in which nothing was traced, because tracing took more processor time than it may (--max-cpu).",
         ..family("fsynctop_paused_seconds_total", Kind::Counter, "seconds", &[])
     };
-    pub static NAMELESS_FILES: Family = Family {
+    pub(crate) static NAMELESS_FILES: Family = Family {
         help: "Files that are counted and whose name is not known.",
         notes: "New ones are asked for and counted here for an instant; where it stays above zero, names were lost.",
         ..family("fsynctop_files_without_name", Kind::Gauge, "files", &[])
     };
-    pub static ATTACH_INFO: Family = Family {
+    pub(crate) static ATTACH_INFO: Family = Family {
         help: "How the probes are attached, as labels; always 1.",
         notes: "`ops` are the calls that are traced, `not_chosen` says why not the other mode, where it was tried.",
         ..family("fsynctop_attach_info", Kind::Gauge, "", &["mode", "kernel", "ops", "not_chosen"])
     };
-    pub static SELF_TEST: Family = Family {
+    pub(crate) static SELF_TEST: Family = Family {
         help: "When calls of the exporter's own were last seen to be counted, in seconds since 1970.",
         notes: "Tested when the probes are attached and every minute: an old time means that syncs may go uncounted, \
                 because somebody has switched the kernel's tracing off.",
         ..family("fsynctop_self_test_timestamp_seconds", Kind::Gauge, "seconds", &[])
     };
-    pub static SNAPSHOT_TIME: Family = Family {
+    pub(crate) static SNAPSHOT_TIME: Family = Family {
         help: "When the snapshot that this was made of was taken, in seconds since 1970: every sync that had ended by then is in it.",
         ..family("fsynctop_snapshot_timestamp_seconds", Kind::Gauge, "seconds", &[])
     };
-    pub static SNAPSHOT_INTERVAL: Family = Family {
+    pub(crate) static SNAPSHOT_INTERVAL: Family = Family {
         help: "From one regular snapshot to the next; longer than configured where the host is busy.",
         ..family("fsynctop_snapshot_interval_seconds", Kind::Gauge, "seconds", &[])
     };
-    pub static BUILD_INFO: Family = Family {
+    pub(crate) static BUILD_INFO: Family = Family {
         help: "What fsynctop this is, as labels; always 1.",
         ..family("fsynctop_build_info", Kind::Gauge, "", &["version", "architecture"])
     };
-    pub static SCRAPES: Family = Family {
+    pub(crate) static SCRAPES: Family = Family {
         help: "Expositions that were made, but for this one; those who ask at the same time share one.",
         ..family("fsynctop_exporter_expositions_total", Kind::Counter, "expositions", &[])
     };
-    pub static SCRAPE_SECONDS: Family = Family {
+    pub(crate) static SCRAPE_SECONDS: Family = Family {
         help: "Time spent on making expositions, the wait for a fresh snapshot included.",
         ..family("fsynctop_exporter_exposition_seconds_total", Kind::Counter, "seconds", &[])
     };
-    pub static EXPOSITION_BYTES: Family = Family {
+    pub(crate) static EXPOSITION_BYTES: Family = Family {
         help: "Size of the exposition before this one.",
         ..family("fsynctop_exporter_exposition_bytes", Kind::Gauge, "bytes", &[])
     };
-    pub static SAMPLES: Family = Family {
+    pub(crate) static SAMPLES: Family = Family {
         help: "Samples of this exposition.",
         ..family("fsynctop_exporter_samples", Kind::Gauge, "samples", &[])
     };
-    pub static REQUESTS: Family = Family {
+    pub(crate) static REQUESTS: Family = Family {
         help: "HTTP requests by the status code that they were answered with.",
         ..family("fsynctop_exporter_http_requests_total", Kind::Counter, "requests", &["code"])
     };
-    pub static CONNECTIONS: Family = Family {
+    pub(crate) static CONNECTIONS: Family = Family {
         help: "Connections that were accepted.",
         ..family("fsynctop_exporter_connections_total", Kind::Counter, "connections", &[])
     };
-    pub static CONNECTIONS_DROPPED: Family = Family {
+    pub(crate) static CONNECTIONS_DROPPED: Family = Family {
         help: "Connections that were ended before their time, by reason.",
         notes: "`refused`: all places were taken. `gave_way`: to a new one. `timed_out`: the client was too slow. \
                 `failed_handshake`: no TLS, or no certificate that counts.",
         ..family("fsynctop_exporter_connections_dropped_total", Kind::Counter, "connections", &["reason"])
     };
-    pub static DENIED: Family = Family {
+    pub(crate) static DENIED: Family = Family {
         help: "Requests with a wrong name or password, or without one.",
         ..family("fsynctop_exporter_denied_requests_total", Kind::Counter, "requests", &[])
     };
-    pub static RELOADS: Family = Family {
+    pub(crate) static RELOADS: Family = Family {
         help: "Times that the web configuration was read anew, by result.",
         notes: "After `failed`, the configuration before stays in use.",
         ..family("fsynctop_exporter_web_config_reloads_total", Kind::Counter, "reloads", &["result"])
     };
-    pub static MAP_BYTES: Family = Family {
+    pub(crate) static MAP_BYTES: Family = Family {
         help: "Kernel memory that the maps of the probes may take.",
         notes: "Beside `process_resident_memory_bytes`: maps are no memory of the process, but of its control group.",
         ..family("fsynctop_exporter_map_memory_bytes", Kind::Gauge, "bytes", &[])
     };
-    pub static HISTORY_BYTES: Family = Family {
+    pub(crate) static HISTORY_BYTES: Family = Family {
         help: "Memory that the history for `fsynctop history` takes.",
         ..family("fsynctop_exporter_history_bytes", Kind::Gauge, "bytes", &[])
     };
-    pub static HISTORY_SECONDS: Family = Family {
+    pub(crate) static HISTORY_SECONDS: Family = Family {
         help: "How far back the history reaches.",
         ..family("fsynctop_exporter_history_seconds", Kind::Gauge, "seconds", &[])
     };
-    pub static HISTORY_SHORT: Family = Family {
+    pub(crate) static HISTORY_SHORT: Family = Family {
         help: "1 if the history reaches back less far than it should, because there was more to remember than memory.",
         ..family("fsynctop_exporter_history_is_short", Kind::Gauge, "", &[])
     };
-    pub static PROCESS_CPU: Family = Family {
+    pub(crate) static PROCESS_CPU: Family = Family {
         help: "Total user and system CPU time spent in seconds.",
         notes: "All `process_` metrics are about the exporter itself. What the probes cost is time of the threads that \
                 sync.",
         ..family("process_cpu_seconds_total", Kind::Counter, "seconds", &[])
     };
-    pub static PROCESS_RESIDENT: Family = Family {
+    pub(crate) static PROCESS_RESIDENT: Family = Family {
         help: "Resident memory size in bytes.",
         ..family("process_resident_memory_bytes", Kind::Gauge, "bytes", &[])
     };
-    pub static PROCESS_VIRTUAL: Family = Family {
+    pub(crate) static PROCESS_VIRTUAL: Family = Family {
         help: "Virtual memory size in bytes.",
         ..family("process_virtual_memory_bytes", Kind::Gauge, "bytes", &[])
     };
-    pub static PROCESS_FDS: Family = Family {
+    pub(crate) static PROCESS_FDS: Family = Family {
         help: "Number of open file descriptors.",
         ..family("process_open_fds", Kind::Gauge, "descriptors", &[])
     };
-    pub static PROCESS_MAX_FDS: Family = Family {
+    pub(crate) static PROCESS_MAX_FDS: Family = Family {
         help: "Maximum number of open file descriptors.",
         ..family("process_max_fds", Kind::Gauge, "descriptors", &[])
     };
-    pub static PROCESS_THREADS: Family =
+    pub(crate) static PROCESS_THREADS: Family =
         Family { help: "Number of threads.", ..family("process_threads", Kind::Gauge, "threads", &[]) };
-    pub static PROCESS_START: Family = Family {
+    pub(crate) static PROCESS_START: Family = Family {
         help: "Start time of the process since unix epoch in seconds.",
         ..family("process_start_time_seconds", Kind::Gauge, "seconds", &[])
     };

@@ -21,6 +21,6 @@ mod totals;
 mod waiting;
 
 pub use book::Options;
-pub use buckets::Buckets;
-pub use collector::{About, Collector};
-pub use naming::GivenName;
+pub(crate) use buckets::Buckets;
+pub(crate) use collector::{About, Collector};
+pub(crate) use naming::GivenName;

@@ -13,7 +13,7 @@ const MAX_LENGTH: usize = 200;
 
 /// A name that the user gave: `3306=orders`, `/var/lib/mysql2=billing`, `mysql-0=shop`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenName {
+pub(crate) struct GivenName {
     pub what: What,
     pub name: String,
 }
@@ -30,7 +30,7 @@ pub enum What {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GivenNameError {
+pub(crate) enum GivenNameError {
     #[error("{0:?} is not WHICH=NAME, as in 3306=orders or /var/lib/mysql2=billing")]
     Form(String),
     #[error("{0:?} is no name: 1 to 100 characters that can be seen are")]
@@ -86,7 +86,7 @@ fn same_path(a: &Path, b: &Path) -> bool {
 
 /// By what a server is known again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The name of a process without a data directory.
     comm: String,
     datadir: Option<PathBuf>,
@@ -105,18 +105,18 @@ impl Identity {
     }
 
     /// True if both run on the same data directory.
-    pub fn is_on_directory_of(&self, other: &Identity) -> bool {
+    pub(crate) fn is_on_directory_of(&self, other: &Identity) -> bool {
         self.inode.is_some() && self.inode == other.inode && self.datadir == other.datadir
     }
 
     /// True if the process is not a known server, or has not been described yet.
-    pub fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         self.datadir.is_none()
     }
 
     /// Whether a process with the second identity runs the server with the first, of which another process
     /// may be alive.
-    pub fn is_taken_up_by(&self, new: &Identity, is_alive: bool) -> bool {
+    pub(crate) fn is_taken_up_by(&self, new: &Identity, is_alive: bool) -> bool {
         if self.is_bare() || new.is_bare() {
             return self.is_bare() == new.is_bare()
                 && self.comm == new.comm
@@ -147,7 +147,7 @@ fn container(server: &Server) -> Option<String> {
 }
 
 /// What a server can be called, the best first. What follows the first tells it from others of that name.
-pub fn candidates(server: &Server, given: &[GivenName]) -> Vec<String> {
+pub(crate) fn candidates(server: &Server, given: &[GivenName]) -> Vec<String> {
     let path = |path: &PathBuf| text::escape(path.as_os_str().as_encoded_bytes());
     // Of what is neither reached by clients nor has data, a port would be a guess.
     let is_one = server.known_by.listens || server.datadir.is_some();

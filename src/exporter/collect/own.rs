@@ -26,7 +26,7 @@ pub struct Own {
 
 /// The process metrics that Prometheus' client libraries export.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ProcessFacts {
+pub(crate) struct ProcessFacts {
     pub cpu_seconds: f64,
     pub resident_bytes: u64,
     pub virtual_bytes: u64,
@@ -62,7 +62,7 @@ impl ProcessFacts {
 
 /// When the host was started, by the clock that starts of processes are told by. Ask once: the clocks drift,
 /// and the start of a process must not.
-pub fn boot_time() -> SystemTime {
+pub(crate) fn boot_time() -> SystemTime {
     let since_boot = clock_gettime(ClockId::Boottime);
     let since_boot = Duration::new(since_boot.tv_sec.max(0) as u64, since_boot.tv_nsec.max(0) as u32);
     SystemTime::now().checked_sub(since_boot).unwrap_or(SystemTime::UNIX_EPOCH)

@@ -9,7 +9,7 @@ use crate::model::{FileInfo, FileRow, Op, Role, Target};
 use crate::text;
 
 /// The label of all files that have none of their own. No path is called that: paths begin with a slash.
-pub const OTHER: &str = "other";
+pub(crate) const OTHER: &str = "other";
 /// Columns of a label; a path may have 4,096 bytes.
 const MAX_LENGTH: usize = 256;
 /// A share of the paths that is kept for the logs and the few files that every server has, however many
@@ -18,7 +18,7 @@ const RESERVED: usize = 8;
 
 /// Syncs, and the time that they took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub(crate) struct Work {
     pub count: u64,
     pub sum_ns: u64,
 }
@@ -32,7 +32,7 @@ impl Work {
 
 /// Syncs of a file by one operation.
 #[derive(Clone, Copy, Debug)]
-pub struct Did<'a> {
+pub(crate) struct Did<'a> {
     pub target: Target,
     pub op: Op,
     pub info: &'a FileInfo,
@@ -117,7 +117,7 @@ impl Files {
     }
 
     /// Adds what was counted under another name.
-    pub fn merge(&mut self, other: &Files) {
+    pub(crate) fn merge(&mut self, other: &Files) {
         let paths: HashMap<u32, &PathBuf> =
             other.known.iter().map(|(path, &number)| (number, path)).collect();
         for (&(number, role, op), work) in &other.work {

@@ -14,7 +14,7 @@ use crate::text;
 pub const ERRNOS: [i32; 4] = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EROFS];
 /// The syncs of one role by one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RoleTotals {
+pub(crate) struct RoleTotals {
     /// By bucket, the infinite one last; not cumulative. Empty: there is no histogram yet.
     pub counts: Vec<u64>,
     pub sum_ns: u64,
@@ -22,7 +22,7 @@ pub struct RoleTotals {
 }
 
 #[derive(Clone, Debug)]
-pub struct ServerTotals {
+pub(crate) struct ServerTotals {
     pub roles: BTreeMap<(Role, Op), RoleTotals>,
     pub files: Files,
 }
@@ -34,7 +34,7 @@ impl ServerTotals {
     }
 
     /// Makes what is to be seen at zero before it happens.
-    pub fn begin_at_zero(&mut self, ops: &[Op], buckets: &Buckets) {
+    pub(crate) fn begin_at_zero(&mut self, ops: &[Op], buckets: &Buckets) {
         for (role, op) in Role::DURABLE.into_iter().flat_map(|role| ops.iter().map(move |&op| (role, op))) {
             // Other calls name no file, and so no role.
             if op.scope() == Scope::File {
@@ -53,7 +53,7 @@ impl ServerTotals {
         })
     }
 
-    pub fn add_role(&mut self, row: &RoleRow, buckets: &Buckets) {
+    pub(crate) fn add_role(&mut self, row: &RoleRow, buckets: &Buckets) {
         let totals = self.role(row.role, row.op);
         totals.counts.resize(buckets.len() + 1, 0);
         buckets.add(&mut totals.counts, &row.stats.histogram);
@@ -63,12 +63,12 @@ impl ServerTotals {
         }
     }
 
-    pub fn add_files<'a>(&mut self, rows: impl Iterator<Item = Did<'a>>) {
+    pub(crate) fn add_files<'a>(&mut self, rows: impl Iterator<Item = Did<'a>>) {
         self.files.add(rows);
     }
 
     /// Adds what was counted before it was known whose it is.
-    pub fn merge(&mut self, other: &ServerTotals) {
+    pub(crate) fn merge(&mut self, other: &ServerTotals) {
         for (&(role, op), more) in &other.roles {
             let totals = self.role(role, op);
             if totals.counts.len() < more.counts.len() {
@@ -94,7 +94,7 @@ const MAX_LENGTH: usize = 100;
 
 /// Syncs of processes that are not traced, by device and command.
 #[derive(Clone, Debug, Default)]
-pub struct Neighbours {
+pub(crate) struct Neighbours {
     work: BTreeMap<(String, String), Work>,
 }
 

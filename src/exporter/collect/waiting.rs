@@ -24,7 +24,7 @@ impl Waiting {
         Waiting { totals: ServerTotals::new(paths), files: BTreeMap::new() }
     }
 
-    pub fn add_files(&mut self, rows: &[FileRow]) {
+    pub(crate) fn add_files(&mut self, rows: &[FileRow]) {
         for row in rows {
             let has_room = self.files.len() < MAX_FILES;
             let did = Did::from(row);
@@ -39,7 +39,7 @@ impl Waiting {
     }
 
     /// Takes what is known of a file by now.
-    pub fn learn(&mut self, row: &FileRow) {
+    pub(crate) fn learn(&mut self, row: &FileRow) {
         if let Some((info, _)) = self.files.get_mut(&(row.target, row.op)) {
             info.clone_from(&row.info);
         }

@@ -9,7 +9,7 @@ use rustix::net::sockopt;
 
 use super::limits::{RECEIVE_BUFFER, SEND_BUFFER};
 
-pub const DEFAULT: ListenAddress =
+pub(crate) const DEFAULT: ListenAddress =
     ListenAddress { host: Host::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)), port: 9871 };
 
 /// `127.0.0.1:9871`, `[::1]:9871`, `:9871` for all addresses, `localhost:9871`. Other names are not looked
@@ -131,7 +131,7 @@ fn lacks_ipv6(error: &io::Error) -> bool {
 
 /// The sockets that systemd has opened for this process; none if it has not. To be called before there are
 /// threads: it takes the variables out of the environment.
-pub fn activated() -> Result<Vec<TcpListener>, ListenError> {
+pub(crate) fn activated() -> Result<Vec<TcpListener>, ListenError> {
     let mut given = listenfd::ListenFd::from_env();
     let mut listeners = Vec::new();
     for number in 0..given.len() {

@@ -36,7 +36,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Shared by all connections.
 #[derive(Clone)]
-pub struct Authenticator(Arc<Inner>);
+pub(crate) struct Authenticator(Arc<Inner>);
 
 struct Inner {
     key: hmac::Key,

@@ -17,7 +17,7 @@ use super::origin::Origin;
 
 /// Why a connection was ended from this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     TimedOut,
     GaveWay,
 }
@@ -71,7 +71,7 @@ impl Connection {
     }
 
     /// Waits until it must end.
-    pub async fn must_end(&self) -> End {
+    pub(crate) async fn must_end(&self) -> End {
         loop {
             let deadline = self.deadline();
             tokio::select! {
@@ -105,7 +105,7 @@ impl Default for Connections {
 
 impl Connections {
     /// A place for a new connection, if need be that of another one. None: all are at work.
-    pub fn admit(self: &Arc<Self>, origin: Origin) -> Option<Admitted> {
+    pub(crate) fn admit(self: &Arc<Self>, origin: Origin) -> Option<Admitted> {
         let mut open = self.open();
         if open.len() >= CONNECTIONS {
             let seen: Vec<Seen> = open.iter().map(|connection| connection.seen()).collect();
@@ -131,7 +131,7 @@ impl Connections {
 
 /// A place in the table, given back when dropped.
 #[derive(Debug)]
-pub struct Admitted {
+pub(crate) struct Admitted {
     pub connection: Arc<Connection>,
     table: Arc<Connections>,
 }
@@ -198,7 +198,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
 /// The body of a response: one piece, shared by all who get it.
 #[derive(Debug)]
-pub struct Page {
+pub(crate) struct Page {
     bytes: Bytes,
     connection: Arc<Connection>,
 }

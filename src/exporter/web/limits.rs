@@ -7,19 +7,19 @@ use super::origin::Origin;
 /// Connections at a time. A scraper has one or two; with more than this, somebody has to give way.
 pub const CONNECTIONS: usize = 64;
 /// Bytes of a request's line and headers together.
-pub const HEADER_BYTES: usize = 16 << 10;
+pub(crate) const HEADER_BYTES: usize = 16 << 10;
 /// Headers of a request.
-pub const HEADERS: usize = 64;
+pub(crate) const HEADERS: usize = 64;
 /// Kernel memory for what a client has not taken yet, and for what it sends (the kernel doubles both): the
 /// default grows to megabytes for each connection, and is charged to the service's memory limit.
-pub const SEND_BUFFER: usize = 64 << 10;
-pub const RECEIVE_BUFFER: usize = 16 << 10;
+pub(crate) const SEND_BUFFER: usize = 64 << 10;
+pub(crate) const RECEIVE_BUFFER: usize = 16 << 10;
 /// New connections, and requests: so many each second, after a burst. The rest waits in the kernel's queue,
 /// or for its answer; a flood costs a few percent of one processor.
-pub const NEW_CONNECTIONS: Rate = Rate { each: Duration::from_millis(2), burst: 500 };
-pub const REQUESTS: Rate = Rate { each: Duration::from_millis(5), burst: 200 };
+pub(crate) const NEW_CONNECTIONS: Rate = Rate { each: Duration::from_millis(2), burst: 500 };
+pub(crate) const REQUESTS: Rate = Rate { each: Duration::from_millis(5), burst: 200 };
 /// A TLS handshake costs up to a millisecond of processor time.
-pub const HANDSHAKES: Rate = Rate { each: Duration::from_millis(10), burst: 100 };
+pub(crate) const HANDSHAKES: Rate = Rate { each: Duration::from_millis(10), burst: 100 };
 
 /// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +53,7 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(9);
 
 /// A connection as the choice of who gives way sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub origin: Origin,
     pub phase: Phase,
     pub since: Instant,
@@ -67,7 +67,7 @@ const ENOUGH_FOR_A_RESPONSE: Duration = Duration::from_secs(2);
 /// ask, then one that is idle, then one that waits for its turn, then one that is slow to take its answer,
 /// then one that has only just come; each time the one that has been so for longest. One whose answer is
 /// being made is never cut off. None: all are at work.
-pub fn gives_way(open: &[Seen], now: Instant) -> Option<usize> {
+pub(crate) fn gives_way(open: &[Seen], now: Instant) -> Option<usize> {
     let rank = |(at, seen): (usize, &Seen)| {
         let age = now.saturating_duration_since(seen.since);
         let class = match seen.phase {
@@ -86,7 +86,7 @@ pub fn gives_way(open: &[Seen], now: Instant) -> Option<usize> {
 
 /// So many in a time, after a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
+pub(crate) struct Rate {
     pub each: Duration,
     pub burst: u32,
 }
@@ -94,7 +94,7 @@ pub struct Rate {
 /// A rate limiter, first come, first served (GCRA, the generic cell rate algorithm: a token bucket kept as
 /// one time).
 #[derive(Debug, Default)]
-pub struct Turns {
+pub(crate) struct Turns {
     /// When the turn after the last one given out comes, were there no burst.
     next: Option<Instant>,
 }
@@ -108,7 +108,7 @@ impl Turns {
     }
 
     /// Takes a turn only if it has come.
-    pub fn take_now(&mut self, rate: Rate, now: Instant) -> bool {
+    pub(crate) fn take_now(&mut self, rate: Rate, now: Instant) -> bool {
         let is_free = self.wait(rate, now).is_zero();
         if is_free {
             self.take(rate, now);

@@ -19,7 +19,7 @@ const ANSWER_BYTES: usize = 88;
 
 /// A netlink socket, opened once.
 #[derive(Debug)]
-pub struct LocalUsers {
+pub(crate) struct LocalUsers {
     socket: OwnedFd,
     sequence: AtomicU32,
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// From wide to narrow: an attacker has many addresses sooner than many networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub(crate) struct Origin {
     party: Party,
     /// IPv4: /24; IPv6: /64.
     network: IpAddr,
@@ -22,7 +22,7 @@ enum Party {
 
 /// How many are of the same party, network, address. Compared in this order: who has a network has all its
 /// addresses.
-pub type Weight = [usize; 3];
+pub(crate) type Weight = [usize; 3];
 
 impl Origin {
     /// `user`: of this host, where that is known.
@@ -32,7 +32,7 @@ impl Origin {
         Origin { party, network: prefix(address, 24, 64), address }
     }
 
-    pub fn is_same_network(&self, other: &Origin) -> bool {
+    pub(crate) fn is_same_network(&self, other: &Origin) -> bool {
         self.network == other.network
     }
 
@@ -41,7 +41,7 @@ impl Origin {
         [self.party == other.party, self.network == other.network, self.address == other.address]
     }
 
-    pub fn weight<'a>(&self, among: impl IntoIterator<Item = &'a Origin>) -> Weight {
+    pub(crate) fn weight<'a>(&self, among: impl IntoIterator<Item = &'a Origin>) -> Weight {
         among.into_iter().fold(Weight::default(), |mut weight, other| {
             let shared = self.shared_with(other);
             weight.iter_mut().zip(shared).for_each(|(weight, shared)| *weight += usize::from(shared));

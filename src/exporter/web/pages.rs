@@ -25,7 +25,7 @@ const JSON: &str = "application/json";
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
 
 /// The answer to a request; always one.
-pub async fn respond(
+pub(crate) async fn respond(
     web: &Arc<Web>,
     request: &Request<Incoming>,
     connection: &Connection,

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use super::origin::{Origin, Weight};
 
 /// Requests that wait, of all clients together, and of one network.
-pub const WAITING: usize = 16;
-pub const SHARE: usize = 4;
+pub(crate) const WAITING: usize = 16;
+pub(crate) const SHARE: usize = 4;
 /// Wrong passwords that count against where they came from, and for how long.
 const FAILURES: usize = 512;
 const COUNT_FOR: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ impl<C, V> Waiting<C, V> {
 }
 
 #[derive(Debug)]
-pub struct Queue<C, V> {
+pub(crate) struct Queue<C, V> {
     /// In the order of arrival.
     waiting: Vec<Waiting<C, V>>,
     failures: VecDeque<(Instant, Origin)>,

@@ -38,7 +38,7 @@ pub struct Loaded {
 }
 
 #[derive(Debug)]
-pub struct Configuration {
+pub(crate) struct Configuration {
     path: Option<PathBuf>,
     loaded: RwLock<Arc<Loaded>>,
     /// The state of the files when they were last read, usable or not.
@@ -133,7 +133,7 @@ impl Configuration {
     }
 
     /// Reads the files, changed or not, and says what came of it.
-    pub async fn reload(self: &Arc<Self>) {
+    pub(crate) async fn reload(self: &Arc<Self>) {
         if self.path.is_some() {
             self.refresh(true).await;
         }

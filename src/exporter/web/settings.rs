@@ -24,7 +24,7 @@ struct File {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TlsSettings {
+pub(crate) struct TlsSettings {
     pub cert: Option<String>,
     pub key: Option<Secret>,
     pub client_ca: Option<String>,
@@ -42,7 +42,7 @@ pub struct TlsSettings {
 
 /// Go's names (crypto/tls.ClientAuthType).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub enum ClientAuth {
+pub(crate) enum ClientAuth {
     #[default]
     #[serde(alias = "")]
     NoClientCert,
@@ -54,7 +54,7 @@ pub enum ClientAuth {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub enum TlsVersion {
+pub(crate) enum TlsVersion {
     #[serde(rename = "TLS10")]
     Tls10,
     #[serde(rename = "TLS11")]
@@ -98,7 +98,7 @@ fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
 pub struct Secret(String);
 
 impl Secret {
-    pub fn reveal(&self) -> &str {
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }

@@ -74,12 +74,12 @@ impl Web {
     }
 
     /// True if clients must speak TLS at present.
-    pub fn is_tls(&self) -> bool {
+    pub(crate) fn is_tls(&self) -> bool {
         self.configuration.loaded().tls.is_some()
     }
 
     /// Reads the web configuration file anew.
-    pub async fn reload(&self) {
+    pub(crate) async fn reload(&self) {
         self.configuration.reload().await;
     }
 

@@ -34,7 +34,7 @@ fn unusable(what: impl Into<String>, why: impl Display) -> TlsError {
 }
 
 /// Reads the certificates and the key. The message names the file.
-pub fn server_config(settings: &TlsSettings) -> Result<Arc<ServerConfig>, TlsError> {
+pub(crate) fn server_config(settings: &TlsSettings) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(provider(settings)?);
     let chain = text(settings.cert.as_deref(), settings.cert_file.as_deref())?;
     let chain_name = name("cert", settings.cert_file.as_deref());

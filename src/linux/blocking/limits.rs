@@ -6,7 +6,7 @@ use crate::linux::cpu_time::Allowance;
 
 /// What jobs may take, of all owners together or of one.
 #[derive(Clone, Copy, Debug)]
-pub struct Share {
+pub(crate) struct Share {
     /// Jobs at work at the same time.
     pub threads: usize,
     /// The same with those that were abandoned: so many threads there are at most.
@@ -15,7 +15,7 @@ pub struct Share {
     pub queue: usize,
 }
 
-pub struct Limits {
+pub(crate) struct Limits {
     pub all: Share,
     pub of_one_owner: Share,
     /// A job that takes longer hangs.
@@ -26,7 +26,7 @@ pub struct Limits {
 
 impl Limits {
     /// For jobs that are all of the same owner: first come, first served.
-    pub fn for_one_owner(share: Share, job_timeout: Duration) -> Limits {
+    pub(crate) fn for_one_owner(share: Share, job_timeout: Duration) -> Limits {
         Limits { all: share, of_one_owner: share, job_timeout, allowance: None }
     }
 }

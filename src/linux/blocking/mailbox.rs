@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-pub struct Mailbox<Q>(Arc<Shared<Q>>);
+pub(crate) struct Mailbox<Q>(Arc<Shared<Q>>);
 
 struct Shared<Q> {
     slot: Mutex<Slot<Q>>,

@@ -16,7 +16,7 @@ mod pool;
 mod queue;
 mod threads;
 
-pub use limits::{Limits, Share};
-pub use mailbox::Mailbox;
-pub use pool::Pool;
+pub(crate) use limits::{Limits, Share};
+pub(crate) use mailbox::Mailbox;
+pub(crate) use pool::Pool;
 pub use threads::Threads;

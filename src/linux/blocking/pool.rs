@@ -16,7 +16,7 @@ use crate::linux::cpu_time::of_this_thread;
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Jobs `J` of owners `K`, and what comes of them.
-pub struct Pool<K, J, R> {
+pub(crate) struct Pool<K, J, R> {
     shared: Arc<Shared<K, J, R>>,
     results: Receiver<R>,
     outbox: Sender<R>,
@@ -90,7 +90,7 @@ where
     }
 
     /// The result of a job, if there is one. To be called now and then: this also replaces threads that hang.
-    pub fn poll(&self) -> Option<R> {
+    pub(crate) fn poll(&self) -> Option<R> {
         self.tend(&mut self.shared.lock());
         self.results.try_recv().ok()
     }

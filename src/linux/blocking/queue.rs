@@ -14,7 +14,7 @@ const LITTLE: Duration = Duration::from_millis(50);
 /// What an owner has used is halved as often as this.
 const HALVE_EVERY: Duration = Duration::from_secs(60);
 
-pub struct Queue<K, J> {
+pub(crate) struct Queue<K, J> {
     /// With the number of each job, by which those that came first are known.
     waiting: HashMap<K, VecDeque<(u64, J)>>,
     len: usize,
@@ -115,7 +115,7 @@ impl<K: Copy + Eq + Hash, J> Queue<K, J> {
     }
 
     /// A job of this owner's hangs: another may take its thread's place.
-    pub fn abandon(&mut self, owner: K) {
+    pub(crate) fn abandon(&mut self, owner: K) {
         let busy = self.busy.entry(owner).or_default();
         busy.threads -= 1;
         busy.abandoned += 1;

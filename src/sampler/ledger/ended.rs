@@ -18,7 +18,7 @@ impl Subject {
 impl Ledger {
     /// The rows of servers that have ended, to be taken out of use. A call of a process that has ended is no longer in
     /// flight, whether or not its end was seen.
-    pub fn rows_of_ended(&mut self, servers: &HashSet<ServerId>) -> Vec<u32> {
+    pub(crate) fn rows_of_ended(&mut self, servers: &HashSet<ServerId>) -> Vec<u32> {
         let mut rows = Vec::new();
         for (slot, live) in (0..).zip(&mut self.live) {
             let Some(live) = live else { continue };
@@ -35,7 +35,7 @@ impl Ledger {
 
     /// Adds the accounts of those servers that have no rows any more to those of all that have ended. Returns these
     /// servers, and the slots of the histograms that their cold files shared: they are to be cleared.
-    pub fn fold_ended(
+    pub(crate) fn fold_ended(
         &mut self,
         servers: &HashSet<ServerId>,
         role: impl Fn(&Subject) -> Role,

@@ -21,9 +21,9 @@ use crate::model::histogram::{Histogram, bucket_of};
 use crate::model::{Errors, FileId, Max, Op, Role, ServerId, Stats, Target};
 use crate::probe::{Identity, Row, record};
 
-pub use reading::{errors_of, stats_of};
-pub use retire::Slots;
-pub use subject::Subject;
+pub(crate) use reading::{errors_of, stats_of};
+pub(crate) use retire::Slots;
+pub(crate) use subject::Subject;
 
 use subject::reserved;
 
@@ -88,7 +88,7 @@ pub enum Reading {
 }
 
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     accounts: Vec<Account>,
     /// Places in `accounts`, found by the subject that stands there.
     by_subject: HashTable<u32>,
@@ -111,7 +111,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Begins another round of readings.
-    pub fn begin_tick(&mut self) {
+    pub(crate) fn begin_tick(&mut self) {
         self.tick += 1;
     }
 
@@ -130,7 +130,7 @@ impl Ledger {
     }
 
     /// Whether the row that is in this slot was read before.
-    pub fn has_read(&self, slot: u32, sequence: u32) -> bool {
+    pub(crate) fn has_read(&self, slot: u32, sequence: u32) -> bool {
         self.live(slot).is_some_and(|live| live.sequence == sequence)
     }
 
@@ -162,7 +162,7 @@ impl Ledger {
     }
 
     /// Takes a row's errors, after its other figures.
-    pub fn enter_errors(&mut self, slot: u32, errors: Errors) {
+    pub(crate) fn enter_errors(&mut self, slot: u32, errors: Errors) {
         let Some(live) = self.live.get_mut(slot as usize).and_then(Option::as_mut) else { return };
         let account = &mut self.accounts[live.account as usize];
         match &mut live.part {
@@ -248,7 +248,7 @@ impl Ledger {
     }
 
     /// Counts one sync that no row could take.
-    pub fn count_event(&mut self, id: &Identity, latency_ns: u64, result: i32) {
+    pub(crate) fn count_event(&mut self, id: &Identity, latency_ns: u64, result: i32) {
         let Some(subject) = Subject::of(id) else { return };
         let at = self.account(subject);
         let one = Stats {
@@ -262,7 +262,7 @@ impl Ledger {
     }
 
     /// Takes the latency of a sync that its row counts but has no histogram for.
-    pub fn enter_latency(&mut self, id: &Identity, latency_ns: u64) {
+    pub(crate) fn enter_latency(&mut self, id: &Identity, latency_ns: u64) {
         let Some(subject) = Subject::of(id) else { return };
         let at = self.account(subject);
         let histogram = Histogram::from_sorted([(bucket_of(latency_ns), 1)]);
@@ -332,11 +332,11 @@ impl Ledger {
     }
 
     /// Whether anything came to it in this round of readings.
-    pub fn has_changed(&self, account: &Account) -> bool {
+    pub(crate) fn has_changed(&self, account: &Account) -> bool {
         account.changed == self.tick
     }
 
-    pub fn account_count(&self) -> usize {
+    pub(crate) fn account_count(&self) -> usize {
         self.by_subject.len()
     }
 
@@ -347,17 +347,17 @@ impl Ledger {
     }
 
     /// Whether a thread has an account of its own, for any operation.
-    pub fn knows_thread(&self, server: ServerId, tid: u32, start: u32) -> bool {
+    pub(crate) fn knows_thread(&self, server: ServerId, tid: u32, start: u32) -> bool {
         Op::ALL.iter().any(|&op| self.place_of(&Subject::Thread { server, tid, start, op }).is_some())
     }
 
-    pub fn subject_at(&self, slot: u32, sequence: u32) -> Option<&Subject> {
+    pub(crate) fn subject_at(&self, slot: u32, sequence: u32) -> Option<&Subject> {
         let live = self.live(slot).filter(|live| live.sequence == sequence)?;
         Some(&self.accounts[live.account as usize].subject)
     }
 
     /// The rows of files in use, with what they are about and when that last changed.
-    pub fn rows_in_use_of(&self, server: ServerId) -> impl Iterator<Item = (u32, &Account)> {
+    pub(crate) fn rows_in_use_of(&self, server: ServerId) -> impl Iterator<Item = (u32, &Account)> {
         let rows = (0..).zip(&self.live).filter_map(|(slot, live)| Some((slot, live.as_ref()?)));
         let rows = rows.filter(|(_, live)| !live.unlinked);
         rows.map(|(slot, live)| (slot, &self.accounts[live.account as usize])).filter(move |(_, account)| {

@@ -11,7 +11,7 @@ use super::{Ledger, Subject};
 
 /// The slots that are handed out, by what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slots {
+pub(crate) enum Slots {
     Neighbours,
     /// With and without a histogram: a file that stands idle keeps its row while there is room of either kind.
     Files,
@@ -29,7 +29,7 @@ impl Slots {
 }
 
 impl Ledger {
-    pub fn rows_in_use(&self, slots: Slots) -> usize {
+    pub(crate) fn rows_in_use(&self, slots: Slots) -> usize {
         match slots {
             Slots::Neighbours => self.neighbour_rows,
             Slots::Files => self.file_rows,
@@ -43,7 +43,7 @@ impl Ledger {
 
     /// Rows to take out of use: those idle longest first, at most `wanted`, none that changed in this tick, and none
     /// with a sync in flight. In their order.
-    pub fn retirable(&self, among: Range<u32>, wanted: usize, idle_ticks: u64) -> Vec<u32> {
+    pub(crate) fn retirable(&self, among: Range<u32>, wanted: usize, idle_ticks: u64) -> Vec<u32> {
         let end = self.live.len().min(among.end as usize);
         let rows = self.live.get(among.start as usize..end).unwrap_or_default();
         let mut idle: Vec<_> = rows
@@ -74,7 +74,7 @@ impl Ledger {
 
     /// Rows that were unlinked and have been quiet since: they are to be cleared. What they hold stays in their
     /// accounts.
-    pub fn free_quiet(&mut self) -> Vec<u32> {
+    pub(crate) fn free_quiet(&mut self) -> Vec<u32> {
         let mut unlinked = std::mem::take(&mut self.unlinked);
         // A slot that has begun another life meanwhile needs no clearing.
         unlinked.retain(|&(slot, _)| self.live(slot).is_some_and(|live| live.unlinked));

@@ -8,7 +8,7 @@ use super::Ledger;
 
 impl Ledger {
     /// The slot of a role's shared histogram; None when all are taken.
-    pub fn shared_slot(&mut self, server: ServerId, role: Role, op: Op) -> Option<u32> {
+    pub(crate) fn shared_slot(&mut self, server: ServerId, role: Role, op: Op) -> Option<u32> {
         if let Some(&slot) = self.shared.get(&(server, role, op)) {
             return Some(slot);
         }
@@ -18,11 +18,11 @@ impl Ledger {
         Some(slot)
     }
 
-    pub fn shared_slots(&self) -> Vec<u32> {
+    pub(crate) fn shared_slots(&self) -> Vec<u32> {
         self.shared.values().copied().collect()
     }
 
-    pub fn enter_shared(&mut self, slot: u32, buckets: &[(usize, u64)]) {
+    pub(crate) fn enter_shared(&mut self, slot: u32, buckets: &[(usize, u64)]) {
         let histogram = Histogram::from_filled(0, buckets, 0);
         let known = self.shared_histograms.entry(slot).or_default();
         if *known != histogram {

@@ -6,7 +6,7 @@ use crate::server::processes::cut_to_tick;
 
 /// The subject of an account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Subject {
+pub(crate) enum Subject {
     File {
         server: ServerId,
         target: Target,
@@ -66,11 +66,11 @@ fn comm_of(neighbour: &NeighbourIdentity) -> String {
 }
 
 /// All neighbours that are not kept apart.
-pub fn other_neighbours() -> Subject {
+pub(crate) fn other_neighbours() -> Subject {
     Subject::Neighbour { device: 0, comm: OTHER_NEIGHBOURS.into() }
 }
 
-pub fn reserved(slot: u32) -> Option<Subject> {
+pub(crate) fn reserved(slot: u32) -> Option<Subject> {
     match slot {
         record::NEIGHBOUR_OVERFLOW_SLOT => Some(other_neighbours()),
         slot if slot < record::FIRST_SHARED_SLOT => {

@@ -54,7 +54,7 @@ const BURST: Duration = Duration::from_secs(10);
 
 /// Device names, mount points and filesystems that are kept though no file has them.
 const MAX_TEXTS: usize = 1_024;
-pub type FileKey = (ServerId, FileId);
+pub(crate) type FileKey = (ServerId, FileId);
 
 struct Named {
     info: Arc<FileInfo>,
@@ -139,7 +139,7 @@ impl Names {
     }
 
     /// The name that a file had when it was first synced. The role follows at once from name and settings.
-    pub fn learn(&mut self, key: FileKey, event: &FileEvent) {
+    pub(crate) fn learn(&mut self, key: FileKey, event: &FileEvent) {
         let hash = self.hasher.hash_one(&event.components);
         if let Some(known) = self.named.get_mut(&key)
             && (known.mount_id, known.hash) == (event.mount_id, hash)
@@ -198,7 +198,7 @@ impl Names {
     }
 
     /// A file whose name was never sent is looked up by the descriptor of its row.
-    pub fn learn_by_descriptor(&mut self, key: FileKey, fd: i32) {
+    pub(crate) fn learn_by_descriptor(&mut self, key: FileKey, fd: i32) {
         let named = Named {
             info: self.unknown.clone(),
             fd,
@@ -237,12 +237,12 @@ impl Names {
         self.named.get(key).map_or(&self.unknown, |named| &named.info)
     }
 
-    pub fn role_of(&self, key: &FileKey) -> Role {
+    pub(crate) fn role_of(&self, key: &FileKey) -> Role {
         self.info(key).role
     }
 
     /// The role of a path that belongs to no row.
-    pub fn role_by_path(&self, server: ServerId, path: &Path) -> Role {
+    pub(crate) fn role_by_path(&self, server: ServerId, path: &Path) -> Role {
         self.role(server, path, false, None).0
     }
 
@@ -256,7 +256,7 @@ impl Names {
     }
 
     /// The rows are about to be read: those of the names learnt so far will be known.
-    pub fn begin_tick(&mut self) {
+    pub(crate) fn begin_tick(&mut self) {
         self.learnt_before_tick = self.learnt;
         self.tick = Instant::now();
         self.look_again = LOOK_AGAIN + Duration::from_secs(self.named.len() as u64) / LOOKS_PER_SECOND;
@@ -270,7 +270,7 @@ impl Names {
     }
 
     /// The server has gone: nothing of it is open any more.
-    pub fn server_ended(&mut self, server: ServerId) {
+    pub(crate) fn server_ended(&mut self, server: ServerId) {
         for (_, named) in self.named.iter_mut().filter(|(key, named)| key.0 == server && named.info.open) {
             named.info = Arc::new(FileInfo { open: false, ..(*named.info).clone() });
         }
@@ -285,7 +285,7 @@ impl Names {
     }
 
     /// The server's settings are known: they come before names.
-    pub fn set_settings(&mut self, server: ServerId, settings: Settings) {
+    pub(crate) fn set_settings(&mut self, server: ServerId, settings: Settings) {
         self.settings.insert(server, Arc::new(settings));
         let keys: Vec<_> = self.named.keys().filter(|key| key.0 == server).copied().collect();
         for key in keys {

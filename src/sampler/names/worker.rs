@@ -47,7 +47,7 @@ fn split(components: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Confirms a name. May block.
-pub fn confirm(request: &Request) -> Answer {
+pub(crate) fn confirm(request: &Request) -> Answer {
     let proc_root = Path::new(PROC);
     let before = of_this_thread();
     let (server, file) = request.key;

@@ -27,7 +27,7 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    pub fn to_socket(path: &Path, until: Instant, limit: u64) -> io::Result<Bounded> {
+    pub(crate) fn to_socket(path: &Path, until: Instant, limit: u64) -> io::Result<Bounded> {
         let address = SocketAddrUnix::new(path)?;
         let new = Bounded { socket: socket_of(AddressFamily::UNIX)?, until, limit, left: limit };
         loop {
@@ -40,7 +40,7 @@ impl Bounded {
         }
     }
 
-    pub fn to_address(address: SocketAddr, until: Instant, limit: u64) -> io::Result<Bounded> {
+    pub(crate) fn to_address(address: SocketAddr, until: Instant, limit: u64) -> io::Result<Bounded> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let new = Bounded { socket: socket_of(family)?, until, limit, left: limit };
         match connect(&new.socket, &address) {

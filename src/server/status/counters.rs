@@ -47,7 +47,7 @@ impl Between<'_> {
         self.grown(name).map(|count| Counted { count, source: name, exact })
     }
 
-    pub fn has_binlog(&self) -> Option<bool> {
+    pub(crate) fn has_binlog(&self) -> Option<bool> {
         self.to.is_on("log_bin")
     }
 
@@ -82,18 +82,18 @@ impl Between<'_> {
     }
 
     /// Sync calls on the redo log.
-    pub fn redo_syncs(&self) -> Option<Counted> {
+    pub(crate) fn redo_syncs(&self) -> Option<Counted> {
         self.counted("innodb_os_log_fsyncs", true)
     }
 
     /// Sync calls on files of InnoDB, those on the redo log included, those on directories not.
-    pub fn innodb_syncs(&self) -> Option<Counted> {
+    pub(crate) fn innodb_syncs(&self) -> Option<Counted> {
         self.counted("innodb_data_fsyncs", true)
     }
 
     /// Sync calls on the binary log. Not exact where another file was begun meanwhile: what begins and ends a
     /// file is counted with its syncs, or not counted as a group.
-    pub fn binlog_syncs(&self) -> Option<Counted> {
+    pub(crate) fn binlog_syncs(&self) -> Option<Counted> {
         if let Some(groups) = self.commit_groups() {
             let syncs_each = self.to.setting("sync_binlog") == Some(1);
             let same_file =
@@ -111,7 +111,7 @@ impl Between<'_> {
     }
 
     /// Sync calls on Aria's log.
-    pub fn aria_log_syncs(&self) -> Option<Counted> {
+    pub(crate) fn aria_log_syncs(&self) -> Option<Counted> {
         self.counted("aria_transaction_log_syncs", false)
     }
 

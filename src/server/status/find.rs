@@ -42,7 +42,7 @@ impl Target {
     }
 
     /// It may be one of these servers: then a local port of theirs is no stranger's.
-    pub fn where_servers_listen<'a>(self, servers: impl IntoIterator<Item = &'a Server>) -> Target {
+    pub(crate) fn where_servers_listen<'a>(self, servers: impl IntoIterator<Item = &'a Server>) -> Target {
         let ours = network_namespace("self");
         let is_here =
             |server: &&Server| ours.is_some() && network_namespace(&server.id.pid.to_string()) == ours;

@@ -13,7 +13,7 @@ use crate::server::settings::Settings;
 
 /// The groups of an option file that are read.
 const GROUPS: [&str; 5] = ["client", "client-server", "client-mariadb", "mysql", "fsynctop"];
-pub const DEFAULT_PORT: u16 = 3306;
+pub(crate) const DEFAULT_PORT: u16 = 3306;
 
 /// How a TCP connection is protected. A unix socket needs no protection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct ConnectOptions {
 
 impl ConnectOptions {
     /// Out of an option file, relative to the working directory.
-    pub fn from_file(path: &Path) -> Result<ConnectOptions, StatusError> {
+    pub(crate) fn from_file(path: &Path) -> Result<ConnectOptions, StatusError> {
         let failed = |source| StatusError::OptionFile { path: path.to_owned(), source };
         let absolute = std::path::absolute(path).map_err(failed)?;
         let root = Root::at(Path::new("/")).map_err(failed)?;
@@ -115,12 +115,12 @@ impl ConnectOptions {
     }
 
     /// True if they name a place to connect to.
-    pub fn names_a_place(&self) -> bool {
+    pub(crate) fn names_a_place(&self) -> bool {
         self.socket.is_some() || self.host.is_some() || self.port.is_some()
     }
 
     /// The account's name: as given, or that of the user who runs this.
-    pub fn user_name(&self) -> String {
+    pub(crate) fn user_name(&self) -> String {
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         self.user.clone().unwrap_or_else(|| {
             if rustix::process::geteuid().is_root() {

@@ -24,7 +24,7 @@ pub enum Scope {
 }
 
 /// The number of sync calls that performance_schema has for each binary log that is open.
-pub type BinlogFiles = BTreeMap<String, u64>;
+pub(crate) type BinlogFiles = BTreeMap<String, u64>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
@@ -131,13 +131,13 @@ impl Reading {
     }
 
     /// This reading's counters, with the variables of another one, which asked for them.
-    pub fn with_variables_of(mut self, other: &Reading) -> Reading {
+    pub(crate) fn with_variables_of(mut self, other: &Reading) -> Reading {
         self.variables = other.variables.clone();
         self
     }
 
     /// This reading's counters, with all that another one asked for beside counters.
-    pub fn with_rest_of(mut self, other: Reading) -> Reading {
+    pub(crate) fn with_rest_of(mut self, other: Reading) -> Reading {
         self.variables = other.variables;
         self.engine = other.engine;
         self.refused = other.refused;
@@ -164,23 +164,23 @@ impl Reading {
     }
 
     /// ON or OFF, in the several ways that servers write it.
-    pub fn is_on(&self, name: &str) -> Option<bool> {
+    pub(crate) fn is_on(&self, name: &str) -> Option<bool> {
         on(self.variable(name)?)
     }
 
     /// The same of a status value.
-    pub fn status_is_on(&self, name: &str) -> Option<bool> {
+    pub(crate) fn status_is_on(&self, name: &str) -> Option<bool> {
         on(self.status(name)?)
     }
 
     /// Syncs that InnoDB is in at this moment.
-    pub fn pending_syncs(&self) -> u64 {
+    pub(crate) fn pending_syncs(&self) -> u64 {
         let names = ["innodb_data_pending_fsyncs", "innodb_os_log_pending_fsyncs"];
         names.into_iter().filter_map(|name| self.number(name)).fold(0, u64::saturating_add)
     }
 
     /// Bytes of redo log ever written.
-    pub fn lsn(&self) -> Option<u64> {
+    pub(crate) fn lsn(&self) -> Option<u64> {
         ["innodb_redo_log_current_lsn", "innodb_lsn_current"]
             .into_iter()
             .find_map(|name| self.number(name))
@@ -200,7 +200,7 @@ impl Reading {
     }
 
     /// The server's limit of the checkpoint age, beyond which writers wait.
-    pub fn max_checkpoint_age(&self) -> Option<u64> {
+    pub(crate) fn max_checkpoint_age(&self) -> Option<u64> {
         self.number("innodb_checkpoint_max_age").or_else(|| self.engine?.max_checkpoint_age)
     }
 

@@ -15,7 +15,7 @@ impl Secret {
     }
 
     /// For the client library alone.
-    pub fn reveal(&self) -> &str {
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 

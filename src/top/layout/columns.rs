@@ -20,7 +20,7 @@ pub struct Plan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub(crate) struct Placed {
     pub column: Column,
     pub x: u16,
     pub columns: u16,

@@ -8,7 +8,7 @@ use crate::top::view::{Column, View};
 
 /// What the mouse points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hit {
+pub(crate) enum Hit {
     /// A row, by its index.
     Row(usize),
     Column(Column),
@@ -16,7 +16,13 @@ pub enum Hit {
 }
 
 /// `offset`: rows above the screen, of `rows` in all.
-pub fn hit(areas: &Areas, columns: &[Placed], offset: usize, rows: usize, (x, y): (u16, u16)) -> Option<Hit> {
+pub(crate) fn hit(
+    areas: &Areas,
+    columns: &[Placed],
+    offset: usize,
+    rows: usize,
+    (x, y): (u16, u16),
+) -> Option<Hit> {
     let inside = |area: Rect| area.contains((x, y).into());
     if inside(areas.rows) {
         let at = offset + usize::from(y - areas.rows.y);
@@ -35,7 +41,7 @@ pub fn hit(areas: &Areas, columns: &[Placed], offset: usize, rows: usize, (x, y)
 }
 
 /// The groupings, from which column on and how wide each is written.
-pub fn tabs() -> Vec<(View, u16, u16)> {
+pub(crate) fn tabs() -> Vec<(View, u16, u16)> {
     let mut x = 0;
     let tab = |view: View| {
         let columns = width(view.title()) as u16 + 2;

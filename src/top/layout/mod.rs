@@ -7,12 +7,13 @@ use ratatui::layout::Rect;
 
 use super::view::View;
 
-pub use columns::{Placed, Plan, heading, plan};
-pub use hit::{Hit, hit, tabs};
+pub(crate) use columns::Placed;
+pub use columns::{Plan, heading, plan};
+pub(crate) use hit::{Hit, hit, tabs};
 
 /// Below this there is room for a message only.
-pub const LEAST_COLUMNS: u16 = 40;
-pub const LEAST_ROWS: u16 = 10;
+pub(crate) const LEAST_COLUMNS: u16 = 40;
+pub(crate) const LEAST_ROWS: u16 = 10;
 /// From so many rows on, a picture leaves enough of the table.
 const ROOM_FOR_DETAILS: u16 = 18;
 const MOST_DETAILS: u16 = 34;
@@ -21,7 +22,7 @@ const ROOM_FOR_LOG: u16 = 36;
 
 /// What the areas depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
+pub(crate) struct Geometry {
     /// Columns and rows of the screen.
     pub size: (u16, u16),
     pub view: View,
@@ -34,12 +35,12 @@ pub struct Geometry {
 }
 
 /// So many lines about stuck syncs leave enough of the rest.
-pub fn max_stuck_lines((_, rows): (u16, u16)) -> usize {
+pub(crate) fn max_stuck_lines((_, rows): (u16, u16)) -> usize {
     usize::from(rows / 8).max(1)
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Areas {
+pub(crate) struct Areas {
     pub too_small: bool,
     pub header: Rect,
     pub stuck: Rect,
@@ -59,7 +60,7 @@ impl Areas {
     }
 }
 
-pub fn areas(geometry: &Geometry) -> Areas {
+pub(crate) fn areas(geometry: &Geometry) -> Areas {
     let Geometry { size: (columns, rows), view, .. } = *geometry;
     if columns < LEAST_COLUMNS || rows < LEAST_ROWS {
         return Areas { too_small: true, ..Areas::default() };

@@ -9,7 +9,7 @@ use crate::text::{shorten_middle, width};
 use crate::top::palette::{Colors, Ink};
 use crate::top::state::State;
 
-pub struct Pen<'a> {
+pub(crate) struct Pen<'a> {
     buffer: &'a mut Buffer,
     style: Style,
     colors: Colors,
@@ -20,7 +20,7 @@ impl<'a> Pen<'a> {
         Pen { buffer, style: state.style, colors: state.options.colors }
     }
 
-    pub fn area(&self) -> Rect {
+    pub(crate) fn area(&self) -> Rect {
         self.buffer.area
     }
 
@@ -36,19 +36,19 @@ impl<'a> Pen<'a> {
     }
 
     /// As [`Pen::put`], and a text that is too long loses its middle.
-    pub fn put_fitted(&mut self, x: u16, y: u16, columns: u16, text: &str, ink: Ink) -> u16 {
+    pub(crate) fn put_fitted(&mut self, x: u16, y: u16, columns: u16, text: &str, ink: Ink) -> u16 {
         let text = shorten_middle(text, usize::from(columns), self.style.ellipsis());
         self.put(x, y, columns, &text, ink)
     }
 
     /// The text ends in the last of the columns.
-    pub fn put_right(&mut self, x: u16, y: u16, columns: u16, text: &str, ink: Ink) {
+    pub(crate) fn put_right(&mut self, x: u16, y: u16, columns: u16, text: &str, ink: Ink) {
         let taken = (width(text) as u16).min(columns);
         self.put(x + columns - taken, y, taken, text, ink);
     }
 
     /// Parts one after the other with two blanks between, each whole, as far as they fit: see [`fit`].
-    pub fn put_parts(&mut self, x: u16, y: u16, columns: u16, parts: &[Part]) -> u16 {
+    pub(crate) fn put_parts(&mut self, x: u16, y: u16, columns: u16, parts: &[Part]) -> u16 {
         let mut at = x;
         for (text, ink) in fit(parts, usize::from(columns)) {
             let left = (x + columns).saturating_sub(at);
@@ -57,7 +57,7 @@ impl<'a> Pen<'a> {
         at.saturating_sub(x + GAP as u16)
     }
 
-    pub fn select(&mut self, area: Rect) {
+    pub(crate) fn select(&mut self, area: Rect) {
         let style = self.colors.style(Ink::Selected);
         for position in area.intersection(self.buffer.area).positions() {
             let cell = &mut self.buffer[position];
@@ -79,7 +79,7 @@ impl<'a> Pen<'a> {
 }
 
 /// Blanks between two parts.
-pub const GAP: usize = 2;
+pub(crate) const GAP: usize = 2;
 
 /// A part of a line, and how much it matters.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl Part {
 
 /// What of the parts fits on so many columns, at least one of them. First those with the lowest rank become short, then
 /// they are left out.
-pub fn fit(parts: &[Part], columns: usize) -> Vec<(&str, Ink)> {
+pub(crate) fn fit(parts: &[Part], columns: usize) -> Vec<(&str, Ink)> {
     let mut kept: Vec<(&Part, &str)> = parts.iter().map(|part| (part, part.text.as_str())).collect();
     let is_too_wide = |kept: &[(&Part, &str)]| {
         kept.iter().map(|(_, text)| width(text) + GAP).sum::<usize>() > columns + GAP

@@ -54,7 +54,7 @@ pub struct Options {
 
 /// What the small graphs show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Graph {
+pub(crate) enum Graph {
     P99,
     Max,
     Rate,
@@ -62,7 +62,7 @@ pub enum Graph {
 
 /// The filter while it is typed.
 #[derive(Clone, Debug)]
-pub struct Edit {
+pub(crate) struct Edit {
     pub text: String,
     pub is_regex: bool,
     /// As it was before.
@@ -179,7 +179,7 @@ impl State {
     }
 
     /// Takes in what happened; what is to be done about it.
-    pub fn apply(&mut self, event: Event) -> Vec<Effect> {
+    pub(crate) fn apply(&mut self, event: Event) -> Vec<Effect> {
         match event {
             Event::Key(press) => self.key(press),
             Event::Mouse(mouse) => {
@@ -289,7 +289,7 @@ impl State {
     }
 
     /// Time since the figures that are shown, where they are the newest: syncs in flight have grown older by that.
-    pub fn since_shown(&self) -> Duration {
+    pub(crate) fn since_shown(&self) -> Duration {
         match (&self.paused, &self.latest) {
             (None, Some(latest)) if self.sampling.is_tracing() => {
                 self.now.saturating_duration_since(latest.taken)
@@ -315,7 +315,7 @@ impl State {
     }
 
     /// How long it is from one snapshot to the next.
-    pub fn expected_interval(&self) -> Duration {
+    pub(crate) fn expected_interval(&self) -> Duration {
         match self.sampling {
             live::State::Degraded { interval } => interval.max(self.interval),
             _ => self.interval,
@@ -323,11 +323,11 @@ impl State {
     }
 
     /// What was lost since tracing began.
-    pub fn lost_before(&self) -> Option<Lost> {
+    pub(crate) fn lost_before(&self) -> Option<Lost> {
         self.latest.as_ref().map(|latest| latest.lost)
     }
 
-    pub fn knows_several_servers(&self) -> bool {
+    pub(crate) fn knows_several_servers(&self) -> bool {
         self.shown.as_ref().is_some_and(|shown| shown.m.servers.len() > 1)
     }
 

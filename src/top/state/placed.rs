@@ -9,7 +9,7 @@ use crate::top::stuck::{self, Stuck};
 use crate::top::view::Column;
 
 impl State {
-    pub fn areas(&self) -> Areas {
+    pub(crate) fn areas(&self) -> Areas {
         layout::areas(&Geometry {
             size: self.size,
             view: self.view,
@@ -47,7 +47,7 @@ impl State {
     }
 
     /// Stuck syncs with all that is known of each.
-    pub fn stuck_in_detail(&self) -> Vec<Stuck> {
+    pub(crate) fn stuck_in_detail(&self) -> Vec<Stuck> {
         let several = self.servers().len() > 1;
         let stuck = self.stuck().into_iter().map(|sync| Stuck {
             waiting: self.waiting(sync.tid).cloned(),
@@ -58,13 +58,13 @@ impl State {
     }
 
     /// The lines about stuck syncs above the table.
-    pub fn stuck_lines(&self) -> Vec<String> {
+    pub(crate) fn stuck_lines(&self) -> Vec<String> {
         let columns = usize::from(self.size.0);
         stuck::all(&self.stuck_in_detail(), &self.style, columns, max_stuck_lines(self.size))
     }
 
     /// Empty if nothing covers the table.
-    pub fn overlay_lines(&self) -> Vec<(String, Ink)> {
+    pub(crate) fn overlay_lines(&self) -> Vec<(String, Ink)> {
         let columns = usize::from(self.size.0);
         match self.overlay {
             None => Vec::new(),

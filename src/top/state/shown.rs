@@ -26,7 +26,7 @@ const LEAST_PATH: usize = 24;
 
 /// The figures on the screen.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub(crate) struct Shown {
     pub m: Arc<Measurement>,
     /// Files that are not kept apart any more: of the past only.
     pub rest: Rest,
@@ -154,7 +154,7 @@ impl State {
         text
     }
 
-    pub fn server_name(&self, id: ServerId) -> String {
+    pub(crate) fn server_name(&self, id: ServerId) -> String {
         self.format().server_name(id)
     }
 

@@ -12,14 +12,14 @@ use crate::top::keys::Press;
 const ESC_ALONE: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
-pub struct Input {
+pub(crate) struct Input {
     parser: Parser,
     /// When what may be incomplete is taken as it is.
     until: Option<Instant>,
 }
 
 impl Input {
-    pub fn feed(&mut self, bytes: &[u8], now: Instant) -> Vec<Event> {
+    pub(crate) fn feed(&mut self, bytes: &[u8], now: Instant) -> Vec<Event> {
         self.parser.parse(bytes, true);
         self.until = Some(now + ESC_ALONE);
         self.events()

@@ -88,20 +88,20 @@ impl Signals {
         (signal != 0).then_some(signal as i32)
     }
 
-    pub fn take_resized(&self) -> bool {
+    pub(crate) fn take_resized(&self) -> bool {
         self.resized.swap(false, Ordering::Relaxed)
     }
 
-    pub fn take_suspend(&self) -> bool {
+    pub(crate) fn take_suspend(&self) -> bool {
         self.suspend.swap(false, Ordering::Relaxed)
     }
 
-    pub fn take_resumed(&self) -> bool {
+    pub(crate) fn take_resumed(&self) -> bool {
         self.resumed.swap(false, Ordering::Relaxed)
     }
 
     /// Stops this process until it is told to go on.
-    pub fn suspend() {
+    pub(crate) fn suspend() {
         let _ = low_level::emulate_default_handler(SIGTSTP);
     }
 }

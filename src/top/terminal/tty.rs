@@ -36,7 +36,7 @@ fn taken() -> MutexGuard<'static, Option<Taken>> {
 
 /// A terminal for input and output.
 #[derive(Debug)]
-pub struct Tty {
+pub(crate) struct Tty {
     input: OwnedFd,
     /// A description of its own where that can be had: it does not block, and nobody else's is changed by that.
     output: OwnedFd,
@@ -99,7 +99,7 @@ impl Tty {
         Ok(())
     }
 
-    pub fn set_mouse(&mut self, on: bool) {
+    pub(crate) fn set_mouse(&mut self, on: bool) {
         if on != self.mouse {
             self.queue(if on { MOUSE_ON } else { MOUSE_OFF });
             self.mouse = on;
@@ -115,7 +115,7 @@ impl Tty {
     }
 
     /// True when there is nothing left that was not written.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.written == self.pending.len()
     }
 

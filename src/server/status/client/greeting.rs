@@ -8,7 +8,7 @@ use mysql_common::io::ParseBuf;
 const CHALLENGE: usize = 20;
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Greeting {
+pub(crate) struct Greeting {
     pub capabilities: CapabilityFlags,
     pub challenge: Vec<u8>,
     pub plugin: Vec<u8>,

@@ -37,7 +37,7 @@ impl Plugin {
     }
 }
 
-pub fn log_in(
+pub(crate) fn log_in(
     mut packets: Packets,
     greeting: &Greeting,
     host: &str,

@@ -21,7 +21,7 @@ use super::options::{ConnectOptions, Tls};
 use greeting::Greeting;
 
 /// Byte limit until we are logged in, the server's certificates included.
-pub const LOGIN_BYTES: u64 = 256 << 10;
+pub(crate) const LOGIN_BYTES: u64 = 256 << 10;
 /// What one question is answered with: the longest is a set of transaction identifiers.
 const ANSWER_BYTES: u64 = 8 << 20;
 /// The challenge of a plugin is the longest packet of a login.
@@ -125,12 +125,12 @@ impl Packets {
 }
 
 /// A connection that the server has let us in through.
-pub struct Client(Packets);
+pub(crate) struct Client(Packets);
 
 impl Client {
     /// Logs in. The transport has the deadline, and [`LOGIN_BYTES`]. `host`: what the certificate must be
     /// for.
-    pub fn log_in(
+    pub(crate) fn log_in(
         transport: Transport,
         host: &str,
         tls: Tls,

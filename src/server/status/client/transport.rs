@@ -17,20 +17,20 @@ impl Transport {
         Transport::Plain { stream, is_socket: true }
     }
 
-    pub fn tcp(stream: Bounded) -> Transport {
+    pub(crate) fn tcp(stream: Bounded) -> Transport {
         Transport::Plain { stream, is_socket: false }
     }
 
     /// True if only the other end can read what is sent.
-    pub fn is_private(&self) -> bool {
+    pub(crate) fn is_private(&self) -> bool {
         matches!(self, Transport::Tls(_) | Transport::Plain { is_socket: true, .. })
     }
 
-    pub fn is_socket(&self) -> bool {
+    pub(crate) fn is_socket(&self) -> bool {
         matches!(self, Transport::Plain { is_socket: true, .. })
     }
 
-    pub fn encrypt(self, host: &str, verify: bool, options: &ConnectOptions) -> io::Result<Transport> {
+    pub(crate) fn encrypt(self, host: &str, verify: bool, options: &ConnectOptions) -> io::Result<Transport> {
         match self {
             Transport::Plain { stream, .. } => {
                 Ok(Transport::Tls(Box::new(tls::begin(stream, host, verify, options)?)))
