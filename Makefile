@@ -30,6 +30,7 @@ build: deps ## the toolkit, optimised: target/release/fsynctop
 
 lint: deps ## formatting, clippy, and the crates that are built in (deny.toml); warnings are errors
 	cargo fmt --all --check
+	@tools/comment-width
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@tools/dependencies cargo-deny
 	cargo deny --locked check --deny warnings --hide-inclusion-graph licenses bans sources
@@ -39,16 +40,16 @@ advisories: deps ## known vulnerabilities of the crates that are built in, by th
 	@tools/dependencies cargo-deny
 	cargo deny --locked check advisories
 
-# Everything is built first: the tests run the programs under tools/ as well. Those that need root or a kernel are marked as ignored,
-# so that a plain `cargo test` says that it did not run them.
+# Everything is built first: the tests run the programs under tools/ as well. Those that need root or a kernel are
+# marked as ignored, so that a plain `cargo test` says that it did not run them.
 test: lint tracefs ## every kind of test, those that need root and a kernel included; of the kernels four, in brief
 	cargo build --workspace --locked
 	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast -- --include-ignored
 	$(MAKE) --no-print-directory kernels QUICK=1
 
 # On x86-64: one binary is made by this machine's compiler, the one for arm64 by tools/arm64.
-# What is tested is that it works there, not how fast: a quick build will do, for two guests the quickest, and with QUICK=1 what the tests
-# have just built.
+# What is tested is that it works there, not how fast: a quick build will do, for two guests the quickest, and with
+# QUICK=1 what the tests have just built.
 kernels: export CARGO_PROFILE_RELEASE_OPT_LEVEL := 1
 kernels: deps ## run it under the kernels of Debian 11 to the next, and write docs/kernels.md; GUEST=7.2 for some, QUICK=1
 	@mkdir -p target/kernels/amd64 target/kernels/quick/amd64

@@ -1,5 +1,5 @@
-//! Compiles bpf/*.bpf.c into skeletons, `$OUT_DIR/NAME.skel.rs`, with the constants of their enums beside them,
-//! `$OUT_DIR/NAME.constants.rs`, and for some the names of their types, `$OUT_DIR/NAME.types`
+//! Compiles bpf/*.bpf.c into skeletons, `$OUT_DIR/NAME.skel.rs`, with the constants of their enums beside
+//! them, `$OUT_DIR/NAME.constants.rs`, and for some the names of their types, `$OUT_DIR/NAME.types`
 //! (src/probe/min_core_btf.rs). bpf/tests/*.bpf.c become objects for the tests.
 
 use std::ffi::OsString;
@@ -69,8 +69,8 @@ fn main() {
         .obj(out.join("bucket.bpf.o"))
         .build()
         .expect("bpf/tests/bucket.bpf.c");
-    // Who develops hears at once of what does not compile for the other architecture, and of a header that leans on
-    // what was included before it.
+    // Who develops hears at once of what does not compile for the other architecture, and of a header that
+    // leans on what was included before it.
     if std::env::var("PROFILE").as_deref() == Ok("debug") {
         headers().for_each(|header| check_alone(&header, &clang));
         for other in ARCHITECTURES.into_iter().filter(|name| *name != architecture) {

@@ -1,5 +1,5 @@
-//! Clients that guess passwords, or flood the exporter on every connection that there is, and what others get meanwhile.
-//! Needs no root.
+//! Clients that guess passwords, or flood the exporter on every connection that there is, and what others get
+//! meanwhile. Needs no root.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The history's socket against who may open its directory, or the socket, and means no good. A process of its own: its
-//! threads are counted. Needs no root.
+//! The history's socket against who may open its directory, or the socket, and means no good. A process of
+//! its own: its threads are counted. Needs no root.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};

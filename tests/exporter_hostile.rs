@@ -1,5 +1,5 @@
-//! Clients that mean no good, or know no better: none of them stops the scrapes of others, or makes the exporter's
-//! memory grow. Needs no root.
+//! Clients that mean no good, or know no better: none of them stops the scrapes of others, or makes the
+//! exporter's memory grow. Needs no root.
 
 mod common;
 

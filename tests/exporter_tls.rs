@@ -1,5 +1,5 @@
-//! TLS, client certificates and users of the exporter, as curl and openssl see them, and what happens when their files
-//! change. Needs no root.
+//! TLS, client certificates and users of the exporter, as curl and openssl see them, and what happens when
+//! their files change. Needs no root.
 
 mod common;
 

@@ -1,5 +1,6 @@
-//! Whoever listens in a server's place may send what it likes: each attack ends in time, in little memory, with an error
-//! in words, and leaves no thread behind. The peers here are real ones that speak the protocol wrongly on purpose.
+//! Whoever listens in a server's place may send what it likes: each attack ends in time, in little memory,
+//! with an error in words, and leaves no thread behind. The peers here are real ones that speak the protocol
+//! wrongly on purpose.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -395,7 +396,8 @@ fn over_tcp(port: u16, tls: Option<Tls>) -> Target {
     Target::named(options, Place::Tcp { host: "localhost".into(), port })
 }
 
-/// Asks for the password as caching_sha2_password does when it does not know it yet, and has a key of its own ready.
+/// Asks for the password as caching_sha2_password does when it does not know it yet, and has a key of its own
+/// ready.
 fn ask_for_the_password(stream: &mut dyn Stream, outbox: &Sender<Vec<u8>>) {
     let _ = stream.write_all(&greeting_for("caching_sha2_password", 0));
     read_packet(stream);

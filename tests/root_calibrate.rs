@@ -1,5 +1,5 @@
-//! Needs root, for filesystems on loop devices and a real server: `fsynctop calibrate` measures, leaves nothing behind,
-//! and leaves alone what it must not touch.
+//! Needs root, for filesystems on loop devices and a real server: `fsynctop calibrate` measures, leaves
+//! nothing behind, and leaves alone what it must not touch.
 
 mod common;
 
@@ -52,7 +52,8 @@ fn every_way_is_measured_on_ext4_and_xfs_and_the_result_is_kept() {
         for outcome in outcomes {
             let number = |name: &str| outcome[name].as_f64().unwrap_or_else(|| panic!("{name}: {outcome}"));
             assert!(number("syncs") > 0.0 && number("p50_seconds") <= number("max_seconds"), "{outcome}");
-            // Nobody else uses this filesystem: an appended block needs a commit, which several threads can share.
+            // Nobody else uses this filesystem: an appended block needs a commit, which several threads can
+            // share.
             if outcome["pattern"] == "appended" {
                 let share = number("syncs") / number("journal_commits").max(1.0);
                 let threads = number("threads");

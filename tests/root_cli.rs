@@ -1,5 +1,5 @@
-//! Needs root: how a run ends and what it prints, on hosts where something is missing, to files that cannot be
-//! written, on terminals of any width.
+//! Needs root: how a run ends and what it prints, on hosts where something is missing, to files that cannot
+//! be written, on terminals of any width.
 
 mod common;
 
@@ -310,8 +310,8 @@ fn root_neighbours_are_counted_exactly_and_many_of_them_share_a_row() {
     let (a, b) = (also.find("neighbour-a").unwrap(), also.find("neighbour-b").unwrap());
     assert!(a < b, "the busiest first: {also}");
 
-    // Some find no row; none has a part of its syncs in its own row and the rest in that of the others. A neighbour
-    // that moves between processors takes one of the 192 rows, not one for each.
+    // Some find no row; none has a part of its syncs in its own row and the rest in that of the others. A
+    // neighbour that moves between processors takes one of the 192 rows, not one for each.
     let many = || {
         for n in 0..300 {
             load_on(0, &format!("crowd-{n}"), 2);

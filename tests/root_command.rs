@@ -1,4 +1,5 @@
-//! Needs root: `-- COMMAND` with all that it starts, nothing beside it, its exit status; and the choice by name.
+//! Needs root: `-- COMMAND` with all that it starts, nothing beside it, its exit status; and the choice by
+//! name.
 
 mod common;
 

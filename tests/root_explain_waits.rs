@@ -1,5 +1,5 @@
-//! Needs root: where the time of syncs goes, on real filesystems, with causes that are put there on purpose and have to
-//! be found. Speeds are the machine's own; what is asserted is where the time is.
+//! Needs root: where the time of syncs goes, on real filesystems, with causes that are put there on purpose
+//! and have to be found. Speeds are the machine's own; what is asserted is where the time is.
 
 mod common;
 
@@ -87,7 +87,8 @@ fn a_device_that_flushes_slowly_is_found_below_the_journal_commit() {
     let after = explain(&load);
     slow.control("ok");
     after.assert_adds_up();
-    // Data pages wait longer, too: the loop device does one thing after the other, so that they queue behind a flush.
+    // Data pages wait longer, too: the loop device does one thing after the other, so that they queue behind
+    // a flush.
     let (earlier, later) = (before.shown(), after.shown());
     assert_eq!(
         after.most_moved_since(&before),
@@ -138,8 +139,8 @@ fn a_tiny_journal_makes_syncs_wait_for_room() {
     let look = |journal: &str| {
         // An inode fills a block, so that each change takes one in the journal.
         let options = ["-b", "1024", "-I", "1024", "-N", "8000", "-J", journal];
-        // In memory: what is written back for room occupies the device, and on one that is slow at the moment, the syncs'
-        // own pages would wait longer for that than for the room.
+        // In memory: what is written back for room occupies the device, and on one that is slow at the
+        // moment, the syncs' own pages would wait longer for that than for the room.
         let memory = Mounted::tmpfs();
         let disk = Mounted::image_in(memory.path(), "ext4", 512, &options);
         let _churn = Churn::start(disk.path(), 4);
@@ -208,8 +209,8 @@ fn hogs(n: usize) -> Vec<Running> {
 fn a_processor_that_others_use_is_found_as_the_run_queue() {
     needs(&["/usr/bin/taskset", "/usr/bin/chrt", "/dev/fuse"]);
     assert!(std::thread::available_parallelism().unwrap().get() >= 2, "this test needs two processors");
-    // Who answers the syncs has the other processor, which a device's worker has not: the kernel chooses where that runs,
-    // so that it is late as well, and with it the cells of level two.
+    // Who answers the syncs has the other processor, which a device's worker has not: the kernel chooses
+    // where that runs, so that it is late as well, and with it the cells of level two.
     let answers = FaultFs::mount("ok");
     answers.pin(1);
     let load = load(answers.path(), "pinned", &["--threads", "1"]);

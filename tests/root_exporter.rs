@@ -1,4 +1,5 @@
-//! Needs root: the exporter as a daemon. Its start and end, its rights, and what systemd and a second exporter see.
+//! Needs root: the exporter as a daemon. Its start and end, its rights, and what systemd and a second
+//! exporter see.
 
 mod common;
 
@@ -98,7 +99,8 @@ fn the_metrics_are_what_their_content_type_says_whatever_was_asked_for() {
             head.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"),
             "{accept}: {head}"
         );
-        // OpenMetrics has an end mark, units, and counters named without `_total`; version 0.0.4 has none of them.
+        // OpenMetrics has an end mark, units, and counters named without `_total`; version 0.0.4 has none of
+        // them.
         assert!(!body.contains("# EOF") && !body.contains("# UNIT"), "{accept}");
         let samples = body.lines().filter(|line| !line.starts_with('#')).map(|line| {
             let (series, value) = line.rsplit_once(' ').unwrap();
@@ -351,7 +353,8 @@ fn a_broken_web_configuration_is_refused_at_the_start_and_reread_on_sighup() {
 #[ignore = "needs root and a kernel with BTF"]
 fn clients_that_ask_without_end_do_not_end_the_tracing() {
     needs(&[TRACEPOINTS]);
-    // The window is long enough for what answers under way cost, which is known to be the clients' when they are ready.
+    // The window is long enough for what answers under way cost, which is known to be the clients' when they
+    // are ready.
     let exporter = Exporter::start(&["--max-cpu", "3%/10s", "--comm", "no-such-comm"]);
     let used = || clock_ticks(exporter.pid());
     let (begun, before) = (Instant::now(), used());

@@ -1,5 +1,5 @@
-//! Needs root, tracefs and real servers: what the exporter counts, held against what the servers count themselves, over
-//! everything that happens to servers and files.
+//! Needs root, tracefs and real servers: what the exporter counts, held against what the servers count
+//! themselves, over everything that happens to servers and files.
 
 mod common;
 
@@ -199,9 +199,9 @@ fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() 
             let binlog = home.inside().join("data/binlog.*");
             assert_eq!(logs, [binlog.to_str().unwrap()], "{paths:?}");
             assert!(!paths.iter().any(|path| path.contains("binlog.0")), "{paths:?}");
-            // The kernel's own count, taken by another program, is ours to the last sync. InnoDB's is a plain variable
-            // that threads increment without a lock (++os_n_fsyncs in os0file.cc): of two that do so at the same moment
-            // one is missing there, in about every second run.
+            // The kernel's own count, taken by another program, is ours to the last sync. InnoDB's is a plain
+            // variable that threads increment without a lock (++os_n_fsyncs in os0file.cc): of two that do so
+            // at the same moment one is missing there, in about every second run.
             assert_eq!(scrape.syncs(&[]), by_kernel, "{scrape:#?}");
             let seen = match kind {
                 // Its dictionary is made of files of its own.

@@ -1,5 +1,5 @@
-//! Needs root, to be two users of this host: one guesses passwords, the other has the right one, and both come from
-//! loopback addresses.
+//! Needs root, to be two users of this host: one guesses passwords, the other has the right one, and both
+//! come from loopback addresses.
 
 mod common;
 
@@ -19,7 +19,8 @@ fn the_server_of_these_tests_answers_and_ends_with_its_input() {
 
 const RIGHT: [&str; 4] = ["alice", "bob", "carol", "prometheus"];
 
-/// What clients with the right password get from 127.0.0.1 while another user guesses from the addresses of `guessers`.
+/// What clients with the right password get from 127.0.0.1 while another user guesses from the addresses of
+/// `guessers`.
 fn answered_while_guessing(guessers: fn(usize) -> Ipv4Addr) {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(json!({ "web_config_file": users_file(directory.path(), &RIGHT) }));

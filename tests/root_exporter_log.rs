@@ -19,7 +19,8 @@ fn a_thousand_short_lived_servers_are_a_few_lines_and_a_sum() {
         command.arg(directory.path()).args(["--comm", "short-lived", "--syncs", "1", "--hold"]);
         Running(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
     };
-    // Long enough for each to have a line of its own, if it gets one; the others come and go between two looks.
+    // Long enough for each to have a line of its own, if it gets one; the others come and go between two
+    // looks.
     let long: Vec<_> = (0..300).map(start).collect();
     std::thread::sleep(Duration::from_secs(10));
     drop(long);

@@ -1,5 +1,5 @@
-//! Needs root and real servers: the throughput taken apart into factors that are measured apart from each other, and
-//! the server's counters as an account without any rights sees them.
+//! Needs root and real servers: the throughput taken apart into factors that are measured apart from each
+//! other, and the server's counters as an account without any rights sees them.
 
 mod common;
 
@@ -56,9 +56,9 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
 /// So many windows at most.
 const WINDOWS: u32 = 3;
 
-/// For where it is not the question whether the logs add up: one window of which the page says that they do not decides
-/// nothing, and another is taken. A sync far longer than others, cut by the window's edge, is in one of the two figures
-/// only. A figure that is always wrong would be so in each window.
+/// For where it is not the question whether the logs add up: one window of which the page says that they do
+/// not decides nothing, and another is taken. A sync far longer than others, cut by the window's edge, is in
+/// one of the two figures only. A figure that is always wrong would be so in each window.
 fn watch_until_it_adds_up(database: &Database, connections: u32, window: Duration) -> Commits {
     let adds_up =
         |commits: &Commits| commits.throughput.factors.logs.iter().all(|log| log.adds_up == Some(true));
@@ -81,14 +81,14 @@ fn hogs() -> Vec<Running> {
     (0..std::thread::available_parallelism().unwrap().get()).map(|_| hog()).collect()
 }
 
-/// As far off as the samples may be by chance, and by what happens at the window's edges: 1 % of the time. For 6,000
-/// samples that is 0.03 at most, whoever else uses the processors.
+/// As far off as the samples may be by chance, and by what happens at the window's edges: 1 % of the time.
+/// For 6,000 samples that is 0.03 at most, whoever else uses the processors.
 fn tolerance(sampled: &Sampled) -> f64 {
     3.0 * sampled.standard_error + 0.01
 }
 
-/// Little's law, between two figures that are measured apart from each other: the mean number in flight, sampled, and the
-/// rate times the mean latency.
+/// Little's law, between two figures that are measured apart from each other: the mean number in flight,
+/// sampled, and the rate times the mean latency.
 fn assert_samples_agree(log: &Log, page: &str) {
     let sampled = log.in_flight.unwrap();
     assert_eq!(sampled.by, By::Timer, "{page}");

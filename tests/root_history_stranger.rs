@@ -1,5 +1,5 @@
-//! Needs root, to be another user: who asks for the last minutes believes only root, itself, and those whom root has given
-//! the socket's directory.
+//! Needs root, to be another user: who asks for the last minutes believes only root, itself, and those whom
+//! root has given the socket's directory.
 
 mod common;
 

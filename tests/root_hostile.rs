@@ -1,5 +1,5 @@
-//! Needs root: what a user without rights can do to fsynctop by a process that calls itself `mysqld`. He chooses its
-//! command line, its environment, its option files and how many of them there are.
+//! Needs root: what a user without rights can do to fsynctop by a process that calls itself `mysqld`. He
+//! chooses its command line, its environment, its option files and how many of them there are.
 
 mod common;
 
@@ -114,7 +114,8 @@ fn ended(mut child: Child, within: Duration) -> (ExitStatus, Duration, u64) {
 #[ignore = "needs root and a kernel with BTF"]
 fn an_environment_of_gigabytes_is_not_read() {
     needs(&[]);
-    // struct prctl_mm_map (include/uapi/linux/prctl.h): the environment is now a mapping of 3 GB without any pages.
+    // struct prctl_mm_map (include/uapi/linux/prctl.h): the environment is now a mapping of 3 GB without any
+    // pages.
     let attack = "
 size = 3 << 30
 libc.mmap.restype = ctypes.c_void_p

@@ -1,4 +1,5 @@
-//! Needs root: which file was synced. Descriptors, names and links change; the file that the kernel synced does not.
+//! Needs root: which file was synced. Descriptors, names and links change; the file that the kernel synced
+//! does not.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Needs root, FUSE and loop devices: syncs that hang, seen while they do, also by a fsynctop that starts second; and
-//! that the tool itself waits for nothing that hangs.
+//! Needs root, FUSE and loop devices: syncs that hang, seen while they do, also by a fsynctop that starts
+//! second; and that the tool itself waits for nothing that hangs.
 
 mod common;
 
@@ -261,8 +261,8 @@ fn root_the_tool_never_waits_for_a_filesystem_that_hangs() {
     needs(&[FUSE]);
     let mount = FaultFs::mount("hang on some-file");
     std::fs::create_dir(mount.path().join("data")).unwrap();
-    // A name that leaves the role open, so that content would be looked at; and a name that the kernel shows as
-    // deleted, which can be told only by looking.
+    // A name that leaves the role open, so that content would be looked at; and a name that the kernel shows
+    // as deleted, which can be told only by looking.
     for name in ["some-file", "some-file (deleted)"] {
         std::fs::write(mount.path().join(name), "?").unwrap();
     }

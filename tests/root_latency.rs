@@ -10,18 +10,19 @@ use common::needs;
 use fsynctop::model::histogram::{bucket_of, lower_edge};
 use serde_json::Value;
 
-/// A quantile is the middle of a bucket, which is a sixteenth of its lower edge wide; the caller's own histogram has
-/// three digits.
+/// A quantile is the middle of a bucket, which is a sixteenth of its lower edge wide; the caller's own
+/// histogram has three digits.
 const BUCKET: f64 = 1.032;
 const DIGITS: f64 = 1.001;
 /// What lies between a call and what is measured of it: the way in and out of the kernel, ...
 const SYSCALL: f64 = 200e-6;
-/// ... and, on a busy machine, a wait for the processor on the way back. It hits single calls, not the median of many.
+/// ... and, on a busy machine, a wait for the processor on the way back. It hits single calls, not the median
+/// of many.
 const SCHEDULER: f64 = 20e-3;
 const MANY: u64 = 50;
 
-/// Delays each sync, and holds every figure against what the caller measured around its own calls, and against the
-/// delay, which is a lower bound that no scheduling can break.
+/// Delays each sync, and holds every figure against what the caller measured around its own calls, and
+/// against the delay, which is a lower bound that no scheduling can break.
 fn a_delay_is_measured(delay: Duration, threads: u32, syncs: u64) {
     needs(&["/dev/fuse"]);
     let mount = FaultFs::mount(&format!("delay {}ms", delay.as_millis()));

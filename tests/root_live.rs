@@ -139,7 +139,8 @@ fn root_live_regular_snapshots_go_on_whatever_is_asked_for_in_between() {
         }
         (load.calls(), ticks)
     });
-    // A busy machine may be late; being early would mean that a snapshot asked for was taken for a regular one.
+    // A busy machine may be late; being early would mean that a snapshot asked for was taken for a regular
+    // one.
     let mean = ticks.iter().sum::<Duration>() / ticks.len() as u32;
     assert!(mean >= interval.mul_f64(0.9), "{ticks:?}");
     assert!(ticks.len() >= 10, "{ticks:?}");

@@ -1,5 +1,5 @@
-//! Needs root: what runs for long. Processes come and go by the thousand; what is remembered of them stays bounded,
-//! and nothing that they did is lost or counted twice.
+//! Needs root: what runs for long. Processes come and go by the thousand; what is remembered of them stays
+//! bounded, and nothing that they did is lost or counted twice.
 
 mod common;
 
@@ -30,8 +30,8 @@ const TOLD_APART: usize = 1_024;
 fn root_long_runs_thousands_of_processes_are_counted_and_only_the_latest_told_apart() {
     needs(&[]);
     let memory = Mounted::tmpfs();
-    // One fdatasync each, half of them on files of their own, no more than some hundred in an interval, however quick the
-    // machine is; then rest, in which all of them are seen to have ended.
+    // One fdatasync each, half of them on files of their own, no more than some hundred in an interval,
+    // however quick the machine is; then rest, in which all of them are seen to have ended.
     let script = format!(
         r#"cd "$1"; echo >shared
         for i in $(seq {}); do

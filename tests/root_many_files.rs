@@ -1,5 +1,5 @@
-//! Needs root: more files than there is room for. Totals stay exact, no file gets another one's syncs, and memory stays
-//! bounded.
+//! Needs root: more files than there is room for. Totals stay exact, no file gets another one's syncs, and
+//! memory stays bounded.
 
 mod common;
 
@@ -33,7 +33,8 @@ fn peak_memory_kb(pid: u32) -> u64 {
 /// One at a time: each of them keeps both the workload and the reader busy.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs the workload once it is told to, until it says by a file that it is done; the intervals, and the peak memory.
+/// Runs the workload once it is told to, until it says by a file that it is done; the intervals, and the peak
+/// memory.
 fn measure(test: &Traced, dir: &Path, options: &[&str]) -> (Vec<Measured>, u64) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut live = Live::start("2", options, &test.command(dir));
@@ -51,8 +52,8 @@ fn measure(test: &Traced, dir: &Path, options: &[&str]) -> (Vec<Measured>, u64) 
     (intervals, memory)
 }
 
-/// Waits for the word, syncs files one after the other, says that it is done, and stays until standard input ends.
-/// `pace`: files a second at most.
+/// Waits for the word, syncs files one after the other, says that it is done, and stays until standard input
+/// ends. `pace`: files a second at most.
 fn work(dir: &Path, files: usize, pace: u32, sync: impl Fn(&Path)) {
     let mut lines = std::io::stdin().lock().lines();
     lines.next();
@@ -88,8 +89,8 @@ fn check(intervals: &[Measured], files: usize) {
     assert_eq!(sum(intervals, |interval| interval.of_role("tablespace")), files as u64);
 }
 
-/// New files a second at which each name is learnt through a map this small. Faster, names are lost, and counted as
-/// lost: the last test.
+/// New files a second at which each name is learnt through a map this small. Faster, names are lost, and
+/// counted as lost: the last test.
 const PACE: u32 = 5_000;
 
 /// The 200,000 files of the test of this name, by a map that holds a hundredth of them.

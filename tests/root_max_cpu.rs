@@ -1,5 +1,5 @@
-//! Needs root: fsynctop keeps to the processor time that it may use, and says so. The limits are far below the usual
-//! one, and averaged over seconds, so that they are exceeded for real in a short time.
+//! Needs root: fsynctop keeps to the processor time that it may use, and says so. The limits are far below
+//! the usual one, and averaged over seconds, so that they are exceeded for real in a short time.
 
 mod common;
 
@@ -22,8 +22,8 @@ use fsynctop::server::filter::TargetFilter;
 use fsynctop::server::selection::Selection;
 use serde_json::Value;
 
-/// More than the tool can read every hundredth of a second within the limits below, also where other work leaves it
-/// little time; at long intervals they are nothing.
+/// More than the tool can read every hundredth of a second within the limits below, also where other work
+/// leaves it little time; at long intervals they are nothing.
 const FILES: &str = "300";
 
 fn syncgen(directory: &Path, seconds: &str) -> Command {
@@ -186,7 +186,8 @@ fn root_max_cpu_a_view_sees_the_pause_and_that_tracing_goes_on_by_itself() {
     let paused = resumed.lost.paused;
     let between = resumed.taken - at_pause.taken;
     assert!(paused > Duration::from_secs(1) && paused <= between + Duration::from_millis(10), "{paused:?}");
-    // Those in flight at the pause, and those of the moment since it ended; seconds of the load would be many more.
+    // Those in flight at the pause, and those of the moment since it ended; seconds of the load would be many
+    // more.
     let since = counted(&resumed) - counted(&at_pause);
     assert!(
         since * 20 < counted(&at_pause),
@@ -235,9 +236,10 @@ fn root_max_cpu_attaching_does_not_count() {
     let sleeper = Running(Command::new("sleep").arg("600").spawn().unwrap());
     let pid = sleeper.0.id().to_string();
     let mut child = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
-        // The first interval is over a second before the two end that do not count, for a busy machine may be late: at
-        // its end the process is described, and to see what it listens on is to have the kernel walk the table of all
-        // connections. After them, four intervals may use what ten times as many of them take.
+        // The first interval is over a second before the two end that do not count, for a busy machine may be
+        // late: at its end the process is described, and to see what it listens on is to have the kernel walk
+        // the table of all connections. After them, four intervals may use what ten times as many of them
+        // take.
         .args(["once", "--output", "json", "-i", "1", "-n", "6"])
         .args(["--max-cpu", "0.25%/12s", "--pid", &pid])
         .stdout(Stdio::piped())

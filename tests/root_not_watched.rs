@@ -1,4 +1,5 @@
-//! Needs root and the tracing filesystem: data that is made durable by a way that is not watched is never called watched.
+//! Needs root and the tracing filesystem: data that is made durable by a way that is not watched is never
+//! called watched.
 
 mod common;
 

@@ -41,7 +41,8 @@ fn every_call_is_counted_in_a_row_of_its_kind() {
     needs(&[]);
     let disk = Mounted::image("ext4", 32);
     let calls = "fsync,fdatasync,sync_file_range,msync,syncfs,sync";
-    // Two threads take turns through six calls: seven of each a thread. `sync` is of the whole host: few of them.
+    // Two threads take turns through six calls: seven of each a thread. `sync` is of the whole host: few of
+    // them.
     let arguments = ["--op", calls, "--threads", "2", "--syncs", "42", "--write", "16"];
     let (measured, said) = syncgen(&["--ops", calls, "--by", "thread"], disk.path(), &arguments);
     measured.assert_nothing_lost();

@@ -1,5 +1,6 @@
-//! tracefs mounted privately where it is not mounted: needs root, no BPF. Each case runs on a thread with a mount
-//! namespace of its own, in which tracefs is unmounted first; the machine's own mounts are never touched.
+//! tracefs mounted privately where it is not mounted: needs root, no BPF. Each case runs on a thread with a
+//! mount namespace of its own, in which tracefs is unmounted first; the machine's own mounts are never
+//! touched.
 
 mod common;
 
@@ -89,7 +90,8 @@ fn root_the_check_of_tracefs_is_content_without_a_mount() {
 #[ignore = "needs root"]
 fn root_a_chroot_is_kept() {
     without(&["tracefs", "debugfs"], || {
-        // a directory that is there anyway: nothing that has the whole machine mounted on it is ever to be removed
+        // a directory that is there anyway: nothing that has the whole machine mounted on it is ever to be
+        // removed
         let (nothing, new) = (None::<&str>, "/mnt");
         mount(Some("/"), new, nothing, MsFlags::MS_BIND | MsFlags::MS_REC, nothing).unwrap();
         nix::unistd::chroot(new).unwrap();

@@ -1,5 +1,5 @@
-//! Needs root: a sampler that has given up its rights after attaching still names the files of other users' servers,
-//! sees their syncs in flight, and gives back its rows.
+//! Needs root: a sampler that has given up its rights after attaching still names the files of other users'
+//! servers, sees their syncs in flight, and gives back its rows.
 
 mod common;
 

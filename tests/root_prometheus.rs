@@ -1,4 +1,5 @@
-//! Needs root, tracefs, real servers and Prometheus: what it knows of them through the exporter and the examples.
+//! Needs root, tracefs, real servers and Prometheus: what it knows of them through the exporter and the
+//! examples.
 
 mod common;
 
@@ -121,8 +122,8 @@ fn prometheus_knows_what_the_servers_counted_to_the_sync() {
     }
     assert_eq!(prometheus.query("sum(fsynctop_lost_total)")[0].value, 0.0);
 
-    // The quantile of a window that both saw: fsynctop's own and Prometheus' lie in the same bucket, or in the next
-    // one where it lies at its edge.
+    // The quantile of a window that both saw: fsynctop's own and Prometheus' lie in the same bucket, or in
+    // the next one where it lies at its edge.
     let own = fsynctop()
         .args(["once", "--output", "json", "-d", "6", "--pid", &servers[0].pid.to_string()])
         .stdout(Stdio::piped())
@@ -167,7 +168,8 @@ fn prometheus_knows_what_the_servers_counted_to_the_sync() {
     assert!(exporter.running.0.wait().unwrap().success());
 }
 
-/// Each panel of the dashboard, with what a user would have chosen. What is empty as long as all is well may be empty.
+/// Each panel of the dashboard, with what a user would have chosen. What is empty as long as all is well may
+/// be empty.
 fn dashboard_queries_return_data(prometheus: &Prometheus) {
     // The thresholds are recorded once a minute.
     wait_until("a threshold to be recorded", || !prometheus.query("fsynctop:slow_seconds").is_empty());

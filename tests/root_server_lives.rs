@@ -1,5 +1,5 @@
-//! Needs root, MariaDB as installed and a MySQL in a root tree of its own: servers that start, are started again or are
-//! killed while they are traced.
+//! Needs root, MariaDB as installed and a MySQL in a root tree of its own: servers that start, are started
+//! again or are killed while they are traced.
 
 mod common;
 
@@ -41,7 +41,8 @@ fn a_server_that_was_waited_for_is_traced_from_its_first_sync() {
         let inside = home.inside();
         let outside = |row: &&Value| !path_of(row).is_some_and(|path| path.starts_with(&inside));
         assert_eq!(measured.files().iter().find(outside), None, "not below {}", inside.display());
-        // MySQL makes redo files under a name that it changes before they are used: the one in use has its final name.
+        // MySQL makes redo files under a name that it changes before they are used: the one in use has its
+        // final name.
         let redo =
             measured.files().iter().filter(|row| row["role"] == "redo").max_by_key(|row| count(row)).unwrap();
         assert!(!text(redo, "path").ends_with("_tmp"), "{}", counts_of(&measured));
@@ -90,7 +91,8 @@ fn restarted(kind: Kind, options: &[&str]) {
         let sum_of = |pid, figure: &dyn Fn(&Measured) -> u64| -> u64 {
             measured.iter().map(|interval| figure(&of_server(interval, pid))).sum()
         };
-        // No commit, no sync of the binary log: so this is exact. InnoDB may have synced just before it was killed.
+        // No commit, no sync of the binary log: so this is exact. InnoDB may have synced just before it was
+        // killed.
         assert_eq!(sum_of(first_pid, &|part| of_op(part, "binlog", "fdatasync")), counted.binlog);
         assert!(sum_of(first_pid, &innodb) >= counted.innodb);
         let files =

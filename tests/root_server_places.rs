@@ -1,5 +1,6 @@
-//! Needs root, MariaDB as installed, a MySQL in a root tree of its own, loop devices and cgroup2: servers in a chroot,
-//! in namespaces, in control groups and on filesystems of their own are traced as exactly and named as well.
+//! Needs root, MariaDB as installed, a MySQL in a root tree of its own, loop devices and cgroup2: servers in
+//! a chroot, in namespaces, in control groups and on filesystems of their own are traced as exactly and named
+//! as well.
 
 mod common;
 
@@ -16,7 +17,8 @@ use common::tracing::Tracing;
 use common::{needs, wait_until};
 use fsynctop::linux::mountinfo;
 
-/// Everything that is known of the server is right, and each path leads to the file inside the server's own root.
+/// Everything that is known of the server is right, and each path leads to the file inside the server's own
+/// root.
 fn assert_described(measured: &Measured, database: &Database) {
     let [server] = measured.0["servers"].as_array().unwrap().as_slice() else { panic!("one server") };
     assert_eq!(number(server, "pid"), u64::from(database.pid));

@@ -1,5 +1,5 @@
-//! Needs root and real servers: their counters through accounts with few rights, through TLS, and through a socket
-//! found in the server's own root.
+//! Needs root and real servers: their counters through accounts with few rights, through TLS, and through a
+//! socket found in the server's own root.
 
 mod common;
 
@@ -83,7 +83,8 @@ fn an_account_without_rights_sees_all_but_what_needs_one() {
             }
         }
 
-        // The same password from the environment; a wrong one; one that would go to a place that nobody named.
+        // The same password from the environment; a wrong one; one that would go to a place that nobody
+        // named.
         let account = ["--user", "monitor", "--socket", socket];
         verified(verify(&database).args(account).env("MYSQL_PWD", PASSWORD));
         refused(verify(&database).args(account).env("MYSQL_PWD", "wrong"), "Access denied");
@@ -103,7 +104,8 @@ fn an_account_without_rights_sees_all_but_what_needs_one() {
     });
 }
 
-/// What the server says of 1,600 INSERTs by 16 connections: (count, the counter's name, exact), and its groups.
+/// What the server says of 1,600 INSERTs by 16 connections: (count, the counter's name, exact), and its
+/// groups.
 fn counted(database: &Database) -> ((u64, &'static str, bool), Option<u64>) {
     let id = processes::find(Path::new("/proc"), database.pid).unwrap().id();
     let server = describe::describe(Path::new("/proc"), id, &Rules::builtin()).0;
@@ -232,8 +234,8 @@ fn ca_of_nobody(keys: &Keys) -> String {
     path
 }
 
-/// An address that is none of this host's as far as anybody can tell (TEST-NET-3); it leads to the loopback device of a
-/// network namespace of the test's own.
+/// An address that is none of this host's as far as anybody can tell (TEST-NET-3); it leads to the loopback
+/// device of a network namespace of the test's own.
 const ELSEWHERE: &str = "203.0.113.7";
 
 /// Runs it on a thread whose network namespace has that address.
@@ -399,7 +401,8 @@ fn another_server_is_not_taken_for_the_traced_one() {
     let said = message(&output);
     assert!(said.contains("Access denied") && said.contains("--pid has to say which server"), "{said}");
     assert!(said.contains(&format!("\n  mariadbd {}", one.pid)), "{said}");
-    // Without a choice, the connection chooses: also where there is one of which nothing is known, as of one that ends.
+    // Without a choice, the connection chooses: also where there is one of which nothing is known, as of one
+    // that ends.
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = directory.path().join("mariadbd");
     std::fs::copy("/bin/sleep", &path).unwrap();

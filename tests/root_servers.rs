@@ -1,5 +1,5 @@
-//! Needs root, MariaDB as installed and a MySQL in a root tree of its own: what is traced equals what the server itself
-//! counts, to the last sync.
+//! Needs root, MariaDB as installed and a MySQL in a root tree of its own: what is traced equals what the
+//! server itself counts, to the last sync.
 
 mod common;
 
@@ -10,8 +10,8 @@ use common::measured::{Measured, text};
 use common::needs;
 use common::server::{Database, Kind};
 
-/// One server with these options under the classic load and under a single connection, traced exactly. Returns both
-/// measurements.
+/// One server with these options under the classic load and under a single connection, traced exactly.
+/// Returns both measurements.
 fn both_loads(kind: Kind, options: &[&str], rows: u32) -> [Measured; 2] {
     let mut database = Database::start(kind, options);
     database.prepare();

@@ -1,5 +1,5 @@
-//! Needs root and a real server: an exporter beside a server that is never left alone. `make soak MINUTES=60` runs it for
-//! as long as that; `make test` for long enough to know that it works.
+//! Needs root and a real server: an exporter beside a server that is never left alone. `make soak MINUTES=60`
+//! runs it for as long as that; `make test` for long enough to know that it works.
 
 mod common;
 
@@ -15,7 +15,8 @@ use common::{built, needs};
 const MINUTES: &str = "FSYNCTOP_SOAK_MINUTES";
 /// Without it.
 const SHORT: Duration = Duration::from_secs(15);
-/// Between two comparisons. The longer, the more there is to compare; the shorter, the sooner a difference shows.
+/// Between two comparisons. The longer, the more there is to compare; the shorter, the sooner a difference
+/// shows.
 const ROUND: Duration = Duration::from_secs(30);
 /// Of private memory, after the first round: what is remembered has found its bounds by then.
 const MOST_GROWTH: u64 = 6 << 20;

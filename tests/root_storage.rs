@@ -1,4 +1,5 @@
-//! Needs root, to mount: what a path lies on, whatever bytes the mount points of the host have in their names.
+//! Needs root, to mount: what a path lies on, whatever bytes the mount points of the host have in their
+//! names.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Needs root and real servers: `fsynctop verify` agrees with what they count, also in the middle of a load, and a
-//! server that hangs hangs nobody.
+//! Needs root and real servers: `fsynctop verify` agrees with what they count, also in the middle of a load,
+//! and a server that hangs hangs nobody.
 
 mod common;
 

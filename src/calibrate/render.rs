@@ -1,4 +1,5 @@
-//! The table, which reads like pg_test_fsync's: one line for each way, operations per second and the time of each.
+//! The table, which reads like pg_test_fsync's: one line for each way, operations per second and the time of
+//! each.
 
 use std::fmt::Write;
 

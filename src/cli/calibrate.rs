@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Args, Debug)]
 pub(crate) struct Calibrate {
-    /// Where to write: a directory on the filesystem that is to be measured, best none of a server's own. At most
-    /// 64 MB are written to at a time, and nothing stays
+    /// Where to write: a directory on the filesystem that is to be measured, best none of a server's own. At
+    /// most 64 MB are written to at a time, and nothing stays
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// How long to measure each way: 1, 500ms

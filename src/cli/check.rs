@@ -70,8 +70,8 @@ pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-/// A verdict for each way of attaching, and one for the way that would be taken: whether there is one. A way that does
-/// not work is no failure as long as another does.
+/// A verdict for each way of attaching, and one for the way that would be taken: whether there is one. A way
+/// that does not work is no failure as long as another does.
 fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> bool {
     let mut ways = vec![(AttachMode::Fentry, "fentry"), (AttachMode::Tracepoint, "tracepoints")];
     if config.preemptible || config.mode == Some(AttachMode::Kprobe) {
@@ -109,7 +109,8 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> bool {
     true
 }
 
-/// The way that would be taken, and why not another: in the words of `reasons` for a way that was tried before.
+/// The way that would be taken, and why not another: in the words of `reasons` for a way that was tried
+/// before.
 fn attach(attached: &Attached, reasons: &[(AttachMode, String)]) -> Verdict {
     let why: Vec<_> = attached
         .not_chosen
@@ -155,7 +156,8 @@ fn wait_storage(attached: &Attached) -> Option<Verdict> {
     })
 }
 
-/// A line for each way to make data durable that this version never watches, and one for the calls to ask for.
+/// A line for each way to make data durable that this version never watches, and one for the calls to ask
+/// for.
 fn not_watched(ops: &[Op]) -> Vec<Verdict> {
     const NAME: &str = "not watched";
     let (asked, never): (Vec<&Way>, Vec<&Way>) =
@@ -180,7 +182,8 @@ pub(crate) fn budget(config: &ProbeConfig) -> Verdict {
     Verdict::ok("budget", detail)
 }
 
-/// A verdict for each server. What is known of one without its memory and its files is told even if those hang.
+/// A verdict for each server. What is known of one without its memory and its files is told even if those
+/// hang.
 fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
     let found = selection.processes();
     if found.is_empty() {

@@ -1,4 +1,5 @@
-//! `-- COMMAND`: a child that is traced from before its first instruction, and whose exit status is passed on.
+//! `-- COMMAND`: a child that is traced from before its first instruction, and whose exit status is passed
+//! on.
 
 use std::ffi::OsString;
 use std::io::{PipeReader, PipeWriter, Read, Write};

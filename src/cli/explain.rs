@@ -58,7 +58,8 @@ pub(crate) struct Explain {
     /// A page for people, JSON for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]
     pub output: ExplainOutput,
-    /// Write the stacks of the waits there, in the folded form that flame graphs are made from, in microseconds
+    /// Write the stacks of the waits there, in the folded form that flame graphs are made from, in
+    /// microseconds
     #[arg(long, value_name = "FILE")]
     pub folded: Option<PathBuf>,
     /// Draw the stacks of the waits there, as a flame graph (SVG)
@@ -149,8 +150,8 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
 /// Processes whose mounts are looked at: each may have very many.
 const MOUNTS_OF: usize = 64;
 
-/// The filesystems that have a second level, as the tool and the servers see them mounted, and the functions by which
-/// their committers are told.
+/// The filesystems that have a second level, as the tool and the servers see them mounted, and the functions
+/// by which their committers are told.
 fn plan(selection: &Selection, symbols: &Symbols, rules: &Rules) -> WaitPlan {
     let pids = selection.processes().into_iter().map(|process| process.pid);
     let mounts = std::iter::once(std::process::id())

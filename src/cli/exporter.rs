@@ -40,7 +40,8 @@ pub struct Exporter {
     /// [default: the sockets that systemd has opened, else 127.0.0.1:9871]
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub listen: Vec<ListenAddress>,
-    /// TLS, client certificates and users, in the format that Prometheus' exporters share; read anew when it changes
+    /// TLS, client certificates and users, in the format that Prometheus' exporters share; read anew when it
+    /// changes
     #[arg(long, value_name = "FILE")]
     pub web_config_file: Option<PathBuf>,
     /// Options in TOML, by their names here
@@ -49,13 +50,13 @@ pub struct Exporter {
     /// From one regular snapshot to the next; each scrape takes a fresh one
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub interval: Duration,
-    /// What a server is called in the metrics, may be given several times: 3306=orders, /var/lib/mysql2=billing; by
-    /// the port, the data directory, the socket or the container [default: the first that it has of container, port,
-    /// socket, data directory]
+    /// What a server is called in the metrics, may be given several times: 3306=orders,
+    /// /var/lib/mysql2=billing; by the port, the data directory, the socket or the container [default: the
+    /// first that it has of container, port, socket, data directory]
     #[arg(long, value_name = "WHICH=NAME", value_delimiter = ',', help_heading = METRICS)]
     pub server_name: Vec<GivenName>,
-    /// Upper bounds of the latency histogram in seconds; each is moved to the nearest step of the kernel's histogram
-    /// [default: 15 from 10 µs to 60 s]
+    /// Upper bounds of the latency histogram in seconds; each is moved to the nearest step of the kernel's
+    /// histogram [default: 15 from 10 µs to 60 s]
     #[arg(long, value_name = "SECONDS,…", value_delimiter = ',', help_heading = METRICS)]
     pub buckets: Vec<f64>,
     /// Files of each server that have metrics of their own; the others are summed up as path="other"
@@ -67,8 +68,8 @@ pub struct Exporter {
     /// How much of the past `fsynctop history` can ask for, in 4 MB of memory at most
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "10m", help_heading = METRICS)]
     pub history: Duration,
-    /// The local socket on which it asks; root and its group may open it [default: /run/fsynctop/exporter.sock, or
-    /// none where that cannot be had]
+    /// The local socket on which it asks; root and its group may open it [default:
+    /// /run/fsynctop/exporter.sock, or none where that cannot be had]
     #[arg(long, value_name = "PATH", help_heading = METRICS)]
     pub socket: Option<PathBuf>,
     /// No such socket

@@ -61,7 +61,8 @@ pub struct Once {
     /// A table for people; for programs JSON, one object on one line for each interval (docs/json.md), or CSV
     #[arg(long, value_enum, default_value_t)]
     pub output: Output,
-    /// Write there instead of to the terminal; replaced only when the measurement is complete, appended in a series
+    /// Write there instead of to the terminal; replaced only when the measurement is complete, appended in a
+    /// series
     #[arg(long, value_name = "FILE")]
     pub output_file: Option<PathBuf>,
     #[command(flatten)]
@@ -69,8 +70,8 @@ pub struct Once {
     /// A sync in flight for this long is shown as stuck
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub stuck_after: Duration,
-    /// Trace this command and all that it starts, until it ends; with --pid, --comm, --cgroup or --all, trace those
-    /// for as long as it runs
+    /// Trace this command and all that it starts, until it ends; with --pid, --comm, --cgroup or --all, trace
+    /// those for as long as it runs
     #[arg(last = true, help_heading = None, value_name = "COMMAND", conflicts_with_all = ["duration", "count"])]
     pub command: Vec<OsString>,
     #[command(flatten)]
@@ -202,8 +203,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Traces until the command ends. Ctrl-C reaches the command as well, which has a moment to end by it; one that
-    /// hangs does not make this hang (None).
+    /// Traces until the command ends. Ctrl-C reaches the command as well, which has a moment to end by it;
+    /// one that hangs does not make this hang (None).
     fn until_ended(&mut self, command: &mut Traced) -> anyhow::Result<Option<ExitStatus>> {
         let mut stopped = None;
         loop {

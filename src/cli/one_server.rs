@@ -15,7 +15,8 @@ use crate::server::status::choose::{self, Chosen};
 /// How long describing the servers may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The server that is selected; of several, the one that the connection leads to. Looks into the servers' roots.
+/// The server that is selected; of several, the one that the connection leads to. Looks into the servers'
+/// roots.
 pub fn choose(
     targets: &TargetArgs,
     connection: &ConnectionArgs,

@@ -67,10 +67,10 @@ pub(crate) struct TraceArgs {
 /// For what runs for long: a series of intervals, the live view, the exporter.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LongRunArgs {
-    /// Processor time that fsynctop itself may use: percent of one processor, averaged over a minute or over /TIME
-    /// (2%/5m), or off. Above it, intervals get longer; if that is not enough, tracing pauses until there is room
-    /// again. Said on standard error and in the figures. What the exporter's clients cost, and describing servers and
-    /// naming files, is limited apart and not counted here
+    /// Processor time that fsynctop itself may use: percent of one processor, averaged over a minute or over
+    /// /TIME (2%/5m), or off. Above it, intervals get longer; if that is not enough, tracing pauses until
+    /// there is room again. Said on standard error and in the figures. What the exporter's clients cost, and
+    /// describing servers and naming files, is limited apart and not counted here
     #[arg(long, value_name = "PERCENT", default_value_t = MaxCpu(Some(Limit::default())), help_heading = TRACING)]
     pub max_cpu: MaxCpu,
 }

@@ -1,4 +1,5 @@
-//! `fsynctop` without an action: the live view; and the old forms of `once` and `history`, which were options of it.
+//! `fsynctop` without an action: the live view; and the old forms of `once` and `history`, which were options
+//! of it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -16,11 +16,12 @@ use super::stuck::{self, Stuck};
 use super::top::Top;
 use super::verify::Verify;
 
-/// Traces the sync calls of MySQL and MariaDB servers: which files, how often, how long, what failed, what is stuck.
+/// Traces the sync calls of MySQL and MariaDB servers: which files, how often, how long, what failed, what is
+/// stuck.
 ///
-/// Without an action, shows them live, as `top` does for processes; `fsynctop once` measures for a while and prints.
-/// Attaches to the servers that run, changes nothing in them, and detaches when it ends. Needs root, or the
-/// capabilities that `fsynctop check` names.
+/// Without an action, shows them live, as `top` does for processes; `fsynctop once` measures for a while and
+/// prints. Attaches to the servers that run, changes nothing in them, and detaches when it ends. Needs root,
+/// or the capabilities that `fsynctop check` names.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -63,7 +64,8 @@ pub(crate) enum Action {
     History(History),
     /// Say what works on this host: kernel, rights, probes, memory, servers and their files
     Check(Check),
-    /// Say why commits take as long as they do: what the syncs wait for, and what the filesystem does meanwhile
+    /// Say why commits take as long as they do: what the syncs wait for, and what the filesystem does
+    /// meanwhile
     #[command(after_help = explain::AFTER_HELP)]
     Explain(Explain),
     /// Trace for good and answer Prometheus: the daemon for every host
@@ -74,7 +76,8 @@ pub(crate) enum Action {
     /// List the threads that are inside a sync call right now; needs no BPF and works where nothing else does
     #[command(after_help = stuck::AFTER_HELP)]
     Stuck(Stuck),
-    /// Measure what one sync costs in a directory, in every way that databases do it, alone and by many threads
+    /// Measure what one sync costs in a directory, in every way that databases do it, alone and by many
+    /// threads
     Calibrate(Calibrate),
     /// Compare what is traced with what the server itself counts; fails if they differ
     Verify(Verify),

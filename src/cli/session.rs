@@ -97,7 +97,8 @@ pub fn rules(file: Option<&Path>) -> anyhow::Result<Rules> {
     })
 }
 
-/// Tracing needs the host's own process numbers: in another PID namespace every filter would select the wrong ones.
+/// Tracing needs the host's own process numbers: in another PID namespace every filter would select the wrong
+/// ones.
 pub(crate) fn require_host_pids() -> anyhow::Result<()> {
     let verdict = host::pid_namespace();
     if verdict.status != Status::Fail {

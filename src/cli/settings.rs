@@ -1,5 +1,6 @@
-//! The exporter's options from three places: command line, environment, and a TOML file with the same names, in this
-//! order. What stands in the file becomes the default of the option, so that it is read, checked and overridden as one.
+//! The exporter's options from three places: command line, environment, and a TOML file with the same names,
+//! in this order. What stands in the file becomes the default of the option, so that it is read, checked and
+//! overridden as one.
 
 use std::env;
 use std::ffi::OsString;
@@ -164,7 +165,8 @@ fn accepts(command: &Command, option: &Arg, values: &[String]) -> Result<(), Str
         Ok(_) => Ok(()),
         Err(error) => {
             let text = error.render().to_string();
-            // The message and, on a line of its own, what is possible; how to use the command line is no help here.
+            // The message and, on a line of its own, what is possible; how to use the command line is no help
+            // here.
             let lines: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
             Err(lines.join(" ").trim_start_matches("error: ").to_owned())
         }

@@ -148,8 +148,8 @@ fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an exporter remembers of the servers that are selected. That there is none, or none that may be asked, is no
-/// error: the past begins now.
+/// What an exporter remembers of the servers that are selected. That there is none, or none that may be
+/// asked, is no error: the past begins now.
 fn earlier(socket: PathBuf, selection: Selection) -> terminal::Earlier {
     Box::new(move || {
         let history = remote::fetch(&socket).ok()?;

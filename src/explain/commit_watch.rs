@@ -1,5 +1,6 @@
-//! What `explain` gathers about the commits of one server while it traces: the server's own counters at both ends, the
-//! syncs in flight in between, and what the server's files lie on. Nothing here waits for the server for long.
+//! What `explain` gathers about the commits of one server while it traces: the server's own counters at both
+//! ends, the syncs in flight in between, and what the server's files lie on. Nothing here waits for the
+//! server for long.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ use crate::server::status::reading::{Reading, Scope};
 use crate::text::capitalize;
 
 const PROC: &str = "/proc";
-/// How often the syncs in flight are to be sampled: a hundred samples a second make a window of a few seconds enough.
+/// How often the syncs in flight are to be sampled: a hundred samples a second make a window of a few seconds
+/// enough.
 const EVERY: Duration = Duration::from_millis(10);
 /// The same where a timer samples, and looking only tells which threads sync.
 const EVERY_BESIDE_TIMER: Duration = Duration::from_millis(25);
@@ -34,8 +36,9 @@ static STORAGE_THREADS: Threads = Threads::new("storage", 2);
 /// How a snapshot is taken: one among others, or that which ends counting.
 type Take = fn(&mut Sampler) -> io::Result<Snapshot>;
 
-/// Begun before the first snapshot, closed with the last. The counters are read alone, right before either: what a
-/// server takes for all the rest, or while its disk stalls, would be a time in which only one of the two goes on.
+/// Begun before the first snapshot, closed with the last. The counters are read alone, right before either:
+/// what a server takes for all the rest, or while its disk stalls, would be a time in which only one of the
+/// two goes on.
 pub struct CommitWatch {
     server: Server,
     connection: Option<Connection>,
@@ -140,7 +143,8 @@ impl CommitWatch {
         Ok(())
     }
 
-    /// A log that goes on in another file has another row; a row that is used no more may become another file's.
+    /// A log that goes on in another file has another row; a row that is used no more may become another
+    /// file's.
     fn follow_logs(&mut self, sampler: &Sampler) {
         let Some((timer, _)) = &mut self.timer else { return };
         for (log, role) in LOG_ROLES.into_iter().enumerate() {

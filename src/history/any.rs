@@ -1,5 +1,5 @@
-//! Property tests: histories of any content are the same after the way over the socket, and nothing that comes over it
-//! panics or takes memory that it did not bring.
+//! Property tests: histories of any content are the same after the way over the socket, and nothing that
+//! comes over it panics or takes memory that it did not bring.
 
 use std::sync::LazyLock;
 

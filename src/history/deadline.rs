@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, SendFlags};
 
-/// The kernel applies a time limit to each piece of a message that it has to make room for: so only one at a time.
+/// The kernel applies a time limit to each piece of a message that it has to make room for: so only one at a
+/// time.
 const PIECE: usize = 16 << 10;
 
 pub(crate) struct WithDeadline<'a> {

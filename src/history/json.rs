@@ -1,6 +1,7 @@
-//! The history as one JSON object, and back. Schema 1: `setup`, `options`, what moments refer to (`servers`, `files`,
-//! `neighbours`, each with its number), then `moments`, oldest first. Times in nanoseconds, those of the wall clock
-//! since 1970; paths as text in which bytes that are no UTF-8 are `\xNN`, and a backslash is `\\`.
+//! The history as one JSON object, and back. Schema 1: `setup`, `options`, what moments refer to (`servers`,
+//! `files`, `neighbours`, each with its number), then `moments`, oldest first. Times in nanoseconds, those of
+//! the wall clock since 1970; paths as text in which bytes that are no UTF-8 are `\xNN`, and a backslash is
+//! `\\`.
 
 use std::collections::HashMap;
 use std::io;
@@ -225,8 +226,8 @@ impl History {
     }
 }
 
-/// The numbers of entries as they came, and as they are here: those of a table are places in memory, and must not be of
-/// the sender's choice.
+/// The numbers of entries as they came, and as they are here: those of a table are places in memory, and must
+/// not be of the sender's choice.
 #[derive(Default)]
 struct Numbers {
     servers: HashMap<u32, u32>,

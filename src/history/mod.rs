@@ -1,5 +1,5 @@
-//! The last minutes, in bounded memory: a ring of moments, one for each interval, packed. Any range of it can be
-//! summed up again as one measurement, its worst seconds found, and all of it handed over as JSON.
+//! The last minutes, in bounded memory: a ring of moments, one for each interval, packed. Any range of it can
+//! be summed up again as one measurement, its worst seconds found, and all of it handed over as JSON.
 
 #[cfg(test)]
 mod any;
@@ -82,8 +82,8 @@ impl Kept {
 /// A range summed up as one measurement.
 #[derive(Clone, Debug)]
 pub struct Merged {
-    /// Rows by file only as far as each moment had them; the others are in `rest`. In flight are the oldest syncs of
-    /// each role at the end. No threads.
+    /// Rows by file only as far as each moment had them; the others are in `rest`. In flight are the oldest
+    /// syncs of each role at the end. No threads.
     pub measurement: Measurement,
     /// Its `rows` are those of the moment that had most.
     pub rest: Rest,
@@ -105,8 +105,8 @@ impl History {
         }
     }
 
-    /// Adds a moment: what happened since the last one, or since the last of its parts, and forgets what there is no
-    /// room for.
+    /// Adds a moment: what happened since the last one, or since the last of its parts, and forgets what
+    /// there is no room for.
     pub fn push(&mut self, measurement: &Measurement) {
         let moment = self.completed_by(measurement);
         self.setup = Some(measurement.setup.clone());
@@ -122,7 +122,8 @@ impl History {
         self.begun = Some(self.completed_by(measurement));
     }
 
-    /// What has begun and this as one, with no more rows than there is room for, however many parts there are.
+    /// What has begun and this as one, with no more rows than there is room for, however many parts there
+    /// are.
     fn completed_by(&mut self, measurement: &Measurement) -> Moment {
         let last = Moment::of(measurement, self.options.files);
         let Some(begun) = self.begun.take() else { return last };
@@ -202,7 +203,8 @@ impl History {
         self.packed_bytes + self.moments.capacity() * size_of::<Kept>() + self.tables.bytes()
     }
 
-    /// The moments that ended after `from` and not after `to`, by the wall clock of their time. None: there are none.
+    /// The moments that ended after `from` and not after `to`, by the wall clock of their time. None: there
+    /// are none.
     pub fn between(&self, from: SystemTime, to: SystemTime) -> Option<Merged> {
         self.merge(self.moments.iter().filter(|kept| kept.end > from && kept.end <= to))
     }

@@ -29,7 +29,8 @@ pub struct Moment {
     pub servers: Vec<Arc<Server>>,
     /// Everything that was traced, by server, role and operation.
     pub roles: Vec<RoleRow>,
-    /// Those with failures first, then those that took most time; a part of `roles`. By server, target and operation.
+    /// Those with failures first, then those that took most time; a part of `roles`. By server, target and
+    /// operation.
     pub files: Vec<FileRow>,
     /// The other files that were synced.
     pub rest: Rest,

@@ -1,5 +1,5 @@
-//! A moment as it is kept and sent: rows refer to servers, files and neighbours by number. The same types are packed
-//! (postcard, a few bytes a number) and written as JSON.
+//! A moment as it is kept and sent: rows refer to servers, files and neighbours by number. The same types are
+//! packed (postcard, a few bytes a number) and written as JSON.
 
 use std::path::PathBuf;
 use std::sync::Arc;

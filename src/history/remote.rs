@@ -1,5 +1,5 @@
-//! Asks an exporter on this host for its history, over its local socket: one request, one answer, each a JSON object
-//! on a line.
+//! Asks an exporter on this host for its history, over its local socket: one request, one answer, each a JSON
+//! object on a line.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -107,8 +107,8 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Whoever may make a socket at a path can pretend to be the exporter. So it must be root, or who asks; or, for a
-/// service with a user of its own, the owner of a directory that only root can have put there.
+/// Whoever may make a socket at a path can pretend to be the exporter. So it must be root, or who asks; or,
+/// for a service with a user of its own, the owner of a directory that only root can have put there.
 fn is_trusted(user: u32, socket: &Path) -> bool {
     user == 0 || user == rustix::process::geteuid().as_raw() || root_gave_directory(socket, user)
 }

@@ -24,7 +24,8 @@ pub struct Standout {
     pub worst: Option<Worst>,
 }
 
-/// The moment with the longest wait: for a sync that ended in it, or for one that was still in flight at its end.
+/// The moment with the longest wait: for a sync that ended in it, or for one that was still in flight at its
+/// end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worst {
     pub start: SystemTime,
@@ -43,8 +44,8 @@ impl Worst {
 }
 
 impl History {
-    /// The latest moments, so many that they cover `length`, in parts that cover at least `step` each, but for the
-    /// first. Whatever happened to the wall clock.
+    /// The latest moments, so many that they cover `length`, in parts that cover at least `step` each, but
+    /// for the first. Whatever happened to the wall clock.
     pub fn series(&self, length: Duration, step: Duration) -> Vec<Part> {
         let mut parts: Vec<Vec<&Kept>> = Vec::new();
         let (mut covered, mut in_part) = (Duration::ZERO, step);

@@ -1,5 +1,5 @@
-//! What moments refer to by number: each server, file and neighbour is kept once, for as long as a moment refers to
-//! it, with what was last known of it.
+//! What moments refer to by number: each server, file and neighbour is kept once, for as long as a moment
+//! refers to it, with what was last known of it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -130,8 +130,8 @@ impl Weigh for String {
     }
 }
 
-/// Shared with the snapshots for as long as there are any; counted here all the same. Device, mount and filesystem
-/// are the same for many files, and weigh nothing.
+/// Shared with the snapshots for as long as there are any; counted here all the same. Device, mount and
+/// filesystem are the same for many files, and weigh nothing.
 impl Weigh for Arc<FileInfo> {
     fn heap_bytes(&self) -> usize {
         let path = self.path.as_ref().map_or(0, |path| path.as_os_str().len() + 16);

@@ -1,5 +1,5 @@
-//! What went wrong in a span of time, a moment after the other and however long it gets: the longest syncs, all failures,
-//! when a log was saturated. In bounded memory.
+//! What went wrong in a span of time, a moment after the other and however long it gets: the longest syncs,
+//! all failures, when a log was saturated. In bounded memory.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

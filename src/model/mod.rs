@@ -93,7 +93,8 @@ impl Lost {
 pub enum AttachMode {
     /// Costs only the calls that are traced
     Fentry,
-    /// Costs only the calls that are traced, more than fentry does; loses none where the kernel preempts (Linux 6.14)
+    /// Costs only the calls that are traced, more than fentry does; loses none where the kernel preempts
+    /// (Linux 6.14)
     Kprobe,
     /// Costs every system call a little; works where fentry does not
     Tracepoint,

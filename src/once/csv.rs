@@ -1,5 +1,5 @@
-//! A measurement as CSV: the column names once per run, then a row for each interval and row of the table. Names are
-//! escaped as in the table, so that every record is one line.
+//! A measurement as CSV: the column names once per run, then a row for each interval and row of the table.
+//! Names are escaped as in the table, so that every record is one line.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! `fsynctop once`: one measurement as a table with a reading, a histogram, JSON or CSV. Everything here is made
-//! from a [`Measurement`] alone, so a recording renders as a live interval does.
+//! `fsynctop once`: one measurement as a table with a reading, a histogram, JSON or CSV. Everything here is
+//! made from a [`Measurement`] alone, so a recording renders as a live interval does.
 
 use std::io::{self, Write};
 

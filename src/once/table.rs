@@ -156,8 +156,8 @@ fn subject_columns(by: By) -> Vec<Column> {
     }
 }
 
-/// What a narrow terminal loses first is what the others imply: the median and the mean before the rate, the share of
-/// the time before the operation. Count, p99, maximum and errors always stay.
+/// What a narrow terminal loses first is what the others imply: the median and the mean before the rate, the
+/// share of the time before the operation. Count, p99, maximum and errors always stay.
 fn figure_columns() -> [Column; 9] {
     [
         left("OP", Some(5)),
@@ -228,7 +228,8 @@ fn errors(stats: &Stats, style: &Style) -> Cell {
     Cell { text: named.join(" "), paint: Paint::Error, ..Cell::default() }
 }
 
-/// `also on /dev/vda: xtrabackup 41 syncs/s, p99 90 ms`: a line for each device, one for all where nobody else synced.
+/// `also on /dev/vda: xtrabackup 41 syncs/s, p99 90 ms`: a line for each device, one for all where nobody
+/// else synced.
 fn neighbour_lines(m: &Measurement, servers: &[ServerId], style: &Style) -> Vec<String> {
     let devices = device::devices(m, servers);
     if devices.is_empty() {

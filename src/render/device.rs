@@ -23,8 +23,8 @@ pub(crate) struct Device {
     pub neighbours: Vec<Neighbour>,
 }
 
-/// The devices on which these servers synced files, or have their data directory: names, and numbers as far as files
-/// on them were synced.
+/// The devices on which these servers synced files, or have their data directory: names, and numbers as far
+/// as files on them were synced.
 pub(crate) fn used_by<'a>(m: &'a Measurement, servers: &[ServerId]) -> BTreeMap<&'a str, BTreeSet<u32>> {
     let mut numbers: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for row in m.files.iter().filter(|row| servers.contains(&row.server)) {

@@ -9,8 +9,8 @@ use crate::text::{count, duration_in_words, interval};
 /// Stuck syncs listed one by one; the rest is a count.
 const STUCK_SHOWN: usize = 10;
 
-/// `mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · fentry · 1.37 s`; what is not known
-/// is left out.
+/// `mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · fentry · 1.37 s`; what is
+/// not known is left out.
 pub(crate) fn of_server(m: &Measurement, id: ServerId, options: &Options) -> Vec<String> {
     let style = &options.style;
     let mut parts = Vec::new();
@@ -120,9 +120,9 @@ pub(crate) fn describe_sync(sync: &InFlight, style: &Style) -> String {
     text
 }
 
-/// The mean number in flight of a row; for a log that the server serialises, how busy it is. A sync that began
-/// before the interval counts with its whole latency, so the quotient can exceed what is possible: a log is never
-/// more than 100 % busy.
+/// The mean number in flight of a row; for a log that the server serialises, how busy it is. A sync that
+/// began before the interval counts with its whole latency, so the quotient can exceed what is possible: a
+/// log is never more than 100 % busy.
 pub(crate) fn in_flight(row: &Row, m: &Measurement) -> String {
     let mean = row.stats.in_flight_mean(m.duration);
     match row.role() {

@@ -1,5 +1,5 @@
-//! The latencies of each role and operation, drawn twice: in even steps, as one reads them in an article, and in
-//! powers of two, where a tail of seconds and a body of microseconds fit one picture.
+//! The latencies of each role and operation, drawn twice: in even steps, as one reads them in an article, and
+//! in powers of two, where a tail of seconds and a body of microseconds fit one picture.
 
 use std::fmt::Write as _;
 
@@ -62,8 +62,8 @@ fn name(row: &RoleRow) -> String {
     format!("{} {} · {} {syncs}", row.role.name(), row.op.name(), count(row.stats.count))
 }
 
-/// The even step: 100 µs, unless the 99th percentile would lie beyond the last step or within the first two; then the
-/// smallest of 1, 2, 5, 10, … that holds it.
+/// The even step: 100 µs, unless the 99th percentile would lie beyond the last step or within the first two;
+/// then the smallest of 1, 2, 5, 10, … that holds it.
 fn step_for(stats: &Stats) -> u64 {
     let holds = rows::p99(stats).or_else(|| stats.quantile_ns(1.0)).unwrap_or(0);
     if (2 * DEFAULT_STEP_NS + 1..=STEPS * DEFAULT_STEP_NS).contains(&holds) {
@@ -93,7 +93,8 @@ fn linear(histogram: &Histogram, step: u64) -> Vec<Bar> {
     bars
 }
 
-/// A histogram of the hdrhistogram crate, which knows how to step through latencies; one at a time, see the design.
+/// A histogram of the hdrhistogram crate, which knows how to step through latencies; one at a time, see the
+/// design.
 fn scratch(histogram: &Histogram) -> Option<hdrhistogram::Histogram<u64>> {
     let mut scratch = hdrhistogram::Histogram::new_with_bounds(1, 1 << (LAST_EXPONENT + 1), 3).ok()?;
     for (bucket, n) in histogram.iter() {

@@ -179,8 +179,8 @@ pub(crate) fn length(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e9
 }
 
-/// A path as a string, and its bytes in hexadecimal where it is not UTF-8: then each invalid byte stands in the string
-/// as `\xff`, and the bytes tell what it was.
+/// A path as a string, and its bytes in hexadecimal where it is not UTF-8: then each invalid byte stands in
+/// the string as `\xff`, and the bytes tell what it was.
 fn split(path: Option<&Path>) -> (Option<String>, Option<String>) {
     let Some(path) = path else { return (None, None) };
     if let Some(text) = path.to_str() {
@@ -195,8 +195,8 @@ fn split(path: Option<&Path>) -> (Option<String>, Option<String>) {
     (Some(text), Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 
-/// Compact JSON that is safe on a terminal: characters that control it or deceive its reader are written as JSON's
-/// own `\u009b`, which means the same to every parser.
+/// Compact JSON that is safe on a terminal: characters that control it or deceive its reader are written as
+/// JSON's own `\u009b`, which means the same to every parser.
 struct Visible;
 
 impl serde_json::ser::Formatter for Visible {

@@ -1,5 +1,5 @@
-//! The JSON of one measurement, schema 1, as docs/json.md describes it. Fields are added, never renamed; a field
-//! that changes its meaning makes a new schema.
+//! The JSON of one measurement, schema 1, as docs/json.md describes it. Fields are added, never renamed; a
+//! field that changes its meaning makes a new schema.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,7 +85,8 @@ pub(crate) struct Latency {
     pub p99: Option<f64>,
     pub p999: Option<f64>,
     pub max: Option<f64>,
-    /// False: max is the upper edge of the highest bucket in use, and null if that has none. Null where there was no sync.
+    /// False: max is the upper edge of the highest bucket in use, and null if that has none. Null where there
+    /// was no sync.
     pub max_exact: Option<bool>,
 }
 

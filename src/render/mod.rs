@@ -1,5 +1,5 @@
-//! Drawing that several views share: what a measurement says in rows, sentences, histograms and JSON, and how it looks on a
-//! terminal.
+//! Drawing that several views share: what a measurement says in rows, sentences, histograms and JSON, and how
+//! it looks on a terminal.
 
 pub(crate) mod device;
 pub(crate) mod grid;

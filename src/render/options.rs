@@ -63,9 +63,11 @@ pub struct Options {
     pub limit: Option<usize>,
     /// A sync in flight for at least this long is shown as stuck.
     pub stuck_after: Duration,
-    /// Which interval of a series this is, from 0; None for a single one. The first of a CSV brings the column names.
+    /// Which interval of a series this is, from 0; None for a single one. The first of a CSV brings the
+    /// column names.
     pub interval: Option<usize>,
-    /// Of all of the session of which this is the last part: judged in the end instead of this measurement alone.
+    /// Of all of the session of which this is the last part: judged in the end instead of this measurement
+    /// alone.
     pub session: Option<Arc<Troubles>>,
     /// A path in a sentence has at most so many columns. None: all of it.
     pub longest_path: Option<usize>,

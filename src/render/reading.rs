@@ -1,5 +1,5 @@
-//! What the figures say, in plain sentences. Each is a function of the measurement alone, and says nothing that a
-//! figure does not carry.
+//! What the figures say, in plain sentences. Each is a function of the measurement alone, and says nothing
+//! that a figure does not carry.
 
 use super::style::Paint;
 use super::{Options, device, header};

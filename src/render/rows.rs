@@ -119,7 +119,8 @@ fn sort(rows: &mut [Row], options: &Options) {
     }
 }
 
-/// The 99th percentile where there are enough syncs to speak of one: of fewer than a hundred it is the maximum.
+/// The 99th percentile where there are enough syncs to speak of one: of fewer than a hundred it is the
+/// maximum.
 pub(crate) fn p99(stats: &Stats) -> Option<u64> {
     if stats.count < 100 { None } else { stats.quantile_ns(0.99) }
 }

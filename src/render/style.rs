@@ -86,8 +86,8 @@ impl Style {
         format!("{style}{text}{style:#}")
     }
 
-    /// The finished output as this terminal can show it. Each character of our own beyond ASCII has a stand-in that
-    /// is as wide, so that columns stay aligned; names are ASCII already, see [`Style::name`].
+    /// The finished output as this terminal can show it. Each character of our own beyond ASCII has a
+    /// stand-in that is as wide, so that columns stay aligned; names are ASCII already, see [`Style::name`].
     pub(crate) fn finish(&self, text: String) -> String {
         if self.unicode { text } else { text.chars().map(to_ascii).collect() }
     }

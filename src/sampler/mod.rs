@@ -1,5 +1,5 @@
-//! Turns what the kernel side sums up into [`Snapshot`]s: reads the rows that changed, keeps the books, learns the
-//! names, retires rows that stand idle when room gets short.
+//! Turns what the kernel side sums up into [`Snapshot`]s: reads the rows that changed, keeps the books,
+//! learns the names, retires rows that stand idle when room gets short.
 
 mod devices;
 pub(crate) mod ledger;
@@ -38,8 +38,9 @@ const ALL: usize = 64;
 /// Rows are retired when fewer are free: a quarter of a small map, and this many of a large one.
 const ENOUGH_FREE: usize = 4_096;
 
-/// Learning the names of thousands of files takes megabytes for a moment. The allocator would keep them for good, between
-/// what stays; looking through its heap takes it some milliseconds. Each time half as often, since most is new at first.
+/// Learning the names of thousands of files takes megabytes for a moment. The allocator would keep them for
+/// good, between what stays; looking through its heap takes it some milliseconds. Each time half as often,
+/// since most is new at first.
 const TRIM_FIRST: Duration = Duration::from_secs(2);
 const TRIM_SELDOM: Duration = Duration::from_secs(16);
 
@@ -74,7 +75,8 @@ impl Sampler {
         Ok(Sampler::of_probe(Probe::attach(config)?, rules, kernel))
     }
 
-    /// Of a probe that is attached already. Everything that it starts has the rights that the calling thread has now.
+    /// Of a probe that is attached already. Everything that it starts has the rights that the calling thread
+    /// has now.
     pub fn of_probe(probe: Probe, rules: Rules, kernel: String) -> Sampler {
         let attached = probe.attached();
         let rules = Arc::new(rules);
@@ -124,7 +126,8 @@ impl Sampler {
         self.probe.self_test()
     }
 
-    /// A process that is to be described and whose syncs in flight are to be found, whether or not it ever syncs.
+    /// A process that is to be described and whose syncs in flight are to be found, whether or not it ever
+    /// syncs.
     pub(crate) fn expect_server(&mut self, server: ServerId) {
         // All syncs of a server that began later were seen from their beginning.
         if self.servers.meet(server) && server.start_ns < self.began_ns {
@@ -137,15 +140,16 @@ impl Sampler {
         self.servers.set_retention(retention);
     }
 
-    /// The servers met so far, those that ended included, and what stands for those that are remembered no longer.
+    /// The servers met so far, those that ended included, and what stands for those that are remembered no
+    /// longer.
     pub fn servers(&self) -> Vec<Arc<Server>> {
         let mut servers = self.servers.list();
         servers.extend(self.forgotten.clone());
         servers
     }
 
-    /// Waits for at most this long, taking in what cannot wait: names of new files, and rows when they run short or send
-    /// their latencies one by one.
+    /// Waits for at most this long, taking in what cannot wait: names of new files, and rows when they run
+    /// short or send their latencies one by one.
     pub fn wait(&mut self, timeout: Duration) -> std::io::Result<()> {
         self.wait_or_wake(timeout, None)
     }
@@ -211,9 +215,10 @@ impl Sampler {
         })
     }
 
-    /// The syncs of a process that are in flight at this moment, and maybe others', without a snapshot: sampled often,
-    /// they say how many are under way on average, whatever the latencies say. Its threads are walked also if its rows
-    /// show none: what had begun when the rows were read, and is still there when the threads are, would be too few.
+    /// The syncs of a process that are in flight at this moment, and maybe others', without a snapshot:
+    /// sampled often, they say how many are under way on average, whatever the latencies say. Its threads are
+    /// walked also if its rows show none: what had begun when the rows were read, and is still there when the
+    /// threads are, would be too few.
     pub fn in_flight(&mut self, pid: u32) -> std::io::Result<Vec<InFlight>> {
         self.take_events(SOME)?;
         self.read_rows()?;
@@ -232,8 +237,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// Counts nothing until [`Sampler::go_on`]; the programs stay loaded and attached, and leave at their first
-    /// instructions.
+    /// Counts nothing until [`Sampler::go_on`]; the programs stay loaded and attached, and leave at their
+    /// first instructions.
     pub fn pause(&mut self) {
         self.probe.stop();
         self.paused_since.get_or_insert_with(Instant::now);
@@ -242,8 +247,9 @@ impl Sampler {
     pub fn go_on(&mut self) {
         self.paused = self.paused(Instant::now());
         self.paused_since = None;
-        // A thread that keeps its place is taken to have ended what it began before it was looked at; what hangs now may have
-        // begun in the pause. Where places cannot be given up, it stays unseen until it ends.
+        // A thread that keeps its place is taken to have ended what it began before it was looked at; what
+        // hangs now may have begun in the pause. Where places cannot be given up, it stays unseen until it
+        // ends.
         let _ = self.probe.reclaim_all_thread_slots();
         self.probe.resume();
         // Of syncs that began in the pause, those that hang must be found.
@@ -258,8 +264,9 @@ impl Sampler {
         self.paused + self.paused_since.map_or(Duration::ZERO, |since| until.saturating_duration_since(since))
     }
 
-    /// Processor time that was used so far for what others make: descriptions of servers and names of files. Each has
-    /// an allowance of its own, so that nobody who starts processes or makes files can end the tracing by that.
+    /// Processor time that was used so far for what others make: descriptions of servers and names of files.
+    /// Each has an allowance of its own, so that nobody who starts processes or makes files can end the
+    /// tracing by that.
     pub(crate) fn spent_apart(&self) -> Duration {
         self.servers.spent() + self.names.spent()
     }
@@ -270,15 +277,16 @@ impl Sampler {
         self.wind_up(&at_end)
     }
 
-    /// Ends counting. What had been counted then: those syncs that are in flight now are not in it with their latencies,
-    /// which may be much longer than what lies before the end.
+    /// Ends counting. What had been counted then: those syncs that are in flight now are not in it with their
+    /// latencies, which may be much longer than what lies before the end.
     pub fn stop(&mut self) -> std::io::Result<Snapshot> {
         self.probe.stop();
         let (taken, taken_wall) = (Instant::now(), SystemTime::now());
         Ok(Snapshot { taken, taken_wall, ..self.snapshot()? })
     }
 
-    /// What had been counted when counting ended, with the latencies of what has ended since, and the last names.
+    /// What had been counted when counting ended, with the latencies of what has ended since, and the last
+    /// names.
     pub(crate) fn wind_up(&mut self, at_end: &Snapshot) -> std::io::Result<Snapshot> {
         self.probe.detach();
         while self.take_events(ALL)? {}
@@ -297,8 +305,8 @@ impl Sampler {
         Ok(snapshot)
     }
 
-    /// Takes in what the programs have sent, a part at a time, so that it never fills the memory; not for ever, where
-    /// it comes as fast as it is taken in. True if there may be more.
+    /// Takes in what the programs have sent, a part at a time, so that it never fills the memory; not for
+    /// ever, where it comes as fast as it is taken in. True if there may be more.
     fn take_events(&mut self, rounds: usize) -> std::io::Result<bool> {
         for round in 0..rounds {
             let events = self.probe.take_events()?;
@@ -339,9 +347,9 @@ impl Sampler {
         }
     }
 
-    /// Reads the rows that changed. A row's histogram is read only then, and the errors only if some row had one.
-    /// The kernel side adds to a row first, to the errors next, to the histogram last: read in the opposite order,
-    /// nothing is missing from a row whose syncs have all ended.
+    /// Reads the rows that changed. A row's histogram is read only then, and the errors only if some row had
+    /// one. The kernel side adds to a row first, to the errors next, to the histogram last: read in the
+    /// opposite order, nothing is missing from a row whose syncs have all ended.
     fn read_rows(&mut self) -> std::io::Result<()> {
         self.ledger.begin_tick();
         self.names.begin_tick();
@@ -404,7 +412,8 @@ impl Sampler {
         is_short(self.probe.capacity().files as usize, self.ledger.rows_in_use(Slots::Files) + since)
     }
 
-    /// Makes room: frees rows that were taken out of use, and takes out those that stand idle when few are free.
+    /// Makes room: frees rows that were taken out of use, and takes out those that stand idle when few are
+    /// free.
     fn reclaim(&mut self) -> std::io::Result<()> {
         self.last_reclaim = Instant::now();
         for slot in self.ledger.free_quiet() {
@@ -441,8 +450,8 @@ impl Sampler {
         }
     }
 
-    /// Servers that ended long ago, or are too many, become one. Their rows go out of use first: that takes some
-    /// snapshots.
+    /// Servers that ended long ago, or are too many, become one. Their rows go out of use first: that takes
+    /// some snapshots.
     fn forget_ended(&mut self) -> std::io::Result<()> {
         let outlived = self.servers.outlived();
         if outlived.is_empty() {

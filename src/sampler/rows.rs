@@ -77,10 +77,10 @@ impl Sampler {
     }
 }
 
-/// Traced calls of which the kernel skipped a program. An exit without an entry is one if its thread had entered
-/// before. Of a thread that never had, it is one only if the kernel says that an entry was skipped; else the call
-/// began before the probes did. A skipped exit shows when its thread enters again; until then it
-/// is not known whose it was, and it is counted here.
+/// Traced calls of which the kernel skipped a program. An exit without an entry is one if its thread had
+/// entered before. Of a thread that never had, it is one only if the kernel says that an entry was skipped;
+/// else the call began before the probes did. A skipped exit shows when its thread enters again; until then
+/// it is not known whose it was, and it is counted here.
 fn preempted(counters: &Counters) -> u64 {
     let certain = counters.exits_of_skipped_entries;
     let entries =
@@ -93,8 +93,8 @@ fn nameless(role: Role) -> FileInfo {
     FileInfo { path: None, role, device: None, mount: None, filesystem: None, open: true, unlinked: false }
 }
 
-/// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the files'
-/// own rows.
+/// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the
+/// files' own rows.
 fn shared_row(server: ServerId, role: Role, op: Op, histogram: &Histogram) -> FileRow {
     let stats = Stats { histogram: histogram.clone(), ..Stats::default() };
     FileRow { server, target: Target::Shared(role), op, info: Arc::new(nameless(role)), stats }

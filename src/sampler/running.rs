@@ -22,7 +22,8 @@ struct Earlier {
     seen: Instant,
 }
 
-/// Servers that are scanned at the same time, the threads with those that hang, and the servers that may wait for it.
+/// Servers that are scanned at the same time, the threads with those that hang, and the servers that may wait
+/// for it.
 const SCANS: Share = Share { threads: 2, with_abandoned: 4, queue: 1_024 };
 /// A scan skips what blocks, so one that takes longer than this hangs in something else.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -54,8 +55,8 @@ impl Running {
         self.scans.submit((), server);
     }
 
-    /// All syncs in flight of the traced processes. Only the threads of those are walked that have any, and of the
-    /// process `always`; all threads if there may be syncs without a row.
+    /// All syncs in flight of the traced processes. Only the threads of those are walked that have any, and
+    /// of the process `always`; all threads if there may be syncs without a row.
     pub fn list(
         &mut self,
         probe: &Probe,
@@ -76,8 +77,8 @@ impl Running {
             calls.running.iter().filter_map(|call| in_flight(call, ledger, names, now_ns)).collect();
         // A kernel that skipped an exit leaves a call behind that looks as if it hung.
         all.retain(|sync| sync.age < DOUBTFUL || is_in_call(sync.server.pid, sync.tid, sync.op));
-        // A thread that was still in a call, before its place was looked at: a later call than the one that was
-        // found has left its mark there, even if it has ended again.
+        // A thread that was still in a call, before its place was looked at: a later call than the one that
+        // was found has left its mark there, even if it has ended again.
         self.earlier.retain(|earlier| !calls.seen.contains(&earlier.sync.tid));
         all.extend(self.earlier.iter().map(|earlier| {
             let role = earlier.role(names);
@@ -109,8 +110,8 @@ impl Earlier {
     }
 }
 
-/// Whether the thread is inside a call of this kind, this one or a later one, as /proc has it. One whose call cannot
-/// be read is believed to be.
+/// Whether the thread is inside a call of this kind, this one or a later one, as /proc has it. One whose call
+/// cannot be read is believed to be.
 fn is_in_call(pid: u32, tid: u32, op: Op) -> bool {
     match proc_file::read(Path::new(&format!("/proc/{pid}/task/{tid}/syscall"))) {
         // A thread that is on a processor shows no call.

@@ -1,5 +1,6 @@
-//! The servers that were met: described by a few threads of their own ([`Describers`]), because reading a process's
-//! command line can block on its memory lock; watched until they end, and forgotten some time later.
+//! The servers that were met: described by a few threads of their own ([`Describers`]), because reading a
+//! process's command line can block on its memory lock; watched until they end, and forgotten some time
+//! later.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -28,7 +29,8 @@ const LOOKED_AT: usize = 512;
 const MAX_REFUSED: usize = 64;
 /// Snapshots after which all that a server did before it ended has come in.
 const QUIET_ROUNDS: u64 = 2;
-/// The name of a thread that syncs is read again after this time. One file for each thread: a server has thousands.
+/// The name of a thread that syncs is read again after this time. One file for each thread: a server has
+/// thousands.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Names of threads that are kept although no account of theirs is known, or no longer.
 pub(crate) const THREADS_WITHOUT_ACCOUNT: usize = 1_024;
@@ -205,7 +207,8 @@ impl Servers {
         self.met.values().map(|met| met.server.clone()).collect()
     }
 
-    /// Those that ended too long ago, or are too many: the longest gone ones. What they did last has been heard of.
+    /// Those that ended too long ago, or are too many: the longest gone ones. What they did last has been
+    /// heard of.
     pub(crate) fn outlived(&self) -> HashSet<ServerId> {
         let ended = || {
             let ended = self.met.values().filter_map(|met| Some((met.ended?, met.server.id)));
@@ -238,8 +241,8 @@ impl Servers {
         self.thread_names.entry((server, tid, start)).or_insert_with(known);
     }
 
-    /// What a thread calls itself; the last name it had if it has ended. `changed`: it has synced just now, and may
-    /// have another name.
+    /// What a thread calls itself; the last name it had if it has ended. `changed`: it has synced just now,
+    /// and may have another name.
     pub(crate) fn thread_name(&mut self, server: ServerId, tid: u32, start: u32, changed: bool) -> String {
         if tid == 0 {
             return "(ended threads)".into();

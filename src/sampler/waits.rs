@@ -16,8 +16,8 @@ impl Sampler {
         self.probe.watch_logs()
     }
 
-    /// The slots in which a server's syncs of one role are counted, those that were synced last first; as of the last
-    /// reading of the rows, which [`Sampler::in_flight`] is one of. As many as can be sampled.
+    /// The slots in which a server's syncs of one role are counted, those that were synced last first; as of
+    /// the last reading of the rows, which [`Sampler::in_flight`] is one of. As many as can be sampled.
     pub(crate) fn slots_of(&self, server: ServerId, role: Role) -> Vec<u32> {
         let rows = self.ledger.rows_in_use_of(server).filter(|(_, account)| {
             let is_one = |op| matches!(op, Op::Fsync | Op::Fdatasync);

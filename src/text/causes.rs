@@ -1,7 +1,7 @@
 //! An error with its causes, as one line of text.
 
-/// The error and what caused it, each behind a colon. A cause that the text before it has already named, as the messages
-/// of many libraries do, is not repeated.
+/// The error and what caused it, each behind a colon. A cause that the text before it has already named, as
+/// the messages of many libraries do, is not repeated.
 pub(crate) fn causes<'a>(chain: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> String {
     let mut text = String::new();
     for error in chain {

@@ -1,4 +1,5 @@
-//! What happens to the view, and what the view wants done. Between the two stands the state, which does nothing itself.
+//! What happens to the view, and what the view wants done. Between the two stands the state, which does
+//! nothing itself.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Latency over time: time across, latency up, how many syncs by shade. A few slow syncs among thousands of fast ones
-//! have a band of their own, where an average or a percentile would hide them.
+//! Latency over time: time across, latency up, how many syncs by shade. A few slow syncs among thousands of
+//! fast ones have a band of their own, where an average or a percentile would hide them.
 
 use super::palette::LEVELS;
 use super::trail::{CELLS, Point, cell_of, first_bucket};

@@ -8,7 +8,8 @@ use super::source::Mail;
 use crate::linux::blocking::Mailbox;
 use crate::threads::{Looks, Processes, scan, waits_for};
 
-/// Asks for the threads (pid, tid). The answers come as mail. None: there was no thread for it, so there are no stacks.
+/// Asks for the threads (pid, tid). The answers come as mail. None: there was no thread for it, so there are
+/// no stacks.
 pub(crate) struct Looker(Option<Mailbox<Vec<(u32, u32)>>>);
 
 impl Looker {

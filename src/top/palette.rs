@@ -1,7 +1,8 @@
-//! Colours. Whatever background the terminal has, and whether it has colours at all: nothing is told by colour alone.
+//! Colours. Whatever background the terminal has, and whether it has colours at all: nothing is told by
+//! colour alone.
 //!
-//! Text keeps the terminal's own colours, or brings its own background. Pictures use colours that stand out from black
-//! and from white. The tests compute the contrasts.
+//! Text keeps the terminal's own colours, or brings its own background. Pictures use colours that stand out
+//! from black and from white. The tests compute the contrasts.
 
 use ratatui::style::{Color, Modifier, Style};
 

@@ -28,8 +28,8 @@ pub(crate) struct Tick {
     pub duration: Duration,
     /// Another program told of it.
     pub from_exporter: bool,
-    /// A sync was in flight all the time, or ended that had begun before: how busy a log was then is no part of how busy
-    /// it is.
+    /// A sync was in flight all the time, or ended that had begun before: how busy a log was then is no part
+    /// of how busy it is.
     hung: bool,
 }
 
@@ -63,8 +63,8 @@ impl Past {
         self.enter(m, selected, false);
     }
 
-    /// Puts what another program remembers of the time up to `until` before what was recorded here. Returns by how
-    /// much the numbers of the intervals grow.
+    /// Puts what another program remembers of the time up to `until` before what was recorded here. Returns
+    /// by how much the numbers of the intervals grow.
     pub(crate) fn begin_with(&mut self, earlier: &Earlier, until: SystemTime) -> u32 {
         if earlier.servers.is_empty() {
             return 0;

@@ -114,8 +114,8 @@ impl Row {
         }
     }
 
-    /// How busy a log is that the server serialises, 0 to 1. One whose sync has been in flight all the time is busy
-    /// all the time, although none has finished.
+    /// How busy a log is that the server serialises, 0 to 1. One whose sync has been in flight all the time
+    /// is busy all the time, although none has finished.
     pub fn busy(&self, over: Duration) -> Option<f64> {
         let is_serial = matches!(self.key, Key::Role(..) | Key::File(..)) && self.role?.is_serial();
         is_serial.then(|| busy(self.stats.in_flight_mean(over), self.oldest, over))
@@ -266,8 +266,8 @@ pub(crate) fn add_idle<'a>(
     rows.extend(idle.into_iter().filter(in_role));
 }
 
-/// Enters which syncs are in flight, `aged` by the time since the measurement ended. A file, role or server that has
-/// one and no row yet gets one.
+/// Enters which syncs are in flight, `aged` by the time since the measurement ended. A file, role or server
+/// that has one and no row yet gets one.
 pub(crate) fn add_in_flight(view: View, rows: &mut Vec<Row>, m: &Measurement, scope: &Scope) {
     for sync in &m.in_flight {
         if scope.server.is_some_and(|id| id != sync.server) {

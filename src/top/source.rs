@@ -1,5 +1,5 @@
-//! Where snapshots come from: a sampler on a thread of its own, followed by another that hands on what is new. Nobody
-//! waits for the view.
+//! Where snapshots come from: a sampler on a thread of its own, followed by another that hands on what is
+//! new. Nobody waits for the view.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

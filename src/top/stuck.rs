@@ -46,8 +46,8 @@ pub fn all(stuck: &[Stuck], style: &Style, columns: usize, most: usize) -> Vec<S
     lines
 }
 
-/// `STUCK for 12 s: redo fdatasync, waits for the journal commit, thread ib_log_flush 31999, /var/lib/mysql/…`; where
-/// that is too wide, the file on a first line and the rest on a second.
+/// `STUCK for 12 s: redo fdatasync, waits for the journal commit, thread ib_log_flush 31999,
+/// /var/lib/mysql/…`; where that is too wide, the file on a first line and the rest on a second.
 pub fn one(stuck: &Stuck, style: &Style, columns: usize) -> Vec<String> {
     let sync = &stuck.sync;
     let thread = format!("thread {} {}", style.name(sync.thread.as_bytes()), sync.tid);

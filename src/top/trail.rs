@@ -1,4 +1,5 @@
-//! The last minutes of single rows, in little memory: what the small graphs and the picture over time are drawn from.
+//! The last minutes of single rows, in little memory: what the small graphs and the picture over time are
+//! drawn from.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,4 +1,5 @@
-//! Filesystems to test on: images on loop devices, and any other mount; unmounted when the test ends, however that is.
+//! Filesystems to test on: images on loop devices, and any other mount; unmounted when the test ends, however
+//! that is.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -57,7 +58,8 @@ impl Mounted {
     pub fn image_in(directory: &Path, filesystem: &str, megabytes: u64, options: &[&str]) -> Mounted {
         let image = directory.join("image");
         std::fs::File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
-        // ext4 would otherwise go on initialising itself after the mount, and its device would be busy with that.
+        // ext4 would otherwise go on initialising itself after the mount, and its device would be busy with
+        // that.
         let at_once: &[&str] = match filesystem {
             "ext4" => &["-E", "lazy_itable_init=0,lazy_journal_init=0"],
             _ => &[],

@@ -7,8 +7,8 @@ use super::needs;
 use super::server::{Counters, Database, Kind};
 use super::tracing::Tracing;
 
-/// The server's own background syncs can fall between a reading of its counters and the edge of the tracing: then the
-/// whole measurement is made again.
+/// The server's own background syncs can fall between a reading of its counters and the edge of the tracing:
+/// then the whole measurement is made again.
 const ATTEMPTS: u32 = 6;
 
 /// Of the files that Innodb_data_fsyncs is about.
@@ -35,16 +35,16 @@ pub fn until_quiet<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     panic!("the server synced at an edge of the tracing, or missed a sync itself, {ATTEMPTS} times");
 }
 
-/// MySQL's Innodb_data_fsyncs is a plain variable that threads increment without a lock (++os_n_fsyncs in os0file.cc):
-/// of two that do so at the same moment one is missing there. It happens when a server starts, and several threads make
-/// files. Then that measurement decides nothing about InnoDB's files, and is made again; the kernel's own count
-/// (kernel_count.rs) is the one to hold every measurement against.
+/// MySQL's Innodb_data_fsyncs is a plain variable that threads increment without a lock (++os_n_fsyncs in
+/// os0file.cc): of two that do so at the same moment one is missing there. It happens when a server starts,
+/// and several threads make files. Then that measurement decides nothing about InnoDB's files, and is made
+/// again; the kernel's own count (kernel_count.rs) is the one to hold every measurement against.
 pub fn missed_by_innodb(kind: Kind, seen: u64, counted: u64) -> bool {
     kind == Kind::MySql && (1..=2).contains(&seen.saturating_sub(counted))
 }
 
-/// Traces a load on a server: what was printed, and what the server itself counted in that time, which is exactly the
-/// time of the tracing, because nothing was counted at its edges.
+/// Traces a load on a server: what was printed, and what the server itself counted in that time, which is
+/// exactly the time of the tracing, because nothing was counted at its edges.
 pub fn bracket(
     database: &mut Database,
     options: &[&str],
@@ -109,8 +109,8 @@ pub fn assert_exact(measured: &Measured, counted: &Counters) {
     }
 }
 
-/// The same from a server's start on. It syncs its pid's file then, and MySQL the redo files that it makes, which
-/// Innodb_data_fsyncs has and Innodb_os_log_fsyncs has not.
+/// The same from a server's start on. It syncs its pid's file then, and MySQL the redo files that it makes,
+/// which Innodb_data_fsyncs has and Innodb_os_log_fsyncs has not.
 pub fn assert_exact_in_sum(measured: &Measured, counted: &Counters) {
     measured.assert_nothing_lost();
     assert!(measured.in_flight().is_empty(), "{}", measured.0["in_flight"]);

@@ -62,14 +62,15 @@ impl Explained {
         self.seconds(phase, under) / self.total()
     }
 
-    /// The same, of the time in which the syncs neither ran nor waited for a processor: on a busy machine, what others
-    /// do there says nothing about the filesystem.
+    /// The same, of the time in which the syncs neither ran nor waited for a processor: on a busy machine,
+    /// what others do there says nothing about the filesystem.
     pub fn share_of_waits(&self, phase: &str) -> f64 {
         let waits = self.total() - self.seconds("run_queue", None) - self.seconds("on_cpu", None);
         self.seconds(phase, None) / waits
     }
 
-    /// Where the time is, as finely as it is known: waits with a second level are shown by it. Seconds for each sync.
+    /// Where the time is, as finely as it is known: waits with a second level are shown by it. Seconds for
+    /// each sync.
     pub fn cells(&self) -> BTreeMap<Cell, f64> {
         let mut cells: BTreeMap<Cell, f64> = BTreeMap::new();
         let has_second = |phase: &Value| self.phases().iter().any(|row| row["under"] == *phase);
@@ -114,7 +115,8 @@ impl Explained {
         grown.max_by(|a, b| a.1.total_cmp(&b.1)).expect("there were syncs").0
     }
 
-    /// The parts add up to the measured time within 2 %, level two to its wait, and hardly anything is not known.
+    /// The parts add up to the measured time within 2 %, level two to its wait, and hardly anything is not
+    /// known.
     pub fn assert_adds_up(&self) {
         let accounted = self.0["accounted_share"].as_f64().unwrap();
         assert!((accounted - 1.0).abs() < 0.02, "{accounted}: {}", self.0);

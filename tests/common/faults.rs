@@ -234,7 +234,8 @@ impl Series {
         self.running.0.id()
     }
 
-    /// Ctrl-C, which reaches a command as well: the rest of the output, how long it took to end, and the status.
+    /// Ctrl-C, which reaches a command as well: the rest of the output, how long it took to end, and the
+    /// status.
     pub fn interrupt(mut self) -> (Vec<String>, Duration, std::process::ExitStatus) {
         signal_group(self.pid(), "INT");
         let began = Instant::now();

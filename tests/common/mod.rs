@@ -67,8 +67,8 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A program of this workspace, beside `fsynctop`: `syncgen`, `faultfs`, `insert-load`. `cargo build --workspace`
-/// builds them all.
+/// A program of this workspace, beside `fsynctop`: `syncgen`, `faultfs`, `insert-load`. `cargo build
+/// --workspace` builds them all.
 pub fn built(program: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_fsynctop")).with_file_name(program);
     assert!(path.exists(), "{} is not there: run `cargo build --workspace` first", path.display());

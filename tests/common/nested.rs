@@ -1,7 +1,8 @@
 //! A filesystem on which a sync really hangs, in D state.
 //!
-//! An ext4 filesystem lies in a file on another one, which is frozen: the inner one's data cannot be written, so
-//! its fdatasync waits for as long as the freeze lasts. (On a frozen filesystem itself nothing is dirty to sync.)
+//! An ext4 filesystem lies in a file on another one, which is frozen: the inner one's data cannot be written,
+//! so its fdatasync waits for as long as the freeze lasts. (On a frozen filesystem itself nothing is dirty to
+//! sync.)
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

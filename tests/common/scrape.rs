@@ -24,8 +24,8 @@ impl Scrape {
         Scrape(samples)
     }
 
-    /// One of a snapshot that was not taken before this was called: an answer is given again for up to a second, and
-    /// says of when its figures are.
+    /// One of a snapshot that was not taken before this was called: an answer is given again for up to a
+    /// second, and says of when its figures are.
     pub fn of(exporter: &Exporter) -> Scrape {
         let called = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
         let mut scrape = Scrape::default();
@@ -54,7 +54,8 @@ impl Scrape {
         self.sum("fsynctop_sync_duration_seconds_count", labels)
     }
 
-    /// What Innodb_data_fsyncs is about. MariaDB's dictionary is the server's: .frm files and the log of its changes.
+    /// What Innodb_data_fsyncs is about. MariaDB's dictionary is the server's: .frm files and the log of its
+    /// changes.
     pub fn innodb(&self) -> u64 {
         let roles = INNODB.iter().filter(|role| **role != "dictionary");
         let of_roles: u64 = roles.map(|role| self.syncs(&[&format!("role=\"{role}\"")])).sum();

@@ -1,4 +1,5 @@
-//! Real servers that are thrown away with the test, and their own counters, which are the truth to test against.
+//! Real servers that are thrown away with the test, and their own counters, which are the truth to test
+//! against.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -37,12 +38,13 @@ impl Kind {
 /// What a server counts itself, since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Innodb_data_fsyncs: every sync of an InnoDB file, the redo log included; directories and binary logs are not.
+    /// Innodb_data_fsyncs: every sync of an InnoDB file, the redo log included; directories and binary logs
+    /// are not.
     pub innodb: u64,
     /// Innodb_os_log_fsyncs; MariaDB has none.
     pub redo: Option<u64>,
-    /// MySQL: COUNT_MISC of the binary logs in performance_schema. MariaDB: Binlog_group_commits, each of which syncs
-    /// the binary log if sync_binlog=1.
+    /// MySQL: COUNT_MISC of the binary logs in performance_schema. MariaDB: Binlog_group_commits, each of
+    /// which syncs the binary log if sync_binlog=1.
     pub binlog: u64,
     /// Syncs that InnoDB is in right now.
     pub pending: u64,
@@ -204,8 +206,8 @@ fn connect(socket: &Path) -> mysql::Result<Conn> {
     Conn::new(OptsBuilder::new().socket(socket.to_str()).user(Some("root")))
 }
 
-/// A data directory on which servers are started by the test itself, one after another, under a name of their own,
-/// so that no other test's server is taken for them.
+/// A data directory on which servers are started by the test itself, one after another, under a name of their
+/// own, so that no other test's server is taken for them.
 pub struct Home {
     kind: Kind,
     directory: TempDir,
@@ -251,7 +253,8 @@ impl Home {
         }
     }
 
-    /// The command that runs the server. `wrapper`: what is to be run with that command as its last arguments.
+    /// The command that runs the server. `wrapper`: what is to be run with that command as its last
+    /// arguments.
     fn command(&self, wrapper: &[&str], options: &[String]) -> Command {
         let mut command = Command::new("setpriv"); // the server dies with the test
         command.args(["--pdeathsig", "KILL"]).args(wrapper);

@@ -1,5 +1,5 @@
-//! A workload of known syncs under fsynctop. The test runs itself again as the traced command, so that the workload
-//! stands in the test, beside what is expected of it.
+//! A workload of known syncs under fsynctop. The test runs itself again as the traced command, so that the
+//! workload stands in the test, beside what is expected of it.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -26,7 +26,8 @@ pub struct Run {
 }
 
 impl Traced {
-    /// Begins the test that calls it. In the process that is traced, this runs the workload and does not return.
+    /// Begins the test that calls it. In the process that is traced, this runs the workload and does not
+    /// return.
     pub fn begin(workload: impl FnOnce(&Path)) -> Traced {
         if let Some(directory) = std::env::var_os(DIRECTORY) {
             workload(Path::new(&directory));
@@ -114,7 +115,8 @@ impl Live {
         writeln!(self.commands, "{line}").unwrap();
     }
 
-    /// Ends the workload's standard input, by which it ends; the intervals that are left, and whether all went well.
+    /// Ends the workload's standard input, by which it ends; the intervals that are left, and whether all
+    /// went well.
     pub fn end(self) -> (Vec<Measured>, bool) {
         let Live { mut fsynctop, commands, lines } = self;
         drop(commands);

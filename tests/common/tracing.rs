@@ -17,8 +17,8 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// `fsynctop once … -- COMMAND`, where the command does nothing but wait for the end. Returns when every sync is
-    /// counted from now on.
+    /// `fsynctop once … -- COMMAND`, where the command does nothing but wait for the end. Returns when every
+    /// sync is counted from now on.
     pub fn begin<S: AsRef<OsStr>>(options: &[S]) -> Tracing {
         let mut command = once();
         command.args(options).args(["--", "sh", "-c", "echo tracing; read _ || true"]);

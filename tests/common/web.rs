@@ -1,5 +1,5 @@
-//! The exporter's web server with figures that are made up, in a process of its own, so that its memory can be
-//! measured; and clients of all kinds.
+//! The exporter's web server with figures that are made up, in a process of its own, so that its memory can
+//! be measured; and clients of all kinds.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -46,8 +46,8 @@ impl Source for MadeUp {
 /// What the child process is told, in this environment variable.
 const VARIABLE: &str = "FSYNCTOP_TEST_SERVER";
 
-/// The test of the server itself, which is also how the others start it: in a process of its own that was told what
-/// to serve, it serves until standard input ends.
+/// The test of the server itself, which is also how the others start it: in a process of its own that was
+/// told what to serve, it serves until standard input ends.
 pub fn served() {
     let Ok(told) = std::env::var(VARIABLE) else {
         let server = Server::start(json!({}));
@@ -364,8 +364,8 @@ pub struct Guessers {
 }
 
 impl Guessers {
-    /// `connect` is called on each guesser's own thread; a connection that was closed is made anew. Returns when
-    /// guessing goes on.
+    /// `connect` is called on each guesser's own thread; a connection that was closed is made anew. Returns
+    /// when guessing goes on.
     pub fn start(
         number: usize,
         connect: impl Fn(usize) -> std::io::Result<TcpStream> + Send + Sync + 'static,

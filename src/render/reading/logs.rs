@@ -4,11 +4,12 @@ use super::{SATURATED, Scene};
 use crate::model::Role;
 use crate::text::{capitalize, count, percent};
 
-/// From so many redo syncs per binary-log sync on, commits do not each sync the binary log: with sync_binlog=1
-/// servers were seen between 1.0 and 1.4.
+/// From so many redo syncs per binary-log sync on, commits do not each sync the binary log: with
+/// sync_binlog=1 servers were seen between 1.0 and 1.4.
 const RATIO_OF_UNSYNCED_BINLOG: f64 = 10.0;
 
-/// How busy the redo log and the binary log are. They overlap for certain where their shares exceed the whole.
+/// How busy the redo log and the binary log are. They overlap for certain where their shares exceed the
+/// whole.
 pub(super) fn busy(scene: &Scene) -> Option<String> {
     let logs: Vec<(Role, f64)> = Role::SERIAL
         .into_iter()

@@ -91,8 +91,8 @@ fn failure(row: &FileRow, options: &Options) -> String {
     format!("{} on {file} ({} {})", named.join(", "), row.info.role.name(), row.op.name())
 }
 
-/// `Nothing failed, nothing is stuck, none of the watched calls was lost.`, as far as it is true; then what was lost,
-/// and of what nothing is known.
+/// `Nothing failed, nothing is stuck, none of the watched calls was lost.`, as far as it is true; then what
+/// was lost, and of what nothing is known.
 pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
     let everyone: Vec<ServerId> = m.in_flight.iter().map(|sync| sync.server).collect();
     let is_fine = [
@@ -113,8 +113,8 @@ pub(super) fn fine(is_fine: &[(bool, &str)]) -> Option<String> {
     (!fine.is_empty()).then(|| fine.join(", "))
 }
 
-/// Of what no sentence says anything: `Not watched: io_uring, libaio, O_DSYNC writes, …`, as much of it as one line has
-/// room for.
+/// Of what no sentence says anything: `Not watched: io_uring, libaio, O_DSYNC writes, …`, as much of it as
+/// one line has room for.
 pub(super) fn not_watched(ops: &[Op], options: &Options) -> Option<String> {
     let ways: Vec<&str> = durability::not_watched(ops).map(|way| way.called).collect();
     let room = options.style.width.unwrap_or(usize::MAX);

@@ -1,5 +1,5 @@
-//! The last word on a span of time of which only the end is a snapshot: a window of the past, a session of the live
-//! view. The worst comes first, and all is well only if it was all the time.
+//! The last word on a span of time of which only the end is a snapshot: a window of the past, a session of
+//! the live view. The worst comes first, and all is well only if it was all the time.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,8 @@ use crate::text::{capitalize, count, duration_in_words, interval, percent};
 
 /// Syncs that hung told one by one; the rest is a count.
 const HUNG_SHOWN: usize = 3;
-/// A log that was saturated for less than this, and for less than a tenth of the time, is not worth a sentence.
+/// A log that was saturated for less than this, and for less than a tenth of the time, is not worth a
+/// sentence.
 const BUSY_FOR: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(86_400);
 

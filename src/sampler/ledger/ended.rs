@@ -1,5 +1,5 @@
-//! What is left of servers that are remembered no longer: their syncs stay in the totals, under [`ServerId::ENDED`],
-//! by role, operation and nothing else.
+//! What is left of servers that are remembered no longer: their syncs stay in the totals, under
+//! [`ServerId::ENDED`], by role, operation and nothing else.
 
 use std::collections::HashSet;
 
@@ -16,8 +16,8 @@ impl Subject {
 }
 
 impl Ledger {
-    /// The rows of servers that have ended, to be taken out of use. A call of a process that has ended is no longer in
-    /// flight, whether or not its end was seen.
+    /// The rows of servers that have ended, to be taken out of use. A call of a process that has ended is no
+    /// longer in flight, whether or not its end was seen.
     pub(crate) fn rows_of_ended(&mut self, servers: &HashSet<ServerId>) -> Vec<u32> {
         let mut rows = Vec::new();
         for (slot, live) in (0..).zip(&mut self.live) {
@@ -33,8 +33,8 @@ impl Ledger {
         rows
     }
 
-    /// Adds the accounts of those servers that have no rows any more to those of all that have ended. Returns these
-    /// servers, and the slots of the histograms that their cold files shared: they are to be cleared.
+    /// Adds the accounts of those servers that have no rows any more to those of all that have ended. Returns
+    /// these servers, and the slots of the histograms that their cold files shared: they are to be cleared.
     pub(crate) fn fold_ended(
         &mut self,
         servers: &HashSet<ServerId>,

@@ -1,6 +1,6 @@
-//! The books: what each file, thread and neighbour did since tracing began, out of the kernel's rows and single
-//! events. Rows come and go (a slot serves one file after another); accounts only grow. Pure: it is told what was
-//! read, and says which rows may be retired.
+//! The books: what each file, thread and neighbour did since tracing began, out of the kernel's rows and
+//! single events. Rows come and go (a slot serves one file after another); accounts only grow. Pure: it is
+//! told what was read, and says which rows may be retired.
 
 mod ended;
 mod reading;
@@ -32,8 +32,8 @@ use subject::reserved;
 pub struct Account {
     pub subject: Subject,
     pub stats: Stats,
-    /// The row that everything here came from, if it is one and nothing else: the usual case, which needs no second
-    /// copy of the figures.
+    /// The row that everything here came from, if it is one and nothing else: the usual case, which needs no
+    /// second copy of the figures.
     only: Option<u32>,
     /// The rows in use: one, or two while the earlier one is read out.
     rows: u32,
@@ -115,8 +115,9 @@ impl Ledger {
         self.tick += 1;
     }
 
-    /// Looks at a row: is there anything to read? The rest of the reading costs a page. A row with syncs in flight is
-    /// read again even if it looks the same: one may have been caught between the row and its histogram.
+    /// Looks at a row: is there anything to read? The rest of the reading costs a page. A row with syncs in
+    /// flight is read again even if it looks the same: one may have been caught between the row and its
+    /// histogram.
     pub fn look(&self, slot: u32, row: &Row) -> Reading {
         let used =
             row.state & record::ROW_READY != 0 || (slot < record::FIRST_SHARED_SLOT && row.started > 0);
@@ -168,7 +169,8 @@ impl Ledger {
         match &mut live.part {
             None => account.stats.errors = errors,
             Some(part) => {
-                // An errno that was not known yet may be known now: what was counted as unknown is taken back.
+                // An errno that was not known yet may be known now: what was counted as unknown is taken
+                // back.
                 for (errno, &n) in &part.errors {
                     let sum = account.stats.errors.entry(*errno).or_default();
                     *sum = sum.saturating_sub(n);
@@ -234,7 +236,8 @@ impl Ledger {
 
     fn changed(&mut self, at: u32) {
         let account = &mut self.accounts[at as usize];
-        // Of a cold row only some latencies are known here, so its histogram proves nothing about the greatest.
+        // Of a cold row only some latencies are known here, so its histogram proves nothing about the
+        // greatest.
         if account.stats.histogram.count() == account.stats.count {
             account.stats.settle_max();
         }

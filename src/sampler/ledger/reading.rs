@@ -4,8 +4,8 @@ use crate::model::histogram::Histogram;
 use crate::model::{Errors, Max, Stats};
 use crate::probe::Row;
 
-/// A row's counts and, if it has one, its histogram, as [`crate::probe::Probe::histogram`] gives it; no errors. The sum
-/// of the buckets is the count; what lies elsewhere is added.
+/// A row's counts and, if it has one, its histogram, as [`crate::probe::Probe::histogram`] gives it; no
+/// errors. The sum of the buckets is the count; what lies elsewhere is added.
 pub(crate) fn stats_of(row: &Row, histogram: &[(usize, u64)]) -> Stats {
     let histogram = Histogram::from_filled(row.under, histogram, row.over);
     let count = histogram.count() + row.elsewhere;
@@ -18,7 +18,8 @@ pub(crate) fn stats_of(row: &Row, histogram: &[(usize, u64)]) -> Stats {
     }
 }
 
-/// A row's failures by errno. Those whose errno found no room are failures of this file all the same: errno 0.
+/// A row's failures by errno. Those whose errno found no room are failures of this file all the same: errno
+/// 0.
 pub(crate) fn errors_of(failed: u64, known: Option<&[(i32, u64)]>) -> Errors {
     let mut errors = Errors::default();
     for &(errno, n) in known.unwrap_or_default() {

@@ -1,5 +1,5 @@
-//! Which rows go out of use, and which accounts are folded together, so that maps and memory stay bounded while the
-//! totals stay exact.
+//! Which rows go out of use, and which accounts are folded together, so that maps and memory stay bounded
+//! while the totals stay exact.
 
 use std::ops::Range;
 
@@ -13,7 +13,8 @@ use super::{Ledger, Subject};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slots {
     Neighbours,
-    /// With and without a histogram: a file that stands idle keeps its row while there is room of either kind.
+    /// With and without a histogram: a file that stands idle keeps its row while there is room of either
+    /// kind.
     Files,
 }
 
@@ -41,8 +42,8 @@ impl Ledger {
         if slot < record::FIRST_FILE_SLOT { &mut self.neighbour_rows } else { &mut self.file_rows }
     }
 
-    /// Rows to take out of use: those idle longest first, at most `wanted`, none that changed in this tick, and none
-    /// with a sync in flight. In their order.
+    /// Rows to take out of use: those idle longest first, at most `wanted`, none that changed in this tick,
+    /// and none with a sync in flight. In their order.
     pub(crate) fn retirable(&self, among: Range<u32>, wanted: usize, idle_ticks: u64) -> Vec<u32> {
         let end = self.live.len().min(among.end as usize);
         let rows = self.live.get(among.start as usize..end).unwrap_or_default();
@@ -72,8 +73,8 @@ impl Ledger {
         }
     }
 
-    /// Rows that were unlinked and have been quiet since: they are to be cleared. What they hold stays in their
-    /// accounts.
+    /// Rows that were unlinked and have been quiet since: they are to be cleared. What they hold stays in
+    /// their accounts.
     pub(crate) fn free_quiet(&mut self) -> Vec<u32> {
         let mut unlinked = std::mem::take(&mut self.unlinked);
         // A slot that has begun another life meanwhile needs no clearing.
@@ -100,8 +101,9 @@ impl Ledger {
         *self.rows_of(slot) -= 1;
     }
 
-    /// Folds accounts without a row into one (files by role, threads by server, neighbours all), those idle longest
-    /// first, until at most `most` are left: totals stay exact while memory stays bounded. Returns how many are gone.
+    /// Folds accounts without a row into one (files by role, threads by server, neighbours all), those idle
+    /// longest first, until at most `most` are left: totals stay exact while memory stays bounded. Returns
+    /// how many are gone.
     pub fn fold(&mut self, most: usize, role: impl Fn(&Subject) -> Role) -> usize {
         if self.rowless <= most {
             return 0;

@@ -1,4 +1,5 @@
-//! Which of several servers is meant: the one that the connection leads to, or the only one. With that connection.
+//! Which of several servers is meant: the one that the connection leads to, or the only one. With that
+//! connection.
 
 use super::StatusError;
 use super::connection::Connection;

@@ -1,8 +1,8 @@
 //! What a server counts itself, read over one client connection: [`options`] says where to and as whom,
-//! [`find`] finds the socket of a server that runs here, [`choose`] which of several is meant, [`protection`] which connections a password may go
-//! over, [`connection`] asks with deadlines that a hung server cannot exceed, [`reading`] is what it
-//! answered, and [`counters`] what happened between two readings. [`bounded`] and [`tls`] are for any
-//! protocol; [`client`] speaks MySQL's.
+//! [`find`] finds the socket of a server that runs here, [`choose`] which of several is meant, [`protection`]
+//! which connections a password may go over, [`connection`] asks with deadlines that a hung server cannot
+//! exceed, [`reading`] is what it answered, and [`counters`] what happened between two readings. [`bounded`]
+//! and [`tls`] are for any protocol; [`client`] speaks MySQL's.
 
 pub(crate) mod bounded;
 pub mod choose;

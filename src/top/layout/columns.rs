@@ -26,7 +26,8 @@ pub(crate) struct Placed {
     pub columns: u16,
 }
 
-/// Fits these columns into so much room. `seen`: the rows on the screen, `first` the index of the first of them.
+/// Fits these columns into so much room. `seen`: the rows on the screen, `first` the index of the first of
+/// them.
 pub fn plan(
     format: &Format,
     columns: &[Column],

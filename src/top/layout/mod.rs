@@ -1,4 +1,5 @@
-//! Where everything is on the screen: functions of a few numbers, for the drawing and for what keys and mouse select.
+//! Where everything is on the screen: functions of a few numbers, for the drawing and for what keys and mouse
+//! select.
 
 mod columns;
 mod hit;

@@ -1,4 +1,5 @@
-//! Of the selected row: its latencies over time, and beside them how many syncs of the interval took how long.
+//! Of the selected row: its latencies over time, and beside them how many syncs of the interval took how
+//! long.
 
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ use crate::top::state::State;
 
 /// Of the labels and the axis: `262µs` and room to spare, so that it is seldom that the picture moves.
 const LABEL_AT_LEAST: u16 = 8;
-/// A gap between the exporter's history and our own figures that attaching alone explains; a longer one is shown.
+/// A gap between the exporter's history and our own figures that attaching alone explains; a longer one is
+/// shown.
 const UNTRACED: std::time::Duration = std::time::Duration::from_secs(3);
 /// Of the name in the title, if it is that long.
 const NAME_AT_LEAST: usize = 24;
@@ -66,7 +68,8 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     }
 }
 
-/// `redo fdatasync  4,480 syncs  3,084/s  p50 92 µs  p99 467 µs  max 2.8 ms`: facts go before too much of the name does.
+/// `redo fdatasync  4,480 syncs  3,084/s  p50 92 µs  p99 467 µs  max 2.8 ms`: facts go before too much of the
+/// name does.
 fn title(state: &State, row: &Row, area: Rect, pen: &mut Pen) {
     let facts = facts(state, row);
     let op = row.op.map_or(String::new(), |op| format!(" {}", op.name()));

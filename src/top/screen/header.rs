@@ -1,4 +1,5 @@
-//! Above the table: whose figures these are, how busy the logs are, who else syncs, what is stuck, what the figures say.
+//! Above the table: whose figures these are, how busy the logs are, who else syncs, what is stuck, what the
+//! figures say.
 
 use std::path::Path;
 use std::time::Duration;
@@ -144,8 +145,8 @@ fn totals(state: &State) -> Vec<Part> {
     parts
 }
 
-/// The first interval is short, so is one in which another length was asked for, and an exporter has a length of its
-/// own: what they show rests on less time, or on more.
+/// The first interval is short, so is one in which another length was asked for, and an exporter has a length
+/// of its own: what they show rests on less time, or on more.
 fn is_unusual(duration: Duration, asked: Duration) -> bool {
     duration * 5 < asked * 4 || duration * 4 > asked * 5
 }

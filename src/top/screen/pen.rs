@@ -101,8 +101,8 @@ impl Part {
     }
 }
 
-/// What of the parts fits on so many columns, at least one of them. First those with the lowest rank become short, then
-/// they are left out.
+/// What of the parts fits on so many columns, at least one of them. First those with the lowest rank become
+/// short, then they are left out.
 pub(crate) fn fit(parts: &[Part], columns: usize) -> Vec<(&str, Ink)> {
     let mut kept: Vec<(&Part, &str)> = parts.iter().map(|part| (part, part.text.as_str())).collect();
     let is_too_wide = |kept: &[(&Part, &str)]| {

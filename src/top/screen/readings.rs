@@ -1,5 +1,5 @@
-//! What the figures say, in sentences, and who else syncs on the servers' devices: of the last seconds, since what changes
-//! from second to second is of no use.
+//! What the figures say, in sentences, and who else syncs on the servers' devices: of the last seconds, since
+//! what changes from second to second is of no use.
 
 use std::time::Duration;
 

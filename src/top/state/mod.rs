@@ -1,4 +1,5 @@
-//! What the view shows, and how that changes: a function of what happened, without a clock, a file or a terminal.
+//! What the view shows, and how that changes: a function of what happened, without a clock, a file or a
+//! terminal.
 
 mod actions;
 #[cfg(test)]
@@ -130,7 +131,8 @@ pub struct State {
 #[derive(Clone, Debug)]
 pub struct Paused {
     pub tick: u32,
-    /// As it was on the screen when the pause began: with all its rows, where only the most important are kept.
+    /// As it was on the screen when the pause began: with all its rows, where only the most important are
+    /// kept.
     frozen: (u32, Arc<Measurement>),
     /// What was counted until then.
     until: Option<Arc<Snapshot>>,
@@ -288,7 +290,8 @@ impl State {
         &mut self.tables[self.view as usize]
     }
 
-    /// Time since the figures that are shown, where they are the newest: syncs in flight have grown older by that.
+    /// Time since the figures that are shown, where they are the newest: syncs in flight have grown older by
+    /// that.
     pub(crate) fn since_shown(&self) -> Duration {
         match (&self.paused, &self.latest) {
             (None, Some(latest)) if self.sampling.is_tracing() => {
@@ -298,8 +301,8 @@ impl State {
         }
     }
 
-    /// Everything since the start, or since figures were last begun anew; if nothing was counted since, what was seen
-    /// last.
+    /// Everything since the start, or since figures were last begun anew; if nothing was counted since, what
+    /// was seen last.
     pub fn summary(&self) -> Option<Measurement> {
         match (&self.base, &self.latest) {
             (Some(base), Some(latest)) if latest.taken > base.taken => {

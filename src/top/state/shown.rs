@@ -18,8 +18,8 @@ use crate::top::view::View;
 const IDLE_TICKS: u32 = crate::top::trail::TICKS;
 /// The same for files and threads, of which there may be many.
 const IDLE_TICKS_OF_MANY: u32 = 60;
-/// What is read from the figures is read from those of so long a time: sentences that change every second are of no
-/// use.
+/// What is read from the figures is read from those of so long a time: sentences that change every second are
+/// of no use.
 const READ_OVER: Duration = Duration::from_secs(10);
 /// A path in a sentence has so many columns at least.
 const LEAST_PATH: usize = 24;
@@ -227,8 +227,8 @@ impl State {
         sentences
     }
 
-    /// What is on the screen as a measurement of its own: without the servers and, in the grouping that is shown, the
-    /// rows that are hidden.
+    /// What is on the screen as a measurement of its own: without the servers and, in the grouping that is
+    /// shown, the rows that are hidden.
     pub(super) fn on_screen(&self) -> Option<Measurement> {
         let mut m = (*self.shown.as_ref()?.m).clone();
         let in_scope = |id: ServerId| self.scope.server.is_none_or(|wanted| wanted == id);

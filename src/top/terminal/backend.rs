@@ -1,7 +1,8 @@
-//! Turns what ratatui draws into bytes for the terminal and collects them: `Tty` writes them without ever blocking.
+//! Turns what ratatui draws into bytes for the terminal and collects them: `Tty` writes them without ever
+//! blocking.
 //!
-//! ratatui's own `CrosstermBackend<Vec<u8>>` could do this, but brings eight more crates (crossterm with its own event
-//! loop and signal handlers, and proc macros), none of which would run: termina decodes the input.
+//! ratatui's own `CrosstermBackend<Vec<u8>>` could do this, but brings eight more crates (crossterm with its
+//! own event loop and signal handlers, and proc macros), none of which would run: termina decodes the input.
 
 use std::io;
 use std::io::Write as _;
@@ -49,7 +50,8 @@ impl Backend for Bytes {
                 look = Some(wanted);
             }
             self.bytes.extend_from_slice(cell.symbol().as_bytes());
-            // Terminals disagree on the width of some characters: move the cursor explicitly after a wide one.
+            // Terminals disagree on the width of some characters: move the cursor explicitly after a wide
+            // one.
             at = (crate::text::width(cell.symbol()) == 1).then_some((x + 1, y));
         }
         if look.is_some() {

@@ -1,5 +1,5 @@
-//! The view in a terminal: waits for keys, snapshots, signals and time, tells the state, draws it. Drawing drops
-//! frames where the terminal is slow to read; nothing here ever makes the sampler wait.
+//! The view in a terminal: waits for keys, snapshots, signals and time, tells the state, draws it. Drawing
+//! drops frames where the terminal is slow to read; nothing here ever makes the sampler wait.
 
 mod backend;
 mod input;
@@ -127,8 +127,8 @@ fn ask_for_earlier(earlier: Earlier, mail: Mail) {
 /// What other threads said when they panicked: on the screen it would be drawn over.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Works on a terminal that was taken over, and gives it back however that ends. A panic of this thread can be read then,
-/// as can what other threads said when they panicked.
+/// Works on a terminal that was taken over, and gives it back however that ends. A panic of this thread can
+/// be read then, as can what other threads said when they panicked.
 pub fn giving_back<T>(work: impl FnOnce() -> T) -> T {
     restore_on_panic();
     let ended = work();

@@ -1,4 +1,5 @@
-//! Signals, as something that can be waited for together with keys; and a way out where the main thread cannot.
+//! Signals, as something that can be waited for together with keys; and a way out where the main thread
+//! cannot.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

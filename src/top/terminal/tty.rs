@@ -1,4 +1,5 @@
-//! The terminal itself: taken over, written to without ever waiting for it, and given back whichever way this ends.
+//! The terminal itself: taken over, written to without ever waiting for it, and given back whichever way this
+//! ends.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -12,7 +13,8 @@ use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetatt
 
 /// The alternate screen, no cursor.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
-/// First what ends a sequence that was cut off (CAN). Then the mouse, the colours, the cursor, the screen as it was.
+/// First what ends a sequence that was cut off (CAN). Then the mouse, the colours, the cursor, the screen as
+/// it was.
 const LEAVE: &[u8] = b"\x18\x1b[?1006l\x1b[?1000l\x1b[0m\x1b[?25h\x1b[?1049l";
 const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
 const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
@@ -38,7 +40,8 @@ fn taken() -> MutexGuard<'static, Option<Taken>> {
 #[derive(Debug)]
 pub(crate) struct Tty {
     input: OwnedFd,
-    /// A description of its own where that can be had: it does not block, and nobody else's is changed by that.
+    /// A description of its own where that can be had: it does not block, and nobody else's is changed by
+    /// that.
     output: OwnedFd,
     /// What the terminal did not take yet.
     pending: Vec<u8>,

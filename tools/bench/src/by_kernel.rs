@@ -1,4 +1,5 @@
-//! What the servers of the host would pay on the guests' kernels: their calls, times the instructions that each costs there.
+//! What the servers of the host would pay on the guests' kernels: their calls, times the instructions that
+//! each costs there.
 
 use fsynctop::model::AttachMode;
 use serde_json::Value;
@@ -8,8 +9,8 @@ use crate::section::Table;
 
 const MODES: [AttachMode; 3] = [AttachMode::Tracepoint, AttachMode::Fentry, AttachMode::Kprobe];
 
-/// `servers`: the series of the part about servers. `guests`: by kernel, what the parts about calls have measured there.
-/// None where either is missing.
+/// `servers`: the series of the part about servers. `guests`: by kernel, what the parts about calls have
+/// measured there. None where either is missing.
 pub fn table(servers: &Value, guests: &Value, kernels: &[&str]) -> Option<Table> {
     let mut columns = Vec::new();
     for kernel in kernels {

@@ -1,4 +1,5 @@
-//! The cost of a tracer for each system call: blocks with something attached, each between two blocks with nothing.
+//! The cost of a tracer for each system call: blocks with something attached, each between two blocks with
+//! nothing.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -64,9 +65,9 @@ pub struct Column {
 }
 
 impl Column {
-    /// What a tracer adds while the machine runs at its faster speed. A virtual one whose processors are shared runs at
-    /// one speed for a second and at another for the next, a seventh apart, so that of two medians either may be at
-    /// either speed; of two lower quartiles both are at the faster one.
+    /// What a tracer adds while the machine runs at its faster speed. A virtual one whose processors are
+    /// shared runs at one speed for a second and at another for the next, a seventh apart, so that of two
+    /// medians either may be at either speed; of two lower quartiles both are at the faster one.
     pub fn added(&self, tracer: usize) -> Estimate {
         Estimate::of_cycles(self.with[tracer].len(), |cycles| self.added_in(tracer, cycles))
     }
@@ -181,7 +182,8 @@ impl Loads<'_> {
     }
 }
 
-/// Nothing, one tracer, nothing, the next tracer, …, and so on for some cycles, each beginning with another tracer.
+/// Nothing, one tracer, nothing, the next tracer, …, and so on for some cycles, each beginning with another
+/// tracer.
 pub fn measure(
     context: &Context,
     tracers: Vec<Tracer>,
@@ -228,7 +230,8 @@ pub fn measure(
 mod tests {
     use super::*;
 
-    /// A machine that runs at two speeds, as it likes: each tracer's cost is that at the faster one, and their ratio holds.
+    /// A machine that runs at two speeds, as it likes: each tracer's cost is that at the faster one, and
+    /// their ratio holds.
     #[test]
     fn two_speeds_of_the_machine_do_not_mix() {
         let slow = [[true, true, false], [false, true, true], [true, false, true], [false, true, true]];

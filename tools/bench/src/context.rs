@@ -82,8 +82,8 @@ macro_rules! progress {
     ($($text:tt)*) => { eprintln!("bench: {}", format_args!($($text)*)) };
 }
 
-/// The first processor of /proc/cpuinfo, with family and model where it has them: hosts of virtual machines shorten the
-/// name ("AMD EPYC"), and what hooks and clocks cost differs from one model to the next.
+/// The first processor of /proc/cpuinfo, with family and model where it has them: hosts of virtual machines
+/// shorten the name ("AMD EPYC"), and what hooks and clocks cost differs from one model to the next.
 fn processor(cpuinfo: &str) -> String {
     let value = |name: &str| {
         let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));

@@ -1,4 +1,5 @@
-//! How many syncs a tracer says it saw: a tracer that saw fewer than were made was not attached, and its figures are none.
+//! How many syncs a tracer says it saw: a tracer that saw fewer than were made was not attached, and its
+//! figures are none.
 
 /// Columns of fsynctop's CSV: the process in front of its name, and from the end the syncs.
 const PID: usize = 3;

@@ -120,8 +120,8 @@ impl Database {
         RunningLoad::start(command, tally)
     }
 
-    /// How many there were, and at which moment: where the load does not count them itself, the server is asked, which
-    /// takes its time to answer.
+    /// How many there were, and at which moment: where the load does not count them itself, the server is
+    /// asked, which takes its time to answer.
     pub fn transactions(&mut self, load: &RunningLoad) -> Result<(u64, Instant)> {
         let asked = Instant::now();
         if let Some(tally) = &load.tally {

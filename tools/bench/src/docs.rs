@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::section::{Goal, Section, Verdict, goals};
 
-/// The parts' files are in the order of the page. Where some are missing, the sections of the others take their place in
-/// the page as it is. Returns the goals of those that are there.
+/// The parts' files are in the order of the page. Where some are missing, the sections of the others take
+/// their place in the page as it is. Returns the goals of those that are there.
 pub fn write(parts: &[PathBuf], page: &Path) -> Result<String> {
     let there: Vec<_> = parts.iter().filter(|part| part.exists()).collect();
     let sections: Vec<Section> = there.iter().map(|part| Section::read(part)).collect::<Result<_>>()?;
@@ -38,8 +38,8 @@ fn render(sections: &[Section]) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// The page with a new section instead of the one of the same title, or behind all others; its goals take the places of
-/// those of the same names.
+/// The page with a new section instead of the one of the same title, or behind all others; its goals take the
+/// places of those of the same names.
 fn put_into(page: &str, section: &Section) -> Result<String> {
     let page = if section.goals.is_empty() { page.to_owned() } else { with_goals(page, &section.goals)? };
     let new = Section { goals: Vec::new(), ..section.clone() }.markdown();

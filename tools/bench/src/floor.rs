@@ -1,5 +1,5 @@
-//! The floor: two empty programs for each call, on the very hooks that fsynctop has in a mode, or two that do the least
-//! of what a tracer must.
+//! The floor: two empty programs for each call, on the very hooks that fsynctop has in a mode, or two that do
+//! the least of what a tracer must.
 
 use anyhow::{Context as _, Result, ensure};
 use fsynctop::model::AttachMode;

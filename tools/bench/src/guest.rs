@@ -1,5 +1,5 @@
-//! The same on kernels that this machine does not run: guests under software emulation, in which only the ratios
-//! between what was measured side by side mean anything.
+//! The same on kernels that this machine does not run: guests under software emulation, in which only the
+//! ratios between what was measured side by side mean anything.
 
 use std::path::Path;
 use std::process::Command;

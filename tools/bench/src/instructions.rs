@@ -1,5 +1,5 @@
-//! How many instructions each BPF program has: as the compiler leaves it, which a checked-in table keeps an eye on, and as
-//! the running kernel executes it.
+//! How many instructions each BPF program has: as the compiler leaves it, which a checked-in table keeps an
+//! eye on, and as the running kernel executes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,8 @@ use crate::tracer::{Program, SCRIPT, Tracer, bpftrace};
 pub const TABLE: &str = "tools/bench/instructions.txt";
 const BYTES: u64 = 8;
 
-/// Of each program and each function that is not inlined. Branches that a kernel will never take are included.
+/// Of each program and each function that is not inlined. Branches that a kernel will never take are
+/// included.
 pub fn of_object(elf: &[u8]) -> Result<BTreeMap<String, u64>> {
     let file = object::File::parse(elf).context("the programs' object")?;
     let functions = file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0);

@@ -1,5 +1,5 @@
-//! A process that makes system calls on request, and how it is told to. It is this program again, under another name:
-//! "mysqld" is a traced process, any other name a neighbour.
+//! A process that makes system calls on request, and how it is told to. It is this program again, under
+//! another name: "mysqld" is a traced process, any other name a neighbour.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -26,7 +26,8 @@ pub enum Files {
     Own,
     /// So many files take turns in each thread.
     Shared(usize),
-    /// So many files, of which each thread has its part: more than one may have open. Needs [`Load::start_split`].
+    /// So many files, of which each thread has its part: more than one may have open. Needs
+    /// [`Load::start_split`].
     Split(usize),
 }
 

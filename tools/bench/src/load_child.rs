@@ -40,7 +40,8 @@ struct Part {
     batches_ns: Vec<u32>,
 }
 
-/// Answers requests on standard input until it ends. `split`: each thread has a table of descriptors of its own.
+/// Answers requests on standard input until it ends. `split`: each thread has a table of descriptors of its
+/// own.
 pub fn serve(name: &str, directory: &Path, split: bool) -> Result<()> {
     let c_name = std::ffi::CString::new(name)?;
     set_name(&c_name).context("cannot set the name of the process")?;

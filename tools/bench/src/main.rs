@@ -1,5 +1,5 @@
-//! bench: what tracing costs, measured side by side with nothing attached, with empty programs and with other tracers;
-//! writes docs/overhead.md.
+//! bench: what tracing costs, measured side by side with nothing attached, with empty programs and with other
+//! tracers; writes docs/overhead.md.
 
 mod by_kernel;
 mod calls;
@@ -45,7 +45,8 @@ use crate::section::Section;
 
 const PAGE: &str = "docs/overhead.md";
 
-/// Measures what tracing costs. Each part prints its tables and leaves them as JSON; `docs` makes the page of them.
+/// Measures what tracing costs. Each part prints its tables and leaves them as JSON; `docs` makes the page of
+/// them.
 #[derive(Parser)]
 #[command(version)]
 struct Options {
@@ -199,7 +200,8 @@ fn measure(context: &Context, out: &Path, parts: &[Part]) -> Result<Vec<Section>
         [Part::Sync] | [Part::Getppid] | [Part::Sync, Part::Getppid] => {
             let call = |part: &Part| if *part == Part::Sync { Call::Fsync } else { Call::Getppid };
             let shapes = parts.iter().flat_map(|part| calls::shapes(context, call(part))).collect();
-            // A virtual machine runs at one speed for seconds and then at another: only many blocks tell the two apart.
+            // A virtual machine runs at one speed for seconds and then at another: only many blocks tell the
+            // two apart.
             let cycles = context.or_quick(if context.guest { 5 } else { 24 }, 4);
             let effort = Effort { cycles, rounds: 3, warm_up: None };
             let measured = calls::measure(context, calls::tracers(context), shapes, effort)?;

@@ -30,8 +30,8 @@ pub fn of_servers(mode: AttachMode) -> ProbeConfig {
     ProbeConfig { targets, ..config(Some(mode), Vec::new()) }
 }
 
-/// The hooks that fsynctop has in a mode, by the names of its programs: on kernels that preempt, entries are kprobe's
-/// whatever the mode.
+/// The hooks that fsynctop has in a mode, by the names of its programs: on kernels that preempt, entries are
+/// kprobe's whatever the mode.
 pub fn hooks(mode: AttachMode) -> Result<Vec<String>> {
     static KNOWN: Mutex<Vec<(AttachMode, Vec<String>)>> = Mutex::new(Vec::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

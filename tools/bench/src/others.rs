@@ -1,5 +1,5 @@
-//! Programs that somebody else has attached: a syscall tracepoint slows every process of the host, so a block that ran
-//! beside one is measured again.
+//! Programs that somebody else has attached: a syscall tracepoint slows every process of the host, so a block
+//! that ran beside one is measured again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

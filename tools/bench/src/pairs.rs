@@ -19,16 +19,17 @@ use crate::tracer::{SCRIPT, Tracer, bpftrace};
 
 /// What attaching and detaching stir up is no part of a window.
 const SETTLE: Duration = Duration::from_millis(20);
-/// What else makes a server faster or slower takes longer than this, so that many short windows tell more than fewer
-/// long ones. Programs that are loaded are attached in some milliseconds.
+/// What else makes a server faster or slower takes longer than this, so that many short windows tell more
+/// than fewer long ones. Programs that are loaded are attached in some milliseconds.
 pub const SHORT: Duration = Duration::from_millis(100);
 /// Other tracers take a second to begin, and stir up more.
 pub const LONG: Duration = Duration::from_secs(1);
 const SETTLE_LONG: Duration = Duration::from_millis(100);
-/// A server does some things once a second. Blocks that begin at the same moment of it would all find them in the same
-/// window, with or without.
+/// A server does some things once a second. Blocks that begin at the same moment of it would all find them in
+/// the same window, with or without.
 const SPREAD: Duration = Duration::from_millis(200);
-/// Blocks in a row without a single commit. A disk that is shared stands still for some tenths of a second now and then.
+/// Blocks in a row without a single commit. A disk that is shared stands still for some tenths of a second
+/// now and then.
 const MOST_STALLED: u32 = 10;
 
 /// With a tracer, and in the window before or after it, in transactions per second.
@@ -39,10 +40,11 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Of the throughput without, in percent, over all pairs; positive if tracing costs something. By the ratios'
-    /// logarithms: of ratios that only scatter the mean is above one, by the square of their spread, so that nothing
-    /// at all would come out as a gain. A server may stall for longer than a window: a ratio of nothing, or to nothing,
-    /// is among the outermost tenths, which are left out, and of two such windows there is no ratio.
+    /// Of the throughput without, in percent, over all pairs; positive if tracing costs something. By the
+    /// ratios' logarithms: of ratios that only scatter the mean is above one, by the square of their spread,
+    /// so that nothing at all would come out as a gain. A server may stall for longer than a window: a ratio
+    /// of nothing, or to nothing, is among the outermost tenths, which are left out, and of two such windows
+    /// there is no ratio.
     pub fn loss(pairs: &[Pair]) -> Estimate {
         let committed = pairs.iter().filter(|pair| pair.without + pair.with > 0.0);
         let logarithms: Vec<_> = committed.map(|pair| (pair.without / pair.with).ln()).collect();
@@ -53,8 +55,8 @@ impl Pair {
 /// What there is in the windows with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Attachment {
-    /// fsynctop's programs; in the windows without them, two empty programs on the same hooks. Its process is measured
-    /// apart.
+    /// fsynctop's programs; in the windows without them, two empty programs on the same hooks. Its process is
+    /// measured apart.
     Programs,
     /// Two empty programs; in the windows without them, nothing.
     Empty,
@@ -82,8 +84,8 @@ impl Attachment {
     }
 }
 
-/// Loaded once and then attached and detached: loading takes processor time, and a server makes up for what it was kept
-/// from, or does not, in the windows that follow.
+/// Loaded once and then attached and detached: loading takes processor time, and a server makes up for what
+/// it was kept from, or does not, in the windows that follow.
 pub struct Loaded {
     probe: Probe,
     floor: Floor,
@@ -120,8 +122,8 @@ pub struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    /// In each block two windows with something attached are between two without it, so that a load that gets slower or
-    /// faster favours neither. The attachments take turns.
+    /// In each block two windows with something attached are between two without it, so that a load that gets
+    /// slower or faster favours neither. The attachments take turns.
     pub fn measure(&mut self, attachments: &[Attachment], blocks: usize) -> Result<Vec<Vec<Pair>>> {
         let mut pairs = vec![Vec::new(); attachments.len()];
         let (mut block, mut stalled) = (0, 0);

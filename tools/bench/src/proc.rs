@@ -42,8 +42,8 @@ fn memory_of(rollup: &str, status: &str) -> Memory {
     }
 }
 
-/// The BPF objects that a process holds, by id, with the kernel memory that they take ("memlock"). `kind`: "prog_id"
-/// or "map_id", as `fdinfo` calls it.
+/// The BPF objects that a process holds, by id, with the kernel memory that they take ("memlock"). `kind`:
+/// "prog_id" or "map_id", as `fdinfo` calls it.
 pub fn bpf_ids(pid: u32, kind: &str) -> BTreeMap<u32, u64> {
     let infos = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
     let found = infos.filter_map(|info| {

@@ -1,4 +1,5 @@
-//! What a part of the bench hands over: tables and goals, kept as JSON until docs/overhead.md is put together.
+//! What a part of the bench hands over: tables and goals, kept as JSON until docs/overhead.md is put
+//! together.
 
 use std::path::Path;
 
@@ -32,7 +33,8 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// What is aimed at, and what was measured. No test depends on a goal: a speed on one day on one machine is no defect.
+/// What is aimed at, and what was measured. No test depends on a goal: a speed on one day on one machine is
+/// no defect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
     pub what: String,

@@ -19,8 +19,8 @@ use crate::section::Section;
 use crate::throughput::{self, Series};
 use crate::tracer::Tracer;
 
-/// What fsynctop does once is no part of what its process takes: its first two snapshots, with the server's description
-/// and the files' names.
+/// What fsynctop does once is no part of what its process takes: its first two snapshots, with the server's
+/// description and the files' names.
 const UNTIL_STEADY: Duration = Duration::from_millis(2_300);
 pub const PROCESS_TIME: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_secs(3);

@@ -1,4 +1,5 @@
-//! The time that one snapshot takes, of the library itself: many files, and a sync in flight among many threads.
+//! The time that one snapshot takes, of the library itself: many files, and a sync in flight among many
+//! threads.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

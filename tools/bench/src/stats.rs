@@ -38,8 +38,8 @@ fn trimmed_mean(values: &mut [f64]) -> f64 {
 }
 
 impl Estimate {
-    /// The mean without the tenth at either end: of values that scatter as many small causes make them, it is held more
-    /// narrowly than the median. Reported in the median's place.
+    /// The mean without the tenth at either end: of values that scatter as many small causes make them, it is
+    /// held more narrowly than the median. Reported in the median's place.
     pub fn trimmed_mean(values: &[f64]) -> Estimate {
         Estimate::resampled(values.len(), |indices| {
             trimmed_mean(&mut indices.iter().map(|&i| values[i]).collect::<Vec<_>>())

@@ -179,7 +179,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Waits until it sleeps in one of these system calls. That it then really counts is shown by what it counted.
+    /// Waits until it sleeps in one of these system calls. That it then really counts is shown by what it
+    /// counted.
     pub fn start(mut command: Command, waits_in: &[i64]) -> Result<Program> {
         let name = Path::new(command.get_program()).display().to_string();
         let (out, err) = (tempfile::tempfile()?, tempfile::tempfile()?);

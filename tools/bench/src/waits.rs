@@ -1,5 +1,5 @@
-//! What the probes of `explain` cost beside those of the syncs themselves: a sync, and every switch between threads on the
-//! host, for the scheduler's hooks run at each.
+//! What the probes of `explain` cost beside those of the syncs themselves: a sync, and every switch between
+//! threads on the host, for the scheduler's hooks run at each.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -196,7 +196,8 @@ impl Bench<'_> {
         Ok(columns)
     }
 
-    /// What each program does, by its name, in each load: apart from the rest, because measuring it costs, too.
+    /// What each program does, by its name, in each load: apart from the rest, because measuring it costs,
+    /// too.
     fn programs(&mut self) -> Result<BTreeMap<String, [(Runs, u64); LOADS.len()]>> {
         self.context.others.wait()?;
         let _probes = self.attach(Attached::Waits)?;

@@ -79,7 +79,8 @@ impl<A: Answer> Gate<A> {
             }
             Behaviour::Hang => state.hanging.push((name.to_owned(), arrived, answer)),
             Behaviour::Delay(delay) => {
-                // A thread for each: syncs are delayed independently of one another, as a slow disk with a deep queue would.
+                // A thread for each: syncs are delayed independently of one another, as a slow disk with a
+                // deep queue would.
                 thread::spawn(move || {
                     thread::sleep(delay.saturating_sub(arrived.elapsed()));
                     answer.answer(Ok(()));

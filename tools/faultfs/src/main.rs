@@ -1,5 +1,5 @@
-//! faultfs: a file system in memory whose syncs are delayed by a known time, fail with a named error, or hang until released.
-//! It serves the tests of latencies, errors and stuck syncs; a database runs on it too.
+//! faultfs: a file system in memory whose syncs are delayed by a known time, fail with a named error, or hang
+//! until released. It serves the tests of latencies, errors and stuck syncs; a database runs on it too.
 
 mod content;
 mod filesystem;
@@ -26,10 +26,11 @@ use crate::gate::Gate;
 
 /// Mounts an empty file system in memory whose fsync and fdatasync do what they are told to.
 ///
-/// Write to DIRECTORY/.control, at any time: `ok`, `delay 10ms`, `fail EIO`, `hang`, each for every file or `on PREFIX` for those
-/// whose name begins so; `release` (or `release EIO`) completes what hangs. Names say it too: slow-10ms-…, fail-ENOSPC-…, hang-….
-/// Reading .control shows the rules and how many syncs came. Runs in the foreground; prints "ready DIRECTORY" once mounted. On
-/// SIGTERM, Ctrl-C or SIGHUP it fails what hangs, unmounts and ends.
+/// Write to DIRECTORY/.control, at any time: `ok`, `delay 10ms`, `fail EIO`, `hang`, each for every file or
+/// `on PREFIX` for those whose name begins so; `release` (or `release EIO`) completes what hangs. Names say
+/// it too: slow-10ms-…, fail-ENOSPC-…, hang-…. Reading .control shows the rules and how many syncs came. Runs
+/// in the foreground; prints "ready DIRECTORY" once mounted. On SIGTERM, Ctrl-C or SIGHUP it fails what
+/// hangs, unmounts and ends.
 #[derive(Parser)]
 #[command(version)]
 struct Options {
@@ -79,7 +80,8 @@ fn try_main(options: &Options) -> Result<()> {
         None => {
             gate.close();
             detach(&directory);
-            Ok(()) // whoever still has files open gets errors from now on: the connection ends with this process
+            // Whoever still has files open gets errors from now on: the connection ends with this process.
+            Ok(())
         }
     }
 }
@@ -88,7 +90,8 @@ fn mount_options() -> Config {
     let mut config = Config::default();
     config.n_threads = Some(4);
     config.mount_options = vec![MountOption::FSName("faultfs".into()), MountOption::DefaultPermissions];
-    // fusermount3 stays behind and unmounts even after a SIGKILL; it wants the file system open to every user, which only root may.
+    // fusermount3 stays behind and unmounts even after a SIGKILL; it wants the file system open to every
+    // user, which only root may.
     if getuid().is_root() && Command::new("fusermount3").arg("-V").output().is_ok() {
         config.mount_options.push(MountOption::AutoUnmount);
         config.acl = SessionACL::All;

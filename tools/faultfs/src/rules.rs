@@ -35,7 +35,8 @@ pub enum Command {
     Release(Option<i32>),
 }
 
-/// The rules in force; the longest matching prefix wins, then what the file's name itself says, then the default.
+/// The rules in force; the longest matching prefix wins, then what the file's name itself says, then the
+/// default.
 #[derive(Debug)]
 pub struct Rules {
     default: Behaviour,
@@ -110,7 +111,8 @@ fn from_name(name: &str) -> Option<Behaviour> {
     parse_errno(errno).ok().map(Behaviour::Fail)
 }
 
-/// Parses one line: `ok`, `delay 10ms`, `fail EIO`, `hang`, each with an optional `on PREFIX`; `release`, `release EIO`.
+/// Parses one line: `ok`, `delay 10ms`, `fail EIO`, `hang`, each with an optional `on PREFIX`; `release`,
+/// `release EIO`.
 pub fn parse(line: &str) -> Result<Command, String> {
     let (command, prefix) = match line.split_once(" on ") {
         Some((command, prefix)) => (command, Some(prefix.trim().to_owned())),

@@ -157,7 +157,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Replaces what stands under the new name, as rename(2) does. The kernel has already refused to move a directory into itself.
+    /// Replaces what stands under the new name, as rename(2) does. The kernel has already refused to move a
+    /// directory into itself.
     pub fn rename(&mut self, parent: u64, name: &OsStr, new_parent: u64, new_name: &OsStr) -> Result<()> {
         let ino = self.find(parent, name)?;
         let is_directory = self.get(ino)?.kind() == FileType::Directory;
@@ -184,7 +185,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Everything in a directory, for one reader: what happens to it afterwards does not shift the reader's position.
+    /// Everything in a directory, for one reader: what happens to it afterwards does not shift the reader's
+    /// position.
     pub fn list(&mut self, ino: u64) -> Result<Listing> {
         let entries: Vec<_> =
             self.get(ino)?.entries()?.iter().map(|(name, ino)| (*ino, name.clone())).collect();

@@ -1,4 +1,5 @@
-//! insert-load: the classic durability load. Concurrent connections, each committing single-row INSERTs, started together.
+//! insert-load: the classic durability load. Concurrent connections, each committing single-row INSERTs,
+//! started together.
 
 mod report;
 
@@ -22,10 +23,11 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS napkin.products (
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, shop_id BIGINT NOT NULL, title VARCHAR(255) NOT NULL) ENGINE=InnoDB";
 const INSERT: &str = "INSERT INTO napkin.products (shop_id, title) VALUES (?, ?)";
 
-/// Commits single-row INSERTs into napkin.products from many connections at once, and prints how fast that went.
+/// Commits single-row INSERTs into napkin.products from many connections at once, and prints how fast that
+/// went.
 ///
-/// Every INSERT is a transaction of its own (autocommit), so each one waits until it is durable. Without --prepare or --run it does
-/// both; apart, they keep the creation of the table out of a measured window.
+/// Every INSERT is a transaction of its own (autocommit), so each one waits until it is durable. Without
+/// --prepare or --run it does both; apart, they keep the creation of the table out of a measured window.
 #[derive(Parser)]
 #[command(version)]
 struct Options {
@@ -48,8 +50,8 @@ struct Options {
     /// Only insert; the table must be there.
     #[arg(long)]
     run: bool,
-    /// Keep the number of rows that were committed so far in this file, in its first eight bytes: whoever maps it into
-    /// memory reads it at any moment without asking the server.
+    /// Keep the number of rows that were committed so far in this file, in its first eight bytes: whoever
+    /// maps it into memory reads it at any moment without asking the server.
     #[arg(long, value_name = "FILE")]
     tally: Option<PathBuf>,
     /// Print one JSON object instead of sentences.
@@ -103,7 +105,8 @@ fn prepare(connect_options: &Opts, options: &Options) -> Result<()> {
     connection.query_drop(TABLE).context("cannot create the table napkin.products")
 }
 
-/// Connects everything first, so that one connection too many fails before anything is inserted, then starts all together.
+/// Connects everything first, so that one connection too many fails before anything is inserted, then starts
+/// all together.
 fn run(connect_options: &Opts, options: &Options) -> Result<Report> {
     let mut sessions = Vec::new();
     for number in 1..=options.connections {

@@ -33,7 +33,8 @@ impl Tally {
     }
 
     fn number(&self) -> &AtomicU64 {
-        // SAFETY: the mapping begins at a page, holds eight bytes, lives as long as self, and is used through atomics.
+        // SAFETY: the mapping begins at a page, holds eight bytes, lives as long as self, and is used through
+        // atomics.
         #[expect(unsafe_code, reason = "no safe binding shares an atomic with another process")]
         unsafe {
             AtomicU64::from_ptr(self.0.as_mut_ptr().cast())

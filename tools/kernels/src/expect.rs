@@ -117,7 +117,8 @@ fn task_storage(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     });
 }
 
-/// Each operation that can be traced, on what it is made on, to the call. fentry cannot watch sync, so that auto takes another mode.
+/// Each operation that can be traced, on what it is made on, to the call. fentry cannot watch sync, so that
+/// auto takes another mode.
 fn every_operation(guest: &Guest, outcome: &Outcome, findings: &mut Findings) -> Result<()> {
     let measured = outcome.json("ops.out")?;
     let used = text(&measured["attach"]);
@@ -144,7 +145,8 @@ fn every_operation(guest: &Guest, outcome: &Outcome, findings: &mut Findings) ->
     Ok(())
 }
 
-/// It says that this kernel cannot attach fentry programs, with the kernel's own number (ENOTSUPP), and auto takes tracepoints.
+/// It says that this kernel cannot attach fentry programs, with the kernel's own number (ENOTSUPP), and auto
+/// takes tracepoints.
 fn without_fentry(outcome: &Outcome, findings: &mut Findings) {
     const WHY: &str =
         "not supported (os error 524): this kernel cannot attach such programs (fentry on arm64 before 6.4,";

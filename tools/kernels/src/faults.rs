@@ -1,4 +1,5 @@
-//! What the devices below ext4 and XFS do to syncs, by the device mapper: errors, delays, and syncs that hang and go on.
+//! What the devices below ext4 and XFS do to syncs, by the device mapper: errors, delays, and syncs that hang
+//! and go on.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -38,7 +39,8 @@ fn failing(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()>
             saw_eio |= count["errors"]["EIO"].as_u64().unwrap_or(0) > 0;
             note.push(format!("{filesystem} {op} {}", count["errors"]));
         }
-        // ext4 may turn read-only at its first failure: from then on it is EROFS, for whichever operation comes next.
+        // ext4 may turn read-only at its first failure: from then on it is EROFS, for whichever operation
+        // comes next.
         findings.check(saw_eio, || format!("{filesystem}: no sync failed with EIO"));
     }
     findings.notes.push(format!("{mode} and the load saw {}", note.join(", ")));
@@ -61,8 +63,8 @@ fn delayed(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()>
             findings.check(seen.min > DELAY * 15.0 / 16.0, || {
                 format!("{filesystem}: an {op} of {} s on a device that takes {DELAY} s", seen.min)
             });
-            // The load's clock runs around the call, so it shows more, and on a busy host much more in single calls. 3.2 % is what the
-            // midpoint of a bucket may be off.
+            // The load's clock runs around the call, so it shows more, and on a busy host much more in single
+            // calls. 3.2 % is what the midpoint of a bucket may be off.
             for (what, seen, least, most) in [
                 ("p50", seen.p50, own.p50 * 0.9 - 0.01, own.p50 * 1.033),
                 ("mean", seen.mean, own.mean * 0.9 - 0.01, own.mean * 1.001),
@@ -96,7 +98,8 @@ impl Latency {
     }
 }
 
-/// While it hangs it is in flight, older in each interval; when the device goes on it is counted once, with all the time that it took.
+/// While it hangs it is in flight, older in each interval; when the device goes on it is counted once, with
+/// all the time that it took.
 fn stalled(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()> {
     let name = format!("stalled-{mode}");
     let status = outcome.status(&name)?;
@@ -113,7 +116,8 @@ fn stalled(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()>
                 "age_is_minimum": false,
             });
             let same = expected.as_object().into_iter().flatten().all(|(field, value)| {
-                // Until /proc has been looked at, the path is the one that the kernel sent: from the mount's root.
+                // Until /proc has been looked at, the path is the one that the kernel sent: from the mount's
+                // root.
                 let is_early = field == "path" && ages.is_empty() && sync[field] == early_path;
                 is_early || sync[field] == *value
             });

@@ -1,4 +1,5 @@
-//! Filesystems that are modules of the kernel: their files are told apart, too, by what only the modules' types tell.
+//! Filesystems that are modules of the kernel: their files are told apart, too, by what only the modules'
+//! types tell.
 
 use std::collections::BTreeMap;
 

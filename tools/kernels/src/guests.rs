@@ -101,7 +101,8 @@ impl Guest {
         self.kernel != "5.10"
     }
 
-    /// How the verdict on task storage begins: before 5.13 there is none, and 7.2 refuses it where it lacks an instruction for it.
+    /// How the verdict on task storage begins: before 5.13 there is none, and 7.2 refuses it where it lacks
+    /// an instruction for it.
     pub fn wait_storage(&self) -> &'static str {
         match (self.kernel, self.cpu) {
             ("5.10", _) => "ok: not to be had",
@@ -110,7 +111,8 @@ impl Guest {
         }
     }
 
-    /// The whole addition to the kernel's command line. What is no parameter of the kernel's own is in the environment of guest/init.
+    /// The whole addition to the kernel's command line. What is no parameter of the kernel's own is in the
+    /// environment of guest/init.
     pub fn command_line(&self) -> String {
         let faults = if self.faults && !self.quick { " faults=1" } else { "" };
         let quick = if self.quick { " quick=1" } else { "" };
@@ -120,8 +122,8 @@ impl Guest {
     }
 }
 
-/// QEMU's emulation of cmpxchg16b sometimes leaves the trap flag set, and the kernel warns of a debug exception; its allocator does
-/// without the instruction where the processor has none.
+/// QEMU's emulation of cmpxchg16b sometimes leaves the trap flag set, and the kernel warns of a debug
+/// exception; its allocator does without the instruction where the processor has none.
 const NO_CX16: &str = "max,-cx16";
 
 const fn plain(name: &'static str, about: &'static str, cpu: &'static str) -> Guest {
@@ -193,7 +195,8 @@ pub const GUESTS: &[Guest] = &[
     modules("6.12-modules", "6.12", NO_CX16),
     // Since 6.13, what overlayfs knows of an open file is another structure, described in the module's types.
     modules("7.2-modules", "7.2", "max"),
-    // fentry programs load there and cannot be attached: trampolines came to arm64 before the means to call them.
+    // fentry programs load there and cannot be attached: trampolines came to arm64 before the means to call
+    // them.
     Guest { has_fentry: false, append: "without=fentry", ..arm64("6.1-arm64", "6.1", "Debian 12") },
     arm64("6.12-arm64", "6.12", "Debian 13"),
 ];

@@ -1,5 +1,5 @@
-//! kernels: boots guests with the kernels of several Debian releases, lets the toolkit trace exactly known loads in each, compares what
-//! it says with what happened, and writes docs/kernels.md.
+//! kernels: boots guests with the kernels of several Debian releases, lets the toolkit trace exactly known
+//! loads in each, compares what it says with what happened, and writes docs/kernels.md.
 
 mod diff;
 mod expect;
@@ -29,7 +29,8 @@ use clap::Parser;
 use crate::guests::Guest;
 use crate::outcome::{Findings, Outcome};
 
-/// Runs the toolkit under the kernels of several Debian releases in QEMU, and compares what it says with what happened.
+/// Runs the toolkit under the kernels of several Debian releases in QEMU, and compares what it says with what
+/// happened.
 #[derive(Parser)]
 #[command(version)]
 struct Options {
@@ -51,7 +52,8 @@ struct Options {
     /// Compare what `--keep` kept, and boot nothing.
     #[arg(long, requires = "keep")]
     again: bool,
-    /// Guests that run at a time, each with one processor of this machine [default: as many as it has, at most 4].
+    /// Guests that run at a time, each with one processor of this machine [default: as many as it has, at
+    /// most 4].
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
 }

@@ -29,7 +29,8 @@ type Roles = BTreeMap<(u64, String, String), u64>;
 /// (pid, tid, op).
 type Threads = BTreeMap<(u64, u64, String), u64>;
 
-/// Compares what the step `name` of guest/functions.sh's `measure` printed with what load.sh says it did. Returns how it was attached.
+/// Compares what the step `name` of guest/functions.sh's `measure` printed with what load.sh says it did.
+/// Returns how it was attached.
 pub fn compare(outcome: &Outcome, name: &str, findings: &mut Findings) -> Result<String> {
     compare_loads(outcome, name, &["ext4", "xfs", "bad"], findings)
 }

@@ -41,8 +41,8 @@ pub fn expect(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     }
 }
 
-/// Counted and lost together are what the load did, to the call, and no pair of a wrong entry and exit makes a latency longer than the longest
-/// that the load saw.
+/// Counted and lost together are what the load did, to the call, and no pair of a wrong entry and exit makes
+/// a latency longer than the longest that the load saw.
 fn one(outcome: &Outcome, step: &str, mode: &str, exact: bool, findings: &mut Findings) -> Result<String> {
     let status = outcome.status(step)?;
     findings.check(status == 0, || format!("exit status {status}"));
@@ -67,7 +67,8 @@ fn one(outcome: &Outcome, step: &str, mode: &str, exact: bool, findings: &mut Fi
     Ok(format!("{:6.0} calls a second, {preempted} of {calls} lost", calls as f64 / seconds))
 }
 
-/// The load's own clock runs around each call, so it shows more. A maximum that is the edge of a bucket may be one step of 16 too high.
+/// The load's own clock runs around each call, so it shows more. A maximum that is the edge of a bucket may
+/// be one step of 16 too high.
 fn no_longer_than_seen(row: &Value, load: &Value, findings: &mut Findings) -> Result<()> {
     let op = text(&row["op"]);
     let Some(longest) = row["latency_seconds"]["max"].as_f64() else { return Ok(()) };

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 const CONTRACT: &str = include_str!("../../../docs/json.md");
-/// Fields that only some servers have: a load has no version or data directory, and most servers need no note.
+/// Fields that only some servers have: a load has no version or data directory, and most servers need no
+/// note.
 const ONLY_OF_SERVERS: [&str; 7] =
     ["version", "datadir", "container", "device", "filesystem", "ports[]", "notes[]"];
 

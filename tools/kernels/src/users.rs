@@ -1,4 +1,5 @@
-//! A server that another user runs, in a directory that nobody else may enter, as a user with the minimum of capabilities sees it.
+//! A server that another user runs, in a directory that nobody else may enter, as a user with the minimum of
+//! capabilities sees it.
 
 use anyhow::Result;
 use serde_json::json;

@@ -16,8 +16,8 @@ const WITHOUT_CLOCKS: &str = "(level two)";
 /// The load is called as a server is, and answers no questions.
 const NO_SERVER: &str = "what the throughput is made of: no connection to the server";
 
-/// The step `name` watched redo and binary log, undo and a tablespace of one process on one filesystem. `journal`: the
-/// wait of level one in which ext4 and XFS wait for their committer.
+/// The step `name` watched redo and binary log, undo and a tablespace of one process on one filesystem.
+/// `journal`: the wait of level one in which ext4 and XFS wait for their committer.
 pub fn expect(
     guest: &Guest,
     outcome: &Outcome,
@@ -63,7 +63,8 @@ pub fn expect(
         });
     }
     for (what, lost) in explained["lost"].as_object().into_iter().flatten() {
-        // Where programs are preempted, others are skipped: that is counted, and moves the parts by less than they may be off.
+        // Where programs are preempted, others are skipped: that is counted, and moves the parts by less than
+        // they may be off.
         let may_be = what == "preempted" && !guest.skipping_modes().is_empty();
         findings.check(may_be || lost.as_f64() == Some(0.0), || format!("{what}: {lost} are lost"));
     }

@@ -1,5 +1,6 @@
-//! The sync system calls themselves, one each, with nothing of the C library's between: also on a descriptor that is not open.
-//! The only place with `unsafe`; no safe binding offers sync_file_range, or a call on a descriptor known to be bad.
+//! The sync system calls themselves, one each, with nothing of the C library's between: also on a descriptor
+//! that is not open. The only place with `unsafe`; no safe binding offers sync_file_range, or a call on a
+//! descriptor known to be bad.
 
 #![expect(unsafe_code, reason = "the system calls themselves")]
 

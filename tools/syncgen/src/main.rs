@@ -1,4 +1,5 @@
-//! syncgen: sync calls with exactly known counts, per file, thread and operation, for tests to compare with what was traced.
+//! syncgen: sync calls with exactly known counts, per file, thread and operation, for tests to compare with
+//! what was traced.
 
 mod call;
 mod count;
@@ -23,7 +24,8 @@ use crate::call::Op;
 use crate::count::{ByOp, Latency, add};
 use crate::work::{Mode, Outcome, Plan, Target};
 
-/// Makes sync calls, and prints exactly how many, as one JSON object: in all, by thread and by file, each by operation.
+/// Makes sync calls, and prints exactly how many, as one JSON object: in all, by thread and by file, each by
+/// operation.
 ///
 /// The files are DIRECTORY/sync-0, sync-1, …, or as --names says; each holds 4096 bytes, and they stay.
 #[derive(Parser)]
@@ -74,7 +76,8 @@ struct Options {
     /// Print "ready PID" when files and threads exist, and start when a line comes on standard input.
     #[arg(long)]
     wait: bool,
-    /// Print "paused" when every thread has made so many of its syncs, and go on when a line comes on standard input.
+    /// Print "paused" when every thread has made so many of its syncs, and go on when a line comes on
+    /// standard input.
     #[arg(long, value_name = "SYNCS", conflicts_with = "seconds")]
     pause_after: Option<u64>,
     /// Stay, with the files open, after printing the counts, until standard input ends.

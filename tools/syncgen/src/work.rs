@@ -78,7 +78,8 @@ pub struct Plan {
     pub stop: AtomicBool,
 }
 
-/// One thread's counts: `counts[file][operation]`, in the plan's order; one row where files are not told apart.
+/// One thread's counts: `counts[file][operation]`, in the plan's order; one row where files are not told
+/// apart.
 pub struct Outcome {
     pub counts: Vec<Vec<Count>>,
     pub latency: Vec<Histogram<u64>>,

@@ -1,4 +1,5 @@
-//! Runs the program itself: what needs a process of its own (descriptor numbers, the process's name, standard input).
+//! Runs the program itself: what needs a process of its own (descriptor numbers, the process's name, standard
+//! input).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,5 +1,5 @@
-//! Needs root and FUSE: more threads than have a place of their own. Their syncs are counted and seen in flight like all
-//! others, and places of threads that are gone go to new ones.
+//! Needs root and FUSE: more threads than have a slot of their own. Their syncs are counted and seen in
+//! flight like all others, and slots of threads that are gone go to new ones.
 
 mod common;
 
@@ -14,10 +14,10 @@ use fsynctop::probe::{Capacity, Probe, ProbeConfig};
 const THREADS: u64 = 12;
 const SYNCS: u64 = 2_000;
 
-/// The threads of one test would take the places that another one counts on.
+/// The threads of one test would take the slots that another one counts on.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Traces the processes of this name, with places for four threads.
+/// Traces the processes of this name, with slots for four threads.
 fn attach(comm: &str) -> Probe {
     rows::attach(&ProbeConfig {
         capacity: Capacity { threads: 4, ..Capacity::default() },
@@ -27,17 +27,17 @@ fn attach(comm: &str) -> Probe {
 
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
-fn threads_without_a_place_are_counted_to_the_call_and_get_the_places_of_those_that_are_gone() {
+fn threads_without_a_slot_are_counted_to_the_call_and_get_the_slots_of_those_that_are_gone() {
     needs(&[]);
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut probe = attach("placegen");
-    count(&mut probe, "placegen", THREADS, SYNCS);
+    let mut probe = attach("slotgen");
+    count(&mut probe, "slotgen", THREADS, SYNCS);
     let unlucky = probe.counters().without_thread_slot;
-    // Four of the twelve have places at most; others on this machine may have taken some.
+    // Four of the twelve have slots at most; others on this machine may have taken some.
     assert!(unlucky >= (THREADS - 4) * SYNCS, "{unlucky}");
 
-    // All places belong to threads that are gone.
-    count(&mut probe, "placegen", 1, SYNCS);
+    // All slots belong to threads that are gone.
+    count(&mut probe, "slotgen", 1, SYNCS);
     // Of others on this machine, too.
     assert!(probe.counters().without_thread_slot >= unlucky + SYNCS);
     let began = Instant::now();
@@ -47,7 +47,7 @@ fn threads_without_a_place_are_counted_to_the_call_and_get_the_places_of_those_t
         probe.reclaim_thread_slots().unwrap();
     }
     let before = probe.counters().without_thread_slot;
-    count(&mut probe, "placegen", 1, SYNCS);
+    count(&mut probe, "slotgen", 1, SYNCS);
     assert!(probe.counters().without_thread_slot < before + SYNCS);
     let counters = probe.counters();
     assert_eq!(
@@ -57,10 +57,10 @@ fn threads_without_a_place_are_counted_to_the_call_and_get_the_places_of_those_t
     );
 }
 
-/// A place is given up and taken all the time while threads come, sync and go.
+/// A slot is given up and taken all the time while threads come, sync and go.
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
-fn nothing_is_lost_while_places_change_hands() {
+fn nothing_is_lost_while_slots_change_hands() {
     needs(&[]);
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut probe = attach("handgen");
@@ -80,7 +80,7 @@ fn nothing_is_lost_while_places_change_hands() {
 
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
-fn syncs_that_hang_are_in_flight_also_of_threads_without_a_place() {
+fn syncs_that_hang_are_in_flight_also_of_threads_without_a_slot() {
     needs(&["/dev/fuse"]);
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let probe = attach("hanggen");
