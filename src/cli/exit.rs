@@ -1,4 +1,4 @@
-//! Exit statuses, and errors that end the program with one of them. The table for users is in the README.
+//! Exit statuses, and errors that end the program with one of them. The README has the table for users.
 
 /// Beside 0, done.
 pub const FAILED: u8 = 1;

@@ -1,4 +1,5 @@
-//! Options that several actions share. The ground of this room: what they mean is decided above.
+//! Options that several actions share. The ground of this room, with `exit.rs`: it imports none of the other
+//! files.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What the log says of servers that come and go: a line for each of the first in a minute, then one with the
-//! number of the others. Anybody can start processes that are called mysqld.
+//! What the log says of servers that start and end: a line for each of the first in a minute, then one with
+//! the number of the others, since anybody can start processes that are called mysqld.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

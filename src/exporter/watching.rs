@@ -1,4 +1,4 @@
-//! Reports the state of the tracing, and whether its thread still works, to the log and to systemd.
+//! Watches whether the tracing works and its thread is alive, and tells the log and systemd.
 
 use std::time::{Duration, Instant};
 

@@ -296,6 +296,14 @@ mod tests {
     }
 
     #[test]
+    fn every_role_that_is_known_by_a_name_has_a_rule() {
+        let rules = Rules::builtin();
+        for role in Role::ALL.into_iter().filter(|role| !matches!(role, Role::Directory | Role::Other)) {
+            assert!(rules.rules.iter().any(|rule| rule.role == role), "no rule leads to {role:?}");
+        }
+    }
+
+    #[test]
     fn the_documentation_explains_every_role() {
         let documentation = include_str!("../../docs/roles.md");
         for role in Role::ALL {

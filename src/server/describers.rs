@@ -1,6 +1,6 @@
-//! Threads that describe servers. Whoever starts a process called `mysqld` makes work for them, as much as he
-//! likes: so they have an allowance of processor time of their own, each user has a share of them, and the
-//! user who has caused the least comes first.
+//! Threads that describe servers. Anybody can make work for them by starting processes called `mysqld`, so
+//! they have a budget of processor time of their own, each user has a share of it, and the user who has
+//! caused the least work comes first.
 
 use std::collections::HashMap;
 use std::path::Path;

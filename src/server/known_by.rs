@@ -1,5 +1,5 @@
-//! By what a server is known again: its data directory, the port and the name that people call it by, its own
-//! ids.
+//! What identifies a server across restarts: its data directory, the port and the name that people use, its
+//! own ids.
 
 use std::path::Path;
 

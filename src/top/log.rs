@@ -1,5 +1,5 @@
-//! The log: every failed sync of the last minutes, and the slowest. Snapshots tell them by file and interval,
-//! so an entry's time is the end of its interval.
+//! The log: every failed sync of the last minutes, and the slowest. Snapshots have these by file and
+//! interval, so the time of an entry is the end of its interval.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

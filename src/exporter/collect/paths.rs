@@ -1,5 +1,5 @@
-//! Which files have series of their own: the first so many paths of a server, for as long as the exporter
-//! runs.
+//! Which files have series of their own: the first paths of a server up to a limit, for as long as the
+//! exporter runs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};

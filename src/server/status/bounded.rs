@@ -1,5 +1,5 @@
-//! A connection to a peer that is not trusted: it ends at a moment, and carries so many bytes, whatever the
-//! peer does. It knows no protocol.
+//! A connection to an untrusted peer: it has a deadline and a limit of bytes, whatever the peer does. It
+//! knows no protocol.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;

@@ -1,5 +1,4 @@
-//! Which of several servers is meant: the one that the connection leads to, or the only one. With that
-//! connection.
+//! Chooses one of several servers: the one that the connection leads to, or the only one.
 
 use super::StatusError;
 use super::connection::Connection;

@@ -1,5 +1,5 @@
-//! One client connection with a thread of its own: whoever asks waits for so long and no longer, whatever the
-//! server does. It keeps the connection, and makes it anew where the server closed it.
+//! One client connection on a thread of its own, so that a caller waits until its deadline at most, whatever
+//! the server does. The connection is kept, and opened anew where the server has closed it.
 
 use std::net::ToSocketAddrs;
 use std::sync::mpsc::{Receiver, channel};

@@ -1,4 +1,4 @@
-//! A password: from a file, the environment or a prompt, never from an argument, and never shown.
+//! A password: read from a file, the environment or a prompt, never from an argument, and never shown.
 
 use std::fs::File;
 use std::io::{self, BufRead, Write};

@@ -1,5 +1,4 @@
-//! Of the selected row: its latencies over time, and beside them how many syncs of the interval took how
-//! long.
+//! The details of the selected row: its latencies over time, and beside them their histogram in the interval.
 
 use std::sync::Arc;
 

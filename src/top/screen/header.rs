@@ -1,5 +1,4 @@
-//! Above the table: whose figures these are, how busy the logs are, who else syncs, what is stuck, what the
-//! figures say.
+//! The lines above the table: whose figures these are, how busy the logs are, who else syncs, what is stuck.
 
 use std::path::Path;
 use std::time::Duration;

@@ -86,7 +86,7 @@ fn verdict_on(all: &[Goal]) -> String {
         0 => String::new(),
         some => format!(", {some} unresolved"),
     };
-    format!("Of {} goals, {met} are met, {missed} missed{unresolved}.\n\n{}", all.len(), goals(all))
+    format!("Of {} goals, {met} met, {missed} missed{unresolved}.\n\n{}", all.len(), goals(all))
 }
 
 #[cfg(test)]
@@ -125,11 +125,11 @@ mod tests {
         };
         let both = [section("One", &[("a", false), ("b", true)]), section("Two", &[("c", false)])];
         let page = render(&both);
-        assert!(page.contains("Of 3 goals, 1 are met, 2 missed."), "{page}");
+        assert!(page.contains("Of 3 goals, 1 met, 2 missed."), "{page}");
         let page = put_into(&page, &section("One", &[("a", true), ("d", true)])).unwrap();
         let all = [("a", true), ("b", true), ("c", false), ("d", true)];
         let expected = verdict(&[section("", &all)]);
-        assert!(expected.starts_with("Of 4 goals, 3 are met, 1 missed."), "{expected}");
+        assert!(expected.starts_with("Of 4 goals, 3 met, 1 missed."), "{expected}");
         assert!(page.contains(&format!("## Goals\n\n{expected}\n## One\n")), "{page}");
         assert!(put_into("# Another page\n", &section("One", &[("a", true)])).is_err());
     }
@@ -147,7 +147,7 @@ mod tests {
             ..Section::default()
         };
         let text = render(&[section]);
-        assert!(text.contains("Of 3 goals, 1 are met, 1 missed, 1 unresolved."), "{text}");
+        assert!(text.contains("Of 3 goals, 1 met, 1 missed, 1 unresolved."), "{text}");
         assert!(text.contains("| memory | 20 MB | 21 MB | **missed** |"), "{text}");
         assert!(text.contains("These figures are rough"), "{text}");
         assert!(text.find("missed").unwrap() < text.find("## A part").unwrap(), "{text}");

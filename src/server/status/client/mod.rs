@@ -1,6 +1,6 @@
-//! A client of MySQL's protocol that takes the server for an enemy: it sends questions that are known
+//! A client of MySQL's protocol that treats the server as hostile: it sends questions that are known
 //! beforehand, and whatever comes back has a limit before memory is allocated for it. `mysql_common` frames
-//! packets and makes scrambles. The `mysql` crate, which does all the rest, allocates whatever number of
+//! packets and makes scrambles. The `mysql` crate, which would do all the rest, allocates whatever number of
 //! columns the server announces, and asks the server for the key to encrypt the password with.
 
 mod greeting;
