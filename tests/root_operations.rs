@@ -12,6 +12,7 @@ use common::faultfs::FaultFs;
 use common::measured::{Measured, count, counts, number, path_of, text};
 use common::traced::{Traced, measure};
 use common::{built, needs};
+use fsynctop::model::{Op, Scope};
 use serde_json::{Value, json};
 
 fn syncgen(options: &[&str], directory: &Path, arguments: &[&str]) -> (Measured, Value) {
@@ -40,23 +41,23 @@ fn by_target(measured: &Measured) -> BTreeMap<(String, String), (u64, Value)> {
 fn every_call_is_counted_in_a_row_of_its_kind() {
     needs(&[]);
     let disk = Mounted::image("ext4", 32);
-    let calls = "fsync,fdatasync,sync_file_range,msync,syncfs,sync";
-    // Two threads take turns through six calls: seven of each a thread. `sync` is of the whole host: few of
-    // them.
-    let arguments = ["--op", calls, "--threads", "2", "--syncs", "42", "--write", "16"];
-    let (measured, said) = syncgen(&["--ops", calls, "--by", "thread"], disk.path(), &arguments);
+    let calls = Op::ALL.map(Op::name).join(",");
+    // Two threads take turns through the calls: seven of each a thread. `sync` is of the whole host: few of them.
+    let each = 7 * Op::ALL.len() as u64;
+    let arguments = ["--op", &calls, "--threads", "2", "--syncs", &each.to_string(), "--write", "16"];
+    let (measured, said) = syncgen(&["--ops", &calls, "--by", "thread"], disk.path(), &arguments);
     measured.assert_nothing_lost();
-    let row = |op: &str, target: &str| ((op.to_owned(), target.to_owned()), (14, json!({})));
-    let expected = BTreeMap::from([
-        row("fsync", "file"),
-        row("fdatasync", "file"),
-        row("sync_file_range", "file"),
-        row("msync", "none"),
-        row("syncfs", "filesystem"),
-        row("sync", "none"),
-    ]);
+    let row = |op: Op| {
+        let target = match op.scope() {
+            Scope::File => "file",
+            Scope::Filesystem => "filesystem",
+            Scope::Unnamed => "none",
+        };
+        ((op.name().to_owned(), target.to_owned()), (14, json!({})))
+    };
+    let expected = BTreeMap::from(Op::ALL.map(row));
     assert_eq!(by_target(&measured), expected);
-    assert_eq!((measured.total(), said["calls"].as_u64().unwrap()), (84, 84));
+    assert_eq!((measured.total(), said["calls"].as_u64().unwrap()), (2 * each, 2 * each));
     for row in measured.files() {
         match row["target"].as_str().unwrap() {
             "file" => assert_eq!(path_of(row).unwrap(), disk.path().join("sync-0")),
@@ -64,10 +65,10 @@ fn every_call_is_counted_in_a_row_of_its_kind() {
             _ => assert_eq!(row["path"], Value::Null),
         }
     }
-    assert_eq!(measured.threads().len(), 12);
+    assert_eq!(measured.threads().len(), 2 * Op::ALL.len());
     for thread in said["threads"].as_array().unwrap() {
         let rows = measured.threads().iter().filter(|row| row["tid"] == thread["tid"]);
-        assert!(rows.clone().all(|row| count(row) == 7) && rows.count() == 6);
+        assert!(rows.clone().all(|row| count(row) == 7) && rows.count() == Op::ALL.len());
     }
 }
 
