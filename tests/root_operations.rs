@@ -42,7 +42,8 @@ fn every_call_is_counted_in_a_row_of_its_kind() {
     needs(&[]);
     let disk = Mounted::image("ext4", 32);
     let calls = Op::ALL.map(Op::name).join(",");
-    // Two threads take turns through the calls: seven of each a thread. `sync` is of the whole host: few of them.
+    // Two threads take turns through the calls: seven of each a thread. `sync` is of the whole host: few of
+    // them.
     let each = 7 * Op::ALL.len() as u64;
     let arguments = ["--op", &calls, "--threads", "2", "--syncs", &each.to_string(), "--write", "16"];
     let (measured, said) = syncgen(&["--ops", &calls, "--by", "thread"], disk.path(), &arguments);
