@@ -138,7 +138,9 @@ fn a_tiny_journal_makes_syncs_wait_for_room() {
     needs(&["/sbin/mkfs.ext4"]);
     let look = |journal: &str| {
         // An inode fills a block, so that each change takes one in the journal.
-        let options = ["-b", "1024", "-I", "1024", "-N", "8000", "-J", journal];
+        // The filesystem goes on initialising itself, which takes room in the journal as well.
+        let lazily = ["-E", "lazy_itable_init=1,lazy_journal_init=1"];
+        let options = [&["-b", "1024", "-I", "1024", "-N", "8000", "-J", journal][..], &lazily].concat();
         // In memory: what is written back for room occupies the device, and on one that is slow at the
         // moment, the syncs' own pages would wait longer for that than for the room.
         let memory = Mounted::tmpfs();
@@ -155,7 +157,9 @@ fn a_tiny_journal_makes_syncs_wait_for_room() {
         explained.share("journal_space", None)
             + explained.seconds("checkpoint", Some("journal_commit")) / explained.total()
     };
-    assert!(room(&tiny) > room(&large) + 0.1, "{}\n{}", large.shown(), tiny.shown());
+    // With a large journal it is next to nothing. How much it is with a tiny one depends on how much of the time the
+    // threads wait for a processor instead.
+    assert!(room(&tiny) > 10.0 * room(&large) && room(&tiny) > 0.03, "{}\n{}", large.shown(), tiny.shown());
     // The queues for a processor may move as far: all who waited for room are woken at once.
     assert_eq!(tiny.most_moved_of_waits_since(&large), cell("journal_space", None));
 }
