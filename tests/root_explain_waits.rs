@@ -157,8 +157,8 @@ fn a_tiny_journal_makes_syncs_wait_for_room() {
         explained.share("journal_space", None)
             + explained.seconds("checkpoint", Some("journal_commit")) / explained.total()
     };
-    // With a large journal it is next to nothing. How much it is with a tiny one depends on how much of the time the
-    // threads wait for a processor instead.
+    // With a large journal it is next to nothing. How much it is with a tiny one depends on how much of the
+    // time the threads wait for a processor instead.
     assert!(room(&tiny) > 10.0 * room(&large) && room(&tiny) > 0.03, "{}\n{}", large.shown(), tiny.shown());
     // The queues for a processor may move as far: all who waited for room are woken at once.
     assert_eq!(tiny.most_moved_of_waits_since(&large), cell("journal_space", None));
