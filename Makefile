@@ -14,7 +14,7 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint advisories test tracefs kernels soak bench demo investigation dist install clean
+.PHONY: help deps build lint advisories test tracefs kernels soak bench pictures demo investigation dist install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -81,6 +81,11 @@ ifneq ($(if $(ONLY),$(filter guest,$(ONLY)),guest),)
 	@for program in fsynctop bench; do strip -o target/bench/guest/$$program $(BUILT)/$(HOST)/release/$$program; done
 endif
 	$(SUDO) $(BUILT)/release/bench $(if $(QUICK),--quick) $(ONLY)
+
+pictures: deps tracefs ## draw the pictures of the documentation anew, from throw-away servers
+	@tools/dependencies pictures
+	cargo build --release --workspace --locked
+	$(SUDO) env BIN='$(abspath $(BUILT)/release)' tools/pictures
 
 tracefs:
 	@[ -e $(TRACEFS)/events ] || $(SUDO) mount -t tracefs tracefs $(TRACEFS) || \
