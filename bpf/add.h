@@ -1,4 +1,4 @@
-// An addition that no other processor is lost to.
+// Atomic addition: no other processor's is lost.
 #pragma once
 
 #define add(place, n) __sync_fetch_and_add(place, n)

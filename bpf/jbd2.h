@@ -1,4 +1,4 @@
-// `fsynctop explain` only: from jbd2's hooks, which threads commit, how often, and who changed metadata.
+// `fsynctop explain` only: records, by jbd2's hooks, which threads commit, how often, and who changed metadata.
 #pragma once
 
 #include "clock.h"

@@ -1,4 +1,4 @@
-// fsynctop's own calls. By some of them it tests the probes: they are counted apart, and never traced.
+// fsynctop's own calls: never traced. Some of them are the self-test of the probes, and are counted separately.
 #pragma once
 
 #include "identity.h"

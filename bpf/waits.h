@@ -30,7 +30,7 @@ struct wait_key {
 struct wait_total {
 	u64 ns;
 	u64 waits;
-	u64 under[COMMITTER_STATES]; // what its device's clock went on by, in the meantime
+	u64 under[COMMITTER_STATES]; // how far its device's clock advanced meanwhile
 };
 
 struct {

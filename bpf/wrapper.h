@@ -1,4 +1,5 @@
-// The functions of the kernel that are a system call's: each takes the registers of the caller.
+// The names of the kernel's system-call wrappers (__x64_sys_*), for bpf/fentry.h and bpf/kprobe.h, and the first
+// argument in the caller's registers, which is all that such a function takes.
 #pragma once
 
 #include "kernel.h"

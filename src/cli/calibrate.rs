@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Args, Debug)]
 pub(crate) struct Calibrate {
-    /// Where to write: a directory on the filesystem that is to be measured, best none of a server's own. At
+    /// Where to write: a directory on the filesystem to be measured, preferably not a server's own. At
     /// most 64 MB are written to at a time, and nothing stays
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct Calibrate {
     /// The most threads: 1, 2, 4 and so on up to this
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
-    /// Do it although DIR belongs to a database server: DIR again, typed once more
+    /// Measure even if DIR belongs to a database server: repeat DIR here to confirm
     #[arg(long, value_name = "DIR")]
     pub production: Option<PathBuf>,
     /// Do not keep the result for `explain`

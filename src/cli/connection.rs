@@ -10,7 +10,7 @@ use crate::server::status::secret::Secret;
 
 const HEADING: &str = "How to reach the server's own counters";
 
-/// Nothing is needed where the server lets the user who runs this in without a password; its socket is found.
+/// None of this is needed if the server lets the current user in without a password; its socket is found.
 /// A password comes from the option file, from MYSQL_PWD or from the prompt of --password.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = HEADING)]

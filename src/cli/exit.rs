@@ -5,7 +5,7 @@ pub const FAILED: u8 = 1;
 /// A wrong option, value, environment variable or configuration file.
 pub(crate) const BAD_USAGE: u8 = 2;
 pub(crate) const NOTHING_TO_TRACE: u8 = 3;
-/// Not everything could be examined. 4 is kept for a condition that is asked for.
+/// Not everything could be examined. 4 is reserved for a condition that the user asks for.
 pub(crate) const INCOMPLETE: u8 = 5;
 
 /// What a shell makes of a signal.

@@ -70,8 +70,8 @@ pub(crate) struct TraceArgs {
 pub(crate) struct LongRunArgs {
     /// Processor time that fsynctop itself may use: percent of one processor, averaged over a minute or over
     /// /TIME (2%/5m), or off. Above it, intervals get longer; if that is not enough, tracing pauses until
-    /// there is room again. Said on standard error and in the figures. What the exporter's clients cost, and
-    /// describing servers and naming files, is limited apart and not counted here
+    /// there is room again. Reported on standard error and in the figures. The cost of the exporter's
+    /// clients, of describing servers and of naming files is limited separately and not counted here
     #[arg(long, value_name = "PERCENT", default_value_t = MaxCpu(Some(Limit::default())), help_heading = TRACING)]
     pub max_cpu: MaxCpu,
 }

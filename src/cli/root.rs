@@ -48,7 +48,7 @@ Examples:
   fsynctop history --last 10m              what an exporter on this host saw in the last ten minutes
   fsynctop explain -d 10                   what the syncs of ten seconds waited for, on two levels
   fsynctop stuck                           syncs that hang right now, without any tracing
-  fsynctop exporter                        run for good, for Prometheus to scrape 127.0.0.1:9871
+  fsynctop exporter                        run permanently, for Prometheus to scrape 127.0.0.1:9871
   fsynctop verify -d 30                    is what it traces what the server itself counts?
   fsynctop calibrate /srv/scratch          what does one sync cost on that filesystem?
   fsynctop check                           would tracing work here, and if not, why
@@ -68,7 +68,7 @@ pub(crate) enum Action {
     /// meanwhile
     #[command(after_help = explain::AFTER_HELP)]
     Explain(Explain),
-    /// Trace for good and answer Prometheus: the daemon for every host
+    /// Trace permanently and serve Prometheus: the daemon for every host
     #[command(after_help = exporter::AFTER_HELP)]
     Exporter(Exporter),
     /// Show live what is synced; the same as without an action, with some options more

@@ -1,5 +1,5 @@
 //! The system calls that make data durable: one line for each, with its names and numbers. Their order is
-//! that of `enum op` in `bpf/record.h`.
+//! that of `enum op` in `bpf/operations.h`.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
