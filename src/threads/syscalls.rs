@@ -58,14 +58,15 @@ mod tests {
 
     #[test]
     fn each_sync_call_is_known_by_its_number() {
-        for (number, op) in [
+        let numbers: [_; Op::ALL.len()] = [
             (libc::SYS_fsync, Op::Fsync),
             (libc::SYS_fdatasync, Op::Fdatasync),
             (libc::SYS_sync_file_range, Op::SyncFileRange),
             (libc::SYS_msync, Op::Msync),
             (libc::SYS_syncfs, Op::Syncfs),
             (libc::SYS_sync, Op::Sync),
-        ] {
+        ];
+        for (number, op) in numbers {
             let call = parse(&line(number, 7)).unwrap();
             assert_eq!(call.op, op);
             assert_eq!(call.fd(), (!matches!(op, Op::Msync | Op::Sync)).then_some(7));
