@@ -190,6 +190,8 @@ fn confidence(state: &State, m: &Measurement) -> Part {
         let not_counted = lost.preempted + lost.threads;
         match not_counted {
             _ if lost.is_zero() => None,
+            0 if lost.processes > 0 => Some(format!("{} processes not followed", count(lost.processes))),
+            0 if !lost.paused.is_zero() => Some("not traced for a while".to_owned()),
             0 => Some("counted, not all attributed".to_owned()),
             n => Some(format!("{} missed", count(n))),
         }

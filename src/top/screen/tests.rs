@@ -318,6 +318,21 @@ fn what_was_lost_is_said_beside_the_totals() {
 }
 
 #[test]
+fn syncs_that_were_not_counted_are_not_called_counted() {
+    let shown_with = [
+        (Lost { processes: 3, ..Lost::default() }, "3 processes not followed"),
+        (Lost { paused: 5 * SECOND, ..Lost::default() }, "not traced for a while"),
+        (Lost { files: 1, ..Lost::default() }, "counted, not all attributed"),
+    ];
+    for (lost, shown) in shown_with {
+        let mut bench = Bench::busy(120, 30, 2);
+        bench.world.snapshot.lost = lost;
+        bench.second(&fixture::busy());
+        bench.assert_shows(shown);
+    }
+}
+
+#[test]
 fn a_server_that_ended_and_a_sampling_that_ended_are_told() {
     let mut bench = Bench::busy(120, 30, 2);
     let mut gone = fixture::quiet();
