@@ -22,7 +22,8 @@ pub struct Looks {
     /// At least one. After one look alone, an age is known only where the kernel has /proc/TID/sched.
     pub count: u32,
     pub apart: Duration,
-    /// For a single process, and for reading the clocks; a process that takes longer is skipped and counted.
+    /// How long a process may go without yielding a result, and how long reading the clocks may take. A
+    /// process that is silent for longer is skipped and counted.
     pub deadline: Duration,
 }
 

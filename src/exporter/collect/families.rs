@@ -150,7 +150,7 @@ families! {
     };
     pub(crate) static ATTACH_INFO: Family = Family {
         help: "How the probes are attached, as labels; always 1.",
-        notes: "`ops` are the calls that are traced, `not_chosen` says why not the other mode, where it was tried.",
+        notes: "`ops` are the calls that are traced, `not_chosen` says why the other modes were not taken.",
         ..family("fsynctop_attach_info", Kind::Gauge, "", &["mode", "kernel", "ops", "not_chosen"])
     };
     pub(crate) static SELF_TEST: Family = Family {
