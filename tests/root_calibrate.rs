@@ -20,9 +20,12 @@ use common::faults::{FaultFs, finish, signal};
 use common::server::{Database, Kind};
 use common::{needs, wait_until};
 
+/// A shell without job control starts what it puts into the background with SIGINT ignored, and tests that
+/// run there would pass that on.
 fn calibrate(directory: &Path, state: &Path, options: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
-    command.arg("calibrate").arg(directory).args(options).env("STATE_DIRECTORY", state);
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_fsynctop"), "calibrate"]);
+    command.arg(directory).args(options).env("STATE_DIRECTORY", state);
     command
 }
 
