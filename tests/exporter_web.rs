@@ -140,7 +140,12 @@ fn a_scrape_in_progress_is_answered_before_the_end_and_no_new_one_begins() {
     let mut rest = Vec::new();
     assert_eq!(idle.read_to_end(&mut rest).unwrap(), 0, "an idle connection is closed at once");
     assert!(begun.elapsed() < Duration::from_millis(3900), "{:?}", begun.elapsed());
-    assert!(std::net::TcpStream::connect(server.address).is_err(), "it still listens");
+    // Its tasks end in no particular order.
+    let is_closed = (0..50).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        std::net::TcpStream::connect(server.address).is_err()
+    });
+    assert!(is_closed, "it still listens");
     let answer = read_answer(&mut busy, begun).unwrap();
     assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
     assert_eq!(server.end()["requests"]["200"], 1);

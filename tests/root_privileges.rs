@@ -12,6 +12,7 @@ use std::time::Duration;
 use common::faults::FaultFs;
 use common::rows;
 use common::{Running, built, needs, wait_until};
+use fsynctop::exporter::confine::User;
 use fsynctop::exporter::privileges;
 use fsynctop::files::rules::Rules;
 use fsynctop::host::tracefs::with_tracefs_if_possible;
@@ -31,7 +32,7 @@ fn live_without_rights(comm: &'static str) -> Live {
         ProbeConfig { capacity: Capacity { files: 64, histograms: 16, threads: 64 }, ..rows::of_comm(comm) };
     let make = move || -> std::io::Result<Sampler> {
         let probe = with_tracefs_if_possible(|| Probe::attach(&config)).map_err(std::io::Error::other)?;
-        privileges::keep_needed()?;
+        privileges::keep_needed(User::default()).map_err(std::io::Error::other)?;
         assert!(!privileges::in_words().contains("CAP_SYS_ADMIN"), "{}", privileges::in_words());
         Ok(Sampler::of_probe(probe, Rules::builtin(), "test".into()))
     };
@@ -129,7 +130,7 @@ fn what_is_kept_is_enough_to_read_another_users_server_and_none_of_it_is_too_muc
         };
         std::thread::spawn(task).join().unwrap()
     };
-    assert_eq!(as_thread(|| privileges::keep_needed().unwrap()), [true; 4]);
+    assert_eq!(as_thread(|| privileges::keep_needed(User::default()).unwrap()), [true; 4]);
     assert_eq!(as_thread(|| have(CapabilitySet::empty())), [false; 4]);
     assert_eq!(as_thread(|| have(CapabilitySet::SYS_PTRACE)), [false, true, false, false]);
     assert_eq!(as_thread(|| have(CapabilitySet::DAC_READ_SEARCH)), [false; 4]);

@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::{Args, Command};
 
 use super::exit::{BAD_USAGE, Exit, FAILED};
 use super::options::{LongRunArgs, TraceArgs, duration};
 use super::{check, session, settings};
 use crate::exporter::collect::{self, About, Buckets, Collector, GivenName};
-use crate::exporter::daemon::{self, Tracing};
+use crate::exporter::confine::User;
+use crate::exporter::daemon;
 use crate::exporter::history_socket::HistorySocket;
 use crate::exporter::status::AtStart;
 use crate::exporter::web::StartError;
 use crate::exporter::web::address::ListenAddress;
-use crate::exporter::{log, privileges};
+use crate::exporter::{log, privileges, web_process};
 use crate::history::{self, remote};
 use crate::host;
 use crate::live::Options;
@@ -44,6 +44,10 @@ pub struct Exporter {
     /// changes
     #[arg(long, value_name = "FILE")]
     pub web_config_file: Option<PathBuf>,
+    /// The user that it becomes once it has attached, if it was started as root: UID or UID:GID [default:
+    /// 65534:65534, nobody]
+    #[arg(long, value_name = "USER")]
+    pub user: Option<User>,
     /// Options in TOML, by their names here
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -93,9 +97,13 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
     let mut verdicts = host::checks(map_bytes);
     verdicts.push(check::budget(&config));
 
+    let history = if arguments.no_socket { None } else { open_socket(arguments.socket.as_deref())? };
+    let user = arguments.user.unwrap_or_default();
     let options = daemon::Options {
         listen: arguments.listen,
         web_config_file: arguments.web_config_file,
+        history,
+        user,
         at_start: AtStart { verdicts, map_bytes },
         interval: arguments.interval,
     };
@@ -108,27 +116,36 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         names: arguments.server_name,
     };
     let remembered = history::Options { length: arguments.history, ..history::Options::default() };
-    let (socket, no_socket) = (arguments.socket, arguments.no_socket);
     let trace = arguments.trace;
     let long_run =
         Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0, ..Options::default() };
-    let attach = move |statistics| {
-        let socket = if no_socket { None } else { open_socket(socket.as_deref())? };
+    let attach = move |web_pid| {
         let make = move || -> anyhow::Result<_> {
             let probe = session::attach(&trace, &config)?;
-            privileges::keep_needed().context("cannot give up capabilities")?;
+            privileges::keep_needed(user)?;
             Ok(session::sampler(probe, rules))
         };
-        let about = About { map_bytes, web: statistics };
+        let about = About { map_bytes, web_pid: Some(web_pid) };
         let collector = Collector::start(make, selection, long_run, shown, remembered, about)?;
-        privileges::keep_needed().context("cannot give up capabilities")?;
-        Tracing::new(collector, socket).context("cannot start a thread")
+        privileges::keep_needed(user)?;
+        Ok(collector)
     };
     match daemon::run(options, attach) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             causes(error.chain()).lines().for_each(log::error);
             Ok(ExitCode::from(status(&error)))
+        }
+    }
+}
+
+/// The hidden action: the process that serves, started by the one that traces.
+pub fn run_web() -> ExitCode {
+    match web_process::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            causes(error.chain()).lines().for_each(log::error);
+            ExitCode::from(FAILED)
         }
     }
 }

@@ -55,6 +55,7 @@ fn act() -> anyhow::Result<ExitCode> {
         Action::Stuck(stuck) => stuck::run(&stuck),
         Action::Calibrate(calibrate) => calibrate::run(&calibrate),
         Action::Verify(verify) => verify::run(&verify),
+        Action::ExporterWeb => Ok(exporter::run_web()),
         Action::ExecWhenTold { pipe, command } => command::exec_when_told(&pipe, &command),
     }
 }

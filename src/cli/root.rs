@@ -84,6 +84,9 @@ pub(crate) enum Action {
     /// The child's side of `-- COMMAND`: waits until it is traced
     #[command(hide = true)]
     ExecWhenTold { pipe: PathBuf, command: Vec<OsString> },
+    /// The exporter's process that serves: gets its sockets on standard input
+    #[command(hide = true)]
+    ExporterWeb,
 }
 
 /// Options of [`Plain`] that the live view does not take: they only keep the old forms working.

@@ -1,112 +1,139 @@
-//! The daemon's life: open the ports, attach, serve, and end in order. Ports come first: a second exporter
-//! must fail before it has attached anything.
+//! The prober's life: open the ports, start the web process and hand them over, attach, answer, and end in
+//! order. Ports come first: a second exporter must fail before it has attached anything.
+//!
+//! Neither process goes on without the other. The prober can start no second web process, since it gives up
+//! executing programs, and a web process without a prober has nothing to say. Whoever has started the
+//! exporter starts it anew.
 
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use serde_json::Value;
+use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::collect::Collector;
-use super::history_socket::{HistorySocket, Serving};
-use super::source::{NotReady, Source};
-use super::status::{self, AtStart};
+use super::confine::{User, seccomp};
+use super::history_socket::HistorySocket;
+use super::link::{self, Answers, WebProcess};
+use super::privileges::RightsError;
+use super::stage::Stage;
+use super::status::AtStart;
 use super::watching::Watching;
+use super::web::StartError;
 use super::web::address::{self, ListenAddress};
-use super::web::{Statistics, Web};
+use super::web::files::{Files, OnDisk};
+use super::web::reload::Loaded;
 use super::{log, notify, privileges};
-use crate::live::clients::Meter;
-use crate::live::{Live, State};
+use crate::live::State;
 
 /// How often the state of the tracing is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// How long detaching may take; after that the kernel does it, when the process ends.
 const DETACH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the web process may take to end: requests in progress have five seconds.
+const END_TIMEOUT: Duration = Duration::from_secs(7);
+/// A web process that has asked for nothing for this long hangs: it asks each second.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long systemd is kept waiting for the web configuration to be read anew.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Options {
     /// Beside the sockets that systemd has opened; neither: the default.
     pub listen: Vec<ListenAddress>,
     pub web_config_file: Option<PathBuf>,
+    /// Open, and answered on by the web process.
+    pub history: Option<HistorySocket>,
+    /// Who both processes are, if they were started as root.
+    pub user: User,
     pub at_start: AtStart,
     /// From one regular snapshot to the next.
     pub interval: Duration,
 }
 
-/// Everything that exists once the probes are attached.
-pub struct Tracing {
-    collector: Collector,
-    /// The socket's file goes with it.
-    _serving: Option<Serving>,
-}
-
-impl Tracing {
-    /// Begins to answer on the socket, if there is one.
-    pub fn new(collector: Collector, history: Option<HistorySocket>) -> std::io::Result<Tracing> {
-        let serving = history.map(|socket| socket.serve(collector.history())).transpose()?;
-        Ok(Tracing { collector, _serving: serving })
-    }
-
-    fn live(&self) -> &Arc<Live> {
-        self.collector.live()
-    }
-}
-
 /// Runs until a signal ends it. `attach` runs on a thread of its own with all the rights that this process
-/// was given; it gives them up itself, see [`privileges`]. To be called before there are other threads.
+/// was given; it gives them up itself, see [`privileges`]. It is told the web process's number. To be called
+/// before there are other threads.
 pub fn run<A>(options: Options, attach: A) -> anyhow::Result<()>
 where
-    A: FnOnce(Arc<Statistics>) -> anyhow::Result<Tracing> + Send + 'static,
+    A: FnOnce(u32) -> anyhow::Result<Collector> + Send + 'static,
 {
     privileges::forever().context("cannot set no_new_privs")?;
     let listeners = address::open(&options.listen, address::activated()?)?;
     let places: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-
-    let statistics = Arc::new(Statistics::default());
-    let stage = Arc::new(Stage { tracing: OnceLock::new(), at_start: options.at_start });
-    let web = Web::new(stage.clone(), options.web_config_file.as_deref(), statistics.clone())?;
-    let scheme = if web.is_tls() { "https" } else { "http" };
+    let files = options.web_config_file.map(OnDisk::new);
+    let is_tls = match files.as_ref().and_then(|files| files.changed(None)) {
+        Some(bundle) => Loaded::of(&bundle).map_err(StartError::from)?.tls.is_some(),
+        None => false,
+    };
+    let scheme = if is_tls { "https" } else { "http" };
     for place in &places {
         log::info(format_args!("listening on {scheme}://{place}/metrics"));
     }
 
+    // The socket's file goes with it, where its directory lets this user remove it.
+    let (history, _file) = options.history.map(HistorySocket::apart).unzip();
+    let (web, lanes) = match WebProcess::start(listeners, history, files.is_some(), options.user) {
+        Err(source) if source.kind() == ErrorKind::PermissionDenied && geteuid().is_root() => {
+            bail!(RightsError::User { user: options.user, source });
+        }
+        started => started.context("cannot start the process that serves")?,
+    };
     let (attached, outcome) = oneshot::channel();
+    let web_pid = web.pid();
     let task = move || {
-        let _ = attached.send(attach(statistics));
+        let _ = attached.send(attach(web_pid));
     };
     // Not among the threads for work that may block: this one has rights that no other may have.
     std::thread::Builder::new().name("attach".into()).spawn(task).context("cannot start a thread")?;
-    privileges::keep_needed().context("cannot give up capabilities")?;
+    privileges::keep_needed(options.user)?;
 
+    let stage = Arc::new(Stage::new(options.at_start, files));
+    for lane in lanes {
+        answer_on(lane, stage.clone()).context("cannot start a thread")?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        // rendering, compressing, a password, the web configuration's files
-        .max_blocking_threads(6)
+        .max_blocking_threads(2)
         .thread_keep_alive(Duration::from_secs(30))
-        .thread_name("web-work")
         .build()
-        .context("cannot start the web server")?;
-    let (stop, stopped) = watch::channel(false);
+        .context("cannot start the event loop")?;
     let ended = runtime.block_on(async {
         let signals = Signals::new().context("cannot handle signals")?;
-        let serving = tokio::spawn(web.clone().serve(listeners, stopped));
-        let life = Life { stage: &stage, web: &web, interval: options.interval };
+        let mut life = Life { stage: &stage, web, interval: options.interval };
         let ended = life.live(outcome, signals).await;
         notify::stopping();
-        stop.send_replace(true);
+        stage.end();
         if ended.is_ok() {
-            let _ = serving.await;
+            life.wait_for_web().await;
         }
-        stage.detach().await;
+        detach(&stage).await;
         ended
     });
     // A thread that hangs with a disk must not keep the process.
     runtime.shutdown_background();
     ended
+}
+
+/// Answers on a lane, on a thread of its own, until the web process ends.
+fn answer_on(lane: UnixStream, stage: Arc<Stage>) -> std::io::Result<()> {
+    let task = move || {
+        let answers: Arc<dyn Answers> = stage.clone();
+        if let Err(error) = link::serve(&lane, &answers)
+            && !stage.is_ending()
+        {
+            log::warning(format_args!("the process that serves is not answered any more: {error}"));
+        }
+    };
+    // Not among the threads for work that may block: it waits for questions, for as long as the process
+    // lives.
+    std::thread::Builder::new().name("web-lane".into()).spawn(task).map(drop)
 }
 
 struct Signals {
@@ -126,23 +153,23 @@ impl Signals {
 }
 
 struct Life<'a> {
-    stage: &'a Stage,
-    web: &'a Web,
+    stage: &'a Arc<Stage>,
+    web: WebProcess,
     interval: Duration,
 }
 
 impl Life<'_> {
     /// Ok when a signal has ended it.
     async fn live(
-        &self,
-        outcome: oneshot::Receiver<anyhow::Result<Tracing>>,
+        &mut self,
+        outcome: oneshot::Receiver<anyhow::Result<Collector>>,
         mut signals: Signals,
     ) -> anyhow::Result<()> {
         let mut outcome = Some(outcome);
         let mut watching = None;
         let mut look = every(WATCH_EVERY);
-        let mut meter = Meter::start();
         let mut watchdog = notify::watchdog().map(every);
+        let mut is_introduced = false;
         notify::status("attaching");
         loop {
             tokio::select! {
@@ -150,24 +177,25 @@ impl Life<'_> {
                 _ = signals.interrupt.recv() => break log::info("SIGINT: ending"),
                 _ = signals.hang_up.recv() => {
                     notify::reloading();
-                    self.web.reload().await;
+                    self.reload().await;
                     if watching.is_some() {
                         notify::ready();
                     }
                 }
                 attached = arrival(&mut outcome) => {
-                    let tracing = attached?;
-                    watching = Some(Watching::begin(tracing.live(), self.interval));
-                    // There is one attach: it is empty.
-                    let _ = self.stage.tracing.set(tracing);
+                    let collector = attached?;
+                    // What attaching needs is needed no more, and no thread starts that would need it.
+                    seccomp::apply(seccomp::Process::Prober).context("cannot confine the process that traces")?;
+                    watching = Some(Watching::begin(collector.live(), self.interval));
+                    self.stage.attached(collector);
                     notify::ready();
                 }
                 _ = look.tick() => {
-                    // this thread serves clients, and does little else
-                    meter.settle();
-                    if let (Some(watching), Some(tracing)) = (&mut watching, self.stage.tracing.get()) {
-                        watching.update(tracing.live());
-                        if let State::Failed { why } = tracing.live().state() {
+                    self.check_web(&mut is_introduced)?;
+                    if let (Some(watching), Some(live)) = (&mut watching, self.stage.live()) {
+                        watching.update(live);
+                        self.stage.set_well(watching.is_well());
+                        if let State::Failed { why } = live.state() {
                             bail!("tracing has failed: {why}");
                         }
                     }
@@ -180,6 +208,43 @@ impl Life<'_> {
             }
         }
         Ok(())
+    }
+
+    fn check_web(&mut self, is_introduced: &mut bool) -> anyhow::Result<()> {
+        if let Some(status) = self.web.ended().context("cannot watch the process that serves")? {
+            bail!("the process that serves has ended ({status}), so the one that traces ends too");
+        }
+        if let Some((report, at)) = self.stage.reported() {
+            if !*is_introduced {
+                log::info(format_args!("serving by process {}: {}", self.web.pid(), report.confined));
+                *is_introduced = true;
+            }
+            if at.elapsed() > SILENCE {
+                let silent = at.elapsed().as_secs();
+                bail!("the process that serves has not answered for {silent} s, so the one that traces ends");
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the web configuration read anew, and waits until that was tried.
+    async fn reload(&self) {
+        let wanted = self.stage.reload();
+        let begun = Instant::now();
+        let is_done = || self.stage.reported().is_some_and(|(report, _)| report.reloaded >= wanted);
+        while !is_done() && begun.elapsed() < RELOAD_TIMEOUT {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn wait_for_web(&mut self) {
+        let begun = Instant::now();
+        while matches!(self.web.ended(), Ok(None)) {
+            if begun.elapsed() > END_TIMEOUT {
+                return log::warning("the process that serves takes long to end; it ends with this one");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 }
 
@@ -198,51 +263,20 @@ async fn tick(interval: &mut Option<Interval>) {
 
 /// The outcome of attaching; once.
 async fn arrival(
-    outcome: &mut Option<oneshot::Receiver<anyhow::Result<Tracing>>>,
-) -> anyhow::Result<Tracing> {
+    outcome: &mut Option<oneshot::Receiver<anyhow::Result<Collector>>>,
+) -> anyhow::Result<Collector> {
     let Some(receiver) = outcome else { return std::future::pending().await };
     let received = receiver.await;
     *outcome = None;
     received.unwrap_or_else(|_| Err(anyhow!("attaching failed: its thread panicked")))
 }
 
-/// The source of the web side: "attaching" at first, then the figures.
-struct Stage {
-    tracing: OnceLock<Tracing>,
-    at_start: AtStart,
-}
-
-impl Stage {
-    async fn detach(&self) {
-        let Some(live) = self.tracing.get().map(|tracing| tracing.live().clone()) else { return };
-        let detached = timeout(DETACH_TIMEOUT, tokio::task::spawn_blocking(move || live.stop())).await;
-        match detached {
-            Ok(Ok(Ok(_))) => log::info("detached"),
-            Ok(Ok(Err(error))) => log::warning(format_args!("detached after a failure: {error}")),
-            _ => log::warning("detaching takes long; it is left to the end of the process"),
-        }
+async fn detach(stage: &Stage) {
+    let Some(live) = stage.live().cloned() else { return };
+    let detached = timeout(DETACH_TIMEOUT, tokio::task::spawn_blocking(move || live.stop())).await;
+    match detached {
+        Ok(Ok(Ok(_))) => log::info("detached"),
+        Ok(Ok(Err(error))) => log::warning(format_args!("detached after a failure: {error}")),
+        _ => log::warning("detaching takes long; it is left to the end of the process"),
     }
-}
-
-impl Source for Stage {
-    fn metrics(&self) -> Result<Vec<u8>, NotReady> {
-        self.tracing.get().ok_or_else(attaching)?.collector.render()
-    }
-
-    fn status(&self) -> Value {
-        status::json(&self.at_start, self.tracing.get().map(|tracing| &**tracing.live()))
-    }
-
-    fn ready(&self) -> Result<(), NotReady> {
-        match self.tracing.get().map(|tracing| tracing.live().state()) {
-            None => Err(attaching()),
-            Some(State::Running | State::Degraded { .. }) => Ok(()),
-            Some(State::Paused { why } | State::Failed { why }) => Err(NotReady(why)),
-            Some(State::Stopped) => Err(NotReady("it is being stopped".into())),
-        }
-    }
-}
-
-fn attaching() -> NotReady {
-    NotReady("not yet: the probes are being attached".into())
 }

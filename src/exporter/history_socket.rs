@@ -10,6 +10,7 @@ use rustix::fs::{FileType, Mode};
 
 use super::log::Seldom;
 use super::socket_directory::{DirectoryError, Identity, SocketDirectory};
+use super::source::NotReady;
 use crate::history::History;
 use crate::history::deadline::WithDeadline;
 use crate::history::remote::{Refusal, Request, What};
@@ -19,7 +20,7 @@ use crate::linux::blocking::{Limits, Pool, Share};
 const MODE: Mode = Mode::from_raw_mode(0o660);
 const WAITING: i32 = 8;
 /// Who is answered at the same time, each by a thread; each has a copy of the list of what is remembered.
-const MAX_CLIENTS: usize = 4;
+pub(crate) const MAX_CLIENTS: usize = 4;
 const MAX_REQUEST_BYTES: u64 = 1_024;
 /// Each ends with its client, after [`CLIENT_TIMEOUT`] at the latest: none needs to be abandoned.
 const CLIENTS: Share = Share { threads: MAX_CLIENTS, with_abandoned: MAX_CLIENTS, queue: MAX_CLIENTS };
@@ -62,28 +63,50 @@ impl HistorySocket {
         Ok(HistorySocket { listener: UnixListener::from(listener), directory, file })
     }
 
-    /// Answers, on a thread of its own, for as long as the process lives. The socket's file goes when this is
-    /// dropped.
-    pub fn serve(self, history: impl Fn() -> History + Send + Sync + 'static) -> io::Result<Serving> {
-        let HistorySocket { listener, directory, file } = self;
-        // A client that has gone wants no answer.
-        let work = move |stream: &UnixStream| answer(stream, &history).ok();
-        let limits = Limits::for_one_owner(CLIENTS, 2 * CLIENT_TIMEOUT);
-        let clients = Pool::new("history-client", limits, work);
-        // A loop that waits for clients, and for nothing else.
-        std::thread::Builder::new().name("history".into()).spawn(move || accept(&listener, &clients))?;
-        Ok(Serving { directory, file })
+    /// The socket itself, for the process that answers, and its file, for the one that may remove it.
+    pub fn apart(self) -> (UnixListener, SocketFile) {
+        (self.listener, SocketFile { directory: self.directory, file: self.file })
     }
+
+    /// Answers in this process. The socket's file goes when what it returns is dropped.
+    pub fn serve(self, history: impl Fn() -> History + Send + Sync + 'static) -> io::Result<SocketFile> {
+        let (listener, file) = self.apart();
+        serve(listener, move |out| Ok(history().write_json(out)?))?;
+        Ok(file)
+    }
+}
+
+/// Answers, on a thread of its own, for as long as the process lives. `write` writes what is remembered, for
+/// up to [`MAX_CLIENTS`] at a time.
+pub fn serve(
+    listener: UnixListener,
+    write: impl Fn(&mut dyn Write) -> Result<(), HistoryError> + Send + Sync + 'static,
+) -> io::Result<()> {
+    // A client that has gone wants no answer.
+    let work = move |stream: &UnixStream| answer(stream, &write).ok();
+    let limits = Limits::for_one_owner(CLIENTS, 2 * CLIENT_TIMEOUT);
+    let clients = Pool::new("history-client", limits, work);
+    // A loop that waits for clients, and for nothing else.
+    std::thread::Builder::new().name("history".into()).spawn(move || accept(&listener, &clients)).map(drop)
+}
+
+/// Why there is no history.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    #[error(transparent)]
+    NotReady(#[from] NotReady),
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// Removes the socket's file at the end.
 #[derive(Debug)]
-pub struct Serving {
+pub struct SocketFile {
     directory: SocketDirectory,
     file: Identity,
 }
 
-impl Drop for Serving {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         // Who has the right to make it may not have the right to remove it: then the next one does.
         let _ = self.directory.remove(self.file);
@@ -137,13 +160,17 @@ fn turn_away(mut stream: &UnixStream) {
     drop(told);
 }
 
-fn answer(stream: &UnixStream, history: &(dyn Fn() -> History + Send + Sync)) -> io::Result<()> {
+fn answer(stream: &UnixStream, write: &dyn Fn(&mut dyn Write) -> Result<(), HistoryError>) -> io::Result<()> {
     let mut connection = WithDeadline::new(stream, CLIENT_TIMEOUT);
     let mut line = String::new();
     BufReader::new((&mut connection).take(MAX_REQUEST_BYTES)).read_line(&mut line)?;
     let mut out = BufWriter::new(connection);
     match serde_json::from_str::<Request>(&line) {
-        Ok(Request { request: What::History, .. }) => history().write_json(&mut out)?,
+        Ok(Request { request: What::History, .. }) => match write(&mut out) {
+            Ok(()) => {}
+            Err(HistoryError::NotReady(why)) => refuse(&mut out, &why.0)?,
+            Err(HistoryError::Io(error)) => return Err(error),
+        },
         Err(error) => refuse(&mut out, &format!("not a request: {error}"))?,
     }
     out.flush()

@@ -1,11 +1,12 @@
 //! The interface between the web side and the figures.
 
-use serde_json::Value;
-
 /// There is no answer yet, or no more. Says why in a sentence that may be shown to anybody.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotReady(pub String);
+
+/// What [`NotReady`] says until the probes are there.
+pub const ATTACHING: &str = "not yet: the probes are being attached";
 
 /// Everything that the web side shows.
 pub trait Source: Send + Sync {
@@ -14,8 +15,11 @@ pub trait Source: Send + Sync {
     /// everybody who asked meanwhile is given what it returns.
     fn metrics(&self) -> Result<Vec<u8>, NotReady>;
 
-    /// `/status`. May block as well.
-    fn status(&self) -> Value;
+    /// `/status`, as JSON. May block as well.
+    fn status(&self) -> Result<Vec<u8>, NotReady>;
+
+    /// `/-/healthy`: everything that the exporter consists of is at work; never blocks.
+    fn healthy(&self) -> Result<(), NotReady>;
 
     /// `/-/ready`; never blocks.
     fn ready(&self) -> Result<(), NotReady>;

@@ -8,7 +8,7 @@ use crate::live::{Live, State};
 use crate::server::describe::in_words;
 
 /// Checks whose results would differ after giving up rights; those of the start are shown.
-const DECIDED_AT_START: [&str; 3] = ["capabilities", "tracefs", "locked memory"];
+const DECIDED_AT_START: [&str; 4] = ["capabilities", "tracefs", "perf events", "locked memory"];
 
 /// The checks of the start, taken with all the rights that the exporter was given.
 #[derive(Clone, Debug)]
@@ -18,8 +18,9 @@ pub(crate) struct AtStart {
     pub map_bytes: u64,
 }
 
-/// `live` is None while the probes are still being attached.
-pub(super) fn json(at_start: &AtStart, live: Option<&Live>) -> Value {
+/// `live` is None while the probes are still being attached; `web` is what the process that serves says of
+/// itself.
+pub(super) fn json(at_start: &AtStart, live: Option<&Live>, web: String) -> Value {
     let mut verdicts = host::checks(at_start.map_bytes);
     for verdict in &mut verdicts {
         if DECIDED_AT_START.contains(&verdict.name)
@@ -32,6 +33,7 @@ pub(super) fn json(at_start: &AtStart, live: Option<&Live>) -> Value {
     let more: Vec<_> = at_start.verdicts.iter().filter(is_new).cloned().collect();
     verdicts.extend(more);
     verdicts.push(Verdict::ok("rights kept", privileges::in_words()));
+    verdicts.push(Verdict::ok("web process", web));
     match live {
         Some(live) => verdicts.extend(of_live(live)),
         None => verdicts.push(Verdict::warn("attach", "attaching")),

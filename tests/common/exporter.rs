@@ -110,15 +110,7 @@ impl Exporter {
 
     /// A line of each thread's status, by thread name and number.
     pub fn threads(&self, wanted: &str) -> Vec<(String, String)> {
-        let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return Vec::new() };
-        tasks
-            .filter_map(|task| {
-                let task = task.ok()?.path();
-                let status = fs::read_to_string(task.join("status")).ok()?;
-                let name = format!("{} {}", field(&status, "Name:")?, task.file_name()?.to_string_lossy());
-                Some((name, field(&status, wanted)?))
-            })
-            .collect()
+        status_lines(self.pid, wanted)
     }
 
     /// Bytes of memory that are its own: no other process shares them, no file backs them.
@@ -132,6 +124,30 @@ impl Exporter {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
         field(&status, "VmRSS:").unwrap().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
+}
+
+/// A line of the status of each thread of a process, by thread name and number.
+pub fn status_lines(pid: u32, wanted: &str) -> Vec<(String, String)> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    tasks
+        .filter_map(|task| {
+            let task = task.ok()?.path();
+            let status = fs::read_to_string(task.join("status")).ok()?;
+            let name = format!("{} {}", field(&status, "Name:")?, task.file_name()?.to_string_lossy());
+            Some((name, field(&status, wanted)?))
+        })
+        .collect()
+}
+
+/// The processes that one has started.
+pub fn children(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |number: &u32| {
+        let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+        field(&status, "PPid:").is_some_and(|parent| parent == pid.to_string())
+    };
+    numbers.filter(is_child).collect()
 }
 
 fn field(text: &str, name: &str) -> Option<String> {

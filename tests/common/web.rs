@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use fsynctop::exporter::source::{NotReady, Source};
 use fsynctop::exporter::web::address::listen;
+use fsynctop::exporter::web::files::{Files, OnDisk};
 use fsynctop::exporter::web::{Statistics, Web};
 use rustix::net::{AddressFamily, SocketType};
 use serde_json::{Value, json};
@@ -34,8 +35,12 @@ impl Source for MadeUp {
         Ok(text.into_bytes())
     }
 
-    fn status(&self) -> Value {
-        json!({ "schema": 1, "status": "ok", "checks": [] })
+    fn status(&self) -> Result<Vec<u8>, NotReady> {
+        Ok(format!("{:#}\n", json!({ "schema": 1, "status": "ok", "checks": [] })).into_bytes())
+    }
+
+    fn healthy(&self) -> Result<(), NotReady> {
+        Ok(())
     }
 
     fn ready(&self) -> Result<(), NotReady> {
@@ -63,7 +68,9 @@ pub fn served() {
         is_ready: told["not_ready"].is_null(),
     });
     let statistics = Arc::new(Statistics::default());
-    let web = Web::new(source, told["web_config_file"].as_str().map(Path::new), statistics.clone()).unwrap();
+    let files =
+        told["web_config_file"].as_str().map(|path| Arc::new(OnDisk::new(path.into())) as Arc<dyn Files>);
+    let web = Web::new(source, files, statistics.clone()).unwrap();
     let listeners = listen(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     println!("address {}", listeners[0].local_addr().unwrap());
     let (stop, stopped) = tokio::sync::watch::channel(false);

@@ -8,7 +8,7 @@ use super::book::{Book, Options};
 use super::expose;
 use super::own::{Own, ProcessFacts};
 use crate::exporter::source::NotReady;
-use crate::exporter::web::Statistics;
+use crate::exporter::web::Figures;
 use crate::history::{self, History};
 use crate::live::{self, Follower, Live, State};
 use crate::sampler::Sampler;
@@ -42,7 +42,8 @@ pub(crate) struct Collector {
 pub(crate) struct About {
     /// Memory of the probes' maps, at most.
     pub map_bytes: u64,
-    pub web: Arc<Statistics>,
+    /// The process that serves.
+    pub web_pid: Option<u32>,
 }
 
 impl Collector {
@@ -73,12 +74,12 @@ impl Collector {
         move || held(&kept.history).clone()
     }
 
-    /// One exposition. Waits for a fresh snapshot.
-    pub fn render(&self) -> Result<Vec<u8>, NotReady> {
+    /// One exposition, with the counters of the web process. Waits for a fresh snapshot.
+    pub fn render(&self, web: Figures) -> Result<Vec<u8>, NotReady> {
         // None: tracing has ended, or is late. The metrics say so.
         let _ = self.live.fresh(FRESH, SCRAPE_TIMEOUT);
         let book = held(&self.kept.book).clone();
-        let text = expose::text(&book, &self.own());
+        let text = expose::text(&book, &self.own(web));
         Ok(text.map_err(|error| NotReady(format!("the metrics cannot be written: {error}")))?.into_bytes())
     }
 
@@ -87,7 +88,7 @@ impl Collector {
         &self.live
     }
 
-    fn own(&self) -> Own {
+    fn own(&self, web: Figures) -> Own {
         let state = self.live.state();
         let mut own = Own {
             is_tracing: state.is_tracing(),
@@ -96,9 +97,10 @@ impl Collector {
                 _ => self.interval,
             },
             self_test: Some(self.live.tested()),
-            web: self.about.web.clone(),
+            web,
             map_bytes: self.about.map_bytes,
             process: ProcessFacts::read(),
+            web_process: self.about.web_pid.and_then(ProcessFacts::read_of),
             ..Own::default()
         };
         let history = held(&self.kept.history);

@@ -11,7 +11,7 @@ use super::buckets::Buckets;
 use super::families::{self as family, Family, Kind};
 use super::own::Own;
 use super::totals::RoleTotals;
-use crate::exporter::web::Statistics;
+use crate::exporter::web::Figures;
 use crate::model::{Role, Server, Setup};
 use crate::text;
 
@@ -291,6 +291,10 @@ impl Own {
             one(&family::HISTORY_SHORT, f64::from(u8::from(self.history_is_short))),
         ];
         all.extend(of_web(&self.web));
+        if let Some(process) = &self.web_process {
+            all.push(one(&family::WEB_CPU, process.cpu_seconds));
+            all.push(one(&family::WEB_RESIDENT, process.resident_bytes as f64));
+        }
         if let Some(process) = &self.process {
             all.extend([
                 one(&family::PROCESS_CPU, process.cpu_seconds),
@@ -306,7 +310,7 @@ impl Own {
     }
 }
 
-fn of_web(web: &Statistics) -> Vec<Samples> {
+fn of_web(web: &Figures) -> Vec<Samples> {
     let one = |family: &'static Family, value: f64| {
         let mut samples = Samples::of(family);
         samples.add(&[], value);
@@ -317,7 +321,7 @@ fn of_web(web: &Statistics) -> Vec<Samples> {
         values.iter().for_each(|&(label, n)| samples.add(&[label], n as f64));
         samples
     };
-    let made = web.made();
+    let made = web.made;
     let mut requests = Samples::of(&family::REQUESTS);
     web.requests().for_each(|(code, n)| requests.add(&[&code.to_string()], n as f64));
     vec![
@@ -325,18 +329,18 @@ fn of_web(web: &Statistics) -> Vec<Samples> {
         one(&family::SCRAPE_SECONDS, made.total.as_secs_f64()),
         one(&family::EXPOSITION_BYTES, made.last_bytes as f64),
         requests,
-        one(&family::CONNECTIONS, web.connections.get() as f64),
+        one(&family::CONNECTIONS, web.connections as f64),
         by(
             &family::CONNECTIONS_DROPPED,
             &[
-                ("refused", web.refused.get()),
-                ("gave_way", web.gave_way.get()),
-                ("timed_out", web.timed_out.get()),
-                ("failed_handshake", web.failed_handshakes.get()),
+                ("refused", web.refused),
+                ("gave_way", web.gave_way),
+                ("timed_out", web.timed_out),
+                ("failed_handshake", web.failed_handshakes),
             ],
         ),
-        one(&family::DENIED, web.denied.get() as f64),
-        by(&family::RELOADS, &[("ok", web.reloads.get()), ("failed", web.failed_reloads.get())]),
+        one(&family::DENIED, web.denied as f64),
+        by(&family::RELOADS, &[("ok", web.reloads), ("failed", web.failed_reloads)]),
     ]
 }
 

@@ -227,10 +227,18 @@ families! {
         help: "1 if the history reaches back less far than it should, because there was more to remember than memory.",
         ..family("fsynctop_exporter_history_is_short", Kind::Gauge, "", &[])
     };
+    pub(crate) static WEB_CPU: Family = Family {
+        help: "Processor time of the process that serves clients.",
+        ..family("fsynctop_exporter_web_cpu_seconds_total", Kind::Counter, "seconds", &[])
+    };
+    pub(crate) static WEB_RESIDENT: Family = Family {
+        help: "Resident memory of the process that serves clients.",
+        ..family("fsynctop_exporter_web_resident_memory_bytes", Kind::Gauge, "bytes", &[])
+    };
     pub(crate) static PROCESS_CPU: Family = Family {
         help: "Total user and system CPU time spent in seconds.",
-        notes: "All `process_` metrics are about the exporter itself. What the probes cost is time of the threads that \
-                sync.",
+        notes: "All `process_` metrics are about the process that traces; the one that serves has \
+                `fsynctop_exporter_web_` metrics. What the probes cost is time of the threads that sync.",
         ..family("process_cpu_seconds_total", Kind::Counter, "seconds", &[])
     };
     pub(crate) static PROCESS_RESIDENT: Family = Family {

@@ -1,12 +1,11 @@
 //! The exporter's metrics about itself: whether it traces, and what it costs.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use procfs::process::{LimitValue, Process};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::exporter::web::Statistics;
+use crate::exporter::web::Figures;
 
 #[derive(Clone, Debug, Default)]
 pub struct Own {
@@ -16,12 +15,14 @@ pub struct Own {
     /// When calls of its own were last seen to be counted.
     pub self_test: Option<SystemTime>,
     /// The web server's counters.
-    pub web: Arc<Statistics>,
+    pub web: Figures,
     pub map_bytes: u64,
     pub history_bytes: usize,
     pub history_length: Duration,
     pub history_is_short: bool,
     pub process: Option<ProcessFacts>,
+    /// Those of the process that serves.
+    pub web_process: Option<ProcessFacts>,
 }
 
 /// The process metrics that Prometheus' client libraries export.
@@ -41,7 +42,15 @@ pub(crate) struct ProcessFacts {
 impl ProcessFacts {
     /// Reads those of this process. None where /proc cannot be read.
     pub fn read() -> Option<ProcessFacts> {
-        let process = Process::myself().ok()?;
+        ProcessFacts::of(&Process::myself().ok()?)
+    }
+
+    /// Reads those of another process, whose descriptors may be looked at.
+    pub fn read_of(pid: u32) -> Option<ProcessFacts> {
+        ProcessFacts::of(&Process::new(pid.try_into().ok()?).ok()?)
+    }
+
+    fn of(process: &Process) -> Option<ProcessFacts> {
         let stat = process.stat().ok()?;
         let ticks = procfs::ticks_per_second() as f64;
         let max_fds = match process.limits().ok()?.max_open_files.soft_limit {

@@ -114,6 +114,7 @@ fn own() -> Own {
         interval: Duration::from_secs(1),
         self_test: Some(SystemTime::UNIX_EPOCH),
         process: ProcessFacts::read(),
+        web_process: ProcessFacts::read(),
         ..Own::default()
     }
 }

@@ -99,14 +99,12 @@ async fn page(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
         "/metrics" => metrics(web, request).await,
         "/status" => {
             let source = web.source.clone();
-            let make = move || {
-                let mut text = format!("{:#}", source.status());
-                text.push('\n');
-                Ok(text.into_bytes())
-            };
-            answer(web.status.get(make).await, JSON, request).await
+            answer(web.status.get(move || source.status()).await, JSON, request).await
         }
-        "/-/healthy" => plain(StatusCode::OK, TEXT, "fsynctop exporter is healthy.\n"),
+        "/-/healthy" => match web.source.healthy() {
+            Ok(()) => plain(StatusCode::OK, TEXT, "fsynctop exporter is healthy.\n"),
+            Err(why) => not_ready(&why),
+        },
         "/-/ready" => match web.source.ready() {
             Ok(()) => plain(StatusCode::OK, TEXT, "fsynctop exporter is ready.\n"),
             Err(why) => not_ready(&why),
@@ -184,7 +182,7 @@ const PAGES: [(&str, &str); 4] = [
         "/status",
         "what works on this host and what does not, as JSON (the same as <code>fsynctop check</code>)",
     ),
-    ("/-/healthy", "200 while the exporter runs"),
+    ("/-/healthy", "200 while both of its processes are at work, else 503 and why"),
     ("/-/ready", "200 while it traces, else 503 and why"),
 ];
 

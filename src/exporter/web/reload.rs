@@ -1,8 +1,6 @@
 //! The web configuration in use, read anew when one of its files has changed. A change that cannot be used,
 //! or that would take protection away, leaves the old one in place and is said once.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -10,6 +8,7 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
+use super::files::{Bundle, Files};
 use super::settings::{ClientAuth, Settings, SettingsError};
 use super::statistics::Statistics;
 use super::tls::{self, TlsError};
@@ -26,6 +25,8 @@ pub enum ConfigurationError {
     Settings(#[from] SettingsError),
     #[error(transparent)]
     Tls(#[from] TlsError),
+    #[error("the process that reads it does not answer")]
+    Unknown,
     #[error("{0} is gone from it; taking protection away needs a restart")]
     ProtectsLess(&'static str),
 }
@@ -37,12 +38,12 @@ pub struct Loaded {
     pub settings: Settings,
 }
 
-#[derive(Debug)]
 pub(crate) struct Configuration {
-    path: Option<PathBuf>,
+    /// None: plain HTTP for everybody.
+    files: Option<Arc<dyn Files>>,
     loaded: RwLock<Arc<Loaded>>,
-    /// The state of the files when they were last read, usable or not.
-    seen: Mutex<Seen>,
+    /// The generation of the files that was read last, usable or not.
+    seen: Mutex<Option<u64>>,
     /// A check of the files is under way.
     is_refreshing: AtomicBool,
     /// Changes with each configuration that comes into use.
@@ -50,66 +51,27 @@ pub(crate) struct Configuration {
     statistics: Arc<Statistics>,
 }
 
-/// The files of a configuration and what tells whether they changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Seen(Vec<(PathBuf, Option<Stamp>)>);
-
-/// Device, inode, size, last change of content and of the inode (ns).
-type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
-
-impl Seen {
-    fn note(&mut self, path: &Path) {
-        let stamp = std::fs::metadata(path).ok().map(|file| {
-            let modified = (file.mtime(), file.mtime_nsec());
-            (file.dev(), file.ino(), file.size(), modified, (file.ctime(), file.ctime_nsec()))
-        });
-        self.0.push((path.to_owned(), stamp));
-    }
-
-    fn is_current(&self) -> bool {
-        let mut now = Seen::default();
-        self.0.iter().for_each(|(path, _)| now.note(path));
-        now == *self
-    }
-}
-
-/// Reads the file and all that it names. What was seen is returned in any case; it is looked at before it is
-/// read, so that a change in between is found the next time.
-fn load(path: &Path) -> (Result<Loaded, ConfigurationError>, Seen) {
-    let mut seen = Seen::default();
-    seen.note(path);
-    let outcome = (|| {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| SettingsError::Unreadable { path: path.to_owned(), error: error.to_string() })?;
-        let settings = Settings::parse(path, &text)?;
-        let tls = match &settings.tls {
-            None => None,
-            Some(tls) => {
-                let files = [&tls.cert_file, &tls.key_file, &tls.client_ca_file];
-                files.into_iter().flatten().for_each(|file| seen.note(file));
-                Some(tls::server_config(tls)?)
-            }
-        };
+impl Loaded {
+    pub fn of(bundle: &Bundle) -> Result<Loaded, ConfigurationError> {
+        let settings = bundle.settings()?;
+        let tls = settings.tls.as_ref().map(|tls| tls::server_config(tls, bundle)).transpose()?;
         Ok(Loaded { tls, settings })
-    })();
-    (outcome, seen)
+    }
 }
 
 impl Configuration {
-    /// Reads the file for the first time; without one, plain HTTP for everybody.
+    /// Reads the files for the first time.
     pub fn open(
-        path: Option<&Path>,
+        files: Option<Arc<dyn Files>>,
         statistics: Arc<Statistics>,
     ) -> Result<Configuration, ConfigurationError> {
-        let (loaded, seen) = match path {
-            None => (Loaded::default(), Seen::default()),
-            Some(path) => {
-                let (loaded, seen) = load(path);
-                (loaded?, seen)
-            }
+        let (loaded, seen) = match files.as_ref().map(|files| files.changed(None)) {
+            None => (Loaded::default(), None),
+            Some(None) => return Err(ConfigurationError::Unknown),
+            Some(Some(bundle)) => (Loaded::of(&bundle)?, Some(bundle.generation)),
         };
         Ok(Configuration {
-            path: path.map(Path::to_owned),
+            files,
             loaded: RwLock::new(Arc::new(loaded)),
             seen: Mutex::new(seen),
             is_refreshing: AtomicBool::new(false),
@@ -126,7 +88,7 @@ impl Configuration {
     /// What is in use after a look at the files, which happens on a thread that may block. If another look
     /// hangs, or this one takes long, it is what was in use before.
     pub async fn current(self: &Arc<Self>) -> Arc<Loaded> {
-        if self.path.is_some() {
+        if self.files.is_some() {
             self.refresh(false).await;
         }
         self.loaded()
@@ -134,7 +96,7 @@ impl Configuration {
 
     /// Reads the files, changed or not, and says what came of it.
     pub(crate) async fn reload(self: &Arc<Self>) {
-        if self.path.is_some() {
+        if self.files.is_some() {
             self.refresh(true).await;
         }
     }
@@ -157,20 +119,17 @@ impl Configuration {
     }
 
     fn refresh_now(&self, always: bool) {
-        let Some(path) = &self.path else { return };
+        let Some(files) = &self.files else { return };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if !always && seen.is_current() {
-            return;
-        }
-        let (outcome, now) = load(path);
-        *seen = now;
+        let Some(bundle) = files.changed(if always { None } else { *seen }) else { return };
+        *seen = Some(bundle.generation);
         let old = self.loaded();
-        match outcome.and_then(|new| protects_no_less(&old, &new).map(|()| new)) {
+        match Loaded::of(&bundle).and_then(|new| protects_no_less(&old, &new).map(|()| new)) {
             Ok(new) => {
                 *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
                 self.generation.send_modify(|generation| *generation += 1);
                 self.statistics.reloads.add_one();
-                log::info(format_args!("the web configuration {} was read anew", path.display()));
+                log::info(format_args!("the web configuration {} was read anew", bundle.path().display()));
             }
             Err(why) => {
                 self.statistics.failed_reloads.add_one();

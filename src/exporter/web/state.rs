@@ -1,7 +1,6 @@
 //! What all connections share: the figures, the configuration, who may go next.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -10,6 +9,7 @@ use tokio::net::TcpStream;
 use super::answers::Shared;
 use super::auth::Authenticator;
 use super::connection::{Connection, Connections};
+use super::files::Files;
 use super::limits::{Phase, REQUESTS, Turns};
 use super::local_user::LocalUsers;
 use super::origin::Origin;
@@ -52,13 +52,13 @@ pub(super) struct AllTurns {
 }
 
 impl Web {
-    /// Reads the web configuration file, if there is one.
+    /// Reads the web configuration, if there is one.
     pub fn new(
         source: Arc<dyn Source>,
-        web_config_file: Option<&Path>,
+        web_config: Option<Arc<dyn Files>>,
         statistics: Arc<Statistics>,
     ) -> Result<Arc<Web>, StartError> {
-        let configuration = Configuration::open(web_config_file, statistics.clone())?;
+        let configuration = Configuration::open(web_config, statistics.clone())?;
         Ok(Arc::new(Web {
             source,
             configuration: Arc::new(configuration),

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 /// A number that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -43,8 +45,29 @@ pub struct Statistics {
     made: Mutex<Made>,
 }
 
+/// The counters at one moment, as they are sent to the process that writes the metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    pub(crate) requests: [u64; CODES.len()],
+    pub connections: u64,
+    pub refused: u64,
+    pub gave_way: u64,
+    pub timed_out: u64,
+    pub failed_handshakes: u64,
+    pub denied: u64,
+    pub reloads: u64,
+    pub failed_reloads: u64,
+    pub made: Made,
+}
+
+impl Figures {
+    pub fn requests(&self) -> impl Iterator<Item = (u16, u64)> {
+        CODES.into_iter().zip(self.requests)
+    }
+}
+
 /// The expositions that were made; one may have been given to many.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Made {
     pub count: u64,
     pub total: Duration,
@@ -55,6 +78,21 @@ pub struct Made {
 }
 
 impl Statistics {
+    pub(crate) fn figures(&self) -> Figures {
+        Figures {
+            requests: std::array::from_fn(|at| self.requests[at].get()),
+            connections: self.connections.get(),
+            refused: self.refused.get(),
+            gave_way: self.gave_way.get(),
+            timed_out: self.timed_out.get(),
+            failed_handshakes: self.failed_handshakes.get(),
+            denied: self.denied.get(),
+            reloads: self.reloads.get(),
+            failed_reloads: self.failed_reloads.get(),
+            made: self.made(),
+        }
+    }
+
     pub fn requests(&self) -> impl Iterator<Item = (u16, u64)> {
         CODES.iter().zip(&self.requests).map(|(&code, counter)| (code, counter.get()))
     }

@@ -17,6 +17,7 @@ use rustls::{
     SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion, version,
 };
 
+use super::files::Bundle;
 use super::settings::{ClientAuth, TlsSettings, TlsVersion};
 
 /// Why TLS cannot be spoken as the settings ask for it.
@@ -33,21 +34,21 @@ fn unusable(what: impl Into<String>, why: impl Display) -> TlsError {
     TlsError::Unusable { what: what.into(), why: why.to_string() }
 }
 
-/// Reads the certificates and the key. The message names the file.
-pub(crate) fn server_config(settings: &TlsSettings) -> Result<Arc<ServerConfig>, TlsError> {
+/// Makes use of the certificates and the key. The message names the file.
+pub(crate) fn server_config(settings: &TlsSettings, files: &Bundle) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(provider(settings)?);
-    let chain = text(settings.cert.as_deref(), settings.cert_file.as_deref())?;
+    let chain = text(settings.cert.as_deref(), settings.cert_file.as_deref(), files)?;
     let chain_name = name("cert", settings.cert_file.as_deref());
     let chain = certificates(&chain, &chain_name)?;
     let key_name = name("key", settings.key_file.as_deref());
-    let key = text(settings.key.as_ref().map(|key| key.reveal()), settings.key_file.as_deref())?;
+    let key = text(settings.key.as_ref().map(|key| key.reveal()), settings.key_file.as_deref(), files)?;
     let key = PrivateKeyDer::from_pem_slice(&key)
         .map_err(|error| unusable(key_name.clone(), format_args!("no private key: {error}")))?;
 
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(versions(settings))
         .map_err(|error| unusable(SECTION, error))?;
-    let builder = match verifier(settings, provider)? {
+    let builder = match verifier(settings, files, provider)? {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
     };
@@ -70,11 +71,11 @@ fn name(what: &str, file: Option<&Path>) -> String {
     file.map_or_else(|| format!("{SECTION}: {what}"), |file| file.display().to_string())
 }
 
-fn text(inline: Option<&str>, file: Option<&Path>) -> Result<Vec<u8>, TlsError> {
+fn text(inline: Option<&str>, file: Option<&Path>, files: &Bundle) -> Result<Vec<u8>, TlsError> {
     match (inline, file) {
         (Some(text), _) => Ok(text.as_bytes().to_vec()),
         (None, Some(file)) => {
-            std::fs::read(file).map_err(|source| TlsError::Unreadable { path: file.to_owned(), source })
+            files.file(file).map_err(|source| TlsError::Unreadable { path: file.to_owned(), source })
         }
         (None, None) => Ok(Vec::new()),
     }
@@ -149,6 +150,7 @@ fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
 
 fn verifier(
     settings: &TlsSettings,
+    files: &Bundle,
     provider: Arc<CryptoProvider>,
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
     let auth = settings.client_auth_type.unwrap_or_default();
@@ -158,7 +160,7 @@ fn verifier(
         ClientAuth::RequestClientCert | ClientAuth::RequireAnyClientCert => None,
         ClientAuth::VerifyClientCertIfGiven | ClientAuth::RequireAndVerifyClientCert => {
             let name = name("client_ca", settings.client_ca_file.as_deref());
-            let authorities = text(settings.client_ca.as_deref(), settings.client_ca_file.as_deref())?;
+            let authorities = text(settings.client_ca.as_deref(), settings.client_ca_file.as_deref(), files)?;
             let mut roots = RootCertStore::empty();
             for authority in certificates(&authorities, &name)? {
                 roots.add(authority).map_err(|error| unusable(&*name, error))?;

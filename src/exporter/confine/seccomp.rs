@@ -1,0 +1,260 @@
+//! The system calls that are left to each of the exporter's processes once it is at work. All others fail with
+//! ENOSYS, as on a kernel that lacks them, so that libraries take the older way where they have one.
+//!
+//! What is not listed cannot be reached by another number either: calls of other architectures end the
+//! process, and those of x32 have numbers of their own that are not in the lists.
+
+use std::collections::BTreeMap;
+
+use rustix::process::getpid;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+/// A system call by its name and its number on this architecture.
+type Call = (&'static str, i64);
+
+macro_rules! calls {
+    ($($constant:ident)*) => { &[$((stringify!($constant), libc::$constant)),*] };
+}
+
+/// What any program of several threads with descriptors does.
+const COMMON: &[Call] = calls! {
+    SYS_brk SYS_clock_getres SYS_clock_gettime SYS_clock_nanosleep SYS_close SYS_dup SYS_dup3
+    SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2 SYS_exit SYS_exit_group
+    SYS_fcntl SYS_fstat SYS_futex SYS_getcpu SYS_getegid SYS_geteuid SYS_getgid SYS_getpeername SYS_getpid
+    SYS_getrandom SYS_getsockname SYS_getsockopt SYS_gettid SYS_gettimeofday SYS_getuid SYS_lseek
+    SYS_madvise SYS_mmap SYS_mprotect SYS_mremap SYS_munmap SYS_nanosleep SYS_pipe2 SYS_ppoll SYS_read
+    SYS_readv SYS_recvfrom SYS_recvmsg SYS_restart_syscall SYS_rseq SYS_rt_sigaction SYS_rt_sigprocmask
+    SYS_rt_sigreturn SYS_sched_getaffinity SYS_sched_yield SYS_sendmsg SYS_sendto SYS_set_robust_list
+    SYS_setsockopt SYS_shutdown SYS_sigaltstack SYS_socketpair SYS_sysinfo SYS_uname SYS_write SYS_writev
+};
+
+/// The same by the numbers that only older architectures have.
+#[cfg(target_arch = "x86_64")]
+const COMMON_OLD: &[Call] = calls! { SYS_dup2 SYS_epoll_create SYS_epoll_wait SYS_pipe SYS_poll SYS_time };
+#[cfg(not(target_arch = "x86_64"))]
+const COMMON_OLD: &[Call] = &[];
+
+/// Clients.
+const WEB: &[Call] = calls! { SYS_accept4 };
+
+/// Files of /proc and of servers, to read; the mapped rows; the sync calls with which tracing tests itself.
+const PROBER: &[Call] = calls! {
+    SYS_capget SYS_faccessat SYS_faccessat2 SYS_fdatasync SYS_fstatfs SYS_fsync SYS_ftruncate
+    SYS_getcwd SYS_getdents64 SYS_getpriority SYS_getrlimit SYS_getrusage SYS_membarrier SYS_memfd_create
+    SYS_msync SYS_newfstatat SYS_openat SYS_openat2 SYS_pread64 SYS_prlimit64 SYS_readlinkat
+    SYS_sched_setaffinity SYS_setpriority SYS_statfs SYS_statx SYS_sync SYS_sync_file_range SYS_syncfs
+    SYS_unlinkat SYS_wait4 SYS_waitid
+};
+#[cfg(target_arch = "x86_64")]
+const PROBER_OLD: &[Call] =
+    calls! { SYS_access SYS_getdents SYS_lstat SYS_open SYS_readlink SYS_stat SYS_unlink };
+#[cfg(not(target_arch = "x86_64"))]
+const PROBER_OLD: &[Call] = &[];
+
+/// Commands of bpf(): those on maps and programs that are open already (include/uapi/linux/bpf.h). The last
+/// three attach the program that lists syncs in flight, which is loaded already, to the threads of a process,
+/// and read what it lists.
+const BPF_COMMANDS: [u64; 12] = [
+    libbpf_sys::BPF_MAP_LOOKUP_ELEM as u64,
+    libbpf_sys::BPF_MAP_UPDATE_ELEM as u64,
+    libbpf_sys::BPF_MAP_DELETE_ELEM as u64,
+    libbpf_sys::BPF_MAP_GET_NEXT_KEY as u64,
+    libbpf_sys::BPF_MAP_LOOKUP_AND_DELETE_ELEM as u64,
+    libbpf_sys::BPF_MAP_LOOKUP_BATCH as u64,
+    libbpf_sys::BPF_MAP_LOOKUP_AND_DELETE_BATCH as u64,
+    libbpf_sys::BPF_PROG_TEST_RUN as u64,
+    libbpf_sys::BPF_OBJ_GET_INFO_BY_FD as u64,
+    libbpf_sys::BPF_LINK_CREATE as u64,
+    libbpf_sys::BPF_LINK_DETACH as u64,
+    libbpf_sys::BPF_ITER_CREATE as u64,
+];
+
+/// Whether it is a terminal, and whether a descriptor blocks: nothing that changes what it stands for.
+#[allow(clippy::unnecessary_cast)] // the constants' type differs from one C library to another
+const IOCTLS: [u64; 3] = [libc::TCGETS as u64, libc::FIONBIO as u64, libc::FIOCLEX as u64];
+
+/// Which process a filter is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// Reads what the probes count, and /proc; describes servers.
+    Prober,
+    /// Speaks HTTP, and hands out the history.
+    Web,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SeccompError {
+    #[error("there is no filter for this kind of processor")]
+    Architecture,
+    #[error("the filter of system calls: {0}")]
+    Filter(#[from] seccompiler::BackendError),
+    #[error("the kernel does not take the filter of system calls: {0}")]
+    Kernel(#[from] seccompiler::Error),
+}
+
+/// Leaves this process's threads, also those that run already, no other calls than these.
+pub fn apply(process: Process) -> Result<(), SeccompError> {
+    Ok(seccompiler::apply_filter_all_threads(&filter(process)?)?)
+}
+
+/// The same for the calling thread alone, and those that it starts.
+pub fn apply_to_thread(process: Process) -> Result<(), SeccompError> {
+    Ok(seccompiler::apply_filter(&filter(process)?)?)
+}
+
+/// All names, as a profile of a container runtime would list them.
+pub fn names(process: Process) -> Vec<&'static str> {
+    let mut names: Vec<_> = free(process).map(|(name, _)| name).collect();
+    names.extend(conditional(process).into_iter().map(|(name, ..)| name));
+    names.push("clone");
+    names.iter_mut().for_each(|name| *name = name.trim_start_matches("SYS_"));
+    names.sort_unstable();
+    names
+}
+
+/// Calls with any arguments.
+fn free(process: Process) -> impl Iterator<Item = Call> {
+    let own: [&[Call]; 2] = match process {
+        Process::Prober => [PROBER, PROBER_OLD],
+        Process::Web => [WEB, &[]],
+    };
+    [COMMON, COMMON_OLD].into_iter().chain(own).flatten().copied()
+}
+
+/// Calls of which one argument, counted from 0, must be one of these values.
+fn conditional(process: Process) -> Vec<(&'static str, i64, u8, Vec<u64>)> {
+    let own = u64::from(getpid().as_raw_nonzero().get().unsigned_abs());
+    let mut all = vec![
+        ("SYS_ioctl", libc::SYS_ioctl, 1, IOCTLS.to_vec()),
+        ("SYS_prctl", libc::SYS_prctl, 0, vec![libc::PR_SET_NAME as u64]),
+        // Ending itself, after a panic in a destructor.
+        ("SYS_tgkill", libc::SYS_tgkill, 0, vec![own]),
+    ];
+    if process == Process::Prober {
+        all.push(("SYS_bpf", libc::SYS_bpf, 0, BPF_COMMANDS.to_vec()));
+        // systemd's socket for notifications
+        all.push(("SYS_socket", libc::SYS_socket, 0, vec![libc::AF_UNIX as u64]));
+    }
+    all
+}
+
+fn filter(process: Process) -> Result<BpfProgram, SeccompError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        free(process).map(|(_, number)| (number, vec![])).collect();
+    for (_, number, argument, values) in conditional(process) {
+        let is_one_of = values.into_iter().map(|value| {
+            let is = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
+            SeccompRule::new(vec![is])
+        });
+        rules.insert(number, is_one_of.collect::<Result<_, _>>()?);
+    }
+    // A thread, and no process: clone3 takes its flags from memory, where a filter cannot look, so it is not
+    // listed and the C library falls back to clone.
+    let thread = libc::CLONE_THREAD as u64;
+    let is_thread =
+        SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(thread), thread)?;
+    rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![is_thread])?]);
+    let architecture = std::env::consts::ARCH.try_into().map_err(|_| SeccompError::Architecture)?;
+    let (refused, allowed) = (SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow);
+    Ok(SeccompFilter::new(rules, refused, allowed, architecture)?.try_into()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each in a process of its own would be no different: a filter is a thread's.
+    fn in_thread<T: Send + 'static>(process: Process, task: impl FnOnce() -> T + Send + 'static) -> T {
+        let confined = move || {
+            apply_to_thread(process).unwrap();
+            task()
+        };
+        std::thread::spawn(confined).join().unwrap()
+    }
+
+    #[test]
+    fn the_web_process_opens_nothing_and_the_prober_no_network_socket() {
+        let open = || std::fs::File::open("/proc/self/stat").is_ok();
+        assert_eq!((in_thread(Process::Web, open), in_thread(Process::Prober, open)), (false, true));
+        let network = || std::net::TcpListener::bind("127.0.0.1:0").is_ok();
+        assert_eq!((in_thread(Process::Web, network), in_thread(Process::Prober, network)), (false, false));
+        let local = || std::os::unix::net::UnixDatagram::unbound().is_ok();
+        assert_eq!((in_thread(Process::Web, local), in_thread(Process::Prober, local)), (false, true));
+    }
+
+    #[test]
+    fn both_start_threads_and_neither_a_process() {
+        for process in [Process::Prober, Process::Web] {
+            let thread = || std::thread::Builder::new().spawn(|| 7).unwrap().join().unwrap();
+            assert_eq!(in_thread(process, thread), 7, "{process:?}");
+            let child = || std::process::Command::new("/bin/true").status().is_ok();
+            assert!(!in_thread(process, child), "{process:?}");
+        }
+    }
+
+    #[test]
+    fn the_lists_name_each_call_once() {
+        for process in [Process::Prober, Process::Web] {
+            let names = names(process);
+            assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+        }
+    }
+
+    /// What starting takes beside that: the programs, their hooks, the sockets, the second process, and what is
+    /// given up.
+    const START: [&str; 35] = [
+        "accept",
+        "arch_prctl",
+        "bind",
+        "capset",
+        "chdir",
+        "chmod",
+        "clone3",
+        "close_range",
+        "connect",
+        "execve",
+        "fchmod",
+        "fchmodat",
+        "getppid",
+        "landlock_add_rule",
+        "landlock_create_ruleset",
+        "landlock_restrict_self",
+        "listen",
+        "memfd_create",
+        "mkdir",
+        "mkdirat",
+        "perf_event_open",
+        "prctl",
+        "seccomp",
+        "set_tid_address",
+        "setgid",
+        "setgroups",
+        "setresgid",
+        "setresuid",
+        "setuid",
+        "socket",
+        "bpf",
+        "clone",
+        "umask",
+        "vfork",
+        "accept4",
+    ];
+
+    #[cfg(target_arch = "x86_64")] // which has all the numbers that the others have
+    #[test]
+    fn the_containers_profile_allows_what_both_processes_and_their_start_need_and_nothing_else() {
+        let profile: serde_json::Value =
+            serde_json::from_str(include_str!("../../../examples/kubernetes/fsynctop-seccomp.json")).unwrap();
+        assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
+        let rules = profile["syscalls"].as_array().unwrap();
+        assert!(rules.iter().all(|rule| rule["action"] == "SCMP_ACT_ALLOW"));
+        let found: Vec<_> = rules.iter().flat_map(|rule| rule["names"].as_array().unwrap()).collect();
+        let mut wanted: Vec<_> = [Process::Prober, Process::Web].into_iter().flat_map(names).collect();
+        wanted.extend(START);
+        wanted.sort_unstable();
+        wanted.dedup();
+        assert_eq!(found, wanted);
+    }
+}

@@ -1,0 +1,77 @@
+//! The user that the exporter becomes when it was started as root.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rustix::process::{Gid, Uid, geteuid};
+use rustix::thread::{set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+/// "nobody" on every distribution, and the number that the kernel itself shows for users it cannot map.
+const NOBODY: u32 = 65_534;
+
+/// Never root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl Default for User {
+    fn default() -> User {
+        User { uid: NOBODY, gid: NOBODY }
+    }
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.uid, self.gid)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write a number of a user, or USER:GROUP, as in 65534:65534; neither can be 0")]
+pub struct UserError;
+
+impl FromStr for User {
+    type Err = UserError;
+
+    fn from_str(text: &str) -> Result<User, UserError> {
+        let number = |text: &str| match text.parse::<u32>() {
+            // The last number means "leave it as it is" to the kernel.
+            Ok(0 | u32::MAX) | Err(_) => Err(UserError),
+            Ok(number) => Ok(number),
+        };
+        let (uid, gid) = text.split_once(':').unwrap_or((text, text));
+        Ok(User { uid: number(uid)?, gid: number(gid)? })
+    }
+}
+
+impl User {
+    /// Makes the calling thread this user's, if it is root's; threads that it starts from now on are, too. Its
+    /// capabilities stay permitted and are no longer in effect.
+    pub fn replace_root(self) -> rustix::io::Result<()> {
+        if !geteuid().is_root() {
+            return Ok(());
+        }
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        set_keep_capabilities(true)?;
+        set_thread_groups(&[])?;
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_given_by_number_and_is_never_root() {
+        assert_eq!("998".parse(), Ok(User { uid: 998, gid: 998 }));
+        assert_eq!("998:997".parse(), Ok(User { uid: 998, gid: 997 }));
+        for bad in ["0", "0:5", "5:0", "", "nobody", "5:", ":5", "-1", "4294967295", "4294967296", "1:2:3"] {
+            assert_eq!(bad.parse::<User>(), Err(UserError), "{bad}");
+        }
+        assert_eq!(User::default().to_string(), "65534:65534");
+    }
+}

@@ -1,0 +1,154 @@
+//! Starts the web process, and hands it what it needs: the sockets on which clients come, and the lanes.
+//!
+//! It is this program anew, so that nothing of the prober's memory is in it, with an empty environment.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
+
+use super::lane::Lane;
+use crate::exporter::confine::User;
+use crate::exporter::history_socket::MAX_CLIENTS;
+
+/// The hidden action that the web process is started by.
+pub(crate) const ACTION: &str = "exporter-web";
+/// How the log is written, and what a panic shows.
+const ENVIRONMENT: [&str; 2] = ["JOURNAL_STREAM", "RUST_BACKTRACE"];
+/// Life, metrics, status and configuration, which never wait for each other.
+const LANES: usize = 4;
+/// More sockets than anybody listens on; one message carries 253 (SCM_MAX_FD in include/net/scm.h).
+const MAX_LISTENERS: usize = 64;
+const MAX_DESCRIPTORS: usize = MAX_LISTENERS + 1 + LANES + MAX_CLIENTS;
+const LONGEST_MESSAGE: usize = 256;
+
+/// What comes with the descriptors, and in which order they are: listeners, history, lanes.
+#[derive(Debug, Serialize, Deserialize)]
+struct Message {
+    listeners: usize,
+    history: bool,
+    is_configured: bool,
+}
+
+/// What the web process has.
+#[derive(Debug)]
+pub struct Given {
+    pub listeners: Vec<TcpListener>,
+    pub history: Option<UnixListener>,
+    /// There is a web configuration to ask for.
+    pub is_configured: bool,
+    pub life: Lane,
+    pub metrics: Lane,
+    pub status: Lane,
+    pub configuration: Lane,
+    /// One for each client of the history that is answered at a time.
+    pub of_history: Vec<Lane>,
+}
+
+/// The web process, seen by the prober. It ends by itself when the lanes do.
+#[derive(Debug)]
+pub struct WebProcess(Child);
+
+impl WebProcess {
+    /// Starts it, as this user if this process is root's. The lanes are to be answered on. This process has
+    /// none of the sockets any more.
+    pub fn start(
+        listeners: Vec<TcpListener>,
+        history: Option<UnixListener>,
+        is_configured: bool,
+        user: User,
+    ) -> io::Result<(WebProcess, Vec<UnixStream>)> {
+        if listeners.len() > MAX_LISTENERS {
+            let text = format!("more than {MAX_LISTENERS} addresses to listen on");
+            return Err(io::Error::new(ErrorKind::InvalidInput, text));
+        }
+        let (own, theirs) = UnixStream::pair()?;
+        let pairs: Vec<_> = (0..LANES + MAX_CLIENTS).map(|_| UnixStream::pair()).collect::<Result<_, _>>()?;
+        let (lanes, their_lanes): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("fsynctop").arg(ACTION).current_dir("/").env_clear();
+        command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+        if geteuid().is_root() {
+            command.uid(user.uid).gid(user.gid);
+        }
+        let child = command.spawn()?;
+
+        let message = Message { listeners: listeners.len(), history: history.is_some(), is_configured };
+        let mut all: Vec<BorrowedFd<'_>> = listeners.iter().map(AsFd::as_fd).collect();
+        all.extend(history.as_ref().map(AsFd::as_fd));
+        all.extend(their_lanes.iter().map(AsFd::as_fd));
+        send(&own, &serde_json::to_vec(&message)?, &all)?;
+        Ok((WebProcess(child), lanes))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// How it has ended, if it has.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.0.try_wait()
+    }
+}
+
+fn send(to: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    sendmsg(to, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// In the web process: what the prober has sent on standard input.
+pub fn take_over() -> io::Result<Given> {
+    let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut bytes = [0; LONGEST_MESSAGE];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received =
+        recvmsg(&stream, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let mut all = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            all.extend(descriptors);
+        }
+    }
+    let message: Message = serde_json::from_slice(&bytes[..received.bytes])?;
+    let expected = message.listeners + usize::from(message.history) + LANES + MAX_CLIENTS;
+    if all.len() != expected {
+        let text = format!("{} descriptors came with it instead of {expected}", all.len());
+        return Err(io::Error::new(ErrorKind::InvalidData, text));
+    }
+    let mut lanes: Vec<Lane> = all
+        .split_off(expected - LANES - MAX_CLIENTS)
+        .into_iter()
+        .map(|lane| Lane::new(lane.into()))
+        .collect();
+    let history = message.history.then(|| all.pop()).flatten().map(UnixListener::from);
+    let of_history = lanes.split_off(LANES);
+    let mut lanes = lanes.into_iter();
+    let mut next = || lanes.next().ok_or_else(|| io::Error::from(ErrorKind::InvalidData));
+    Ok(Given {
+        listeners: all.into_iter().map(TcpListener::from).collect(),
+        history,
+        is_configured: message.is_configured,
+        life: next()?,
+        metrics: next()?,
+        status: next()?,
+        configuration: next()?,
+        of_history,
+    })
+}

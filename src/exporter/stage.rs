@@ -1,0 +1,142 @@
+//! What the prober answers: "attaching" at first, then the figures.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::collect::Collector;
+use super::history_socket::HistoryError;
+use super::link::{Answers, Life, Report};
+use super::source::{ATTACHING, NotReady};
+use super::status::{self, AtStart};
+use super::web::Figures;
+use super::web::files::{Bundle, Files, OnDisk};
+use crate::live::{Live, State};
+
+/// A question of life is answered after this, news or not.
+const BEAT: Duration = Duration::from_secs(1);
+/// How soon news is noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub(crate) struct Stage {
+    at_start: AtStart,
+    /// The web configuration.
+    files: Option<OnDisk>,
+    collector: OnceLock<Collector>,
+    /// Snapshots come.
+    is_well: AtomicBool,
+    reload: AtomicU64,
+    is_ending: AtomicBool,
+    /// What the web process said last, and when.
+    reported: Mutex<Option<(Report, Instant)>>,
+    /// What it was told last.
+    told: Mutex<Option<Life>>,
+}
+
+impl Stage {
+    pub fn new(at_start: AtStart, files: Option<OnDisk>) -> Stage {
+        Stage {
+            at_start,
+            files,
+            collector: OnceLock::new(),
+            is_well: AtomicBool::new(true),
+            reload: AtomicU64::new(0),
+            is_ending: AtomicBool::new(false),
+            reported: Mutex::new(None),
+            told: Mutex::new(None),
+        }
+    }
+
+    pub fn attached(&self, collector: Collector) {
+        // There is one attach: it is empty.
+        let _ = self.collector.set(collector);
+    }
+
+    pub fn live(&self) -> Option<&Arc<Live>> {
+        self.collector.get().map(Collector::live)
+    }
+
+    pub fn set_well(&self, is_well: bool) {
+        self.is_well.store(is_well, Ordering::Relaxed);
+    }
+
+    /// The web configuration is to be read anew; the number that is reported when that was tried.
+    pub fn reload(&self) -> u64 {
+        self.reload.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
+    }
+
+    pub fn reported(&self) -> Option<(Report, Instant)> {
+        self.last_report().clone()
+    }
+
+    fn last_report(&self) -> MutexGuard<'_, Option<(Report, Instant)>> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn collector(&self) -> Result<&Collector, NotReady> {
+        self.collector.get().ok_or_else(|| NotReady(ATTACHING.into()))
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        match self.live().map(|live| live.state()) {
+            None => Err(ATTACHING.into()),
+            Some(State::Running | State::Degraded { .. }) => Ok(()),
+            Some(State::Paused { why } | State::Failed { why }) => Err(why),
+            Some(State::Stopped) => Err("it is being stopped".into()),
+        }
+    }
+
+    fn now(&self) -> Life {
+        let healthy = match self.is_well.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err("no snapshot is made any more: the sampler's thread hangs".to_owned()),
+        };
+        let (reload, ending) = (self.reload.load(Ordering::Relaxed), self.is_ending());
+        Life { ready: self.ready(), healthy, reload, ending }
+    }
+}
+
+impl Answers for Stage {
+    fn metrics(&self, web: Figures) -> Result<Vec<u8>, NotReady> {
+        self.collector()?.render(web)
+    }
+
+    fn status(&self) -> Value {
+        let web = self.reported().map_or_else(|| "starting".to_owned(), |(report, _)| report.confined);
+        status::json(&self.at_start, self.live().map(|live| &**live), web)
+    }
+
+    fn history(&self, out: &mut dyn Write) -> Result<(), HistoryError> {
+        Ok(self.collector()?.history()().write_json(out)?)
+    }
+
+    fn configuration(&self, known: Option<u64>) -> Option<Bundle> {
+        self.files.as_ref()?.changed(known)
+    }
+
+    fn life(&self, report: Report) -> Life {
+        let (begun, reloaded) = (Instant::now(), report.reloaded);
+        *self.last_report() = Some((report, begun));
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let now = self.now();
+            let is_news = now.reload > reloaded || told.as_ref() != Some(&now);
+            if is_news || begun.elapsed() >= BEAT {
+                *told = Some(now.clone());
+                return now;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
