@@ -64,6 +64,7 @@ where
     A: FnOnce(u32) -> anyhow::Result<Collector> + Send + 'static,
 {
     privileges::forever().context("cannot set no_new_privs")?;
+    notify::connect();
     let listeners = address::open(&options.listen, address::activated()?)?;
     let places: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let files = options.web_config_file.map(OnDisk::new);
