@@ -19,7 +19,7 @@ pub struct Candidate<'a> {
     pub is_directory: bool,
     pub settings: &'a Settings,
     /// At most [`super::rules::FIRST_BYTES`] of them; None where the file cannot be read. Called once at
-    /// most, and only if neither settings nor name decide.
+    /// most, and only if a rule asks for them whose other conditions hold and before which none decides.
     pub first_bytes: &'a dyn Fn() -> Option<Vec<u8>>,
 }
 

@@ -344,5 +344,6 @@ fn the_users_rules_stand_in_front() {
     assert_eq!(classify("/d/binlog.000001", false), Role::Audit);
     assert_eq!(classify("/backup/x", true), Role::Clone);
     assert_eq!(classify("/backup/x", false), Role::Undo);
+    assert_eq!(classify("/d/ib_logfile0", false), Role::Undo, "by its content, before its name");
     assert_eq!(classify("/other", true), Role::Directory);
 }

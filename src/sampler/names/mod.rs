@@ -5,6 +5,7 @@
 
 mod worker;
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
@@ -65,6 +66,8 @@ struct Named {
     /// The components from the file upwards, each ended by a NUL, until the path is confirmed.
     components: Option<Box<[u8]>>,
     is_directory: bool,
+    /// A rule asks for the first bytes before one decides without them, and they were not read yet.
+    wants_content: bool,
     /// The worker has confirmed the path.
     verified: bool,
     /// How many names were learnt before.
@@ -158,10 +161,10 @@ impl Names {
             path = inside;
         }
         path.shrink_to_fit();
-        let (role, decided) = self.role(key.0, &path, is_directory, None);
+        let (role, wants_content) = self.role(key.0, &path, is_directory, None);
         // The kernel's own name is complete where the mount is known. Confirming it can wait until the file
         // is synced again, where files come faster than the worker confirms them.
-        let hurried = decided && mount.is_some() && self.workers.pending() >= HURRIED;
+        let hurried = !wants_content && mount.is_some() && self.workers.pending() >= HURRIED;
         let (device, mount_point, filesystem) =
             mount.map_or((None, None, None), |mount| (Some(mount.device), mount.point, mount.filesystem));
         let info = FileInfo {
@@ -180,6 +183,7 @@ impl Names {
             hash,
             components: Some(join(&event.components)),
             is_directory,
+            wants_content,
             verified: false,
             number: self.learnt,
             looked: Instant::now(),
@@ -187,7 +191,7 @@ impl Names {
         self.learnt += 1;
         self.named.insert(key, named);
         if !hurried {
-            self.ask(key, !decided);
+            self.ask(key, wants_content);
         }
     }
 
@@ -206,6 +210,7 @@ impl Names {
             hash: 0,
             components: None,
             is_directory: false,
+            wants_content: true,
             verified: false,
             number: self.learnt,
             looked: Instant::now(),
@@ -224,8 +229,9 @@ impl Names {
                 let is_due =
                     !named.verified || self.tick.saturating_duration_since(named.looked) >= self.look_again;
                 if is_due && self.workers.pending() < BUSY {
-                    let undecided = role == Role::Other && !named.is_directory;
-                    self.ask(key, undecided);
+                    let undecided = named.wants_content || role == Role::Other;
+                    let first_bytes = undecided && !named.is_directory;
+                    self.ask(key, first_bytes);
                 }
                 return role;
             }
@@ -291,11 +297,14 @@ impl Names {
         for key in keys {
             let named = &self.named[&key];
             let Some(path) = named.info.path.clone() else { continue };
-            let (role, decided) = self.role(server, &path, named.is_directory, None);
-            if decided && role != named.info.role {
-                let info = Arc::new(FileInfo { role, ..(*named.info).clone() });
-                self.named.get_mut(&key).expect("just seen").info = info;
+            let (role, wants_content) = self.role(server, &path, named.is_directory, None);
+            let named = self.named.get_mut(&key).expect("just seen");
+            // What the content said stands until it is looked at with these settings.
+            let is_known = !wants_content || (named.wants_content && role != Role::Other);
+            if is_known && role != named.info.role {
+                named.info = Arc::new(FileInfo { role, ..(*named.info).clone() });
             }
+            named.wants_content = wants_content;
         }
     }
 
@@ -326,6 +335,7 @@ impl Names {
         let Some(named) = self.named.get(&key) else { return };
         let mut info = (*named.info).clone();
         let mut is_directory = named.is_directory;
+        let mut wants_content = named.wants_content;
         let verified = resolved.is_some();
         if let Some(found) = resolved {
             let mounted = Mounted {
@@ -347,12 +357,15 @@ impl Names {
         info.unlinked |= unlinked;
         info.open &= !info.unlinked;
         if let Some(path) = &info.path {
-            let (role, decided) = self.role(key.0, path, is_directory, first_bytes.as_deref());
+            let (role, wants) = self.role(key.0, path, is_directory, first_bytes.as_deref());
             // Content that was read once is not read again: what it decided stands until a name says
             // otherwise.
-            if decided || info.role == Role::Other {
+            let is_as_before = named.info.path.as_ref() == Some(path) && named.is_directory == is_directory;
+            let stands = wants && !wants_content && is_as_before;
+            if !stands && (role != Role::Other || info.role == Role::Other) {
                 info.role = role;
             }
+            wants_content = wants && !stands;
         }
         let named = self.named.get_mut(&key).expect("looked up above");
         named.verified |= verified;
@@ -360,19 +373,25 @@ impl Names {
             named.components = None;
         }
         named.is_directory = is_directory;
+        named.wants_content = wants_content;
         named.looked = Instant::now();
         if *named.info != info {
             named.info = Arc::new(info);
         }
     }
 
-    /// The role, and whether a rule decided it.
+    /// The role, and whether a rule asks for the first bytes that might decide otherwise. An empty file says
+    /// nothing yet.
     fn role(&self, server: ServerId, path: &Path, is_directory: bool, first: Option<&[u8]>) -> (Role, bool) {
         let settings = self.settings.get(&server).unwrap_or(&self.none);
-        let first_bytes = || first.map(<[u8]>::to_vec);
+        let asks = Cell::new(false);
+        let first_bytes = || {
+            asks.set(true);
+            first.map(<[u8]>::to_vec)
+        };
         let role =
             self.rules.classify(&Candidate { path, is_directory, settings, first_bytes: &first_bytes });
-        (role, role != Role::Other)
+        (role, asks.get() && first.is_none_or(<[u8]>::is_empty))
     }
 
     fn ask(&mut self, key: FileKey, first_bytes: bool) {
@@ -414,3 +433,7 @@ where
 fn join(components: &[Vec<u8>]) -> Box<[u8]> {
     components.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

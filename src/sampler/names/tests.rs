@@ -1,0 +1,108 @@
+//! Roles that the first bytes decide, of this process's own files: no privilege needed.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use super::*;
+use crate::linux::open_files::DescriptorInfo;
+use crate::linux::rooted;
+use crate::server::processes;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Synced {
+    _directory: tempfile::TempDir,
+    file: File,
+    path: PathBuf,
+    key: FileKey,
+    event: FileEvent,
+}
+
+/// A file of this process, and the event by which the kernel side would tell of it.
+fn synced(name: &str, content: &str) -> Synced {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().canonicalize().unwrap().join(name);
+    std::fs::write(&path, content).unwrap();
+    let file = File::open(&path).unwrap();
+    let server = processes::find(Path::new(PROC), std::process::id()).unwrap().id();
+    let info = DescriptorInfo::read(Path::new(PROC), server.pid, file.as_raw_fd()).unwrap();
+    let mount = mounts::mount_of(Path::new(PROC), server.pid, info.mount_id.unwrap()).unwrap();
+    let inode = rooted::attributes(&file).unwrap().inode;
+    let id = FileId { device: mount.device, inode, generation: 1, weak: false };
+    let below = path.strip_prefix(&mount.mount_point).unwrap();
+    let event = FileEvent {
+        id: Default::default(),
+        fd: file.as_raw_fd(),
+        mount_id: info.mount_id.unwrap(),
+        mode: libc::S_IFREG | 0o600,
+        components: below.iter().rev().map(|name| name.as_bytes().to_vec()).collect(),
+    };
+    Synced { _directory: directory, file, path, key: (server, id), event }
+}
+
+/// With a rule of the user's own for redo logs that begin with "mine".
+fn names() -> Names {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rules.toml");
+    let rule = "[[rule]]\nrole = \"engine_log\"\nname = 'ib_logfile.*'\ncontent = [{ text = \"mine\" }]\n";
+    std::fs::write(&file, rule).unwrap();
+    Names::new(Arc::new(Rules::with_user_file(&file).unwrap()))
+}
+
+/// As the file is looked at now and then while it is synced.
+fn look_again(names: &mut Names, file: &Synced) {
+    let first_bytes = names.named[&file.key].wants_content;
+    names.ask(file.key, first_bytes);
+    names.settle(PATIENCE);
+}
+
+#[test]
+fn a_users_rule_by_content_comes_before_a_built_in_rule_by_name() {
+    let (mut names, mine) = (names(), synced("ib_logfile0", "mine, and more"));
+    names.learn(mine.key, &mine.event);
+    assert_eq!(names.role_of(&mine.key), Role::Redo, "until its first bytes are known");
+    names.settle(PATIENCE);
+    assert_eq!(names.role_of(&mine.key), Role::EngineLog);
+    assert_eq!(names.info(&mine.key).path.as_ref(), Some(&mine.path));
+    for _ in 0..2 {
+        assert!(!names.named[&mine.key].wants_content, "it is read once");
+        look_again(&mut names, &mine);
+        assert_eq!(names.role_of(&mine.key), Role::EngineLog);
+    }
+    names.set_settings(mine.key.0, Settings::default());
+    assert_eq!(names.role_of(&mine.key), Role::EngineLog);
+    look_again(&mut names, &mine);
+    assert_eq!(names.role_of(&mine.key), Role::EngineLog);
+}
+
+#[test]
+fn a_file_that_is_none_of_the_users_by_its_content_has_the_role_of_its_name() {
+    let (mut names, other) = (names(), synced("ib_logfile0", "another's"));
+    names.learn(other.key, &other.event);
+    names.settle(PATIENCE);
+    assert_eq!(names.role_of(&other.key), Role::Redo);
+    assert!(!names.named[&other.key].wants_content);
+    look_again(&mut names, &other);
+    assert_eq!(names.role_of(&other.key), Role::Redo);
+}
+
+#[test]
+fn a_file_that_no_rule_by_content_can_be_about_is_not_read() {
+    for name in ["binlog.000001", "ibdata1", "shop.ibd"] {
+        let (mut names, file) = (names(), synced(name, "mine"));
+        names.learn(file.key, &file.event);
+        assert!(!names.named[&file.key].wants_content, "{name}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_read_again_once_it_is_looked_at_again() {
+    let (mut names, file) = (names(), synced("ib_logfile0", ""));
+    names.learn(file.key, &file.event);
+    names.settle(PATIENCE);
+    assert_eq!(names.role_of(&file.key), Role::Redo);
+    std::fs::write(&file.path, "mine").unwrap();
+    look_again(&mut names, &file);
+    assert_eq!(names.role_of(&file.key), Role::EngineLog);
+    drop(file.file);
+}
