@@ -152,8 +152,8 @@ impl OpenDescriptors {
 fn socket_path(listening: Vec<PathBuf>, settings: &Settings) -> Option<PathBuf> {
     let is_x_protocol = |path: &PathBuf| path.file_name().is_some_and(|name| name == "mysqlx.sock");
     let real = listening.into_iter().find(|path| !is_x_protocol(path));
-    let absolute = real.map(|path| settings.datadir().map_or(path.clone(), |datadir| datadir.join(path)));
-    absolute.or_else(|| settings.socket())
+    // It was bound by the name that the server was told, which may be relative.
+    real.map(|path| settings.resolved(&path).unwrap_or(path)).or_else(|| settings.socket())
 }
 
 fn notes(open: &OpenDescriptors, eatmydata: bool, settings: &Settings) -> Vec<String> {
@@ -261,6 +261,11 @@ mod tests {
             |paths: &[&str]| socket_path(paths.iter().map(PathBuf::from).collect(), &settings).unwrap();
         assert_eq!(path(&["/run/mysqlx.sock", "/run/mysqld.sock"]), Path::new("/run/mysqld.sock"));
         assert_eq!(path(&["rel.sock"]), Path::new("/d/rel.sock"));
+        // As text: two paths are equal whether or not a "." stands in one.
+        assert_eq!(path(&["./rel.sock"]).to_str(), Some("/d/rel.sock"));
+        assert_eq!(path(&["../run/rel.sock"]), Path::new("/run/rel.sock"));
         assert_eq!(path(&[]), Path::new("/told.sock"));
+        let relative = Settings::from_pairs(Path::new("/d"), [("socket", "./mysql.sock")]);
+        assert_eq!(socket_path(vec![], &relative).unwrap(), Path::new("/d/mysql.sock"));
     }
 }

@@ -346,6 +346,15 @@ impl Settings {
         files.flat_map(|file| homes.iter().map(move |home| normalize(&home.join(file)))).collect()
     }
 
+    /// A path as the server takes it: a relative one in its data directory. None: that is not known.
+    pub(crate) fn resolved(&self, path: &Path) -> Option<PathBuf> {
+        let absolute = match &self.base {
+            Some(base) => base.join(path),
+            None => path.is_absolute().then(|| path.to_owned())?,
+        };
+        Some(normalize(&absolute))
+    }
+
     fn configured(&self, name: &str) -> Vec<PathBuf> {
         if name == "datadir" {
             return self.base.iter().cloned().collect();
@@ -365,14 +374,7 @@ impl Settings {
         parts
             .chain(whole)
             .filter(|part| !part.is_empty())
-            .filter_map(|part| {
-                let path = Path::new(OsStr::from_bytes(part));
-                match &self.base {
-                    Some(base) => Some(base.join(path)),
-                    None => path.is_absolute().then(|| path.to_owned()),
-                }
-            })
-            .map(|path| normalize(&path))
+            .filter_map(|part| self.resolved(Path::new(OsStr::from_bytes(part))))
             .collect::<std::collections::BTreeSet<_>>()
             .into_iter()
             .collect()

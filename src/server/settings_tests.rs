@@ -94,11 +94,12 @@ fn a_group_suffix_adds_groups() {
 fn relative_values_are_relative_to_the_data_directory() {
     let fixture = Fixture::new(&[(
         "etc/my.cnf",
-        "[mysqld]\ndatadir=/data/db\nlog_bin=../logs/foo\ninnodb_log_group_home_dir=./\n\
+        "[mysqld]\ndatadir=/data/db\nsocket=mysql.sock\nlog_bin=../logs/foo\ninnodb_log_group_home_dir=./\n\
          innodb_data_file_path=ibdata1:12M;./more/ibdata2:1G:autoextend\ntmpdir=/t1:/t2\n",
     )]);
     let settings = fixture.read(None, &["mysqld"]);
     assert_eq!(settings.log_bin().unwrap(), Path::new("/data/logs/foo"));
+    assert_eq!(settings.socket().unwrap(), Path::new("/data/db/mysql.sock"));
     assert_eq!(settings.paths("innodb_log_group_home_dir"), [Path::new("/data/db")]);
     assert_eq!(
         settings.file_list("innodb_data_file_path"),
