@@ -8,7 +8,7 @@ use crate::model::{Max, Measurement, Server, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::rows::{self, Row, Subject, nameless, p99, rows};
 use crate::render::{By, Options, Paint, Style, device, header, histogram, reading};
-use crate::text::{count, duration, duration_in_words, errno, interval, rate};
+use crate::text::{count, counted, duration, duration_in_words, errno, interval, rate};
 
 /// Neighbours named one by one; the rest is a sum.
 const NEIGHBOURS_SHOWN: usize = 3;
@@ -134,8 +134,10 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
     out.push_str(&layout(&columns, &lines, style));
     if let Some(left_out) = rows.get(shown..).filter(|rest| !rest.is_empty()) {
         let syncs: u64 = left_out.iter().map(|row| row.stats.count).sum();
-        let (n, syncs) = (count(left_out.len() as u64), count(syncs));
-        let _ = writeln!(out, "{n} more rows with {syncs} syncs are left out here; the total counts them");
+        let rows = counted(left_out.len() as u64, "more row", "more rows");
+        let (are, them) = if left_out.len() == 1 { ("is", "it") } else { ("are", "them") };
+        let syncs = counted(syncs, "sync", "syncs");
+        let _ = writeln!(out, "{rows} with {syncs} {are} left out here; the total counts {them}");
     }
 }
 
@@ -242,7 +244,8 @@ fn neighbour_lines(m: &Measurement, servers: &[ServerId], style: &Style) -> Vec<
             device.neighbours.iter().take(NEIGHBOURS_SHOWN).map(|n| neighbour(n, m, style)).collect();
         if let Some(rest) = device.neighbours.get(NEIGHBOURS_SHOWN..).filter(|rest| !rest.is_empty()) {
             let syncs = rest.iter().map(|n| n.stats.count).sum();
-            parts.push(format!("{} others {} syncs/s", rest.len(), rate(syncs, m.duration)));
+            let others = counted(rest.len() as u64, "other", "others");
+            parts.push(format!("{others} {} syncs/s", rate(syncs, m.duration)));
         }
         lines.push(format!("also on {}: {}", style.name(device.name.as_bytes()), parts.join("; ")));
     }

@@ -128,6 +128,8 @@ fn many_stuck_syncs_are_counted_beyond_the_tenth() {
     let text = rendered(&m, &options(By::Role, None));
     assert_eq!(text.matches("STUCK for 3.0 s").count(), 10);
     assert!(text.contains("STUCK 4 more syncs\n"));
+    m.in_flight.truncate(11);
+    assert!(rendered(&m, &options(By::Role, None)).contains("STUCK 1 more sync\n"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::Options;
 use super::rows::Row;
 use super::style::{Paint, Style};
 use crate::model::{InFlight, Measurement, Server, ServerId};
-use crate::text::{count, duration_in_words, interval};
+use crate::text::{counted, duration_in_words, interval};
 
 /// Stuck syncs listed one by one; the rest is a count.
 const STUCK_SHOWN: usize = 10;
@@ -97,7 +97,8 @@ pub(crate) fn stuck_lines(m: &Measurement, servers: &[ServerId], options: &Optio
         lines.push(format!("STUCK {}: {whose}{}", age(sync), describe_sync(sync, style)));
     }
     if stuck.len() > STUCK_SHOWN {
-        lines.push(format!("STUCK {} more syncs", count((stuck.len() - STUCK_SHOWN) as u64)));
+        let more = counted((stuck.len() - STUCK_SHOWN) as u64, "more sync", "more syncs");
+        lines.push(format!("STUCK {more}"));
     }
     let wrapped = lines.iter().flat_map(|line| style.wrap(line, 6));
     wrapped.map(|line| style.paint(Paint::Stuck, &line)).collect()

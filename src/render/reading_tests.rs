@@ -187,9 +187,11 @@ fn failures_name_the_file_the_errno_and_what_it_means() {
 fn many_failed_files_are_counted_beyond_the_third() {
     let mut files: Vec<FileRow> = (0..5).map(|_| tablespace(&[(1, 1_000)])).collect();
     files.iter_mut().for_each(|row| row.stats.errors = [(libc::EDQUOT, 1)].into());
-    let m = second(files);
+    let mut m = second(files);
     assert!(said(&m)[0].starts_with("5 syncs failed: 1 EDQUOT on "));
     assert!(said(&m)[0].ends_with("; and 2 more files."), "{}", said(&m)[0]);
+    m.files.pop();
+    assert!(said(&m)[0].ends_with("; and 1 more file."), "{}", said(&m)[0]);
 }
 
 #[test]

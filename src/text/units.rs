@@ -58,6 +58,11 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// So many of something: `1 sync`, `3,237 syncs`.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}
+
 /// A count over a time, per second: `2,366`, `0.4`; a dash if the time is zero.
 pub fn rate(n: u64, over: std::time::Duration) -> String {
     if over.is_zero() {

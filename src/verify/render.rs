@@ -56,15 +56,10 @@ fn notes(verification: &Verification) -> Vec<String> {
     let mut notes = Vec::new();
     let exact: Vec<&Row> = verification.rows.iter().filter(|row| row.kind == Kind::Exact).collect();
     let differ = exact.iter().filter(|row| row.verdict == Verdict::Differs).count();
-    if let Some(why) = &verification.interrupted {
-        notes.push(format!("Nothing can be said: {why}."));
-    } else if exact.is_empty() {
-        notes.push("Nothing could be compared exactly.".to_owned());
-    } else if differ == 0 {
-        notes.push(format!("All {} rows that both sides count exactly agree.", exact.len()));
-    } else {
-        notes.push(format!("{differ} of {} rows that both sides count exactly differ.", exact.len()));
-    }
+    notes.push(match &verification.interrupted {
+        Some(why) => format!("Nothing can be said: {why}."),
+        None => verdict(exact.len(), differ),
+    });
     if exact.iter().any(|row| row.counted.is_some_and(|range| range.at_least < range.at_most)) {
         notes.push(
             "The server synced while the window began or ended: its figures are read before and after ours, and ours \
@@ -82,6 +77,18 @@ fn notes(verification: &Verification) -> Vec<String> {
     notes
 }
 
+/// `exact`: the rows that both sides count exactly.
+fn verdict(exact: usize, differ: usize) -> String {
+    match (exact, differ) {
+        (0, _) => "Nothing could be compared exactly.".to_owned(),
+        (1, 0) => "The one row that both sides count exactly agrees.".to_owned(),
+        (1, _) => "The one row that both sides count exactly differs.".to_owned(),
+        (_, 0) => format!("All {exact} rows that both sides count exactly agree."),
+        (_, 1) => format!("1 of {exact} rows that both sides count exactly differs."),
+        _ => format!("{differ} of {exact} rows that both sides count exactly differ."),
+    }
+}
+
 /// The same for programs. `server`: its facts.
 pub fn json(verification: &Verification, server: Value) -> Value {
     let mut value = json!({ "schema": 1, "server": server, "agrees": verification.succeeds() });
@@ -89,4 +96,19 @@ pub fn json(verification: &Verification, server: Value) -> Value {
         all.extend(rest);
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::verdict;
+
+    #[test]
+    fn one_row_is_spoken_of_in_the_singular() {
+        assert_eq!(verdict(1, 0), "The one row that both sides count exactly agrees.");
+        assert_eq!(verdict(1, 1), "The one row that both sides count exactly differs.");
+        assert_eq!(verdict(3, 0), "All 3 rows that both sides count exactly agree.");
+        assert_eq!(verdict(3, 1), "1 of 3 rows that both sides count exactly differs.");
+        assert_eq!(verdict(3, 2), "2 of 3 rows that both sides count exactly differ.");
+        assert_eq!(verdict(0, 0), "Nothing could be compared exactly.");
+    }
 }

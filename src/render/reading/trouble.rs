@@ -6,7 +6,7 @@ use crate::model::{Errors, FileRow, Lost, Measurement, Op, ServerId};
 use crate::render::rows::nameless;
 use crate::render::style::Paint;
 use crate::render::{Options, header};
-use crate::text::{capitalize, count, end_of_path, errno, interval, width};
+use crate::text::{capitalize, count, counted, end_of_path, errno, interval, width};
 
 /// Files with errors named one by one.
 const FAILED_SHOWN: usize = 3;
@@ -50,13 +50,13 @@ pub(super) fn named_failures(mut failed: Vec<&FileRow>, all: &Errors, options: &
     let named: u64 = failed.iter().map(|row| row.stats.error_count()).sum();
     let mut parts: Vec<String> = failed.iter().take(FAILED_SHOWN).map(|row| failure(row, options)).collect();
     if failed.len() > FAILED_SHOWN {
-        parts.push(format!("and {} more files", count((failed.len() - FAILED_SHOWN) as u64)));
+        let more = counted((failed.len() - FAILED_SHOWN) as u64, "more file", "more files");
+        parts.push(format!("and {more}"));
     }
     if total > named {
         parts.push(format!("{} on files that are not told apart", count(total - named)));
     }
-    let syncs = if total == 1 { "sync" } else { "syncs" };
-    let mut sentences = vec![format!("{} {syncs} failed: {}.", count(total), parts.join("; "))];
+    let mut sentences = vec![format!("{} failed: {}.", counted(total, "sync", "syncs"), parts.join("; "))];
     for (number, meaning) in MEANINGS {
         if all.contains_key(&number) {
             sentences.push(format!("{}: {meaning}", errno(number)));

@@ -10,7 +10,7 @@ use super::readings;
 use crate::live;
 use crate::model::{Lost, Measurement, Role, Server, ServerId, Stats};
 use crate::render::header::clock;
-use crate::text::{count, interval, rate, shorten_middle, width};
+use crate::text::{count, counted, interval, rate, shorten_middle, width};
 use crate::top::cells::SATURATED;
 use crate::top::layout::{Areas, tabs};
 use crate::top::palette::Ink;
@@ -265,7 +265,8 @@ fn narrowed(state: &State) -> Vec<Part> {
     }
     if let Some(shown) = state.shown.as_ref().filter(|shown| shown.rest.rows > 0 && state.view == View::File)
     {
-        let text = format!("{} more files, {} syncs", count(shown.rest.rows), count(shown.rest.stats.count));
+        let files = counted(shown.rest.rows, "more file", "more files");
+        let text = format!("{files}, {}", counted(shown.rest.stats.count, "sync", "syncs"));
         parts.push(Part::new(2, text, Ink::Mode));
     }
     parts
