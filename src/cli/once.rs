@@ -12,7 +12,7 @@ use clap::{Args, Command, FromArgMatches};
 
 use super::command::{Traced, passed_on};
 use super::exit::{Exit, FAILED};
-use super::options::{LongRunArgs, StyleArgs, TraceArgs, duration};
+use super::options::{LongRunArgs, RowLimit, StyleArgs, TraceArgs, duration};
 use super::output::print;
 use super::session;
 use super::signals::End;
@@ -31,6 +31,11 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 const SLICE: Duration = Duration::from_millis(100);
 /// How long a command may go on after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);
+/// Rows of files or threads that a table has where no terminal limits them.
+const ROWS: usize = 100;
+/// Lines that a table needs beside its rows.
+const AROUND_ROWS: usize = 10;
+const LEAST_ROWS: usize = 5;
 /// How long a first table waits for what is known of the servers.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -55,6 +60,10 @@ pub struct Once {
     /// The column to sort by
     #[arg(long, value_enum)]
     pub sort: Option<Sort>,
+    /// Print so many rows at most, or all; a last line says what is left out. In JSON it is a limit on files
+    /// and on threads [default: all; in a table by file or by thread, what fits the terminal, or 100]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<RowLimit>,
     /// Draw the latencies of each role and call
     #[arg(long)]
     pub histogram: bool,
@@ -301,6 +310,16 @@ impl Run<'_> {
     }
 }
 
+/// `height`: of the terminal that is printed to.
+fn row_limit(arguments: &Once, height: Option<usize>) -> Option<usize> {
+    let is_long = matches!(arguments.by, By::File | By::Thread) && arguments.output == Output::Table;
+    match arguments.limit {
+        Some(RowLimit(limit)) => limit,
+        None if !is_long => None,
+        None => Some(height.map_or(ROWS, |height| height.saturating_sub(AROUND_ROWS).max(LEAST_ROWS))),
+    }
+}
+
 /// When the next interval begins: intervals for which it is too late already are left out.
 fn on_time(end: Instant, interval: Duration) -> Instant {
     let now = Instant::now();
@@ -332,20 +351,14 @@ impl Sink {
                 Some((file, path.clone()))
             }
         };
-        let height = stdout_size().map(|(_, height)| height);
-        let limit = match (arguments.by, height) {
-            (By::File | By::Thread, Some(height)) if file.is_none() && arguments.output == Output::Table => {
-                Some(height.saturating_sub(10).max(5))
-            }
-            _ => None,
-        };
+        let height = stdout_size().map(|(_, height)| height).filter(|_| file.is_none());
         let options = Options {
             by: arguments.by,
             sort: arguments.sort,
             output: arguments.output,
             histogram: arguments.histogram,
             style,
-            limit,
+            limit: row_limit(arguments, height),
             stuck_after: arguments.stuck_after,
             interval: None,
             session: None,
@@ -369,5 +382,30 @@ impl Sink {
             return Err(Exit { status: FAILED, message }.into());
         }
         print(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(arguments: &[&str], height: Option<usize>) -> Option<usize> {
+        let words = ["once"].iter().chain(arguments);
+        let matches = Once::augment_args(Command::new("once")).get_matches_from(words);
+        row_limit(&Once::from_arg_matches(&matches).unwrap(), height)
+    }
+
+    #[test]
+    fn long_tables_have_a_limit_and_what_is_for_programs_has_one_only_if_asked_for() {
+        assert_eq!(limit(&[], Some(30)), None);
+        assert_eq!(limit(&["--by", "file"], Some(30)), Some(20));
+        assert_eq!(limit(&["--by", "thread"], Some(3)), Some(5));
+        assert_eq!(limit(&["--by", "file"], None), Some(100));
+        for form in ["json", "csv"] {
+            assert_eq!(limit(&["--by", "file", "--output", form], Some(30)), None);
+            assert_eq!(limit(&["--output", form, "--limit", "7"], None), Some(7));
+        }
+        assert_eq!(limit(&["--by", "file", "--limit", "all"], Some(30)), None);
+        assert_eq!(limit(&["--limit", "2"], None), Some(2));
     }
 }

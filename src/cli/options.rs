@@ -97,6 +97,22 @@ impl std::fmt::Display for MaxCpu {
     }
 }
 
+/// How many rows are printed. None: all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowLimit(pub Option<usize>);
+
+impl std::str::FromStr for RowLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RowLimit, String> {
+        match text.parse() {
+            _ if text == "all" => Ok(RowLimit(None)),
+            Ok(rows) if rows > 0 => Ok(RowLimit(Some(rows))),
+            _ => Err("a number of rows is expected, or all".into()),
+        }
+    }
+}
+
 /// For what prints no series and so has no CSV.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Form {
@@ -214,6 +230,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_rows_is_a_number_or_all() {
+        let limit = |text: &str| text.parse::<RowLimit>();
+        assert_eq!((limit("20"), limit("all")), (Ok(RowLimit(Some(20))), Ok(RowLimit(None))));
+        for wrong in ["0", "-1", "some", ""] {
+            assert_eq!(limit(wrong), Err("a number of rows is expected, or all".to_owned()));
+        }
+    }
 
     #[test]
     fn times_are_seconds_or_carry_their_unit() {

@@ -90,8 +90,19 @@ pub(crate) enum Action {
 }
 
 /// Options of [`Plain`] that the live view does not take: they only keep the old forms working.
-const OLD_FORMS: [&str; 10] =
-    ["once", "last", "duration", "count", "wait", "sort", "histogram", "output", "output_file", "command"];
+const OLD_FORMS: [&str; 11] = [
+    "once",
+    "last",
+    "duration",
+    "count",
+    "wait",
+    "sort",
+    "limit",
+    "histogram",
+    "output",
+    "output_file",
+    "command",
+];
 
 /// The command line as its help shows it.
 pub fn command() -> Command {

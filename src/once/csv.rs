@@ -4,10 +4,10 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use crate::model::{Measurement, ServerId, Stats};
+use crate::model::{Measurement, Stats};
 use crate::render::header::rfc3339;
 use crate::render::json::{length, seconds};
-use crate::render::rows::{Row, Subject, max_ns, nameless, rows};
+use crate::render::rows::{Row, Subject, everyone, max_ns, nameless, rows};
 use crate::render::{By, Options};
 use crate::text::{errno, escape};
 
@@ -46,10 +46,8 @@ pub(super) fn write(m: &Measurement, options: &Options, out: &mut impl Write) ->
     if options.interval.is_none_or(|interval| interval == 0) {
         csv.write_record(INTERVAL.iter().chain(subject_columns(options.by)).chain(&FIGURES))?;
     }
-    let mut servers: Vec<ServerId> = m.servers.iter().map(|server| server.id).collect();
-    servers.extend(m.roles.iter().map(|row| row.server));
     let (start, end, duration) = (rfc3339(m.start), rfc3339(m.end), length(m.duration).to_string());
-    for row in rows(m, &servers, options) {
+    for row in rows(m, &everyone(m), options).into_iter().take(options.limit.unwrap_or(usize::MAX)) {
         let server = m.servers.iter().find(|server| server.id == row.server);
         let mut fields = vec![start.clone(), end.clone(), duration.clone(), row.server.pid.to_string()];
         fields.push(server.map(|server| name(server.comm.as_bytes())).unwrap_or_default());
@@ -152,6 +150,16 @@ mod tests {
             let syncs: u64 = reader.records().map(|row| row.unwrap()[at].parse::<u64>().unwrap()).sum();
             assert_eq!(syncs, m.total().count, "{by:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_keeps_the_first_rows_of_each_interval() {
+        let mut out = Vec::new();
+        let options = Options { by: By::File, limit: Some(2), ..Options::default() };
+        write(&fixture::busy(), &options, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.contains("binlog.000003") && text.contains("#ib_redo5"), "{text}");
     }
 
     #[test]

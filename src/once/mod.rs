@@ -14,7 +14,10 @@ pub(crate) mod timeline;
 pub fn render(measurement: &Measurement, options: &Options, out: &mut impl Write) -> io::Result<()> {
     match options.output {
         Output::Table => out.write_all(options.style.finish(table::table(measurement, options)).as_bytes()),
-        Output::Json => json::write(measurement, out),
+        Output::Json => match options.limit {
+            None => json::write(measurement, out),
+            Some(limit) => json::write_visible(&json::limited(measurement, options, limit), out),
+        },
         Output::Csv => csv::write(measurement, options, out),
     }
 }

@@ -6,7 +6,7 @@ use crate::history::Troubles;
 use crate::model::histogram::LAST_EXPONENT;
 use crate::model::{Max, Measurement, Server, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
-use crate::render::rows::{self, Row, Subject, nameless, p99, rows};
+use crate::render::rows::{self, Row, Subject, nameless, p99, rows_for_people};
 use crate::render::{By, Options, Paint, Style, device, header, histogram, reading};
 use crate::text::{count, counted, duration, duration_in_words, errno, interval, rate};
 
@@ -70,7 +70,7 @@ fn section(out: &mut String, m: &Measurement, servers: &[ServerId], header: Vec<
     if !stuck.is_empty() {
         let _ = writeln!(out, "{}\n", stuck.join("\n"));
     }
-    let rows = rows(m, servers, options);
+    let rows = rows_for_people(m, servers, options);
     if options.by == By::Thread && !m.setup.by_thread {
         out.push_str("no rows by thread: they were not kept\n");
     } else {
@@ -137,7 +137,10 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
         let rows = counted(left_out.len() as u64, "more row", "more rows");
         let (are, them) = if left_out.len() == 1 { ("is", "it") } else { ("are", "them") };
         let syncs = counted(syncs, "sync", "syncs");
-        let _ = writeln!(out, "{rows} with {syncs} {are} left out here; the total counts {them}");
+        let line = format!("{rows} with {syncs} {are} left out here (--limit); the total counts {them}");
+        for line in style.wrap(&line, 2) {
+            let _ = writeln!(out, "{line}");
+        }
     }
 }
 
@@ -187,7 +190,12 @@ fn subject(row: &Row, m: &Measurement, style: &Style) -> Vec<Cell> {
                 _ => nameless(file).unwrap_or_default(),
             };
             let is_file = matches!(file.target, crate::model::Target::File(_));
-            let suffix = if is_file && file.info.unlinked { " (gone)".into() } else { String::new() };
+            let suffix = match (row.files, is_file && file.info.unlinked) {
+                (1, false) => String::new(),
+                (1, true) => " (gone)".into(),
+                (n, false) => format!(" ({} files)", count(n as u64)),
+                (n, true) => format!(" ({} gone)", count(n as u64)),
+            };
             vec![Cell { text, suffix, paint: Paint::Plain }, file.info.role.name().to_owned().into()]
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::fixture;
-use crate::model::{Max, Measurement, Role, Stats};
+use crate::model::{Max, Measurement, Op, Role, Stats};
 use crate::once::render;
 use crate::render::{By, Options, Output, Sort, Style};
 use crate::text::{is_deceptive, width};
@@ -162,12 +162,43 @@ fn rows_beyond_the_limit_are_counted_below() {
     let limited = Options { limit: Some(2), ..options(By::File, None) };
     let text = rendered(&fixture::busy(), &limited);
     assert!(
-        text.contains("4 more rows with 1,168 syncs are left out here; the total counts them\n"),
+        text.contains("4 more rows with 1,168 syncs are left out here (--limit); the total counts them\n"),
         "{text}"
     );
     assert!(text.contains("binlog.000003") && text.contains("#ib_redo5") && !text.contains("#ib_redo6"));
+    let all_but_one = Options { limit: Some(5), ..options(By::File, None) };
+    let text = rendered(&fixture::busy(), &all_but_one);
+    assert!(
+        text.contains("1 more row with 4 syncs is left out here (--limit); the total counts it\n"),
+        "{text}"
+    );
     let enough = Options { limit: Some(6), ..options(By::File, None) };
     assert!(!rendered(&fixture::busy(), &enough).contains("left out"));
+}
+
+#[test]
+fn a_file_that_is_made_anew_again_and_again_is_one_row_that_says_of_how_many_files() {
+    let mut m = fixture::quiet();
+    for inode in 0..400 {
+        let stats = fixture::stats(&[(2, 250_000)]);
+        let path = "/srv/app/orders.db-journal";
+        let mut row = fixture::row(fixture::MYSQL, inode, path, Role::Other, Op::Fdatasync, stats);
+        Arc::make_mut(&mut row.info).unlinked = inode > 0;
+        m.files.push(row);
+    }
+    let (files, threads) = (m.files.clone(), Vec::new());
+    let mut m = fixture::with_files(m, files, threads);
+    let text = rendered(&m, &options(By::File, None));
+    assert_eq!(text.matches("orders.db-journal").count(), 2, "{text}");
+    assert!(text.contains("/srv/app/orders.db-journal (399 gone)"), "{text}");
+    let syncs_of = |what: &str| {
+        let line = text.lines().find(|line| line.starts_with(what)).unwrap();
+        line.split_whitespace().any(|word| word == "800")
+    };
+    assert!(syncs_of("total"), "{text}");
+    m.files.iter_mut().for_each(|row| Arc::make_mut(&mut row.info).unlinked = false);
+    let text = rendered(&m, &options(By::File, None));
+    assert!(text.contains("/srv/app/orders.db-journal (400 files)"), "{text}");
 }
 
 #[test]
@@ -233,6 +264,16 @@ fn without_rows_by_thread_or_without_a_server_the_table_says_so() {
     let mut nobody = fixture::quiet();
     nobody.servers.clear();
     assert!(rendered(&nobody, &options(By::Role, None)).starts_with("no server traced"));
+}
+
+#[test]
+fn json_keeps_everything_unless_a_limit_was_asked_for() {
+    let files = |limit| {
+        let options = Options { output: Output::Json, limit, ..options(By::File, None) };
+        let json: serde_json::Value = serde_json::from_str(&rendered(&fixture::busy(), &options)).unwrap();
+        json["files"].as_array().unwrap().len()
+    };
+    assert_eq!((files(None), files(Some(2))), (6, 2));
 }
 
 #[test]

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::header::rfc3339;
 use super::json_schema as schema;
-use super::rows::max_ns;
+use super::rows::{Row, Subject, everyone, max_ns, rows};
+use super::{By, Options};
 use crate::linux::mountinfo::format_device;
 use crate::model::durability;
 use crate::model::{FileRow, Measurement, Server, Stats, Target};
@@ -18,6 +19,26 @@ use crate::text::{errno, is_deceptive};
 /// Writes the object and a newline.
 pub(crate) fn write(m: &Measurement, out: &mut impl Write) -> io::Result<()> {
     write_visible(&of(m), out)
+}
+
+/// A measurement with at most so many files, and threads: those that come first in a table of them.
+pub(crate) fn limited(m: &Measurement, options: &Options, limit: usize) -> schema::Measurement {
+    let rows = |by| rows(m, &everyone(m), &Options { by, ..options.clone() });
+    let (files, threads) = (rows(By::File), rows(By::Thread));
+    let file = |row: &Row| if let Subject::File(file) = row.subject { Some(file.clone()) } else { None };
+    let thread =
+        |row: &Row| if let Subject::Thread(thread) = row.subject { Some(thread.clone()) } else { None };
+    let shown = Measurement {
+        files: files.iter().take(limit).filter_map(file).collect(),
+        threads: threads.iter().take(limit).filter_map(thread).collect(),
+        ..m.clone()
+    };
+    let rest = |rows: &[Row]| {
+        let rest = rows.get(limit..).unwrap_or_default();
+        schema::Rest { rows: rest.len() as u64, count: rest.iter().map(|row| row.stats.count).sum() }
+    };
+    let threads = m.setup.by_thread.then(|| rest(&threads));
+    schema::Measurement { left_out: Some(schema::LeftOut { files: rest(&files), threads }), ..of(&shown) }
 }
 
 /// Writes one object that is safe on a terminal, and a newline.
@@ -62,6 +83,7 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
             };
             m.threads.iter().map(row).collect()
         }),
+        left_out: None,
         in_flight: m
             .in_flight
             .iter()

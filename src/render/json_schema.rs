@@ -28,6 +28,9 @@ pub(crate) struct Measurement {
     /// Only where rows by thread were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<Vec<ThreadRow>>,
+    /// Only where a limit was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     pub in_flight: Vec<InFlight>,
     pub neighbours: Vec<Neighbour>,
 }
@@ -134,6 +137,20 @@ pub(crate) struct ThreadRow {
     pub op: Op,
     #[serde(flatten)]
     pub figures: Figures,
+}
+
+/// What `files` and `threads` do not show.
+#[derive(Serialize)]
+pub(crate) struct LeftOut {
+    pub files: Rest,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<Rest>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Rest {
+    pub rows: u64,
+    pub count: u64,
 }
 
 #[derive(Serialize)]

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::*;
 use crate::model::Role;
 use crate::model::fixture;
+use crate::render::Sort;
 
 fn written(m: &Measurement) -> String {
     let mut out = Vec::new();
@@ -95,6 +96,28 @@ fn rows_by_thread_are_there_only_when_kept() {
     assert_eq!(parsed(&m)["threads"].as_array().unwrap().len(), 4);
     std::sync::Arc::make_mut(&mut m.setup).by_thread = false;
     assert_eq!(parsed(&m).get("threads"), None);
+}
+
+#[test]
+fn with_a_limit_it_has_the_first_files_and_threads_and_says_what_it_leaves_out() {
+    let m = fixture::busy();
+    let of = |limit, options| serde_json::to_value(limited(&m, &options, limit)).unwrap();
+    let json = of(2, Options::default());
+    let files = json["files"].as_array().unwrap();
+    assert_eq!([&files[0]["role"], &files[1]["role"]], ["binlog", "redo"], "those with the most time");
+    assert_eq!((files.len(), json["threads"].as_array().unwrap().len()), (2, 2));
+    assert_eq!(json["left_out"]["files"], serde_json::json!({ "rows": 4, "count": 1_168 }));
+    let count = |rows: &Value| -> u64 {
+        rows.as_array().unwrap().iter().map(|row| row["count"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(count(&json["roles"]), count(&json["files"]) + 1_168);
+    let threads: u64 = m.threads.iter().map(|row| row.stats.count).sum();
+    assert_eq!(threads, count(&json["threads"]) + json["left_out"]["threads"]["count"].as_u64().unwrap());
+    let by_syncs = of(1, Options { sort: Some(Sort::Syncs), ..Options::default() });
+    assert_eq!(by_syncs["files"][0]["count"], 2_980);
+    let enough = of(6, Options::default());
+    assert_eq!(enough["left_out"]["files"], serde_json::json!({ "rows": 0, "count": 0 }));
+    assert_eq!(parsed(&m).get("left_out"), None, "nobody asked for a limit");
 }
 
 #[test]

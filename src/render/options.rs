@@ -59,7 +59,8 @@ pub struct Options {
     /// Draw the latencies, per role and operation; in a table only.
     pub histogram: bool,
     pub style: Style,
-    /// At most so many rows of a table; what is left out is said below it. None: all of them.
+    /// At most so many rows of a table or an interval of a CSV, and so many files and threads in JSON. What a
+    /// table or JSON leave out is said there. None: all of them.
     pub limit: Option<usize>,
     /// A sync in flight for at least this long is shown as stuck.
     pub stuck_after: Duration,

@@ -1,4 +1,5 @@
-//! The rows of a measurement for one grouping, in one order: what the table and the CSV both show.
+//! The rows of a measurement for one grouping, in one order: what the table and the CSV show, and what a
+//! limit leaves in JSON.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ pub(crate) struct Row<'a> {
     pub subject: Subject<'a>,
     pub op: Op,
     pub stats: Stats,
+    /// More than one: files that had one path one after the other, the subject among them.
+    pub files: usize,
 }
 
 impl Row<'_> {
@@ -53,14 +56,37 @@ fn raw_path(row: &FileRow) -> Vec<u8> {
 
 /// The rows of these servers, sorted as the options say.
 pub(crate) fn rows<'a>(m: &'a Measurement, servers: &[ServerId], options: &Options) -> Vec<Row<'a>> {
+    let mut rows = unsorted(m, servers, options.by);
+    sort(&mut rows, options);
+    rows
+}
+
+/// The same for people, to whom files that took each other's place are one row.
+pub(crate) fn rows_for_people<'a>(
+    m: &'a Measurement,
+    servers: &[ServerId],
+    options: &Options,
+) -> Vec<Row<'a>> {
+    let mut rows = one_row_for_each_path(unsorted(m, servers, options.by));
+    sort(&mut rows, options);
+    rows
+}
+
+/// All servers of a measurement, also those that only their rows still know.
+pub(crate) fn everyone(m: &Measurement) -> Vec<ServerId> {
+    m.servers.iter().map(|server| server.id).chain(m.roles.iter().map(|row| row.server)).collect()
+}
+
+fn unsorted<'a>(m: &'a Measurement, servers: &[ServerId], by: By) -> Vec<Row<'a>> {
     let mine = |server: &ServerId| servers.contains(server);
-    let mut rows: Vec<Row> = match options.by {
+    match by {
         By::Role => {
             let of = |row: &crate::model::RoleRow| Row {
                 server: row.server,
                 subject: Subject::Role(row.role),
                 op: row.op,
                 stats: row.stats.clone(),
+                files: 1,
             };
             m.roles.iter().filter(|row| mine(&row.server)).map(of).collect()
         }
@@ -70,6 +96,7 @@ pub(crate) fn rows<'a>(m: &'a Measurement, servers: &[ServerId], options: &Optio
                 subject: Subject::File(row),
                 op: row.op,
                 stats: row.stats.clone(),
+                files: 1,
             };
             m.files.iter().filter(|row| mine(&row.server)).map(of).collect()
         }
@@ -79,6 +106,7 @@ pub(crate) fn rows<'a>(m: &'a Measurement, servers: &[ServerId], options: &Optio
                 subject: Subject::Thread(row),
                 op: row.op,
                 stats: row.stats.clone(),
+                files: 1,
             };
             m.threads.iter().filter(|row| mine(&row.server)).map(of).collect()
         }
@@ -87,12 +115,51 @@ pub(crate) fn rows<'a>(m: &'a Measurement, servers: &[ServerId], options: &Optio
             for row in m.roles.iter().filter(|row| mine(&row.server)) {
                 sums.entry((row.server, row.op)).or_default().merge(&row.stats);
             }
-            let of = |((server, op), stats)| Row { server, subject: Subject::Server, op, stats };
+            let of = |((server, op), stats)| Row { server, subject: Subject::Server, op, stats, files: 1 };
             sums.into_iter().map(of).collect()
         }
-    };
-    sort(&mut rows, options);
-    rows
+    }
+}
+
+/// A file that is made anew for each transaction would fill a table with rows of one path. Those that are
+/// gone become one row. Of several that are not known to be gone, all but one are, and nobody has noticed
+/// yet which: then all of them do.
+fn one_row_for_each_path(rows: Vec<Row<'_>>) -> Vec<Row<'_>> {
+    #[derive(Default)]
+    struct OfOnePath<'a> {
+        here: Vec<Row<'a>>,
+        gone: Vec<Row<'a>>,
+    }
+    let mut all = Vec::new();
+    let mut paths: BTreeMap<_, OfOnePath> = BTreeMap::new();
+    for row in rows {
+        match row.subject {
+            Subject::File(file) if matches!(file.target, Target::File(_)) && file.info.path.is_some() => {
+                let key = (row.server, row.op, file.info.role, file.info.path.as_deref());
+                let files = paths.entry(key).or_default();
+                if file.info.unlinked { files.gone.push(row) } else { files.here.push(row) }
+            }
+            _ => all.push(row),
+        }
+    }
+    for OfOnePath { mut here, gone } in paths.into_values() {
+        if here.len() > 1 {
+            here.extend(gone);
+            all.extend(as_one(here));
+        } else {
+            all.extend(here);
+            all.extend(as_one(gone));
+        }
+    }
+    all
+}
+
+fn as_one(rows: Vec<Row<'_>>) -> Option<Row<'_>> {
+    rows.into_iter().reduce(|mut one, other| {
+        one.stats.merge(&other.stats);
+        one.files += other.files;
+        one
+    })
 }
 
 fn sort(rows: &mut [Row], options: &Options) {
@@ -188,6 +255,53 @@ mod tests {
         assert_eq!(order(By::Role, None), ["redo", "binlog", "doublewrite", "tablespace", "directory"]);
         assert_eq!(order(By::File, None)[..3], ["binlog.000003", "#ib_redo5", "#ib_redo6"]);
         assert_eq!(order(By::Server, None), ["server", "server"], "fsync and fdatasync");
+    }
+
+    /// Path, gone, files and syncs of the rows for people, of files with that path that are gone or not.
+    fn of_one_path(files: &[(bool, u64)]) -> Vec<(bool, usize, u64)> {
+        let mut m = fixture::quiet();
+        for (at, &(unlinked, syncs)) in files.iter().enumerate() {
+            let stats = fixture::stats(&[(syncs, 1_000)]);
+            let mut row =
+                fixture::row(fixture::MYSQL, at as u64, "/d/a-journal", Role::Other, Op::Fsync, stats);
+            std::sync::Arc::make_mut(&mut row.info).unlinked = unlinked;
+            m.files.push(row);
+        }
+        let options = Options { by: By::File, ..Options::default() };
+        let rows = rows_for_people(&m, &[fixture::MYSQL], &options);
+        rows.iter()
+            .map(|row| {
+                let Subject::File(file) = row.subject else { panic!("{row:?}") };
+                (file.info.unlinked, row.files, row.stats.count)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn files_that_took_each_others_place_are_one_row() {
+        let (gone, here) = (true, false);
+        assert_eq!(of_one_path(&[(gone, 3)]), [(gone, 1, 3)]);
+        assert_eq!(of_one_path(&[(gone, 3), (gone, 4), (gone, 5)]), [(gone, 3, 12)]);
+        assert_eq!(of_one_path(&[(gone, 3), (here, 1), (gone, 4)]), [(gone, 2, 7), (here, 1, 1)]);
+        // At most one of these is there; which, nobody knows yet.
+        assert_eq!(of_one_path(&[(gone, 3), (here, 1), (here, 2)]), [(here, 3, 6)]);
+    }
+
+    #[test]
+    fn files_of_another_path_call_role_or_server_keep_their_rows() {
+        let mut m = fixture::two_servers();
+        m.files.iter_mut().for_each(|row| std::sync::Arc::make_mut(&mut row.info).unlinked = true);
+        let mut other_call = m.files[0].clone();
+        other_call.op = Op::Fsync;
+        let mut other_server = m.files[0].clone();
+        other_server.server = fixture::MARIADB;
+        let mut other_role = m.files[0].clone();
+        std::sync::Arc::make_mut(&mut other_role.info).role = Role::Other;
+        m.files.extend([other_call, other_server, other_role]);
+        let options = Options { by: By::File, ..Options::default() };
+        let rows = rows_for_people(&m, &[fixture::MYSQL, fixture::MARIADB], &options);
+        assert_eq!(rows.len(), m.files.len());
+        assert!(rows.iter().all(|row| row.files == 1));
     }
 
     #[test]
