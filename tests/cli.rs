@@ -37,6 +37,21 @@ fn what_cannot_be_traced_is_said_before_anything_is_attached() {
 }
 
 #[test]
+fn a_pid_and_a_name_are_not_given_together() {
+    let pid = std::process::id().to_string();
+    let both = ["--pid", &pid, "--comm", "mysqld"];
+    fails_with(&both, 2, &["--pid", "--comm"]);
+    for action in ["once", "top", "check", "stuck", "explain", "verify", "exporter"] {
+        fails_with(&[&[action][..], &both].concat(), 2, &["--pid", "--comm"]);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("exporter.toml");
+    std::fs::write(&file, "comm = 'mysqld'\n").unwrap();
+    let exporter = ["exporter", "--no-socket", "--config", file.to_str().unwrap(), "--pid", &pid];
+    fails_with(&exporter, 2, &["--pid", "--comm"]);
+}
+
+#[test]
 fn the_number_of_a_thread_is_no_pid_and_its_process_is_named() {
     let (sender, receiver) = std::sync::mpsc::channel();
     let (_keep, wait) = std::sync::mpsc::channel::<()>();

@@ -18,7 +18,7 @@ use crate::render::Style;
 pub struct TargetArgs {
     /// Trace these processes [default: every mysqld and mariadbd; for
     /// `stuck`, every process]
-    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with = "comm")]
     pub pid: Vec<u32>,
     /// Trace the processes whose main thread has this name
     #[arg(long, value_name = "NAME", value_delimiter = ',')]

@@ -20,6 +20,11 @@ const PROC: &str = "/proc";
 /// What the arguments select; by default the servers.
 pub fn selection(arguments: &TargetArgs) -> anyhow::Result<Selection> {
     let proc_root = Path::new(PROC);
+    // On the command line clap refuses them. One may also stand in the exporter's file.
+    if !arguments.pid.is_empty() && !arguments.comm.is_empty() {
+        let message = "--pid cannot be used with --comm: select processes by number or by name";
+        return Err(bad_configuration(message).into());
+    }
     let mut filters = Vec::new();
     if !arguments.pid.is_empty() {
         filters.push(TargetFilter::pids(proc_root, &arguments.pid).map_err(refused)?);
@@ -194,6 +199,15 @@ pub(crate) fn explain_failure(failure: &Failure, verdicts: &[Verdict]) -> String
 mod tests {
     use super::*;
     use crate::model::AttachMode;
+
+    #[test]
+    fn processes_are_selected_by_number_or_by_name_and_not_by_both() {
+        let own = TargetArgs { pid: vec![std::process::id()], ..TargetArgs::default() };
+        assert!(selection(&own).is_ok());
+        let both = TargetArgs { comm: vec!["mysqld".into()], ..own };
+        let error = selection(&both).unwrap_err();
+        assert_eq!(error.downcast_ref::<Exit>().map(|exit| exit.status), Some(BAD_USAGE));
+    }
 
     #[test]
     fn a_step_is_shown_whole_whatever_is_in_its_name() {
