@@ -175,6 +175,21 @@ fn root_what_cannot_be_written_to_the_file_is_printed_instead() {
 
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
+fn root_without_proc_nobody_is_told_that_no_server_runs() {
+    needs(&[]);
+    for arguments in ["once", "once --pid 1", "explain", "verify", "stuck", "stuck --comm mysqld"] {
+        let script = format!("mount -t tmpfs none /proc && exec \"$1\" {arguments}");
+        let ended = unshared(&["-m"], &script);
+        assert_eq!(ended.status.code(), Some(1), "{arguments}: {ended:?}");
+        let said = stderr(&ended);
+        assert!(said.contains("/proc is not mounted here") && !said.contains("there is no"), "{said}");
+    }
+    let check = unshared(&["-m"], "mount -t tmpfs none /proc && exec \"$1\" check");
+    assert!(stdout(&check).contains("/proc is not mounted here"), "{check:?}");
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_rules_of_the_user_come_first() {
     needs(&[]);
     let directory = tempfile::tempdir().unwrap();

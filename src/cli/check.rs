@@ -22,6 +22,7 @@ use crate::probe::{AttachError, Attached, Probe, ProbeConfig, WaitStorage};
 use crate::render::Style;
 use crate::server::describe::in_words;
 use crate::server::describers::describe_all;
+use crate::server::processes;
 use crate::server::selection::Selection;
 use crate::server::settings::Settings;
 use crate::text::escape;
@@ -187,6 +188,9 @@ pub(crate) fn budget(config: &ProbeConfig) -> Verdict {
 fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
     let found = selection.processes();
     if found.is_empty() {
+        if let Some(why) = processes::unseen(Path::new("/proc")) {
+            return vec![Verdict::warn("server", format!("unknown: {why}"))];
+        }
         let detail = format!("none: there is no {}", selection.name());
         return vec![Verdict::warn("server", detail).cured_by("start one, or trace with --wait")];
     }

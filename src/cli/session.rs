@@ -13,6 +13,7 @@ use crate::probe::{
 };
 use crate::sampler::Sampler;
 use crate::server::filter::{FilterError, TargetFilter};
+use crate::server::processes::{self, Unseen};
 use crate::server::selection::Selection;
 
 const PROC: &str = "/proc";
@@ -43,6 +44,9 @@ pub fn selection(arguments: &TargetArgs) -> anyhow::Result<Selection> {
 
 /// A selection that cannot be traced: because it is wrong, or because nothing of that kind is there.
 fn refused(error: FilterError) -> Exit {
+    if let (FilterError::NoProcess(pid), Some(why)) = (&error, processes::unseen(Path::new(PROC))) {
+        return cannot_look(&format!("process {pid}"), why);
+    }
     let status = match error {
         FilterError::NoProcess(_) | FilterError::NoCgroup { .. } => NOTHING_TO_TRACE,
         FilterError::NoCgroup2 => FAILED,
@@ -54,8 +58,16 @@ fn refused(error: FilterError) -> Exit {
     Exit { status, message: error.to_string() }
 }
 
+/// A process may be there though it was not found.
+pub(crate) fn cannot_look(what: &str, why: Unseen) -> Exit {
+    Exit { status: FAILED, message: format!("cannot tell whether there is {what}: {why}.") }
+}
+
 /// The error of an action that has nothing to do its work on. `hint`: what else would help.
 pub(crate) fn nothing_selected(work: &str, selection: &Selection, hint: &str) -> anyhow::Error {
+    if let Some(why) = processes::unseen(Path::new(PROC)) {
+        return cannot_look(&selection.describe(), why).into();
+    }
     let message = format!(
         "nothing to {work}: there is no {}.{hint} --pid, --comm, --cgroup and --all select other processes.",
         selection.name()

@@ -13,9 +13,12 @@ use super::output::print;
 use super::session;
 use crate::files::classify::Candidate;
 use crate::render::Style;
+use crate::server::processes::{self, Unseen};
 use crate::server::settings::Settings;
 use crate::stuck;
 use crate::threads::{self, Looks, Processes};
+
+const PROC: &str = "/proc";
 
 pub(crate) const AFTER_HELP: &str = "\
 Exit status: 0 everything was examined, whether or not a sync hangs; 1 failed, 2 bad options or
@@ -40,14 +43,23 @@ pub struct Stuck {
 
 pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
     let rules = session::rules(arguments.roles.as_deref())?;
+    let unseen = processes::unseen(Path::new(PROC));
     let processes = if arguments.targets.is_given() {
         let selection = session::selection(&arguments.targets)?;
-        Processes::These(selection.processes().iter().map(|process| process.pid).collect())
+        let found = selection.processes();
+        if let (true, Some(why)) = (found.is_empty(), unseen) {
+            return Err(session::cannot_look(&selection.describe(), why).into());
+        }
+        Processes::These(found.iter().map(|process| process.pid).collect())
     } else {
+        // What it hides from this user is told with the result.
+        if let Some(why @ Unseen::Everything) = unseen {
+            return Err(session::cannot_look("a thread inside a sync call", why).into());
+        }
         Processes::All
     };
     let looks = Looks { apart: arguments.watch, ..Looks::default() };
-    let scan = threads::scan(Path::new("/proc"), &processes, &looks).context("cannot list /proc")?;
+    let scan = threads::scan(Path::new(PROC), &processes, &looks).context("cannot list /proc")?;
     // By name alone: reading the settings of a server that hangs could hang as well.
     let settings = Settings::default();
     let role_of = |_pid: u32, path: &Path| {

@@ -36,6 +36,29 @@ impl ThreadGroup {
     }
 }
 
+/// Why a process that /proc does not show may be there nevertheless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unseen {
+    #[error("/proc is not mounted here, or is that of another PID namespace")]
+    Everything,
+    #[error(
+        "/proc does not show the processes of other users: it is mounted with hidepid, or a security module \
+         is in the way"
+    )]
+    Others,
+}
+
+/// None: /proc shows all processes. Each PID namespace has a process 1, whose name everybody may read.
+pub(crate) fn unseen(proc_root: &Path) -> Option<Unseen> {
+    let shows =
+        |process: &str| proc_file::read_once::<COMM_BYTES>(&proc_root.join(process).join("comm")).is_ok();
+    match (shows("self"), shows("1")) {
+        (false, _) => Some(Unseen::Everything),
+        (true, false) => Some(Unseen::Others),
+        (true, true) => None,
+    }
+}
+
 /// All thread groups that the filter selects, ascending by pid.
 pub fn list(proc_root: &Path, filter: &TargetFilter) -> Vec<ThreadGroup> {
     let describe = |pid| Some(read(proc_root, pid)?.0);
@@ -161,6 +184,22 @@ mod tests {
         assert!(pids(&TargetFilter::All).contains(&me));
         let all = list(Path::new("/proc"), &TargetFilter::All);
         assert!(all.iter().all(|group| group.comm != "kthreadd"), "kernel threads make no system calls");
+    }
+
+    #[test]
+    fn a_proc_that_does_not_show_everything_is_told_from_one_that_does() {
+        assert_eq!(unseen(Path::new("/proc")), None, "the tests need a /proc that shows all processes");
+        assert_eq!(unseen(Path::new("/no/such/directory")), Some(Unseen::Everything));
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(unseen(dir.path()), Some(Unseen::Everything));
+        std::fs::create_dir(dir.path().join("self")).unwrap();
+        std::fs::write(dir.path().join("self/comm"), "me\n").unwrap();
+        assert_eq!(unseen(dir.path()), Some(Unseen::Others));
+        // As with hidepid=1, which shows the directory and nothing in it.
+        std::fs::create_dir(dir.path().join("1")).unwrap();
+        assert_eq!(unseen(dir.path()), Some(Unseen::Others));
+        std::fs::write(dir.path().join("1/comm"), "init\n").unwrap();
+        assert_eq!(unseen(dir.path()), None);
     }
 
     #[test]
