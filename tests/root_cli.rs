@@ -165,6 +165,20 @@ fn root_what_cannot_be_written_to_the_file_is_printed_instead() {
 
     let script = r#"
         d=$(mktemp -d); trap 'umount "$d"; rmdir "$d"' EXIT
+        mount -t tmpfs -o size=16k none "$d"
+        "$1" once -i 0.1 --output json --output-file "$d/measured" -- sleep 10 >/dev/null; s=$?
+        cat "$d/measured"; exit $s"#;
+    let series = unshared(&["-m"], script);
+    assert_eq!(series.status.code(), Some(1), "{series:?}");
+    assert!(stderr(&series).contains("No space left on device"), "{series:?}");
+    let lines = stdout(&series);
+    assert!(lines.ends_with('\n'), "no half a line: {lines}");
+    for line in lines.lines() {
+        assert_eq!(serde_json::from_str::<Value>(line).unwrap()["schema"], 1);
+    }
+
+    let script = r#"
+        d=$(mktemp -d); trap 'umount "$d"; rmdir "$d"' EXIT
         mount -t tmpfs -o ro none "$d"
         "$1" once --output-file "$d/measured" -- true"#;
     let read_only = unshared(&["-m"], script);

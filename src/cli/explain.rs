@@ -13,6 +13,7 @@ use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
 use super::one_server;
 use super::options::{StyleArgs, TraceArgs, duration};
 use super::output::print;
+use super::output_file::OutputFile;
 use super::session;
 use super::signals::End;
 use crate::explain::commit_watch::CommitWatch;
@@ -220,9 +221,7 @@ fn not_attached(waits: &Waits) -> Vec<String> {
 
 fn write_stacks(arguments: &Explain, account: &Account) -> anyhow::Result<()> {
     let lines = flame::folded(account);
-    let write = |path: &Path, bytes: &[u8]| {
-        std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-    };
+    let write = |path: &Path, bytes: &[u8]| OutputFile::open(path, false)?.write(bytes);
     if let Some(path) = &arguments.folded {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         write(path, text.as_bytes())?;

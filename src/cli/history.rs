@@ -11,6 +11,7 @@ use super::exit::{Exit, FAILED, NOTHING_TO_TRACE};
 use super::once::Once;
 use super::options::{StyleArgs, duration};
 use super::output::print;
+use super::output_file::OutputFile;
 use crate::history::series::Part;
 use crate::history::{self, remote};
 use crate::model::Measurement;
@@ -92,7 +93,7 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
     timeline::write(&parts, &all, &troubles, &options, &mut text).context("cannot render")?;
     match &arguments.output_file {
         Some(path) => {
-            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            OutputFile::open(path, false)?.write(&text)?;
         }
         None => print(&text)?,
     }

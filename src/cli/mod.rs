@@ -12,6 +12,7 @@ mod once;
 pub mod one_server;
 pub mod options;
 mod output;
+mod output_file;
 mod plain;
 mod root;
 mod session;

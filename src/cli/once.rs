@@ -1,8 +1,6 @@
 //! `fsynctop once`: attaches, measures for a while or for as long as a command runs, prints.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime};
@@ -14,6 +12,7 @@ use super::command::{Traced, passed_on};
 use super::exit::{Exit, FAILED};
 use super::options::{LongRunArgs, RowLimit, StyleArgs, TraceArgs, duration};
 use super::output::print;
+use super::output_file::OutputFile;
 use super::session;
 use super::signals::End;
 use crate::live::{Change, CpuWatch};
@@ -23,6 +22,7 @@ use crate::render::{By, Options, Output, Sort, Style, stdout_size};
 use crate::sampler::Sampler;
 use crate::server::finder::Finder;
 use crate::server::selection::Selection;
+use crate::text::causes;
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 /// How long the first snapshot waits for the processes that are selected to be found.
@@ -329,28 +329,19 @@ fn on_time(end: Instant, interval: Duration) -> Instant {
 /// Where measurements go.
 struct Sink {
     options: Options,
-    file: Option<(File, PathBuf)>,
+    file: Option<OutputFile>,
     series: bool,
     written: usize,
 }
 
 impl Sink {
-    /// A file is opened at once: that it cannot be written is known before anything is measured.
     fn open(arguments: &Once) -> anyhow::Result<Sink> {
         let style = arguments.style.apply(match arguments.output_file {
             Some(_) => Style::default(),
             None => Style::for_stdout(),
         });
         let series = arguments.interval.is_some();
-        let file = match &arguments.output_file {
-            None => None,
-            Some(path) => {
-                let mut open = File::options();
-                open.create(true).append(series).write(true);
-                let file = open.open(path).with_context(|| format!("cannot write {}", path.display()))?;
-                Some((file, path.clone()))
-            }
-        };
+        let file = arguments.output_file.as_deref().map(|path| OutputFile::open(path, series)).transpose()?;
         let height = stdout_size().map(|(_, height)| height).filter(|_| file.is_none());
         let options = Options {
             by: arguments.by,
@@ -373,12 +364,10 @@ impl Sink {
         self.written += 1;
         let mut text = Vec::new();
         render(measurement, &self.options, &mut text).context("cannot render")?;
-        if let Some((file, path)) = &mut self.file {
-            let truncate = if self.series { Ok(()) } else { file.set_len(0) };
-            let Err(error) = truncate.and_then(|()| file.write_all(&text)) else { return Ok(()) };
-            let path = path.display().to_string();
+        if let Some(file) = &mut self.file {
+            let Err(error) = file.write(&text) else { return Ok(()) };
             print(&text)?;
-            let message = format!("cannot write {path}: {error}; the measurement is printed instead");
+            let message = format!("{}; the measurement is printed instead", causes(error.chain()));
             return Err(Exit { status: FAILED, message }.into());
         }
         print(&text)
