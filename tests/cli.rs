@@ -25,6 +25,7 @@ fn bad_usage_has_a_status_of_its_own_and_names_the_argument() {
     fails_with(&["once", "-d", "5", "--", "true"], 2, &["--duration"]);
     fails_with(&["once", "--max-files", "3"], 2, &["--max-files", "16"]);
     fails_with(&["no-such-action"], 2, &["no-such-action"]);
+    fails_with(&["expalin", "-d", "1"], 2, &["expalin", "a similar subcommand exists: 'explain'"]);
 }
 
 #[test]

@@ -40,9 +40,10 @@ pub fn run() -> ExitCode {
 
 /// Reads the arguments, and for the exporter the environment and a file. Bad usage ends the program here.
 fn act() -> anyhow::Result<ExitCode> {
+    let words: Vec<_> = std::env::args_os().collect();
     let arguments: Arguments =
-        settings::parse(root::command(), std::env::args_os()).map_err(|error| match error {
-            SettingsError::Usage(usage) => usage.exit(),
+        settings::parse(root::command(), words.iter().cloned()).map_err(|error| match error {
+            SettingsError::Usage(usage) => root::with_suggestion(usage, &words).exit(),
             other => Exit { status: exit::BAD_USAGE, message: other.to_string() },
         })?;
     let Some(action) = arguments.action else { return plain::run(arguments.plain) };

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory, Parser, Subcommand};
 
 use super::calibrate::Calibrate;
@@ -118,6 +119,27 @@ pub fn command() -> Command {
         })
 }
 
+/// The action that was probably meant, beside the error. Clap takes a first word that is no action for a
+/// command that lacks its `--`, and suggests nothing; so it is asked as if there were actions alone.
+pub(crate) fn with_suggestion(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let Some(word) = arguments.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'))
+    else {
+        return error;
+    };
+    if error.get(ContextKind::InvalidArg) != Some(&ContextValue::String(word.to_owned())) {
+        return error;
+    }
+    let arguments = Arguments::command();
+    let actions = arguments.get_subcommands().filter(|action| !action.is_hide_set());
+    let actions = actions.map(|action| Command::new(action.get_name().to_owned()));
+    let guess = Command::new("fsynctop").subcommands(actions).try_get_matches_from(["fsynctop", word]);
+    let similar = guess.err().and_then(|guess| guess.get(ContextKind::SuggestedSubcommand).cloned());
+    if let Some(similar) = similar {
+        error.insert(ContextKind::SuggestedSubcommand, similar);
+    }
+    error
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +171,24 @@ mod tests {
         assert_eq!(limit(&["--max-cpu", "off"]).unwrap(), None);
         assert_eq!(limit(&["--max-cpu", "0.5%/30s"]).unwrap().unwrap().share, 0.005);
         assert!(limit(&["--max-cpu", "none"]).is_err());
+    }
+
+    #[test]
+    fn the_action_that_was_probably_meant_is_suggested() {
+        let said = |words: &[&str]| {
+            let words: Vec<OsString> = ["fsynctop"].iter().chain(words).map(OsString::from).collect();
+            let error = command().try_get_matches_from(&words).unwrap_err();
+            with_suggestion(error, &words).to_string()
+        };
+        for (wrong, meant) in
+            [("expalin", "explain"), ("onec", "once"), ("histroy", "history"), ("verfy", "verify")]
+        {
+            let said = said(&[wrong, "-d", "1"]);
+            assert!(said.contains(&format!("'{wrong}'")) && said.contains(&format!("'{meant}'")), "{said}");
+        }
+        for none in [&["./load.sh"][..], &["once", "onec"], &["--onec"], &["exec-when-tolt"]] {
+            assert!(!said(none).contains("subcommand exists"), "{none:?}: {}", said(none));
+        }
     }
 
     #[test]
