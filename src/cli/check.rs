@@ -12,10 +12,9 @@ use super::exit::FAILED;
 use super::options::{ColorArgs, FormArgs, TraceArgs};
 use super::output::print;
 use super::session;
-use crate::files::classify::Candidate;
+use crate::files::open::OpenFiles;
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict, tracefs};
-use crate::linux::open_files;
 use crate::model::durability::{self, Way};
 use crate::model::{AttachMode, Op, Role, Server};
 use crate::probe::{AttachError, Attached, Probe, ProbeConfig, WaitStorage};
@@ -27,8 +26,6 @@ use crate::server::selection::Selection;
 use crate::server::settings::Settings;
 use crate::text::escape;
 
-/// How many of a server's descriptors are looked at.
-const DESCRIPTORS: usize = 4_096;
 /// How long the servers may take to be described: one that hangs must not make this hang.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// How many of them are.
@@ -210,15 +207,10 @@ fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
 }
 
 fn described(server: &Server, settings: &Settings, rules: &Rules) -> Verdict {
-    let (proc_root, pid) = (Path::new("/proc"), server.id.pid);
+    let open = OpenFiles::of_process(Path::new("/proc"), server.id.pid);
     let mut roles: BTreeMap<Role, usize> = BTreeMap::new();
-    for fd in open_files::descriptors(proc_root, pid).take(DESCRIPTORS) {
-        let Ok(path) = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")) else { continue };
-        if !path.is_absolute() {
-            continue;
-        }
-        let candidate = Candidate { path: &path, is_directory: false, settings, first_bytes: &|| None };
-        *roles.entry(rules.classify(&candidate)).or_default() += 1;
+    for link in open.links() {
+        *roles.entry(open.role(link, settings, rules)).or_default() += 1;
     }
     let files: Vec<_> = roles.iter().map(|(role, n)| format!("{n} {}", role.name())).collect();
     let files = if files.is_empty() { "none that can be seen".to_owned() } else { files.join(", ") };

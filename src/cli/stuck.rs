@@ -1,5 +1,6 @@
 //! `fsynctop stuck`: the threads that are inside a sync call right now.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::exit::INCOMPLETE;
 use super::options::{FormArgs, StyleArgs, TargetArgs, duration};
 use super::output::print;
 use super::session;
-use crate::files::classify::Candidate;
+use crate::files::open::OpenFiles;
 use crate::render::Style;
 use crate::server::processes::{self, Unseen};
 use crate::server::settings::Settings;
@@ -60,11 +61,13 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
     };
     let looks = Looks { apart: arguments.watch, ..Looks::default() };
     let scan = threads::scan(Path::new(PROC), &processes, &looks).context("cannot list /proc")?;
-    // By name alone: reading the settings of a server that hangs could hang as well.
+    // Not by the server's settings: its option files may lie on the disk that hangs, and a process with a
+    // thread that waits for a disk cannot even end.
     let settings = Settings::default();
-    let role_of = |_pid: u32, path: &Path| {
-        rules.classify(&Candidate { path, is_directory: false, settings: &settings, first_bytes: &|| None })
-    };
+    let open = |pid: u32| OpenFiles::of_process(Path::new(PROC), pid);
+    let pids: BTreeSet<u32> = scan.syncs.iter().map(|sync| sync.pid).collect();
+    let open: BTreeMap<u32, OpenFiles> = pids.into_iter().map(|pid| (pid, open(pid))).collect();
+    let role_of = |pid: u32, link: &Path| open[&pid].role(link, &settings, &rules);
     let text = if arguments.form.is_json() {
         format!("{}\n", stuck::json(&scan, &role_of))
     } else {

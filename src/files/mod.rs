@@ -1,6 +1,7 @@
 //! From a kernel identity to a path and a role: [`resolve`] finds the path, [`classify`] decides the role by
-//! the rules in `rules.toml`.
+//! the rules in `rules.toml`. [`open`] does with less, where nothing may wait for a filesystem.
 
 pub mod classify;
+pub(crate) mod open;
 pub mod resolve;
 pub mod rules;

@@ -18,7 +18,8 @@ use crate::model::FileId;
 
 /// How many of a process's descriptors [`find_open_descriptor`] looks at.
 pub(crate) const DESCRIPTOR_LIMIT: usize = 65_536;
-const DELETED: &[u8] = b" (deleted)";
+/// What the kernel adds to the last name of a file that has none any more.
+pub(crate) const DELETED: &[u8] = b" (deleted)";
 
 /// Where a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
