@@ -82,7 +82,7 @@ pub fn cell(format: &Format, row: &Row, column: Column) -> Cell {
     let optional = |ns: Option<u64>| plain(ns.map_or_else(|| "–".to_owned(), |ns| latency(ns, format.units)));
     match column {
         Column::Time => plain(row.time().map(|(at, _)| clock(at)).unwrap_or_default()),
-        Column::Server => plain(server(format, row)),
+        Column::Server => plain(row.server().map_or(String::new(), |id| format.server_name(id))),
         Column::Name => {
             let suffix = if row.is_gone() { " (gone)" } else { "" };
             Cell { text: row.name(&format.style), suffix, alarm: None }
@@ -116,12 +116,9 @@ pub(crate) fn cell_of_log(format: &Format, row: &Row, column: Column) -> Cell {
     }
 }
 
-fn server(format: &Format, row: &Row) -> String {
-    match (&row.about, row.key.server()) {
-        (About::Log(entry), _) => format.server_name(entry.server),
-        (_, Some(id)) => format.server_name(id),
-        _ => String::new(),
-    }
+/// The server where there is no room for its name: no two have one pid.
+pub(crate) fn short_server(row: &Row) -> Cell {
+    plain(row.server().map_or(String::new(), |id| id.pid.to_string()))
 }
 
 /// How busy a log is that the server syncs one call at a time; nothing in other rows.

@@ -114,6 +114,14 @@ impl Row {
         }
     }
 
+    /// Whose it is; None: of a neighbour.
+    pub fn server(&self) -> Option<ServerId> {
+        match &self.about {
+            About::Log(entry) => Some(entry.server),
+            _ => self.key.server(),
+        }
+    }
+
     /// How busy a log is that the server serialises, 0 to 1. One whose sync has been in flight all the time
     /// is busy all the time, although none has finished.
     pub fn busy(&self, over: Duration) -> Option<f64> {

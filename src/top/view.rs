@@ -134,7 +134,7 @@ impl Column {
         self != Column::Graph
     }
 
-    /// Left out when there is no room, the lowest first. None: never.
+    /// Left out when there is no room, the lowest first. None: never. The server becomes short instead.
     pub(crate) fn drop_at(self, view: View) -> Option<u8> {
         match self {
             Column::Mean => Some(1),

@@ -9,7 +9,7 @@ use ratatui::layout::Rect;
 use super::view::View;
 
 pub(crate) use columns::Placed;
-pub use columns::{Plan, heading, plan};
+pub use columns::{Plan, plan};
 pub(crate) use hit::{Hit, hit, tabs};
 
 /// Below this there is room for a message only.

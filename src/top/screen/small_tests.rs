@@ -52,6 +52,34 @@ fn after_a_hang_no_sentence_says_that_the_log_was_idle() {
 }
 
 #[test]
+fn two_servers_are_told_apart_on_the_narrowest_screen() {
+    let mut bench = Bench::new(40, 24);
+    bench.apply_first();
+    bench.seconds(3, &fixture::two_servers());
+    for key in ["r", "f", "l"] {
+        bench.keys(key);
+        let lines = bench.lines();
+        let heading = lines.iter().find(|line| line.starts_with("PID") || line.starts_with("TIME"));
+        assert!(heading.is_some_and(|line| line.contains("PID ")), "{key}:\n{}", lines.join("\n"));
+        for pid in ["31960 ", "40112 "] {
+            let rows =
+                || lines.iter().filter(|line| line.starts_with(pid) || line.contains(&format!(":03 {pid}")));
+            assert!(rows().count() > 0, "{key} {pid}:\n{}", lines.join("\n"));
+        }
+    }
+    // What failed is seen beside it, and a name that is long enough to tell the files apart.
+    bench.keys("f");
+    bench.assert_shows("MAX ERRORS");
+    bench.assert_shows("…/#ib_redo6");
+    // Sorted by it, it still says so.
+    bench.keys("r");
+    bench.keys("<");
+    bench.assert_shows("PID▲");
+    bench.apply(Event::Resize(120, 24));
+    bench.assert_shows("SERVER▲");
+}
+
+#[test]
 fn who_else_syncs_on_the_device_is_said_on_every_view() {
     let mut bench = Bench::busy(80, 24, 3);
     assert!(bench.lines()[2].starts_with("also on /dev/vda, last 3 s: no other process synced"));

@@ -6,7 +6,7 @@ use super::pen::Pen;
 use crate::text::{end_of_path, shorten_middle, width};
 use crate::top::cells::Cell;
 use crate::top::heatmap::{Scale, Span, heights};
-use crate::top::layout::{Areas, Placed, heading};
+use crate::top::layout::{Areas, Placed};
 use crate::top::palette::Ink;
 use crate::top::rows::Row;
 use crate::top::state::{Graph, State};
@@ -18,14 +18,14 @@ const ASCII_BARS: [&str; 8] = ["_", ".", ":", "-", "=", "+", "*", "#"];
 
 pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
     let plan = state.plan();
-    let (format, sort) = (state.format(), state.table().sort);
-    for placed in &plan.columns {
+    let sort = state.table().sort;
+    for (placed, title) in plan.columns.iter().zip(&plan.titles) {
         let is_sorted = sort.column == placed.column;
         let ink = if is_sorted { Ink::Chosen } else { Ink::Heading };
         let y = areas.heading.y;
         let title = match placed.column {
             Column::Graph => graph_title(state, placed.columns),
-            column => heading(&format, sort, column),
+            _ => title.clone(),
         };
         if placed.column.is_figure() {
             pen.put_right(placed.x, y, placed.columns, &title, ink);

@@ -279,7 +279,10 @@ fn no_line_is_wider_than_the_screen_and_nothing_overlaps_at_any_width() {
                 end = placed.x + placed.columns + 1;
             }
             assert!(end <= columns + 1, "{columns} {keys}: {:?}", plan.columns);
-            assert!(bench.state.view == View::Log || plan.columns.iter().any(|c| c.column == Column::Max));
+            let has = |column| plan.columns.iter().any(|placed| placed.column == column);
+            assert!(bench.state.view == View::Log || has(Column::Max), "{columns} {keys}");
+            let of_one = matches!(bench.state.view, View::Server | View::Neighbour);
+            assert!(of_one || has(Column::Server), "{columns} {keys}: {:?}", plan.columns);
         }
     }
 }
