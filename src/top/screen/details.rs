@@ -15,6 +15,7 @@ use crate::top::heatmap::{Map, Span, legend, level, map};
 use crate::top::palette::{ASCII_SHADES, Ink, SHADES};
 use crate::top::rows::{About, Row};
 use crate::top::state::State;
+use crate::top::view::View;
 
 /// Of the labels and the axis: `262µs` and room to spare, so that it is seldom that the picture moves.
 const LABEL_AT_LEAST: u16 = 8;
@@ -67,23 +68,33 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     }
 }
 
-/// `redo fdatasync  4,480 syncs  3,084/s  p50 92 µs  p99 467 µs  max 2.8 ms`: facts go before too much of the
-/// name does.
+/// `redo fdatasync  4,480 syncs  3,084/s  p50 92 µs  p99 467 µs  max 2.8 ms`, after the server's name if
+/// there are several: facts go before too much of the name does.
 fn title(state: &State, row: &Row, area: Rect, pen: &mut Pen) {
     let facts = facts(state, row);
     let op = row.op.map_or(String::new(), |op| format!(" {}", op.name()));
     let columns = usize::from(area.width);
     let wide: usize = facts.iter().map(|fact| width(&fact.text) + GAP).sum();
-    let room = columns.saturating_sub(width(&op) + 1);
     let name = row.name(&state.style);
+    let room = columns.saturating_sub(width(&op) + 1);
+    let whose = whose(state, row, room.saturating_sub(width(&name).min(NAME_AT_LEAST)));
+    let room = room.saturating_sub(width(&whose));
     let name =
         end_of_path(&name, room.saturating_sub(wide).max(NAME_AT_LEAST.min(room)), state.style.ellipsis());
     pen.put(area.x, area.y, area.width, &"─".repeat(columns), Ink::Faint);
-    let mut x = area.x + pen.put(area.x, area.y, area.width, &format!("{name}{op} "), Ink::Strong);
+    let mut x = area.x + pen.put(area.x, area.y, area.width, &format!("{whose}{name}{op} "), Ink::Strong);
     let room = usize::from(area.right().saturating_sub(x + 1));
     for (text, ink) in fit(&facts, room).into_iter().filter(|(text, _)| width(text) <= room) {
         x += pen.put(x, area.y, area.right() - x, &format!(" {text} "), ink);
     }
+}
+
+/// `mysqld 31960: ` where several servers are shown; where that is too much, `31960: `.
+fn whose(state: &State, row: &Row, room: usize) -> String {
+    let is_named = row.key.view() != View::Server && state.servers().len() > 1;
+    let Some(id) = row.server().filter(|_| is_named) else { return String::new() };
+    let name = format!("{}: ", state.server_name(id));
+    if width(&name) <= room { name } else { format!("{}: ", id.pid) }
 }
 
 fn facts(state: &State, row: &Row) -> Vec<Part> {

@@ -2,6 +2,7 @@
 
 mod details;
 mod header;
+mod log;
 mod overlay;
 mod pen;
 mod readings;
@@ -15,13 +16,11 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 
 use crate::text::{count, width};
-use crate::top::cells::cell_of_log;
 use crate::top::keys::{Action, name_of};
 use crate::top::layout::{LEAST_COLUMNS, LEAST_ROWS};
 use crate::top::palette::Ink;
-use crate::top::rows::of_log;
 use crate::top::state::State;
-use crate::top::view::{Column, Sort, View};
+use crate::top::view::View;
 use pen::{Part, Pen};
 
 pub fn draw(state: &State, frame: &mut Frame) {
@@ -43,7 +42,7 @@ pub fn draw(state: &State, frame: &mut Frame) {
         details::draw(state, area, pen);
     }
     if let Some(area) = areas.log {
-        log(state, area, pen);
+        log::draw(state, area, pen);
     }
     footer(state, areas.footer, pen);
 }
@@ -118,42 +117,6 @@ fn explain(state: &State, lines: &[String], area: Rect, pen: &mut Pen) {
     let wrapped: Vec<String> = lines.iter().flat_map(|line| style.wrap(line, 0)).collect();
     for (at, line) in wrapped.iter().enumerate().take(usize::from(area.height).saturating_sub(1)) {
         pen.put(area.x, area.y + 1 + at as u16, area.width, line, Ink::Plain);
-    }
-}
-
-/// The newest of the log, where there is room for it beside a table.
-fn log(state: &State, area: Rect, pen: &mut Pen) {
-    let line = "─".repeat(usize::from(area.width));
-    pen.put(area.x, area.y, area.width, &line, Ink::Faint);
-    pen.put(
-        area.x,
-        area.y,
-        area.width,
-        "The slowest and all failed syncs, newest first (l: more) ",
-        Ink::Heading,
-    );
-    let format = state.format();
-    let until = state.paused.as_ref().and_then(|paused| state.past.tick(paused.tick)).map(|tick| tick.end);
-    let mut rows = of_log(&state.past.log, until);
-    Sort { column: Column::Time, reverse: false }.apply(&mut rows);
-    rows.truncate(usize::from(area.height).saturating_sub(1));
-    let latencies = rows.iter().map(|row| width(&cell_of_log(&format, row, Column::Max).text) as u16);
-    let latency = latencies.max().unwrap_or(0).max(8);
-    for (at, row) in rows.iter().enumerate() {
-        let y = area.y + 1 + at as u16;
-        let mut x = area.x;
-        let columns = [(Column::Time, 8), (Column::Max, latency), (Column::Errors, 12), (Column::Role, 18)];
-        for (column, columns) in columns.into_iter().chain([(Column::Op, 10), (Column::Name, u16::MAX)]) {
-            let cell = cell_of_log(&format, row, column);
-            let room = columns.min(area.right().saturating_sub(x));
-            let ink = cell.ink(Ink::Plain);
-            if column == Column::Max {
-                pen.put_right(x, y, room, &cell.text, ink);
-            } else {
-                pen.put_fitted(x, y, room, &cell.text, ink);
-            }
-            x = x.saturating_add(room + 1);
-        }
     }
 }
 

@@ -146,6 +146,70 @@ fn facts_of_the_selected_row_go_whole_or_not_at_all() {
 }
 
 #[test]
+fn the_heat_map_says_whose_latencies_it_shows_where_there_are_several_servers() {
+    let mut bench = Bench::new(120, 30);
+    bench.apply_first();
+    bench.seconds(3, &fixture::two_servers());
+    bench.keys("f/ib_logfile");
+    bench.press(Press::Enter);
+    bench.assert_shows("\nmariadbd 40112: /srv/mariadb/ib_logfile0 fdatasync  410 syncs");
+    bench.apply(Event::Resize(40, 24));
+    bench.assert_shows("\n40112: …/mariadb/ib_logfile0 fdatasync");
+    // Its own row says so itself, and of one server there is nothing to tell.
+    bench.apply(Event::Resize(120, 30));
+    bench.press(Press::Esc);
+    bench.keys("s");
+    bench.assert_shows("\nmysqld 31960  6,248 syncs");
+    bench.press(Press::Tab);
+    bench.keys("r");
+    bench.assert_shows("\nredo fdatasync  3,237 syncs");
+}
+
+#[test]
+fn the_slowest_syncs_beside_the_table_are_those_of_what_the_table_shows() {
+    let mut bench = Bench::new(120, 40);
+    bench.apply_first();
+    bench.seconds(3, &fixture::two_servers());
+    let slowest = |bench: &Bench| {
+        let lines = bench.lines().into_iter().skip_while(|line| !line.starts_with("The slowest"));
+        lines.take_while(|line| !line.starts_with("q quit")).collect::<Vec<_>>()
+    };
+    let whole = slowest(&bench);
+    assert!(whole[0].starts_with("The slowest and all failed syncs, newest first (l: more) ─"), "{whole:?}");
+    assert!(whole[2].starts_with("03:00:03 mariadbd 40112   ≤500µs"), "{whole:?}");
+    bench.apply(Event::Resize(80, 40));
+    let narrow = slowest(&bench);
+    assert!(narrow[2].starts_with("03:00:03 40112   ≤500µs"), "{narrow:?}");
+    bench.apply(Event::Resize(120, 40));
+    // A filter, …
+    bench.keys("/binlog");
+    bench.press(Press::Enter);
+    let filtered = slowest(&bench);
+    assert!(filtered[0].contains(", newest first, 3 of 21 (l: more)"), "{filtered:?}");
+    assert_eq!(filtered.iter().filter(|line| line.contains(" binlog ")).count(), 3, "{filtered:?}");
+    assert!(!filtered.iter().any(|line| line.contains("redo")), "{filtered:?}");
+    bench.keys("/ of no file");
+    bench.press(Press::Enter);
+    bench.assert_shows("no entry for what is shown of the table");
+    bench.press(Press::Esc);
+    // … one server, …
+    bench.keys("s");
+    bench.press(Press::Down);
+    bench.press(Press::Enter);
+    let of_one = slowest(&bench);
+    assert!(of_one[1].starts_with("03:00:03   ≤500µs"), "{of_one:?}");
+    assert!(!of_one.iter().any(|line| line.contains("binlog")), "{of_one:?}");
+    // … and the files of one role.
+    bench.press(Press::Tab);
+    bench.press(Press::Tab);
+    bench.keys("rg");
+    bench.press(Press::Enter);
+    let of_role = slowest(&bench);
+    assert!(of_role[1].contains(" redo "), "{of_role:?}");
+    assert!(!of_role.iter().any(|line| line.contains("binlog")), "{of_role:?}");
+}
+
+#[test]
 fn on_a_small_screen_nothing_that_hides_rows_goes_unsaid() {
     let mut bench = Bench::busy(80, 24, 5);
     bench.keys("f/ib_redo");

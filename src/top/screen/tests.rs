@@ -11,6 +11,7 @@ use crate::top::event::{Event, Waiting};
 use crate::top::fixture::{Bench, SECOND, many_files, stuck};
 use crate::top::keys::{EDIT_KEYS, KEYS, Press};
 use crate::top::palette::Colors;
+use crate::top::view::Column;
 
 pub(super) fn expected(bench: &Bench, name: &str) {
     assert_expected(&format!("src/top/screen/expected/{name}.txt"), &bench.screen());

@@ -106,13 +106,7 @@ impl State {
         let Some(shown) = &self.shown else { return Vec::new() };
         let scope = &self.scope;
         if self.view == View::Log {
-            let until = self.paused.as_ref().and_then(|paused| self.past.tick(paused.tick));
-            let mut rows = rows::of_log(&self.past.log, until.map(|tick| tick.end));
-            rows.retain(|row| match &row.about {
-                About::Log(entry) => scope.server.is_none_or(|id| id == entry.server),
-                _ => true,
-            });
-            return rows;
+            return self.log_in_scope();
         }
         let mut rows = rows::rows(self.view, &shown.m, scope);
         if !self.cumulative {
@@ -131,6 +125,25 @@ impl State {
         rows
     }
 
+    fn log_in_scope(&self) -> Vec<Row> {
+        let until = self.paused.as_ref().and_then(|paused| self.past.tick(paused.tick));
+        let mut rows = rows::of_log(&self.past.log, until.map(|tick| tick.end));
+        rows.retain(|row| self.scope.server.is_none_or(|id| row.server() == Some(id)));
+        rows
+    }
+
+    /// The log beside another table, in no order: what narrows the table narrows it as well. Also how many
+    /// entries there are in all.
+    pub(crate) fn log_beside(&self) -> (Vec<Row>, usize) {
+        let mut rows = self.log_in_scope();
+        let all = rows.len();
+        let role = self.scope.role.filter(|_| self.view == View::File);
+        rows.retain(|row| {
+            role.is_none_or(|role| row.role == Some(role)) && self.filter.takes(&self.text_of(row))
+        });
+        (rows, all)
+    }
+
     /// What a filter looks at: what tells the row from others.
     fn text_of(&self, row: &Row) -> String {
         let mut text = row.name(&self.style);
@@ -140,16 +153,15 @@ impl State {
         };
         row.role.iter().for_each(|role| add(role.name()));
         row.op.iter().for_each(|op| add(op.name()));
-        if let Some(id) = row.key.server() {
-            add(&self.server_name(id));
-        }
         match &row.about {
             About::Neighbour { device, .. } => add(&self.style.name(device.as_bytes())),
             About::Log(entry) => {
                 entry.errors.iter().for_each(|(errno, _)| add(&crate::text::errno(*errno)));
-                add(&self.server_name(entry.server));
             }
             _ => {}
+        }
+        if let Some(id) = row.server() {
+            add(&self.server_name(id));
         }
         text
     }
