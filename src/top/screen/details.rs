@@ -34,12 +34,13 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     title(state, row, area, pen);
     let bars = (area.width / 4).clamp(*BARS.start(), *BARS.end());
     let legend_lines = u16::from(area.height >= ROOM_FOR_LEGEND);
-    let bands = area.height.saturating_sub(2 + legend_lines);
     let drawn = |label: u16| {
         let picture = area.width.saturating_sub(label + bars + 1);
         let span = Span { until: shown.tick, columns: usize::from(picture), each: state.each };
-        let points = state.past.trails.points(&row.key);
-        let map = map(points, &row.stats.histogram, span, usize::from(bands))?;
+        let points = || state.past.trails.points(&row.key);
+        let has_failed = points().any(|point| point.errors > 0 && span.column(point.tick).is_some());
+        let bands = area.height.saturating_sub(2 + legend_lines + u16::from(has_failed));
+        let map = map(points(), &row.stats.histogram, span, usize::from(bands))?;
         let labels = map.bands.iter().map(|band| width(&edge(band.from_ns, state.units)) as u16 + 1);
         let widest = labels.max().unwrap_or(0);
         Some((map, span, picture, widest))
@@ -59,8 +60,9 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     let below = Rect::new(area.x, area.y + 1, area.width, area.height - 1);
     let axis_y = area.bottom() - 1 - legend_lines;
     draw_map(state, &map, below, label, picture, pen);
-    draw_bars(state, &map, Rect::new(area.right() - bars, below.y, bars, bands), pen);
-    axis(state, &map, span, Rect::new(area.x + label, axis_y, picture, 1), pen);
+    draw_bars(state, &map, Rect::new(area.right() - bars, below.y, bars, below.height), pen);
+    draw_failures(&map, Rect::new(area.x, axis_y - 1, label + picture, 1), label, pen);
+    axis(state, span, Rect::new(area.x + label, axis_y, picture, 1), pen);
     pen.put(area.right() - bars, axis_y, bars, &bars_title(state, usize::from(bars)), Ink::Faint);
     if legend_lines > 0 {
         let legend_area = Rect::new(area.x + label, area.bottom() - 1, area.width - label, 1);
@@ -191,8 +193,19 @@ fn draw_bars(state: &State, map: &Map, area: Rect, pen: &mut Pen) {
     }
 }
 
-/// How far back the picture goes, with a mark wherever something failed.
-fn axis(state: &State, map: &Map, span: Span, area: Rect, pen: &mut Pen) {
+/// A mark below the picture wherever something failed; the line is there only where something did.
+fn draw_failures(map: &Map, area: Rect, label: u16, pen: &mut Pen) {
+    if map.failed.iter().all(|failed| *failed == 0) {
+        return;
+    }
+    pen.put_right(area.x, area.y, label - 1, "failed", Ink::Faint);
+    for (column, _) in map.failed.iter().enumerate().filter(|(_, failed)| **failed > 0) {
+        pen.put(area.x + label + column as u16, area.y, 1, "!", Ink::Alarm);
+    }
+}
+
+/// How far back the picture goes.
+fn axis(state: &State, span: Span, area: Rect, pen: &mut Pen) {
     let drawn = state.past.until(span.until).take(span.columns * span.each as usize);
     let covered: std::time::Duration = drawn.map(|tick| tick.duration).sum();
     let end = match &state.paused {
@@ -209,15 +222,10 @@ fn axis(state: &State, map: &Map, span: Span, area: Rect, pen: &mut Pen) {
     // What is not full yet begins further to the right.
     let full = state.past.until(span.until).count() / span.each as usize;
     let first = span.columns.saturating_sub(full) as u16;
-    let over = usize::from(first)..usize::from(first) + width(&begin) + 1;
-    let is_begin_free = map.failed.get(over).is_some_and(|failed| failed.iter().all(|n| *n == 0));
-    let is_begin_shown = is_begin_free && area.width > first + (width(&begin) + width(&end)) as u16 + 1;
+    let is_begin_shown = area.width > first + (width(&begin) + width(&end)) as u16 + 1;
     if is_begin_shown {
         pen.put(area.x + first, area.y, area.width - first, &begin, Ink::Faint);
     }
-    let is_free = |columns: std::ops::Range<usize>| {
-        map.failed.get(columns).is_some_and(|failed| failed.iter().all(|n| *n == 0))
-    };
     // Where the figures of an exporter end and its own begin.
     let told = state.past.until(span.until).find(|tick| tick.from_exporter);
     if let Some(seam) = told.and_then(|tick| span.column(tick.number)).filter(|seam| seam + 1 < span.columns)
@@ -232,18 +240,12 @@ fn axis(state: &State, map: &Map, span: Span, area: Rect, pen: &mut Pen) {
         let short = format!("exporter{mark}");
         let begins = if is_begin_shown { usize::from(first) + width(&begin) + 1 } else { usize::from(first) };
         let ends = span.columns - width(&end) - 1;
-        let fits = |text: &&String| {
-            let wide = width(text);
-            seam + 1 >= begins + wide && seam < ends && is_free(seam + 1 - wide..seam + 1)
-        };
+        let fits = |text: &&String| seam + 1 >= begins + width(text) && seam < ends;
         if let Some(text) = [&long, &short].into_iter().find(fits) {
             let wide = width(text) as u16;
             pen.put(area.x + seam as u16 + 1 - wide, area.y, wide, text, Ink::Faint);
-        } else if seam < ends && is_free(seam..seam + 1) {
+        } else if seam < ends {
             pen.put(area.x + seam as u16, area.y, 1, mark, Ink::Faint);
         }
-    }
-    for (column, _) in map.failed.iter().enumerate().filter(|(_, failed)| **failed > 0) {
-        pen.put(area.x + column as u16, area.y, 1, "!", Ink::Alarm);
     }
 }

@@ -146,6 +146,32 @@ fn facts_of_the_selected_row_go_whole_or_not_at_all() {
 }
 
 #[test]
+fn the_times_below_the_heat_map_are_read_also_where_syncs_failed() {
+    let mut failing = fixture::busy();
+    failing.files[0].stats.errors = [(libc::EIO, 1)].into();
+    let (files, threads) = (failing.files.clone(), failing.threads.clone());
+    let failing = fixture::with_files(failing, files, threads);
+    let bench = Bench::busy(80, 24, 5);
+    let picture = |bench: &Bench| {
+        let area = bench.state.areas().details.unwrap();
+        bench.lines()[usize::from(area.y)..usize::from(area.bottom())].to_vec()
+    };
+    let before = picture(&bench);
+    assert!(before[before.len() - 3].starts_with("  ≥66µs│"), "{before:?}");
+    let mut bench = Bench::new(80, 24);
+    bench.world.snapshot.servers = fixture::quiet().servers;
+    bench.apply_first();
+    bench.second(&failing);
+    bench.seconds(8, &fixture::busy());
+    bench.second(&failing);
+    let with_marks = picture(&bench);
+    assert_eq!(with_marks.len(), before.len());
+    let [.., marks, times, _] = &with_marks[..] else { panic!("{with_marks:?}") };
+    assert_eq!(*marks, format!(" failed{:>43}{:>9}", "!", "!"));
+    assert_eq!(*times, format!("{:>53}   now syncs in last 1 s", "-10s"));
+}
+
+#[test]
 fn the_heat_map_says_whose_latencies_it_shows_where_there_are_several_servers() {
     let mut bench = Bench::new(120, 30);
     bench.apply_first();
