@@ -1,9 +1,10 @@
 //! Latency over time: time across, latency up, how many syncs by shade. A few slow syncs among thousands of
-//! fast ones have a band of their own, where an average or a percentile would hide them.
+//! fast ones have a band of their own, where an average or a percentile would hide them. A sync that has not
+//! ended is there as well, as far up as it has come.
 
 use super::palette::LEVELS;
 use super::trail::{CELLS, Point, cell_of, first_bucket};
-use crate::model::histogram::{Histogram, lower_edge};
+use crate::model::histogram::{Histogram, bucket_of, lower_edge};
 
 /// Steps between two bands, in cells: a quarter of a power of two to the whole range.
 const STEPS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -14,6 +15,8 @@ pub struct Map {
     pub bands: Vec<Band>,
     /// For each column, syncs that failed then; oldest first.
     pub failed: Vec<u64>,
+    /// For each column, the band that a sync had reached which was in flight for a whole interval of it.
+    pub hung: Vec<Option<usize>>,
     /// The greatest count of a cell.
     pub most: u64,
     /// The greatest count of a band in the interval.
@@ -57,8 +60,10 @@ pub fn map<'a>(
 ) -> Option<Map> {
     let drawn: Vec<(usize, &Point)> =
         points.filter_map(|point| Some((span.column(point.tick)?, point))).collect();
+    let hung = |point: &Point| (point.hung_ns > 0).then(|| cell_of(bucket_of(point.hung_ns)));
     let of_now = || now.iter().map(|(bucket, n)| (cell_of(bucket), n));
-    let cells = drawn.iter().flat_map(|(_, point)| point.cells()).chain(of_now()).map(|(cell, _)| cell);
+    let ended = drawn.iter().flat_map(|(_, point)| point.cells()).chain(of_now()).map(|(cell, _)| cell);
+    let cells = ended.chain(drawn.iter().filter_map(|(_, point)| hung(point)));
     let (low, high) = cells.fold(None, |range: Option<(usize, usize)>, cell| match range {
         None => Some((cell, cell)),
         Some((low, high)) => Some((low.min(cell), high.max(cell))),
@@ -77,11 +82,15 @@ pub fn map<'a>(
             .map(|at| Band { from_ns: edge(lowest + at, step), counts: vec![0; span.columns], now: 0 })
             .collect(),
         failed: vec![0; span.columns],
+        hung: vec![None; span.columns],
         most: 0,
         most_now: 0,
     };
     for (column, point) in drawn {
         map.failed[column] += point.errors;
+        // The slowest band is the first.
+        let reached = hung(point).map(|cell| bands - 1 - place(cell));
+        map.hung[column] = [map.hung[column], reached].into_iter().flatten().min();
         for (cell, n) in point.cells() {
             let count = &mut map.bands[place(cell)].counts[column];
             *count += n;
@@ -224,6 +233,33 @@ mod tests {
         assert_eq!(span.column(30), Some(19));
         assert_eq!((span.column(27), span.column(31)), (Some(18), None));
         assert_eq!(SPAN.column(10), None);
+    }
+
+    #[test]
+    fn a_sync_that_hangs_reaches_the_slowest_band_as_it_grows_older() {
+        let mut points = points();
+        points.truncate(28);
+        let hung = |tick, ns| {
+            let mut point = Point::new(tick, &fixture::stats(&[]));
+            point.hung_ns = ns;
+            point
+        };
+        points.extend([hung(29, 1_000_000_000), hung(30, 20_000_000_000)]);
+        let map = map(points.iter(), &Histogram::default(), SPAN, 10).unwrap();
+        assert_eq!(map.hung[..18], [None; 18]);
+        let [Some(first), Some(last)] = map.hung[18..] else { panic!("{map:?}") };
+        let reached = |band: usize| map.bands[band].from_ns;
+        assert!(last < first, "slower bands come first: {map:?}");
+        assert!(reached(first) <= 1_000_000_000 && 1_000_000_000 < reached(first - 1), "{map:?}");
+        assert!(reached(last) <= 20_000_000_000, "{map:?}");
+        assert_eq!(map.bands[last].counts, [0; 20], "it has not ended, so it is not counted");
+        // Where intervals share a column, the oldest of them; and where nothing has ended at all.
+        let span = Span { each: 2, ..SPAN };
+        let alone = [hung(29, 1_000_000_000), hung(30, 20_000_000_000)];
+        let map = super::map(alone.iter(), &Histogram::default(), span, 4).unwrap();
+        let age = map.hung[19].map(|band| map.bands[band].from_ns);
+        assert!(age.is_some_and(|from_ns| from_ns > 10_000_000_000), "{map:?}");
+        assert_eq!((map.most, legend(map.most)), (0, vec![]));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod filter;
 #[cfg(test)]
 mod fixture;
 mod heatmap;
+mod hung;
 mod keys;
 mod layout;
 mod log;

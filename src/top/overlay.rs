@@ -13,7 +13,7 @@ pub(crate) enum Overlay {
     Stacks,
 }
 
-const ABOUT: [&str; 9] = [
+const ABOUT: [&str; 10] = [
     "BUSY: the share of the time during which a log was being synced; the server syncs each log one call at a time, so at",
     "80 % commits begin to queue. IN FLIGHT: the mean number of syncs under way; `1 STUCK`: one has been under way for",
     "longer than --stuck-after. MAX with ≤: an upper bound. SHARED: on a device that the servers use, too.",
@@ -22,6 +22,7 @@ const ABOUT: [&str; 9] = [
     "The small graphs: one bar per interval, the newest to the right; every row has its own scale. The heat map: time from",
     "left to right, latency from bottom to top; a line holds latencies from its label up to the label above. The legend",
     "says how many syncs a shade stands for; the bars to the right count the interval shown. ! in both: a sync failed then.",
+    "A column of ║: a sync was in flight for the whole interval, and had taken as long by its end as the column is high.",
     "The log has one entry for a file and interval, with the latency of its slowest sync.",
 ];
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use super::event::Earlier;
+use super::hung::Hung;
 use super::log::Log;
 use super::rows::{Key, Row, Scope, rows};
 use super::trail::{TICKS, Trails};
@@ -108,7 +109,7 @@ impl Past {
         if let Some(first) = self.ticks.front() {
             self.rests = self.rests.split_off(&first.number);
         }
-        self.trails.record(number, &most_important(m, selected));
+        self.trails.record(number, &most_important(m, selected), &Hung::of(m));
         self.log.record(m);
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::hung::Hung;
 use super::rows::{About, Key, Row};
 use crate::model::histogram::{BUCKETS, Histogram, STEPS};
 use crate::model::{Max, Stats};
@@ -32,6 +33,8 @@ pub(crate) struct Point {
     /// The maximum where no histogram is kept.
     pub p99_ns: u64,
     pub errors: u64,
+    /// The age, at its end, of a sync that was in flight for all of it; 0: there was none.
+    pub hung_ns: u64,
     cells: Cells,
 }
 
@@ -80,6 +83,7 @@ impl Point {
             max: stats.max,
             p99_ns: stats.quantile_ns(0.99).unwrap_or(stats.max.ns),
             errors: stats.error_count(),
+            hung_ns: 0,
             cells: Cells::of(&stats.histogram),
         }
     }
@@ -107,7 +111,7 @@ impl Trail {
     }
 }
 
-/// Intervals in which a row did nothing have no point.
+/// Intervals in which a row did nothing, and had nothing in flight all the time, have no point.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trails {
     rows: HashMap<Key, Trail>,
@@ -115,8 +119,8 @@ pub(crate) struct Trails {
 }
 
 impl Trails {
-    /// Adds what happened in an interval; numbers of intervals only grow.
-    pub fn record(&mut self, tick: u32, rows: &[Row]) {
+    /// Adds what happened in an interval, and what hung in it; numbers of intervals only grow.
+    pub fn record(&mut self, tick: u32, rows: &[Row], hung: &Hung) {
         for row in rows.iter().filter(|row| row.stats.count > 0) {
             let new = || Trail { about: row.about.clone(), points: VecDeque::new() };
             let trail = self.rows.entry(row.key.clone()).or_insert_with(new);
@@ -124,6 +128,7 @@ impl Trails {
             trail.points.push_back(Point::new(tick, &row.stats));
             self.points += 1;
         }
+        self.record_hung(tick, hung);
         self.forget_before((tick + 1).saturating_sub(TICKS));
         let mut horizon = (tick + 1).saturating_sub(TICKS);
         while self.points > MOST_POINTS && horizon < tick {
@@ -132,6 +137,27 @@ impl Trails {
         }
         if self.rows.len() > MOST_ROWS {
             self.forget_idlest();
+        }
+    }
+
+    /// A row in which nothing else happened has a point for it, too.
+    fn record_hung(&mut self, tick: u32, hung: &Hung) {
+        if hung.is_empty() {
+            return;
+        }
+        for (key, about) in hung.rows() {
+            self.rows.entry(key).or_insert_with(|| Trail { about, points: VecDeque::new() });
+        }
+        for (key, trail) in &mut self.rows {
+            let Some(age) = hung.age(key, &trail.about) else { continue };
+            let hung_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+            match trail.points.back_mut().filter(|point| point.tick == tick) {
+                Some(point) => point.hung_ns = hung_ns,
+                None => {
+                    trail.points.push_back(Point { hung_ns, ..Point::new(tick, &Stats::default()) });
+                    self.points += 1;
+                }
+            }
         }
     }
 
@@ -189,10 +215,12 @@ impl Trails {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::model::fixture::{self, MYSQL};
     use crate::model::histogram::{bucket_of, lower_edge};
-    use crate::model::{Op, Role};
+    use crate::model::{InFlight, Measurement, Op, Role};
 
     fn row(inode: u64, latencies: &[(u64, u64)]) -> Row {
         let path = format!("/f{inode}");
@@ -231,9 +259,9 @@ mod tests {
     fn what_is_older_than_ten_minutes_is_forgotten_and_memory_stays_bounded() {
         let mut trails = Trails::default();
         let busy = row(1, &[(5, 100_000)]);
-        trails.record(1, &[row(2, &[(1, 5_000)])]);
+        trails.record(1, &[row(2, &[(1, 5_000)])], &Hung::default());
         for tick in 1..=TICKS + 5 {
-            trails.record(tick, std::slice::from_ref(&busy));
+            trails.record(tick, std::slice::from_ref(&busy), &Hung::default());
         }
         assert_eq!(trails.points(&busy.key).count(), TICKS as usize);
         assert_eq!(trails.points(&busy.key).next().unwrap().tick, 6);
@@ -242,7 +270,7 @@ mod tests {
         let many: Vec<Row> =
             (10..10 + MOST_ROWS as u64 + 50).map(|inode| row(inode, &[(1, 1_000)])).collect();
         for tick in TICKS + 6..TICKS + 400 {
-            trails.record(tick, &many);
+            trails.record(tick, &many, &Hung::default());
         }
         assert!(trails.rows.len() <= MOST_ROWS);
         assert!(trails.points <= MOST_POINTS);
@@ -252,11 +280,37 @@ mod tests {
     #[test]
     fn rows_are_found_by_when_they_were_active() {
         let mut trails = Trails::default();
-        trails.record(4, &[row(1, &[(1, 1_000)])]);
-        trails.record(9, &[row(2, &[(3, 1_000)])]);
+        trails.record(4, &[row(1, &[(1, 1_000)])], &Hung::default());
+        trails.record(9, &[row(2, &[(3, 1_000)])], &Hung::default());
         let active = |from, to| trails.active(from, to).count();
         assert_eq!((active(1, 9), active(5, 9), active(1, 8), active(5, 8)), (2, 1, 1, 0));
         assert_eq!(trails.at(9).map(|(_, _, point)| point.count).collect::<Vec<_>>(), [3]);
         assert_eq!(trails.at(8).count(), 0);
+    }
+
+    #[test]
+    fn a_sync_that_hangs_is_a_point_of_its_file_its_role_and_its_server() {
+        let mut trails = Trails::default();
+        let (file, other) = (row(1, &[(5, 100_000)]), row(2, &[(5, 100_000)]));
+        trails.record(1, &[file.clone(), other.clone()], &Hung::default());
+        let hanging = |seconds| {
+            let age = Duration::from_secs(seconds);
+            let sync = InFlight { op: Op::Fsync, ..fixture::in_flight(Role::Tablespace, "/f1", age) };
+            Measurement { in_flight: vec![sync], duration: Duration::from_secs(2), ..fixture::quiet() }
+        };
+        // In flight for a part of the interval only.
+        trails.record(2, &[], &Hung::of(&hanging(1)));
+        trails.record(3, &[], &Hung::of(&hanging(3)));
+        trails.record(4, std::slice::from_ref(&file), &Hung::of(&hanging(5)));
+        let hung = |key: &Key| {
+            let points = trails.points(key).filter(|point| point.hung_ns > 0);
+            points.map(|point| (point.tick, point.count, point.hung_ns / 1_000_000_000)).collect::<Vec<_>>()
+        };
+        assert_eq!(hung(&file.key), [(3, 0, 3), (4, 5, 5)]);
+        assert_eq!(hung(&other.key), []);
+        // Of these nothing was known before.
+        assert_eq!(hung(&Key::Role(MYSQL, Role::Tablespace, Op::Fsync)), [(3, 0, 3), (4, 0, 5)]);
+        assert_eq!(hung(&Key::Server(MYSQL)), [(3, 0, 3), (4, 0, 5)]);
+        assert_eq!(trails.points, trails.rows.values().map(|trail| trail.points.len()).sum::<usize>());
     }
 }

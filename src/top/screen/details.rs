@@ -26,6 +26,8 @@ const UNTRACED: std::time::Duration = std::time::Duration::from_secs(3);
 const NAME_AT_LEAST: usize = 24;
 /// From so many lines on, there is room for a legend of the shades.
 const ROOM_FOR_LEGEND: u16 = 7;
+/// A sync that was in flight all the time.
+const HUNG: &str = "║";
 /// Of the bars beside the picture.
 const BARS: std::ops::RangeInclusive<u16> = 14..=60;
 
@@ -66,7 +68,7 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     pen.put(area.right() - bars, axis_y, bars, &bars_title(state, usize::from(bars)), Ink::Faint);
     if legend_lines > 0 {
         let legend_area = Rect::new(area.x + label, area.bottom() - 1, area.width - label, 1);
-        draw_legend(state, map.most, legend_area, pen);
+        draw_legend(state, &map, legend_area, pen);
     }
 }
 
@@ -134,8 +136,12 @@ fn draw_map(state: &State, map: &Map, area: Rect, label: u16, picture: u16, pen:
         let axis = if state.style.unicode { "│" } else { "|" };
         pen.put(area.x + label - 1, y, 1, axis, Ink::Faint);
         for (column, &n) in band.counts.iter().enumerate().take(usize::from(picture)) {
-            if let Some(level) = level(n, map.most) {
-                let x = area.x + label + column as u16;
+            let x = area.x + label + column as u16;
+            // What has not ended took longer than each band below the one that it has reached.
+            let is_hung = map.hung[column].is_some_and(|reached| at == reached || at > reached && n == 0);
+            if is_hung {
+                pen.put(x, y, 1, HUNG, Ink::Alarm);
+            } else if let Some(level) = level(n, map.most) {
                 pen.put(x, y, 1, shades[usize::from(level)], Ink::Level(level));
             }
         }
@@ -159,23 +165,35 @@ fn bars_title(state: &State, columns: usize) -> String {
     if width(&long) < columns { long } else { long.trim_start_matches("syncs ").to_owned() }
 }
 
-/// `syncs per character: ░ 1+  ▒ 6+  ▓ 38+  █ 238 to 1,500`.
-fn draw_legend(state: &State, most: u64, area: Rect, pen: &mut Pen) {
+/// `║ in flight throughout  syncs per character: ░ 1+  ▒ 6+  ▓ 38+  █ 238 to 1,500`.
+fn draw_legend(state: &State, map: &Map, area: Rect, pen: &mut Pen) {
     let shades = if state.style.unicode { SHADES } else { ASCII_SHADES };
-    let entries = legend(most);
-    let mut x = area.x + pen.put(area.x, area.y, area.width, "syncs per character: ", Ink::Faint);
-    for (at, &(level, from)) in entries.iter().enumerate() {
-        let is_last = at + 1 == entries.len();
-        let counts = match is_last {
-            true if from == most => format!(" {}", count(from)),
-            true => format!(" {} to {}", count(from), count(most)),
-            false => format!(" {}+  ", count(from)),
-        };
-        if x + 1 + width(&counts) as u16 > area.right() {
+    let mut x = area.x;
+    if map.hung.iter().any(Option::is_some) {
+        x += pen.put(x, area.y, 1, HUNG, Ink::Alarm);
+        x += pen.put(x, area.y, area.right() - x, " in flight throughout  ", Ink::Faint);
+    }
+    let (entries, most) = (legend(map.most), map.most);
+    let counts = |(at, &(_, from)): (usize, &(u8, u64))| match at + 1 == entries.len() {
+        true if from == most => format!(" {}", count(from)),
+        true => format!(" {} to {}", count(from), count(most)),
+        false => format!(" {}+  ", count(from)),
+    };
+    let texts: Vec<String> = entries.iter().enumerate().map(counts).collect();
+    if texts.is_empty() {
+        return;
+    }
+    let wide = texts.iter().map(|text| 1 + width(text)).sum::<usize>();
+    let room = usize::from(area.right().saturating_sub(x));
+    let long = "syncs per character: ";
+    let title = if width(long) + wide <= room { long } else { "syncs: " };
+    x += pen.put(x, area.y, area.right().saturating_sub(x), title, Ink::Faint);
+    for (text, (shade, _)) in texts.iter().zip(&entries) {
+        if x + 1 + width(text.trim_end()) as u16 > area.right() {
             return;
         }
-        x += pen.put(x, area.y, 1, shades[usize::from(level)], Ink::Level(level));
-        x += pen.put(x, area.y, area.right() - x, &counts, Ink::Faint);
+        x += pen.put(x, area.y, 1, shades[usize::from(*shade)], Ink::Level(*shade));
+        x += pen.put(x, area.y, area.right() - x, text, Ink::Faint);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::model::{Measurement, Op, Role, Server, ServerId};
 use crate::top::event::Event;
 use crate::top::fixture::{Bench, SECOND, stuck};
 use crate::top::keys::Press;
+use crate::top::palette::{Colors, Ink};
 
 #[test]
 fn on_a_small_screen_a_stuck_sync_still_has_its_file_its_thread_and_what_it_waits_for() {
@@ -30,6 +31,49 @@ fn on_a_small_screen_a_stuck_sync_still_has_its_file_its_thread_and_what_it_wait
     bench.second(&m);
     bench.assert_shows("STUCK for 12 s: redo fdatasync, …/#innodb_redo/#ib_redo5");
     bench.assert_shows("  waits for the journal commit, thread ib_log_flush 31999");
+}
+
+#[test]
+fn a_hang_is_the_most_striking_column_of_the_heat_map_and_the_legend_explains_it() {
+    let mut bench = Bench::with(80, 30, |options| options.colors = Colors::TwoHundredFiftySix);
+    bench.world.snapshot.servers = fixture::quiet().servers;
+    bench.apply_first();
+    bench.seconds(20, &fixture::busy());
+    for age in 1..=8 {
+        let mut m = fixture::quiet();
+        m.in_flight = vec![stuck(MYSQL, REDO, age * SECOND)];
+        bench.second(&m);
+    }
+    // Of the role, of its file and of its server.
+    for key in ["r", "f", "s"] {
+        bench.keys(key);
+        let picture = bench.state.areas().details.unwrap();
+        let lines = bench.lines()[usize::from(picture.y)..usize::from(picture.bottom())].to_vec();
+        let marks = |line: &String| line.matches('║').count();
+        let high: Vec<usize> = lines.iter().map(marks).filter(|n| *n > 0).collect();
+        // From eight seconds down, and the legend.
+        assert!(high.len() > 4 && high.is_sorted_by(|a, b| a <= b || *b == 1), "{key}: {lines:#?}");
+        assert!(high.contains(&8), "{key}: {lines:#?}");
+        let legend = lines.last().unwrap();
+        assert!(legend.starts_with("        ║ in flight throughout  syncs: ░ 1+  ▒ "), "{legend}");
+        assert!(legend.contains("█ ") && legend.contains(" to "), "{legend}");
+        let terminal = bench.terminal();
+        let cells = terminal.backend().buffer().content();
+        let mut hung = cells.iter().filter(|cell| cell.symbol() == "║");
+        let alarm = Colors::TwoHundredFiftySix.style(Ink::Alarm);
+        assert!(hung.all(|cell| Some(cell.bg) == alarm.bg), "{key}");
+    }
+    // Once it has ended it is where it belongs, and the time before stays as it was.
+    let mut m = fixture::busy();
+    m.files[0].stats.merge(&stats(&[(1, 8_500_000_000)]));
+    let (files, threads) = (m.files.clone(), m.threads.clone());
+    bench.second(&fixture::with_files(m, files, threads));
+    bench.keys("r");
+    bench.assert_shows("║ in flight throughout");
+    bench.assert_shows("║║║║║║║║█ │");
+    // What is not drawn is not explained.
+    bench.seconds(60, &fixture::busy());
+    bench.assert_shows_not("║");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn graph(state: &State, row: &Row, placed: Placed, y: u16, pen: &mut Pen) {
     // Newest first: what lies before the first column is not looked at.
     for point in state.past.trails.points(&row.key).rev().skip_while(|point| point.tick > span.until) {
         let Some(column) = span.column(point.tick) else { break };
-        values[column] = Some(value(point));
+        values[column] = (point.count > 0).then(|| value(point));
         failed[column] = point.errors > 0;
     }
     let scale = if state.graph == Graph::Rate { Scale::Linear } else { Scale::Logarithmic };
