@@ -14,6 +14,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod troubles;
+mod worst;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub use moment::{Moment, Pending, Rest};
 use packed::{Packed, Tables, wall_clock};
 pub(crate) use troubles::SATURATED;
 pub use troubles::{Busy, Longest, Troubles};
+pub(crate) use worst::{What, WorstMoment};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {

@@ -20,6 +20,8 @@ pub struct Standout {
     /// The most syncs that were in flight at the end of a moment, and the age of the oldest at any of them.
     pub in_flight: u64,
     pub oldest: Duration,
+    /// For how long each log had a sync in flight that the server syncs one call at a time.
+    pub busy: BTreeMap<Role, Duration>,
     /// None: nothing was synced, and nothing in flight.
     pub worst: Option<Worst>,
 }
@@ -75,6 +77,12 @@ impl History {
     }
 }
 
+/// A sync that began before the moment counts in it with its whole latency, and one that has not ended with
+/// none: the first is no longer than the moment, the second as long if it was in flight all the time.
+fn busy_for(stats: &Stats, oldest: Duration, over: Duration) -> Duration {
+    if oldest >= over { over } else { Duration::from_nanos(stats.sum_ns).min(over) }
+}
+
 fn stand_out(moment: &Moment, servers: &mut BTreeMap<ServerId, Standout>) {
     let mut roles: BTreeMap<(ServerId, Role), (Stats, Duration)> = BTreeMap::new();
     for row in &moment.roles {
@@ -91,6 +99,10 @@ fn stand_out(moment: &Moment, servers: &mut BTreeMap<ServerId, Standout>) {
     for ((server, role), (stats, oldest)) in roles {
         let known = servers.entry(server).or_default();
         known.oldest = known.oldest.max(oldest);
+        if role.is_serial() {
+            let busy = known.busy.entry(role).or_default();
+            *busy = busy.saturating_add(busy_for(&stats, oldest, moment.duration));
+        }
         let worst = Worst { start: moment.start, end: moment.end, role, stats, oldest };
         if known.worst.as_ref().is_none_or(|known| worst.wait() > known.wait()) {
             known.worst = Some(worst);
@@ -128,6 +140,17 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_never_busy_for_longer_than_there_was_time() {
+        let mut history = History::new(Options::default());
+        history.push(&moment(0, 1_000_000, None));
+        // It began three seconds before it ended.
+        history.push(&moment(1, 3_000_000_000, None));
+        let parts = history.series(Duration::from_secs(9), Duration::from_secs(9));
+        let busy = parts[0].servers[&MYSQL].busy[&Role::Redo];
+        assert!((1_000..1_010).contains(&busy.as_millis()), "{busy:?}");
+    }
+
+    #[test]
     fn parts_end_with_the_newest_moment_and_know_their_worst() {
         let mut history = History::new(Options::default());
         for second in 0..100 {
@@ -152,6 +175,10 @@ mod tests {
         let last = &parts[4].servers[&MYSQL];
         assert_eq!((last.in_flight, last.oldest.as_secs()), (1, 40));
         assert_eq!(parts[3].servers[&MYSQL].in_flight, 0);
+        // 9 syncs of 200 µs and one of 1 ms in most seconds, all of a second in which one hangs.
+        let busy = |at: usize, role| parts[at].servers[&MYSQL].busy.get(&role).map(Duration::as_millis);
+        assert_eq!((busy(3, Role::Redo), busy(2, Role::Redo)), (Some(28), Some(827)));
+        assert_eq!((busy(3, Role::Binlog), busy(4, Role::Binlog)), (None, Some(1_000)));
         assert!(History::new(Options::default()).series(Duration::MAX, Duration::from_secs(1)).is_empty());
     }
 }

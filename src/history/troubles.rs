@@ -21,6 +21,8 @@ const MOST_KEPT: usize = 1_024;
 const HANGS: Duration = Duration::from_secs(1);
 
 type OfServer = (ServerId, Role);
+/// When something began and ended, by the wall clock.
+pub(super) type Span = (SystemTime, SystemTime);
 
 #[derive(Clone, Debug, Default)]
 pub struct Troubles {
@@ -36,9 +38,19 @@ pub struct Troubles {
     /// How often a moment is missing between two of them.
     pub gaps: u32,
     last_failure: Option<SystemTime>,
-    failed: BTreeMap<(ServerId, Target, Op), FileRow>,
+    failed: BTreeMap<(ServerId, Target, Op), Failed>,
     longest: BTreeMap<OfServer, Longest>,
     busy: BTreeMap<OfServer, Busy>,
+}
+
+/// The failures of one file.
+#[derive(Clone, Debug)]
+pub(super) struct Failed {
+    /// All of them, and nothing else.
+    pub row: FileRow,
+    /// The moment that had most of them, and those.
+    pub span: Span,
+    pub errors_at_once: Errors,
 }
 
 /// The longest sync of a role of a server.
@@ -51,7 +63,8 @@ pub struct Longest {
     pub took: Max,
     /// It took so long at least: it was seen in flight and not when it began, or has not ended.
     pub is_minimum: bool,
-    /// The end of the moment in which it ended or was last seen.
+    /// The beginning and the end of the moment in which it ended or was last seen.
+    pub from: SystemTime,
     pub seen: SystemTime,
     pub ended: bool,
 }
@@ -68,8 +81,18 @@ pub struct Busy {
     pub total: Duration,
     /// The longest time without a break.
     pub longest: Run,
+    /// The moment in which it was busiest.
+    pub(super) peak: Peak,
     /// The one that goes on.
     current: Run,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Peak {
+    pub span: Option<Span>,
+    pub share: f64,
+    /// The file of the log that took most of the time.
+    pub path: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -88,9 +111,10 @@ impl Run {
 impl Troubles {
     pub fn record(&mut self, m: &Measurement) {
         self.add(m.start, m.end, m.duration, &m.lost);
-        self.add_rows(m.end, &m.roles, &m.files);
-        self.add_in_flight(m.end, m.in_flight.iter());
-        self.add_busy(m.start, m.end, m.duration, &m.roles, m.in_flight.iter());
+        let span = (m.start, m.end);
+        self.add_rows(span, &m.roles, &m.files);
+        self.add_in_flight(span, m.in_flight.iter());
+        self.add_busy(span, m.duration, &m.roles, &m.files, m.in_flight.iter());
     }
 
     fn record_moment(&mut self, moment: &Moment, wanted: impl Fn(ServerId) -> bool) {
@@ -98,9 +122,10 @@ impl Troubles {
         let files: Vec<FileRow> = moment.files.iter().filter(|row| wanted(row.server)).cloned().collect();
         let in_flight = || moment.pending.iter().map(|p| &p.oldest).filter(|sync| wanted(sync.server));
         self.add(moment.start, moment.end, moment.duration, &moment.lost);
-        self.add_rows(moment.end, &roles, &files);
-        self.add_in_flight(moment.end, in_flight());
-        self.add_busy(moment.start, moment.end, moment.duration, &roles, in_flight());
+        let span = (moment.start, moment.end);
+        self.add_rows(span, &roles, &files);
+        self.add_in_flight(span, in_flight());
+        self.add_busy(span, moment.duration, &roles, &files, in_flight());
     }
 
     /// The next moment does not begin where the last one ended.
@@ -120,6 +145,10 @@ impl Troubles {
 
     /// The files whose failures are told apart; their rows hold nothing else.
     pub fn failed(&self) -> impl Iterator<Item = &FileRow> {
+        self.failed.values().map(|failed| &failed.row)
+    }
+
+    pub(super) fn failures_by_file(&self) -> impl Iterator<Item = &Failed> {
         self.failed.values()
     }
 
@@ -146,40 +175,48 @@ impl Troubles {
         self.lost = plus(&self.lost, lost);
     }
 
-    fn add_rows(&mut self, end: SystemTime, roles: &[RoleRow], files: &[FileRow]) {
+    fn add_rows(&mut self, span: Span, roles: &[RoleRow], files: &[FileRow]) {
         for row in roles {
             self.count += row.stats.count;
             for (&errno, &n) in &row.stats.errors {
                 *self.errors.entry(errno).or_default() += n;
-                self.last_failure = Some(end);
+                self.last_failure = Some(span.1);
             }
             // Where its file is not told apart, this is all that is known of the longest sync.
-            self.add_longest(Longest::ended(row.server, row.role, row.op, None, row.stats.max, end));
+            self.add_longest(Longest::ended(row.server, row.role, row.op, None, row.stats.max, span));
         }
         for row in files {
             let info = &row.info;
-            let ended = Longest::ended(row.server, info.role, row.op, info.path.clone(), row.stats.max, end);
+            let ended = Longest::ended(row.server, info.role, row.op, info.path.clone(), row.stats.max, span);
             self.add_longest(ended);
             if row.stats.error_count() > 0 {
-                self.add_failed(row);
+                self.add_failed(span, row);
             }
         }
     }
 
-    fn add_failed(&mut self, row: &FileRow) {
+    fn add_failed(&mut self, span: Span, row: &FileRow) {
         let key = (row.server, row.target, row.op);
         if self.failed.len() >= MOST_FAILED && !self.failed.contains_key(&key) {
             return;
         }
-        let known =
-            self.failed.entry(key).or_insert_with(|| FileRow { stats: Stats::default(), ..row.clone() });
-        known.info = row.info.clone();
+        let known = self.failed.entry(key).or_insert_with(|| Failed {
+            row: FileRow { stats: Stats::default(), ..row.clone() },
+            span,
+            errors_at_once: Errors::default(),
+        });
+        known.row.info = row.info.clone();
         for (&errno, &n) in &row.stats.errors {
-            *known.stats.errors.entry(errno).or_default() += n;
+            let sum = known.row.stats.errors.entry(errno).or_default();
+            *sum = sum.saturating_add(n);
+        }
+        let at_once = |errors: &Errors| errors.values().fold(0, |sum: u64, &n| sum.saturating_add(n));
+        if at_once(&row.stats.errors) > at_once(&known.errors_at_once) {
+            (known.span, known.errors_at_once) = (span, row.stats.errors.clone());
         }
     }
 
-    fn add_in_flight<'a>(&mut self, end: SystemTime, in_flight: impl Iterator<Item = &'a InFlight>) {
+    fn add_in_flight<'a>(&mut self, span: Span, in_flight: impl Iterator<Item = &'a InFlight>) {
         for sync in in_flight {
             let ns = u64::try_from(sync.age.as_nanos()).unwrap_or(u64::MAX);
             self.add_longest(Longest {
@@ -189,7 +226,8 @@ impl Troubles {
                 path: sync.path.clone(),
                 took: Max { ns, exact: true },
                 is_minimum: true,
-                seen: end,
+                from: span.0,
+                seen: span.1,
                 ended: false,
             });
         }
@@ -221,10 +259,10 @@ impl Troubles {
 
     fn add_busy<'a>(
         &mut self,
-        start: SystemTime,
-        end: SystemTime,
+        span: Span,
         duration: Duration,
         roles: &[RoleRow],
+        files: &[FileRow],
         in_flight: impl Iterator<Item = &'a InFlight>,
     ) {
         if duration.is_zero() {
@@ -252,8 +290,15 @@ impl Troubles {
             }
             let busy = self.busy.entry(key).or_default();
             busy.total += duration;
+            let share = stats.in_flight_mean(duration).min(1.0);
+            if share > busy.peak.share {
+                let of_log = files.iter().filter(|row| (row.server, row.info.role) == key);
+                let busiest = of_log.max_by_key(|row| row.stats.sum_ns);
+                let path = busiest.and_then(|row| row.info.path.clone());
+                busy.peak = Peak { span: Some(span), share, path };
+            }
             let run = &mut busy.current;
-            run.span = Some((run.span.map_or(start, |(first, _)| first), end));
+            run.span = Some((run.span.map_or(span.0, |(first, _)| first), span.1));
             run.duration += duration;
             run.busy += Duration::from_nanos(stats.sum_ns).min(duration);
             if run.duration > busy.longest.duration {
@@ -270,9 +315,9 @@ impl Longest {
         op: Op,
         path: Option<PathBuf>,
         took: Max,
-        seen: SystemTime,
+        (from, seen): Span,
     ) -> Longest {
-        Longest { server, role, op, path, took, is_minimum: false, seen, ended: true }
+        Longest { server, role, op, path, took, is_minimum: false, from, seen, ended: true }
     }
 }
 

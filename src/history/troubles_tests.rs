@@ -1,7 +1,7 @@
 //! A session and a window of the history, each moment a second.
 
 use super::*;
-use crate::history::Options;
+use crate::history::{Options, What};
 use crate::model::fixture::*;
 
 fn second(number: u64, files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Measurement {
@@ -97,6 +97,50 @@ fn a_window_knows_nothing_of_what_was_before_it_or_of_other_servers() {
     assert_eq!(last.longest(Duration::from_secs(1)).len(), 1);
     let one = history.troubles(Duration::from_secs(2), |server| server == MYSQL);
     assert!(one.longest(Duration::from_secs(1)).is_empty() && one.count == 1, "{one:?}");
+}
+
+#[test]
+fn the_worst_moments_have_their_time_and_their_file() {
+    let mut moments: Vec<_> = (0..40).map(|n| second(n, vec![redo(&[(9, 1_000_000)])], Vec::new())).collect();
+    let other = row(MYSQL, 2, "/d/#ib_redo8", Role::Redo, Op::Fdatasync, stats(&[(10, 2_000_000)]));
+    moments[7] = second(7, vec![redo(&[(90, 10_000_000)]), other.clone()], Vec::new());
+    moments[8] = second(8, vec![redo(&[(81, 10_000_000)]), other], Vec::new());
+    let mut often = failing(4, libc::ENOSPC);
+    often.stats.errors = [(libc::ENOSPC, 9)].into();
+    moments[11] = second(11, vec![failing(3, libc::EIO), failing(4, libc::ENOSPC)], Vec::new());
+    moments[12] = second(12, vec![often], Vec::new());
+    moments[13] = second(13, vec![failing(4, libc::ENOSPC)], Vec::new());
+    let hung = |age| vec![in_flight(Role::Binlog, "/d/binlog.000007", Duration::from_secs(age))];
+    moments[20] = second(20, Vec::new(), hung(1));
+    moments[21] = second(21, Vec::new(), hung(2));
+    for troubles in both(&moments) {
+        let worst = troubles.worst_moments();
+        let told: Vec<_> = worst
+            .iter()
+            .map(|moment| {
+                assert_eq!(moment.span.1, moment.span.0 + Duration::from_secs(1));
+                let second = moment.span.0.duration_since(at(0)).unwrap().as_secs();
+                (second, moment.role, moment.path.as_deref().unwrap().to_str().unwrap())
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (21, Role::Binlog, "/d/binlog.000007"),
+                (7, Role::Redo, "/d/#ib_redo7"),
+                (11, Role::Tablespace, "/d/t3"),
+                (11, Role::Tablespace, "/d/t3"),
+                (12, Role::Tablespace, "/d/t4"),
+                (7, Role::Redo, "/d/#ib_redo7"),
+            ]
+        );
+        assert_eq!(worst[0].what, What::InFlight(Duration::from_secs(2)));
+        assert!(matches!(worst[1].what, What::Took(Max { ns: 10_000_000, .. })), "{:?}", worst[1]);
+        assert_eq!(worst[3].what, What::Failed([(libc::EIO, 1)].into()));
+        assert_eq!(worst[4].what, What::Failed([(libc::ENOSPC, 9)].into()));
+        assert!(matches!(worst[5].what, What::Busy(share) if share > 0.9), "{:?}", worst[5]);
+    }
+    assert!(Troubles::default().worst_moments().is_empty());
 }
 
 #[test]

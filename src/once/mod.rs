@@ -9,6 +9,7 @@ use crate::render::{Options, Output, json};
 mod csv;
 mod table;
 pub(crate) mod timeline;
+mod worst;
 
 /// Writes one measurement. Call it once per interval, with [`Options::interval`] counting up.
 pub fn render(measurement: &Measurement, options: &Options, out: &mut impl Write) -> io::Result<()> {

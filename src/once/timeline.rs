@@ -1,21 +1,22 @@
 //! `fsynctop history`: the past as a time line, a row for some seconds each, with the worst seconds marked.
+//! The worst moments of all come first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::{render, table};
-use crate::history::Troubles;
+use super::{render, table, worst};
 use crate::history::series::{Part, Standout, Worst};
+use crate::history::{Troubles, WorstMoment};
 use crate::model::{Measurement, Role, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header::{self, rfc3339};
 use crate::render::json::{self, length, seconds};
 use crate::render::{Options, Output, Paint, json_schema, reading};
-use crate::text::{count, duration, rate};
+use crate::text::{count, duration, percent, rate};
 
 /// Rows whose worst second is marked.
 const WORST_MARKED: usize = 5;
@@ -41,7 +42,17 @@ pub fn write(
 ) -> io::Result<()> {
     match options.output {
         Output::Table => out.write_all(options.style.finish(text(parts, all, troubles, options)).as_bytes()),
-        Output::Json => parts.iter().try_for_each(|part| write_json(part, out)),
+        Output::Json => {
+            let mut worst = troubles.worst_moments();
+            parts.iter().try_for_each(|part| {
+                let m = &part.merged.measurement;
+                let (here, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut worst)
+                    .into_iter()
+                    .partition(|moment| (m.start..m.end).contains(&moment.span.0));
+                worst = rest;
+                write_json(part, &here, out)
+            })
+        }
         Output::Csv => parts.iter().enumerate().try_for_each(|(at, part)| {
             let options = Options { interval: Some(at), ..options.clone() };
             render(&part.merged.measurement, &options, out)
@@ -52,6 +63,10 @@ pub fn write(
 fn text(parts: &[Part], all: &Measurement, troubles: &Troubles, options: &Options) -> String {
     let mut out = String::new();
     let servers = table::servers(all);
+    let worst = worst::table(&troubles.worst_moments(), all, options);
+    if !worst.is_empty() {
+        let _ = writeln!(out, "{worst}");
+    }
     for &server in &servers {
         for line in header::of_server(all, server, options) {
             let _ = writeln!(out, "{}", options.style.paint(Paint::Heading, &line));
@@ -76,16 +91,17 @@ const fn column(title: &'static str, drop_at: Option<u8>) -> Column {
     Column { title, align: Align::Right, roomy: 0, drop_at, flexible: false }
 }
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 12] = [
     Column { align: Align::Left, ..column("UTC", None) },
-    column("SYNCS/S", Some(3)),
+    column("SYNCS/S", Some(4)),
+    column("BUSY", None),
     column("REDO P99", Some(2)),
     column("REDO MAX", None),
     column("BINLOG P99", Some(2)),
     column("BINLOG MAX", None),
     column("OTHER MAX", Some(1)),
     column("IN FLIGHT", Some(0)),
-    column("OLDEST", None),
+    column("OLDEST", Some(3)),
     column("ERRORS", None),
     Column { align: Align::Left, ..column("WORST SECOND", None) },
 ];
@@ -127,6 +143,7 @@ fn row(part: &Part, server: ServerId, is_marked: bool) -> Vec<Cell> {
     vec![
         time_of_day(m.start).into(),
         rate(all.count, m.duration).into(),
+        busy(&standout, m.duration).into(),
         p99(&redo).into(),
         max(&redo).into(),
         p99(&binlog).into(),
@@ -137,6 +154,15 @@ fn row(part: &Part, server: ServerId, is_marked: bool) -> Vec<Cell> {
         errors,
         standout.worst.filter(|_| is_marked).map(|worst| mark(&worst)).unwrap_or_default(),
     ]
+}
+
+/// Of the busier one of the two logs.
+fn busy(standout: &Standout, over: Duration) -> String {
+    standout.busy.values().max().map_or_else(|| "–".into(), |busy| percent(share(*busy, over)))
+}
+
+fn share(busy: Duration, over: Duration) -> f64 {
+    if over.is_zero() { 0.0 } else { (busy.as_secs_f64() / over.as_secs_f64()).min(1.0) }
 }
 
 fn oldest(standout: &Standout) -> Cell {
@@ -176,6 +202,8 @@ struct JsonPart {
     #[serde(flatten)]
     measurement: json_schema::Measurement,
     worst_seconds: Vec<JsonStandout>,
+    /// Those of the whole time line that were in this row.
+    worst_moments: Vec<worst::JsonMoment>,
     /// Syncs of files that are in `roles` and not in `files`.
     syncs_of_other_files: u64,
 }
@@ -185,6 +213,8 @@ struct JsonStandout {
     pid: u32,
     in_flight_most: u64,
     oldest_in_flight_seconds: f64,
+    /// The share of the time, for each log that the server serialises.
+    busy: BTreeMap<Role, f64>,
     #[serde(flatten)]
     worst: Option<JsonWorst>,
 }
@@ -200,8 +230,9 @@ struct JsonWorst {
     wait_seconds: f64,
 }
 
-fn write_json(part: &Part, out: &mut impl Write) -> io::Result<()> {
-    let worst = |worst: &Worst| JsonWorst {
+fn write_json(part: &Part, moments: &[WorstMoment], out: &mut impl Write) -> io::Result<()> {
+    let over = part.merged.measurement.duration;
+    let second = |worst: &Worst| JsonWorst {
         start: rfc3339(worst.start),
         end: rfc3339(worst.end),
         role: worst.role,
@@ -214,11 +245,13 @@ fn write_json(part: &Part, out: &mut impl Write) -> io::Result<()> {
         pid: server.pid,
         in_flight_most: standout.in_flight,
         oldest_in_flight_seconds: length(standout.oldest),
-        worst: standout.worst.as_ref().map(worst),
+        busy: standout.busy.iter().map(|(&role, &busy)| (role, share(busy, over))).collect(),
+        worst: standout.worst.as_ref().map(second),
     });
     let part = JsonPart {
         measurement: json::of(&part.merged.measurement),
         worst_seconds: standouts.collect(),
+        worst_moments: moments.iter().map(worst::json).collect(),
         syncs_of_other_files: part.merged.rest.stats.count,
     };
     json::write_visible(&part, out)
@@ -228,7 +261,7 @@ fn write_json(part: &Part, out: &mut impl Write) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::history::{self, History};
-    use crate::model::fixture::{MYSQL, assert_expected, busy, in_flight, quiet, two_servers};
+    use crate::model::fixture::{MYSQL, assert_expected, busy, hostile, in_flight, quiet, two_servers};
     use crate::render::Style;
 
     fn history() -> History {
@@ -285,10 +318,56 @@ mod tests {
             .unwrap();
         assert_eq!((hung["wait_seconds"].as_f64(), hung["role"].as_str()), (Some(3.0), Some("redo")));
         assert_eq!(hung["pid"], MYSQL.pid);
+        // Seven seconds as busy as usual, three in which nothing ended.
+        assert!((0.9..0.95).contains(&hung["busy"]["redo"].as_f64().unwrap()), "{hung}");
+        assert!((0.6..0.7).contains(&hung["busy"]["binlog"].as_f64().unwrap()), "{hung}");
         for part in &rows {
             assert_eq!((part["schema"].as_u64(), part["duration_seconds"].as_f64()), (Some(1), Some(10.0)));
             assert!(!part["roles"].as_array().unwrap().is_empty());
         }
+    }
+
+    #[test]
+    fn as_json_the_worst_moments_are_in_their_rows() {
+        let text = render(Output::Json, None);
+        let rows: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut whats: Vec<&str> = Vec::new();
+        for part in &rows {
+            for moment in part["worst_moments"].as_array().unwrap() {
+                let text = |object: &serde_json::Value, name: &str| object[name].as_str().unwrap().to_owned();
+                assert!(text(part, "start") <= text(moment, "start"), "{moment}");
+                assert!(text(moment, "end") <= text(part, "end"), "{moment}");
+                whats.push(moment["what"].as_str().unwrap());
+                if moment["what"] == "in_flight" {
+                    assert_eq!(
+                        (moment["wait_seconds"].as_f64(), moment["role"].as_str()),
+                        (Some(3.0), Some("redo"))
+                    );
+                    assert_eq!(
+                        (moment["path"].as_str(), &moment["pid"]),
+                        (Some("/d/#ib_redo7"), &MYSQL.pid.into())
+                    );
+                }
+                assert_eq!(moment["what"] == "saturated", moment["busy"].is_number(), "{moment}");
+            }
+        }
+        whats.sort_unstable();
+        assert_eq!(whats, ["in_flight", "longest", "longest", "saturated", "saturated"]);
+    }
+
+    #[test]
+    fn names_chosen_by_an_attacker_are_escaped_among_the_worst_moments() {
+        let mut history = History::new(history::Options::default());
+        history.push(&hostile());
+        let all = history.last(Duration::MAX).unwrap().measurement;
+        let troubles = history.troubles(Duration::MAX, |_| true);
+        let options = Options::default();
+        let table = worst::table(&troubles.worst_moments(), &all, &options);
+        assert!(table.contains("failed: 1 EIO 2 ENOSPC"), "{table}");
+        assert!(table.contains("/d/a\\nb\\x1b]0;owned\\x07\\xff\\xc3.ibd"), "{table}");
+        assert!(table.chars().all(|c| c == '\n' || !crate::text::is_deceptive(c)), "{table}");
+        assert!(text(&[], &all, &troubles, &options).starts_with(&table));
     }
 
     #[test]

@@ -203,7 +203,7 @@ pub(crate) fn length(duration: Duration) -> f64 {
 
 /// A path as a string, and its bytes in hexadecimal where it is not UTF-8: then each invalid byte stands in
 /// the string as `\xff`, and the bytes tell what it was.
-fn split(path: Option<&Path>) -> (Option<String>, Option<String>) {
+pub(crate) fn split(path: Option<&Path>) -> (Option<String>, Option<String>) {
     let Some(path) = path else { return (None, None) };
     if let Some(text) = path.to_str() {
         return (Some(text.to_owned()), None);
