@@ -13,7 +13,7 @@ impl Sort {
         match self.column {
             Column::Name | Column::Graph => {}
             Column::Time => self.descending(rows, Row::time),
-            Column::Server => self.ascending(rows, |row| row.key.server()),
+            Column::Server => self.ascending(rows, Row::server),
             Column::Tid => self.ascending(rows, |row| row.key.tid()),
             Column::Role => self.ascending(rows, |row| row.role),
             Column::Op => self.ascending(rows, |row| row.op),

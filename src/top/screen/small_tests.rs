@@ -290,6 +290,20 @@ fn on_a_small_screen_nothing_that_hides_rows_goes_unsaid() {
     bench.assert_shows("/ib_redo: 2 of 6  since 03:00:00");
 }
 
+#[test]
+fn the_log_is_sorted_by_server_too() {
+    let mut bench = Bench::new(120, 24);
+    bench.apply_first();
+    bench.seconds(3, &fixture::two_servers());
+    bench.keys("l>");
+    bench.assert_shows("SERVER▲");
+    let servers: Vec<_> = bench.state.rows.iter().map(|row| row.server().unwrap()).collect();
+    assert!(servers.is_sorted() && servers.first() != servers.last(), "{servers:?}");
+    bench.keys("R");
+    let reversed: Vec<_> = bench.state.rows.iter().map(|row| row.server().unwrap()).collect();
+    assert!(reversed.iter().rev().is_sorted(), "{reversed:?}");
+}
+
 /// Forty servers, each of which commits a little more than the one before.
 fn forty_servers() -> Measurement {
     let id = |pid| ServerId { pid, start_ns: 1 };
