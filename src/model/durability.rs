@@ -1,7 +1,24 @@
 //! The ways to make data durable, and which of them are watched. Statements about a measurement cover only
-//! those.
+//! those. Also what is known of a server that makes its syncs needless, or void.
 
-use super::Op;
+use super::{Op, Server};
+
+/// The note of a server whose redo log's open descriptors all have O_DSYNC.
+pub(crate) const REDO_BY_WRITES: &str = "The redo log is written through O_DSYNC descriptors: its durability is in the writes, so it \
+                                         shows no syncs.";
+/// The note of a server with that library.
+pub(crate) const SYNCS_DO_NOTHING: &str =
+    "libeatmydata is loaded: the server's syncs do nothing, and none reaches the kernel.";
+
+/// Whether each write of the redo log was seen to be durable, by its descriptors.
+pub(crate) fn redo_is_durable_by_writes(server: &Server) -> bool {
+    server.notes.iter().any(|note| note == REDO_BY_WRITES)
+}
+
+/// Whether a library was seen that turns the server's syncs into nothing.
+pub(crate) fn syncs_do_nothing(server: &Server) -> bool {
+    server.notes.iter().any(|note| note == SYNCS_DO_NOTHING)
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {

@@ -4,7 +4,7 @@
 use super::style::Paint;
 use super::{Options, device, header};
 use crate::history::SATURATED;
-use crate::model::{Measurement, Role, ServerId, Stats};
+use crate::model::{Measurement, Role, Server, ServerId, Stats, durability};
 use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
 
 mod logs;
@@ -54,14 +54,21 @@ impl Scene<'_> {
         sum
     }
 
+    fn server(&self) -> Option<&Server> {
+        self.m.servers.iter().find(|server| server.id == self.server).map(|server| &**server)
+    }
+
     fn notes(&self) -> &[String] {
-        self.m.servers.iter().find(|server| server.id == self.server).map_or(&[], |server| &server.notes)
+        self.server().map_or(&[], |server| &server.notes)
     }
 
     fn is_mariadb(&self) -> bool {
-        let version = |server: &&std::sync::Arc<crate::model::Server>| server.id == self.server;
-        let server = self.m.servers.iter().find(version);
-        server.and_then(|server| server.version.as_deref()).is_some_and(|v| v.starts_with("MariaDB"))
+        self.server().and_then(|server| server.version.as_deref()).is_some_and(|v| v.starts_with("MariaDB"))
+    }
+
+    /// A note says so of the server: nothing else needs to be supposed where the redo log has no syncs.
+    fn redo_is_durable_by_writes(&self) -> bool {
+        self.server().is_some_and(durability::redo_is_durable_by_writes)
     }
 }
 
@@ -99,11 +106,18 @@ fn nothing_synced(scene: &Scene) -> String {
         return format!("No sync finished in {over}.");
     }
     let ops: Vec<&str> = scene.m.setup.ops.iter().map(|op| op.name()).collect();
-    format!(
-        "No sync in {over} ({} watched): either nothing was committed, or the server does not sync at commit \
-         (innodb_flush_log_at_trx_commit and sync_binlog other than 1, innodb_flush_method=O_DSYNC).",
-        ops.join(", ")
-    )
+    let watched = format!("No sync in {over} ({} watched)", ops.join(", "));
+    // What a note is certain of is not supposed as well.
+    if scene.server().is_some_and(durability::syncs_do_nothing) {
+        return format!("{watched}.");
+    }
+    let does_not = if scene.redo_is_durable_by_writes() {
+        "does not sync its binary log at commit (sync_binlog other than 1)"
+    } else {
+        "does not sync at commit (innodb_flush_log_at_trx_commit and sync_binlog other than 1, \
+         innodb_flush_method=O_DSYNC)"
+    };
+    format!("{watched}: either nothing was committed, or the server {does_not}.")
 }
 
 /// Which role takes most of the time, unless it is one of the two logs, whose busy shares say so already.

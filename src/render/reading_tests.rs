@@ -128,6 +128,33 @@ fn a_ratio_far_from_one_says_what_it_means() {
 }
 
 #[test]
+fn what_a_note_is_certain_of_is_not_supposed_as_well() {
+    let noted = |note: &str, files: Vec<FileRow>| {
+        let mut m = second(files);
+        Arc::make_mut(&mut m.servers[0]).notes = vec![note.to_owned()];
+        m
+    };
+    let synced = noted(durability::REDO_BY_WRITES, vec![binlog(&[(1_241, 1_000)])]);
+    assert_says(&synced, durability::REDO_BY_WRITES);
+    assert_eq!(
+        said(&synced).iter().filter(|text| text.contains("O_DSYNC")).count(),
+        1,
+        "{:#?}",
+        said(&synced)
+    );
+    assert_silent_on(&synced, "innodb_flush_log_at_trx_commit");
+    let quiet = noted(durability::REDO_BY_WRITES, Vec::new());
+    assert_says(
+        &quiet,
+        "No sync in 1.00 s (fsync, fdatasync watched): either nothing was committed, or the server does not sync its \
+         binary log at commit (sync_binlog other than 1).",
+    );
+    assert_says(&quiet, durability::REDO_BY_WRITES);
+    let void = noted(durability::SYNCS_DO_NOTHING, Vec::new());
+    assert_eq!(said(&void), ["No sync in 1.00 s (fsync, fdatasync watched).", durability::SYNCS_DO_NOTHING]);
+}
+
+#[test]
 fn notes_of_the_server_are_passed_on_without_control_characters() {
     let mut m = second(vec![redo(&[(5, 1_000)])]);
     Arc::make_mut(&mut m.servers[0]).notes =

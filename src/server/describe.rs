@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::linux::cpu_time::of_this_thread;
 use crate::linux::{mounts, open_files, proc_file};
-use crate::model::{KnownBy, Server, ServerId};
+use crate::model::{KnownBy, Server, ServerId, durability};
 use crate::server::settings::{Bounds, Settings};
 use crate::server::{container, known_by, listening, processes, version};
 use crate::text::escape;
@@ -159,16 +159,10 @@ fn socket_path(listening: Vec<PathBuf>, settings: &Settings) -> Option<PathBuf> 
 fn notes(open: &OpenDescriptors, eatmydata: bool, settings: &Settings) -> Vec<String> {
     let mut notes = Vec::new();
     if open.redo > 0 && open.redo == open.redo_durable {
-        notes.push(
-            "The redo log is written through O_DSYNC descriptors: its durability is in the writes, so it shows no \
-             syncs."
-                .to_owned(),
-        );
+        notes.push(durability::REDO_BY_WRITES.to_owned());
     }
     if eatmydata {
-        notes.push(
-            "libeatmydata is loaded: the server's syncs do nothing, and none reaches the kernel.".to_owned(),
-        );
+        notes.push(durability::SYNCS_DO_NOTHING.to_owned());
     }
     let nosync = settings.innodb_flush_method().is_some_and(|method| method.eq_ignore_ascii_case("nosync"));
     if nosync || settings.flag("debug_no_sync") == Some(true) {

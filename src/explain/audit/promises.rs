@@ -2,7 +2,7 @@
 
 use super::{Evidence, Finding, Standing};
 use crate::linux::storage::WriteCache;
-use crate::model::Role;
+use crate::model::{Role, durability};
 use crate::server::status::reading::Reading;
 use crate::text::count;
 
@@ -80,7 +80,7 @@ fn durable_writes(evidence: &Evidence, reading: &Reading) -> bool {
     let configured =
         reading.variable("innodb_flush_method").is_some_and(|method| method.eq_ignore_ascii_case("O_DSYNC"))
             || reading.is_on("innodb_log_file_write_through") == Some(true);
-    configured || evidence.server.notes.iter().any(|note| note.contains("O_DSYNC descriptors"))
+    configured || durability::redo_is_durable_by_writes(evidence.server)
 }
 
 fn kept(evidence: &Evidence, role: Role, excused: bool) -> Standing {
@@ -180,7 +180,6 @@ fn redo_switched_off(reading: &Reading) -> Option<Finding> {
 
 /// A preloaded library that turns syncs into no-ops, whatever the settings say.
 fn preloaded(evidence: &Evidence) -> Option<Finding> {
-    let mapped = evidence.server.notes.iter().any(|note| note.starts_with("libeatmydata"));
     let traced: u64 = evidence
         .measurement
         .roles
@@ -189,7 +188,7 @@ fn preloaded(evidence: &Evidence) -> Option<Finding> {
         .map(|row| row.stats.count)
         .sum();
     let promise = "the server's syncs do nothing: a crash of the host can destroy the data";
-    mapped.then(|| {
+    durability::syncs_do_nothing(evidence.server).then(|| {
         finding(
             "libeatmydata",
             Standing::Broken,

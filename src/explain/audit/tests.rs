@@ -1,6 +1,7 @@
 use super::*;
 use crate::explain::factors::{Edges, InFlightSamples, Throughput, Uncertain, Window, measure};
 use crate::linux::storage::WriteCache;
+use crate::model::durability;
 use crate::model::fixture::{self, MYSQL};
 use std::time::{Duration, Instant};
 
@@ -147,7 +148,7 @@ fn what_makes_every_promise_void_comes_first() {
         findings(&server(notes), &measurement(200, 180, 3), &status, storage).swap_remove(0)
     };
     let storage = || ext4(&["rw"], Some(WriteCache::Volatile));
-    let eatmydata = first(&["libeatmydata is loaded: the server's syncs do nothing"], &[], storage());
+    let eatmydata = first(&[durability::SYNCS_DO_NOTHING], &[], storage());
     assert_eq!((eatmydata.setting.as_str(), eatmydata.standing), ("libeatmydata", Standing::Broken));
     let off = first(&[], &[("Innodb_redo_log_enabled", "OFF")], storage());
     assert_eq!(off.setting, "innodb_redo_log_enabled=OFF");

@@ -50,7 +50,7 @@ pub(super) fn ratio(scene: &Scene) -> Option<String> {
     Some(match (redo, binlog) {
         (0, 0) => return None,
         (_, 0) if hangs(scene, Role::Binlog) => return None,
-        (0, _) if hangs(scene, Role::Redo) => return None,
+        (0, _) if hangs(scene, Role::Redo) || scene.redo_is_durable_by_writes() => return None,
         (_, 0) => format!("Redo syncs per binary-log sync: no ratio: no binary-log sync: {why_no_binlog}."),
         (0, _) => format!(
             "{} and no redo sync: innodb_flush_log_at_trx_commit is not 1, or redo writes are durable without a \
