@@ -170,3 +170,19 @@ fn where_a_log_is_not_waited_for_its_equation_does_not_apply() {
         }
     });
 }
+
+#[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
+fn a_redo_log_that_its_writes_make_durable_is_waited_for_unseen() {
+    on_both(|kind| {
+        let database = Database::start(kind, &["--innodb-flush-method=O_DSYNC"]);
+        database.prepare();
+        let commits = watch(&database, 4, Duration::from_secs(3));
+        let (page, factors) = (commits.render(), &commits.throughput.factors);
+        assert!(page.contains("a write of the redo log that is itself durable"), "{page}");
+        assert!(factors.form.durable_writes.redo.is_some() && factors.naive.is_none(), "{page}");
+        let of_redo = commits.audit.iter().find(|finding| finding.setting.starts_with("innodb_flush_log"));
+        assert_eq!(of_redo.map(|finding| finding.standing), Some(Standing::Unseen), "{page}");
+        assert!(!page.contains("More connections would help"), "{page}");
+    });
+}

@@ -58,7 +58,7 @@ pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     }
     sampler.settle(PATIENCE)?;
     let last = Edge::find(&mut sampler, &mut connection, &settings, server.id)?;
-    let verification = compare::compare(server.id, &first, &last);
+    let verification = compare::compare(&server, &first, &last);
 
     let text = match arguments.output {
         Form::Table => render::table(&verification, &describe::in_words(&server)),

@@ -34,7 +34,7 @@ pub struct Inputs<'a> {
 impl Commits {
     pub fn of(evidence: &Evidence, inputs: &Inputs) -> Commits {
         let window = Window {
-            server: evidence.server.id,
+            server: evidence.server,
             measurement: evidence.measurement,
             edges: inputs.edges,
             status: evidence.status,

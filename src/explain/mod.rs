@@ -10,6 +10,7 @@ pub(crate) mod page;
 pub mod waits;
 
 use crate::model::Measurement;
+use crate::server::durable_writes::DurableWrites;
 
 /// The content of the page and of the JSON object.
 #[derive(Debug)]
@@ -22,4 +23,14 @@ pub(crate) struct Explanation {
     pub commits: Option<commits::Commits>,
     /// What could not be measured here, and why. Plain sentences.
     pub not_measurable: Vec<String>,
+}
+
+impl Explanation {
+    /// Which writes of a traced server are durable by themselves, so that what a filesystem or a device did
+    /// may have been for them. A sentence without its full stop. None: none, as far as is known.
+    fn durable_writes(&self) -> Option<String> {
+        let told = self.commits.iter().map(|commits| commits.throughput.factors.form.durable_writes);
+        let seen = self.measurement.servers.iter().map(|server| DurableWrites::of(server, None));
+        told.chain(seen).find_map(|writes| writes.in_words())
+    }
 }

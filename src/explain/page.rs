@@ -9,6 +9,8 @@ use crate::text;
 
 /// Phases below this share of the time are summed up in one line.
 const MIN_SHARE: f64 = 0.005;
+/// Of what a journal and its device did, where a server's writes are durable by themselves.
+const OWN_WRITES: &str = " Some of the commits, flushes and changes may be for the server's own durable writes, which are not watched.";
 
 pub fn page(explanation: &Explanation, style: &Style) -> String {
     let mut page = String::new();
@@ -31,7 +33,8 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
         text::duration(total.measured)
     );
     line(&mut page, style.paint(Paint::Heading, &heading));
-    let facts = facts(waits, &explanation.journals, style);
+    let durable_writes = explanation.durable_writes();
+    let facts = facts(waits, &explanation.journals, durable_writes.as_deref(), style);
     for (i, fact) in facts.iter().enumerate() {
         line(&mut page, style.wrap(&format!("{}. {fact}", i + 1), 3).join("\n"));
     }
@@ -41,7 +44,11 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     }
     for journal in &explanation.journals {
         page.push('\n');
-        line(&mut page, style.wrap(&journal_sentences(journal, style), 2).join("\n"));
+        let mut sentences = journal_sentences(journal, style);
+        if durable_writes.is_some() {
+            sentences.push_str(OWN_WRITES);
+        }
+        line(&mut page, style.wrap(&sentences, 2).join("\n"));
     }
     if let Some(commits) = &explanation.commits {
         page.push('\n');

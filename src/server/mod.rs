@@ -1,10 +1,12 @@
 //! Which processes are traced ([`filter`], [`processes`], [`selection`], [`finder`]), and what is known of
 //! them without a connection ([`describe()`](describe::describe), on the threads of [`describers`]; what they
-//! were told is [`settings`]). [`status`] is what they count themselves, over a connection.
+//! were told is [`settings`]). [`status`] is what they count themselves, over a connection;
+//! [`durable_writes`] which of their files need no syncs, by both.
 
 pub(crate) mod container;
 pub mod describe;
 pub(crate) mod describers;
+pub mod durable_writes;
 pub mod filter;
 pub(crate) mod finder;
 pub(crate) mod known_by;

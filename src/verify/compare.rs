@@ -3,8 +3,10 @@
 use serde::Serialize;
 
 use super::{Edge, redo_made};
-use crate::model::{FileRow, Lost, Measurement, Role, ServerId};
+use crate::model::{FileRow, Lost, Measurement, Role, Server, ServerId};
+use crate::server::durable_writes::DurableWrites;
 use crate::server::status::counters::{Between, Counted};
+use crate::text::capitalize;
 
 /// How far MariaDB's count of commit groups may lag behind under load: a group is counted once it has
 /// acquired the locks of the next two stages after its sync (trx_group_commit_leader in sql/log.cc), and
@@ -60,6 +62,8 @@ pub(crate) struct Verification {
     pub duration_seconds: f64,
     pub rows: Vec<Row>,
     pub lost: Lost,
+    /// What neither side counts, so that rows that agree say nothing of it. Plain sentences.
+    pub not_compared: Vec<String>,
     /// Why the server's counters are unusable for the whole window.
     pub interrupted: Option<String>,
     /// What the account may not read.
@@ -87,9 +91,10 @@ struct Line<'a> {
 }
 
 /// Compares one server's syncs between two edges.
-pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
+pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
+    let id = server.id;
     let measurement = Measurement::between(&first.snapshot, &last.snapshot);
-    let files: Vec<&FileRow> = measurement.files.iter().filter(|row| row.server == server).collect();
+    let files: Vec<&FileRow> = measurement.files.iter().filter(|row| row.server == id).collect();
     let of = |wanted: &dyn Fn(&FileRow) -> bool| {
         files.iter().filter(|row| wanted(row)).map(|row| row.stats.count).sum::<u64>()
     };
@@ -102,7 +107,7 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
         row.info.role.is_innodb() && (row.info.role != Role::Dictionary || own)
     };
     let innodb = of(&is_innodb);
-    let made = redo_made::count(server, first, last, &files);
+    let made = redo_made::count(id, first, last, &files);
     let redo = role(Role::Redo) - made.syncs;
     let data = innodb - redo;
     let not_separable = (!made.is_sure).then_some(redo_made::WHY);
@@ -159,7 +164,7 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
             lag: 0,
         },
     ];
-    let rows: Vec<Row> = lines.iter().map(|line| row(line, server, first, last)).collect();
+    let rows: Vec<Row> = lines.iter().map(|line| row(line, id, first, last)).collect();
     let other = files.iter().map(|row| row.stats.count).sum::<u64>()
         - innodb
         - role(Role::Binlog)
@@ -182,9 +187,22 @@ pub fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
         duration_seconds: measurement.duration.as_secs_f64(),
         rows: rows.filter(|row| row.kind == Kind::Exact || is_worth_a_line(row)).collect(),
         lost: measurement.lost,
+        not_compared: not_compared(server, last),
         interrupted: Between { from: &first.before, to: &last.after }.interrupted().map(str::to_owned),
         refused: last.after.refused.clone(),
     }
+}
+
+/// A durable write is no sync: nobody counts it.
+fn not_compared(server: &Server, last: &Edge) -> Vec<String> {
+    let writes = DurableWrites::of(server, Some(&last.after)).in_words();
+    let sentence = |writes: String| {
+        format!(
+            "{}: the server counts no sync for it, so what is compared here says nothing of it.",
+            capitalize(&writes)
+        )
+    };
+    writes.map(sentence).into_iter().collect()
 }
 
 fn row(line: &Line, server: ServerId, first: &Edge, last: &Edge) -> Row {

@@ -4,6 +4,11 @@ use super::*;
 use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::model::{AttachMode, Op, Setup, Snapshot};
 use crate::server::status::reading::Reading;
+use crate::verify::render;
+
+fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
+    super::compare(&fixture::server(server, "mysqld", "MySQL 9.7.4", 3306), first, last)
+}
 
 /// The traced syncs: redo log, a tablespace, the binary log, the server's own dictionary, a directory.
 fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
@@ -85,6 +90,29 @@ fn equal_figures_agree_and_one_sync_more_or_less_differs() {
     }
     // Only a role that no counter covers may have any value.
     assert!(compare(MYSQL, &first, &last([120, 60, 35, 0, 99])).succeeds());
+}
+
+#[test]
+fn a_redo_log_that_its_writes_make_durable_is_said_to_be_outside_of_the_comparison() {
+    let with = |method: &'static str| {
+        let reading = |innodb: u64, binlog: u64| {
+            let variables = Reading::from_pairs([], [("log_bin", "ON"), ("innodb_flush_method", method)]);
+            mysql(innodb, 60, binlog).with_variables_of(&variables)
+        };
+        let first = quiet(&reading(100, 10), snapshot(0, [60, 40, 10, 0, 0]));
+        compare(MYSQL, &first, &quiet(&reading(120, 35), snapshot(10, [60, 60, 35, 0, 0])))
+    };
+    let verification = with("O_DSYNC");
+    assert!(verification.succeeds(), "{verification:?}");
+    let outside = "Each write of the redo log is itself durable (innodb_flush_method=O_DSYNC) and is not watched: the \
+                   server counts no sync for it, so what is compared here says nothing of it.";
+    let table = render::table(&verification, "mysqld 7");
+    assert!(table.lines().any(|line| line == outside), "{table}");
+    let json = render::json(&verification, serde_json::json!({}));
+    assert_eq!(json["not_compared"], serde_json::json!([outside]));
+    let synced = with("O_DIRECT");
+    assert!(synced.not_compared.is_empty());
+    assert!(!render::table(&synced, "mysqld 7").contains("durable"));
 }
 
 #[test]

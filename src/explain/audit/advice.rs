@@ -47,6 +47,10 @@ fn connections(throughput: &Throughput, idle: Option<f64>) -> Option<Advice> {
             ),
         });
     }
+    // Where a commit also waits for writes that are not seen, the redo log may have no room either.
+    if form.waits_for_durable_write {
+        return None;
+    }
     let idle = idle.filter(|&idle| idle >= MIN_IDLE)?;
     let at_once = |log: &Log| log.in_flight.is_some();
     logs.iter().all(at_once).then(|| Advice {

@@ -3,6 +3,7 @@
 use super::{Evidence, Finding, Standing};
 use crate::linux::storage::WriteCache;
 use crate::model::{Role, durability};
+use crate::server::durable_writes::DurableWrites;
 use crate::server::status::reading::Reading;
 use crate::text::count;
 
@@ -62,35 +63,31 @@ fn redo(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     let value = reading.setting("innodb_flush_log_at_trx_commit")?;
     let setting = format!("innodb_flush_log_at_trx_commit={value}");
     let seen = syncs_for(evidence, Role::Redo);
-    let promise = match value {
-        1 | 3 => {
-            let promise = "a commit returns once its redo log is durable";
-            let standing = kept(evidence, Role::Redo, durable_writes(evidence, reading));
-            return Some(finding(setting, standing, promise, seen));
+    let durable = "a commit returns once its redo log is durable";
+    let by_writes = DurableWrites::of(evidence.server, Some(reading)).redo;
+    let promise = match (value, by_writes) {
+        // At 2 a commit waits for a write, which is enough where that is durable.
+        (1..=3, Some(why)) => {
+            let seen = format!("{seen}: each write is itself durable, {why}, and is not watched");
+            return Some(finding(setting, Standing::Unseen, durable, seen));
         }
-        2 => "a crash of the host loses the commits of the last second or more",
+        (1 | 3, None) => {
+            return Some(finding(setting, kept(evidence, Role::Redo), durable, seen));
+        }
+        (2, None) => "a crash of the host loses the commits of the last second or more",
         _ => "a crash of the server loses the commits of the last second or more",
     };
     let (standing, promise) = weak(evidence, reading, promise);
     Some(finding(setting, standing, &promise, seen))
 }
 
-/// True if writes of the redo log are themselves durable, so that no sync is expected.
-fn durable_writes(evidence: &Evidence, reading: &Reading) -> bool {
-    let configured =
-        reading.variable("innodb_flush_method").is_some_and(|method| method.eq_ignore_ascii_case("O_DSYNC"))
-            || reading.is_on("innodb_log_file_write_through") == Some(true);
-    configured || durability::redo_is_durable_by_writes(evidence.server)
-}
-
-fn kept(evidence: &Evidence, role: Role, excused: bool) -> Standing {
+/// Of a promise that commits wait for syncs of this log.
+fn kept(evidence: &Evidence, role: Role) -> Standing {
     let transactions = evidence.transactions().unwrap_or(0);
-    match (evidence.syncs(role), excused) {
-        (1.., _) => Standing::Kept,
-        (0, false) if transactions >= MIN_TRANSACTIONS && evidence.measurement.lost.is_zero() => {
-            Standing::Broken
-        }
-        _ => Standing::Unseen,
+    match evidence.syncs(role) {
+        1.. => Standing::Kept,
+        0 if transactions >= MIN_TRANSACTIONS && evidence.measurement.lost.is_zero() => Standing::Broken,
+        0 => Standing::Unseen,
     }
 }
 
@@ -112,7 +109,7 @@ fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     let seen = syncs_for(evidence, Role::Binlog);
     if value == 1 {
         let promise = "a commit returns once its binary log is durable";
-        return Some(finding(setting, kept(evidence, Role::Binlog, false), promise, seen));
+        return Some(finding(setting, kept(evidence, Role::Binlog), promise, seen));
     }
     let promise = match value {
         0 => "a crash of the host loses whatever part of the binary log the kernel had not written out"

@@ -108,9 +108,16 @@ fn a_promise_without_syncs_is_broken_unless_something_explains_it() {
     let (_, idle) = status(&[], &[]);
     let found = findings(&server(&[]), &none, &(idle.clone(), idle), storage());
     assert_eq!(standing(&found, "sync_binlog=1"), Standing::Unseen);
-    let durable = status(&[], &[("innodb_flush_method", "O_DSYNC")]);
-    let found = findings(&server(&[]), &none, &durable, storage());
-    assert_eq!(standing(&found, "innodb_flush_log_at_trx_commit=1"), Standing::Unseen);
+    // Where each write is durable no sync is due, and a commit that waits for a write waits long enough.
+    for value in ["1", "2"] {
+        let settings = [("innodb_flush_method", "O_DSYNC"), ("innodb_flush_log_at_trx_commit", value)];
+        let found = findings(&server(&[]), &none, &status(&[], &settings), storage());
+        let setting = format!("innodb_flush_log_at_trx_commit={value}");
+        assert_eq!(standing(&found, &setting), Standing::Unseen);
+        let finding = found.iter().find(|finding| finding.setting == setting).unwrap();
+        assert!(finding.promise.contains("is durable"), "{finding:?}");
+        assert!(finding.seen.contains("innodb_flush_method=O_DSYNC, and is not watched"), "{finding:?}");
+    }
 }
 
 #[test]
@@ -182,7 +189,7 @@ fn throughput(redo: u64, binlog: u64, counters: Pairs) -> Throughput {
     (1..201).for_each(|n| samples.add(&[], start + Duration::from_millis(50 * n)));
     let measurement = measurement(redo, binlog, 0);
     measure(&Window {
-        server: MYSQL,
+        server: &server(&[]),
         measurement: &measurement,
         edges: Edges { begun: &[], until: &measurement, unsure: &Uncertain::default() },
         status: Some((&from, &to)),
@@ -202,6 +209,10 @@ fn advice_needs_its_figure() {
     let full = throughput(2_000, 9_000, &[]);
     assert!(advise(&full, Some(0.6))[0].what.contains("Faster syncs of the binary log"));
     assert_eq!(advise(&throughput(0, 0, &[]), Some(0.9)), []);
+    let mut unseen = throughput(0, 3_000, &[]);
+    assert!(!advise(&unseen, Some(0.6)).is_empty());
+    unseen.factors.form.waits_for_durable_write = true;
+    assert_eq!(advise(&unseen, Some(0.6)), [], "how busy the redo log is, is not seen");
 
     let status = [("Innodb_checkpoint_age", "60000000"), ("Innodb_checkpoint_max_age", "80000000")];
     let mut small = throughput(2_000, 3_000, &status);

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::model::Role;
+use crate::model::{Role, Server};
+use crate::server::durable_writes::DurableWrites;
 use crate::server::status::counters::Between;
 
 /// How this server makes a commit durable.
@@ -13,6 +14,10 @@ pub struct Form {
     /// Why the binary log's equation does not apply. None: it does, or the settings are unknown.
     pub why_not_binlog: Option<String>,
     pub why_not_redo: Option<String>,
+    /// Of which files each write is durable, so that there is no sync to see.
+    pub durable_writes: DurableWrites,
+    /// True if a commit waits for such a write of the redo log: how long that takes is not seen.
+    pub waits_for_durable_write: bool,
     /// Caveats: a member of a Galera cluster, a binary log inside InnoDB.
     pub notes: Vec<String>,
     /// False if the settings could not be read.
@@ -20,12 +25,17 @@ pub struct Form {
 }
 
 impl Form {
-    pub fn of(status: Option<&Between>) -> Form {
+    pub fn of(server: &Server, status: Option<&Between>) -> Form {
+        let durable_writes = DurableWrites::of(server, status.map(|between| between.to));
+        let by_writes = durable_writes
+            .redo
+            .map(|why| format!("does not apply: each write of the redo log is itself durable ({why})"));
         let Some(between) = status else {
-            return Form { in_words: "unknown without a connection".into(), ..Form::default() };
+            let in_words = "unknown without a connection".into();
+            return Form { in_words, why_not_redo: by_writes, durable_writes, ..Form::default() };
         };
         let reading = between.to;
-        let mut form = Form { known: true, ..Form::default() };
+        let mut form = Form { known: true, durable_writes, ..Form::default() };
         let in_innodb = reading
             .variable("binlog_storage_engine")
             .is_some_and(|engine| engine.eq_ignore_ascii_case("innodb"));
@@ -42,15 +52,18 @@ impl Form {
             )),
             _ => None,
         };
-        form.why_not_redo = match reading.setting("innodb_flush_log_at_trx_commit") {
-            Some(n @ (0 | 2)) => Some(format!(
-                "does not apply: innodb_flush_log_at_trx_commit={n}, so no commit waits for a sync of the redo log"
-            )),
+        // At 2 a commit waits for a write, which is enough where that is durable.
+        let at_commit = reading.setting("innodb_flush_log_at_trx_commit");
+        form.why_not_redo = match (at_commit, by_writes) {
             _ if reading.status_is_on("innodb_redo_log_enabled") == Some(false) => {
                 Some("does not apply: the redo log is disabled".into())
             }
-            _ if reading.variable("innodb_flush_method").is_some_and(|m| m.eq_ignore_ascii_case("O_DSYNC")) => {
-                Some("does not apply: innodb_flush_method=O_DSYNC, so each write of the redo log is itself durable".into())
+            (Some(n @ 0), _) | (Some(n @ 2), None) => Some(format!(
+                "does not apply: innodb_flush_log_at_trx_commit={n}, so no commit waits for a sync of the redo log"
+            )),
+            (_, Some(why)) => {
+                form.waits_for_durable_write = true;
+                Some(why)
             }
             _ => None,
         };
@@ -68,6 +81,13 @@ impl Form {
     }
 
     fn words(&self) -> String {
+        if let Some(why) = self.durable_writes.redo.filter(|_| self.waits_for_durable_write) {
+            let write = format!("a write of the redo log that is itself durable ({why}; not seen here)");
+            return match &self.why_not_binlog {
+                None => format!("a commit waits for {write}, then for the binary log's sync"),
+                Some(_) => format!("a commit waits only for {write}"),
+            };
+        }
         match (&self.why_not_redo, &self.why_not_binlog) {
             (None, None) => "each commit group syncs the redo log, then the binary log",
             (None, Some(_)) => "a commit waits for the redo log alone",

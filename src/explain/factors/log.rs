@@ -41,7 +41,7 @@ impl Log {
         observed: Option<f64>,
         form: &Form,
     ) -> Option<Log> {
-        let stats = stats_of(window.measurement, window.server, role);
+        let stats = stats_of(window.measurement, window.server.id, role);
         if stats.count == 0 || seconds <= 0.0 {
             return None;
         }
@@ -79,9 +79,9 @@ impl Log {
 /// some milliseconds after the file's first one.
 fn in_flight_by_latencies(window: &Window, role: Role) -> (f64, f64) {
     let Edges { begun, until, unsure } = window.edges;
-    let stats = stats_of(until, window.server, role);
+    let stats = stats_of(until, window.server.id, role);
     let traced = |sync: &&InFlight| {
-        let is_log_sync = is_log_sync(sync.op) && sync.server == window.server;
+        let is_log_sync = is_log_sync(sync.op) && sync.server == window.server.id;
         is_log_sync && !sync.age_is_minimum
     };
     let sum_of_ages = |syncs: &mut dyn Iterator<Item = &InFlight>| -> f64 {

@@ -17,7 +17,7 @@ pub mod samples;
 
 use serde::Serialize;
 
-use crate::model::{Measurement, Role, ServerId};
+use crate::model::{Measurement, Role, Server};
 use crate::server::status::counters::{Between, Counted};
 use crate::server::status::reading::Reading;
 
@@ -33,7 +33,7 @@ pub use samples::InFlightSamples;
 /// The input of the factors.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
-    pub server: ServerId,
+    pub server: &'a Server,
     pub measurement: &'a Measurement,
     pub edges: Edges<'a>,
     /// The server's own counters at both ends of the window, the earlier one first. None: no connection.
@@ -114,7 +114,7 @@ pub fn measure(window: &Window) -> Throughput {
         Some((between, None)) => Some(between),
     };
     let seconds = window.measurement.duration.as_secs_f64();
-    let form = Form::of(status.as_ref());
+    let form = Form::of(window.server, status.as_ref());
     let transactions = status.and_then(|between| between.transactions());
     let per_second = |count: u64, over: f64| (over > 0.0).then(|| count as f64 / over);
     let counted_over = status.map_or(0.0, |between| between.duration().as_secs_f64());
@@ -203,6 +203,10 @@ pub fn measure(window: &Window) -> Throughput {
 }
 
 fn naive(observed: f64, redo: Option<&Log>, binlog: Option<&Log>, form: &Form) -> Option<Naive> {
+    // How long a commit takes alone is not known where it waits for what is not seen.
+    if form.waits_for_durable_write {
+        return None;
+    }
     let redo = redo.filter(|_| form.why_not_redo.is_none());
     let binlog = binlog.filter(|_| form.why_not_binlog.is_none());
     let latency = |log: Option<&Log>| log.map_or(0.0, |log| log.mean_latency_seconds);

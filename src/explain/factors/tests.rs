@@ -66,6 +66,10 @@ fn status(commits: &str, groups: &str, variables: &[(&'static str, &'static str)
     (from, to)
 }
 
+fn mysqld() -> Server {
+    fixture::server(MYSQL, "mysqld", "MySQL 9.7.4", 3306)
+}
+
 fn taken_apart(
     measurement: &Measurement,
     status: Option<&(Reading, Reading)>,
@@ -73,7 +77,7 @@ fn taken_apart(
 ) -> Throughput {
     let status = status.map(|(from, to)| (from, to));
     let edges = Edges { begun: &[], until: measurement, unsure: &Uncertain::default() };
-    measure(&Window { server: MYSQL, measurement, edges, status, in_flight: samples })
+    measure(&Window { server: &mysqld(), measurement, edges, status, in_flight: samples })
 }
 
 fn near(actual: Option<f64>, expected: f64) {
@@ -147,7 +151,8 @@ fn a_sync_across_an_edge_of_the_window_counts_only_its_part_within() {
         let (from, to) = &status;
         let edges = Edges { begun, until: measurement, unsure: &Uncertain::default() };
         let status = Some((from, to));
-        let window = Window { server: MYSQL, measurement, edges, status, in_flight: &samples };
+        let server = &mysqld();
+        let window = Window { server, measurement, edges, status, in_flight: &samples };
         measure(&window).factors.logs[1].clone()
     };
     let cut = |role, seconds| fixture::in_flight(role, "/d/x", Duration::from_secs(seconds));
@@ -183,7 +188,8 @@ fn a_sync_that_ended_while_rows_were_read_is_uncertain() {
         let edges = Edges { begun: &[], until: &measurement, unsure };
         let status = Some((&status.0, &status.1));
         let in_flight = &samples(60, 120);
-        let window = Window { server: MYSQL, measurement: &measurement, edges, status, in_flight };
+        let server = &mysqld();
+        let window = Window { server, measurement: &measurement, edges, status, in_flight };
         measure(&window).factors.logs[1].adds_up
     };
     let ended = |role, seconds| Uncertain {
@@ -238,6 +244,39 @@ fn a_log_that_commits_do_not_wait_for_has_no_equation() {
     assert_eq!((unsynced.predicted_transactions_per_second, unsynced.factors.naive), (None, None));
     let galera = with(&[("wsrep_on", "ON")]);
     assert!(galera.factors.form.notes[0].contains("Galera"));
+}
+
+#[test]
+fn a_redo_log_that_its_writes_make_durable_is_waited_for_unseen() {
+    let measurement = measurement((0, 0), (8_000, 1_000_000));
+    let samples = samples(0, 160);
+    let with = |variables: &[(&'static str, &'static str)]| {
+        let variables = [&[("innodb_flush_method", "O_DSYNC")], variables].concat();
+        taken_apart(&measurement, Some(&status("41000", "8500", &variables)), &samples)
+    };
+    let write = "a write of the redo log that is itself durable (innodb_flush_method=O_DSYNC; not seen \
+                 here)";
+    for trx_commit in ["1", "2"] {
+        let trx_commit = ("innodb_flush_log_at_trx_commit", trx_commit);
+        let throughput = with(&[trx_commit]);
+        let form = &throughput.factors.form;
+        assert_eq!(form.in_words, format!("a commit waits for {write}, then for the binary log's sync"));
+        assert!(form.waits_for_durable_write && form.why_not_redo.is_some(), "{form:?}");
+        // The binary log's equation holds; how long a commit takes alone is not known.
+        near(throughput.predicted_transactions_per_second, 4_000.0);
+        assert_eq!((throughput.factors.naive, throughput.factors.connections), (None, None));
+        assert_eq!(
+            with(&[trx_commit, ("sync_binlog", "0")]).factors.form.in_words,
+            format!("a commit waits only for {write}")
+        );
+    }
+    let unwritten = with(&[("innodb_flush_log_at_trx_commit", "0")]);
+    assert_eq!(unwritten.factors.form.in_words, "a commit waits for the binary log's sync alone");
+    assert!(!unwritten.factors.form.waits_for_durable_write);
+    // Without a connection, the descriptors tell.
+    let notes = vec![crate::model::durability::REDO_BY_WRITES.to_owned()];
+    let form = Form::of(&Server { notes, ..mysqld() }, None);
+    assert!(form.why_not_redo.unwrap().contains("its descriptors have O_DSYNC"));
 }
 
 #[test]

@@ -10,8 +10,13 @@ const MIN_CAUSE_SHARE: f64 = 0.10;
 const MIN_NEIGHBOUR_SHARE: f64 = 0.20;
 const MAX_FACTS: usize = 3;
 
-/// The largest first.
-pub fn facts(account: &Account, journals: &[Journal], style: &Style) -> Vec<String> {
+/// The largest first. `durable_writes`: which writes of a traced server are durable without a sync, in words.
+pub fn facts(
+    account: &Account,
+    journals: &[Journal],
+    durable_writes: Option<&str>,
+    style: &Style,
+) -> Vec<String> {
     let total = account.total();
     let all = total.accounted();
     if all == 0 {
@@ -57,24 +62,30 @@ pub fn facts(account: &Account, journals: &[Journal], style: &Style) -> Vec<Stri
         })
         .collect();
     facts.truncate(MAX_FACTS - 1);
-    facts.extend(journals.iter().filter_map(|journal| neighbour(journal, style)));
+    facts.extend(journals.iter().filter_map(|journal| neighbour(journal, durable_writes, style)));
     facts.truncate(MAX_FACTS);
     facts
 }
 
-/// A neighbour that causes a large part of a journal's commits.
-fn neighbour(journal: &Journal, style: &Style) -> Option<String> {
+/// A neighbour that causes a large part of a journal's commits. None is blamed where the server's own writes,
+/// which are not watched, may be the cause.
+fn neighbour(journal: &Journal, durable_writes: Option<&str>, style: &Style) -> Option<String> {
     let (name, n) = journal.neighbours.first()?;
     let all = journal.syncs + journal.neighbour_syncs();
     let share = *n as f64 / all.max(1) as f64;
-    (share >= MIN_NEIGHBOUR_SHARE).then(|| {
-        format!(
-            "{} of the syncs on {} come from {}, which is not traced: journal commits and device flushes serve it \
-             as well.",
+    let device = style.name(journal.device.as_bytes());
+    (share >= MIN_NEIGHBOUR_SHARE).then(|| match durable_writes {
+        Some(writes) => format!(
+            "Journal commits and device flushes on {device} may be for the server's own writes: {writes}. So the {} \
+             of the syncs there that others make need not be the cause.",
+            text::percent(journal.neighbour_syncs() as f64 / all as f64),
+        ),
+        None => format!(
+            "{} of the syncs on {device} come from {}, which is not traced: journal commits and device flushes serve \
+             it as well.",
             text::percent(share),
-            style.name(journal.device.as_bytes()),
             style.name(name.as_bytes())
-        )
+        ),
     })
 }
 
@@ -104,7 +115,7 @@ mod tests {
             ],
             &[((Phase::JournalCommit, Committer::Flush), 700_000_000)],
         );
-        let facts = facts(&account, &[], &Style::default());
+        let facts = facts(&account, &[], None, &Style::default());
         assert!(facts[0].starts_with("70 % of the time in syncs (700ms)"), "{facts:?}");
         assert!(facts[0].contains("flush its cache"));
         assert!(facts[1].starts_with("15 %") && facts[1].contains("data pages"));
@@ -125,9 +136,17 @@ mod tests {
             neighbours: vec![("xtrabackup".into(), n)],
             writers: None,
         };
-        let told = facts(&account, &[journal(40)], &Style::default());
+        let told = facts(&account, &[journal(40)], None, &Style::default());
         assert!(told[0].contains("40 %") && told[0].contains("xtrabackup"), "{told:?}");
-        assert_eq!(facts(&account, &[journal(4)], &Style::default()), [""; 0]);
-        assert_eq!(facts(&Account::default(), &[journal(40)], &Style::default()), [""; 0]);
+        assert_eq!(facts(&account, &[journal(4)], None, &Style::default()), [""; 0]);
+        assert_eq!(facts(&Account::default(), &[journal(40)], None, &Style::default()), [""; 0]);
+        // Where the server's own writes are durable and not watched, they may be the cause.
+        let writes = "each write of the redo log is itself durable (why) and is not watched";
+        let told = facts(&account, &[journal(40)], Some(writes), &Style::default());
+        assert!(
+            !told[0].contains("xtrabackup") && told[0].contains("may be for the server's own"),
+            "{told:?}"
+        );
+        assert!(told[0].contains(writes) && told[0].contains("40 %"), "{told:?}");
     }
 }
