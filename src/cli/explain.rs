@@ -36,6 +36,8 @@ pub(crate) const AFTER_HELP: &str = "\
 The scheduler's hooks that this needs cost every thread of the host a little while it runs; nothing of them is left
 when it ends. docs/explain.md says what each line means and how it was found.";
 
+/// What is said of one server alone.
+const OF_ONE_SERVER: &str = "what the throughput is made of, and what of the settings' promises is kept";
 /// How long the first look at the processes may take.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// How long a wait for events lasts at most: then Ctrl-C is looked at.
@@ -186,7 +188,7 @@ fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::
     match one_server::choose(&arguments.trace.targets, &arguments.connection, roles) {
         Ok(Chosen { server, status: Err(error) }) if server.version.is_none() => {
             if SERVERS.contains(&server.comm.as_str()) {
-                not_measurable.push(format!("what the throughput is made of: {error}"));
+                not_measurable.push(format!("{OF_ONE_SERVER}: {error}"));
             }
             Ok(None)
         }
@@ -195,7 +197,7 @@ fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::
             Some(exit) if exit.status == BAD_USAGE => {
                 // Without the list of them that follows.
                 let why = exit.message.lines().next().unwrap_or_default().trim_end_matches(':');
-                not_measurable.push(format!("what the throughput is made of: {why}"));
+                not_measurable.push(format!("{OF_ONE_SERVER}: {why}"));
                 Ok(None)
             }
             Some(exit) if exit.status == NOTHING_TO_TRACE => Ok(None),

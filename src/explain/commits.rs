@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::audit::{self, Advice, Evidence, Finding};
+use super::audit::{self, Advice, Evidence, Finding, Standing};
 use super::factors::{self, Alone, Edges, InFlightSamples, Throughput, Window};
 use crate::calibration::Calibration;
 
@@ -51,18 +51,32 @@ impl Commits {
         }
     }
 
-    /// For the page: first the factors of the throughput, then the audit.
-    pub fn render(&self) -> String {
+    /// Whether what was seen contradicts a promise of the settings: then nothing on the page matters more.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.audit.iter().any(|finding| finding.standing == Standing::Broken)
+    }
+
+    /// For the page: the factors of the throughput, and the advice that follows.
+    pub(crate) fn throughput_in_words(&self) -> String {
         let mut text = factors::render(&self.throughput);
         if let Some(alone) = &self.alone {
             text.push_str(&alone.in_words());
             text.push('\n');
         }
-        let audit = audit::render(&self.audit, &self.advice);
-        if !audit.is_empty() {
+        if !self.advice.is_empty() {
             text.push('\n');
-            text.push_str(&audit);
+            text.push_str(&audit::render_advice(&self.advice));
         }
         text
+    }
+
+    /// For the page: a line for each promise. Empty if nothing was looked at.
+    pub(crate) fn audit_in_words(&self) -> String {
+        audit::render(&self.audit)
+    }
+
+    /// All of it, one after the other.
+    pub fn render(&self) -> String {
+        format!("{}\n{}", self.throughput_in_words(), self.audit_in_words())
     }
 }

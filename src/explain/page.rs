@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::Explanation;
+use super::commits::Commits;
 use super::waits::{Journal, Part, Who, facts};
 use crate::render::{Paint, Style};
 use crate::text;
@@ -12,60 +13,66 @@ const MIN_SHARE: f64 = 0.005;
 /// Of what a journal and its device did, where a server's writes are durable by themselves.
 const OWN_WRITES: &str = " Some of the commits, flushes and changes may be for the server's own durable writes, which are not watched.";
 
+const THROUGHPUT: &str = "Why transactions per second differ from syncs per second:";
+const AUDIT: &str = "What the settings promise, and what was seen of it:";
+
 pub fn page(explanation: &Explanation, style: &Style) -> String {
-    let mut page = String::new();
+    let commits = explanation.commits.as_ref();
+    let is_broken = commits.is_some_and(Commits::is_broken);
+    let section = |heading: &str, text: String| {
+        let wrapped =
+            text.lines().flat_map(|text| style.wrap(text, text.len() - text.trim_start().len() + 2));
+        std::iter::once(style.paint(Paint::Heading, heading)).chain(wrapped).collect::<Vec<_>>().join("\n")
+    };
+    let audit = commits.map(Commits::audit_in_words).filter(|text| !text.is_empty());
+    let audit = audit.map(|text| section(AUDIT, text));
+    let (first, later) = if is_broken { (audit, None) } else { (None, audit) };
+    let throughput = commits.map(|commits| section(THROUGHPUT, commits.throughput_in_words()));
+
+    let mut parts: Vec<String> = first.into_iter().collect();
+    parts.extend(waits(explanation, style));
+    parts.extend(throughput);
+    parts.extend(later);
+    let mut notes =
+        explanation.not_measurable.iter().map(|what| format!("Not measurable here: {what}.")).collect();
+    confidence(explanation, &mut notes);
+    let notes: Vec<String> = notes.iter().flat_map(|note| style.wrap(note, 2)).collect();
+    parts.extend((!notes.is_empty()).then(|| notes.join("\n")));
+    style.finish(
+        parts.iter().map(|part| format!("{}\n", part.trim_end_matches('\n'))).collect::<Vec<_>>().join("\n"),
+    )
+}
+
+/// What the syncs waited for: a summary, a table for each kind, a line for each journal.
+fn waits(explanation: &Explanation, style: &Style) -> Vec<String> {
     let waits = &explanation.waits;
     let total = waits.total();
-    let line = |page: &mut String, text: String| {
-        page.push_str(&text);
-        page.push('\n');
-    };
+    let window = text::interval(waits.window);
     if total.measured == 0 {
-        line(
-            &mut page,
-            format!("No traced process was in a sync during these {}.", text::interval(waits.window)),
-        );
-        return style.finish(page);
+        return vec![format!("No traced process was in a sync during these {window}.")];
     }
     let heading = format!(
-        "In {}, the traced syncs took {} in total. Where the time went:",
-        text::interval(waits.window),
+        "In {window}, the traced syncs took {} in total. Where the time went:",
         text::duration(total.measured)
     );
-    line(&mut page, style.paint(Paint::Heading, &heading));
     let durable_writes = explanation.durable_writes();
     let facts = facts(waits, &explanation.journals, durable_writes.as_deref(), style);
-    for (i, fact) in facts.iter().enumerate() {
-        line(&mut page, style.wrap(&format!("{}. {fact}", i + 1), 3).join("\n"));
-    }
+    let facts = facts.iter().enumerate().flat_map(|(i, fact)| style.wrap(&format!("{}. {fact}", i + 1), 3));
+    let summary: Vec<String> = std::iter::once(style.paint(Paint::Heading, &heading)).chain(facts).collect();
+    let mut parts = vec![summary.join("\n")];
     for (who, part) in &waits.parts {
-        page.push('\n');
-        table(&mut page, explanation, who, part, style);
+        let mut text = String::new();
+        table(&mut text, explanation, who, part, style);
+        parts.push(text);
     }
     for journal in &explanation.journals {
-        page.push('\n');
         let mut sentences = journal_sentences(journal, style);
         if durable_writes.is_some() {
             sentences.push_str(OWN_WRITES);
         }
-        line(&mut page, style.wrap(&sentences, 2).join("\n"));
+        parts.push(style.wrap(&sentences, 2).join("\n"));
     }
-    if let Some(commits) = &explanation.commits {
-        page.push('\n');
-        line(
-            &mut page,
-            style.paint(Paint::Heading, "Why transactions per second differ from syncs per second:"),
-        );
-        for text in commits.render().lines() {
-            line(&mut page, style.wrap(text, text.len() - text.trim_start().len() + 2).join("\n"));
-        }
-    }
-    let mut notes =
-        explanation.not_measurable.iter().map(|what| format!("Not measurable here: {what}.")).collect();
-    confidence(explanation, &mut notes);
-    page.push('\n');
-    notes.iter().for_each(|note| line(&mut page, style.wrap(note, 2).join("\n")));
-    style.finish(page)
+    parts
 }
 
 /// One (server, role, operation): its phases, the longest first, each with the committer's states under it.
@@ -190,7 +197,11 @@ fn confidence(explanation: &Explanation, notes: &mut Vec<String>) {
 mod tests {
     use super::super::waits::{Account, Committer, Phase};
     use super::*;
-    use crate::model::fixture::busy;
+    use crate::explain::audit::{Finding, Standing};
+    use crate::explain::factors::{Edges, InFlightSamples, Uncertain, Window, measure};
+    use crate::model::durability;
+    use crate::model::fixture::{MYSQL, busy};
+    use std::sync::Arc;
 
     /// A busy measurement, with all time in its first row.
     fn explanation() -> Explanation {
@@ -241,6 +252,74 @@ mod tests {
         ];
         let places = order.map(at);
         assert!(places.is_sorted(), "{page}");
+    }
+
+    fn commits(audit: &[(&str, Standing)]) -> Commits {
+        let m = busy();
+        let window = Window {
+            server: &m.servers[0],
+            measurement: &m,
+            edges: Edges { begun: &[], until: &m, unsure: &Uncertain::default() },
+            status: None,
+            in_flight: &InFlightSamples::new(MYSQL),
+        };
+        let finding = |&(setting, standing): &(&str, Standing)| Finding {
+            setting: setting.into(),
+            standing,
+            promise: "a promise".into(),
+            seen: "seen".into(),
+        };
+        let audit = audit.iter().map(finding).collect();
+        Commits { throughput: measure(&window), alone: None, audit, advice: Vec::new() }
+    }
+
+    #[test]
+    fn the_audit_is_always_there_and_comes_first_if_something_is_broken() {
+        let kept = ("sync_binlog=1", Standing::Kept);
+        let broken = ("libeatmydata", Standing::Broken);
+        for has_syncs in [true, false] {
+            let page = |audit: &[_]| {
+                let mut explanation = Explanation { commits: Some(commits(audit)), ..explanation() };
+                if !has_syncs {
+                    explanation.waits = Account::default();
+                }
+                page(&explanation, &Style::default())
+            };
+            let waits = if has_syncs { "the traced syncs took" } else { "No traced process was in a sync" };
+            let first = format!("{AUDIT}\nBROKEN  libeatmydata: a promise (seen).\nkept    sync_binlog=1");
+            let text = page(&[broken, kept]);
+            assert!(text.starts_with(&first), "{text}");
+            assert!(text.contains(waits) && text.contains(THROUGHPUT), "{text}");
+            assert_eq!(text.matches(AUDIT).count(), 1, "{text}");
+            let text = page(&[kept]);
+            let order = [waits, THROUGHPUT, AUDIT, "kept    sync_binlog=1", "Not measurable here"];
+            let places =
+                order.map(|part| text.find(part).unwrap_or_else(|| panic!("no {part:?} in\n{text}")));
+            assert!(places.is_sorted(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_servers_own_durable_writes_may_be_what_its_device_did() {
+        let mut explanation = explanation();
+        explanation.journals = vec![Journal {
+            device: "/dev/vda".into(),
+            filesystem: None,
+            mount: None,
+            commits: Some(100),
+            device_flushes: 200,
+            log_writes: 0,
+            syncs: 10,
+            neighbours: vec![("xtrabackup".into(), 30)],
+            writers: None,
+        }];
+        let blamed = page(&explanation, &Style::default());
+        assert!(blamed.contains("come from xtrabackup") && !blamed.contains("may be for"), "{blamed}");
+        Arc::make_mut(&mut explanation.measurement.servers[0]).notes =
+            vec![durability::REDO_BY_WRITES.into()];
+        let page = page(&explanation, &Style::default());
+        assert!(!page.contains("come from xtrabackup"), "{page}");
+        assert!(page.contains("may be for the server's own writes") && page.contains(OWN_WRITES), "{page}");
     }
 
     #[test]

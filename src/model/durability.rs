@@ -37,6 +37,11 @@ impl Way {
     pub fn cure(&self) -> Option<Op> {
         self.watched_by
     }
+
+    /// A request of its own, which a server counts as a sync. A durable write is none.
+    pub fn is_sync(&self) -> bool {
+        !matches!(self.name, "o_dsync" | "rwf_dsync")
+    }
 }
 
 const fn never(name: &'static str, called: &'static str, what: &'static str) -> Way {
@@ -84,6 +89,8 @@ mod tests {
         }
         let never: Vec<_> = not_watched(&Op::ALL).map(|way| way.name).collect();
         assert_eq!(never, ["io_uring", "libaio", "o_dsync", "rwf_dsync"]);
+        let syncs: Vec<_> = not_watched(&Op::ALL).filter(|way| way.is_sync()).map(|way| way.name).collect();
+        assert_eq!(syncs, ["io_uring", "libaio"]);
         let default: Vec<_> = not_watched(&[Op::Fsync, Op::Fdatasync]).map(|way| way.name).collect();
         assert_eq!(default[4..], ["msync", "sync_file_range", "syncfs", "sync"]);
     }

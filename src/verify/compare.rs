@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Edge, redo_made};
-use crate::model::{FileRow, Lost, Measurement, Role, Server, ServerId};
+use crate::model::{FileRow, Lost, Measurement, Role, Server, ServerId, durability};
 use crate::server::durable_writes::DurableWrites;
 use crate::server::status::counters::{Between, Counted};
 use crate::text::capitalize;
@@ -64,6 +64,8 @@ pub(crate) struct Verification {
     pub lost: Lost,
     /// What neither side counts, so that rows that agree say nothing of it. Plain sentences.
     pub not_compared: Vec<String>,
+    /// Why the server may count syncs that were not traced, if it does. Plain sentences.
+    pub possible_causes: Vec<String>,
     /// Why the server's counters are unusable for the whole window.
     pub interrupted: Option<String>,
     /// What the account may not read.
@@ -164,7 +166,7 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
             lag: 0,
         },
     ];
-    let rows: Vec<Row> = lines.iter().map(|line| row(line, id, first, last)).collect();
+    let mut rows: Vec<Row> = lines.iter().map(|line| row(line, id, first, last)).collect();
     let other = files.iter().map(|row| row.stats.count).sum::<u64>()
         - innodb
         - role(Role::Binlog)
@@ -179,18 +181,41 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
         note: Some("directories, relay logs, indexes and the like: no server counts them".into()),
     };
     let is_worth_a_line = |row: &Row| row.traced > 0 || row.counted.is_some_and(|range| range.at_most > 0);
-    let rows = rows.into_iter().chain([nothing_counts_it]);
+    rows.push(nothing_counts_it);
+    rows.retain(|row| row.kind == Kind::Exact || is_worth_a_line(row));
     let time = |time| humantime::format_rfc3339_millis(time).to_string();
     Verification {
         start: time(measurement.start),
         end: time(measurement.end),
         duration_seconds: measurement.duration.as_secs_f64(),
-        rows: rows.filter(|row| row.kind == Kind::Exact || is_worth_a_line(row)).collect(),
+        possible_causes: possible_causes(server, &rows, &measurement),
+        rows,
         lost: measurement.lost,
         not_compared: not_compared(server, last),
         interrupted: Between { from: &first.before, to: &last.after }.interrupted().map(str::to_owned),
         refused: last.after.refused.clone(),
     }
+}
+
+/// Where the server counts syncs that the kernel was not seen to be asked for.
+fn possible_causes(server: &Server, rows: &[Row], measurement: &Measurement) -> Vec<String> {
+    let is_short = |row: &Row| {
+        let counted = row.counted.filter(|_| row.kind == Kind::Exact);
+        counted.is_some_and(|counted| row.traced < counted.at_least)
+    };
+    if !rows.iter().any(is_short) {
+        return Vec::new();
+    }
+    if durability::syncs_do_nothing(server) {
+        return vec![durability::SYNCS_DO_NOTHING.to_owned()];
+    }
+    let ways = durability::not_watched(&measurement.setup.ops).filter(|way| way.is_sync());
+    let ways: Vec<_> = ways.map(|way| way.called).collect();
+    vec![format!(
+        "The server counts more syncs than it was seen to ask the kernel for. Possible causes: a preloaded library such \
+         as libeatmydata, which turns them into nothing, or a way to sync that is not watched ({}).",
+        ways.join(", ")
+    )]
 }
 
 /// A durable write is no sync: nobody counts it.

@@ -116,6 +116,30 @@ fn a_redo_log_that_its_writes_make_durable_is_said_to_be_outside_of_the_comparis
 }
 
 #[test]
+fn syncs_that_never_reached_the_kernel_are_explained() {
+    let first = quiet(&mysql(100, 60, 10), snapshot(0, [60, 40, 10, 0, 0]));
+    let traced = |counts| quiet(&mysql(180, 120, 35), snapshot(10, counts));
+    let (none, all, more) =
+        (traced([60, 40, 10, 0, 0]), traced([120, 60, 35, 0, 0]), traced([121, 60, 35, 0, 0]));
+    let possible = "The server counts more syncs than it was seen to ask the kernel for. Possible causes: a preloaded \
+                    library such as libeatmydata, which turns them into nothing, or a way to sync that is not watched \
+                    (io_uring, libaio, msync, sync_file_range, syncfs, sync).";
+    let verification = compare(MYSQL, &first, &none);
+    assert_eq!(verification.possible_causes, [possible]);
+    let table = render::table(&verification, "mysqld 7");
+    assert!(table.lines().any(|line| line == possible), "{table}");
+    let json = render::json(&verification, serde_json::json!({}));
+    assert_eq!(json["possible_causes"], serde_json::json!([possible]));
+    // Where there is no such difference, nothing is to be explained.
+    for last in [&all, &more] {
+        assert_eq!(compare(MYSQL, &first, last).possible_causes, [""; 0]);
+    }
+    let notes = vec![durability::SYNCS_DO_NOTHING.to_owned()];
+    let server = Server { notes, ..fixture::server(MYSQL, "mysqld", "MySQL 9.7.4", 3306) };
+    assert_eq!(super::compare(&server, &first, &none).possible_causes, [durability::SYNCS_DO_NOTHING]);
+}
+
+#[test]
 fn at_a_busy_edge_the_figures_must_lie_between() {
     let first = edge(mysql(100, 60, 10), snapshot(0, [61, 40, 10, 0, 0]), mysql(103, 63, 11));
     let last = |redo| edge(mysql(180, 120, 35), snapshot(10, [redo, 60, 35, 0, 0]), mysql(181, 121, 35));

@@ -70,7 +70,7 @@ fn notes(verification: &Verification) -> Vec<String> {
     for row in verification.rows.iter().filter(|row| row.kind == Kind::Approximate) {
         notes.extend(row.note.as_ref().map(|note| format!("{}: {note}.", row.what)));
     }
-    notes.extend(verification.not_compared.iter().cloned());
+    notes.extend(verification.possible_causes.iter().chain(&verification.not_compared).cloned());
     if !verification.lost.is_zero() {
         notes.push(format!("What was lost, as far as fsynctop knows: {:?}.", verification.lost));
     }

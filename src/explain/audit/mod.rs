@@ -17,6 +17,7 @@ pub use advice::Advice;
 pub(crate) use advice::advise;
 pub use promises::audit;
 pub use render::render;
+pub(crate) use render::render_advice;
 
 /// The input of the audit.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +43,7 @@ pub enum Standing {
     Weak,
     /// As `Weak`, but common practice here: a replica, or a member of a cluster.
     Usual,
-    /// Promised, and consistent with the observations.
+    /// Promised, seen to be done, and nothing that was seen contradicts it.
     Kept,
     /// Promised, but nothing in this window confirms it.
     Unseen,
@@ -86,6 +87,12 @@ impl Evidence<'_> {
 
     fn syncs(&self, role: Role) -> u64 {
         self.of_role(role).count
+    }
+
+    /// Of any file, by any call that is watched.
+    fn all_syncs(&self) -> u64 {
+        let rows = self.measurement.roles.iter().filter(|row| row.server == self.server.id);
+        rows.map(|row| row.stats.count).sum()
     }
 }
 

@@ -132,14 +132,22 @@ fn flush_method(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
             (Standing::Weak, "data files are not synced: a crash of the host can destroy the data")
         }
         "O_DIRECT_NO_FSYNC" => (
-            Standing::Kept,
+            without_data_syncs(evidence, data),
             "data files are synced only when they grow: safe where the device has no volatile cache",
         ),
         _ => return None,
     };
-    let volatile = evidence.storage.iter().any(|storage| storage.write_cache == Some(WriteCache::Volatile));
-    let standing = if standing == Standing::Kept && volatile { Standing::Weak } else { standing };
     Some(finding(format!("innodb_flush_method={method}"), standing, promise, seen))
+}
+
+/// Of data files that are synced only when they grow, by the caches of what they may lie on.
+fn without_data_syncs(evidence: &Evidence, syncs: u64) -> Standing {
+    let caches = || evidence.storage.iter().map(|storage| storage.write_cache);
+    if caches().any(|cache| cache == Some(WriteCache::Volatile)) {
+        return Standing::Weak;
+    }
+    let is_safe = caches().count() > 0 && caches().all(|cache| cache == Some(WriteCache::None));
+    if is_safe && syncs > 0 { Standing::Kept } else { Standing::Unseen }
 }
 
 fn doublewrite(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
@@ -177,20 +185,13 @@ fn redo_switched_off(reading: &Reading) -> Option<Finding> {
 
 /// A preloaded library that turns syncs into no-ops, whatever the settings say.
 fn preloaded(evidence: &Evidence) -> Option<Finding> {
-    let traced: u64 = evidence
-        .measurement
-        .roles
-        .iter()
-        .filter(|row| row.server == evidence.server.id)
-        .map(|row| row.stats.count)
-        .sum();
     let promise = "the server's syncs do nothing: a crash of the host can destroy the data";
     durability::syncs_do_nothing(evidence.server).then(|| {
         finding(
             "libeatmydata",
             Standing::Broken,
             promise,
-            format!("{} syncs reached the kernel", count(traced)),
+            format!("{} syncs reached the kernel", count(evidence.all_syncs())),
         )
     })
 }
@@ -208,7 +209,9 @@ fn mounts(evidence: &Evidence) -> Vec<Finding> {
         let seen = flushes.map_or(cache.to_owned(), |flushes| format!("{cache}; {flushes}"));
         if let Some(option) = storage.without_flushes() {
             let (standing, promise) = match storage.write_cache {
-                Some(WriteCache::None) => (Standing::Kept, "no flushes are sent, and none are needed"),
+                Some(WriteCache::None) => {
+                    (seen_by_syncs(evidence), "no flushes are sent, and none are needed")
+                }
                 _ => {
                     (Standing::Broken, "no flushes are sent: a power cut loses what the device's cache held")
                 }
@@ -218,14 +221,17 @@ fn mounts(evidence: &Evidence) -> Vec<Finding> {
             let promise = "memory only: nothing survives a crash of the host";
             findings.push(finding(place, Standing::Weak, promise, seen));
         } else {
-            let synced = evidence.measurement.roles.iter().any(|row| row.stats.count > 0);
             let standing = match (storage.write_cache, evidence.device_flushes) {
-                (Some(WriteCache::Volatile), Some(0)) if synced => Standing::Unseen,
-                (Some(WriteCache::Volatile), None) => Standing::Unseen,
-                _ => Standing::Kept,
+                (Some(WriteCache::None), _) | (_, Some(1..)) => seen_by_syncs(evidence),
+                _ => Standing::Unseen,
             };
             findings.push(finding(place, standing, "a sync flushes the device's cache if it has one", seen));
         }
     }
     findings
+}
+
+/// What a sync does was seen only where the server made one.
+fn seen_by_syncs(evidence: &Evidence) -> Standing {
+    if evidence.all_syncs() > 0 { Standing::Kept } else { Standing::Unseen }
 }

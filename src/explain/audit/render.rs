@@ -3,8 +3,8 @@
 use super::{Advice, Finding, Standing};
 use crate::text::escape_sentence;
 
-/// Unindented lines, the most serious finding first.
-pub fn render(findings: &[Finding], advice: &[Advice]) -> String {
+/// A line for each finding, unindented, the most serious first.
+pub fn render(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
         let word = match finding.standing {
@@ -17,11 +17,10 @@ pub fn render(findings: &[Finding], advice: &[Advice]) -> String {
         let setting = escape_sentence(&finding.setting);
         text.push_str(&format!("{word:<7} {setting}: {} ({}).\n", finding.promise, finding.seen));
     }
-    if !findings.is_empty() && !advice.is_empty() {
-        text.push('\n');
-    }
-    for advice in advice {
-        text.push_str(&format!("{} {}\n", advice.what, advice.because));
-    }
     text
+}
+
+/// A line for each piece of advice.
+pub(crate) fn render_advice(advice: &[Advice]) -> String {
+    advice.iter().map(|advice| format!("{} {}\n", advice.what, advice.because)).collect()
 }

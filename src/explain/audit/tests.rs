@@ -167,6 +167,44 @@ fn what_makes_every_promise_void_comes_first() {
 }
 
 #[test]
+fn nothing_is_called_kept_of_which_nothing_was_seen() {
+    let settings = [("innodb_flush_method", "O_DIRECT_NO_FSYNC")];
+    for transactions in [0, 1_000] {
+        let (from, to) = status(&[], &settings);
+        let status = if transactions > 0 { (from, to) } else { (to.clone(), to) };
+        for cache in [Some(WriteCache::Volatile), Some(WriteCache::None), None] {
+            for options in [&["rw"][..], &["nobarrier", "rw"]] {
+                let found = findings(&server(&[]), &measurement(0, 0, 0), &status, ext4(options, cache));
+                let kept = found.iter().find(|finding| finding.standing == Standing::Kept);
+                assert_eq!(kept, None, "{transactions} {cache:?} {options:?}");
+            }
+        }
+    }
+    // Nor what a sync does to the device, by another server's syncs.
+    let mut others = measurement(0, 0, 0);
+    let row = fixture::row(fixture::MARIADB, 1, "/d/x", Role::Redo, Op::Fsync, fixture::stats(&[(9, 1_000)]));
+    others.files.push(row);
+    others.roles = crate::model::roles_of(&others.files);
+    let storage = ext4(&["rw"], Some(WriteCache::Volatile));
+    let found = findings(&server(&[]), &others, &status(&[], &[]), storage);
+    assert_eq!(standing(&found, "ext4 on /dev/vda"), Standing::Unseen);
+    // With syncs, a cache of which nothing is known needs flushes that were seen.
+    let unknown = |device_flushes| {
+        let storage = [ext4(&["rw"], None)];
+        let (server, measurement) = (server(&[]), measurement(5, 5, 0));
+        let evidence = Evidence {
+            server: &server,
+            measurement: &measurement,
+            status: None,
+            storage: &storage,
+            device_flushes,
+        };
+        audit(&evidence).swap_remove(0).standing
+    };
+    assert_eq!([Some(3), Some(0), None].map(unknown), [Standing::Kept, Standing::Unseen, Standing::Unseen]);
+}
+
+#[test]
 fn without_a_connection_the_storage_is_still_looked_at() {
     let (server, measurement) = (server(&[]), measurement(5, 5, 0));
     let storage = [ext4(&["barrier=0"], None)];
@@ -179,7 +217,7 @@ fn without_a_connection_the_storage_is_still_looked_at() {
     };
     let findings = audit(&evidence);
     assert_eq!(findings.len(), 1);
-    assert!(render(&findings, &[]).starts_with("BROKEN  barrier=0 (ext4 on /dev/vda): no flushes are sent"));
+    assert!(render(&findings).starts_with("BROKEN  barrier=0 (ext4 on /dev/vda): no flushes are sent"));
 }
 
 fn throughput(redo: u64, binlog: u64, counters: Pairs) -> Throughput {

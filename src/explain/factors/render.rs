@@ -27,7 +27,7 @@ fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
     }
     if factors.form.known {
         let words = &factors.form.in_words;
-        writeln!(text, "On this server, {words}.")?;
+        writeln!(text, "By its settings, {words}.")?;
     }
     for note in &factors.form.notes {
         writeln!(text, "{note}")?;
