@@ -14,6 +14,7 @@ use fsynctop::explain::commit_watch::CommitWatch;
 use fsynctop::explain::commits::Commits;
 use fsynctop::explain::factors::Log;
 use fsynctop::explain::factors::samples::{By, Sampled};
+use fsynctop::explain::waits::Account;
 use fsynctop::files::rules::Rules;
 use fsynctop::model::Measurement;
 use fsynctop::probe::ProbeConfig;
@@ -48,7 +49,7 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     commits.count_at_end();
     let to = commits.close(&mut sampler, Sampler::snapshot).unwrap();
     let measurement = Measurement::between(&from, &to);
-    let commits = commits.finish(&measurement, &from.in_flight, &measurement, None);
+    let commits = commits.finish(&measurement, &from.in_flight, &measurement, &Account::default(), None);
     eprintln!("{connections} connections\n{}", commits.render());
     commits
 }

@@ -19,7 +19,7 @@ use super::signals::End;
 use crate::explain::commit_watch::CommitWatch;
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
-use crate::explain::waits::{Account, Who, disks, flame, journals};
+use crate::explain::waits::{Account, Processors, Who, disks, flame, journals};
 use crate::explain::{Explanation, json, page};
 use crate::host;
 use crate::linux::mountinfo;
@@ -134,17 +134,13 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let journals = journals(&measurement, &raw.journals, raw.is_attached("start_handle"));
     let flushes =
         raw.is_attached("issue_request").then(|| journals.iter().map(|journal| journal.device_flushes).sum());
+    let waits = account(&mut sampler, &raw, &symbols, &rules);
+    let processors = Processors::new(commits.as_ref().and_then(CommitWatch::idle), &waits);
     let commits = commits.map(|commits| {
         let until = Measurement::between(&first, &at_end);
-        commits.finish(&measurement, &first.in_flight, &until, flushes)
+        commits.finish(&measurement, &first.in_flight, &until, &waits, flushes)
     });
-    let explanation = Explanation {
-        commits,
-        journals,
-        not_measurable,
-        waits: account(&mut sampler, &raw, &symbols, &rules),
-        measurement,
-    };
+    let explanation = Explanation { commits, journals, not_measurable, waits, processors, measurement };
     write_stacks(arguments, &explanation.waits)?;
     write(arguments, &explanation)?;
     Ok(ExitCode::SUCCESS)

@@ -10,6 +10,7 @@ use super::audit::Evidence;
 use super::commits::{Commits, Inputs};
 use super::factors::samples::LOG_ROLES;
 use super::factors::{EarlyScan, Edges, InFlightSamples, Uncertain};
+use super::waits::{Account, Processors};
 use crate::calibration::{Calibration, state};
 use crate::linux::blocking::Threads;
 use crate::linux::priority::Punctual;
@@ -172,13 +173,20 @@ impl CommitWatch {
         }
     }
 
+    /// The share of the host's CPU time that was idle, once the end of the window has been counted.
+    pub(crate) fn idle(&self) -> Option<f64> {
+        self.idle
+    }
+
     /// `begun`: what was in flight when the window began; `until`: what was measured from then to its end.
-    /// `device_flushes`: how many the devices were sent, if that was counted.
+    /// `waits`: how those syncs spent their time. `device_flushes`: how many the devices were sent, if that
+    /// was counted.
     pub fn finish(
         mut self,
         measurement: &Measurement,
         begun: &[InFlight],
         until: &Measurement,
+        waits: &Account,
         device_flushes: Option<u64>,
     ) -> Commits {
         self.punctual = None;
@@ -197,7 +205,7 @@ impl CommitWatch {
         let inputs = Inputs {
             edges: Edges { begun, until, unsure: &self.unsure },
             in_flight: &self.samples,
-            idle: self.idle,
+            processors: Processors::new(self.idle, waits),
             calibration: calibration.as_ref(),
             no_status: self.no_status.as_deref(),
         };

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::audit::{self, Advice, Evidence, Finding, Standing};
 use super::factors::{self, Alone, Edges, InFlightSamples, Throughput, Window};
+use super::waits::Processors;
 use crate::calibration::Calibration;
 
 /// The result, for the page and for JSON. Flattened into an object, it has
@@ -24,8 +25,7 @@ pub struct Commits {
 pub struct Inputs<'a> {
     pub edges: Edges<'a>,
     pub in_flight: &'a InFlightSamples,
-    /// The share of the host's CPU time that was idle.
-    pub idle: Option<f64>,
+    pub processors: Processors,
     pub calibration: Option<&'a Calibration>,
     /// Why the server's counters are missing, if they are. A plain sentence.
     pub no_status: Option<&'a str>,
@@ -46,7 +46,7 @@ impl Commits {
         Commits {
             alone,
             audit: audit::audit(evidence),
-            advice: audit::advise(&throughput, inputs.idle),
+            advice: audit::advise(&throughput, &inputs.processors),
             throughput,
         }
     }

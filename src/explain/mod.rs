@@ -1,6 +1,8 @@
 //! `fsynctop explain`: why commits take as long as they do. Pure but for
 //! [`commit_watch`], which gathers what it needs: measurements in, text and JSON out.
 
+#[cfg(test)]
+mod agreement_tests;
 pub mod audit;
 pub mod commit_watch;
 pub mod commits;
@@ -17,6 +19,7 @@ use crate::server::durable_writes::DurableWrites;
 pub(crate) struct Explanation {
     pub measurement: Measurement,
     pub waits: waits::Account,
+    pub processors: waits::Processors,
     /// The filesystems that were synced.
     pub journals: Vec<waits::Journal>,
     /// If exactly one server was traced: its throughput in factors, and the audit of its settings.

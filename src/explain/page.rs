@@ -56,7 +56,8 @@ fn waits(explanation: &Explanation, style: &Style) -> Vec<String> {
         text::duration(total.measured)
     );
     let durable_writes = explanation.durable_writes();
-    let facts = facts(waits, &explanation.journals, durable_writes.as_deref(), style);
+    let facts =
+        facts(waits, &explanation.processors, &explanation.journals, durable_writes.as_deref(), style);
     let facts = facts.iter().enumerate().flat_map(|(i, fact)| style.wrap(&format!("{}. {fact}", i + 1), 3));
     let summary: Vec<String> = std::iter::once(style.paint(Paint::Heading, &heading)).chain(facts).collect();
     let mut parts = vec![summary.join("\n")];
@@ -195,7 +196,7 @@ fn confidence(explanation: &Explanation, notes: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::waits::{Account, Committer, Phase};
+    use super::super::waits::{Account, Committer, Phase, Processors};
     use super::*;
     use crate::explain::audit::{Finding, Standing};
     use crate::explain::factors::{Edges, InFlightSamples, Uncertain, Window, measure};
@@ -225,6 +226,7 @@ mod tests {
         let waits = Account { parts: [(who, part)].into(), ..Account::default() };
         Explanation {
             commits: None,
+            processors: Processors::default(),
             measurement,
             waits,
             journals: Vec::new(),

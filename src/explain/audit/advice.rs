@@ -4,12 +4,11 @@ use serde::Serialize;
 
 use crate::explain::factors::render::megabytes;
 use crate::explain::factors::{Log, Throughput};
+use crate::explain::waits::Processors;
 use crate::text::{capitalize, percent};
 
 /// Above this busy share, a serial log has no room for more syncs.
 pub(crate) const NEARLY_FULL: f64 = 0.8;
-/// Minimum share of idle CPU time; below it, more connections would compete for the CPUs.
-const MIN_IDLE: f64 = 0.25;
 /// The checkpoint age, as a share of its limit, from which the redo log's size starts to matter.
 const MIN_FULLNESS: f64 = 0.6;
 
@@ -20,15 +19,15 @@ pub struct Advice {
     pub because: String,
 }
 
-/// `idle`: the share of the host's CPU time that was idle during the window. None: not measured.
-pub(crate) fn advise(throughput: &Throughput, idle: Option<f64>) -> Vec<Advice> {
+/// `processors`: in the same window.
+pub(crate) fn advise(throughput: &Throughput, processors: &Processors) -> Vec<Advice> {
     let mut advice = Vec::new();
-    advice.extend(connections(throughput, idle));
+    advice.extend(connections(throughput, processors));
     advice.extend(redo_size(throughput));
     advice
 }
 
-fn connections(throughput: &Throughput, idle: Option<f64>) -> Option<Advice> {
+fn connections(throughput: &Throughput, processors: &Processors) -> Option<Advice> {
     let form = &throughput.factors.form;
     let logs = &throughput.factors.logs;
     throughput.observed_transactions_per_second.filter(|&rate| rate > 0.0)?;
@@ -51,7 +50,7 @@ fn connections(throughput: &Throughput, idle: Option<f64>) -> Option<Advice> {
     if form.waits_for_durable_write {
         return None;
     }
-    let idle = idle.filter(|&idle| idle >= MIN_IDLE)?;
+    let idle = processors.room()?;
     let at_once = |log: &Log| log.in_flight.is_some();
     logs.iter().all(at_once).then(|| Advice {
         what: "More connections would help.".into(),

@@ -1,5 +1,6 @@
 use super::*;
 use crate::explain::factors::{Edges, InFlightSamples, Throughput, Uncertain, Window, measure};
+use crate::explain::waits::{Account, Part, Phase, Processors, Who};
 use crate::linux::storage::WriteCache;
 use crate::model::durability;
 use crate::model::fixture::{self, MYSQL};
@@ -238,12 +239,23 @@ fn throughput(redo: u64, binlog: u64, counters: Pairs) -> Throughput {
 #[test]
 fn advice_needs_its_figure() {
     // Each sync takes a millisecond, and the window ten seconds.
+    let advise = |throughput: &Throughput, idle| {
+        super::advise(throughput, &Processors::new(idle, &Account::default()))
+    };
     let roomy = throughput(2_000, 3_000, &[]);
     let advice = advise(&roomy, Some(0.6));
     assert_eq!(advice[0].what, "More connections would help.");
     assert!(advice[0].because.contains("20 %") && advice[0].because.contains("30 %"), "{advice:?}");
     assert_eq!(advise(&roomy, Some(0.1)), [], "the CPUs are busy");
     assert_eq!(advise(&roomy, None), [], "idle time was not measured");
+    let part = Part { phases: [(Phase::RunQueue, 1), (Phase::DeviceFlush, 4)].into(), ..Part::default() };
+    let who = Who { server: MYSQL, role: Role::Redo, op: Op::Fdatasync };
+    let queues = Account { parts: [(who, part)].into(), ..Account::default() };
+    assert_eq!(
+        super::advise(&roomy, &Processors::new(Some(0.6), &queues)),
+        [],
+        "the syncs waited for a CPU all the same"
+    );
     let full = throughput(2_000, 9_000, &[]);
     assert!(advise(&full, Some(0.6))[0].what.contains("Faster syncs of the binary log"));
     assert_eq!(advise(&throughput(0, 0, &[]), Some(0.9)), []);

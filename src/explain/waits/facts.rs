@@ -1,11 +1,10 @@
 //! The two or three most important facts, each a sentence with the measurement that supports it.
 
-use super::{Account, Committer, Journal, Phase};
+use super::processors::{is_cause, queued_ns};
+use super::{Account, Committer, Journal, Phase, Processors};
 use crate::render::Style;
 use crate::text;
 
-/// A cause below this share of the time in syncs gets no sentence.
-const MIN_CAUSE_SHARE: f64 = 0.10;
 /// A neighbour above this share of a journal's syncs gets a sentence.
 const MIN_NEIGHBOUR_SHARE: f64 = 0.20;
 const MAX_FACTS: usize = 3;
@@ -13,6 +12,7 @@ const MAX_FACTS: usize = 3;
 /// The largest first. `durable_writes`: which writes of a traced server are durable without a sync, in words.
 pub fn facts(
     account: &Account,
+    processors: &Processors,
     journals: &[Journal],
     durable_writes: Option<&str>,
     style: &Style,
@@ -26,6 +26,7 @@ pub fn facts(
         total.under.iter().filter(|((_, state), _)| *state == wanted).map(|(_, ns)| ns).sum()
     };
     let phase = |wanted| total.phases.get(&wanted).copied().unwrap_or(0);
+    let queue = processors.queue_in_words();
     let causes = [
         (
             total.flush(),
@@ -41,18 +42,14 @@ pub fn facts(
             "space in the journal: it is too small for this load, or its checkpoints are too slow",
         ),
         (under(Committer::OpenHandles), "other writers to finish with the transaction being committed"),
-        (
-            phase(Phase::RunQueue) + under(Committer::Queued),
-            "a free CPU: there are more runnable threads than CPUs",
-        ),
+        (queued_ns(account), queue.as_str()),
         (phase(Phase::Lock), "a lock, because syncs of the same file or filesystem are serialised"),
         (phase(Phase::RemoteFilesystem), "the server of a FUSE or network filesystem"),
         (phase(Phase::MetadataWrite), "metadata to be read or written, outside any journal"),
         (phase(Phase::DeviceQueue), "space in the device's queue: more is written than the device accepts"),
         (phase(Phase::Memory), "memory"),
     ];
-    let mut causes: Vec<_> =
-        causes.into_iter().filter(|(ns, _)| *ns as f64 >= MIN_CAUSE_SHARE * all as f64).collect();
+    let mut causes: Vec<_> = causes.into_iter().filter(|(ns, _)| is_cause(*ns, all)).collect();
     causes.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let mut facts: Vec<String> = causes
         .into_iter()
@@ -105,6 +102,10 @@ mod tests {
         Account { parts: [(who, part)].into(), ..Account::default() }
     }
 
+    fn told(account: &Account, journals: &[Journal], durable_writes: Option<&str>) -> Vec<String> {
+        facts(account, &Processors::default(), journals, durable_writes, &Style::default())
+    }
+
     #[test]
     fn a_flush_that_hides_in_a_commit_is_the_first_fact() {
         let account = account(
@@ -115,7 +116,7 @@ mod tests {
             ],
             &[((Phase::JournalCommit, Committer::Flush), 700_000_000)],
         );
-        let facts = facts(&account, &[], None, &Style::default());
+        let facts = told(&account, &[], None);
         assert!(facts[0].starts_with("70 % of the time in syncs (700ms)"), "{facts:?}");
         assert!(facts[0].contains("flush its cache"));
         assert!(facts[1].starts_with("15 %") && facts[1].contains("data pages"));
@@ -136,17 +137,17 @@ mod tests {
             neighbours: vec![("xtrabackup".into(), n)],
             writers: None,
         };
-        let told = facts(&account, &[journal(40)], None, &Style::default());
-        assert!(told[0].contains("40 %") && told[0].contains("xtrabackup"), "{told:?}");
-        assert_eq!(facts(&account, &[journal(4)], None, &Style::default()), [""; 0]);
-        assert_eq!(facts(&Account::default(), &[journal(40)], None, &Style::default()), [""; 0]);
+        let said = told(&account, &[journal(40)], None);
+        assert!(said[0].contains("40 %") && said[0].contains("xtrabackup"), "{said:?}");
+        assert_eq!(told(&account, &[journal(4)], None), [""; 0]);
+        assert_eq!(told(&Account::default(), &[journal(40)], None), [""; 0]);
         // Where the server's own writes are durable and not watched, they may be the cause.
         let writes = "each write of the redo log is itself durable (why) and is not watched";
-        let told = facts(&account, &[journal(40)], Some(writes), &Style::default());
+        let said = told(&account, &[journal(40)], Some(writes));
         assert!(
-            !told[0].contains("xtrabackup") && told[0].contains("may be for the server's own"),
-            "{told:?}"
+            !said[0].contains("xtrabackup") && said[0].contains("may be for the server's own"),
+            "{said:?}"
         );
-        assert!(told[0].contains(writes) && told[0].contains("40 %"), "{told:?}");
+        assert!(said[0].contains(writes) && said[0].contains("40 %"), "{said:?}");
     }
 }

@@ -6,6 +6,7 @@ mod facts;
 pub(crate) mod flame;
 mod journal;
 mod phase;
+mod processors;
 pub mod rules;
 pub mod symbols;
 
@@ -13,3 +14,4 @@ pub use account::{Account, Part, Who};
 pub use facts::facts;
 pub use journal::{Journal, JournalWriter, journals};
 pub use phase::{Committer, Phase};
+pub use processors::Processors;

@@ -1,0 +1,120 @@
+//! What the page says in one place it must not deny in another: over many inputs.
+
+use std::time::{Duration, Instant};
+
+use super::audit::Evidence;
+use super::commits::{Commits, Inputs};
+use super::factors::{Edges, InFlightSamples, Uncertain};
+use super::waits::{Account, Committer, Part, Phase, Processors, Who};
+use super::{Explanation, page};
+use crate::model::fixture::{self, MYSQL};
+use crate::model::{Measurement, Op, Role};
+use crate::render::Style;
+use crate::server::status::reading::Reading;
+
+const SECONDS: u64 = 10;
+const TRANSACTIONS: u64 = 40_000;
+
+/// Syncs of a millisecond each.
+fn measurement(redo: u64, binlog: u64) -> Measurement {
+    let row = |inode, role, n| {
+        fixture::row(MYSQL, inode, "/d/x", role, Op::Fdatasync, fixture::stats(&[(n, 1_000_000)]))
+    };
+    let files = [row(1, Role::Redo, redo), row(2, Role::Binlog, binlog)];
+    let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
+    let m = Measurement { duration: Duration::from_secs(SECONDS), ..fixture::quiet() };
+    fixture::with_files(m, files, Vec::new())
+}
+
+/// Of a server that counts commit groups (MariaDB), or of one that does not.
+fn readings(groups: Option<u64>, variables: &[(&str, &str)]) -> (Reading, Reading) {
+    let at = |transactions: u64, groups: Option<u64>, uptime: &str| {
+        let commits = transactions.to_string();
+        let counted = groups.map(|groups| groups.to_string());
+        let mut status = vec![("Uptime", uptime), ("Handler_commit", commits.as_str())];
+        if let Some(groups) = &counted {
+            status.extend([("Binlog_commits", commits.as_str()), ("Binlog_group_commits", groups.as_str())]);
+        }
+        let variables = [("gtid_mode", "ON")].into_iter().chain(variables.iter().copied());
+        let gtids = groups.is_none().then_some(transactions);
+        Reading { gtids, ..Reading::from_pairs(status, variables) }
+    };
+    let from = at(0, groups.map(|_| 0), "1");
+    let to =
+        Reading { counted: from.counted + Duration::from_secs(SECONDS), ..at(TRANSACTIONS, groups, "11") };
+    (from, to)
+}
+
+fn explained(
+    measurement: Measurement,
+    (from, to): &(Reading, Reading),
+    idle: Option<f64>,
+    waits: Account,
+) -> Explanation {
+    let start = Instant::now();
+    let mut samples = InFlightSamples::starting_at(MYSQL, start);
+    (1..=200).for_each(|n| samples.add(&[], start + Duration::from_millis(50 * n)));
+    let server = fixture::server(MYSQL, "mysqld", "MySQL 9.7.4", 3306);
+    let evidence = Evidence {
+        server: &server,
+        measurement: &measurement,
+        status: Some((from, to)),
+        storage: &[],
+        device_flushes: Some(0),
+    };
+    let processors = Processors::new(idle, &waits);
+    let unsure = Uncertain::default();
+    let inputs = Inputs {
+        edges: Edges { begun: &[], until: &measurement, unsure: &unsure },
+        in_flight: &samples,
+        processors,
+        calibration: None,
+        no_status: None,
+    };
+    let commits = Some(Commits::of(&evidence, &inputs));
+    Explanation { commits, waits, processors, journals: Vec::new(), not_measurable: Vec::new(), measurement }
+}
+
+/// A window whose syncs were runnable without a CPU, or waited for a committer that was, for these shares of
+/// their time, in percent.
+fn waits(queued: u64, committer_queued: u64) -> Account {
+    let commit = Phase::JournalCommit;
+    let part = Part {
+        measured: 100,
+        phases: [(Phase::RunQueue, queued), (commit, 100 - queued)].into(),
+        under: [
+            ((commit, Committer::Queued), committer_queued),
+            ((commit, Committer::Flush), 100 - queued - committer_queued),
+        ]
+        .into(),
+    };
+    let who = Who { server: MYSQL, role: Role::Redo, op: Op::Fdatasync };
+    Account { parts: [(who, part)].into(), ..Account::default() }
+}
+
+#[test]
+fn no_page_says_that_cpus_are_short_and_that_more_connections_would_find_one() {
+    let variables = [("log_bin", "ON"), ("sync_binlog", "1"), ("innodb_flush_log_at_trx_commit", "1")];
+    let status = readings(None, &variables);
+    let (mut short, mut advised) = (0, 0);
+    let idle = (0..=20).map(|twentieths| Some(f64::from(twentieths) / 20.0)).chain([None]);
+    for idle in idle {
+        for (queued, committer) in (0..=50).step_by(5).flat_map(|q| [0, 4, 5, 10, 50].map(|c| (q, c))) {
+            for (redo, binlog) in [(2_000, 3_000), (2_000, 9_000)] {
+                let explanation =
+                    explained(measurement(redo, binlog), &status, idle, waits(queued, committer));
+                let text = page::page(&explanation, &Style::default());
+                let is_short = text.contains("waiting for a free CPU");
+                let is_advised = text.contains("More connections would help");
+                assert!(!(is_short && is_advised), "{text}");
+                assert!(
+                    !(text.contains("more runnable threads than CPUs") && text.contains("% idle")),
+                    "{text}"
+                );
+                short += usize::from(is_short);
+                advised += usize::from(is_advised);
+            }
+        }
+    }
+    assert!(short > 0 && advised > 0);
+}
