@@ -118,3 +118,63 @@ fn no_page_says_that_cpus_are_short_and_that_more_connections_would_find_one() {
     }
     assert!(short > 0 && advised > 0);
 }
+
+#[test]
+fn no_page_denies_what_it_says_of_commits() {
+    let settings = |log_bin, sync_binlog, trx_commit, method| {
+        [
+            ("log_bin", log_bin),
+            ("sync_binlog", sync_binlog),
+            ("innodb_flush_log_at_trx_commit", trx_commit),
+            ("innodb_flush_method", method),
+        ]
+    };
+    for (log_bin, sync_binlog) in [("ON", "1"), ("ON", "0"), ("ON", "100"), ("OFF", "1")] {
+        for (trx_commit, method) in
+            ["0", "1", "2"].into_iter().flat_map(|n| [(n, "O_DIRECT"), (n, "O_DSYNC")])
+        {
+            for groups in [None, Some(0), Some(35_000)] {
+                for (redo, binlog) in [(0, 0), (2_000, 0), (0, 3_000), (2_000, 3_000)] {
+                    let status = readings(groups, &settings(log_bin, sync_binlog, trx_commit, method));
+                    let explanation = explained(measurement(redo, binlog), &status, Some(0.6), waits(10, 0));
+                    let text = page::page(&explanation, &Style::default());
+                    assert_agrees(&explanation, &text);
+                    if method == "O_DSYNC" && trx_commit != "0" {
+                        assert!(!text.contains("no commit waits for a sync."), "{text}");
+                        assert!(!text.contains("binary log's sync alone"), "{text}");
+                    }
+                    for (setting, syncs) in [("trx_commit=1:", redo), ("sync_binlog=1:", binlog)] {
+                        let kept =
+                            text.lines().find(|line| line.starts_with("kept") && line.contains(setting));
+                        assert!(kept.is_none() || syncs > 0, "{text}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn assert_agrees(explanation: &Explanation, text: &str) {
+    let factors = &explanation.commits.as_ref().unwrap().throughput.factors;
+    let (per_group, groups_per_sync, per_sync) = (
+        factors.transactions_per_commit_group.value,
+        factors.commit_groups_per_binlog_sync.value,
+        factors.transactions_per_binlog_sync.value,
+    );
+    // Of a server that counts groups, nobody says that it does not; nor are groups counted that are not
+    // known.
+    let is_mariadb = factors.transactions.as_ref().is_some_and(|counted| counted.source == "binlog_commits");
+    assert!(!(is_mariadb && text.contains("does not count its groups")), "{text}");
+    assert!(!text.contains("counts no commit groups"), "{text}");
+    if let (Some(per_group), Some(groups_per_sync), Some(per_sync)) = (per_group, groups_per_sync, per_sync) {
+        assert!((per_group * groups_per_sync / per_sync - 1.0).abs() < 1e-9, "{text}");
+    }
+    if groups_per_sync.is_some() {
+        assert!(per_group.is_some() && per_sync.is_some(), "{text}");
+    }
+    // What is said to be missing is nowhere on the page.
+    for (role, what) in [(Role::Redo, "redo log"), (Role::Binlog, "binary log")] {
+        let was_traced = factors.logs.iter().any(|log| log.role == role);
+        assert!(!(was_traced && text.contains(&format!("no sync of the {what} was traced"))), "{text}");
+    }
+}

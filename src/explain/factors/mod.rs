@@ -11,6 +11,7 @@ pub(crate) mod connections;
 pub(crate) mod edges;
 pub(crate) mod form;
 pub(crate) mod log;
+pub(crate) mod ratios;
 pub(crate) mod redo;
 pub(crate) mod render;
 pub mod samples;
@@ -20,12 +21,14 @@ use serde::Serialize;
 use crate::model::{Measurement, Role, Server};
 use crate::server::status::counters::{Between, Counted};
 use crate::server::status::reading::Reading;
+use ratios::{Rates, Seen};
 
 pub use alone::Alone;
 pub use connections::Connections;
 pub use edges::{EarlyScan, Edges, Uncertain};
 pub use form::Form;
 pub use log::Log;
+pub use ratios::Factor;
 pub use redo::Redo;
 pub use render::render;
 pub use samples::InFlightSamples;
@@ -70,21 +73,6 @@ pub struct Factors {
     pub left_out: Vec<String>,
 }
 
-/// One measured ratio.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Factor {
-    pub value: Option<f64>,
-    /// The source of the value; without a value, why there is none.
-    pub source: String,
-}
-
-impl Factor {
-    fn of(value: Option<f64>, source: &str, missing: &str) -> Factor {
-        let value = value.filter(|value| value.is_finite());
-        Factor { source: if value.is_some() { source } else { missing }.to_owned(), value }
-    }
-}
-
 /// The throughput of commits one at a time, each waiting for both logs, and why the observed one is higher.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Naive {
@@ -102,13 +90,16 @@ pub struct Naive {
 pub fn measure(window: &Window) -> Throughput {
     let status = window.status.map(|(from, to)| Between { from, to });
     let mut left_out = Vec::new();
+    let mut no_counters = None;
     let status = match status.map(|between| (between, between.interrupted())) {
         None => {
             left_out.push("No connection to the server: its own counters are missing.".to_owned());
+            no_counters = Some("no connection to the server");
             None
         }
         Some((_, Some(why))) => {
             left_out.push(format!("The server's counters cannot be used: {why}."));
+            no_counters = Some("the server's counters cannot be used");
             None
         }
         Some((between, None)) => Some(between),
@@ -125,45 +116,16 @@ pub fn measure(window: &Window) -> Throughput {
     let log = |role| Log::measure(window, role, seconds, observed, &form);
     let (redo_log, binlog) = (log(Role::Redo), log(Role::Binlog));
     let rate = |log: &Log| log.syncs_per_second;
-    let (redo_rate, binlog_rate) = (redo_log.as_ref().map(rate), binlog.as_ref().map(rate));
-    let quotient = |of: Option<f64>, by: Option<f64>| Some(of? / by?);
-
-    let no_connection = "not measurable here: no connection to the server";
-    let no_binlog = form.why_not_binlog.as_deref().unwrap_or("no sync of the binary log was traced");
-    let no_redo = form.why_not_redo.as_deref().unwrap_or("no sync of the redo log was traced");
-    let missing = |otherwise: &str| -> String {
-        if status.is_none() { no_connection.to_owned() } else { otherwise.to_owned() }
-    };
-    let source = transactions.as_ref().map_or("", |counted| counted.source);
-    let no_groups = match &form.why_not_binlog {
-        Some(why) if groups_per_second.is_none_or(|groups| groups == 0.0) => why.clone(),
-        _ => missing("not measurable here: this server counts no commit groups"),
-    };
-    // With sync_binlog=1 each group syncs the binary log once; the only other sync is a rotation's.
-    let syncs_are_groups = status.is_some() && groups_per_second.is_none() && form.why_not_binlog.is_none();
-    let transactions_per_commit_group = if syncs_are_groups {
-        let text = "the binary log's syncs: this server counts no groups, and with sync_binlog=1 each group syncs once";
-        Factor::of(quotient(observed, binlog_rate), text, &missing(no_binlog))
-    } else {
-        Factor::of(quotient(observed, groups_per_second), source, &no_groups)
-    };
-    let commit_groups_per_binlog_sync = Factor::of(
-        quotient(groups_per_second, binlog_rate),
-        "binlog_group_commits and traced syncs",
-        &no_groups,
+    let ratios = Rates::of(
+        &Seen {
+            no_counters,
+            transactions: observed.zip(transactions.as_ref().map(|counted| counted.source)),
+            groups: groups_per_second,
+            redo_syncs: redo_log.as_ref().map(rate),
+            binlog_syncs: binlog.as_ref().map(rate),
+        },
+        &form,
     );
-    let transactions_per_binlog_sync = Factor::of(
-        quotient(observed, binlog_rate),
-        &format!("{source} and traced syncs"),
-        &missing(no_binlog),
-    );
-    let redo_syncs_per_binlog_sync = Factor::of(
-        quotient(redo_rate, binlog_rate),
-        "traced syncs of both",
-        if redo_rate.is_none() { no_redo } else { no_binlog },
-    );
-    let transactions_per_redo_sync =
-        Factor::of(quotient(observed, redo_rate), &format!("{source} and traced syncs"), &missing(no_redo));
 
     left_out.extend(window.in_flight.without_timer());
     let waits_for = match form.commits_wait_for() {
@@ -183,11 +145,11 @@ pub fn measure(window: &Window) -> Throughput {
     let factors = Factors {
         duration_seconds: seconds,
         transactions,
-        transactions_per_commit_group,
-        commit_groups_per_binlog_sync,
-        transactions_per_binlog_sync,
-        redo_syncs_per_binlog_sync,
-        transactions_per_redo_sync,
+        transactions_per_commit_group: ratios.transactions_per_commit_group(),
+        commit_groups_per_binlog_sync: ratios.commit_groups_per_binlog_sync(),
+        transactions_per_binlog_sync: ratios.transactions_per_binlog_sync(),
+        redo_syncs_per_binlog_sync: ratios.redo_syncs_per_binlog_sync(),
+        transactions_per_redo_sync: ratios.transactions_per_redo_sync(),
         naive,
         connections,
         redo: Redo::measure(window.in_flight, status.as_ref()),

@@ -314,7 +314,26 @@ fn without_a_group_counter_groups_are_counted_by_binary_log_syncs() {
     near(throughput.factors.transactions_per_commit_group.value, 5.0);
     let groups = &throughput.factors.commit_groups_per_binlog_sync;
     assert_eq!(groups.value, None);
-    assert!(groups.source.starts_with("not measurable here"), "{groups:?}");
+    assert!(groups.source.ends_with("does not count its groups, so the syncs stand for them"), "{groups:?}");
+}
+
+#[test]
+fn a_ratio_without_a_value_names_what_is_missing_of_it() {
+    // MariaDB counts groups, whether they sync the binary log or not.
+    let measurement = measurement((10_000, 300_000), (0, 0));
+    let factors = |variables: &[(&'static str, &'static str)], commits: &str| {
+        taken_apart(&measurement, Some(&status(commits, "8500", variables)), &samples(60, 0)).factors
+    };
+    let unsynced = factors(&[("sync_binlog", "0")], "41000");
+    near(unsynced.transactions_per_commit_group.value, 5.0);
+    let missing = &unsynced.commit_groups_per_binlog_sync;
+    assert_eq!(missing.value, None);
+    assert!(missing.source.contains("sync_binlog=0"), "{missing:?}");
+    let untraced = factors(&[], "41000").commit_groups_per_binlog_sync;
+    assert_eq!(untraced.source, "no sync of the binary log was traced");
+    // Reset meanwhile, without the server saying so.
+    let uncounted = factors(&[("log_bin", "ON")], "7").transactions_per_commit_group;
+    assert_eq!(uncounted.source, "not measurable here: the transactions of this server are not known");
 }
 
 #[test]
