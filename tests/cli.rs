@@ -53,6 +53,20 @@ fn a_pid_and_a_name_are_not_given_together() {
 }
 
 #[test]
+fn what_is_neither_mysql_nor_mariadb_has_no_counters_to_be_verified_against() {
+    let sleep = || common::Running(std::process::Command::new("sleep").arg("60").spawn().unwrap());
+    let strangers = [sleep(), sleep()];
+    let [one, other] = strangers.each_ref().map(|running| running.0.id().to_string());
+    let plainly = format!("sleep {one} is neither MySQL nor MariaDB");
+    fails_with(&["verify", "--pid", &one], 3, &["nothing to compare with", &plainly]);
+    let none = "none of the 2 selected processes (sleep ";
+    fails_with(&["verify", "--pid", &one, "--pid", &other], 3, &[none, "is MySQL or MariaDB"]);
+    // Nor is one of them to be named, or a socket of theirs.
+    let output = output(fsynctop().args(["verify", "--pid", &one, "--pid", &other]));
+    assert!(!stderr(&output).contains("name one") && !stderr(&output).contains("--socket"), "{output:?}");
+}
+
+#[test]
 fn the_number_of_a_thread_is_no_pid_and_its_process_is_named() {
     let (sender, receiver) = std::sync::mpsc::channel();
     let (_keep, wait) = std::sync::mpsc::channel::<()>();

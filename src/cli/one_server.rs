@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection::ConnectionArgs;
-use super::exit::{BAD_USAGE, Exit};
+use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
 use super::options::TargetArgs;
 use super::session;
 use crate::model::Server;
+use crate::server::describe;
 use crate::server::describers::describe_all;
+use crate::server::filter::SERVERS;
 use crate::server::status::choose::{self, Chosen};
 
 /// How long describing the servers may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The server that is selected; of several, the one that the connection leads to. Looks into the servers'
-/// roots.
+/// The server that is selected; of several, the one that the connection leads to. An error if none of them
+/// can have counters. Looks into the servers' roots.
 pub fn choose(
     targets: &TargetArgs,
     connection: &ConnectionArgs,
@@ -31,6 +33,34 @@ pub fn choose(
     if servers.is_empty() {
         return Err(session::nothing_selected("compare with", &selection, ""));
     }
+    let strangers = (!servers.iter().any(is_known)).then(|| no_counters(&servers));
+    let is_named = options.place().is_some();
     let wrong = |error: choose::ChooseError| Exit { status: BAD_USAGE, message: error.to_string() };
-    Ok(choose::choose(servers, options).map_err(wrong)?)
+    match (choose::choose(servers, options), strangers) {
+        (Err(_), Some(strangers)) => Err(strangers.into()),
+        // With a place that was named, why it could not be reached is worth more.
+        (Ok(Chosen { status: Err(_), .. }), Some(strangers)) if !is_named => Err(strangers.into()),
+        (chosen, _) => Ok(chosen.map_err(wrong)?),
+    }
+}
+
+/// By its executable or by its name.
+fn is_known(server: &Server) -> bool {
+    server.version.is_some() || SERVERS.contains(&server.comm.as_str())
+}
+
+/// Of processes of which none is known.
+fn no_counters(strangers: &[Server]) -> Exit {
+    let who = match strangers {
+        [one] => format!("{} is neither", describe::in_words(one)),
+        all => {
+            let first = all.first().map(describe::in_words).unwrap_or_default();
+            format!("none of the {} selected processes ({first}, …) is", all.len())
+        }
+    };
+    let (or, its) = if strangers.len() == 1 { ("nor", "its") } else { ("or", "their") };
+    let message = format!(
+        "nothing to compare with: {who} MySQL {or} MariaDB, and fsynctop can read no counters of {its} own"
+    );
+    Exit { status: NOTHING_TO_TRACE, message }
 }
