@@ -1,6 +1,6 @@
 //! Needs root: the exporter's two processes, from outside (who they are, what they have open, what becomes of
-//! one without the other) and from inside (what code that runs in them cannot do). docs/security.md makes these
-//! promises.
+//! one without the other) and from inside (what code that runs in them cannot do). docs/security.md makes
+//! these promises.
 
 mod common;
 
@@ -200,8 +200,8 @@ fn the_prober_reads_open_maps_and_loads_nothing() {
 }
 
 /// What a thread of a process can do with files and sockets: write to a file of root's, make one beside it,
-/// write to the memory of root's process, read a file that is root's alone, look at that process's descriptors,
-/// open a network socket, connect to a local one.
+/// write to the memory of root's process, read a file that is root's alone, look at that process's
+/// descriptors, open a network socket, connect to a local one.
 fn reach(file: &Path, pid: u32) -> [bool; 7] {
     [
         fs::OpenOptions::new().write(true).open(file).is_ok(),
@@ -340,7 +340,8 @@ fn another_user_can_be_chosen_and_servers_are_still_described() {
     std::thread::sleep(Duration::from_millis(100));
 }
 
-/// Applies a profile in the form of container runtimes, by libseccomp as these do, and becomes another program.
+/// Applies a profile in the form of container runtimes, by libseccomp as these do, and becomes another
+/// program.
 const UNDER_PROFILE: &str = "
 import json, os, seccomp, sys
 profile = json.load(open(sys.argv[1]))

@@ -40,8 +40,8 @@ const DETACH_TIMEOUT: Duration = Duration::from_secs(5);
 const END_TIMEOUT: Duration = Duration::from_secs(7);
 /// A web process that has asked for nothing for this long hangs: it asks each second.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long systemd is kept waiting for the web configuration to be read anew.
-const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long systemd is kept waiting for the web process to do its part.
+const WEB_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Options {
     /// Beside the sockets that systemd has opened; neither: the default.
@@ -189,6 +189,8 @@ impl Life<'_> {
                     seccomp::apply(seccomp::Process::Prober).context("cannot confine the process that traces")?;
                     watching = Some(Watching::begin(collector.live(), self.interval));
                     self.stage.attached(collector);
+                    // Whoever is told so may ask the other process at once.
+                    self.until(|stage| stage.is_known_ready()).await;
                     notify::ready();
                 }
                 _ = look.tick() => {
@@ -231,9 +233,13 @@ impl Life<'_> {
     /// Has the web configuration read anew, and waits until that was tried.
     async fn reload(&self) {
         let wanted = self.stage.reload();
+        self.until(|stage| stage.reported().is_some_and(|(report, _)| report.reloaded >= wanted)).await;
+    }
+
+    /// Waits for the web process, within limits: it may hang.
+    async fn until(&self, is_done: impl Fn(&Stage) -> bool) {
         let begun = Instant::now();
-        let is_done = || self.stage.reported().is_some_and(|(report, _)| report.reloaded >= wanted);
-        while !is_done() && begun.elapsed() < RELOAD_TIMEOUT {
+        while !is_done(self.stage) && begun.elapsed() < WEB_TIMEOUT {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

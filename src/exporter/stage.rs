@@ -34,6 +34,8 @@ pub(crate) struct Stage {
     reported: Mutex<Option<(Report, Instant)>>,
     /// What it was told last.
     told: Mutex<Option<Life>>,
+    /// It has asked again after it was told that tracing goes on.
+    is_known_ready: AtomicBool,
 }
 
 impl Stage {
@@ -47,6 +49,7 @@ impl Stage {
             is_ending: AtomicBool::new(false),
             reported: Mutex::new(None),
             told: Mutex::new(None),
+            is_known_ready: AtomicBool::new(false),
         }
     }
 
@@ -74,6 +77,11 @@ impl Stage {
 
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
+    }
+
+    /// `/-/ready` has answered 200, or would have.
+    pub fn is_known_ready(&self) -> bool {
+        self.is_known_ready.load(Ordering::Relaxed)
     }
 
     pub fn reported(&self) -> Option<(Report, Instant)> {
@@ -129,6 +137,9 @@ impl Answers for Stage {
         let (begun, reloaded) = (Instant::now(), report.reloaded);
         *self.last_report() = Some((report, begun));
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.as_ref().is_some_and(|told| told.ready.is_ok()) {
+            self.is_known_ready.store(true, Ordering::Relaxed);
+        }
         loop {
             let now = self.now();
             let is_news = now.reload > reloaded || told.as_ref() != Some(&now);

@@ -1,5 +1,5 @@
-//! The system calls that are left to each of the exporter's processes once it is at work. All others fail with
-//! ENOSYS, as on a kernel that lacks them, so that libraries take the older way where they have one.
+//! The system calls that are left to each of the exporter's processes once it is at work. All others fail
+//! with ENOSYS, as on a kernel that lacks them, so that libraries take the older way where they have one.
 //!
 //! What is not listed cannot be reached by another number either: calls of other architectures end the
 //! process, and those of x32 have numbers of their own that are not in the lists.
@@ -200,8 +200,8 @@ mod tests {
         }
     }
 
-    /// What starting takes beside that: the programs, their hooks, the sockets, the second process, and what is
-    /// given up.
+    /// What starting takes beside that: the programs, their hooks, the sockets, the second process, and what
+    /// is given up.
     const START: [&str; 35] = [
         "accept",
         "arch_prctl",

@@ -47,8 +47,8 @@ impl FromStr for User {
 }
 
 impl User {
-    /// Makes the calling thread this user's, if it is root's; threads that it starts from now on are, too. Its
-    /// capabilities stay permitted and are no longer in effect.
+    /// Makes the calling thread this user's, if it is root's; threads that it starts from now on are, too.
+    /// Its capabilities stay permitted and are no longer in effect.
     pub fn replace_root(self) -> rustix::io::Result<()> {
         if !geteuid().is_root() {
             return Ok(());

@@ -46,7 +46,8 @@ struct State {
     /// The number of the last question. What is left of answers to earlier ones, which came too late, is
     /// skipped.
     last: u32,
-    /// The prober has hung up, or the deadline fell within a frame and where the next one begins is not known.
+    /// The prober has hung up, or the deadline fell within a frame and where the next one begins is not
+    /// known.
     is_broken: bool,
 }
 

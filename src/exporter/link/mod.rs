@@ -1,5 +1,5 @@
-//! What the exporter's two processes say to each other. The web process asks, the prober answers; each pair of
-//! sockets (a lane) carries one question at a time.
+//! What the exporter's two processes say to each other. The web process asks, the prober answers; each pair
+//! of sockets (a lane) carries one question at a time.
 //!
 //! A question is a frame: its length in four bytes, then a [`Question`] as postcard writes it. An answer is
 //! frames with the question's number, a kind, a length and that many bytes: pieces, and then the end or why

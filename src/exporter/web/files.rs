@@ -100,8 +100,8 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Where a configuration comes from.
 pub trait Files: Send + Sync {
-    /// What the files hold if that is another generation than this one, or in any case. None: they are as they
-    /// were, or there is no configuration, or nobody can tell at present. May block.
+    /// What the files hold if that is another generation than this one, or in any case. None: they are as
+    /// they were, or there is no configuration, or nobody can tell at present. May block.
     fn changed(&self, known: Option<u64>) -> Option<Bundle>;
 }
 
