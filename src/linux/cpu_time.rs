@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_works_uses_processor_time() {
-        let (thread, process) = (of_this_thread(), of_this_process());
+        // In this order: what is used between the two readings is the process's as well.
+        let (process, thread) = (of_this_process(), of_this_thread());
         while of_this_thread() < thread + Duration::from_millis(20) {
             std::hint::spin_loop();
         }
