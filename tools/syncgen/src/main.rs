@@ -55,6 +55,9 @@ struct Options {
     /// The writes make the file grow, instead of overwriting its beginning.
     #[arg(long, requires = "write", conflicts_with_all = ["unlink_after", "reopen"])]
     append: bool,
+    /// The files are opened with O_DSYNC: each write is durable when it returns, whatever sync follows.
+    #[arg(long, requires = "write", conflicts_with_all = ["unlink_after", "reopen", "bad_fd"])]
+    dsync: bool,
     /// A write that fails is counted, and the sync after it is made all the same.
     #[arg(long, requires = "write", conflicts_with_all = ["unlink_after", "reopen"])]
     keep_going: bool,
@@ -97,6 +100,9 @@ struct Report {
     files_created: u64,
     /// With `--keep-going`.
     failed_writes: u64,
+    /// With `--dsync`: one to make each file, and those before the syncs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durable_writes: Option<u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     latency_seconds: BTreeMap<Op, Latency>,
 }
@@ -174,7 +180,7 @@ fn plan(options: &Options) -> Result<Plan> {
         [] => (0..files).map(|number| format!("sync-{number}")).collect(),
         names => names.to_vec(),
     };
-    let targets = names.iter().map(|name| Target::create(options.directory.join(name), maps));
+    let targets = names.iter().map(|name| Target::create(options.directory.join(name), maps, options.dsync));
     Ok(Plan {
         mode,
         ops: options.op.clone(),
@@ -224,7 +230,11 @@ fn run(plan: &Arc<Plan>, options: &Options) -> Result<Report> {
     let results: Vec<_> = workers.into_iter().map(thread::JoinHandle::join).collect();
     let elapsed = began.elapsed();
     let outcomes = results.into_iter().map(|result| result.map_err(|_| anyhow!("a thread panicked"))?);
-    report(plan, elapsed, &outcomes.collect::<Result<Vec<_>>>()?)
+    let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
+    let mut report = report(plan, elapsed, &outcomes)?;
+    let writes: u64 = outcomes.iter().map(|(_, outcome)| outcome.writes).sum();
+    report.durable_writes = options.dsync.then_some(plan.targets.len() as u64 + writes);
+    Ok(report)
 }
 
 /// Says something, and waits until a line comes.
@@ -246,6 +256,7 @@ fn report(plan: &Plan, elapsed: Duration, outcomes: &[(i32, Outcome)]) -> Result
         files: Vec::new(),
         files_created: 0,
         failed_writes: 0,
+        durable_writes: None,
         latency_seconds: BTreeMap::new(),
     };
     let mut by_file = vec![ByOp::new(); plan.targets.len()];

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions, remove_file};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -30,8 +30,11 @@ pub struct Target {
 }
 
 impl Target {
-    pub fn create(path: PathBuf, mapped: bool) -> Result<Self> {
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(true).clone();
+    /// `durable`: each write is durable when it returns, the first page's as well.
+    pub fn create(path: PathBuf, mapped: bool, durable: bool) -> Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        options.custom_flags(if durable { libc::O_DSYNC } else { 0 });
         let file = options.open(&path).with_context(|| format!("cannot create {}", path.display()))?;
         file.write_all_at(&[b's'; FILE_BYTES], 0)
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -84,6 +87,8 @@ pub struct Outcome {
     pub counts: Vec<Vec<Count>>,
     pub latency: Vec<Histogram<u64>>,
     pub files_created: u64,
+    /// That succeeded, on files that stay.
+    pub writes: u64,
     pub failed_writes: u64,
 }
 
@@ -96,6 +101,7 @@ impl Plan {
             counts: vec![vec![Count::default(); self.ops.len()]; rows],
             latency: (0..latencies).map(|_| new_histogram()).collect(),
             files_created: 0,
+            writes: 0,
             failed_writes: 0,
         };
         let data = vec![b'd'; self.write_bytes];
@@ -119,7 +125,10 @@ impl Plan {
                     };
                     match write(&target.file, &data, place, &target.path) {
                         Err(_) if self.keep_going => outcome.failed_writes += 1,
-                        written => written?,
+                        written => {
+                            written?;
+                            outcome.writes += u64::from(!data.is_empty());
+                        }
                     }
                     self.sync(&mut outcome, row, op_index, target.file.as_raw_fd(), target.mapping.as_ref());
                 }
@@ -135,7 +144,7 @@ impl Plan {
                 Mode::UnlinkAfter => {
                     let path = self.directory.join(format!("short-lived-{thread}-{done}"));
                     let mapped = self.ops[op_index] == Op::Msync;
-                    let target = Target::create(path, mapped)?;
+                    let target = Target::create(path, mapped, false)?;
                     outcome.files_created += 1;
                     self.sync(&mut outcome, row, op_index, target.file.as_raw_fd(), target.mapping.as_ref());
                     remove_file(&target.path)
@@ -173,7 +182,7 @@ mod tests {
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a temporary directory");
         let create =
-            |number| Target::create(directory.join(format!("sync-{number}")), false).expect("a file");
+            |number| Target::create(directory.join(format!("sync-{number}")), false, false).expect("a file");
         let plan = Plan {
             mode,
             ops: vec![Op::Fsync, Op::Fdatasync],
@@ -205,7 +214,8 @@ mod tests {
     #[test]
     fn appended_files_grow_by_each_write_and_overwritten_ones_do_not() {
         let (plan, directory) = plan(Mode::Shared, 3);
-        plan.run(0, None).expect("a temporary directory can be synced");
+        let outcome = plan.run(0, None).expect("a temporary directory can be synced");
+        assert_eq!(outcome.writes, 12);
         let lengths = |plan: &Plan| -> u64 {
             plan.targets.iter().map(|target| target.file.metadata().expect("it is open").len()).sum()
         };

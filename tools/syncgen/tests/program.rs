@@ -31,6 +31,20 @@ fn two_files_alternate_on_one_descriptor_number() {
 }
 
 #[test]
+fn each_write_to_a_durable_descriptor_is_counted_and_so_is_the_one_that_makes_the_file() {
+    let directory = directory("dsync");
+    let output = Command::new(env!("CARGO_BIN_EXE_syncgen"))
+        .args(["--dsync", "--write", "64", "--threads", "2", "--syncs", "5", "--files", "3"])
+        .arg(&directory)
+        .output()
+        .expect("the program runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&report["calls"], &report["durable_writes"]), (&10.into(), &13.into()));
+    fs::remove_dir_all(directory).expect("it is ours");
+}
+
+#[test]
 fn it_waits_under_its_name_until_a_line_comes() {
     let directory = directory("wait");
     let mut child = Command::new(env!("CARGO_BIN_EXE_syncgen"))
