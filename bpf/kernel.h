@@ -37,6 +37,7 @@ enum {
 #define BPF_F_MMAPABLE (1 << 10)
 #define BPF_LOCAL_STORAGE_GET_F_CREATE 1
 
+#define PF_IO_WORKER 0x00000010 // since 5.12; before, these are kernel threads
 #define PF_KTHREAD 0x00200000
 
 #define S_IFMT 0170000
@@ -155,8 +156,10 @@ struct pt_regs {
 #if defined(__TARGET_ARCH_x86)
 	unsigned long ax;
 	unsigned long di;
+	unsigned long orig_ax;
 #elif defined(__TARGET_ARCH_arm64)
 	u64 regs[31];
+	s32 syscallno;
 #endif
 };
 
@@ -172,6 +175,10 @@ struct btrfs_root {
 struct btrfs_inode {
 	struct btrfs_root *root;
 	struct inode vfs_inode;
+};
+
+struct xfs_inode {
+	struct inode i_vnode;
 };
 
 struct seq_file;

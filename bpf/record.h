@@ -173,6 +173,13 @@ struct call_record {
 	struct identity id;
 };
 
+// Whose syncs outside of the watched calls are counted (net.h).
+struct process {
+	u64 leader_start; // as in a file's identity
+	u32 tgid;
+	u32 reserved;
+};
+
 struct error_key {
 	u32 slot;
 	u32 sequence;
@@ -234,6 +241,8 @@ struct counters {
 	u64 processes_dropped;          // the map of followed processes was full
 	u64 neighbours_folded;          // counted in the neighbours' overflow row
 	u64 no_wait_state;              // the same for what `explain` keeps of it: where it waits is not known
+	u64 unwatched;                  // syncs of traced processes outside of the watched calls (net.h)
+	u64 neighbours_unwatched;       // the same of processes that are not traced
 	u64 self_test[OPS];             // fsynctop's own calls, seen at entry and at exit
 	struct identity self_file[OPS]; // the file of the last of them
 };

@@ -4,6 +4,7 @@
 #include "follow.h"
 #include "kernel.h"
 #include "kprobe.h"
+#include "net.h"
 #include "operations.h"
 #include "record.h"
 #include "tracepoint.h"

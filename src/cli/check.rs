@@ -16,7 +16,7 @@ use crate::files::open::OpenFiles;
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict, tracefs};
 use crate::model::durability::{self, Way};
-use crate::model::{AttachMode, Op, Role, Server};
+use crate::model::{AttachMode, Net, Op, Role, Server};
 use crate::probe::{AttachError, Attached, Probe, ProbeConfig, WaitStorage};
 use crate::render::Style;
 use crate::server::describe::in_words;
@@ -47,9 +47,11 @@ pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     let config = session::probe_config(&arguments.trace, &selection, false)?;
 
     let mut verdicts = host::checks(config.capacity.map_bytes());
-    let works = probes(&config, &mut verdicts) && host::pid_namespace().status != Status::Fail;
+    let net = probes(&config, &mut verdicts);
+    let works = net.is_some() && host::pid_namespace().status != Status::Fail;
     session::print_libbpf_log(&arguments.trace);
     verdicts.extend(not_watched(&config.ops));
+    verdicts.extend(net.as_ref().map(|net| counted_only(net, &config.ops)));
     verdicts.push(budget(&config));
     verdicts.extend(servers(&selection, rules));
 
@@ -68,9 +70,9 @@ pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-/// A verdict for each way of attaching, and one for the way that would be taken: whether there is one. A way
+/// A verdict for each way of attaching, and one for the way that would be taken; None if there is none. A way
 /// that does not work is no failure as long as another does.
-fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> bool {
+fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<Net> {
     let mut ways = vec![(AttachMode::Fentry, "fentry"), (AttachMode::Tracepoint, "tracepoints")];
     if config.preemptible || config.mode == Some(AttachMode::Kprobe) {
         ways.insert(1, (AttachMode::Kprobe, "kprobe"));
@@ -101,10 +103,10 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> bool {
     }
     verdicts.extend(found);
     let config = ProbeConfig { watch_waits: true, ..config.clone() };
-    let Ok(chosen) = tracefs::with_tracefs_if_possible(|| Probe::attach(&config)) else { return false };
+    let chosen = tracefs::with_tracefs_if_possible(|| Probe::attach(&config)).ok()?;
     verdicts.push(attach(chosen.attached(), &reasons));
     verdicts.extend(wait_storage(chosen.attached()));
-    true
+    Some(chosen.attached().net().clone())
 }
 
 /// The way that would be taken, and why not another: in the words of `reasons` for a way that was tried
@@ -167,6 +169,21 @@ fn not_watched(ops: &[Op]) -> Vec<Verdict> {
         verdicts.push(Verdict::ok(NAME, format!("{}: not asked for (--ops)", calls.join(", "))));
     }
     verdicts
+}
+
+/// Where ways that are not watched are at least counted.
+fn counted_only(net: &Net, ops: &[Op]) -> Verdict {
+    const NAME: &str = "unwatched";
+    let ways: Vec<_> = durability::counted_only(ops).map(|way| way.called).collect();
+    let (ways, on) = (ways.join(", "), net.filesystems.join(", "));
+    match (&net.refused, on.is_empty()) {
+        (None, false) => Verdict::ok(NAME, format!("{ways}: counted on {on}, and not timed")),
+        (None, true) => Verdict::warn(NAME, format!("{ways}: not counted, no filesystem here shows them")),
+        (Some(why), true) => Verdict::warn(NAME, format!("{ways}: not counted ({why})")),
+        (Some(why), false) => {
+            Verdict::warn(NAME, format!("{ways}: counted on {on}, and not timed; not elsewhere ({why})"))
+        }
+    }
 }
 
 pub(crate) fn budget(config: &ProbeConfig) -> Verdict {

@@ -73,6 +73,7 @@ struct Lost {
     writers: u64,
     syncs: u64,
     preempted: u64,
+    unwatched: u64,
 }
 
 pub fn json(explanation: &Explanation) -> serde_json::Result<String> {
@@ -99,6 +100,7 @@ pub fn json(explanation: &Explanation) -> serde_json::Result<String> {
             writers: waits.lost.writers,
             syncs: waits.syncs_unseen,
             preempted: waits.lost.skipped,
+            unwatched: m.lost.unwatched,
         },
     };
     Ok(serde_json::to_string(&object)? + "\n")

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::Explanation;
 use super::commits::Commits;
 use super::waits::{Journal, Part, Who, facts};
-use crate::render::{Paint, Style};
+use crate::render::{Options, Paint, Style, reading};
 use crate::text;
 
 /// Phases below this share of the time are summed up in one line.
@@ -36,6 +36,8 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     let mut notes =
         explanation.not_measurable.iter().map(|what| format!("Not measurable here: {what}.")).collect();
     confidence(explanation, &mut notes);
+    let options = Options { style: *style, ..Options::default() };
+    notes.extend(reading::unwatched(&explanation.measurement, &options));
     let notes: Vec<String> = notes.iter().flat_map(|note| style.wrap(note, 2)).collect();
     parts.extend((!notes.is_empty()).then(|| notes.join("\n")));
     style.finish(
@@ -328,6 +330,20 @@ mod tests {
     fn a_window_without_syncs_says_so() {
         let explanation = Explanation { waits: Account::default(), ..explanation() };
         assert!(page(&explanation, &Style::default()).starts_with("No traced process was in a sync"));
+    }
+
+    #[test]
+    fn what_is_not_watched_is_said_of_both_and_has_no_part_in_the_times() {
+        let mut explanation = explanation();
+        explanation.measurement.lost.unwatched = 3;
+        let sentence = "The server also made data durable 3 times by calls that are not watched";
+        let text = page(&explanation, &Style::default());
+        assert!(text.contains(sentence), "{text}");
+        let json = super::super::json::json(&explanation).unwrap();
+        assert!(json.contains("\"unwatched\":3"), "{json}");
+        let idle = Explanation { waits: Account::default(), ..explanation };
+        let text = page(&idle, &Style::default());
+        assert!(text.contains("No traced process was in a sync") && text.contains(sentence), "{text}");
     }
 
     #[test]

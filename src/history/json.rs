@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::packed::{Inconsistent, Packed, Tables};
 use super::{History, Options};
-use crate::model::{AttachMode, FileInfo, KnownBy, Op, Role, Server, ServerId, Setup, Target};
+use crate::model::{AttachMode, FileInfo, KnownBy, Net, Op, Role, Server, ServerId, Setup, Target};
 
 pub(crate) const SCHEMA: u32 = 1;
 
@@ -36,6 +36,8 @@ struct JsonSetup {
     kernel: String,
     ops: Vec<Op>,
     by_thread: bool,
+    #[serde(default)]
+    net: Net,
     note: Option<String>,
 }
 
@@ -127,6 +129,7 @@ impl Serialize for History {
             kernel: setup.kernel.clone(),
             ops: setup.ops.clone(),
             by_thread: setup.by_thread,
+            net: setup.net.clone(),
             note: setup.note.clone(),
         });
         let tables = &self.tables;
@@ -210,8 +213,8 @@ impl History {
             files: json.options.files,
         });
         history.setup = json.setup.map(|setup| {
-            let JsonSetup { mode, not_chosen, kernel, ops, by_thread, note } = setup;
-            Arc::new(Setup { mode, not_chosen, kernel, ops, by_thread, note })
+            let JsonSetup { mode, not_chosen, kernel, ops, by_thread, net, note } = setup;
+            Arc::new(Setup { mode, not_chosen, kernel, ops, by_thread, net, note })
         });
         history.short_of_memory = json.short_of_memory;
         let (tables, numbers) = tables_of(json.servers, json.files, json.neighbours);

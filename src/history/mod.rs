@@ -244,6 +244,7 @@ struct Sum {
     neighbours: BTreeMap<(u32, String), NeighbourRow>,
     rest: Rest,
     pending: Vec<Pending>,
+    unwatched: BTreeMap<ServerId, u64>,
     moments: usize,
 }
 
@@ -260,6 +261,7 @@ impl Sum {
             neighbours: BTreeMap::new(),
             rest: Rest::default(),
             pending: Vec::new(),
+            unwatched: BTreeMap::new(),
             moments: 0,
         }
     }
@@ -288,6 +290,10 @@ impl Sum {
         self.rest.rows = self.rest.rows.max(moment.rest.rows);
         self.rest.stats.merge(&moment.rest.stats);
         self.pending = moment.pending;
+        for (server, n) in moment.unwatched {
+            let sum = self.unwatched.entry(server).or_default();
+            *sum = sum.saturating_add(n);
+        }
     }
 
     /// Parts of one moment as one, again with no more rows than there is room for.
@@ -316,6 +322,7 @@ impl Sum {
             threads: Vec::new(),
             in_flight: self.pending.into_iter().map(|pending| pending.oldest).collect(),
             neighbours: self.neighbours.into_values().collect(),
+            unwatched: self.unwatched.into_iter().collect(),
         };
         Merged { measurement, rest: self.rest, moments: self.moments }
     }
@@ -331,5 +338,7 @@ fn plus(a: &Lost, b: &Lost) -> Lost {
         threads: a.threads.saturating_add(b.threads),
         processes: a.processes.saturating_add(b.processes),
         paused: a.paused.saturating_add(b.paused),
+        unwatched: a.unwatched.saturating_add(b.unwatched),
+        neighbours_unwatched: a.neighbours_unwatched.saturating_add(b.neighbours_unwatched),
     }
 }

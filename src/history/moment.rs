@@ -38,6 +38,8 @@ pub struct Moment {
     pub pending: Vec<Pending>,
     /// Those that took most time; the others under the name "other".
     pub neighbours: Vec<NeighbourRow>,
+    /// [`Lost::unwatched`] by server, as far as these are among `servers`.
+    pub unwatched: Vec<(ServerId, u64)>,
 }
 
 /// Files that are not kept apart.
@@ -62,13 +64,17 @@ impl Moment {
         let roles = most_important_roles(&measurement.roles);
         let pending = pending_of(&measurement.in_flight);
         let has_rows = |id: ServerId| {
-            roles.iter().any(|row| row.server == id) || pending.iter().any(|role| role.oldest.server == id)
+            roles.iter().any(|row| row.server == id)
+                || pending.iter().any(|role| role.oldest.server == id)
+                || measurement.unwatched_of(id) > 0
         };
         let mut servers: Vec<_> =
             measurement.servers.iter().filter(|server| server.alive || has_rows(server.id)).collect();
         servers.sort_by_key(|server| Reverse(has_rows(server.id)));
         servers.truncate(MOST_SERVERS);
         servers.sort_by_key(|server| server.id);
+        let is_kept = |id: ServerId| servers.iter().any(|server| server.id == id);
+        let unwatched = measurement.unwatched.iter().filter(|(id, _)| is_kept(*id)).copied().collect();
         Moment {
             start: measurement.start,
             end: measurement.end,
@@ -80,7 +86,14 @@ impl Moment {
             rest,
             pending,
             neighbours: most_important_neighbours(&measurement.neighbours),
+            unwatched,
         }
+    }
+
+    /// What was lost, without what servers did that are not wanted.
+    pub(crate) fn lost_of(&self, wanted: impl Fn(ServerId) -> bool) -> Lost {
+        let others = self.unwatched.iter().filter(|(server, _)| !wanted(*server)).map(|(_, n)| n);
+        Lost { unwatched: others.fold(self.lost.unwatched, |all, n| all.saturating_sub(*n)), ..self.lost }
     }
 
     /// What a role did, or all of them, of one server or of all.

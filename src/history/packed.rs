@@ -35,6 +35,9 @@ pub(crate) struct Packed {
     pub rest: PackedRest,
     pub pending: Vec<PackedPending>,
     pub neighbours: Vec<PackedNeighbour>,
+    /// Not in the history of earlier versions.
+    #[serde(default)]
+    pub unwatched: Vec<PackedUnwatched>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,6 +79,12 @@ pub(crate) struct PackedPending {
 pub(crate) struct PackedNeighbour {
     pub neighbour: u32,
     pub stats: PackedStats,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PackedUnwatched {
+    pub server: u32,
+    pub count: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -157,6 +166,11 @@ impl Tables {
                     stats: (&row.stats).into(),
                 })
                 .collect(),
+            unwatched: moment
+                .unwatched
+                .iter()
+                .map(|&(id, count)| PackedUnwatched { server: servers.hold(&id, unknown(id)), count })
+                .collect(),
         }
     }
 
@@ -196,6 +210,7 @@ impl Tables {
                 stats: row.stats.try_into()?,
             })
         });
+        let unwatched = packed.unwatched.into_iter().map(|row| Ok((*server(row.server)?.0, row.count)));
         Ok(Moment {
             start: wall_clock(packed.start_ns),
             end: wall_clock(packed.end_ns),
@@ -211,6 +226,7 @@ impl Tables {
             rest: Rest { rows: packed.rest.rows, stats: packed.rest.stats.try_into()? },
             pending: pending.collect::<Result<_, Inconsistent>>()?,
             neighbours: neighbours.collect::<Result<_, Inconsistent>>()?,
+            unwatched: unwatched.collect::<Result<_, Inconsistent>>()?,
         })
     }
 
@@ -230,13 +246,15 @@ impl Packed {
     fn server_ids(&self) -> impl Iterator<Item = u32> {
         let roles = self.roles.iter().map(|row| row.server);
         let pending = self.pending.iter().map(|row| row.server);
-        self.servers.iter().copied().chain(roles).chain(pending)
+        let unwatched = self.unwatched.iter().map(|row| row.server);
+        self.servers.iter().copied().chain(roles).chain(pending).chain(unwatched)
     }
 
     pub(crate) fn server_numbers(&mut self) -> impl Iterator<Item = &mut u32> {
         let roles = self.roles.iter_mut().map(|row| &mut row.server);
         let pending = self.pending.iter_mut().map(|row| &mut row.server);
-        self.servers.iter_mut().chain(roles).chain(pending)
+        let unwatched = self.unwatched.iter_mut().map(|row| &mut row.server);
+        self.servers.iter_mut().chain(roles).chain(pending).chain(unwatched)
     }
 }
 

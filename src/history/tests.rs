@@ -34,7 +34,8 @@ fn files(n: u64) -> Vec<FileRow> {
 #[test]
 fn a_moment_comes_back_as_it_went_in() {
     for mut measurement in [quiet(), busy(), two_servers(), hostile()] {
-        measurement.lost = Lost { preempted: 3, names: 1, ..Lost::default() };
+        measurement.lost = Lost { preempted: 3, names: 1, unwatched: 5, ..Lost::default() };
+        measurement.unwatched = vec![(MYSQL, 4)];
         let mut history = History::new(Options::default());
         history.push(&measurement);
         let moments: Vec<_> = history.moments().collect();
@@ -44,6 +45,7 @@ fn a_moment_comes_back_as_it_went_in() {
         assert_eq!(moment.files.len(), measurement.files.len());
         assert_eq!(moment.rest, Rest::default());
         assert_eq!(moment.servers, measurement.servers);
+        assert_eq!(moment.unwatched, measurement.unwatched);
     }
 }
 

@@ -121,7 +121,7 @@ impl Troubles {
         let roles: Vec<RoleRow> = moment.roles.iter().filter(|row| wanted(row.server)).cloned().collect();
         let files: Vec<FileRow> = moment.files.iter().filter(|row| wanted(row.server)).cloned().collect();
         let in_flight = || moment.pending.iter().map(|p| &p.oldest).filter(|sync| wanted(sync.server));
-        self.add(moment.start, moment.end, moment.duration, &moment.lost);
+        self.add(moment.start, moment.end, moment.duration, &moment.lost_of(&wanted));
         let span = (moment.start, moment.end);
         self.add_rows(span, &roles, &files);
         self.add_in_flight(span, in_flight());

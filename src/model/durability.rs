@@ -30,6 +30,9 @@ pub(crate) struct Way {
     pub what: &'static str,
     /// The call by which it is watched. None: this version never watches it.
     watched_by: Option<Op>,
+    /// It ends in the filesystem's own sync of a file, where it is counted even if it is not watched
+    /// ([`super::Net`]).
+    syncs_a_file: bool,
 }
 
 impl Way {
@@ -45,11 +48,12 @@ impl Way {
 }
 
 const fn never(name: &'static str, called: &'static str, what: &'static str) -> Way {
-    Way { name, called, what, watched_by: None }
+    Way { name, called, what, watched_by: None, syncs_a_file: true }
 }
 
 const fn call(op: Op, what: &'static str) -> Way {
-    Way { name: op.name(), called: op.name(), what, watched_by: Some(op) }
+    let syncs_a_file = matches!(op, Op::Fsync | Op::Fdatasync | Op::Msync);
+    Way { name: op.name(), called: op.name(), what, watched_by: Some(op), syncs_a_file }
 }
 
 /// The ways that a server most likely uses come first.
@@ -76,6 +80,11 @@ pub fn not_watched(watched: &[Op]) -> impl Iterator<Item = &'static Way> {
     WAYS.iter().filter(|way| way.watched_by.is_none_or(|op| !watched.contains(&op)))
 }
 
+/// Those of them that [`super::Lost::unwatched`] counts.
+pub fn counted_only(watched: &[Op]) -> impl Iterator<Item = &'static Way> {
+    not_watched(watched).filter(|way| way.syncs_a_file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +102,7 @@ mod tests {
         assert_eq!(syncs, ["io_uring", "libaio"]);
         let default: Vec<_> = not_watched(&[Op::Fsync, Op::Fdatasync]).map(|way| way.name).collect();
         assert_eq!(default[4..], ["msync", "sync_file_range", "syncfs", "sync"]);
+        let counted: Vec<_> = counted_only(&[Op::Fsync, Op::Fdatasync]).map(|way| way.name).collect();
+        assert_eq!(counted, ["io_uring", "libaio", "o_dsync", "rwf_dsync", "msync"]);
     }
 }

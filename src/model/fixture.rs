@@ -132,6 +132,7 @@ pub fn quiet() -> Measurement {
             kernel: "6.12.0-1-amd64".into(),
             ops: vec![Op::Fsync, Op::Fdatasync],
             by_thread: true,
+            net: Net { filesystems: vec!["ext4".into(), "xfs".into()], refused: None },
             note: None,
         }),
         lost: Lost::default(),
@@ -141,6 +142,7 @@ pub fn quiet() -> Measurement {
         threads: Vec::new(),
         in_flight: Vec::new(),
         neighbours: Vec::new(),
+        unwatched: Vec::new(),
     }
 }
 

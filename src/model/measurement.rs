@@ -24,6 +24,8 @@ pub struct Measurement {
     /// In flight at the end of the interval, oldest first.
     pub in_flight: Vec<InFlight>,
     pub neighbours: Vec<NeighbourRow>,
+    /// [`Lost::unwatched`] by server, as far as the server is known.
+    pub unwatched: Vec<(ServerId, u64)>,
 }
 
 impl Measurement {
@@ -76,11 +78,21 @@ impl Measurement {
             threads,
             in_flight,
             neighbours,
+            unwatched: unwatched_between(&earlier.unwatched, &later.unwatched),
         }
+    }
+
+    /// Of this server.
+    pub(crate) fn unwatched_of(&self, server: ServerId) -> u64 {
+        self.unwatched.iter().find(|(id, _)| *id == server).map_or(0, |&(_, n)| n)
     }
 
     /// Removes the rows of other servers. Neighbours stay: they belong to no server.
     pub(crate) fn retain_servers(&mut self, wanted: impl Fn(ServerId) -> bool) {
+        let (its, others): (Vec<_>, Vec<_>) =
+            self.unwatched.iter().copied().partition(|&(server, _)| wanted(server));
+        self.lost.unwatched = self.lost.unwatched.saturating_sub(others.iter().map(|(_, n)| n).sum());
+        self.unwatched = its;
         self.servers.retain(|server| wanted(server.id));
         self.roles.retain(|row| wanted(row.server));
         self.files.retain(|row| wanted(row.server));
@@ -96,6 +108,13 @@ impl Measurement {
         }
         total
     }
+}
+
+/// A server that has been forgotten, or was not known before, has no earlier figure.
+fn unwatched_between(earlier: &[(ServerId, u64)], later: &[(ServerId, u64)]) -> Vec<(ServerId, u64)> {
+    let before = |server| earlier.iter().find(|(id, _)| *id == server).map_or(0, |&(_, n)| n);
+    let new = later.iter().map(|&(server, n)| (server, n.saturating_sub(before(server))));
+    new.filter(|(_, n)| *n > 0).collect()
 }
 
 /// Sums up files by server, role and operation, in that order.
@@ -200,6 +219,7 @@ mod tests {
             threads: Vec::new(),
             in_flight: Vec::new(),
             neighbours: Vec::new(),
+            unwatched: Vec::new(),
         };
         let of = |id, inode, n| row(id, inode, "/d/a", Role::Redo, Op::Fsync, stats(&vec![1_000; n]));
         let gone = |id, n| FileRow { target: Target::Gone(Role::Redo), ..of(id, 0, n) };
@@ -218,6 +238,24 @@ mod tests {
         // It synced twice more before it ended; another one appeared, synced and ended.
         let busy = snapshot(&known, vec![gone(ServerId::ENDED, 15 + 2 + 10), of(MARIADB, 1, 5)]);
         assert_eq!(counts(&busy), (vec![(ServerId::ENDED, 12), (MARIADB, 1)], known.to_vec()));
+    }
+
+    #[test]
+    fn what_was_not_watched_is_of_the_interval_and_goes_with_its_server() {
+        use crate::model::fixture::{MARIADB, MYSQL, two_servers};
+        let earlier = [(MYSQL, 7), (ServerId::ENDED, 9)];
+        let unwatched = unwatched_between(&earlier, &[(MYSQL, 12), (MARIADB, 4)]);
+        assert_eq!(unwatched, [(MYSQL, 5), (MARIADB, 4)]);
+        assert_eq!(unwatched_between(&[(MYSQL, 7)], &[(MYSQL, 7)]), []);
+        // Two are of a process that is not known.
+        let mut m = Measurement {
+            lost: Lost { unwatched: 11, preempted: 1, ..Lost::default() },
+            unwatched,
+            ..two_servers()
+        };
+        m.retain_servers(|server| server == MARIADB);
+        assert_eq!(m.lost, Lost { unwatched: 6, preempted: 1, ..Lost::default() });
+        assert_eq!((m.unwatched_of(MARIADB), m.unwatched_of(MYSQL)), (4, 0));
     }
 
     #[test]

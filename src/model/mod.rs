@@ -31,7 +31,8 @@ pub(crate) use rows::OTHER_NEIGHBOURS;
 pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, RoleRow, ThreadRow};
 pub use stats::{Max, Stats};
 
-/// What could not be counted or attributed. All zero: everything was counted, which has been verified.
+/// What could not be counted or attributed. All zero: everything was counted, which has been verified. The
+/// last two are not of the watched calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// Syncs not counted because the kernel skipped a program (preemptible kernels; recursion_misses).
@@ -51,6 +52,13 @@ pub struct Lost {
     /// Time in which tracing was paused to stay within `--max-cpu`.
     #[serde(rename = "paused_seconds", with = "seconds")]
     pub paused: Duration,
+    /// Syncs of traced processes that reached their filesystem outside of the watched calls, where that is
+    /// seen ([`Net`]): data made durable of which no row says anything.
+    #[serde(default)]
+    pub unwatched: u64,
+    /// The same of processes that are not traced.
+    #[serde(default)]
+    pub neighbours_unwatched: u64,
 }
 
 /// Serialises a duration as a number of seconds.
@@ -79,11 +87,14 @@ impl Lost {
             threads: self.threads.saturating_sub(earlier.threads),
             processes: self.processes.saturating_sub(earlier.processes),
             paused: self.paused.saturating_sub(earlier.paused),
+            unwatched: self.unwatched.saturating_sub(earlier.unwatched),
+            neighbours_unwatched: self.neighbours_unwatched.saturating_sub(earlier.neighbours_unwatched),
         }
     }
 
+    /// None of the watched calls was lost, whatever happened outside of them.
     pub fn is_zero(&self) -> bool {
-        *self == Lost::default()
+        Lost { unwatched: 0, neighbours_unwatched: 0, ..*self } == Lost::default()
     }
 }
 
@@ -110,6 +121,15 @@ impl AttachMode {
     }
 }
 
+/// On which filesystems syncs outside of the watched calls are counted ([`Lost::unwatched`]), by tracepoints
+/// of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Net {
+    pub filesystems: Vec<String>,
+    /// The tracepoint that could not be attached to, and why.
+    pub refused: Option<String>,
+}
+
 /// How tracing was set up, which modes were rejected, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
@@ -122,6 +142,7 @@ pub struct Setup {
     pub ops: Vec<Op>,
     /// True if rows by thread are kept.
     pub by_thread: bool,
+    pub net: Net,
     /// What has changed since: intervals longer than requested, or tracing that has ended. A plain
     /// sentence.
     pub note: Option<String>,
@@ -139,4 +160,6 @@ pub struct Snapshot {
     pub threads: Vec<ThreadRow>,
     pub in_flight: Vec<InFlight>,
     pub neighbours: Vec<NeighbourRow>,
+    /// [`Lost::unwatched`] by server, in their order, as far as the server is known.
+    pub unwatched: Vec<(ServerId, u64)>,
 }

@@ -66,6 +66,11 @@ ops! {
 }
 
 impl Op {
+    /// In a process of the architecture that this is built for.
+    pub(crate) fn number(self) -> i64 {
+        self.numbers().native
+    }
+
     /// By its number in a process of the architecture that this is built for.
     pub(crate) fn of_number(number: u64) -> Option<Op> {
         Op::ALL.into_iter().find(|op| u64::try_from(op.numbers().native) == Ok(number))

@@ -259,7 +259,7 @@ fn neighbour_lines(m: &Measurement, servers: &[ServerId], style: &Style) -> Vec<
     }
     if !quiet.is_empty() {
         let names: Vec<String> = quiet.iter().map(|device| style.name(device.name.as_bytes())).collect();
-        lines.push(format!("also on {}: no other process synced", names.join(", ")));
+        lines.push(format!("also on {}: {}", names.join(", "), device::nobody(&m.lost)));
     }
     lines.iter().flat_map(|line| style.wrap(line, 2)).collect()
 }

@@ -41,6 +41,16 @@ fn incident() -> Measurement {
 }
 
 #[test]
+fn nobody_is_said_to_be_alone_while_others_sync_in_ways_that_are_not_watched() {
+    let mut m = fixture::busy();
+    m.lost.neighbours_unwatched = 1_200;
+    let text = rendered(&m, &options(By::Role, Some(120)));
+    let line = "also on /dev/vda: others on this host synced 1,200 times in ways not watched\n";
+    assert!(text.contains(line), "{text}");
+    assert!(!text.contains("no other process"), "{text}");
+}
+
+#[test]
 fn tables_look_as_expected_at_every_width() {
     let ascii = |columns| Options {
         style: Style { color: false, unicode: false, width: Some(columns) },

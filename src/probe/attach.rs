@@ -15,11 +15,12 @@ use super::features::{self, Features, WaitStorage};
 use super::globals;
 use super::libbpf_log;
 use super::min_core_btf::{self, MinimizedBtf};
+use super::net::{self, Net};
 use super::programs::{AttachedProgram, Hooks};
 use super::self_test;
 use super::slots::FreeSlots;
 use crate::host::{self, Skips};
-use crate::model::{AttachMode, Op};
+use crate::model::{self, AttachMode, Op};
 
 /// Nothing could be attached.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +77,7 @@ pub struct Attached {
     pub(super) watch_waits: bool,
     pub(super) slots: FreeSlots,
     pub(super) links: Vec<Link>,
+    pub(super) net: Net,
     pub(super) task_iterator: Link,
     /// Process ids as the programs see them are those that this process sees.
     pub(super) in_initial_pid_namespace: bool,
@@ -86,6 +88,11 @@ impl Attached {
     /// The operations that are watched.
     pub fn ops(&self) -> &[Op] {
         &self.hooks.ops
+    }
+
+    /// Where syncs outside of the watched calls are counted.
+    pub fn net(&self) -> &model::Net {
+        self.net.state()
     }
 
     /// As the calls of the self-test have shown; None unless the configuration prepared for the waits.
@@ -169,6 +176,8 @@ fn try_mode(
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has .rodata");
     rodata.typed_task = features.typed_task;
     rodata.task_storage = features.task_storage;
+    rodata.task_registers = features.task_registers;
+    rodata.watched_numbers = net::watched_numbers(&config.ops);
     rodata.keep_threads = config.by_thread;
     rodata.watch_waits = config.watch_waits;
     rodata.histogram_slots = config.capacity.histogram_slots();
@@ -208,12 +217,14 @@ fn try_mode(
 
     let skips = if config.preemptible { host::skips() } else { Skips::None };
     let prefixes = choice::programs(mode, skips);
+    let mut net = Net::of_this_host();
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let wanted = match name.as_str() {
             // Run on demand, attached to no hook.
             "list_in_flight" | "fill_free_list" => true,
             "follow_fork" | "follow_exit" => targets.follow_forks,
+            name if net::is_of_it(name) => net.wants(name),
             _ => choice::ops_of(&name, &prefixes).any(|op| config.ops.contains(&op)),
         };
         program.set_autoload(wanted);
@@ -232,7 +243,7 @@ fn try_mode(
     let attach_failed = |(name, error)| failed(format!("attach {name}"), error);
     let task_iterator = skel.progs.list_in_flight.attach();
     let task_iterator = task_iterator.map_err(|error| attach_failed(("list_in_flight".into(), error)))?;
-    let links = hooks.attach(&mut skel).map_err(attach_failed)?;
+    let links = hooks.attach(&mut skel, &mut net).map_err(attach_failed)?;
     let programs = hooks.programs(&mut skel).map_err(|error| Failure {
         mode,
         step: "the loaded programs".to_owned(),
@@ -249,6 +260,7 @@ fn try_mode(
         watch_waits: config.watch_waits,
         slots,
         links,
+        net,
         task_iterator,
         in_initial_pid_namespace: host::in_initial_pid_namespace(),
         skel,

@@ -93,6 +93,7 @@ impl Capacity {
             + hash(4_096, 136)
             + hash(2_048, 24)
             + hash(8_192, 16)
+            + hash(1_024, 24)
     }
 }
 

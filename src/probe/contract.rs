@@ -38,6 +38,8 @@ unsafe impl Record for types::sync_event {}
 unsafe impl Record for types::call_record {}
 // SAFETY: integers.
 unsafe impl Record for types::call {}
+// SAFETY: integers.
+unsafe impl Record for types::process {}
 
 #[cfg(test)]
 mod tests {

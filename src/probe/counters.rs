@@ -27,6 +27,10 @@ pub struct Counters {
     pub errors_dropped: u64,
     pub processes_dropped: u64,
     pub neighbours_folded: u64,
+    /// Syncs of traced processes that reached their filesystem outside of the watched calls.
+    pub unwatched: u64,
+    /// The same of processes that are not traced.
+    pub neighbours_unwatched: u64,
     /// Runs of the entry programs that the kernel skipped (`recursion_misses`; 5.12, for tracepoints 6.7).
     pub entries_skipped: u64,
     /// The same of the exit programs.
@@ -55,6 +59,8 @@ impl Counters {
             errors_dropped: raw.errors_dropped,
             processes_dropped: raw.processes_dropped,
             neighbours_folded: raw.neighbours_folded,
+            unwatched: raw.unwatched,
+            neighbours_unwatched: raw.neighbours_unwatched,
             entries_skipped: skipped(false),
             exits_skipped: skipped(true),
         }

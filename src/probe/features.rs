@@ -9,6 +9,7 @@ use libbpf_rs::{ProgramType, libbpf_sys};
 /// `bpf_func_id` of the kernel's UAPI (include/uapi/linux/bpf.h).
 const GET_CURRENT_TASK_BTF: u32 = 158;
 const TASK_STORAGE_GET: u32 = 156;
+const TASK_PT_REGS: u32 = 175;
 
 /// Where `explain` keeps what a thread in a sync waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(super) struct Features {
     pub typed_task: bool,
     /// Storage in the task itself for the start of a call (5.13).
     pub task_storage: bool,
+    /// The registers with which a task entered the kernel (5.15).
+    pub task_registers: bool,
 }
 
 /// Whether the kernel refuses every program of fentry, whatever it does, and with which error: some are built
@@ -80,7 +83,11 @@ impl Features {
     pub(super) fn probe() -> Features {
         let has = |helper| ProgramType::Tracepoint.is_helper_supported(helper).unwrap_or(false);
         let typed_task = has(GET_CURRENT_TASK_BTF);
-        Features { typed_task, task_storage: typed_task && has(TASK_STORAGE_GET) }
+        Features {
+            typed_task,
+            task_storage: typed_task && has(TASK_STORAGE_GET),
+            task_registers: typed_task && has(TASK_PT_REGS),
+        }
     }
 }
 

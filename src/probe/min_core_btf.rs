@@ -24,7 +24,7 @@ use crate::host::BTF_MAGIC;
 const KERNEL: &str = "/sys/kernel/btf";
 /// Modules that have structures which the programs read (`bpf/kernel.h`), where they are not part of the
 /// kernel itself.
-const MODULES: [&str; 2] = ["btrfs", "overlay"];
+const MODULES: [&str; 3] = ["btrfs", "overlay", "xfs"];
 
 const VERSION: u8 = 1;
 /// Of the header, and of a type without what follows it.

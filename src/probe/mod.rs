@@ -18,6 +18,7 @@ mod identity;
 mod in_flight;
 mod libbpf_log;
 pub mod min_core_btf;
+mod net;
 mod programs;
 mod self_test;
 mod slots;

@@ -10,6 +10,7 @@ use libbpf_rs::{Link, ProgramMut, TracepointCategory};
 use super::choice;
 use super::contract::SyncSkel;
 use super::globals;
+use super::net::{self, Net};
 use crate::model::Op;
 
 /// From include/uapi/linux/membarrier.h.
@@ -36,7 +37,11 @@ pub(super) struct Hooks {
 
 impl Hooks {
     /// Attaches every program that was loaded for a hook. An error comes with the program's name.
-    pub(super) fn attach(&self, skel: &mut SyncSkel) -> Result<Vec<Link>, (String, libbpf_rs::Error)> {
+    pub(super) fn attach(
+        &self,
+        skel: &mut SyncSkel,
+        net: &mut Net,
+    ) -> Result<Vec<Link>, (String, libbpf_rs::Error)> {
         let mut links = Vec::new();
         // Nothing is counted before all programs are attached: else a thread that was seen at one operation's
         // entry would seem to have skipped another's, which has no program yet.
@@ -52,6 +57,8 @@ impl Hooks {
             }
         }
         globals::set_stopped(skel, false);
+        // After the entries: a call that is under way is none that nobody watches.
+        net.attach(skel, &mut links);
         Ok(links)
     }
 
@@ -97,10 +104,11 @@ fn is_exit(name: &str) -> bool {
     ["exit_", "fexit_", "kretprobe_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The other programs run on demand.
+/// The other programs run on demand, or belong to the net.
 fn belongs_to_a_hook(program: &ProgramMut) -> bool {
     let name = program.name();
-    program.autoload() && ["list_in_flight", "fill_free_list"].iter().all(|other| name != *other)
+    let runs_on_demand = ["list_in_flight", "fill_free_list"].iter().any(|other| name == *other);
+    program.autoload() && !runs_on_demand && !net::is_of_it(&name.to_string_lossy())
 }
 
 /// What the kernel tells about a loaded program.

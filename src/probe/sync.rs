@@ -19,7 +19,7 @@ use super::slots::Popped;
 use super::thread_slots::ThreadSlots;
 use super::timer::TimerProbe;
 use super::wait::{WaitError, WaitPlan, WaitProbe};
-use super::{allocator, buckets, globals, programs, self_test};
+use super::{allocator, buckets, globals, net, programs, self_test};
 
 /// By (slot, sequence) of a row, how many of its syncs failed with which errno.
 pub(crate) type ErrorCounts = HashMap<(u32, u32), Vec<(i32, u64)>>;
@@ -241,6 +241,23 @@ impl Probe {
         globals::counters(&self.attached.skel).without_thread_slot
     }
 
+    /// Syncs of traced processes that reached their filesystem outside of the watched calls.
+    pub(crate) fn unwatched_count(&self) -> u64 {
+        globals::counters(&self.attached.skel).unwatched
+    }
+
+    /// The processes that made them, as (thread group, its start, syncs), as far as there was room for them.
+    /// To be asked only if the count has grown: while a processor executes these system calls, it skips
+    /// tracepoint programs.
+    pub(crate) fn unwatched(&self) -> libbpf_rs::Result<Vec<(u32, u64, u64)>> {
+        net::read(&self.attached.skel)
+    }
+
+    /// Forgets processes that have ended.
+    pub(crate) fn forget_unwatched(&self, processes: &[(u32, u64)]) {
+        net::forget(&self.attached.skel, processes);
+    }
+
     /// From now on no sync that starts is counted; those in flight still end. Immediate, unlike detaching.
     pub fn stop(&mut self) {
         globals::set_stopped(&mut self.attached.skel, true);
@@ -263,8 +280,8 @@ impl Probe {
         for thread in threads {
             by_thread.delete(&thread)?;
         }
-        self.attached.links =
-            self.attached.hooks.attach(&mut self.attached.skel).map_err(|(_, error)| error)?;
+        let Attached { hooks, skel, net, links, .. } = &mut self.attached;
+        *links = hooks.attach(skel, net).map_err(|(_, error)| error)?;
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{FileRow, Measurement, ServerId, Stats, Target};
+use crate::model::{FileRow, Lost, Measurement, ServerId, Stats, Target};
+use crate::text::count;
 
 /// A process, or all processes of one name, that synced on a device beside the server.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +67,15 @@ pub(crate) fn devices(m: &Measurement, servers: &[ServerId]) -> Vec<Device> {
         Device { name: name.to_owned(), neighbours }
     };
     numbers.keys().map(neighbours_on).collect()
+}
+
+/// Where no other process made a watched call. On which device those synced that did otherwise is not known.
+pub(crate) fn nobody(lost: &Lost) -> String {
+    match lost.neighbours_unwatched {
+        0 => "no other process synced".to_owned(),
+        1 => "others on this host synced once in ways not watched".to_owned(),
+        n => format!("others on this host synced {} times in ways not watched", count(n)),
+    }
 }
 
 fn number(row: &FileRow) -> Option<u32> {

@@ -60,8 +60,9 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
         kernel: m.setup.kernel.clone(),
         lost: m.lost,
         not_watched: durability::not_watched(&m.setup.ops).map(|way| way.name).collect(),
+        unwatched_counted_on: m.setup.net.filesystems.clone(),
         note: m.setup.note.clone(),
-        servers: m.servers.iter().map(|server| self::server(server)).collect(),
+        servers: m.servers.iter().map(|server| self::server(server, m.unwatched_of(server.id))).collect(),
         roles: m
             .roles
             .iter()
@@ -115,7 +116,7 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
     }
 }
 
-fn server(server: &Server) -> schema::Server {
+fn server(server: &Server, unwatched: u64) -> schema::Server {
     let (name, version) = match server.version.as_deref().map(|version| version.split_once(' ')) {
         Some(Some((name, version))) => (Some(name.to_owned()), Some(version.to_owned())),
         Some(None) => (server.version.clone(), None),
@@ -136,6 +137,7 @@ fn server(server: &Server) -> schema::Server {
         filesystem: server.filesystem.clone(),
         notes: server.notes.clone(),
         alive: server.alive,
+        unwatched,
     }
 }
 

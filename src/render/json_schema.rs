@@ -18,8 +18,10 @@ pub(crate) struct Measurement {
     pub attach: AttachMode,
     pub kernel: String,
     pub lost: Lost,
-    /// Ways to make data durable of which nothing is known: snapshot/durability.rs.
+    /// Ways to make data durable of which no figure says anything: model/durability.rs.
     pub not_watched: Vec<&'static str>,
+    /// Filesystems on which `lost.unwatched` counts most of them.
+    pub unwatched_counted_on: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     pub servers: Vec<Server>,
@@ -58,6 +60,8 @@ pub(crate) struct Server {
     pub filesystem: Option<String>,
     pub notes: Vec<String>,
     pub alive: bool,
+    /// Its part of `lost.unwatched`.
+    pub unwatched: u64,
 }
 
 #[derive(Serialize)]

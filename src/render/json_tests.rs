@@ -74,6 +74,18 @@ fn an_interval_is_one_line_in_schema_1() {
 }
 
 #[test]
+fn what_is_not_watched_is_counted_by_server() {
+    let mut m = fixture::two_servers();
+    m.lost.unwatched = 5;
+    m.lost.neighbours_unwatched = 2;
+    m.unwatched = vec![(fixture::MARIADB, 4)];
+    let json = parsed(&m);
+    assert_eq!((&json["lost"]["unwatched"], &json["lost"]["neighbours_unwatched"]), (&5.into(), &2.into()));
+    assert_eq!((&json["servers"][0]["unwatched"], &json["servers"][1]["unwatched"]), (&0.into(), &4.into()));
+    assert_eq!(json["unwatched_counted_on"], serde_json::json!(["ext4", "xfs"]));
+}
+
+#[test]
 fn figures_that_do_not_exist_are_null() {
     let mut m = fixture::busy();
     m.threads[0].stats.max.exact = false;

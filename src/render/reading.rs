@@ -95,9 +95,16 @@ pub(crate) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
     trouble::confidence(m, options)
 }
 
-/// What was lost of the watched calls.
-pub(crate) fn lost(m: &Measurement) -> Vec<Sentence> {
-    trouble::missed(&m.lost, m.total().count).into_iter().map(Sentence::plain).collect()
+/// What was lost of the watched calls, and what was done by others.
+pub(crate) fn lost(m: &Measurement, options: &Options) -> Vec<Sentence> {
+    let mut sentences = trouble::missed(&m.lost, m.total().count);
+    sentences.extend(unwatched(m, options));
+    sentences.into_iter().map(Sentence::plain).collect()
+}
+
+/// What servers made durable by calls that are not watched.
+pub(crate) fn unwatched(m: &Measurement, options: &Options) -> Option<String> {
+    trouble::unwatched_of_each(m, options)
 }
 
 fn nothing_synced(scene: &Scene) -> String {
@@ -106,6 +113,10 @@ fn nothing_synced(scene: &Scene) -> String {
         return format!("No sync finished in {over}.");
     }
     let ops: Vec<&str> = scene.m.setup.ops.iter().map(|op| op.name()).collect();
+    if scene.m.unwatched_of(scene.server) > 0 {
+        let by_others = "the server makes data durable by calls that are not watched";
+        return format!("No watched sync in {over} ({}): {by_others}.", ops.join(", "));
+    }
     let watched = format!("No sync in {over} ({} watched)", ops.join(", "));
     // What a note is certain of is not supposed as well.
     if scene.server().is_some_and(durability::syncs_do_nothing) {

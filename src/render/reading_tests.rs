@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::history::Troubles;
-use crate::model::fixture::{self, MYSQL, neighbour, row, stats};
+use crate::model::fixture::{self, MARIADB, MYSQL, neighbour, row, stats};
 use crate::model::{FileRow, Op};
 use crate::render::Style;
 
@@ -321,6 +321,55 @@ fn each_other_loss_has_its_own_words() {
         with(Lost { processes: 2, ..none })[1],
         "2 processes of the command were not followed, so their syncs are missing: a map was full."
     );
+}
+
+#[test]
+fn what_is_not_watched_and_happened_is_said_with_how_often() {
+    let ways = "io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes, msync";
+    let mut m = fixture::busy();
+    m.lost.unwatched = 1_234;
+    m.unwatched = vec![(MYSQL, 1_234)];
+    let by_others = |often: &str| {
+        format!(
+            "made data durable {often} by calls that are not watched ({ways}): these are not in the figures"
+        )
+    };
+    assert_eq!(
+        certain(&m),
+        [
+            "No watched call failed, no watched call is stuck, none of the watched calls was lost."
+                .to_owned(),
+            format!("The server also {}.", by_others("1,234 times")),
+        ]
+    );
+    let mut quiet = fixture::quiet();
+    (quiet.lost.unwatched, quiet.unwatched) = (1, vec![(MYSQL, 1)]);
+    assert_eq!(certain(&quiet)[1], format!("The server also {}.", by_others("once")));
+    assert_says(
+        &quiet,
+        "No watched sync in 1.37 s (fsync, fdatasync): the server makes data durable by calls that are not watched.",
+    );
+    let mut two = fixture::two_servers();
+    // One is of a process for which there was no room.
+    (two.lost.unwatched, two.unwatched) = (8, vec![(MYSQL, 6), (MARIADB, 1)]);
+    let each = "mysqld 31960: 6 times, mariadbd 40112: once";
+    assert_eq!(certain(&two)[1], format!("The servers also {} ({each}).", by_others("8 times")));
+    // Of the neighbours it is said where it is said who else syncs.
+    let mut other = fixture::busy();
+    other.lost.neighbours_unwatched = 9;
+    assert_eq!(certain(&other), ["Nothing failed, nothing is stuck, none of the watched calls was lost."]);
+}
+
+#[test]
+fn a_window_in_which_not_all_was_watched_claims_no_more_than_was() {
+    let mut second = second(vec![redo(&[(10, 100_000)])]);
+    second.lost.unwatched = 2;
+    let said = of_seconds(&vec![second; 60]);
+    assert_eq!(
+        said[0],
+        "In these 60.0 s no watched call failed, no watched call was stuck, none of the watched calls was lost."
+    );
+    assert!(said[1].starts_with("The server also made data durable 120 times by calls"), "{said:?}");
 }
 
 #[test]

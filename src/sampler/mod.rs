@@ -7,6 +7,7 @@ mod names;
 mod rows;
 mod running;
 mod servers;
+mod unwatched;
 mod waits;
 
 use std::os::fd::BorrowedFd;
@@ -52,6 +53,7 @@ pub struct Sampler {
     servers: servers::Servers,
     devices: devices::Devices,
     running: running::Running,
+    unwatched: unwatched::Unwatched,
     setup: Arc<Setup>,
     last_reclaim: Instant,
     /// How often a row had been taken when they were last read.
@@ -86,6 +88,7 @@ impl Sampler {
             kernel,
             ops: attached.ops().to_vec(),
             by_thread: attached.by_thread,
+            net: attached.net().clone(),
             note: None,
         };
         Sampler {
@@ -95,6 +98,7 @@ impl Sampler {
             servers: servers::Servers::new(rules),
             devices: devices::Devices::default(),
             running: running::Running::default(),
+            unwatched: unwatched::Unwatched::default(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
             taken_when_read: 0,
@@ -191,6 +195,7 @@ impl Sampler {
         self.read_rows()?;
         // A row that was read may have sent its name, or a latency, just before.
         self.take_events(ALL)?;
+        self.read_unwatched()?;
         self.names.collect();
         self.servers.refresh(&mut self.names);
         self.reclaim()?;
@@ -212,6 +217,7 @@ impl Sampler {
             threads,
             in_flight,
             neighbours,
+            unwatched: self.unwatched_by_server(),
         })
     }
 
@@ -468,6 +474,7 @@ impl Sampler {
         if !gone.is_empty() {
             self.names.forget(&gone);
             self.servers.forget(&gone);
+            self.forget_unwatched(|server| gone.contains(&server));
             let together =
                 || Server { alive: false, ..Server::new(ServerId::ENDED, "(ended processes)".into()) };
             self.forgotten.get_or_insert_with(|| Arc::new(together()));

@@ -72,6 +72,8 @@ impl Sampler {
             errors: counters.errors_dropped,
             threads: counters.no_call_state,
             processes: counters.processes_dropped,
+            unwatched: counters.unwatched,
+            neighbours_unwatched: counters.neighbours_unwatched,
             paused: self.paused(taken),
         }
     }

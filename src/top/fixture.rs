@@ -38,6 +38,7 @@ impl World {
             threads: Vec::new(),
             in_flight: Vec::new(),
             neighbours: Vec::new(),
+            unwatched: Vec::new(),
         };
         World { snapshot }
     }

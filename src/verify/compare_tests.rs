@@ -2,7 +2,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
 use crate::model::fixture::{self, MARIADB, MYSQL};
-use crate::model::{AttachMode, Op, Setup, Snapshot};
+use crate::model::{AttachMode, Net, Op, Setup, Snapshot};
 use crate::server::status::reading::Reading;
 use crate::verify::render;
 
@@ -22,6 +22,7 @@ fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
         kernel: "6.12.0".into(),
         ops: vec![Op::Fsync, Op::Fdatasync],
         by_thread: false,
+        net: Net::default(),
         note: None,
     };
     let other =
@@ -43,6 +44,7 @@ fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
         threads: Vec::new(),
         in_flight: Vec::new(),
         neighbours: Vec::new(),
+        unwatched: Vec::new(),
     }
 }
 

@@ -74,6 +74,12 @@ fn notes(verification: &Verification) -> Vec<String> {
     if !verification.lost.is_zero() {
         notes.push(format!("What was lost, as far as fsynctop knows: {:?}.", verification.lost));
     }
+    if verification.lost.unwatched > 0 {
+        notes.push(format!(
+            "{} syncs were made by calls that are not watched; counters of the server may hold them.",
+            count(verification.lost.unwatched)
+        ));
+    }
     notes.extend(verification.refused.iter().map(|what| format!("Not allowed: {}.", escape_sentence(what))));
     notes
 }

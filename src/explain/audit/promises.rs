@@ -86,9 +86,15 @@ fn kept(evidence: &Evidence, role: Role) -> Standing {
     let transactions = evidence.transactions().unwrap_or(0);
     match evidence.syncs(role) {
         1.. => Standing::Kept,
-        0 if transactions >= MIN_TRANSACTIONS && evidence.measurement.lost.is_zero() => Standing::Broken,
+        0 if transactions >= MIN_TRANSACTIONS && all_is_known(evidence) => Standing::Broken,
         0 => Standing::Unseen,
     }
+}
+
+/// A sync that was not seen was not made: none was lost, and the server made none by other calls, as far as
+/// its filesystem shows.
+fn all_is_known(evidence: &Evidence) -> bool {
+    evidence.measurement.lost.is_zero() && evidence.measurement.lost.unwatched == 0
 }
 
 fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {

@@ -106,6 +106,11 @@ fn a_promise_without_syncs_is_broken_unless_something_explains_it() {
         standing(&findings(&server(&[]), &lossy, &status_, storage()), "sync_binlog=1"),
         Standing::Unseen
     );
+    // Nor if the server syncs by other calls.
+    let mut otherwise = none.clone();
+    otherwise.lost.unwatched = 1;
+    let found = findings(&server(&[]), &otherwise, &status_, storage());
+    assert_eq!(standing(&found, "sync_binlog=1"), Standing::Unseen);
     let (_, idle) = status(&[], &[]);
     let found = findings(&server(&[]), &none, &(idle.clone(), idle), storage());
     assert_eq!(standing(&found, "sync_binlog=1"), Standing::Unseen);

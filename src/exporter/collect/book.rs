@@ -379,6 +379,7 @@ fn nothing_before(snapshot: &Snapshot) -> Snapshot {
         threads: Vec::new(),
         in_flight: Vec::new(),
         neighbours: Vec::new(),
+        unwatched: Vec::new(),
     }
 }
 
@@ -392,5 +393,7 @@ fn most(a: &Lost, b: &Lost) -> Lost {
         threads: a.threads.max(b.threads),
         processes: a.processes.max(b.processes),
         paused: a.paused.max(b.paused),
+        unwatched: a.unwatched.max(b.unwatched),
+        neighbours_unwatched: a.neighbours_unwatched.max(b.neighbours_unwatched),
     }
 }

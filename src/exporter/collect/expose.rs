@@ -244,6 +244,7 @@ fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
         ("events", counts.events),
         ("errors", counts.errors),
         ("processes", counts.processes),
+        ("unwatched", counts.unwatched),
     ] {
         lost.add(&[kind], n as f64);
     }

@@ -136,7 +136,9 @@ families! {
         notes: "`preempted`, `threads`: syncs that are counted nowhere, because the kernel skipped a program or had no \
                 memory. `files`: counted under `server=\"unknown\"`, because no row was free. `events`: counted by file, \
                 but not in the histogram. `errors`: failures whose errno is not known. `processes`: processes of a \
-                traced command that were not followed.",
+                traced command that were not followed. `unwatched` is no loss of the watched calls: how often \
+                servers made data durable by others (O_DSYNC writes, io_uring, libaio, msync), on filesystems that \
+                show it (ext4, XFS, btrfs, f2fs).",
         ..family("fsynctop_lost_total", Kind::Counter, "events", &["kind"])
     };
     pub(crate) static PAUSED: Family = Family {

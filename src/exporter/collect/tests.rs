@@ -66,6 +66,7 @@ impl World {
             threads: Vec::new(),
             in_flight: self.in_flight.clone(),
             neighbours: self.neighbours.clone(),
+            unwatched: Vec::new(),
         };
         self.book.feed(Arc::new(snapshot));
         let samples = samples(&self.text());
@@ -358,8 +359,9 @@ fn what_turns_out_not_to_be_lost_takes_no_counter_down() {
     let mut world = World::with_mysql();
     world.lost = Lost { preempted: 7, names: 3, ..Lost::default() };
     world.tick();
-    world.lost = Lost { preempted: 5, names: 0, ..Lost::default() };
+    world.lost = Lost { preempted: 5, names: 0, unwatched: 4, ..Lost::default() };
     let all = world.tick();
+    assert_eq!(all["fsynctop_lost_total{kind=\"unwatched\"}"], 4.0);
     assert_eq!(all["fsynctop_lost_total{kind=\"preempted\"}"], 7.0);
     assert_eq!(all["fsynctop_files_without_name"], 0.0);
     world.lost.preempted = 8;

@@ -95,16 +95,53 @@ fn failure(row: &FileRow, options: &Options) -> String {
 /// was lost, and of what nothing is known.
 pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
     let everyone: Vec<ServerId> = m.in_flight.iter().map(|sync| sync.server).collect();
+    let [failed, stuck] = ["failed", "is stuck"].map(|what| format!("{} {what}", nothing(&m.lost)));
     let is_fine = [
-        (m.total().error_count() == 0 && m.lost.errors == 0, "nothing failed"),
-        (header::stuck(m, &everyone, options).is_empty(), "nothing is stuck"),
+        (m.total().error_count() == 0 && m.lost.errors == 0, failed.as_str()),
+        (header::stuck(m, &everyone, options).is_empty(), stuck.as_str()),
         (m.lost.is_zero(), "none of the watched calls was lost"),
     ];
     let mut sentences: Vec<String> = Vec::new();
     sentences.extend(fine(&is_fine).map(|fine| format!("{}.", capitalize(&fine))));
     sentences.extend(missed(&m.lost, m.total().count));
+    sentences.extend(unwatched_of_each(m, options));
     sentences.extend(not_watched(&m.setup.ops, options));
     sentences.into_iter().map(Sentence::plain).collect()
+}
+
+/// What can be said to have gone well: of calls that are known to have been made and are not watched, it is
+/// not known how they went.
+pub(super) fn nothing(lost: &Lost) -> &'static str {
+    if lost.unwatched == 0 { "nothing" } else { "no watched call" }
+}
+
+/// What was made durable by calls that are not watched, and by which servers if there are several.
+pub(super) fn unwatched_of_each(m: &Measurement, options: &Options) -> Option<String> {
+    let mut text = unwatched(&m.lost, &m.setup.ops, m.servers.len())?;
+    if m.servers.len() > 1 && !m.unwatched.is_empty() {
+        let name = |id| header::name(m, id, &options.style);
+        let each: Vec<_> = m.unwatched.iter().map(|&(id, n)| format!("{}: {}", name(id), times(n))).collect();
+        text.truncate(text.trim_end_matches('.').len());
+        text += &format!(" ({}).", each.join(", "));
+    }
+    Some(text)
+}
+
+/// The same of all servers together.
+pub(super) fn unwatched(lost: &Lost, ops: &[Op], servers: usize) -> Option<String> {
+    let ways: Vec<&str> = durability::counted_only(ops).map(|way| way.called).collect();
+    let who = if servers > 1 { "servers" } else { "server" };
+    (lost.unwatched > 0).then(|| {
+        format!(
+            "The {who} also made data durable {} by calls that are not watched ({}): these are not in the figures.",
+            times(lost.unwatched),
+            ways.join(", ")
+        )
+    })
+}
+
+fn times(n: u64) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{} times", count(n)) }
 }
 
 /// Those that hold, as one.

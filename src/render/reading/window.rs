@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::Sentence;
-use super::trouble::{fine, missed, named_failures, not_watched};
+use super::trouble::{fine, missed, named_failures, not_watched, nothing, unwatched};
 use crate::history::{Busy, Longest, Troubles};
 use crate::model::{FileRow, Measurement, Role, Server, ServerId};
 use crate::render::Options;
@@ -43,13 +43,15 @@ pub(crate) fn of_window(
             "The probes were attached again {times}: of the moment before that nothing is known."
         )));
     }
+    let [failed, stuck] = ["failed", "was stuck"].map(|what| format!("{} {what}", nothing(&troubles.lost)));
     let is_fine = [
-        (troubles.failures() == 0 && troubles.lost.errors == 0, "nothing failed"),
-        (troubles.longest(options.stuck_after).is_empty(), "nothing was stuck"),
+        (troubles.failures() == 0 && troubles.lost.errors == 0, failed.as_str()),
+        (troubles.longest(options.stuck_after).is_empty(), stuck.as_str()),
         (troubles.lost.is_zero(), "none of the watched calls was lost"),
     ];
     sentences.extend(fine(&is_fine).map(|fine| Sentence::plain(format!("In {whole} {fine}."))));
     sentences.extend(missed(&troubles.lost, troubles.count).into_iter().map(Sentence::plain));
+    sentences.extend(unwatched(&troubles.lost, &m.setup.ops, m.servers.len()).map(Sentence::plain));
     sentences.extend(not_watched(&m.setup.ops, options).map(Sentence::plain));
     sentences
 }

@@ -201,6 +201,10 @@ fn confidence(state: &State, m: &Measurement) -> Part {
         (None, Some(before)) => {
             Part::new(5, format!("0 lost now, {before} before"), Ink::Warning).or(format!("{before} before"))
         }
+        (None, None) if m.lost.unwatched > 0 => {
+            let unwatched = format!("{} not watched", count(m.lost.unwatched));
+            Part::new(5, format!("0 lost, {unwatched}"), Ink::Warning).or(unwatched)
+        }
         (None, None) => Part::new(5, "0 lost", Ink::Plain),
     }
 }

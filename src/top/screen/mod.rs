@@ -15,7 +15,8 @@ mod tests;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use crate::text::{count, width};
+use crate::render::device;
+use crate::text::{capitalize, count, width};
 use crate::top::keys::{Action, name_of};
 use crate::top::layout::{LEAST_COLUMNS, LEAST_ROWS};
 use crate::top::palette::Ink;
@@ -94,7 +95,10 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
             format!("No row {}.", if state.filter.is_regex { "matches" } else { "contains the text" }),
             format!("{} shows all rows again.", name_of(Action::Back)),
         ],
-        View::Neighbour => vec!["No other process has synced anything.".into()],
+        View::Neighbour => vec![match shown.m.lost.neighbours_unwatched {
+            0 => "No other process has synced anything.".into(),
+            _ => format!("{}.", capitalize(&device::nobody(&shown.m.lost))),
+        }],
         View::Log => vec!["No sync has finished yet.".into()],
         _ if shown.m.servers.is_empty() => waiting(),
         View::Thread if !shown.m.setup.by_thread => vec![

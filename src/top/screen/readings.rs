@@ -125,7 +125,7 @@ fn also_on(state: &State, read: &Read, window: &str, latency: bool, columns: usi
         let names: Vec<String> = quiet.iter().map(name).collect();
         return match names.is_empty() {
             true => String::new(),
-            false => format!("also on {}{window}: no other process synced", names.join(", ")),
+            false => format!("also on {}{window}: {}", names.join(", "), read.nobody),
         };
     }
     let more = |n: usize| if n > 0 { format!("; {n} more") } else { String::new() };

@@ -322,6 +322,19 @@ fn what_was_lost_is_said_beside_the_totals() {
 }
 
 #[test]
+fn what_is_not_watched_is_said_beside_the_totals_and_of_the_neighbours() {
+    let mut bench = Bench::busy(120, 30, 2);
+    bench.world.snapshot.lost = Lost { unwatched: 12, neighbours_unwatched: 7, ..Lost::default() };
+    bench.world.snapshot.unwatched = vec![(fixture::MYSQL, 12)];
+    bench.second(&fixture::busy());
+    bench.assert_shows("0 lost, 12 not watched");
+    bench.assert_shows("The server also made data durable 12 times by calls that are not watched");
+    bench.assert_shows("others on this host synced 7 times in ways not watched");
+    bench.keys("n");
+    bench.assert_shows("Others on this host synced 7 times in ways not watched.");
+}
+
+#[test]
 fn syncs_that_were_not_counted_are_not_called_counted() {
     let shown_with = [
         (Lost { processes: 3, ..Lost::default() }, "3 processes not followed"),

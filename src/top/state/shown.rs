@@ -43,6 +43,8 @@ pub struct Read {
     pub sentences_over: Option<Duration>,
     /// That the servers use, with whoever else syncs there.
     pub devices: Vec<Device>,
+    /// What to say where there is nobody.
+    pub nobody: String,
     /// How long the time is that these figures are of.
     pub devices_over: Duration,
     /// It is another than what is shown.
@@ -200,7 +202,9 @@ impl State {
         };
         let servers = self.servers();
         let sentences = self.sentences(since_hang.as_ref().unwrap_or(&shown.m), &servers);
-        let devices = device::devices(recent.as_ref().unwrap_or(&shown.m), &servers);
+        let with_devices = recent.as_ref().unwrap_or(&shown.m);
+        let devices = device::devices(with_devices, &servers);
+        let nobody = device::nobody(&with_devices.lost);
         let duration = |m: &Option<Arc<Measurement>>| m.as_ref().map(|m| m.duration);
         Some(Read {
             sentences,
@@ -208,6 +212,7 @@ impl State {
             devices_over: duration(&recent).unwrap_or(shown.m.duration),
             devices_are_recent: recent.is_some(),
             devices,
+            nobody,
         })
     }
 
@@ -219,7 +224,7 @@ impl State {
             ..Default::default()
         };
         let mut sentences: Vec<Sentence> = Vec::new();
-        sentences.extend(reading::lost(m));
+        sentences.extend(reading::lost(m, &options));
         // Those that do most, first.
         let busy =
             |id: ServerId| m.roles.iter().filter(|row| row.server == id).map(|row| row.stats.sum_ns).sum();

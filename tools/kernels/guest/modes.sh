@@ -10,6 +10,10 @@ step check fsynctop check
 step check-json fsynctop check --output json
 for mode in $MODES; do measure $mode --attach $mode --by thread; done
 measure auto
+# Durable writes reach the filesystem outside of the watched calls.
+for filesystem in ext4 xfs; do
+  step unwatched-$filesystem fsynctop once --output json -- sh -c "syncgen /mnt/$filesystem --dsync --write 64 --syncs 12 --names durable >/out/unwatched-$filesystem.load"
+done
 # From the kernel's command line: the check of every commit ends here.
 if [ -n "${quick:-}" ]; then exit 0; fi
 ops=fsync,fdatasync,sync_file_range,msync,syncfs,sync

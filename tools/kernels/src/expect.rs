@@ -86,6 +86,9 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
         findings.notes.push(format!("auto: {said}"));
         Ok(())
     });
+    for (filesystem, _) in JOURNALS {
+        findings.run(&format!("unwatched-{filesystem}"), |findings| unwatched(outcome, filesystem, findings));
+    }
     task_storage(guest, outcome, findings);
     if !guest.quick {
         hangs_and_waits(guest, outcome, findings);
@@ -105,6 +108,19 @@ fn hangs_and_waits(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     if guest.faults {
         faults::expect(guest, outcome, findings);
     }
+}
+
+/// Each durable write is counted as unwatched, and the syncs between them are not.
+fn unwatched(outcome: &Outcome, filesystem: &str, findings: &mut Findings) -> Result<()> {
+    let step = format!("unwatched-{filesystem}");
+    let (measured, load) = (outcome.json(&format!("{step}.out"))?, outcome.load(&step)?);
+    let covered = rows(&measured["unwatched_counted_on"]).any(|name| name == filesystem);
+    findings.check(covered, || format!("counted on {}", measured["unwatched_counted_on"]));
+    let (made, counted) = (number(&load["durable_writes"]), number(&measured["lost"]["unwatched"]));
+    findings.check(made > 0 && counted == made, || format!("{made} durable writes, {counted} counted"));
+    let syncs: u64 = rows(&measured["roles"]).map(|role| number(&role["count"])).sum();
+    findings.check(syncs == number(&load["calls"]), || format!("{syncs} syncs counted: {load}"));
+    Ok(())
 }
 
 /// Where the start of a wait is kept.

@@ -1,0 +1,156 @@
+// A net below the watched calls: what reaches a filesystem's own sync outside of them. Durable writes, io_uring,
+// libaio, msync and whatever a later kernel brings end there as well. They are counted for their process and not timed:
+// a measurement can then say that they happened, and that they are not in its figures.
+//
+// These programs run at every sync of the host, a watched one included, so they first look for a call in flight.
+#pragma once
+
+#include "inflight.h"
+#include "kernel.h"
+#include "lookup.h"
+#include "read.h"
+#include "record.h"
+#include "rows.h"
+#include "self.h"
+#include "target.h"
+#include "who.h"
+
+// User space reads it only when the counter `unwatched` has grown.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct process);
+	__type(value, u64);
+} unwatched SEC(".maps");
+
+const volatile bool task_registers;      // bpf_task_pt_regs exists (5.15)
+const volatile s32 watched_numbers[OPS]; // of system calls; one that none has, where an operation is not watched
+
+// The registers with which the thread entered the kernel say which call it is in. So a watched call is known for one
+// also if its entry was skipped, or came before the programs were attached.
+static __noinline bool is_in_watched_call(void)
+{
+	struct pt_regs *registers;
+	s32 number;
+
+	if (!task_registers)
+		return false;
+	registers = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+#if defined(__TARGET_ARCH_x86)
+	number = BPF_CORE_READ(registers, orig_ax);
+#elif defined(__TARGET_ARCH_arm64)
+	number = BPF_CORE_READ(registers, syscallno);
+#endif
+#pragma clang loop unroll(full)
+	for (u32 i = 0; i < OPS; i++)
+		if (number == watched_numbers[i])
+			return true;
+	return false;
+}
+
+// The process whose file an inode is: one that has synced it by a watched call, so that a row can be guessed. A worker
+// of the kernel, as one that executes a sync of libaio, says nothing of whom it works for.
+static __noinline bool owner_of(struct inode *inode, struct process *owner)
+{
+	struct inode_key key = {};
+	u64 device;
+
+	key.inode = key.address = (u64)inode;
+	key.sb = (u64)BPF_CORE_READ(inode, i_sb);
+	key.number = BPF_CORE_READ(inode, i_ino);
+	key.generation = BPF_CORE_READ(inode, i_generation);
+	device = device_of(&key);
+	for (u32 i = 0; i < 4; i++) {
+		u32 slot, op = i < 2 ? OP_FSYNC : OP_FDATASYNC;
+		struct guess *guess = guess_at(guess_index(&key, device, op) ^ (i & 1));
+		struct row *row;
+
+		if (!guess || guess->inode != key.inode || guess->device != device)
+			continue;
+		row = guessed_row(guess, &slot);
+		if (!row || row->id.kind != KIND_FILE || row->id.of.file.inode != key.number ||
+		    row->id.of.file.generation != key.generation)
+			continue;
+		owner->tgid = row->id.tgid;
+		owner->leader_start = row->id.of.file.leader_start;
+		return true;
+	}
+	return false;
+}
+
+static __noinline void count_for(struct process *process)
+{
+	u64 zero = 0, *n = bpf_map_lookup_elem(&unwatched, process);
+
+	if (!n) {
+		// If the map is full, only the sum is known.
+		bpf_map_update_elem(&unwatched, process, &zero, BPF_NOEXIST);
+		n = bpf_map_lookup_elem(&unwatched, process);
+	}
+	if (n)
+		add(n, 1);
+	// Last: whoever has seen this one grow finds the process.
+	count(unwatched);
+}
+
+static __always_inline bool is_outside_of_calls(void)
+{
+	struct call *call;
+
+	if (stopped)
+		return false;
+	call = call_find(bpf_get_current_pid_tgid());
+	return !call || !call->start_ns;
+}
+
+static __noinline void count_unwatched(struct inode *inode)
+{
+	struct task_struct *task = current_task_rarely();
+	struct task_struct *leader;
+	struct process process = {};
+	u32 flags = TASK_READ(task, flags);
+	struct who who;
+
+	if (flags & PF_KTHREAD) {
+		// Of a file that no row is known of, it is nobody's: a loop device syncs its backing file all the time.
+		if (inode && owner_of(inode, &process))
+			count_for(&process);
+		return;
+	}
+	// A worker of io_uring has the registers of the thread that made it, whatever call that was in.
+	if (!(flags & PF_IO_WORKER) && is_in_watched_call())
+		return;
+	read_who(&who, task);
+	leader = who.leader;
+	if (who.tgid == self_tgid)
+		return;
+	if (!is_traced(&who)) {
+		count(neighbours_unwatched);
+		return;
+	}
+	process.tgid = who.tgid;
+	process.leader_start = TASK_READ(leader, start_boottime);
+	count_for(&process);
+}
+
+static __always_inline struct inode *inode_of_xfs(void *inode)
+{
+	// Without the module's types, as on 5.10, the owner of what a worker syncs stays unknown.
+	if (!bpf_core_field_exists(struct xfs_inode, i_vnode))
+		return 0;
+	return inode + bpf_core_field_offset(struct xfs_inode, i_vnode);
+}
+
+// The first argument of each is what the filesystem's tracepoint has; src/probe/net.rs says which these are.
+#define NET(name, inode)                                 \
+	SEC("raw_tp")                                    \
+	int net_##name(u64 *context)                     \
+	{                                                \
+		if (is_outside_of_calls())               \
+			count_unwatched(inode);          \
+		return 0;                                \
+	}
+
+NET(file, BPF_CORE_READ((struct file *)context[0], f_inode))
+NET(inode, (struct inode *)context[0])
+NET(xfs, inode_of_xfs((void *)context[0]))

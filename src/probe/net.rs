@@ -1,0 +1,146 @@
+//! The net below the watched calls (`bpf/net.h`): its programs at the filesystems' own tracepoints, and what
+//! it has counted. Nothing else depends on it: a kernel that refuses it is traced without.
+
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags};
+
+use super::contract::{SyncSkel, types, view};
+use crate::model::{self, Op};
+
+/// A filesystem with tracepoints where its syncs begin. Those of one program have the same first argument.
+struct Filesystem {
+    name: &'static str,
+    program: &'static str,
+    tracepoints: &'static [&'static str],
+}
+
+const FILESYSTEMS: [Filesystem; 4] = [
+    Filesystem { name: "ext4", program: "net_file", tracepoints: &["ext4_sync_file_enter"] },
+    Filesystem { name: "xfs", program: "net_xfs", tracepoints: &["xfs_file_fsync", "xfs_dir_fsync"] },
+    Filesystem { name: "btrfs", program: "net_file", tracepoints: &["btrfs_sync_file"] },
+    Filesystem { name: "f2fs", program: "net_inode", tracepoints: &["f2fs_sync_file_enter"] },
+];
+
+/// No system call has this number, and a thread that is in none has -1.
+const NO_NUMBER: i32 = -2;
+
+pub(super) struct Net {
+    /// The filesystems that the kernel has at this moment.
+    present: Vec<&'static Filesystem>,
+    state: model::Net,
+}
+
+impl Net {
+    /// Only for filesystems that the kernel has, because each program makes the start longer.
+    pub(super) fn of_this_host() -> Net {
+        Net::of_filesystems(std::fs::read_to_string("/proc/filesystems").ok().as_deref())
+    }
+
+    /// `filesystems`: /proc/filesystems; None if it cannot be read.
+    fn of_filesystems(filesystems: Option<&str>) -> Net {
+        let has = |name: &str| {
+            filesystems.is_none_or(|list| list.lines().any(|line| line.split('\t').next_back() == Some(name)))
+        };
+        let present = FILESYSTEMS.iter().filter(|filesystem| has(filesystem.name)).collect();
+        Net { present, state: model::Net::default() }
+    }
+
+    /// Whether a program of the net is to be loaded.
+    pub(super) fn wants(&self, program: &str) -> bool {
+        self.present.iter().any(|filesystem| filesystem.program == program)
+    }
+
+    /// Where it is attached.
+    pub(super) fn state(&self) -> &model::Net {
+        &self.state
+    }
+
+    /// Attaches what was loaded.
+    pub(super) fn attach(&mut self, skel: &mut SyncSkel, links: &mut Vec<Link>) {
+        self.state = model::Net::default();
+        for filesystem in &self.present {
+            let mut programs = skel.object_mut().progs_mut();
+            let Some(program) = programs.find(|program| program.name() == filesystem.program) else {
+                continue;
+            };
+            let mut is_attached = false;
+            for tracepoint in filesystem.tracepoints {
+                match program.attach_raw_tracepoint(tracepoint) {
+                    Ok(link) => {
+                        links.push(link);
+                        is_attached = true;
+                    }
+                    // Built without tracepoints, or with others.
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => self.state.refused = Some(format!("{tracepoint}: {error:#}")),
+                }
+            }
+            if is_attached {
+                self.state.filesystems.push(filesystem.name.to_owned());
+            }
+        }
+    }
+}
+
+/// Whether a program of this name belongs to the net.
+pub(super) fn is_of_it(program: &str) -> bool {
+    program.starts_with("net_")
+}
+
+/// The numbers of the watched system calls, in the order of the operations.
+pub(super) fn watched_numbers(ops: &[Op]) -> [i32; Op::ALL.len()] {
+    Op::ALL.map(|op| match ops.contains(&op) {
+        true => i32::try_from(op.number()).unwrap_or(NO_NUMBER),
+        false => NO_NUMBER,
+    })
+}
+
+/// Thread group, its start, and its syncs outside of the watched calls.
+pub(super) fn read(skel: &SyncSkel) -> libbpf_rs::Result<Vec<(u32, u64, u64)>> {
+    let map = &skel.maps.unwatched;
+    let mut processes = Vec::new();
+    for key in map.keys() {
+        let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
+        if let (Some(process), Some(n)) = (view::<types::process>(&key), value.first_chunk()) {
+            processes.push((process.tgid, process.leader_start, u64::from_ne_bytes(*n)));
+        }
+    }
+    Ok(processes)
+}
+
+/// Makes room for others. What cannot be deleted stays.
+pub(super) fn forget(skel: &SyncSkel, processes: &[(u32, u64)]) {
+    let map = &skel.maps.unwatched;
+    for key in map.keys() {
+        let process = view::<types::process>(&key).map(|process| (process.tgid, process.leader_start));
+        if process.is_some_and(|process| processes.contains(&process)) {
+            let _ = map.delete(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_programs_of_filesystems_that_are_there_are_loaded() {
+        let wanted = |list| {
+            let net = Net::of_filesystems(list);
+            ["net_file", "net_inode", "net_xfs"].map(|program| net.wants(program))
+        };
+        assert_eq!(wanted(Some("nodev\tproc\nnodev\text4x\n\text4\n")), [true, false, false]);
+        assert_eq!(wanted(Some("nodev\tsysfs\n\txfs\n\tbtrfs\n")), [true, false, true]);
+        assert_eq!(wanted(Some("nodev\ttmpfs\n")), [false; 3]);
+        assert_eq!(wanted(None), [true; 3], "then those that cannot be attached are found out");
+        assert!(FILESYSTEMS.iter().all(|filesystem| is_of_it(filesystem.program)));
+    }
+
+    #[test]
+    fn only_the_numbers_of_watched_calls_are_those_of_watched_calls() {
+        let numbers = watched_numbers(&[Op::Fdatasync]);
+        let watched: Vec<_> = numbers.into_iter().filter(|number| *number != NO_NUMBER).collect();
+        assert_eq!(watched, [libc::SYS_fdatasync as i32]);
+        assert_eq!(numbers[Op::Fdatasync as usize], libc::SYS_fdatasync as i32);
+    }
+}
