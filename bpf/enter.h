@@ -57,6 +57,8 @@ static __always_inline void enter_traced(struct call *call, struct who *who, str
 	call->start_ns = now;
 	if (watch_waits) {
 		change_in_flight(slot, 1);
+		if (file)
+			read_device_key(&key, file);
 		watch_begin(call, file ? device_of(&key) : 0);
 	}
 }
@@ -72,7 +74,7 @@ static __always_inline void enter_neighbour(struct call *call, struct who *who, 
 	if (keep_threads)
 		call->thread_row = 0;
 	if (file) {
-		read_row_key(&key, file, true);
+		read_device_key(&key, file);
 		row = guess_neighbour(&key, who->name, comm_high(who->leader), &slot);
 	}
 	if (!row) {

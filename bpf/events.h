@@ -2,6 +2,7 @@
 // that no row or no histogram could take.
 #pragma once
 
+#include "identity.h"
 #include "kernel.h"
 #include "record.h"
 #include "rows.h"
@@ -78,6 +79,7 @@ static __noinline bool send_name(struct identity *id, struct file *file, s32 fd,
 {
 	u32 op = id->op;
 	struct file_event *event = bpf_map_lookup_elem(&names, &op);
+	struct inode_key key = {};
 
 	if (!event)
 		return false;
@@ -87,7 +89,12 @@ static __noinline bool send_name(struct identity *id, struct file *file, s32 fd,
 	event->sequence = sequence;
 	event->fd = fd;
 	event->tid = bpf_get_current_pid_tgid();
-	event->reserved = 0;
+	event->below = 0;
+	read_inode_key(&key, file);
+	if (is_on_overlay(&key)) {
+		read_device_key(&key, file);
+		event->below = device_of(&key);
+	}
 	*(struct file **)event->name = file;
 	return put_name(op);
 }

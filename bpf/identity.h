@@ -42,20 +42,54 @@ static __always_inline u64 name_hash(struct file *file)
 	return BPF_CORE_READ(file, f_path.dentry, d_name.hash_len);
 }
 
+// Where struct ovl_dir_file has its `realfile`, from 5.10 to 7.2.
+#define OVERLAY_DIRECTORY_REAL_FILE 24
+
+// The open file below one of an overlay. Versions and numbers stand in for the module's BTF, which is not there yet if
+// overlayfs is loaded after the programs.
+static __noinline struct file *file_below(struct file *file)
+{
+	void *private = BPF_CORE_READ(file, private_data);
+	struct file *real = private; // before 6.13 that is all there is, for a regular file
+
+	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) == S_IFDIR) {
+		if (bpf_core_field_exists(struct ovl_dir_file, realfile))
+			return BPF_CORE_READ((struct ovl_dir_file *)private, realfile);
+		bpf_probe_read_kernel(&real, sizeof(real), private + OVERLAY_DIRECTORY_REAL_FILE);
+	} else if (bpf_core_type_exists(struct ovl_file)) {
+		real = BPF_CORE_READ((struct ovl_file *)private, realfile);
+	} else if (LINUX_KERNEL_VERSION >= (6 << 16 | 13 << 8)) {
+		bpf_probe_read_kernel(&real, sizeof(real), private);
+	}
+	return real;
+}
+
 // overlayfs gives each of its inodes generation 0 and hands numbers out again at once; the generation of the file
 // below tells one life from the next.
 static __noinline u32 overlay_generation(struct file *file)
 {
-	void *private = BPF_CORE_READ(file, private_data);
-	struct file *real = private;
+	return BPF_CORE_READ(file_below(file), f_inode, i_generation);
+}
 
-	// Before 6.13 the private data is the real file itself. The version stands in for the module's BTF, which
-	// is not there yet if overlayfs is loaded after the programs.
-	if (bpf_core_type_exists(struct ovl_file))
-		real = BPF_CORE_READ((struct ovl_file *)private, realfile);
-	else if (LINUX_KERNEL_VERSION >= (6 << 16 | 13 << 8))
-		bpf_probe_read_kernel(&real, sizeof(real), private);
-	return BPF_CORE_READ(real, f_inode, i_generation);
+// An overlay may lie on another one; this deep, at most (FILESYSTEM_MAX_STACK_DEPTH of include/linux/fs.h).
+#define OVERLAYS 2
+
+// The superblock of the layer that a file of an overlay lies on. What two servers in containers share is that one's
+// device; each overlay has a number of its own, which is no device's.
+static __noinline u64 super_below(struct file *file, u64 own)
+{
+	struct super_block *sb;
+
+	for (int i = 0; i < OVERLAYS; i++) {
+		file = file_below(file);
+		sb = BPF_CORE_READ(file, f_inode, i_sb);
+		if (!sb)
+			break;
+		own = (u64)sb;
+		if (BPF_CORE_READ(sb, s_magic) != OVERLAYFS_SUPER_MAGIC)
+			break;
+	}
+	return own;
 }
 
 // btrfs numbers inodes per subvolume; the subvolume's own device number (what stat shows) tells them apart.
@@ -113,6 +147,26 @@ static __always_inline u64 device_of(const struct inode_key *key)
 	}
 	struct super_block *sb = (void *)key->sb;
 	return BPF_CORE_READ(sb, s_dev);
+}
+
+static __always_inline bool is_on_overlay(const struct inode_key *key)
+{
+	struct super_block *sb = (void *)key->sb;
+
+	if (typed_cast) {
+		struct super_block *typed = bpf_rdonly_cast(sb, bpf_core_type_id_kernel(struct super_block));
+		return typed->s_magic == OVERLAYFS_SUPER_MAGIC;
+	}
+	return BPF_CORE_READ(sb, s_magic) == OVERLAYFS_SUPER_MAGIC;
+}
+
+// The key of the filesystem that a file's content goes to, of which only the superblock counts.
+static __always_inline void read_device_key(struct inode_key *key, struct file *file)
+{
+	read_inode_key(key, file);
+	key->inode = key->number = key->generation = 0;
+	if (is_on_overlay(key))
+		key->sb = super_below(file, key->sb);
 }
 
 // Fills device, inode, generation and flags. False: the key is not enough to know this file again.

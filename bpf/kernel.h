@@ -42,6 +42,7 @@ enum {
 
 #define S_IFMT 0170000
 #define S_IFREG 0100000
+#define S_IFDIR 0040000
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630
 #define BTRFS_SUPER_MAGIC 0x9123683E
 
@@ -165,6 +166,11 @@ struct pt_regs {
 
 // overlayfs since 6.13: the private data of an open file.
 struct ovl_file {
+	struct file *realfile;
+};
+
+// The private data of an open directory.
+struct ovl_dir_file {
 	struct file *realfile;
 };
 

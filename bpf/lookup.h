@@ -168,13 +168,15 @@ __noinline u32 find_row(u64 address, u32 kind, bool target, u32 number)
 	read_who(&who, current_task_rarely());
 	leader = who.leader;
 	name_rest = comm_high(leader);
-	if (file)
-		read_row_key(&key, file, !target || kind == KIND_FILESYSTEM);
+	if (file && target)
+		read_row_key(&key, file, kind == KIND_FILESYSTEM);
+	else if (file)
+		read_device_key(&key, file);
 	id->kind = kind;
 	if (file && target && kind == KIND_FILE)
 		known_again = identify_file(id, file, &key);
 	else if (file)
-		id->of.file.device = device_of(&key); // or the neighbour's
+		id->of.file.device = device_of(&key); // or the neighbour's device
 	if (target) {
 		id->op = call->op;
 		id->tgid = who.tgid;

@@ -210,7 +210,7 @@ struct file_event {
 	u32 tid;
 	u32 length;   // bytes of `name`; components from the file upwards, each ended by a NUL
 	u32 complete; // 1: the components reach up to the mount's root
-	u32 reserved;
+	u32 below;    // the device of the layer that a file of an overlay lies on; 0: it is of no overlay
 	u8 name[NAME_BYTES + NAME_COMPONENT_BYTES];
 };
 

@@ -110,22 +110,12 @@ fn a_file_does_not_take_the_name_of_one_that_has_its_number_and_descriptor_now()
     assert_eq!(rows.collect::<BTreeMap<_, _>>(), expected.map(|(path, is)| (path.to_owned(), is)).into());
 }
 
-/// An overlay whose upper layer lies on `upper`.
-fn overlay(upper: &Path) -> Mounted {
-    for directory in ["lower", "upper", "work"] {
-        create_dir(upper.join(directory)).unwrap();
-    }
-    let [lower, upper, work] = ["lower", "upper", "work"].map(|name| upper.join(name).display().to_string());
-    let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
-    Mounted::new(&["-t", "overlay", "-o", &options, "fsynctop-test"])
-}
-
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn an_inode_number_reused_on_overlayfs_is_another_file() {
     let test = Traced::begin(reuse_an_inode);
     let disk = Mounted::image("ext4", 32);
-    let overlay = overlay(disk.path());
+    let overlay = Mounted::overlay(disk.path());
     let measured = test.measure(overlay.path(), &[]);
     measured.assert_nothing_lost();
     let expected = counts([("first.ibd", "fsync", 3), ("second.ibd", "fsync", 5)]);
@@ -147,7 +137,7 @@ fn files_on_an_overlay_over_tmpfs_are_told_apart() {
         }
     });
     let memory = Mounted::tmpfs();
-    let overlay = overlay(memory.path());
+    let overlay = Mounted::overlay(memory.path());
     let measured = test.measure(overlay.path(), &[]);
     measured.assert_nothing_lost();
     let rows = measured.by_path(overlay.path());

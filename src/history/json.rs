@@ -76,6 +76,8 @@ struct JsonFile {
     path: Option<PathBuf>,
     role: Role,
     device: Option<Arc<str>>,
+    #[serde(default)]
+    below: Option<u32>,
     #[serde(with = "super::bytes::optional_path")]
     mount: Option<PathBuf>,
     filesystem: Option<Arc<str>>,
@@ -186,6 +188,7 @@ fn json_file(number: u32, &(server, target): &(ServerId, Target), info: &FileInf
         path: info.path.clone(),
         role: info.role,
         device: info.device.clone(),
+        below: info.below,
         mount: info.mount.as_deref().map(Path::to_owned),
         filesystem: info.filesystem.clone(),
         open: info.open,
@@ -277,9 +280,10 @@ fn tables_of(
         numbers.servers.insert(number, tables.servers.hold(&id, || Arc::new(server)));
     }
     for file in files {
-        let JsonFile { number, server, target, path, role, device, mount, filesystem, open, unlinked } = file;
+        let JsonFile { number, server, target, path, role, device, below, mount, filesystem, open, unlinked } =
+            file;
         let mount = mount.map(Into::into);
-        let info = FileInfo { path, role, device, mount, filesystem, open, unlinked };
+        let info = FileInfo { path, role, device, below, mount, filesystem, open, unlinked };
         numbers.files.insert(number, tables.files.hold(&(server, target), || Arc::new(info)));
     }
     for neighbour in neighbours {

@@ -14,6 +14,8 @@ use crate::linux::rooted::{Root, strip_root};
 
 /// How many ancestors of a process are asked for a mount that its own root does not reach.
 const ANCESTOR_LIMIT: usize = 16;
+/// The kernel allows two, one over the other (FILESYSTEM_MAX_STACK_DEPTH).
+const MAX_OVERLAYS: usize = 4;
 
 /// A path as our own root shows it, as the process's root shows it. The links of a process in a chroot begin
 /// with the chroot's directory; those of one in another mount namespace begin at its own root already.
@@ -67,6 +69,26 @@ pub(crate) fn mount_of_path(proc_root: &Path, pid: u32, path: &Path) -> Option<M
     mount_of(proc_root, pid, info.mount_id?)
 }
 
+/// The mount that an overlay's upper layer lies on, by the path that it was mounted with, as our own root
+/// shows it: right for container runtimes that run on the host. None: no overlay, one that cannot be written
+/// to, or a path that is not known here. Paths are compared and not looked up: nothing blocks.
+pub(crate) fn upper_mount(own: &[Mount], overlay: &Mount) -> Option<Mount> {
+    let mut mount = overlay;
+    // An overlay may lie on another one.
+    for _ in 0..MAX_OVERLAYS {
+        if mount.filesystem != "overlay" {
+            break;
+        }
+        mount = mountinfo::covering(own, Path::new(mount.option("upperdir")?))?;
+    }
+    (mount.filesystem != "overlay").then(|| mount.clone())
+}
+
+/// All mounts of this process.
+pub(crate) fn own() -> Vec<Mount> {
+    mountinfo::of_process(Path::new("/proc"), std::process::id()).collect()
+}
+
 fn parent(proc_root: &Path, pid: u32) -> Option<u32> {
     let process = procfs::process::Process::new_with_root(proc_root.join(pid.to_string())).ok()?;
     u32::try_from(process.stat().ok()?.ppid).ok().filter(|&parent| parent != 0)
@@ -88,4 +110,31 @@ pub(crate) fn device_name(mounts: impl IntoIterator<Item = impl Borrow<Mount>>, 
         Some(format!("/dev/{}", String::from_utf8_lossy(name)))
     };
     source.or_else(named).unwrap_or(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overlay_lies_where_its_upper_directory_does() {
+        let own = mountinfo::parse(
+            b"\
+27 1 254:0 / / rw - ext4 /dev/vda rw
+31 27 8:16 / /var/lib/docker rw - xfs /dev/sdb rw
+34 27 0:44 / /merged rw - overlay overlay rw,lowerdir=/a,upperdir=/var/lib/docker/overlay2/1/diff,workdir=/w
+35 27 0:45 / /nested rw - overlay overlay rw,lowerdir=/a,upperdir=/merged/diff,workdir=/w
+36 27 0:46 / /read-only rw - overlay overlay rw,lowerdir=/a:/b
+37 27 0:47 / /itself rw - overlay overlay rw,lowerdir=/a,upperdir=/itself/diff,workdir=/w
+",
+        );
+        let upper = |point: &str| {
+            let mount = own.iter().find(|mount| mount.mount_point == Path::new(point)).unwrap();
+            upper_mount(&own, mount).map(|mount| mount.source.into_string().unwrap())
+        };
+        assert_eq!(upper("/merged").as_deref(), Some("/dev/sdb"));
+        assert_eq!(upper("/nested").as_deref(), Some("/dev/sdb"));
+        assert_eq!((upper("/read-only"), upper("/itself")), (None, None));
+        assert_eq!(upper("/var/lib/docker").as_deref(), Some("/dev/sdb"), "it is none");
+    }
 }

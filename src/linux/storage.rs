@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::linux::mountinfo::{self, Mount, format_device};
+use crate::linux::mounts;
 use crate::linux::rooted::Root;
 
 /// A device's write cache as the kernel sees it (/sys/block/*/queue/write_cache).
@@ -24,7 +25,7 @@ pub enum WriteCache {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Storage {
     pub filesystem: String,
-    /// "/dev/vda1", or what else is mounted.
+    /// "/dev/vda1", or what else is mounted; of an overlay, what its upper layer lies on.
     pub device: String,
     /// The kernel's name of the block device ("vda1"); None where there is none.
     pub kernel_device: Option<String>,
@@ -49,13 +50,17 @@ impl Storage {
 
     fn covering(mounts: &[Mount], path: &Path) -> io::Result<Storage> {
         let mount = mountinfo::covering(mounts, path).ok_or(io::ErrorKind::NotFound)?;
-        let kernel_device = kernel_device(mount);
+        // An overlay has no device: what is written goes to its upper layer's, by that one's options.
+        let below =
+            (mount.filesystem == "overlay").then(|| mounts::upper_mount(&mounts::own(), mount)).flatten();
+        let holder = below.as_ref().unwrap_or(mount);
+        let kernel_device = kernel_device(holder);
         Ok(Storage {
             filesystem: mount.filesystem.clone(),
             write_cache: kernel_device.as_deref().and_then(|device| write_cache(Path::new("/sys"), device)),
             kernel_device,
-            device: mount.source.to_string_lossy().into_owned(),
-            options: options(mount),
+            device: holder.source.to_string_lossy().into_owned(),
+            options: options([mount, holder]),
         })
     }
 
@@ -66,9 +71,9 @@ impl Storage {
     }
 }
 
-fn options(mount: &Mount) -> Vec<String> {
-    let mut all: Vec<String> =
-        mount.options.iter().map(|option| option.to_string_lossy().into_owned()).collect();
+fn options(mounts: [&Mount; 2]) -> Vec<String> {
+    let all = mounts.into_iter().flat_map(|mount| &mount.options);
+    let mut all: Vec<String> = all.map(|option| option.to_string_lossy().into_owned()).collect();
     all.sort();
     all.dedup();
     all

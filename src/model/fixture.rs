@@ -63,6 +63,7 @@ pub fn row(server: ServerId, inode: u64, path: &str, role: Role, op: Op, stats: 
         path: Some(path.into()),
         role,
         device: Some("/dev/vda".into()),
+        below: None,
         mount: Some(Path::new("/").into()),
         filesystem: Some("ext4".into()),
         open: true,

@@ -13,8 +13,11 @@ pub struct FileInfo {
     /// discovered.
     pub path: Option<PathBuf>,
     pub role: Role,
-    /// "/dev/vda1", or "8:1" if no device node is known.
+    /// "/dev/vda1", or "8:1" if no device node is known. On an overlay, that of the layer that the file lies
+    /// on.
     pub device: Option<Arc<str>>,
+    /// That device's number, on an overlay: the identity has the overlay's own, which is no device's.
+    pub below: Option<u32>,
     pub mount: Option<Arc<Path>>,
     pub filesystem: Option<Arc<str>>,
     /// False once the file is unlinked or its server gone.
@@ -31,6 +34,17 @@ pub struct FileRow {
     pub op: Op,
     pub info: Arc<FileInfo>,
     pub stats: Stats,
+}
+
+impl FileRow {
+    /// The number of the device that the content goes to.
+    pub(crate) fn device_number(&self) -> Option<u32> {
+        self.info.below.or(match self.target {
+            Target::File(id) => Some(id.device),
+            Target::Filesystem(number) => Some(number),
+            _ => None,
+        })
+    }
 }
 
 /// One thread and one operation. Kept only on request.

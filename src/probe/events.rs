@@ -25,6 +25,8 @@ pub struct FileEvent {
     pub mount_id: i32,
     /// File type and permissions, as `st_mode`.
     pub mode: u32,
+    /// The device of the layer that a file of an overlay lies on.
+    pub below: Option<u32>,
     /// From the file upwards to the mount's root.
     pub components: Vec<Vec<u8>>,
 }
@@ -55,7 +57,7 @@ struct FileHeader {
     tid: u32,
     length: u32,
     complete: u32,
-    reserved: u32,
+    below: u32,
 }
 const _: () = assert!(size_of::<FileHeader>() == std::mem::offset_of!(types::file_event, name));
 
@@ -110,6 +112,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 fd: raw.fd,
                 mount_id: raw.mount_id,
                 mode: raw.mode,
+                below: (raw.below != 0).then_some(raw.below),
                 components,
             })))
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{FileRow, Lost, Measurement, ServerId, Stats, Target};
+use crate::model::{Lost, Measurement, ServerId, Stats};
 use crate::text::count;
 
 /// A process, or all processes of one name, that synced on a device beside the server.
@@ -30,7 +30,7 @@ pub(crate) fn used_by<'a>(m: &'a Measurement, servers: &[ServerId]) -> BTreeMap<
     let mut numbers: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for row in m.files.iter().filter(|row| servers.contains(&row.server)) {
         if let Some(name) = &row.info.device {
-            numbers.entry(name).or_default().extend(number(row));
+            numbers.entry(name).or_default().extend(row.device_number());
         }
     }
     for server in m.servers.iter().filter(|server| servers.contains(&server.id)) {
@@ -57,8 +57,10 @@ pub(crate) fn devices(m: &Measurement, servers: &[ServerId]) -> Vec<Device> {
         for server in m.servers.iter().filter(|server| !servers.contains(&server.id)) {
             let its = m.files.iter().filter(|row| row.server == server.id);
             let mut stats = Stats::default();
-            its.filter(|row| row.info.device.as_ref().is_some_and(|device| is_on(name, device, number(row))))
-                .for_each(|row| stats.merge(&row.stats));
+            its.filter(|row| {
+                row.info.device.as_ref().is_some_and(|device| is_on(name, device, row.device_number()))
+            })
+            .for_each(|row| stats.merge(&row.stats));
             if stats.count > 0 {
                 neighbours.push(Neighbour { comm: server.comm.clone(), pid: Some(server.id.pid), stats });
             }
@@ -78,17 +80,10 @@ pub(crate) fn nobody(lost: &Lost) -> String {
     }
 }
 
-fn number(row: &FileRow) -> Option<u32> {
-    match row.target {
-        Target::File(id) => Some(id.device),
-        Target::Filesystem(number) => Some(number),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Target;
     use crate::model::fixture::{self, MARIADB, MYSQL};
 
     #[test]
@@ -124,6 +119,24 @@ mod tests {
         std::sync::Arc::make_mut(&mut m.files[0].info).device = Some("another name".into());
         let found: Vec<usize> = devices(&m, &[MYSQL]).iter().map(|device| device.neighbours.len()).collect();
         assert_eq!(found, [1, 0]);
+    }
+
+    #[test]
+    fn files_of_two_overlays_on_one_device_are_on_that_device() {
+        let mut m = fixture::two_servers();
+        for (row, overlay) in m.files.iter_mut().zip(40 << 20..) {
+            let info = std::sync::Arc::make_mut(&mut row.info);
+            (info.below, info.filesystem) = (Some(fixture::DEVICE), Some("overlay".into()));
+            let Target::File(id) = &mut row.target else { unreachable!() };
+            id.device = overlay;
+        }
+        m.neighbours = vec![fixture::neighbour("/dev/vda", "dd", &[(9, 1_000)])];
+        // Whoever sees no device nodes calls it by its number.
+        m.neighbours[0].device = "253:0".into();
+        let [device] = &devices(&m, &[MYSQL])[..] else { panic!("{:?}", devices(&m, &[MYSQL])) };
+        let mut comms: Vec<_> = device.neighbours.iter().map(|n| n.comm.as_str()).collect();
+        comms.sort_unstable();
+        assert_eq!(comms, ["dd", "mariadbd"]);
     }
 
     #[test]

@@ -92,7 +92,16 @@ fn preempted(counters: &Counters) -> u64 {
 }
 
 fn nameless(role: Role) -> FileInfo {
-    FileInfo { path: None, role, device: None, mount: None, filesystem: None, open: true, unlinked: false }
+    FileInfo {
+        path: None,
+        role,
+        device: None,
+        below: None,
+        mount: None,
+        filesystem: None,
+        open: true,
+        unlinked: false,
+    }
 }
 
 /// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the

@@ -72,7 +72,10 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
         .and_then(|text| container::of_cgroups(&text));
     let mount = server.datadir.as_deref().and_then(|datadir| mounts::mount_of_path(proc_root, pid, datadir));
     if let Some(mount) = mount {
-        server.device = Some(mounts::device_name([&mount], mount.device));
+        // An overlay's own number is no device's.
+        let own = if mount.filesystem == "overlay" { mounts::own() } else { Vec::new() };
+        let holder = mounts::upper_mount(&own, &mount).unwrap_or_else(|| mount.clone());
+        server.device = Some(mounts::device_name([&holder], holder.device));
         server.filesystem = Some(mount.filesystem);
     }
     let open = OpenDescriptors::read(proc_root, pid, roles, &settings, &over);

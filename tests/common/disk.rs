@@ -71,6 +71,15 @@ impl Mounted {
         Mounted::new(&["-o", "loop", image.to_str().unwrap()])
     }
 
+    /// An overlay whose upper layer lies on `upper`.
+    pub fn overlay(upper: &Path) -> Mounted {
+        let layers = ["lower", "upper", "work"].map(|name| upper.join(name));
+        layers.iter().for_each(|layer| std::fs::create_dir_all(layer).unwrap());
+        let [lower, upper, work] = layers.map(|layer| layer.display().to_string());
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        Mounted::new(&["-t", "overlay", "-o", &options, "fsynctop-test"])
+    }
+
     pub fn path(&self) -> &Path {
         &self.point
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Measurement, Target};
+use crate::model::Measurement;
 use crate::probe::{JournalCounts, Writer};
 
 /// One filesystem with a journal or log on which a traced process synced in the window.
@@ -69,17 +69,16 @@ fn per(n: u64, of: u64) -> Option<f64> {
 pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers: bool) -> Vec<Journal> {
     let mut journals = Vec::new();
     for count in counts {
-        let rows = measurement.files.iter().filter(|row| match row.target {
-            Target::File(file) => file.device == count.device,
-            Target::Filesystem(device) => device == count.device,
-            _ => false,
-        });
+        let rows = measurement.files.iter().filter(|row| row.device_number() == Some(count.device));
         let rows: Vec<_> = rows.collect();
         let syncs = rows.iter().map(|row| row.stats.count).sum();
         if syncs == 0 {
             continue;
         }
-        let of_first = rows.iter().map(|row| &row.info).find(|info| info.device.is_some());
+        let infos = || rows.iter().map(|row| &row.info);
+        // An overlay has another name and another mount than what it lies on.
+        let of_first = infos().find(|info| info.device.is_some() && info.below.is_none());
+        let device = of_first.or_else(|| infos().next()).and_then(|info| info.device.as_deref());
         let mut neighbours: Vec<(String, u64)> = measurement
             .neighbours
             .iter()
@@ -89,7 +88,7 @@ pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers
         neighbours.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
         let name = crate::linux::mountinfo::format_device(count.device);
         journals.push(Journal {
-            device: of_first.and_then(|info| info.device.as_deref()).map_or(name, str::to_owned),
+            device: device.map_or(name, str::to_owned),
             filesystem: of_first.and_then(|info| info.filesystem.as_deref()).map(str::to_owned),
             mount: of_first.and_then(|info| info.mount.as_deref()).map(Into::into),
             commits: (!count.by_device).then_some(count.commits),

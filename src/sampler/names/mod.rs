@@ -26,6 +26,7 @@ use crate::model::{FileId, FileInfo, Role, ServerId};
 use crate::probe::FileEvent;
 use crate::server::settings::Settings;
 
+use super::devices::Devices;
 use worker::{Answer, Request, confirm};
 
 const PROC: &str = "/proc";
@@ -94,6 +95,7 @@ pub struct Names {
     points: HashSet<Arc<Path>>,
     /// The mounts that were seen, by server and the kernel's number.
     mounts: HashMap<(ServerId, i32), Mounted>,
+    devices: Devices,
     settings: HashMap<ServerId, Arc<Settings>>,
     /// None: in no chroot.
     roots: HashMap<ServerId, Option<PathBuf>>,
@@ -116,6 +118,7 @@ impl Names {
             path: None,
             role: Role::Other,
             device: None,
+            below: None,
             mount: None,
             filesystem: None,
             open: true,
@@ -128,6 +131,7 @@ impl Names {
             texts: HashSet::new(),
             points: HashSet::new(),
             mounts: HashMap::new(),
+            devices: Devices::default(),
             settings: HashMap::new(),
             roots: HashMap::new(),
             none: Arc::new(Settings::default()),
@@ -170,7 +174,8 @@ impl Names {
         let info = FileInfo {
             path: Some(path),
             role,
-            device,
+            device: self.device_below(event.below).or(device),
+            below: event.below,
             mount: mount_point,
             filesystem,
             open: true,
@@ -193,6 +198,11 @@ impl Names {
         if !hurried {
             self.ask(key, wants_content);
         }
+    }
+
+    /// What the device of an overlay's layer is called, whose mount the server itself need not see.
+    fn device_below(&mut self, below: Option<u32>) -> Option<Arc<str>> {
+        Some(shared(&mut self.texts, self.devices.name(below?).as_str()))
     }
 
     /// The directory in which a server is chrooted; looked at when its first file is named.
@@ -349,7 +359,7 @@ impl Names {
                 // A copy of exactly its size, and not of the worker's memory.
                 info.path = Some(found.path.as_path().to_owned());
             }
-            info.device = Some(mounted.device.clone());
+            info.device = self.device_below(info.below).or_else(|| Some(mounted.device.clone()));
             info.mount.clone_from(&mounted.point);
             info.filesystem.clone_from(&mounted.filesystem);
             self.mounts.insert((key.0, mount_id), mounted);
