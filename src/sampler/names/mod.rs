@@ -343,8 +343,9 @@ impl Names {
         let Answer { key, mount_id, resolved, first_bytes, unlinked, used } = answer;
         self.allowance.spend(used);
         let Some(named) = self.named.get(&key) else { return };
-        let mut info = (*named.info).clone();
-        let mut is_directory = named.is_directory;
+        let (before, was_directory) = (named.info.clone(), named.is_directory);
+        let mut info = (*before).clone();
+        let mut is_directory = was_directory;
         let mut wants_content = named.wants_content;
         let verified = resolved.is_some();
         if let Some(found) = resolved {
@@ -370,7 +371,7 @@ impl Names {
             let (role, wants) = self.role(key.0, path, is_directory, first_bytes.as_deref());
             // Content that was read once is not read again: what it decided stands until a name says
             // otherwise.
-            let is_as_before = named.info.path.as_ref() == Some(path) && named.is_directory == is_directory;
+            let is_as_before = before.path.as_ref() == Some(path) && was_directory == is_directory;
             let stands = wants && !wants_content && is_as_before;
             if !stands && (role != Role::Other || info.role == Role::Other) {
                 info.role = role;

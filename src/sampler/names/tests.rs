@@ -35,6 +35,7 @@ fn synced(name: &str, content: &str) -> Synced {
         fd: file.as_raw_fd(),
         mount_id: info.mount_id.unwrap(),
         mode: libc::S_IFREG | 0o600,
+        below: None,
         components: below.iter().rev().map(|name| name.as_bytes().to_vec()).collect(),
     };
     Synced { _directory: directory, file, path, key: (server, id), event }
