@@ -98,7 +98,7 @@ fn a_ratio_without_a_denominator_says_why() {
     assert_says(
         &second(vec![redo(&[(5, 1_000)])]),
         "Redo syncs per binary-log sync: no ratio: no binary-log sync: the binary log is off, or sync_binlog is not \
-         1 (MariaDB's default is 0, MySQL's 1).",
+         1 (the default is 1 in MySQL from 5.7 on, else 0).",
     );
     let mut mariadb = second(vec![redo(&[(5, 1_000)])]);
     Arc::make_mut(&mut mariadb.servers[0]).version = Some("MariaDB 10.11.14".into());

@@ -45,7 +45,7 @@ pub(super) fn ratio(scene: &Scene) -> Option<String> {
     let why_no_binlog = if scene.is_mariadb() {
         "the binary log is off, or sync_binlog is not 1 (MariaDB's default is 0)"
     } else {
-        "the binary log is off, or sync_binlog is not 1 (MariaDB's default is 0, MySQL's 1)"
+        "the binary log is off, or sync_binlog is not 1 (the default is 1 in MySQL from 5.7 on, else 0)"
     };
     Some(match (redo, binlog) {
         (0, 0) => return None,
