@@ -93,6 +93,12 @@ fn default_names_of_every_server_have_their_roles() {
             ("ibtmp1", Temporary),
             ("#innodb_temp/temp_10.ibt", Temporary),
             ("/tmp/#762099", Temporary),
+            // tmpdir is not set.
+            ("/tmp/ib113rnF", Temporary),
+            ("/tmp/MYXq81zA", Temporary),
+            ("/tmp/#sql_1_0.MAI", Temporary),
+            ("/tmp/ibdump", Other),
+            ("/tmp/Innodb/ibdata1", SystemTablespace),
             ("#clone/#view_status", Clone),
             ("#ib_archive/page_group_1/page_0", Clone),
             ("#clone/#status_in_progress", Clone),
