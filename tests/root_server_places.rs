@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use common::disk::Mounted;
-use common::exact::{assert_exact, measure, of_op, of_server, on_both, until_quiet};
+use common::exact::{assert_exact, measure, of_op, of_server, on_each, until_quiet};
 use common::measured::{Measured, number, path_of, text};
 use common::server::{Counters, Database, Home, Kind};
 use common::tracing::Tracing;
@@ -22,8 +22,8 @@ use fsynctop::linux::mountinfo;
 fn assert_described(measured: &Measured, database: &Database) {
     let [server] = measured.0["servers"].as_array().unwrap().as_slice() else { panic!("one server") };
     assert_eq!(number(server, "pid"), u64::from(database.pid));
-    let product = if database.kind == Kind::MySql { "MySQL" } else { "MariaDB" };
-    assert_eq!((text(server, "server"), text(server, "version")), (product.into(), database.version.clone()));
+    let product = database.kind.product().to_owned();
+    assert_eq!((text(server, "server"), text(server, "version")), (product, database.version.clone()));
     assert_eq!(Path::new(&text(server, "datadir")), database.datadir);
     assert_eq!(server["alive"], true);
     assert!(measured.files().len() >= 2, "{}", measured.0["files"]);
@@ -42,7 +42,7 @@ fn assert_described(measured: &Measured, database: &Database) {
 fn assert_traced(database: &mut Database, options: &[&str], connections: u32, rows: u32) -> Measured {
     let (measured, counted) = measure(database, options, |database| database.insert(connections, rows));
     assert_exact(&measured, &counted);
-    assert_eq!(of_op(&measured, "binlog", "fdatasync"), counted.binlog);
+    assert_eq!(of_op(&measured, "binlog", database.kind.log_op()), counted.binlog);
     assert_described(&measured, database);
     measured
 }
@@ -50,7 +50,7 @@ fn assert_traced(database: &mut Database, options: &[&str], connections: u32, ro
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn servers_on_ext4_and_xfs_of_their_own_are_traced_exactly() {
-    on_both(|kind| {
+    on_each(|kind| {
         for filesystem in ["ext4", "xfs"] {
             let disk = Mounted::image(filesystem, 1024);
             let mut database = Database::start_on(kind, Some(disk.path()), &[]);
@@ -71,7 +71,7 @@ fn servers_on_ext4_and_xfs_of_their_own_are_traced_exactly() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn servers_in_pid_and_mount_namespaces_are_traced_exactly() {
-    on_both(|kind| {
+    on_each(|kind| {
         // MySQL is in a chroot besides.
         let home = Home::new(kind);
         let unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];

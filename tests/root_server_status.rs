@@ -21,7 +21,7 @@ use fsynctop::server::{describe, processes};
 use serde_json::Value;
 
 use common::disk::run;
-use common::exact::on_both;
+use common::exact::on_each;
 use common::server::{Database, Kind};
 use common::terminal::{TMUX, Terminal};
 use common::{Running, needs};
@@ -55,7 +55,7 @@ fn refused(command: &mut Command, says: &str) {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn an_account_without_rights_sees_all_but_what_needs_one() {
-    on_both(|kind| {
+    on_each(|kind| {
         let database = Database::start(kind, &[]);
         let create = "CREATE USER monitor@localhost IDENTIFIED BY \"pa#ss 'word\"";
         database.execute(&[create]);
@@ -72,7 +72,7 @@ fn an_account_without_rights_sees_all_but_what_needs_one() {
         match kind {
             // Its counter of groups is open to all.
             Kind::MariaDb => assert!(refusals.is_empty() && has("binary log"), "{value:#}"),
-            Kind::MySql => {
+            Kind::MySql | Kind::MySql56 => {
                 assert!(refusals[0].as_str().unwrap().contains("file_summary_by_instance"), "{value:#}");
                 assert!(!has("binary log"), "{value:#}");
                 let grant =
@@ -126,7 +126,7 @@ fn counted(database: &Database) -> ((u64, &'static str, bool), Option<u64>) {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn transactions_are_those_that_the_client_made() {
-    on_both(|kind| {
+    on_each(|kind| {
         let database = Database::start(kind, &[]);
         database.prepare();
         let (transactions, groups) = counted(&database);
@@ -136,6 +136,11 @@ fn transactions_are_those_that_the_client_made() {
                 assert!(groups.is_some_and(|groups| (100..=1_600).contains(&groups)), "{groups:?}");
             }
             Kind::MySql => assert_eq!((transactions, groups), ((1_600, "gtid_executed", true), None)),
+            // Where transactions have no identifiers.
+            Kind::MySql56 => {
+                let source = "binlog_cache_use + binlog_stmt_cache_use";
+                assert_eq!((transactions, groups), ((1_600, source, false), None));
+            }
         }
         // Without a binary log, about.
         let database = Database::start(kind, &["--skip-log-bin"]);

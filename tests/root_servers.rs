@@ -5,7 +5,7 @@ mod common;
 
 use serde_json::json;
 
-use common::exact::{INNODB, assert_exact, bracket, measure, of_op, of_server, on_both};
+use common::exact::{INNODB, assert_exact, bracket, measure, of_op, of_server, on_each};
 use common::measured::{Measured, text};
 use common::needs;
 use common::server::{Database, Kind};
@@ -20,7 +20,7 @@ fn both_loads(kind: Kind, options: &[&str], rows: u32) -> [Measured; 2] {
     loads.map(|(connections, rows, by)| {
         let (measured, counted) = measure(&mut database, by, |database| database.insert(connections, rows));
         assert_exact(&measured, &counted);
-        let binlog = of_op(&measured, "binlog", "fdatasync");
+        let binlog = of_op(&measured, "binlog", kind.log_op());
         assert_eq!(measured.of_role("binlog"), binlog);
         if syncs_binlog {
             assert_eq!(binlog, counted.binlog, "{}", measured.0["roles"]);
@@ -38,9 +38,9 @@ fn both_loads(kind: Kind, options: &[&str], rows: u32) -> [Measured; 2] {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn the_classic_load_is_traced_exactly() {
-    on_both(|kind| {
+    on_each(|kind| {
         for measured in both_loads(kind, &[], 1000) {
-            assert_eq!(of_op(&measured, "redo", "fdatasync"), measured.of_role("redo"));
+            assert_eq!(of_op(&measured, "redo", kind.log_op()), measured.of_role("redo"));
             assert_eq!(measured.0["servers"][0]["notes"], json!([]));
         }
     });
@@ -49,7 +49,7 @@ fn the_classic_load_is_traced_exactly() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn by_default_the_servers_are_found_by_their_names() {
-    on_both(|kind| {
+    on_each(|kind| {
         let database = Database::start(kind, &[]);
         let mut fsynctop = std::process::Command::new(env!("CARGO_BIN_EXE_fsynctop"));
         let output = fsynctop.args(["once", "--duration", "500ms", "--output", "json"]).output().unwrap();
@@ -57,7 +57,7 @@ fn by_default_the_servers_are_found_by_their_names() {
         // Servers of other tests are found, too.
         let part = of_server(&measured, database.pid);
         let [server] = part.0["servers"].as_array().unwrap().as_slice() else { panic!("{}", measured.0) };
-        assert_eq!(text(server, "comm"), if kind == Kind::MySql { "mysqld" } else { "mariadbd" });
+        assert_eq!(text(server, "comm"), if kind == Kind::MariaDb { "mariadbd" } else { "mysqld" });
         assert_eq!(text(server, "version"), database.version);
     });
 }
@@ -65,7 +65,7 @@ fn by_default_the_servers_are_found_by_their_names() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn flush_method_fsync_is_traced_exactly() {
-    on_both(|kind| {
+    on_each(|kind| {
         both_loads(kind, &["--innodb-flush-method=fsync"], 300);
     });
 }
@@ -73,7 +73,7 @@ fn flush_method_fsync_is_traced_exactly() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn flush_method_o_direct_no_fsync_is_traced_exactly() {
-    on_both(|kind| {
+    on_each(|kind| {
         both_loads(kind, &["--innodb-flush-method=O_DIRECT_NO_FSYNC"], 300);
     });
 }
@@ -81,7 +81,7 @@ fn flush_method_o_direct_no_fsync_is_traced_exactly() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn without_sync_binlog_the_rest_is_traced_exactly() {
-    on_both(|kind| {
+    on_each(|kind| {
         both_loads(kind, &["--sync-binlog=0"], 300);
     });
 }
@@ -98,17 +98,17 @@ fn innodb_syncs_by_fsync_without_use_fdatasync() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_redo_log_that_is_durable_by_its_descriptors_has_no_syncs_and_a_note() {
-    on_both(|kind| {
+    on_each(|kind| {
         let mut database = Database::start(kind, &["--innodb-flush-method=O_DSYNC"]);
         database.prepare();
         let (measured, counted) = measure(&mut database, &[], |database| database.insert(16, 300));
         assert_exact(&measured, &counted);
         assert_eq!(measured.of_role("redo"), 0, "{}", measured.0["roles"]);
-        assert_eq!(of_op(&measured, "binlog", "fdatasync"), counted.binlog);
+        assert_eq!(of_op(&measured, "binlog", kind.log_op()), counted.binlog);
 
         let (table, counted) = bracket(&mut database, &[], |database| database.insert(4, 50));
         assert!(!has_row(&table, "redo"), "{table}");
-        assert_eq!(syncs_in_row(&table, "binlog"), Some(counted.binlog), "{table}");
+        assert_eq!(syncs_in_row(&table, "binlog", kind.log_op()), Some(counted.binlog), "{table}");
         let text = words(&table);
         assert!(text.contains("The redo log is written through O_DSYNC descriptors"), "{table}");
         // What is known is not supposed as well.
@@ -119,12 +119,12 @@ fn a_redo_log_that_is_durable_by_its_descriptors_has_no_syncs_and_a_note() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn the_table_shows_the_same_counts_and_the_ratio_of_the_logs() {
-    on_both(|kind| {
+    on_each(|kind| {
         let mut database = Database::start(kind, &[]);
         database.prepare();
         let (table, counted) = bracket(&mut database, &[], |database| database.insert(1, 100));
-        assert_eq!(syncs_in_row(&table, "binlog"), Some(100), "{table}");
-        let redo = syncs_in_row(&table, "redo").unwrap();
+        assert_eq!(syncs_in_row(&table, "binlog", kind.log_op()), Some(100), "{table}");
+        let redo = syncs_in_row(&table, "redo", kind.log_op()).unwrap();
         assert!(counted.redo.is_none_or(|counted| redo == counted), "{table}");
         let ratio = format!("{:.2} redo syncs per binary-log sync.", redo as f64 / 100.0);
         assert!(words(&table).contains(&ratio), "{ratio} in {table}");
@@ -139,7 +139,7 @@ fn without_binary_log_syncs_there_is_no_ratio_and_the_table_says_why() {
     let mut database = Database::start(Kind::MariaDb, &["--sync-binlog=0"]);
     database.prepare();
     let (table, _) = bracket(&mut database, &[], |database| database.insert(4, 50));
-    assert!(syncs_in_row(&table, "redo").is_some() && !has_row(&table, "binlog"), "{table}");
+    assert!(has_row(&table, "redo") && !has_row(&table, "binlog"), "{table}");
     let why = "Redo syncs per binary-log sync: no ratio: no binary-log sync: the binary log is off, or sync_binlog is \
                not 1 (MariaDB's default is 0).";
     assert!(words(&table).contains(why), "{table}");
@@ -149,10 +149,10 @@ fn has_row(table: &str, role: &str) -> bool {
     table.lines().any(|line| line.split_whitespace().next() == Some(role))
 }
 
-/// The syncs of a role, which does them all by fdatasync, as the table has them.
-fn syncs_in_row(table: &str, role: &str) -> Option<u64> {
+/// The syncs of a role, which does them all by that call, as the table has them.
+fn syncs_in_row(table: &str, role: &str, op: &str) -> Option<u64> {
     let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let row = rows.find(|row| row.starts_with(&[role, "fdatasync"]))?;
+    let row = rows.find(|row| row.starts_with(&[role, op]))?;
     row[2].replace(',', "").parse().ok()
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use common::exact::on_both;
+use common::exact::on_each;
 use common::server::{Database, Kind};
 use common::{Running, needs};
 
@@ -31,7 +31,7 @@ fn row<'a>(value: &'a Value, what: &str) -> &'a Value {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn traced_syncs_are_those_that_the_server_counts() {
-    on_both(|kind| {
+    on_each(|kind| {
         let mut database = Database::start(kind, &[]);
         database.prepare();
         database.quiet_counters();
@@ -44,7 +44,9 @@ fn traced_syncs_are_those_that_the_server_counts() {
         assert_eq!(value["agrees"], true);
         let exact: &[&str] = match kind {
             Kind::MariaDb => &["InnoDB together", "binary log"],
-            Kind::MySql => &["redo log", "data files, doublewrite, undo", "InnoDB together", "binary log"],
+            Kind::MySql | Kind::MySql56 => {
+                &["redo log", "data files, doublewrite, undo", "InnoDB together", "binary log"]
+            }
         };
         for what in exact {
             let row = row(&value, what);
@@ -60,7 +62,7 @@ fn traced_syncs_are_those_that_the_server_counts() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn the_window_may_begin_and_end_in_the_middle_of_a_load() {
-    on_both(|kind| {
+    on_each(|kind| {
         let database = Database::start(kind, &[]);
         database.prepare();
         let mut load = database.load(16, 1_000_000);
@@ -117,12 +119,12 @@ fn a_redo_log_that_its_writes_make_durable_is_said_not_to_be_compared() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn without_the_calls_that_the_server_makes_the_figures_differ() {
-    on_both(|kind| {
+    on_each(|kind| {
         let mut database = Database::start(kind, &[]);
         database.prepare();
         database.quiet_counters();
-        // fdatasync, which both make for their logs, is not traced.
-        let mut command = verify(&database, &["-d", "8", "--ops", "fsync"]);
+        let other = if kind.log_op() == "fsync" { "fdatasync" } else { "fsync" };
+        let mut command = verify(&database, &["-d", "8", "--ops", other]);
         let child = command.stdout(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_secs(3));
         database.insert(4, 100);

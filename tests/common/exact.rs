@@ -15,12 +15,20 @@ const ATTEMPTS: u32 = 6;
 pub const INNODB: [&str; 7] =
     ["redo", "doublewrite", "undo", "system_tablespace", "tablespace", "dictionary", "temporary"];
 
-/// Both servers at once: they spend most of the time coming to rest.
-pub fn on_both(check: impl Fn(Kind) + Sync) {
+/// MariaDB and MySQL, or those kinds of servers that `make servers` names in FSYNCTOP_SERVERS. All at once:
+/// they spend most of the time coming to rest.
+pub fn on_each(check: impl Fn(Kind) + Sync) {
     needs(&[]);
+    let kinds = match std::env::var("FSYNCTOP_SERVERS") {
+        Ok(names) => names.split_whitespace().map(Kind::named).collect(),
+        Err(_) => vec![Kind::MariaDb, Kind::MySql],
+    };
+    assert!(!kinds.is_empty(), "FSYNCTOP_SERVERS names no server");
+    let check = &check;
     std::thread::scope(|scope| {
-        scope.spawn(|| check(Kind::MariaDb));
-        scope.spawn(|| check(Kind::MySql));
+        for kind in kinds {
+            scope.spawn(move || check(kind));
+        }
     });
 }
 
@@ -40,7 +48,7 @@ pub fn until_quiet<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
 /// and several threads make files. Then that measurement decides nothing about InnoDB's files, and is made
 /// again; the kernel's own count (kernel_count.rs) is the one to hold every measurement against.
 pub fn missed_by_innodb(kind: Kind, seen: u64, counted: u64) -> bool {
-    kind == Kind::MySql && (1..=2).contains(&seen.saturating_sub(counted))
+    kind != Kind::MariaDb && (1..=2).contains(&seen.saturating_sub(counted))
 }
 
 /// Traces a load on a server: what was printed, and what the server itself counted in that time, which is
@@ -76,7 +84,7 @@ pub fn measure(
 }
 
 pub fn innodb(measured: &Measured) -> u64 {
-    // MariaDB's dictionary is the server's: .frm files and the log of its changes.
+    // MariaDB's dictionary is the server's: .frm files and the log of its changes. So is that of old MySQLs.
     let is_innodb = |row: &&Value| {
         let is_ibd = || path_of(row).is_some_and(|path| path.extension() == Some("ibd".as_ref()));
         INNODB.contains(&text(row, "role").as_str()) && (row["role"] != "dictionary" || is_ibd())

@@ -24,6 +24,9 @@ const QUIET: Duration = Duration::from_secs(2);
 pub enum Kind {
     MariaDb,
     MySql,
+    /// Of 2015: it syncs everything by fsync; InnoDB has its doublewrite buffer and undo logs in the system
+    /// tablespace, and no dictionary, which is .frm files of the server's.
+    MySql56,
 }
 
 impl Kind {
@@ -31,6 +34,31 @@ impl Kind {
         match self {
             Kind::MariaDb => "mariadb",
             Kind::MySql => "mysql",
+            Kind::MySql56 => "mysql@5.6",
+        }
+    }
+
+    pub fn named(name: &str) -> Kind {
+        let kinds = [Kind::MariaDb, Kind::MySql, Kind::MySql56];
+        kinds
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .unwrap_or_else(|| panic!("no kind of server: {name}"))
+    }
+
+    /// As fsynctop calls it.
+    pub fn product(self) -> &'static str {
+        match self {
+            Kind::MariaDb => "MariaDB",
+            Kind::MySql | Kind::MySql56 => "MySQL",
+        }
+    }
+
+    /// The call by which it syncs its logs, unless it is told otherwise.
+    pub fn log_op(self) -> &'static str {
+        match self {
+            Kind::MariaDb | Kind::MySql => "fdatasync",
+            Kind::MySql56 => "fsync",
         }
     }
 }
@@ -124,7 +152,7 @@ impl Database {
         let number = |name: &str| status.get(name).map(|value| value.parse::<u64>().unwrap());
         let binlog = match self.kind {
             Kind::MariaDb => number("Binlog_group_commits"),
-            Kind::MySql => self
+            Kind::MySql | Kind::MySql56 => self
                 .connection
                 .query_first(
                     "SELECT CAST(SUM(COUNT_MISC) AS UNSIGNED) FROM performance_schema.file_summary_by_instance
