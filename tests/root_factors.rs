@@ -175,7 +175,7 @@ fn where_a_log_is_not_waited_for_its_equation_does_not_apply() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_redo_log_that_its_writes_make_durable_is_waited_for_unseen() {
-    on_both(|kind| {
+    on_each(|kind| {
         let database = Database::start(kind, &["--innodb-flush-method=O_DSYNC"]);
         database.prepare();
         let commits = watch(&database, 4, Duration::from_secs(3));

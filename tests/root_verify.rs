@@ -102,7 +102,7 @@ fn the_syncs_that_make_redo_files_are_where_the_server_counts_them() {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn a_redo_log_that_its_writes_make_durable_is_said_not_to_be_compared() {
-    on_both(|kind| {
+    on_each(|kind| {
         let mut database = Database::start(kind, &["--innodb-flush-method=O_DSYNC"]);
         database.prepare();
         database.quiet_counters();
