@@ -179,6 +179,6 @@ fn root_long_runs_the_threads_that_describe_processes_stay_few() {
         child.0.try_wait().unwrap().is_some()
     });
     println!("{most} threads at most");
-    // The sampler, the finder, up to 8 for names, 4 for descriptions, 2 for earlier syncs.
-    assert!((3..=16).contains(&most), "{most} threads");
+    // The first one, the sampler, the finder, up to 8 for names, 4 for descriptions, 2 for earlier syncs.
+    assert!((3..=17).contains(&most), "{most} threads");
 }

@@ -4,6 +4,7 @@
 mod common;
 
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::disk::Mounted;
@@ -30,10 +31,17 @@ fn unwatched(measured: &Value) -> (u64, u64) {
     (number(&measured["lost"], "unwatched"), of_servers.sum())
 }
 
+/// What other processes do is counted for the whole host: one of these tests at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    needs(&[TRACEFS]);
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_each_durable_write_outside_of_the_watched_calls_is_counted_for_its_server() {
-    needs(&[TRACEFS]);
+    let _alone = alone();
     for filesystem in FILESYSTEMS {
         let mounted = Mounted::image(filesystem, 400);
         for way in ["o_dsync", "rwf_dsync", "msync", "io_uring", "libaio"] {
@@ -62,7 +70,7 @@ fn root_each_durable_write_outside_of_the_watched_calls_is_counted_for_its_serve
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_no_watched_call_is_taken_for_one_that_is_not() {
-    needs(&[TRACEFS]);
+    let _alone = alone();
     for filesystem in FILESYSTEMS {
         let mounted = Mounted::image(filesystem, 400);
         let mut syncgen = Command::new(tool("syncgen"));
@@ -79,7 +87,7 @@ fn root_no_watched_call_is_taken_for_one_that_is_not() {
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_calls_that_are_under_way_when_tracing_begins_are_watched_ones() {
-    needs(&[TRACEFS]);
+    let _alone = alone();
     let mounted = Mounted::image("ext4", 400);
     let mut syncgen = Command::new(tool("syncgen"));
     syncgen.arg(mounted.path()).args([
@@ -106,7 +114,7 @@ fn root_calls_that_are_under_way_when_tracing_begins_are_watched_ones() {
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_a_neighbour_that_syncs_in_other_ways_is_counted_apart_and_nobody_is_said_to_be_alone() {
-    needs(&[TRACEFS]);
+    let _alone = alone();
     let mounted = Mounted::image("ext4", 200);
     let neighbour = || {
         let file = mounted.path().join("neighbour");
@@ -139,7 +147,7 @@ fn root_a_neighbour_that_syncs_in_other_ways_is_counted_apart_and_nobody_is_said
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_check_says_where_they_are_counted() {
-    needs(&[TRACEFS]);
+    let _alone = alone();
     let _mounted = FILESYSTEMS.map(|filesystem| Mounted::image(filesystem, 400));
     let output = output(fsynctop().args(["check", "--output", "json"]));
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -243,3 +243,33 @@ fn hung(server: &Server) -> Verdict {
     );
     Verdict::warn("server", detail).cured_by("`fsynctop stuck` shows which of its syncs hang, and in what")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_what_is_not_watched_is_counted_is_never_more_than_was_attached() {
+        let said = |filesystems: &[&str], refused: Option<&str>| {
+            let filesystems = filesystems.iter().map(|&name| name.to_owned()).collect();
+            let net = Net { filesystems, refused: refused.map(str::to_owned) };
+            let verdict = counted_only(&net, &Op::ALL);
+            (verdict.status, verdict.detail)
+        };
+        let ways = "io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes";
+        let why = "xfs_file_fsync: not permitted";
+        let expected = [
+            (said(&["ext4", "xfs"], None), Status::Ok, "counted on ext4, xfs, and not timed"),
+            (said(&[], None), Status::Warn, "not counted, no filesystem here shows them"),
+            (said(&[], Some(why)), Status::Warn, "not counted (xfs_file_fsync: not permitted)"),
+            (
+                said(&["ext4"], Some(why)),
+                Status::Warn,
+                "counted on ext4, and not timed; not elsewhere (xfs_file_fsync: not permitted)",
+            ),
+        ];
+        for (said, status, detail) in expected {
+            assert_eq!(said, (status, format!("{ways}: {detail}")));
+        }
+    }
+}
