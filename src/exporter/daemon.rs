@@ -30,6 +30,7 @@ use super::web::address::{self, ListenAddress};
 use super::web::files::{Files, OnDisk};
 use super::web::reload::Loaded;
 use super::{log, notify, privileges};
+use crate::linux::descriptors;
 use crate::live::State;
 
 /// How often the state of the tracing is looked at.
@@ -65,6 +66,7 @@ where
 {
     privileges::forever().context("cannot set no_new_privs")?;
     notify::connect();
+    descriptors::keep_to_itself();
     let listeners = address::open(&options.listen, address::activated()?)?;
     let places: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let files = options.web_config_file.map(OnDisk::new);
