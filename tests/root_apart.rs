@@ -7,8 +7,10 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ use common::{Running, built, needs, wait_until};
 use fsynctop::exporter::confine::seccomp::{self, Process};
 use fsynctop::exporter::confine::{User, landlock};
 use fsynctop::exporter::privileges;
+use rustix::net::SocketFlags;
+use rustix::process::Pid;
 use serde_json::Value;
 
 const TRACEPOINTS: &str = "/sys/kernel/tracing/events";
@@ -120,7 +124,7 @@ fn inside<T: Send + 'static>(process: Process, task: impl FnOnce() -> T + Send +
         privileges::forever().unwrap();
         privileges::keep_needed(User::default()).unwrap();
         if process == Process::Web {
-            privileges::keep_none().unwrap();
+            privileges::keep_none(None).unwrap();
             println!("Landlock: {}", landlock::allow_nothing().unwrap());
         }
         seccomp::apply_to_thread(process).unwrap();
@@ -240,6 +244,49 @@ fn the_prober_reads_and_does_not_write_and_the_web_process_does_neither() {
     assert_eq!(of(Process::Prober), [false, false, false, true, true, false, false]);
     assert_eq!(of(Process::Web), [false; 7]);
     assert!(!file.with_extension("new").exists());
+}
+
+/// Allowed calls with arguments by which they would reach further: a listener that becomes a socket that can
+/// connect, an address to send to, another pair of sockets, a lock on a file, another process's limits, and
+/// the memory of another process by a file that everybody may write to.
+fn further(listener: &TcpListener, file: &fs::File, pid: Pid, shared: &Path) -> [bool; 6] {
+    let nowhere = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
+    let limit = rustix::process::Rlimit { current: Some(64), maximum: Some(64) };
+    let (stream, datagram) = (rustix::net::SocketType::STREAM, rustix::net::SendFlags::empty());
+    let pair = rustix::net::socketpair(rustix::net::AddressFamily::UNIX, stream, SocketFlags::empty(), None);
+    let refused = Some(rustix::io::Errno::NOSYS);
+    [
+        rustix::net::sendto(listener, b"x", datagram, &nowhere).err() != refused,
+        pair.is_ok(),
+        rustix::fs::fcntl_lock(file, rustix::fs::FlockOperation::NonBlockingLockShared).is_ok(),
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, limit).is_ok(),
+        fs::OpenOptions::new().write(true).open(shared).is_ok(),
+        // Last: outside, the listener is none any more.
+        rustix::net::shutdown(listener, rustix::net::Shutdown::Read).is_ok(),
+    ]
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn allowed_calls_reach_no_further_by_their_arguments() {
+    needs(&[]);
+    let target = Running(Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap());
+    let pid = Pid::from_raw(target.0.id().try_into().unwrap()).unwrap();
+    // In memory, which anybody may write to who finds it.
+    let memory = rustix::fs::memfd_create("shared", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let shared = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd()));
+    let of = |process: Option<Process>| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (file, shared) = (tempfile::tempfile().unwrap(), shared.clone());
+        let task = move || further(&listener, &file, pid, &shared);
+        match process {
+            Some(process) => inside(process, task),
+            None => task(),
+        }
+    };
+    assert_eq!(of(None), [true; 6], "this test itself");
+    assert_eq!(of(Some(Process::Prober)), [false; 6]);
+    assert_eq!(of(Some(Process::Web)), [false; 6]);
 }
 
 #[test]

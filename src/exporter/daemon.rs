@@ -5,14 +5,13 @@
 //! executing programs, and a web process without a prober has nothing to say. Whoever has started the
 //! exporter starts it anew.
 
-use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use rustix::process::geteuid;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
@@ -21,7 +20,6 @@ use super::collect::Collector;
 use super::confine::{User, seccomp};
 use super::history_socket::HistorySocket;
 use super::link::{self, Answers, WebProcess};
-use super::privileges::RightsError;
 use super::stage::Stage;
 use super::status::AtStart;
 use super::watching::Watching;
@@ -81,12 +79,9 @@ where
 
     // The socket's file goes with it, where its directory lets this user remove it.
     let (history, _file) = options.history.map(HistorySocket::apart).unzip();
-    let (web, lanes) = match WebProcess::start(listeners, history, files.is_some(), options.user) {
-        Err(source) if source.kind() == ErrorKind::PermissionDenied && geteuid().is_root() => {
-            bail!(RightsError::User { user: options.user, source });
-        }
-        started => started.context("cannot start the process that serves")?,
-    };
+    let (web, lanes) = WebProcess::start(listeners, history, files.is_some(), options.user)
+        .context("cannot start the process that serves")?;
+    let started = Instant::now();
     let (attached, outcome) = oneshot::channel();
     let web_pid = web.pid();
     let task = move || {
@@ -95,6 +90,8 @@ where
     // Not among the threads for work that may block: this one has rights that no other may have.
     std::thread::Builder::new().name("attach".into()).spawn(task).context("cannot start a thread")?;
     privileges::keep_needed(options.user)?;
+    // Other processes of its user can neither trace it nor read its memory.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot forbid tracing")?;
 
     let stage = Arc::new(Stage::new(options.at_start, files));
     for lane in lanes {
@@ -109,7 +106,7 @@ where
         .context("cannot start the event loop")?;
     let ended = runtime.block_on(async {
         let signals = Signals::new().context("cannot handle signals")?;
-        let mut life = Life { stage: &stage, web, interval: options.interval };
+        let mut life = Life { stage: &stage, web, started, interval: options.interval };
         let ended = life.live(outcome, signals).await;
         notify::stopping();
         stage.end();
@@ -158,6 +155,8 @@ impl Signals {
 struct Life<'a> {
     stage: &'a Arc<Stage>,
     web: WebProcess,
+    /// When the web process was.
+    started: Instant,
     interval: Duration,
 }
 
@@ -219,15 +218,17 @@ impl Life<'_> {
         if let Some(status) = self.web.ended().context("cannot watch the process that serves")? {
             bail!("the process that serves has ended ({status}), so the one that traces ends too");
         }
+        let mut heard = self.started;
         if let Some((report, at)) = self.stage.reported() {
             if !*is_introduced {
                 log::info(format_args!("serving by process {}: {}", self.web.pid(), report.confined));
                 *is_introduced = true;
             }
-            if at.elapsed() > SILENCE {
-                let silent = at.elapsed().as_secs();
-                bail!("the process that serves has not answered for {silent} s, so the one that traces ends");
-            }
+            heard = at;
+        }
+        if heard.elapsed() > SILENCE {
+            let silent = heard.elapsed().as_secs();
+            bail!("the process that serves has not answered for {silent} s, so the one that traces ends");
         }
         Ok(())
     }

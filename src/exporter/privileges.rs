@@ -49,9 +49,9 @@ pub fn keep_needed(user: User) -> Result<(), RightsError> {
     keep(needed, Some(user))
 }
 
-/// Takes all capabilities from the calling thread, for good.
-pub fn keep_none() -> Result<(), RightsError> {
-    keep(CapabilitySet::empty(), None)
+/// Takes all capabilities from the calling thread, for good, and makes it this user's if it is root's.
+pub fn keep_none(user: Option<User>) -> Result<(), RightsError> {
+    keep(CapabilitySet::empty(), user)
 }
 
 fn keep(kept: CapabilitySet, user: Option<User>) -> Result<(), RightsError> {
@@ -81,7 +81,7 @@ fn bpf_needs_no_right() -> io::Result<bool> {
     if switch.is_ok_and(|value| value.trim() == "0") {
         return Ok(false);
     }
-    let task = || keep_none().is_ok() && probe::may_use_open_maps();
+    let task = || keep_none(None).is_ok() && probe::may_use_open_maps();
     // Not for work that may block: a thread whose capabilities are its own, and gone with it.
     let thread = std::thread::Builder::new().name("try-bpf".into()).spawn(task)?;
     Ok(thread.join().unwrap_or(false))

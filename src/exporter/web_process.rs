@@ -10,7 +10,7 @@ use rustix::process::{DumpableBehavior, geteuid, set_dumpable_behavior};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tokio::sync::watch;
 
-use super::confine::{landlock, seccomp};
+use super::confine::{User, landlock, seccomp};
 use super::history_socket::{self, HistoryError};
 use super::link::{Given, Lane, Life, LinkError, Question, Report, take_over};
 use super::source::{NotReady, Source};
@@ -34,10 +34,20 @@ pub fn run() -> anyhow::Result<()> {
         signal_hook::flag::register(signal, Arc::default()).context("cannot handle signals")?;
     }
     let given = take_over().context("the prober has sent nothing that can be used")?;
-    let confined = confine()?;
+    let confined = confine(given.user)?;
 
     let statistics = Arc::new(Statistics::default());
-    let Given { listeners, history, is_configured, life, metrics, status, configuration, of_history } = given;
+    let Given {
+        listeners,
+        history,
+        is_configured,
+        user: _,
+        life,
+        metrics,
+        status,
+        configuration,
+        of_history,
+    } = given;
     let lanes = Arc::new(Lanes { life, metrics, status, configuration });
     let prober = Arc::new(Prober {
         lanes: lanes.clone(),
@@ -85,8 +95,8 @@ pub fn run() -> anyhow::Result<()> {
 
 /// Gives up everything but open descriptors and memory; system calls are filtered when all is set up. How, in
 /// words.
-fn confine() -> anyhow::Result<String> {
-    privileges::keep_none()?;
+fn confine(user: User) -> anyhow::Result<String> {
+    privileges::keep_none(Some(user))?;
     let user = geteuid();
     if user.is_root() {
         bail!("the process that serves must not be root's");

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use rustix::process::getpid;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
 };
 
 /// A system call by its name and its number on this architecture.
@@ -22,12 +23,12 @@ macro_rules! calls {
 const COMMON: &[Call] = calls! {
     SYS_brk SYS_clock_getres SYS_clock_gettime SYS_clock_nanosleep SYS_close SYS_dup SYS_dup3
     SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2 SYS_exit SYS_exit_group
-    SYS_fcntl SYS_fstat SYS_futex SYS_getcpu SYS_getegid SYS_geteuid SYS_getgid SYS_getpeername SYS_getpid
+    SYS_fstat SYS_futex SYS_getcpu SYS_getegid SYS_geteuid SYS_getgid SYS_getpeername SYS_getpid
     SYS_getrandom SYS_getsockname SYS_getsockopt SYS_gettid SYS_gettimeofday SYS_getuid SYS_lseek
     SYS_madvise SYS_mmap SYS_mprotect SYS_mremap SYS_munmap SYS_nanosleep SYS_pipe2 SYS_ppoll SYS_read
-    SYS_readv SYS_recvfrom SYS_recvmsg SYS_restart_syscall SYS_rseq SYS_rt_sigaction SYS_rt_sigprocmask
-    SYS_rt_sigreturn SYS_sched_getaffinity SYS_sched_yield SYS_sendmsg SYS_sendto SYS_set_robust_list
-    SYS_setsockopt SYS_shutdown SYS_sigaltstack SYS_socketpair SYS_sysinfo SYS_uname SYS_write SYS_writev
+    SYS_readv SYS_recvfrom SYS_restart_syscall SYS_rseq SYS_rt_sigaction SYS_rt_sigprocmask
+    SYS_rt_sigreturn SYS_sched_getaffinity SYS_sched_yield SYS_set_robust_list SYS_sigaltstack SYS_sysinfo
+    SYS_uname SYS_write SYS_writev
 };
 
 /// The same by the numbers that only older architectures have.
@@ -40,16 +41,15 @@ const COMMON_OLD: &[Call] = &[];
 const WEB: &[Call] = calls! { SYS_accept4 };
 
 /// Files of /proc and of servers, to read; the mapped rows; the sync calls with which tracing tests itself.
+/// What openat2 opens for cannot be told by a filter: it is how paths are kept inside a server's root.
 const PROBER: &[Call] = calls! {
-    SYS_capget SYS_faccessat SYS_faccessat2 SYS_fdatasync SYS_fstatfs SYS_fsync SYS_ftruncate
-    SYS_getcwd SYS_getdents64 SYS_getpriority SYS_getrlimit SYS_getrusage SYS_membarrier SYS_memfd_create
-    SYS_msync SYS_newfstatat SYS_openat SYS_openat2 SYS_pread64 SYS_prlimit64 SYS_readlinkat
-    SYS_sched_setaffinity SYS_setpriority SYS_statfs SYS_statx SYS_sync SYS_sync_file_range SYS_syncfs
-    SYS_unlinkat SYS_wait4 SYS_waitid
+    SYS_capget SYS_faccessat SYS_faccessat2 SYS_fdatasync SYS_fstatfs SYS_fsync SYS_ftruncate SYS_getcwd
+    SYS_getdents64 SYS_getrlimit SYS_getrusage SYS_membarrier SYS_memfd_create SYS_msync SYS_newfstatat
+    SYS_openat2 SYS_pread64 SYS_readlinkat SYS_statfs SYS_statx SYS_sync SYS_sync_file_range SYS_syncfs
+    SYS_wait4 SYS_waitid
 };
 #[cfg(target_arch = "x86_64")]
-const PROBER_OLD: &[Call] =
-    calls! { SYS_access SYS_getdents SYS_lstat SYS_open SYS_readlink SYS_stat SYS_unlink };
+const PROBER_OLD: &[Call] = calls! { SYS_access SYS_getdents SYS_lstat SYS_readlink SYS_stat };
 #[cfg(not(target_arch = "x86_64"))]
 const PROBER_OLD: &[Call] = &[];
 
@@ -89,7 +89,7 @@ pub enum SeccompError {
     #[error("there is no filter for this kind of processor")]
     Architecture,
     #[error("the filter of system calls: {0}")]
-    Filter(#[from] seccompiler::BackendError),
+    Filter(#[from] BackendError),
     #[error("the kernel does not take the filter of system calls: {0}")]
     Kernel(#[from] seccompiler::Error),
 }
@@ -108,7 +108,6 @@ pub fn apply_to_thread(process: Process) -> Result<(), SeccompError> {
 pub fn names(process: Process) -> Vec<&'static str> {
     let mut names: Vec<_> = free(process).map(|(name, _)| name).collect();
     names.extend(conditional(process).into_iter().map(|(name, ..)| name));
-    names.push("clone");
     names.iter_mut().for_each(|name| *name = name.trim_start_matches("SYS_"));
     names.sort_unstable();
     names
@@ -123,17 +122,75 @@ fn free(process: Process) -> impl Iterator<Item = Call> {
     [COMMON, COMMON_OLD].into_iter().chain(own).flatten().copied()
 }
 
-/// Calls of which one argument, counted from 0, must be one of these values.
-fn conditional(process: Process) -> Vec<(&'static str, i64, u8, Vec<u64>)> {
+/// What an argument, counted from 0, must be.
+#[derive(Clone, Copy)]
+enum Must {
+    /// This number, of 32 bits.
+    Be(u8, u64),
+    /// Without any of these bits.
+    Lack(u8, u64),
+    /// With these bits.
+    Have(u8, u64),
+    /// No address.
+    BeNull(u8),
+}
+
+impl Must {
+    fn condition(self) -> Result<SeccompCondition, BackendError> {
+        use SeccompCmpArgLen::{Dword, Qword};
+        match self {
+            Must::Be(argument, value) => SeccompCondition::new(argument, Dword, SeccompCmpOp::Eq, value),
+            Must::Lack(argument, bits) => {
+                SeccompCondition::new(argument, Qword, SeccompCmpOp::MaskedEq(bits), 0)
+            }
+            Must::Have(argument, bits) => {
+                SeccompCondition::new(argument, Qword, SeccompCmpOp::MaskedEq(bits), bits)
+            }
+            Must::BeNull(argument) => SeccompCondition::new(argument, Qword, SeccompCmpOp::Eq, 0),
+        }
+    }
+}
+
+/// A call that is allowed where one of these lists holds as a whole.
+type Conditional = (&'static str, i64, Vec<Vec<Must>>);
+
+fn one_of(argument: u8, values: &[u64]) -> Vec<Vec<Must>> {
+    values.iter().map(|&value| vec![Must::Be(argument, value)]).collect()
+}
+
+/// Each combination that is written out is needed; those that are not would reach something: a signal by
+/// fcntl, an address by sendto, another process's limits.
+fn conditional(process: Process) -> Vec<Conditional> {
     let own = u64::from(getpid().as_raw_nonzero().get().unsigned_abs());
+    let descriptor = [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
+    let mut fcntl = one_of(1, &descriptor.map(|command| command as u64));
+    fcntl.push(vec![Must::Be(1, libc::F_SETFL as u64), Must::Lack(2, libc::O_ASYNC as u64)]);
+    // Time limits, by their old and new names (include/uapi/asm-generic/socket.h), and Nagle's algorithm.
+    let socket = |name| vec![Must::Be(1, libc::SOL_SOCKET as u64), Must::Be(2, name)];
+    let mut options: Vec<_> = [20, 21, 66, 67].map(socket).to_vec();
+    options.push(vec![Must::Be(1, libc::IPPROTO_TCP as u64), Must::Be(2, libc::TCP_NODELAY as u64)]);
     let mut all = vec![
-        ("SYS_ioctl", libc::SYS_ioctl, 1, IOCTLS.to_vec()),
-        ("SYS_prctl", libc::SYS_prctl, 0, vec![libc::PR_SET_NAME as u64]),
+        // A thread, and no process: clone3 takes its flags from memory, where a filter cannot look, so it is
+        // not listed and the C library falls back to clone.
+        ("SYS_clone", libc::SYS_clone, vec![vec![Must::Have(0, libc::CLONE_THREAD as u64)]]),
+        ("SYS_fcntl", libc::SYS_fcntl, fcntl),
+        ("SYS_ioctl", libc::SYS_ioctl, one_of(1, &IOCTLS)),
+        ("SYS_prctl", libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME as u64])),
+        ("SYS_sendto", libc::SYS_sendto, vec![vec![Must::BeNull(4)]]),
+        ("SYS_setsockopt", libc::SYS_setsockopt, options),
+        // Of a connection's own direction: the other one would make a listener a socket that can connect.
+        ("SYS_shutdown", libc::SYS_shutdown, one_of(1, &[libc::SHUT_WR as u64])),
         // Ending itself, after a panic in a destructor.
-        ("SYS_tgkill", libc::SYS_tgkill, 0, vec![own]),
+        ("SYS_tgkill", libc::SYS_tgkill, one_of(0, &[own])),
     ];
     if process == Process::Prober {
-        all.push(("SYS_bpf", libc::SYS_bpf, 0, BPF_COMMANDS.to_vec()));
+        let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
+        all.push(("SYS_bpf", libc::SYS_bpf, one_of(0, &BPF_COMMANDS)));
+        all.push(("SYS_openat", libc::SYS_openat, vec![vec![Must::Lack(2, writes)]]));
+        #[cfg(target_arch = "x86_64")]
+        all.push(("SYS_open", libc::SYS_open, vec![vec![Must::Lack(1, writes)]]));
+        // Its own limits, to read.
+        all.push(("SYS_prlimit64", libc::SYS_prlimit64, vec![vec![Must::Be(0, 0), Must::BeNull(2)]]));
     }
     all
 }
@@ -141,19 +198,12 @@ fn conditional(process: Process) -> Vec<(&'static str, i64, u8, Vec<u64>)> {
 fn filter(process: Process) -> Result<BpfProgram, SeccompError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         free(process).map(|(_, number)| (number, vec![])).collect();
-    for (_, number, argument, values) in conditional(process) {
-        let is_one_of = values.into_iter().map(|value| {
-            let is = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
-            SeccompRule::new(vec![is])
-        });
-        rules.insert(number, is_one_of.collect::<Result<_, _>>()?);
+    for (_, number, alternatives) in conditional(process) {
+        let alternatives = alternatives
+            .into_iter()
+            .map(|all| SeccompRule::new(all.into_iter().map(Must::condition).collect::<Result<_, _>>()?));
+        rules.insert(number, alternatives.collect::<Result<_, _>>()?);
     }
-    // A thread, and no process: clone3 takes its flags from memory, where a filter cannot look, so it is not
-    // listed and the C library falls back to clone.
-    let thread = libc::CLONE_THREAD as u64;
-    let is_thread =
-        SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(thread), thread)?;
-    rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![is_thread])?]);
     let architecture = std::env::consts::ARCH.try_into().map_err(|_| SeccompError::Architecture)?;
     let (refused, allowed) = (SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow);
     Ok(SeccompFilter::new(rules, refused, allowed, architecture)?.try_into()?)
@@ -202,13 +252,16 @@ mod tests {
 
     /// What starting takes beside that: the programs, their hooks, the sockets, the second process, and what
     /// is given up.
-    const START: [&str; 35] = [
+    const START: [&str; 41] = [
         "accept",
+        "accept4",
         "arch_prctl",
         "bind",
+        "bpf",
         "capset",
         "chdir",
         "chmod",
+        "clone",
         "clone3",
         "close_range",
         "connect",
@@ -225,7 +278,10 @@ mod tests {
         "mkdirat",
         "perf_event_open",
         "prctl",
+        "recvmsg",
+        "sched_setaffinity",
         "seccomp",
+        "sendmsg",
         "set_tid_address",
         "setgid",
         "setgroups",
@@ -233,11 +289,11 @@ mod tests {
         "setresuid",
         "setuid",
         "socket",
-        "bpf",
-        "clone",
+        "socketpair",
         "umask",
+        "unlink",
+        "unlinkat",
         "vfork",
-        "accept4",
     ];
 
     #[cfg(target_arch = "x86_64")] // which has all the numbers that the others have

@@ -14,7 +14,6 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::lane::Lane;
@@ -38,6 +37,7 @@ struct Message {
     listeners: usize,
     history: bool,
     is_configured: bool,
+    user: (u32, u32),
 }
 
 /// What the web process has.
@@ -47,6 +47,8 @@ pub struct Given {
     pub history: Option<UnixListener>,
     /// There is a web configuration to ask for.
     pub is_configured: bool,
+    /// Who it is to be, if it was started as root.
+    pub user: User,
     pub life: Lane,
     pub metrics: Lane,
     pub status: Lane,
@@ -60,8 +62,9 @@ pub struct Given {
 pub struct WebProcess(Child);
 
 impl WebProcess {
-    /// Starts it, as this user if this process is root's. The lanes are to be answered on. This process has
-    /// none of the sockets any more.
+    /// Starts it. Where this process is root's it becomes this user itself, which leaves no moment in which
+    /// another process of that user could trace it. The lanes are to be answered on. This process has none of
+    /// the sockets any more.
     pub fn start(
         listeners: Vec<TcpListener>,
         history: Option<UnixListener>,
@@ -79,12 +82,14 @@ impl WebProcess {
         command.arg0("fsynctop").arg(ACTION).current_dir("/").env_clear();
         command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
-        if geteuid().is_root() {
-            command.uid(user.uid).gid(user.gid);
-        }
         let child = command.spawn()?;
 
-        let message = Message { listeners: listeners.len(), history: history.is_some(), is_configured };
+        let message = Message {
+            listeners: listeners.len(),
+            history: history.is_some(),
+            is_configured,
+            user: (user.uid, user.gid),
+        };
         let mut all: Vec<BorrowedFd<'_>> = listeners.iter().map(AsFd::as_fd).collect();
         all.extend(history.as_ref().map(AsFd::as_fd));
         all.extend(their_lanes.iter().map(AsFd::as_fd));
@@ -145,6 +150,7 @@ pub fn take_over() -> io::Result<Given> {
         listeners: all.into_iter().map(TcpListener::from).collect(),
         history,
         is_configured: message.is_configured,
+        user: User { uid: message.user.0, gid: message.user.1 },
         life: next()?,
         metrics: next()?,
         status: next()?,

@@ -14,7 +14,8 @@ const MOST_OTHER: f64 = 0.05;
 /// What `not_measurable` says of level two where the kernel has no lock for its clocks.
 const WITHOUT_CLOCKS: &str = "(level two)";
 /// The load is called as a server is, and answers no questions.
-const NO_SERVER: &str = "what the throughput is made of: no connection to the server";
+const NO_SERVER: &str =
+    "what the throughput is made of, and what of the settings' promises is kept: no connection to the server";
 
 /// The step `name` watched redo and binary log, undo and a tablespace of one process on one filesystem.
 /// `journal`: the wait of level one in which ext4 and XFS wait for their committer.
