@@ -30,7 +30,9 @@ impl Scrape {
         let called = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
         let mut scrape = Scrape::default();
         wait_until("figures of now", || {
-            scrape = Scrape::parse(&exporter.get("/metrics"));
+            let text = exporter.get("/metrics");
+            assert!(!text.is_empty(), "no answer: {}", exporter.log());
+            scrape = Scrape::parse(&text);
             scrape.0["fsynctop_snapshot_timestamp_seconds"] >= called
         });
         scrape

@@ -16,8 +16,9 @@ use crate::history::deadline::WithDeadline;
 use crate::linux::cpu_time::of_this_thread;
 use crate::live::clients::for_clients;
 
-/// How long the web process may take to take an answer; clients of the history have ten seconds.
-const TAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the web process may take to take an answer; clients of the history have ten seconds. Longer than
+/// a busy host keeps a process from running, because a lane that is given up here ends both processes.
+const TAKE_TIMEOUT: Duration = Duration::from_secs(60);
 /// After an answer, the next question of a lane waits for as long as this one took in processor time, times
 /// this: whoever has taken the web process over gets a fifth of a processor by each lane and no more. The web
 /// process itself keeps its answers for longer.

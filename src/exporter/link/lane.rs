@@ -16,6 +16,10 @@ const LIFE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Files of the web configuration; on a disk that hangs, what was read before has to do.
 const FILES_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A frame is sent in one piece: the rest of it is there unless the prober was stopped in the middle. Longer
+/// than a busy host keeps a process from running, because a lane that is given up here ends both processes.
+const REST_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 60_000 });
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
@@ -78,10 +82,9 @@ impl Lane {
             return Err(LinkError::Io(ErrorKind::TimedOut.into()));
         }
         state.last = state.last.wrapping_add(1);
-        let mut stream = WithDeadline::new(&state.stream, patience);
         // Where it fails within a frame, nothing is left that could be understood.
         let mut within_frame = true;
-        let outcome = exchange(&mut stream, state.last, question, out, &mut within_frame);
+        let outcome = exchange(&state.stream, patience, state.last, question, out, &mut within_frame);
         state.is_broken = matches!(outcome, Err(LinkError::Ended)) || (outcome.is_err() && within_frame);
         outcome
     }
@@ -102,23 +105,26 @@ impl Lane {
 }
 
 fn exchange(
-    stream: &mut (impl Read + Write),
+    stream: &UnixStream,
+    patience: Duration,
     number: u32,
     question: &Question,
     out: &mut dyn Write,
     within_frame: &mut bool,
 ) -> Result<(), LinkError> {
-    write_question(stream, number, question)?;
+    let mut waiting = WithDeadline::new(stream, patience);
+    write_question(&mut waiting, number, question)?;
     let (mut length, mut failure) = (0, None);
     loop {
         // A byte that is not there yet is no part of a frame.
         *within_frame = false;
         let mut first = [0];
-        stream.read_exact(&mut first)?;
+        waiting.read_exact(&mut first)?;
         *within_frame = true;
-        let header = read_header(&mut (&first[..]).chain(&mut *stream))?;
+        let mut rest = WithDeadline::new(stream, REST_TIMEOUT);
+        let header = read_header(&mut (&first[..]).chain(&mut rest))?;
         let mut bytes = vec![0; header.length];
-        stream.read_exact(&mut bytes)?;
+        rest.read_exact(&mut bytes)?;
         *within_frame = false;
         if header.number != number {
             continue;
