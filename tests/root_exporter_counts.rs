@@ -253,8 +253,7 @@ fn an_exporter_that_is_started_again_begins_at_zero_under_the_same_label() {
             exporter.signal("TERM");
             let (status, log) = exporter.ended();
             assert!(status.success(), "{log}");
-            // Its user may not remove a file from a directory of root's. Nobody answers there, and the next
-            // exporter takes its place.
+            // It has given up removing files. Nobody answers there, and the next exporter takes its place.
             let refused = UnixStream::connect(socket(&directory)).unwrap_err();
             assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
             scrapes.push(scrape);

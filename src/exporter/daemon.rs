@@ -77,7 +77,7 @@ where
         log::info(format_args!("listening on {scheme}://{place}/metrics"));
     }
 
-    // The socket's file goes with it, where its directory lets this user remove it.
+    // The socket's file goes with it if this ends before it has attached; later it may not be removed.
     let (history, _file) = options.history.map(HistorySocket::apart).unzip();
     let (web, lanes) = WebProcess::start(listeners, history, files.is_some(), options.user)
         .context("cannot start the process that serves")?;
