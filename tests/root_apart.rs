@@ -365,26 +365,26 @@ fn root_that_cannot_become_another_user_is_refused() {
     assert!(log.contains("cannot become user 65534:65534") && log.contains("CAP_SETUID"), "{log}");
 }
 
+/// A process to trace, which has synced a file in this directory.
+fn load(directory: &Path) -> Running {
+    let mut command = Command::new(built("syncgen"));
+    command.arg(directory).args(["--syncs", "100", "--hold"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    Running(command.spawn().unwrap())
+}
+
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn another_user_can_be_chosen_and_servers_are_still_described() {
     needs(&[TRACEPOINTS]);
     let directory = tempfile::tempdir().unwrap();
     let exporter = Exporter::start(&["--comm", "syncgen", "--user", "64000:64001"]);
-    let load = Command::new(built("syncgen"))
-        .arg(directory.path())
-        .args(["--syncs", "100", "--hold"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn();
-    let _load = Running(load.unwrap());
+    let _load = load(directory.path());
     for pid in [exporter.pid(), web_of(&exporter)] {
         assert!(status_lines(pid, "Uid:").iter().all(|(_, ids)| ids.starts_with("64000\t64000")), "{pid}");
         assert!(status_lines(pid, "Gid:").iter().all(|(_, ids)| ids.starts_with("64001\t64001")), "{pid}");
     }
     let path = directory.path().display().to_string();
     wait_until("its files by name", || exporter.get("/metrics").contains(&path));
-    std::thread::sleep(Duration::from_millis(100));
 }
 
 /// Applies a profile in the form of container runtimes, by libseccomp as these do, and becomes another
@@ -421,13 +421,7 @@ fn the_daemon_sets_profile_and_capabilities_are_enough() {
     command.args(["--comm", "syncgen", "--socket"]).arg(&socket);
     let exporter = Exporter::spawn_as(&mut command);
     exporter.wait_until_ready();
-    let load = Command::new(built("syncgen"))
-        .arg(directory.path())
-        .args(["--syncs", "100", "--hold"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn();
-    let _load = Running(load.unwrap());
+    let _load = load(directory.path());
     let path = directory.path().display().to_string();
     wait_until("its files by name", || exporter.get("/metrics").contains(&path));
     assert_eq!(status(&[&exporter.url("/status")]), 200);

@@ -26,6 +26,22 @@ pub struct FileInfo {
     pub unlinked: bool,
 }
 
+impl FileInfo {
+    /// Of a file of which nothing is known but its role.
+    pub(crate) fn nameless(role: Role) -> FileInfo {
+        FileInfo {
+            path: None,
+            role,
+            device: None,
+            below: None,
+            mount: None,
+            filesystem: None,
+            open: true,
+            unlinked: false,
+        }
+    }
+}
+
 /// One file (or a substitute for it) and one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRow {

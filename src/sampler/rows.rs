@@ -20,12 +20,12 @@ impl Sampler {
                         Target::File(file) => self.names.info(&(*server, *file)).clone(),
                         Target::Filesystem(device) => Arc::new(FileInfo {
                             device: Some(self.devices.name(*device).into()),
-                            ..nameless(Role::Other)
+                            ..FileInfo::nameless(Role::Other)
                         }),
                         Target::Gone(role) => {
-                            Arc::new(FileInfo { open: false, unlinked: true, ..nameless(*role) })
+                            Arc::new(FileInfo { open: false, unlinked: true, ..FileInfo::nameless(*role) })
                         }
-                        _ => Arc::new(nameless(Role::Other)),
+                        _ => Arc::new(FileInfo::nameless(Role::Other)),
                     };
                     account.shown_as.set(Some(info.role));
                     files.push(FileRow { server: *server, target: *target, op: *op, info, stats });
@@ -91,24 +91,11 @@ fn preempted(counters: &Counters) -> u64 {
     entries + counters.entries_without_exit + counters.exits_skipped.saturating_sub(attributed)
 }
 
-fn nameless(role: Role) -> FileInfo {
-    FileInfo {
-        path: None,
-        role,
-        device: None,
-        below: None,
-        mount: None,
-        filesystem: None,
-        open: true,
-        unlinked: false,
-    }
-}
-
 /// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the
 /// files' own rows.
 fn shared_row(server: ServerId, role: Role, op: Op, histogram: &Histogram) -> FileRow {
     let stats = Stats { histogram: histogram.clone(), ..Stats::default() };
-    FileRow { server, target: Target::Shared(role), op, info: Arc::new(nameless(role)), stats }
+    FileRow { server, target: Target::Shared(role), op, info: Arc::new(FileInfo::nameless(role)), stats }
 }
 
 #[cfg(test)]

@@ -114,16 +114,7 @@ pub struct Names {
 impl Names {
     pub fn new(rules: Arc<Rules>) -> Names {
         let limits = Limits::for_one_owner(WORKERS, CONFIRM_TIMEOUT);
-        let unknown = FileInfo {
-            path: None,
-            role: Role::Other,
-            device: None,
-            below: None,
-            mount: None,
-            filesystem: None,
-            open: true,
-            unlinked: false,
-        };
+        let unknown = FileInfo::nameless(Role::Other);
         Names {
             rules,
             named: IndexMap::default(),
