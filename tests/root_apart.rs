@@ -21,8 +21,9 @@ use common::{Running, built, needs, wait_until};
 use fsynctop::exporter::confine::seccomp::{self, Process};
 use fsynctop::exporter::confine::{User, landlock};
 use fsynctop::exporter::privileges;
-use rustix::net::SocketFlags;
-use rustix::process::Pid;
+use rustix::net::sockopt::socket_acceptconn;
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, getsockname, shutdown};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde_json::Value;
 
 const TRACEPOINTS: &str = "/sys/kernel/tracing/events";
@@ -108,6 +109,33 @@ fn what_traces_has_no_network_socket_and_what_serves_has_no_rights() {
         history.args(["history", "--last", "1m", "--output", "json", "--socket"]).arg(&socket);
         common::faults::output(&mut history).status.success()
     });
+}
+
+/// Its sockets can be shut down by whoever has taken the web process over, and nothing but new ones helps.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn a_listener_that_was_shut_down_ends_both_processes() {
+    needs(&[TRACEPOINTS]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("exporter.sock");
+    for which in ["/metrics", "the history"] {
+        let exporter = Exporter::start(&["--comm", "no-such-comm", "--socket", path.to_str().unwrap()]);
+        let web = Pid::from_raw(web_of(&exporter).cast_signed()).unwrap();
+        let process = pidfd_open(web, PidfdFlags::empty()).unwrap();
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", web.as_raw_nonzero())).unwrap().flatten();
+        let numbers = descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let copies = numbers.filter_map(|fd| pidfd_getfd(&process, fd, PidfdGetfdFlags::empty()).ok());
+        let family = if which == "/metrics" { AddressFamily::INET } else { AddressFamily::UNIX };
+        let listeners: Vec<_> = copies
+            .filter(|fd| socket_acceptconn(fd).unwrap_or(false))
+            .filter(|fd| getsockname(fd).unwrap().address_family() == family)
+            .collect();
+        assert_eq!(listeners.len(), 1, "{which}");
+        shutdown(&listeners[0], Shutdown::Both).unwrap();
+        let (ended, said) = exporter.ended();
+        assert_eq!(ended.code(), Some(1), "{which}: {said}");
+        assert!(said.contains("a listening socket takes no connections any more"), "{which}: {said}");
+    }
 }
 
 /// The errno of a system call with arguments that are all -1.

@@ -1,5 +1,6 @@
 //! `fsynctop exporter`: from arguments to a daemon.
 
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::{check, session, settings};
 use crate::exporter::collect::{self, About, Buckets, Collector, GivenName};
 use crate::exporter::confine::User;
 use crate::exporter::daemon;
-use crate::exporter::history_socket::HistorySocket;
+use crate::exporter::history_socket;
 use crate::exporter::status::AtStart;
 use crate::exporter::web::StartError;
 use crate::exporter::web::address::ListenAddress;
@@ -159,9 +160,9 @@ fn status(error: &anyhow::Error) -> u8 {
 }
 
 /// An explicitly requested socket is mandatory; the default one is best effort.
-fn open_socket(asked: Option<&Path>) -> anyhow::Result<Option<HistorySocket>> {
+fn open_socket(asked: Option<&Path>) -> anyhow::Result<Option<UnixListener>> {
     let default = Path::new(remote::SOCKET);
-    match (HistorySocket::open(asked.unwrap_or(default)), asked) {
+    match (history_socket::open(asked.unwrap_or(default)), asked) {
         (Ok(socket), _) => Ok(Some(socket)),
         (Err(error), Some(_)) => Err(error.into()),
         (Err(error), None) => {

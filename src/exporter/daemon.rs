@@ -5,7 +5,7 @@
 //! executing programs, and a web process without a prober has nothing to say. Whoever has started the
 //! exporter starts it anew.
 
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::collect::Collector;
 use super::confine::{User, seccomp};
-use super::history_socket::HistorySocket;
 use super::link::{self, Answers, WebProcess};
 use super::stage::Stage;
 use super::status::AtStart;
@@ -47,7 +46,7 @@ pub struct Options {
     pub listen: Vec<ListenAddress>,
     pub web_config_file: Option<PathBuf>,
     /// Open, and answered on by the web process.
-    pub history: Option<HistorySocket>,
+    pub history: Option<UnixListener>,
     /// Who both processes are, if they were started as root.
     pub user: User,
     pub at_start: AtStart,
@@ -77,9 +76,7 @@ where
         log::info(format_args!("listening on {scheme}://{place}/metrics"));
     }
 
-    // The socket's file goes with it if this ends before it has attached; later it may not be removed.
-    let (history, _file) = options.history.map(HistorySocket::apart).unzip();
-    let (web, lanes) = WebProcess::start(listeners, history, files.is_some(), options.user)
+    let (web, lanes) = WebProcess::start(listeners, options.history, files.is_some(), options.user)
         .context("cannot start the process that serves")?;
     let started = Instant::now();
     let (attached, outcome) = oneshot::channel();

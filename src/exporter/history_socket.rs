@@ -4,14 +4,15 @@
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::fs::{FileType, Mode};
 
 use super::log::Seldom;
-use super::socket_directory::{DirectoryError, Identity, SocketDirectory};
+use super::socket_directory::{DirectoryError, SocketDirectory};
 use super::source::NotReady;
-use crate::history::History;
+use super::web::is_the_listeners_end;
 use crate::history::deadline::WithDeadline;
 use crate::history::remote::{Refusal, Request, What};
 use crate::linux::blocking::{Limits, Pool, Share};
@@ -42,52 +43,30 @@ pub enum SocketError {
     Directory { path: PathBuf, source: DirectoryError },
 }
 
-/// A socket that is open and not yet answered on.
-#[derive(Debug)]
-pub struct HistorySocket {
-    listener: UnixListener,
-    directory: SocketDirectory,
-    file: Identity,
+/// Opens the socket, in the place of one that an exporter left behind which has ended: by then it has no right
+/// to remove the file.
+pub fn open(path: &Path) -> Result<UnixListener, SocketError> {
+    let failed = |source: io::Error| SocketError::Io { path: path.to_owned(), source };
+    let directory = SocketDirectory::open(path).map_err(|error| match error {
+        DirectoryError::Io(source) => failed(source),
+        source => SocketError::Directory { path: path.to_owned(), source },
+    })?;
+    make_way(&directory, path)?;
+    directory.bind(MODE, WAITING).map(UnixListener::from).map_err(failed)
 }
 
-impl HistorySocket {
-    /// Opens the socket, in the place of one that an exporter left behind which was killed.
-    pub fn open(path: &Path) -> Result<HistorySocket, SocketError> {
-        let failed = |source: io::Error| SocketError::Io { path: path.to_owned(), source };
-        let directory = SocketDirectory::open(path).map_err(|error| match error {
-            DirectoryError::Io(source) => failed(source),
-            source => SocketError::Directory { path: path.to_owned(), source },
-        })?;
-        make_way(&directory, path)?;
-        let (listener, file) = directory.bind(MODE, WAITING).map_err(failed)?;
-        Ok(HistorySocket { listener: UnixListener::from(listener), directory, file })
-    }
-
-    /// The socket itself, for the process that answers, and its file, for the one that may remove it.
-    pub fn apart(self) -> (UnixListener, SocketFile) {
-        (self.listener, SocketFile { directory: self.directory, file: self.file })
-    }
-
-    /// Answers in this process. The socket's file goes when what it returns is dropped.
-    pub fn serve(self, history: impl Fn() -> History + Send + Sync + 'static) -> io::Result<SocketFile> {
-        let (listener, file) = self.apart();
-        serve(listener, move |out| Ok(history().write_json(out)?))?;
-        Ok(file)
-    }
-}
-
-/// Answers, on a thread of its own, for as long as the process lives. `write` writes what is remembered, for
+/// Answers, on a thread of its own, until the listener accepts nothing any more: it ends with why. `write` writes what is remembered, for
 /// up to [`MAX_CLIENTS`] at a time.
 pub fn serve(
     listener: UnixListener,
     write: impl Fn(&mut dyn Write) -> Result<(), HistoryError> + Send + Sync + 'static,
-) -> io::Result<()> {
+) -> io::Result<JoinHandle<io::Error>> {
     // A client that has gone wants no answer.
     let work = move |stream: &UnixStream| answer(stream, &write).ok();
     let limits = Limits::for_one_owner(CLIENTS, 2 * CLIENT_TIMEOUT);
     let clients = Pool::new("history-client", limits, work);
     // A loop that waits for clients, and for nothing else.
-    std::thread::Builder::new().name("history".into()).spawn(move || accept(&listener, &clients)).map(drop)
+    std::thread::Builder::new().name("history".into()).spawn(move || accept(&listener, &clients))
 }
 
 /// Why there is no history.
@@ -99,21 +78,7 @@ pub enum HistoryError {
     Io(#[from] io::Error),
 }
 
-/// Removes the socket's file at the end.
-#[derive(Debug)]
-pub struct SocketFile {
-    directory: SocketDirectory,
-    file: Identity,
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // Who has the right to make it may not have the right to remove it: then the next one does.
-        let _ = self.directory.remove(self.file);
-    }
-}
-
-/// Removes what a killed exporter left behind.
+/// Removes what an earlier exporter left behind.
 fn make_way(directory: &SocketDirectory, path: &Path) -> Result<(), SocketError> {
     let failed = |source| SocketError::Io { path: path.to_owned(), source };
     let Some((kind, file)) = directory.stat().map_err(failed)? else { return Ok(()) };
@@ -126,10 +91,11 @@ fn make_way(directory: &SocketDirectory, path: &Path) -> Result<(), SocketError>
     }
 }
 
-fn accept(listener: &UnixListener, clients: &Pool<(), UnixStream, ()>) {
+fn accept(listener: &UnixListener, clients: &Pool<(), UnixStream, ()>) -> io::Error {
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
+            Err(error) if is_the_listeners_end(&error) => return error,
             Err(error) => {
                 static SELDOM: Seldom = Seldom::new();
                 SELDOM.warn(format_args!("cannot accept a client on the history's socket: {error}"));
@@ -187,7 +153,7 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
-    use crate::history::{self, remote};
+    use crate::history::{self, History, remote};
     use crate::model::fixture::busy;
 
     fn remembered() -> History {
@@ -196,19 +162,21 @@ mod tests {
         history
     }
 
+    fn serve_remembered(path: &Path) {
+        serve(open(path).unwrap(), |out| Ok(remembered().write_json(out)?)).unwrap();
+    }
+
     #[test]
     fn the_history_arrives_as_it_is() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run/exporter.sock");
-        let serving = HistorySocket::open(&path).unwrap().serve(remembered).unwrap();
+        serve_remembered(&path);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         let history = remote::fetch(&path).unwrap();
         assert!(history.moments().eq(remembered().moments()));
         // A second exporter sees that it is taken.
-        assert!(matches!(HistorySocket::open(&path), Err(SocketError::Taken(_))));
-        drop(serving);
-        assert!(!path.exists());
-        let error = remote::fetch(&path).unwrap_err();
+        assert!(matches!(open(&path), Err(SocketError::Taken(_))));
+        let error = remote::fetch(&directory.path().join("none.sock")).unwrap_err();
         assert!(matches!(error, remote::RemoteError::Nobody(_)), "{error}");
         assert!(error.to_string().contains("Start `fsynctop exporter`"), "{error}");
     }
@@ -219,10 +187,10 @@ mod tests {
         let path = directory.path().join("exporter.sock");
         drop(UnixListener::bind(&path).unwrap());
         assert!(matches!(remote::fetch(&path), Err(remote::RemoteError::Nobody(_))));
-        HistorySocket::open(&path).unwrap();
+        open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "precious").unwrap();
-        assert!(matches!(HistorySocket::open(&path), Err(SocketError::NotASocket(_))));
+        assert!(matches!(open(&path), Err(SocketError::NotASocket(_))));
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 
@@ -230,7 +198,7 @@ mod tests {
     fn nonsense_is_refused_and_slow_clients_stop_nobody() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("exporter.sock");
-        let _serving = HistorySocket::open(&path).unwrap().serve(remembered).unwrap();
+        serve_remembered(&path);
         let ask = |request: &[u8]| {
             let mut stream = UnixStream::connect(&path).unwrap();
             stream.write_all(request).unwrap();

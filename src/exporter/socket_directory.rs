@@ -68,7 +68,7 @@ impl SocketDirectory {
     /// Binds a listening socket whose file has this mode from the start, or less: the kernel takes it from
     /// the socket, less what the umask takes away (net/unix/af_unix.c, unix_bind_bsd), which is then given
     /// back.
-    pub fn bind(&self, mode: Mode, waiting: i32) -> io::Result<(OwnedFd, Identity)> {
+    pub fn bind(&self, mode: Mode, waiting: i32) -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         rustix::fs::fchmod(&socket, mode)?;
@@ -82,7 +82,7 @@ impl SocketDirectory {
         // The very file that was just seen to be a socket, whatever its name leads to by now.
         rustix::fs::chmod(in_proc(&file), mode)?;
         rustix::net::listen(&socket, waiting)?;
-        Ok((socket, Identity::of(&stat)))
+        Ok(socket)
     }
 
     /// What is there. Links are not followed. None: nothing.

@@ -1,8 +1,9 @@
 //! The web process: it speaks to clients and has nothing but the sockets on which they come and the lanes to
 //! the prober. Who takes it over through a request has that, and what docs/security.md says.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -24,6 +25,9 @@ const SILENCE: Duration = Duration::from_secs(10);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// After the prober's end: long enough for a page to say so.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Both processes end with it, and a service manager starts them with new sockets.
+const DEAF: &str = "a listening socket takes no connections any more, so the process that serves ends";
 
 /// Serves until the prober ends, or says that it does.
 pub fn run() -> anyhow::Result<()> {
@@ -72,15 +76,17 @@ pub fn run() -> anyhow::Result<()> {
     };
     let report = Report { confined: format!("{confined}, {seccomp}"), reloaded: 0 };
 
-    if let Some(listener) = history {
-        let free = Mutex::new(of_history);
-        let write = move |out: &mut dyn Write| write_history(&free, out);
-        history_socket::serve(listener, write).context("cannot start a thread")?;
-    }
+    let free = Mutex::new(of_history);
+    let write = move |out: &mut dyn Write| write_history(&free, out);
+    let history = history.map(|listener| history_socket::serve(listener, write)).transpose();
+    let history = history.context("cannot start a thread")?;
     let (stop, stopped) = watch::channel(false);
     let ended = runtime.block_on(async {
-        let serving = tokio::spawn(web.clone().serve(listeners, stopped));
-        let ended = follow(&prober, &web, report).await;
+        let mut serving = tokio::spawn(web.clone().serve(listeners, stopped));
+        let ended = tokio::select! {
+            ended = follow(&prober, &web, report, history) => ended,
+            served = &mut serving => return served.context("serving")?.context(DEAF),
+        };
         if ended.is_err() {
             tokio::time::sleep(LAST_WORDS).await;
         }
@@ -108,8 +114,19 @@ fn confine(user: User) -> anyhow::Result<String> {
 }
 
 /// Asks each second whether the prober lives, until it ends. An error: it did not end in order.
-async fn follow(prober: &Arc<Prober>, web: &Web, mut report: Report) -> anyhow::Result<()> {
+async fn follow(
+    prober: &Arc<Prober>,
+    web: &Web,
+    mut report: Report,
+    mut history: Option<JoinHandle<io::Error>>,
+) -> anyhow::Result<()> {
     loop {
+        if let Some(ended) = history.take_if(|thread| thread.is_finished()) {
+            let Ok(error) = ended.join() else {
+                bail!("the thread that answers on the history's socket has failed")
+            };
+            return Err(error).context(DEAF);
+        }
         let (asking, said) = (prober.clone(), report.clone());
         let asked = move || asking.lanes.life.life(&Question::Life(said));
         let answer = tokio::task::spawn_blocking(asked).await.context("asking the prober")?;

@@ -18,5 +18,6 @@ mod state;
 mod statistics;
 mod tls;
 
+pub(super) use serve::is_the_listeners_end;
 pub use state::{StartError, Web};
 pub use statistics::{Figures, Statistics};

@@ -12,6 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -29,7 +30,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 impl Web {
     /// Serves until `stop` becomes true, then lets requests in progress finish, for some seconds at most.
-    /// Needs a tokio runtime with time and I/O.
+    /// Fails once a listener accepts nothing any more. Needs a tokio runtime with time and I/O.
     pub async fn serve(
         self: Arc<Web>,
         listeners: Vec<StdListener>,
@@ -40,16 +41,22 @@ impl Web {
             let listener = TcpListener::from_std(listener)?;
             accepting.spawn(self.clone().accept(listener, stop.clone()));
         }
-        accepting.join_all().await;
+        while let Some(ended) = accepting.join_next().await {
+            ended.map_err(io::Error::other)??;
+        }
         let _ = tokio::time::timeout(LAST_ANSWERS, self.connections.ended()).await;
         Ok(())
     }
 
-    async fn accept(self: Arc<Web>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    async fn accept(
+        self: Arc<Web>,
+        listener: TcpListener,
+        mut stop: watch::Receiver<bool>,
+    ) -> io::Result<()> {
         loop {
             let accepted = tokio::select! {
                 biased;
-                _ = stop.wait_for(|&stop| stop) => return,
+                _ = stop.wait_for(|&stop| stop) => return Ok(()),
                 accepted = listener.accept() => accepted,
             };
             match accepted {
@@ -65,6 +72,7 @@ impl Web {
                     // The kernel's queue holds back who comes faster than this.
                     tokio::time::sleep(self.next_connection()).await;
                 }
+                Err(error) if is_the_listeners_end(&error) => return Err(error),
                 Err(error) => {
                     // Of the connection, not of the listener: the next may be better.
                     if error.kind() != ErrorKind::ConnectionAborted {
@@ -209,4 +217,13 @@ async fn told_to_end(stop: &mut watch::Receiver<bool>, changes: &mut watch::Rece
 async fn speaks_http(stream: &TcpStream) -> bool {
     let mut first = [0];
     matches!(stream.peek(&mut first).await, Ok(1) if first[0].is_ascii_alphabetic())
+}
+
+/// Not one connection's failure, but all that are to come: somebody shut the listener down (EINVAL), or it is
+/// none.
+pub(in crate::exporter) fn is_the_listeners_end(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::INVAL | Errno::BADF | Errno::NOTSOCK)
+    )
 }
