@@ -43,8 +43,8 @@ pub enum SocketError {
     Directory { path: PathBuf, source: DirectoryError },
 }
 
-/// Opens the socket, in the place of one that an exporter left behind which has ended: by then it has no right
-/// to remove the file.
+/// Opens the socket, in the place of one that an exporter left behind which has ended: by then it has no
+/// right to remove the file.
 pub fn open(path: &Path) -> Result<UnixListener, SocketError> {
     let failed = |source: io::Error| SocketError::Io { path: path.to_owned(), source };
     let directory = SocketDirectory::open(path).map_err(|error| match error {
@@ -55,8 +55,8 @@ pub fn open(path: &Path) -> Result<UnixListener, SocketError> {
     directory.bind(MODE, WAITING).map(UnixListener::from).map_err(failed)
 }
 
-/// Answers, on a thread of its own, until the listener accepts nothing any more: it ends with why. `write` writes what is remembered, for
-/// up to [`MAX_CLIENTS`] at a time.
+/// Answers, on a thread of its own, until the listener accepts nothing any more: it ends with why. `write`
+/// writes what is remembered, for up to [`MAX_CLIENTS`] at a time.
 pub fn serve(
     listener: UnixListener,
     write: impl Fn(&mut dyn Write) -> Result<(), HistoryError> + Send + Sync + 'static,

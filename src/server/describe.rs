@@ -141,7 +141,7 @@ impl OpenDescriptors {
             let Ok(link) = std::fs::read_link(proc_root.join(format!("{pid}/fd/{fd}"))) else { continue };
             if let Some(socket) = listening::socket_of_link(&link) {
                 open.sockets.insert(socket);
-            } else if link.is_absolute() && roles.is_redo(&link, settings) {
+            } else if link.is_absolute() && roles.is_redo(&link, settings) && !is_being_made(&link) {
                 let Some(flags) = open_files::flags(proc_root, pid, fd) else { continue };
                 open.redo += 1;
                 open.redo_durable += usize::from(open_files::writes_are_durable(flags));
@@ -149,6 +149,11 @@ impl OpenDescriptors {
         }
         open
     }
+}
+
+/// MySQL makes its next redo files as `#ib_redoN_tmp`, through descriptors that are never durable.
+fn is_being_made(redo: &Path) -> bool {
+    redo.as_os_str().as_encoded_bytes().ends_with(b"_tmp")
 }
 
 /// The socket that clients use: one that it really listens on before one that it was told.
@@ -189,6 +194,8 @@ fn is_mapped(proc_root: &Path, pid: u32, library: &[u8], over: &dyn Fn() -> bool
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::OpenOptionsExt;
+
     use super::*;
 
     struct NoRoles;
@@ -200,6 +207,19 @@ mod tests {
 
         fn is_redo(&self, _: &Path, _: &Settings) -> bool {
             false
+        }
+    }
+
+    /// All files in it.
+    struct RedoIn(PathBuf);
+
+    impl Roles for RedoIn {
+        fn settings(&self) -> &BTreeSet<String> {
+            const { &BTreeSet::new() }
+        }
+
+        fn is_redo(&self, path: &Path, _: &Settings) -> bool {
+            path.starts_with(&self.0)
         }
     }
 
@@ -235,6 +255,27 @@ mod tests {
         let open =
             OpenDescriptors::read(Path::new("/proc"), id.pid, &NoRoles, &Settings::default(), &|| false);
         assert!(listening::unix_paths(Path::new("/proc"), id.pid, &open.sockets).contains(&path));
+    }
+
+    #[test]
+    fn redo_files_that_are_being_made_tell_nothing_of_those_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |name: &str, flags| {
+            let mut options = std::fs::File::options();
+            options.create(true).write(true).custom_flags(flags).open(directory.path().join(name)).unwrap()
+        };
+        let of = || {
+            let roles = RedoIn(directory.path().to_owned());
+            let settings = Settings::default();
+            let read =
+                OpenDescriptors::read(Path::new("/proc"), std::process::id(), &roles, &settings, &|| false);
+            (read.redo, read.redo_durable)
+        };
+        let _used = open("#ib_redo7", libc::O_DSYNC);
+        let _made = open("#ib_redo8_tmp", 0);
+        assert_eq!(of(), (1, 1));
+        let _plain = open("#ib_redo9", 0);
+        assert_eq!(of(), (2, 1));
     }
 
     #[test]
