@@ -14,13 +14,13 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint advisories test tracefs servers kernels soak bench pictures demo investigation dist install clean
+.PHONY: help deps build lint advisories test tracefs servers kernels soak bench pictures demo investigation dist image image-check install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@echo "fsynctop: which files a database server syncs, how often and how long"
 	@echo
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
 
 deps: ## install what building and testing need and this machine lacks (apt)
 	@tools/dependencies
@@ -125,6 +125,20 @@ endif
 	  if readelf -d $$binary | grep NEEDED; then echo "$$binary needs libraries" >&2; exit 1; fi; \
 	  sha256sum $$binary >$$binary.sha256; \
 	  echo "dist/$$binary: $$(stat -c %s $$binary | numfmt --to=iec --suffix=B), static, sha256 $$(cut -d' ' -f1 $$binary.sha256)"
+
+# Root, where a user has no range of subordinate ids: buildah gives the files in the image to root. From x86-64 only, as `make kernels`.
+image: deps ## the container image of both architectures, without a daemon: dist/fsynctop-image.tar, an OCI layout
+	@[ $(firstword $(subst -, ,$(HOST))) = x86_64 ] || { echo "make image builds both architectures from x86-64 only; examples/container/Dockerfile builds on any" >&2; exit 1; }
+	@tools/dependencies image
+	$(MAKE) --no-print-directory dist
+	$(MAKE) --no-print-directory dist ARCH=arm64
+	$(SUDO) tools/image
+
+# Helm and the schemas of Kubernetes are put into the cache first, which takes some minutes.
+image-check: image tracefs ## take the image apart and trace a server from it; the Helm chart by helm and Kubernetes' schemas
+	@tools/dependencies image-check charts
+	$(SUDO) tools/image-check
+	tools/charts-check
 
 install: ## copy the built binary to PREFIX/bin (/usr/local); DESTDIR is respected
 	@[ -x $(BUILT)/release/fsynctop ] || { echo "nothing is built yet: run 'make build' first" >&2; exit 1; }
