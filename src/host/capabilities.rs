@@ -89,7 +89,7 @@ pub fn check(roots: &Roots) -> Verdict {
         return Verdict::fail(NAME, "this is a user namespace, whose root is not root to the kernel")
             .cured_by("run it outside of the rootless container or `unshare -U`");
     }
-    if kernel::version(roots).is_some_and(|version| version < (5, 8)) {
+    if !has_cap_bpf(roots) {
         return before_5_8(effective);
     }
     let missing: Vec<_> = WANTED.iter().filter(|(capability, _)| !effective.allows(*capability)).collect();
@@ -106,6 +106,16 @@ pub fn check(roots: &Roots) -> Verdict {
         Verdict::warn(NAME, detail)
     };
     verdict.cured_by(cure(&program()))
+}
+
+/// Whether this kernel knows CAP_BPF. It came with Linux 5.8, but a version does not say what a distribution
+/// has backported (RHEL 8 calls its kernel 4.18): so the kernel's greatest capability is asked for first.
+fn has_cap_bpf(roots: &Roots) -> bool {
+    let greatest = roots.read_proc("sys/kernel/cap_last_cap").ok();
+    match greatest.and_then(|text| text.trim().parse::<u32>().ok()) {
+        Some(greatest) => greatest >= Capability::Bpf as u32,
+        None => kernel::version(roots).is_none_or(|version| version >= (5, 8)),
+    }
 }
 
 /// CAP_BPF and CAP_PERFMON exist since Linux 5.8.
@@ -188,6 +198,24 @@ mod tests {
             Status::Fail
         );
         assert_eq!(verdict(set(&[SysAdmin]), "5.7.0").status, Status::Ok);
+    }
+
+    #[test]
+    fn what_the_kernel_knows_outranks_its_version() {
+        let of = |release: &str, greatest: &str| {
+            let (_keep, roots) = fixture(&[
+                ("proc/self/status", "CapEff:\t000000c000000000\n"),
+                ("proc/sys/kernel/osrelease", release),
+                ("proc/sys/kernel/cap_last_cap", greatest),
+            ]);
+            check(&roots)
+        };
+        // CAP_BPF and CAP_PERFMON alone: enough to attach where the kernel has them.
+        assert_eq!(of("4.18.0-553.el8_10.x86_64", "40\n").status, Status::Warn);
+        let without = of("4.18.0-80.el8.x86_64", "37\n");
+        assert_eq!(without.status, Status::Fail);
+        assert!(without.detail.contains("CAP_SYS_ADMIN"), "{without:?}");
+        assert_eq!(of("5.10.0", "37\n").status, Status::Fail);
     }
 
     #[test]
