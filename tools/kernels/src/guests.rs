@@ -180,6 +180,12 @@ pub const GUESTS: &[Guest] = &[
         ..plain("6.12", "", NO_CX16)
     },
     Guest {
+        name: "6.12-integrity",
+        about: "lockdown=integrity, as under Secure Boot",
+        append: "lockdown=integrity",
+        ..plain("6.12", "", NO_CX16)
+    },
+    Guest {
         name: "6.12-preempt-full",
         about: "preempt=full, 16 threads on one processor",
         scenario: Scenario::Preemption,
