@@ -1,6 +1,10 @@
 //! Compiles bpf/*.bpf.c into skeletons, `$OUT_DIR/NAME.skel.rs`, with the constants of their enums beside
 //! them, `$OUT_DIR/NAME.constants.rs`, and for some the names of their types, `$OUT_DIR/NAME.types`
-//! (src/probe/min_core_btf.rs). bpf/tests/*.bpf.c become objects for the tests.
+//! (src/probe/min_core_btf.rs). bpf/tests/*.bpf.c become objects for the tests. What the build is of goes to
+//! src/probe/build_info.rs in variables.
+
+#[path = "build/commit.rs"]
+mod commit;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,6 +13,8 @@ use std::process::Command;
 use libbpf_cargo::SkeletonBuilder;
 use libbpf_rs::btf::types::Enum;
 use libbpf_rs::btf::{Btf, BtfKind, BtfType};
+use libbpf_rs::libbpf_sys::API_HEADERS;
+use sha2::{Digest, Sha256};
 
 /// One for each family of probes.
 const OBJECTS: [&str; 3] = ["sync", "wait", "timer"];
@@ -45,7 +51,9 @@ fn main() {
         Ok("aarch64") => "arm64",
         other => panic!("no programs for the architecture {other:?}: x86_64 and aarch64 are served"),
     };
-    let clang = arguments(architecture);
+    let headers = libbpf_headers(&out);
+    let clang = arguments(architecture, &headers);
+    let mut digest = Sha256::new();
     for name in OBJECTS {
         SkeletonBuilder::new()
             .source(format!("bpf/{name}.bpf.c"))
@@ -54,6 +62,7 @@ fn main() {
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .unwrap_or_else(|error| panic!("bpf/{name}.bpf.c: {error:?}"));
         let object = out.join(format!("{name}.bpf.o"));
+        digest.update(std::fs::read(&object).expect("it was just compiled"));
         std::fs::write(out.join(format!("{name}.constants.rs")), constants_of(name, &object))
             .expect("OUT_DIR can be written to");
         if !READ_THE_KERNEL.contains(&name) {
@@ -69,15 +78,18 @@ fn main() {
         .obj(out.join("bucket.bpf.o"))
         .build()
         .expect("bpf/tests/bucket.bpf.c");
+    println!("cargo:rustc-env=BUILD_OBJECTS={:x}", digest.finalize());
+    println!("cargo:rustc-env=BUILD_TARGET={}", std::env::var("TARGET").expect("cargo sets TARGET"));
+    name_commit();
     // Who develops hears at once of what does not compile for the other architecture, and of a header that
     // leans on what was included before it.
     if std::env::var("PROFILE").as_deref() == Ok("debug") {
-        headers().for_each(|header| check_alone(&header, &clang));
+        own_headers().for_each(|header| check_alone(&header, &clang));
         for other in ARCHITECTURES.into_iter().filter(|name| *name != architecture) {
             for name in OBJECTS {
                 SkeletonBuilder::new()
                     .source(format!("bpf/{name}.bpf.c"))
-                    .clang_args(arguments(other))
+                    .clang_args(arguments(other, &headers))
                     .obj(out.join(format!("{name}-{other}.bpf.o")))
                     .build()
                     .unwrap_or_else(|error| panic!("bpf/{name}.bpf.c for {other}: {error:?}"));
@@ -86,7 +98,30 @@ fn main() {
     }
 }
 
-fn headers() -> impl Iterator<Item = PathBuf> {
+/// Hands the commit and its date on. A debug build does not ask git: who develops would compile and link
+/// everything once more after each commit.
+fn name_commit() {
+    commit::VARIABLES.iter().for_each(|name| println!("cargo:rerun-if-env-changed={name}"));
+    let ask_git = std::env::var("PROFILE").as_deref() != Ok("debug");
+    let variable = |name: &str| std::env::var(name).ok();
+    let found = commit::find(Path::new("."), ask_git, variable).unwrap_or_else(|error| panic!("{error}"));
+    found.watch.iter().for_each(|path| println!("cargo:rerun-if-changed={}", path.display()));
+    println!("cargo:rustc-env=BUILD_COMMIT={}", found.commit.unwrap_or_default());
+    println!("cargo:rustc-env=BUILD_COMMIT_DATE={}", found.date.unwrap_or_default());
+}
+
+/// Writes libbpf's headers for programs to where clang finds them as `<bpf/…>`: those of the crate, whichever
+/// libbpf the binary is linked with.
+fn libbpf_headers(out: &Path) -> PathBuf {
+    let include = out.join("include");
+    std::fs::create_dir_all(include.join("bpf")).expect("OUT_DIR can be written to");
+    for (name, text) in API_HEADERS {
+        std::fs::write(include.join("bpf").join(name), text).expect("OUT_DIR can be written to");
+    }
+    include
+}
+
+fn own_headers() -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir("bpf").expect("bpf/ is part of the sources");
     let paths = entries.map(|entry| entry.expect("a directory's entry").path());
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "h"))
@@ -143,18 +178,23 @@ fn types_of(object: &Path) -> Vec<String> {
 }
 
 /// What clang is told when it compiles for an architecture.
-fn arguments(architecture: &str) -> [OsString; 6] {
-    // libbpf's headers, as libbpf-sys brings them.
-    let headers = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys names its headers");
+fn arguments(architecture: &str, headers: &Path) -> Vec<OsString> {
+    let sources = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let headers = headers.display();
     [
         format!("-D__TARGET_ARCH_{architecture}"),
         // 5.10 refuses the atomics that a later instruction set brings.
         "-mcpu=v2".into(),
         format!("-I{headers}"),
+        // The objects name the files of their lines: as they are called here, or the same sources would make
+        // other objects in another directory. The last one that fits counts.
+        format!("-ffile-prefix-map={sources}=."),
+        format!("-ffile-prefix-map={headers}=libbpf"),
         "-Wall".into(),
         "-Werror".into(),
         // libbpf's own helper definitions declare structs they only point to.
         "-Wno-missing-declarations".into(),
     ]
     .map(OsString::from)
+    .into()
 }
