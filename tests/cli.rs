@@ -112,7 +112,20 @@ fn the_help_says_what_one_must_know() {
     assert!(!help.contains("exec-when-told"), "{help}");
     let help = stdout(&output(fsynctop().args(["once", "--help"])));
     assert!(help.contains("--wait") && help.contains("--histogram"), "{help}");
-    assert!(stdout(&output(fsynctop().arg("--version"))).starts_with("fsynctop "));
+}
+
+#[test]
+fn the_version_is_one_line_or_all_that_is_known_of_the_build() {
+    let short = stdout(&output(fsynctop().arg("-V")));
+    assert_eq!(short, format!("fsynctop {}\n", env!("CARGO_PKG_VERSION")));
+    let long = stdout(&output(fsynctop().arg("--version")));
+    let lines: Vec<_> = long.lines().collect();
+    assert_eq!(lines[0], short.trim_end());
+    let begins = ["commit: ", "target: ", "libbpf: ", "BPF objects: sha256 "];
+    assert!(
+        lines.len() == 5 && lines[1..].iter().zip(begins).all(|(line, with)| line.starts_with(with)),
+        "{long}"
+    );
 }
 
 #[test]

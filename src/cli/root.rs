@@ -16,6 +16,7 @@ use super::plain::Plain;
 use super::stuck::{self, Stuck};
 use super::top::Top;
 use super::verify::Verify;
+use crate::probe::build_info;
 
 /// Traces the sync calls of MySQL and MariaDB servers: which files, how often, how long, what failed, what is
 /// stuck.
@@ -26,6 +27,7 @@ use super::verify::Verify;
 #[derive(Debug, Parser)]
 #[command(
     version,
+    long_version = build_info().to_string(),
     args_conflicts_with_subcommands = true,
     subcommand_value_name = "ACTION",
     subcommand_help_heading = "Actions",

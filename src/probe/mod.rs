@@ -7,6 +7,7 @@ pub mod allocator;
 mod array;
 mod attach;
 mod buckets;
+mod build_info;
 mod choice;
 mod config;
 mod contract;
@@ -28,6 +29,7 @@ mod timer;
 mod wait;
 
 pub use attach::{AttachError, Attached, Failure};
+pub use build_info::{BuildInfo, build_info};
 pub use config::{Capacity, CommPattern, ProbeConfig, Targets};
 pub use contract::{OBJECT, OBJECT_TYPES, Row, record};
 pub use counters::Counters;

@@ -16,6 +16,10 @@ mod skeleton {
 }
 use skeleton::{TimerSkel, TimerSkelBuilder};
 
+/// The programs as they were compiled (ELF).
+#[cfg(test)]
+pub(super) static TIMER_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/timer.bpf.o"));
+
 /// The constants of `bpf/timer.bpf.c`.
 mod limits {
     include!(concat!(env!("OUT_DIR"), "/timer.constants.rs"));

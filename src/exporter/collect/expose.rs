@@ -13,6 +13,7 @@ use super::own::Own;
 use super::totals::RoleTotals;
 use crate::exporter::web::Figures;
 use crate::model::{Role, Server, Setup};
+use crate::probe::build_info;
 use crate::text;
 
 /// A family with its samples.
@@ -283,7 +284,10 @@ impl Own {
             samples
         };
         let mut build = Samples::of(&family::BUILD_INFO);
-        build.add(&[env!("CARGO_PKG_VERSION"), std::env::consts::ARCH], 1.0);
+        let info = build_info();
+        let (commit, date) = (info.commit.unwrap_or_default(), info.commit_date.unwrap_or_default());
+        let architecture = std::env::consts::ARCH;
+        build.add(&[info.version, architecture, info.target, commit, date, &info.libbpf, info.objects], 1.0);
         let mut all = vec![
             build,
             one(&family::MAP_BYTES, self.map_bytes as f64),

@@ -171,7 +171,14 @@ families! {
     };
     pub(crate) static BUILD_INFO: Family = Family {
         help: "What fsynctop this is, as labels; always 1.",
-        ..family("fsynctop_build_info", Kind::Gauge, "", &["version", "architecture"])
+        notes: "The same as `fsynctop --version` says. `commit` and `commit_date` are empty where the sources did not \
+                know them; `bpf_objects` is a hash of the compiled BPF programs.",
+        ..family(
+            "fsynctop_build_info",
+            Kind::Gauge,
+            "",
+            &["version", "architecture", "target", "commit", "commit_date", "libbpf", "bpf_objects"],
+        )
     };
     pub(crate) static SCRAPES: Family = Family {
         help: "Expositions that were made, but for this one; those who ask at the same time share one.",
