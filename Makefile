@@ -14,7 +14,7 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint advisories test tracefs servers kernels soak bench pictures demo investigation dist image image-check install clean
+.PHONY: help deps build lint advisories test tracefs servers kernels soak bench pictures demo investigation dist image image-check release-check install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -117,7 +117,8 @@ ifeq ($(ARCH),arm64)
 	tools/arm64/build target/dist fsynctop
 	@install -m 755 target/dist/fsynctop dist/$(DIST)
 else
-	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST)
+	@cargo fetch --quiet --locked --target $(HOST)
+	RUSTFLAGS='-C target-feature=+crt-static' tools/reproducibly cargo build --release --locked --target $(HOST)
 	@strip -o dist/$(DIST) $(BUILT)/$(HOST)/release/fsynctop
 endif
 	@cd dist; binary=$(DIST); \
@@ -139,6 +140,10 @@ image-check: image tracefs ## take the image apart and trace a server from it; t
 	@tools/dependencies image-check charts
 	$(SUDO) tools/image-check
 	tools/charts-check
+
+release-check: deps ## what packagers rely on: equal binaries, no network, the crate by itself, the SBOM; target/release-check/out
+	@tools/dependencies release
+	tools/release-check
 
 install: ## copy the built binary to PREFIX/bin (/usr/local); DESTDIR is respected
 	@[ -x $(BUILT)/release/fsynctop ] || { echo "nothing is built yet: run 'make build' first" >&2; exit 1; }
