@@ -18,7 +18,7 @@ use super::signals::End;
 use crate::live::{Change, CpuWatch};
 use crate::model::{Measurement, Snapshot};
 use crate::once::render;
-use crate::render::{By, Options, Output, Sort, Style, stdout_size};
+use crate::render::{By, Options, Output, Shown, Sort, Style, stdout_size};
 use crate::sampler::Sampler;
 use crate::server::finder::Finder;
 use crate::server::selection::Selection;
@@ -64,6 +64,12 @@ pub struct Once {
     /// and on threads [default: all; in a table by file or by thread, what fits the terminal, or 100]
     #[arg(long, value_name = "N")]
     pub limit: Option<RowLimit>,
+    /// The columns, in this order
+    ///
+    /// Those of the table. The first one, which says what a row is, is always there. Without this, all are
+    /// shown as far as there is room. JSON and CSV have them all.
+    #[arg(long, value_enum, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub columns: Vec<Shown>,
     /// Draw the latencies of each role and call
     #[arg(long)]
     pub histogram: bool,
@@ -346,6 +352,7 @@ impl Sink {
         let options = Options {
             by: arguments.by,
             sort: arguments.sort,
+            columns: arguments.columns.clone(),
             output: arguments.output,
             histogram: arguments.histogram,
             style,

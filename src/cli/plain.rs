@@ -22,7 +22,7 @@ pub struct Plain {
     pub once: bool,
     /// The old form of `fsynctop history --last`
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, conflicts_with_all = [
-        "duration", "count", "wait", "by", "sort", "limit", "histogram", "command", "comm", "cgroup", "all", "ops", "attach",
+        "duration", "count", "wait", "by", "sort", "limit", "columns", "histogram", "command", "comm", "cgroup", "all", "ops", "attach",
         "verbose", "roles", "max_files", "max_histograms", "max_cpu"
     ])]
     pub last: Option<Duration>,
@@ -42,6 +42,7 @@ impl Plain {
             || measure.count.is_some()
             || measure.sort.is_some()
             || measure.limit.is_some()
+            || !measure.columns.is_empty()
             || measure.histogram
             || measure.output != Output::Table
             || measure.output_file.is_some()

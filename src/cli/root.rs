@@ -93,7 +93,7 @@ pub(crate) enum Action {
 }
 
 /// Options of [`Plain`] that the live view does not take: they only keep the old forms working.
-const OLD_FORMS: [&str; 11] = [
+const OLD_FORMS: [&str; 12] = [
     "once",
     "last",
     "duration",
@@ -101,6 +101,7 @@ const OLD_FORMS: [&str; 11] = [
     "wait",
     "sort",
     "limit",
+    "columns",
     "histogram",
     "output",
     "output_file",

@@ -7,7 +7,7 @@ use crate::model::histogram::LAST_EXPONENT;
 use crate::model::{Max, Measurement, Server, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::rows::{self, Row, Subject, nameless, p99, rows_for_people};
-use crate::render::{By, Options, Paint, Style, device, header, histogram, reading};
+use crate::render::{By, Options, Paint, Shown, Style, device, header, histogram, reading};
 use crate::text::{count, counted, duration, duration_in_words, errno, interval, rate};
 
 /// Neighbours named one by one; the rest is a sum.
@@ -131,6 +131,7 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
     lines.push(cells);
 
     let columns: Vec<Column> = subjects.into_iter().chain(figure_columns()).collect();
+    let (columns, lines) = chosen(&options.columns, columns, lines);
     out.push_str(&layout(&columns, &lines, style));
     if let Some(left_out) = rows.get(shown..).filter(|rest| !rest.is_empty()) {
         let syncs: u64 = left_out.iter().map(|row| row.stats.count).sum();
@@ -144,6 +145,37 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
     }
 }
 
+/// The columns that were asked for, in that order; the first, which says what a row is, stays where it is.
+/// None of these is left out for want of room.
+fn chosen(asked: &[Shown], columns: Vec<Column>, lines: Vec<Vec<Cell>>) -> (Vec<Column>, Vec<Vec<Cell>>) {
+    if asked.is_empty() {
+        return (columns, lines);
+    }
+    let place = |shown: &Shown| (1..columns.len()).find(|&at| columns[at].title == title(*shown));
+    // A thread's number belongs to its name.
+    let subject = (0..columns.len()).take_while(|&at| at == 0 || columns[at].title == TID);
+    let places: Vec<usize> = subject.chain(asked.iter().filter_map(place)).collect();
+    let lines = lines.iter().map(|line| places.iter().map(|&at| line[at].clone()).collect()).collect();
+    (places.iter().map(|&at| Column { drop_at: None, ..columns[at].clone() }).collect(), lines)
+}
+
+const TID: &str = "TID";
+
+fn title(shown: Shown) -> &'static str {
+    match shown {
+        Shown::Role => "ROLE",
+        Shown::Op => "OP",
+        Shown::Syncs => "SYNCS",
+        Shown::Rate => "/s",
+        Shown::Mean => "MEAN",
+        Shown::P50 => "P50",
+        Shown::P99 => "P99",
+        Shown::Max => "MAX",
+        Shown::InFlight => "IN FLIGHT",
+        Shown::Errors => "ERRORS",
+    }
+}
+
 fn left(title: &'static str, drop_at: Option<u8>) -> Column {
     Column { title, align: Align::Left, roomy: 0, drop_at, flexible: false }
 }
@@ -154,9 +186,9 @@ fn right(title: &'static str, drop_at: Option<u8>) -> Column {
 
 fn subject_columns(by: By) -> Vec<Column> {
     match by {
-        By::Role => vec![left("ROLE", None)],
-        By::File => vec![Column { flexible: true, ..left("FILE", None) }, left("ROLE", Some(6))],
-        By::Thread => vec![left("THREAD", None), right("TID", None)],
+        By::Role => vec![left(title(Shown::Role), None)],
+        By::File => vec![Column { flexible: true, ..left("FILE", None) }, left(title(Shown::Role), Some(6))],
+        By::Thread => vec![left("THREAD", None), right(TID, None)],
         By::Server => vec![left("SERVER", None)],
     }
 }
@@ -165,15 +197,15 @@ fn subject_columns(by: By) -> Vec<Column> {
 /// share of the time before the operation. Count, p99, maximum and errors always stay.
 fn figure_columns() -> [Column; 9] {
     [
-        left("OP", Some(5)),
-        right("SYNCS", None),
-        right("/s", Some(3)),
-        right("MEAN", Some(2)),
-        right("P50", Some(1)),
-        right("P99", None),
-        right("MAX", None),
-        Column { roomy: "100 % busy".len(), ..left("IN FLIGHT", Some(4)) },
-        right("ERRORS", None),
+        left(title(Shown::Op), Some(5)),
+        right(title(Shown::Syncs), None),
+        right(title(Shown::Rate), Some(3)),
+        right(title(Shown::Mean), Some(2)),
+        right(title(Shown::P50), Some(1)),
+        right(title(Shown::P99), None),
+        right(title(Shown::Max), None),
+        Column { roomy: "100 % busy".len(), ..left(title(Shown::InFlight), Some(4)) },
+        right(title(Shown::Errors), None),
     ]
 }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use crate::model::fixture;
 use crate::model::{Max, Measurement, Op, Role, Stats};
 use crate::once::render;
-use crate::render::{By, Options, Output, Sort, Style};
+use crate::render::{By, Options, Output, Shown, Sort, Style};
 use crate::text::{is_deceptive, width};
 
 fn options(by: By, columns: Option<usize>) -> Options {
@@ -48,6 +50,43 @@ fn nobody_is_said_to_be_alone_while_others_sync_in_ways_that_are_not_watched() {
     let line = "also on /dev/vda: others on this host synced 1,200 times in ways not watched\n";
     assert!(text.contains(line), "{text}");
     assert!(!text.contains("no other process"), "{text}");
+}
+
+#[test]
+fn the_columns_that_were_asked_for_are_shown_in_their_order() {
+    let titles = |by, columns: &[Shown], width| {
+        let options = Options { columns: columns.to_vec(), ..options(by, width) };
+        let text = rendered(&fixture::busy(), &options);
+        let title =
+            |line: &&str| ["ROLE", "FILE", "THREAD", "SERVER"].iter().any(|title| line.starts_with(title));
+        let line = text.lines().find(title).expect("titles").to_owned();
+        line.split("  ").map(str::trim).filter(|title| !title.is_empty()).collect::<Vec<_>>().join(" | ")
+    };
+    let some = [Shown::Max, Shown::Op, Shown::InFlight];
+    assert_eq!(titles(By::Role, &some, None), "ROLE | MAX | OP | IN FLIGHT");
+    assert_eq!(titles(By::File, &[Shown::Errors, Shown::Role], None), "FILE | ERRORS | ROLE");
+    assert_eq!(titles(By::File, &some, None), "FILE | MAX | OP | IN FLIGHT");
+    // The first column of a table by role is the role already; a thread's number belongs to its name.
+    assert_eq!(titles(By::Role, &[Shown::Role, Shown::Rate], None), "ROLE | /s");
+    assert_eq!(titles(By::Thread, &[Shown::Syncs], None), "THREAD | TID | SYNCS");
+    // Nobody asks for a column to see it left out.
+    assert_eq!(titles(By::Role, &[Shown::P50, Shown::Mean, Shown::Op], Some(20)), "ROLE | P50 | MEAN | OP");
+    assert!(!titles(By::Role, &[], Some(60)).contains("P50"));
+}
+
+#[test]
+fn every_column_can_be_asked_for() {
+    let all = Shown::value_variants();
+    for by in [By::Role, By::File, By::Thread, By::Server] {
+        let options = |columns: &[Shown]| Options { columns: columns.to_vec(), ..options(by, None) };
+        let titles = |columns: &[Shown]| {
+            let text = rendered(&fixture::busy(), &options(columns));
+            text.lines().find(|line| line.contains("SYNCS")).map(|line| line.split_whitespace().count())
+        };
+        let columns: Vec<_> =
+            all.iter().copied().filter(|column| *column != Shown::Role || by == By::File).collect();
+        assert_eq!(titles(&columns), titles(&[]), "{by:?}");
+    }
 }
 
 #[test]

@@ -12,6 +12,6 @@ pub(crate) mod reading;
 pub(crate) mod rows;
 mod style;
 
-pub use options::{By, Options, Output, Sort};
+pub use options::{By, Options, Output, Shown, Sort};
 pub use style::Style;
 pub(crate) use style::{Paint, stdout_size};

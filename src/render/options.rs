@@ -40,6 +40,26 @@ pub enum Sort {
     Errors,
 }
 
+/// A column of the table beside the one that says what a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shown {
+    /// The role, in a table by file
+    Role,
+    /// The call
+    Op,
+    /// How many syncs
+    Syncs,
+    /// Syncs per second
+    Rate,
+    Mean,
+    P50,
+    P99,
+    Max,
+    /// How many at a time on average, or how busy the log is
+    InFlight,
+    Errors,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     #[default]
@@ -55,6 +75,8 @@ pub struct Options {
     pub by: By,
     /// None: roles in their own order, servers by pid, files and threads by the time spent in syncs.
     pub sort: Option<Sort>,
+    /// The columns of a table, in this order. Empty: all, as far as there is room.
+    pub columns: Vec<Shown>,
     pub output: Output,
     /// Draw the latencies, per role and operation; in a table only.
     pub histogram: bool,
@@ -79,6 +101,7 @@ impl Default for Options {
         Options {
             by: By::Role,
             sort: None,
+            columns: Vec::new(),
             output: Output::Table,
             histogram: false,
             style: Style::default(),
