@@ -105,7 +105,7 @@ fn an_output_file_that_cannot_be_written_is_known_at_once() {
 fn the_help_says_what_one_must_know() {
     let help = stdout(&output(fsynctop().arg("--help")));
     for part in
-        ["Which processes:", "How to trace:", "Examples:", "Exit status: 0 done", "check", "stuck", "history"]
+        ["Which processes:", "How to trace:", "Examples:", "Exit status:", "check", "stuck", "history"]
     {
         assert!(help.contains(part), "no {part:?} in {help}");
     }

@@ -29,8 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Args, Debug)]
 pub(crate) struct Calibrate {
-    /// Where to write: a directory on the filesystem to be measured, preferably not a server's own. At
-    /// most 64 MB are written to at a time, and nothing stays
+    /// Where to write: a directory on the filesystem to be measured
+    ///
+    /// Preferably not a server's own. At most 64 MB are written to at a time, and nothing stays.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// How long to measure each way: 1, 500ms
@@ -39,7 +40,9 @@ pub(crate) struct Calibrate {
     /// The most threads: 1, 2, 4 and so on up to this
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
-    /// Measure even if DIR belongs to a database server: repeat DIR here to confirm
+    /// Measure even if DIR belongs to a database server
+    ///
+    /// DIR is repeated here to confirm it.
     #[arg(long, value_name = "DIR")]
     pub production: Option<PathBuf>,
     /// Do not keep the result for `explain`

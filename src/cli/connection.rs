@@ -15,8 +15,10 @@ const HEADING: &str = "How to reach the server's own counters";
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = HEADING)]
 pub struct ConnectionArgs {
-    /// Read the groups [client], [client-server], [client-mariadb], [mysql] and [fsynctop] of this option
-    /// file. No other is read, not even root's own ~/.my.cnf
+    /// Read this option file of MySQL's or MariaDB's
+    ///
+    /// Its groups [client], [client-server], [client-mariadb], [mysql] and [fsynctop]. No other file is read,
+    /// not even root's own ~/.my.cnf.
     #[arg(long, value_name = "FILE")]
     pub defaults_file: Option<PathBuf>,
     /// The server's socket
@@ -31,16 +33,20 @@ pub struct ConnectionArgs {
     /// The account [default: the user who runs this]
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Ask for the password on the terminal; it is never taken from the command line, where everyone can read
-    /// it
+    /// Ask for the password on the terminal
+    ///
+    /// It is never taken from the command line, where everyone can read it.
     #[arg(long)]
     pub password: bool,
-    /// TLS over TCP: preferred and required encrypt, verify-identity checks the certificate, too. A password
-    /// goes to another host with verify-identity only, which is the default there
+    /// TLS over TCP
+    ///
+    /// preferred and required encrypt, verify-identity checks the certificate, too. A password goes to
+    /// another host with verify-identity only, which is the default there.
     #[arg(long, value_enum, value_name = "MODE")]
     pub ssl_mode: Option<TlsArg>,
-    /// Certificates of the authorities to believe, instead of those that this host believes; with this, the
-    /// server's certificate is checked
+    /// Certificates of the authorities to believe
+    ///
+    /// Instead of those that this host believes. With this, the server's certificate is checked.
     #[arg(long, value_name = "FILE")]
     pub ssl_ca: Option<PathBuf>,
     /// Our own certificate

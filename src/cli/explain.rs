@@ -32,10 +32,6 @@ use crate::server::finder::Finder;
 use crate::server::selection::Selection;
 use crate::server::status::choose::Chosen;
 
-pub(crate) const AFTER_HELP: &str = "\
-The scheduler's hooks that this needs cost every thread of the host a little while it runs; nothing of them is left
-when it ends. docs/explain.md says what each line means and how it was found.";
-
 /// What is said of one server alone.
 const OF_ONE_SERVER: &str = "what the throughput is made of, and what of the settings' promises is kept";
 /// How long the first look at the processes may take.
@@ -61,11 +57,12 @@ pub(crate) struct Explain {
     /// A page for people, JSON for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]
     pub output: ExplainOutput,
-    /// Write the stacks of the waits there, in the folded form that flame graphs are made from, in
-    /// microseconds
+    /// Write the stacks of the waits there
+    ///
+    /// In the folded form that flame graphs are made from, in microseconds.
     #[arg(long, value_name = "FILE")]
     pub folded: Option<PathBuf>,
-    /// Draw the stacks of the waits there, as a flame graph (SVG)
+    /// Draw a flame graph of the waits there (SVG)
     #[arg(long, value_name = "FILE")]
     pub flamegraph: Option<PathBuf>,
     #[command(flatten)]

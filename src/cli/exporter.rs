@@ -23,58 +23,66 @@ use crate::host;
 use crate::live::Options;
 use crate::text::causes;
 
-pub(crate) const AFTER_HELP: &str = "\
-Each option can also be given by an environment variable (--max-files: FSYNCTOP_MAX_FILES; several values with commas
-between them) and in the file of --config (max-files = 65536; listen = [\"127.0.0.1:9871\"]). The command line comes
-before the environment, and that before the file.
-
-Pages: /metrics, /status (the verdicts of `fsynctop check` as JSON), /-/healthy, /-/ready.
-SIGHUP reads the web configuration anew; so does a change of its files. SIGTERM ends it.";
-
 /// Where the options of the figures stand in the help.
 const METRICS: &str = "What to tell";
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Serving")]
 pub struct Exporter {
-    /// Where to listen, may be given several times: 127.0.0.1:9871, [::1]:9871, :9871 for all addresses
-    /// [default: the sockets that systemd has opened, else 127.0.0.1:9871]
+    /// Where to listen [default: 127.0.0.1:9871]
+    ///
+    /// May be given several times: 127.0.0.1:9871, [::1]:9871, :9871 for all addresses. The sockets that
+    /// systemd has opened come before the default.
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub listen: Vec<ListenAddress>,
-    /// TLS, client certificates and users, in the format that Prometheus' exporters share; read anew when it
-    /// changes
+    /// TLS, client certificates and users
+    ///
+    /// In the format that Prometheus' exporters share; read anew when it changes.
     #[arg(long, value_name = "FILE")]
     pub web_config_file: Option<PathBuf>,
-    /// The user that it becomes once it has attached, if it was started as root: UID or UID:GID [default:
-    /// 65534:65534, nobody]
+    /// The user that it becomes: UID or UID:GID [default: 65534]
+    ///
+    /// Once it has attached, if it was started as root. 65534 is nobody; a user that nothing else has is
+    /// better.
     #[arg(long, value_name = "USER")]
     pub user: Option<User>,
     /// Options in TOML, by their names here
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// From one regular snapshot to the next; each scrape takes a fresh one
+    /// From one regular snapshot to the next
+    ///
+    /// Each scrape takes a fresh one.
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub interval: Duration,
-    /// What a server is called in the metrics, may be given several times: 3306=orders,
-    /// /var/lib/mysql2=billing; by the port, the data directory, the socket or the container [default: the
-    /// first that it has of container, port, socket, data directory]
+    /// What a server is called in the metrics: 3306=orders
+    ///
+    /// May be given several times; by the port, the data directory (/var/lib/mysql2=billing), the socket or
+    /// the container. Without it, the first that a server has of container, port, socket, data directory.
     #[arg(long, value_name = "WHICH=NAME", value_delimiter = ',', help_heading = METRICS)]
     pub server_name: Vec<GivenName>,
-    /// Upper bounds of the latency histogram in seconds; each is moved to the nearest step of the kernel's
-    /// histogram [default: 15 from 10 µs to 60 s]
+    /// Upper bounds of the latency histogram in seconds
+    ///
+    /// Each is moved to the nearest step of the kernel's histogram. Without it, there are 15 from 10 µs to
+    /// 60 s.
     #[arg(long, value_name = "SECONDS,…", value_delimiter = ',', help_heading = METRICS)]
     pub buckets: Vec<f64>,
-    /// Files of each server that have metrics of their own; the others are summed up as path="other"
+    /// Files of each server that have metrics of their own
+    ///
+    /// The others are summed up as path="other".
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=100_000), help_heading = METRICS)]
     pub file_limit: u32,
     /// No metrics by file
     #[arg(long, help_heading = METRICS)]
     pub no_file_metrics: bool,
-    /// How much of the past `fsynctop history` can ask for, in 4 MB of memory at most
+    /// How much of the past `fsynctop history` can ask for
+    ///
+    /// It takes 4 MB of memory at most; where that is not enough, less is remembered.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "10m", help_heading = METRICS)]
     pub history: Duration,
-    /// The local socket on which it asks; root and its group may open it [default:
-    /// /run/fsynctop/exporter.sock, or none where that cannot be had]
+    /// The local socket on which it asks
+    ///
+    /// Root and its group may open it. Without this, /run/fsynctop/exporter.sock, or none where that cannot
+    /// be had.
     #[arg(long, value_name = "PATH", help_heading = METRICS)]
     pub socket: Option<PathBuf>,
     /// No such socket

@@ -8,6 +8,7 @@ pub mod exit;
 mod explain;
 mod exporter;
 mod history;
+pub mod manual;
 mod once;
 pub mod one_server;
 pub mod options;
@@ -25,6 +26,7 @@ mod verify;
 use std::process::ExitCode;
 
 use exit::{Exit, FAILED};
+pub use root::command;
 use root::{Action, Arguments};
 use settings::SettingsError;
 

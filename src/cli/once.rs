@@ -42,16 +42,22 @@ const PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to measure and print")]
 pub struct Once {
-    /// How long to measure: 10, 90s, 5m; with -i, the whole series [default: 10s]
+    /// How long to measure: 10, 90s, 5m [default: 10s]
+    ///
+    /// With -i, how long the whole series is.
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     pub duration: Option<Duration>,
-    /// Measure a series, and print each interval of this length
+    /// Print a series of intervals of this length
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     pub interval: Option<Duration>,
-    /// How many intervals [default: until Ctrl-C, which prints the last one]
+    /// How many intervals [default: until Ctrl-C]
+    ///
+    /// Ctrl-C prints the last one, as far as it went.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "interval", conflicts_with = "duration")]
     pub count: Option<u64>,
-    /// Wait for a server if none runs yet; it is traced from its first sync
+    /// Wait for a server if none runs yet
+    ///
+    /// It is traced from its first sync.
     #[arg(long)]
     pub wait: bool,
     /// What a row of the table stands for
@@ -60,8 +66,10 @@ pub struct Once {
     /// The column to sort by
     #[arg(long, value_enum)]
     pub sort: Option<Sort>,
-    /// Print so many rows at most, or all; a last line says what is left out. In JSON it is a limit on files
-    /// and on threads [default: all; in a table by file or by thread, what fits the terminal, or 100]
+    /// Print so many rows at most, or all
+    ///
+    /// A last line says what is left out. In JSON it is a limit on files and on threads. Without it, all are
+    /// printed; in a table by file or by thread what fits the terminal, or 100.
     #[arg(long, value_name = "N")]
     pub limit: Option<RowLimit>,
     /// The columns, in this order
@@ -73,11 +81,14 @@ pub struct Once {
     /// Draw the latencies of each role and call
     #[arg(long)]
     pub histogram: bool,
-    /// A table for people; for programs JSON, one object on one line for each interval (docs/json.md), or CSV
+    /// A table for people, JSON or CSV for programs
+    ///
+    /// JSON is one object on one line for each interval; docs/json.md has its fields.
     #[arg(long, value_enum, default_value_t)]
     pub output: Output,
-    /// Write there instead of to the terminal; replaced only when the measurement is complete, appended in a
-    /// series
+    /// Write there instead of to the terminal
+    ///
+    /// The file is replaced only when the measurement is complete; a series is appended to it.
     #[arg(long, value_name = "FILE")]
     pub output_file: Option<PathBuf>,
     #[command(flatten)]
@@ -85,8 +96,9 @@ pub struct Once {
     /// A sync in flight for this long is shown as stuck
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub stuck_after: Duration,
-    /// Trace this command and all that it starts, until it ends; with --pid, --comm, --cgroup or --all, trace
-    /// those for as long as it runs
+    /// Trace this command and all that it starts, until it ends
+    ///
+    /// With --pid, --comm, --cgroup or --all, those are traced for as long as it runs.
     #[arg(last = true, help_heading = None, value_name = "COMMAND", conflicts_with_all = ["duration", "count"])]
     pub command: Vec<OsString>,
     #[command(flatten)]

@@ -16,17 +16,22 @@ use crate::render::Style;
 #[group(id = "targets", multiple = true)]
 #[command(next_help_heading = "Which processes")]
 pub struct TargetArgs {
-    /// Trace these processes [default: every mysqld and mariadbd; for
-    /// `stuck`, every process]
+    /// These processes [default: every mysqld and mariadbd]
+    ///
+    /// The default of `stuck` is every process.
     #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with = "comm")]
     pub pid: Vec<u32>,
-    /// Trace the processes whose main thread has this name
+    /// Those whose main thread has this name
+    ///
+    /// Several with commas between them.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub comm: Vec<String>,
-    /// Trace the processes of this cgroup (version 2) and of those below it
+    /// Those of this cgroup and of the ones below it
+    ///
+    /// A control group of version 2, by its path in the hierarchy or below /sys/fs/cgroup.
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
-    /// Trace every process on the host
+    /// Every process on the host
     #[arg(long)]
     pub all: bool,
 }
@@ -45,22 +50,30 @@ const TRACING: &str = "How to trace";
 pub(crate) struct TraceArgs {
     #[command(flatten)]
     pub targets: TargetArgs,
-    /// Calls to trace. fentry cannot watch `sync`: asking for it moves all of the tracing to another mode
+    /// Calls to trace
+    ///
+    /// fentry cannot watch `sync`: asking for it moves all of the tracing to another mode.
     #[arg(long, value_delimiter = ',', value_name = "CALL,…", default_value = "fsync,fdatasync", help_heading = TRACING)]
     pub ops: Vec<Op>,
     /// How to attach: auto tries, tests and falls back
     #[arg(long, value_enum, default_value_t, value_name = "MODE", help_heading = TRACING)]
     pub attach: Attach,
-    /// Also print what libbpf and the kernel's verifier said while attaching
+    /// Also print what libbpf and the verifier said while attaching
     #[arg(short, long, help_heading = TRACING)]
     pub verbose: bool,
-    /// Rules of your own for the roles of files, looked at before the built-in ones (docs/roles.md)
+    /// Rules of your own for the roles of files
+    ///
+    /// Looked at before the built-in ones; docs/roles.md says how they are written.
     #[arg(long, value_name = "FILE", help_heading = TRACING)]
     pub roles: Option<PathBuf>,
-    /// Files that are kept apart at a time; more are counted in their role
+    /// Files that are kept apart at a time
+    ///
+    /// More are counted in their role.
     #[arg(long, default_value_t = 65_536, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=4_000_000), help_heading = TRACING)]
     pub max_files: u32,
-    /// Files that have a latency histogram of their own at a time; others share their role's
+    /// Files that have a histogram of their own at a time
+    ///
+    /// Others share their role's.
     #[arg(long, default_value_t = 4_096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = TRACING)]
     pub max_histograms: u32,
 }
@@ -68,10 +81,12 @@ pub(crate) struct TraceArgs {
 /// For what runs for long: a series of intervals, the live view, the exporter.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LongRunArgs {
-    /// Processor time that fsynctop itself may use: percent of one processor, averaged over a minute or over
-    /// /TIME (2%/5m), or off. Above it, intervals get longer; if that is not enough, tracing pauses until
-    /// there is room again. Reported on standard error and in the figures. The cost of the exporter's
-    /// clients, of describing servers and of naming files is limited separately and not counted here
+    /// Processor time that fsynctop itself may use, or off
+    ///
+    /// Percent of one processor, averaged over a minute or over /TIME (2%/5m). Above it, intervals get
+    /// longer; if that is not enough, tracing pauses until there is room again. Reported on standard error
+    /// and in the figures. The cost of the exporter's clients, of describing servers and of naming files is
+    /// limited separately and not counted here.
     #[arg(long, value_name = "PERCENT", default_value_t = MaxCpu(Some(Limit::default())), help_heading = TRACING)]
     pub max_cpu: MaxCpu,
 }

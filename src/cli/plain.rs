@@ -26,7 +26,9 @@ pub struct Plain {
         "verbose", "roles", "max_files", "max_histograms", "max_cpu"
     ])]
     pub last: Option<Duration>,
-    /// Where an exporter on this host, if there is one, is asked for the last ten minutes
+    /// Where an exporter is asked for the last ten minutes
+    ///
+    /// If there is none, the past begins when tracing does.
     #[arg(long, value_name = "PATH", default_value = remote::SOCKET, help_heading = "What to show")]
     pub socket: PathBuf,
     #[command(flatten)]

@@ -8,30 +8,30 @@ use clap::{Command, CommandFactory, Parser, Subcommand};
 
 use super::calibrate::Calibrate;
 use super::check::Check;
-use super::explain::{self, Explain};
-use super::exporter::{self, Exporter};
+use super::explain::Explain;
+use super::exporter::Exporter;
 use super::history::History;
+use super::manual;
 use super::once::Once;
 use super::plain::Plain;
-use super::stuck::{self, Stuck};
+use super::stuck::Stuck;
 use super::top::Top;
 use super::verify::Verify;
 use crate::probe::build_info;
 
-/// Traces the sync calls of MySQL and MariaDB servers: which files, how often, how long, what failed, what is
-/// stuck.
+/// Shows which files MySQL and MariaDB servers sync, how long it takes, what hangs.
 ///
-/// Without an action, shows them live, as `top` does for processes; `fsynctop once` measures for a while and
-/// prints. Attaches to the servers that run, changes nothing in them, and detaches when it ends. Needs root,
-/// or the capabilities that `fsynctop check` names.
+/// Traces their sync calls: which files, how often, how long, what failed, what is stuck. Without an action,
+/// shows them live, as `top` does for processes; `fsynctop once` measures for a while and prints. Attaches to
+/// the servers that run, changes nothing in them, and detaches when it ends. Needs root, or the capabilities
+/// that `fsynctop check` names.
 #[derive(Debug, Parser)]
 #[command(
     version,
     long_version = build_info().to_string(),
     args_conflicts_with_subcommands = true,
     subcommand_value_name = "ACTION",
-    subcommand_help_heading = "Actions",
-    after_help = EXAMPLES
+    subcommand_help_heading = "Actions"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -40,49 +40,46 @@ pub(crate) struct Arguments {
     pub plain: Plain,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  fsynctop                                 the live view of all servers on this host; ? shows its keys
-  fsynctop once                            ten seconds of all servers on this host, by role
-  fsynctop once -d 1m --by file            a minute, by file
-  fsynctop once -i 1 -n 60 --output csv    sixty seconds, one line per role and second
-  fsynctop once --pid 4711 --histogram     one server, with its latencies drawn
-  fsynctop once -- ./load.sh               a command and all it starts, from its first call to its last
-  fsynctop history --last 10m              what an exporter on this host saw in the last ten minutes
-  fsynctop explain -d 10                   what the syncs of ten seconds waited for, on two levels
-  fsynctop stuck                           syncs that hang right now, without any tracing
-  fsynctop exporter                        run permanently, for Prometheus to scrape 127.0.0.1:9871
-  fsynctop verify -d 30                    is what it traces what the server itself counts?
-  fsynctop calibrate /srv/scratch          what does one sync cost on that filesystem?
-  fsynctop check                           would tracing work here, and if not, why
-
-Exit status: 0 done, 1 failed, 2 bad options or configuration, 3 nothing to trace,
-5 not everything could be looked at (stuck); with a command, the command's own.";
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Measure for a while, for as long as a command runs, or in a series, and print
+    /// Measure for a while, or for as long as a command runs, and print
+    ///
+    /// Ten seconds, another time, as long as a command runs, or a series of intervals; as a table,
+    /// histograms, JSON or CSV.
     Once(Once),
-    /// Show the last minutes, as an exporter on this host remembers them; traces nothing
+    /// Show the last minutes, as an exporter on this host remembers them
+    ///
+    /// It traces nothing.
     History(History),
-    /// Say what works on this host: kernel, rights, probes, memory, servers and their files
+    /// Say what works on this host, and if tracing does not, why
+    ///
+    /// Kernel, rights, probes, memory, configuration, servers and their files.
     Check(Check),
-    /// Say why commits take as long as they do: what the syncs wait for, and what the filesystem does
-    /// meanwhile
-    #[command(after_help = explain::AFTER_HELP)]
+    /// Say why commits take as long as they do
+    ///
+    /// What the syncs wait for, and what the filesystem does meanwhile; what the throughput is made of; what
+    /// of the settings' promises is kept.
     Explain(Explain),
-    /// Trace permanently and serve Prometheus: the daemon for every host
-    #[command(after_help = exporter::AFTER_HELP)]
+    /// Trace permanently and serve Prometheus
+    ///
+    /// The daemon for every host. It also remembers the last minutes, for `fsynctop history` and the live
+    /// view.
     Exporter(Exporter),
-    /// Show live what is synced; the same as without an action, with some options more
+    /// Show live what is synced; the same as without an action
+    ///
+    /// What is stuck, what is slow, since when. It has some options more than without an action.
     Top(Top),
-    /// List the threads that are inside a sync call right now; needs no BPF and works where nothing else does
-    #[command(after_help = stuck::AFTER_HELP)]
+    /// List the threads that are inside a sync call right now
+    ///
+    /// It needs no BPF and works where nothing else does.
     Stuck(Stuck),
-    /// Measure what one sync costs in a directory, in every way that databases do it, alone and by many
-    /// threads
+    /// Measure what one sync costs in a directory
+    ///
+    /// In every way that databases do it, alone and by many threads.
     Calibrate(Calibrate),
-    /// Compare what is traced with what the server itself counts; fails if they differ
+    /// Compare what is traced with what the server itself counts
+    ///
+    /// It fails if they differ.
     Verify(Verify),
     /// The child's side of `-- COMMAND`: waits until it is traced
     #[command(hide = true)]
@@ -112,14 +109,15 @@ const OLD_FORMS: [&str; 12] = [
 pub fn command() -> Command {
     let command =
         OLD_FORMS.iter().fold(Arguments::command(), |command, id| command.mut_arg(id, |arg| arg.hide(true)));
-    command
+    let command = command
         .mut_arg("interval", |arg| {
             arg.help("From one snapshot to the next; + and - change it").help_heading("What to show")
         })
         .mut_args(|arg| match arg.get_id().as_str() {
             "by" | "stuck_after" | "color" | "no_unicode" => arg.help_heading("What to show"),
             _ => arg,
-        })
+        });
+    manual::with_manuals(command)
 }
 
 /// The action that was probably meant, beside the error. Clap takes a first word that is no action for a

@@ -21,18 +21,15 @@ use crate::threads::{self, Looks, Processes};
 
 const PROC: &str = "/proc";
 
-pub(crate) const AFTER_HELP: &str = "\
-Exit status: 0 everything was examined, whether or not a sync hangs; 1 failed, 2 bad options or
-configuration, 3 no such process; 5 not everything could be examined: the output begins with what
-could not, and a sync may hang there.";
-
 #[derive(Args, Debug)]
 pub struct Stuck {
     #[command(flatten)]
     pub targets: TargetArgs,
     #[command(flatten)]
     pub form: FormArgs,
-    /// How long to watch: a call that stands still all the while is at least that old
+    /// How long to watch
+    ///
+    /// A call that stands still all the while is at least that old.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "200ms")]
     pub watch: Duration,
     /// Rules of your own for the roles of files

@@ -29,7 +29,9 @@ pub(crate) struct Top {
     /// From one snapshot to the next; + and - change it
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub interval: Duration,
-    /// What a row of the table stands for; by thread, the server pays a little more for each sync
+    /// What a row of the table stands for
+    ///
+    /// By thread, the server pays a little more for each sync.
     #[arg(long, value_enum, default_value_t)]
     pub by: Rows,
     /// A sync in flight for this long is shown as stuck
@@ -37,10 +39,14 @@ pub(crate) struct Top {
     pub stuck_after: Duration,
     #[command(flatten)]
     pub style: StyleArgs,
-    /// Leave the mouse to the terminal, which then selects and copies text with it
+    /// Leave the mouse to the terminal
+    ///
+    /// The terminal then selects and copies text with it.
     #[arg(long)]
     pub no_mouse: bool,
-    /// Where an exporter on this host, if there is one, is asked for the last ten minutes
+    /// Where an exporter is asked for the last ten minutes
+    ///
+    /// If there is none, the past begins when tracing does.
     #[arg(long, value_name = "PATH", default_value = remote::SOCKET)]
     pub socket: PathBuf,
     #[command(flatten)]

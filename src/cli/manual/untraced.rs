@@ -1,0 +1,124 @@
+//! The pages of the actions that measure nothing by tracing: `check` attaches only to try it.
+
+use super::page::{Manual, example};
+use super::tracing::{BAD_USAGE, DEFAULTS, DONE, FAILED, LOCALE, NO_COLOR, SIGNAL, SOCKET};
+
+pub(super) const HISTORY: Manual = Manual {
+    action: "history",
+    notes: &[
+        "It begins with the worst moments of the window: the longest syncs, failures, the most saturated second.",
+    ],
+    examples: &[
+        example("fsynctop history", "the last ten minutes"),
+        example("fsynctop history --last 90s -i 1", "second by second"),
+        example("fsynctop history --pid 4711", "one server"),
+        example("fsynctop history --output csv", "for programs; also json"),
+        example(
+            "fsynctop history --socket /run/other/exporter.sock",
+            "of an exporter whose socket is elsewhere",
+        ),
+    ],
+    exit: &[
+        DONE,
+        ("1", "failed: among others, no exporter answers"),
+        BAD_USAGE,
+        ("3", "nothing is remembered, or no such server"),
+        SIGNAL,
+    ],
+    files: &[SOCKET, DEFAULTS],
+    environment: &[NO_COLOR, LOCALE],
+    costs: &["Nothing is traced: the exporter is asked once, over its local socket."],
+    see_also: &[],
+    brief: None,
+    brief_examples: 4,
+};
+
+pub(super) const CHECK: Manual = Manual {
+    action: "check",
+    notes: &["Each way of attaching is tried for real, and detached again."],
+    examples: &[
+        example("fsynctop check", "would tracing work here?"),
+        example("fsynctop check -v", "what libbpf and the verifier said"),
+        example("fsynctop check --ops fsync,fdatasync,msync", "with other calls"),
+        example("fsynctop check --output json", "one object, for programs"),
+    ],
+    exit: &[("0", "tracing works here"), ("1", "it does not, or the check itself failed"), BAD_USAGE, SIGNAL],
+    files: &[
+        ("/sys/kernel/btf/vmlinux", "the kernel's own types, without which nothing can be attached"),
+        ("/sys/kernel/tracing", "for tracepoints"),
+        ("/proc/config.gz, /boot/config-*", "how the kernel was built"),
+        DEFAULTS,
+    ],
+    environment: &[NO_COLOR],
+    costs: &["A second or two of processor time, and 41 MB of kernel memory while each way is tried."],
+    see_also: &["capabilities(7)"],
+    brief: Some(&["output", "color", "pid", "comm", "cgroup", "all", "ops", "attach", "verbose", "roles"]),
+    brief_examples: 2,
+};
+
+pub(super) const STUCK: Manual = Manual {
+    action: "stuck",
+    notes: &["It works where tracing does not: it reads /proc alone, and waits for no process and no disk."],
+    examples: &[
+        example("fsynctop stuck", "every process on the host"),
+        example("fsynctop stuck --watch 5s", "what stands still for five seconds"),
+        example("fsynctop stuck --comm mysqld,mariadbd", "the servers alone"),
+        example("fsynctop stuck --output json", "one object, for programs"),
+    ],
+    exit: &[
+        ("0", "everything was examined, whether or not a sync hangs"),
+        FAILED,
+        BAD_USAGE,
+        ("3", "no such process"),
+        (
+            "5",
+            "not everything could be examined: the output begins with what could not, and a sync may hang there",
+        ),
+        SIGNAL,
+    ],
+    files: &[
+        ("/proc/PID/task/TID/syscall, stack", "the call that a thread is in, and where it waits"),
+        DEFAULTS,
+    ],
+    environment: &[NO_COLOR, LOCALE],
+    costs: &["It goes through the threads of /proc twice; nothing is attached and no process is stopped."],
+    see_also: &["proc(5)", "ps(1)"],
+    brief: None,
+    brief_examples: 3,
+};
+
+pub(super) const CALIBRATE: Manual = Manual {
+    action: "calibrate",
+    notes: &["docs/calibrate.md says what each line is. It needs neither root nor tracing."],
+    examples: &[
+        example("fsynctop calibrate /srv/scratch", "half a minute"),
+        example("fsynctop calibrate /srv/scratch --each 5s", "quieter figures"),
+        example("fsynctop calibrate /srv/scratch --threads 16", "fewer threads"),
+        example("fsynctop calibrate /srv/scratch --output json", "one object, for programs"),
+        example(
+            "fsynctop calibrate /var/lib/mysql --production /var/lib/mysql",
+            "a server's own; its commits wait",
+        ),
+    ],
+    exit: &[
+        DONE,
+        ("1", "failed or refused: a server's directory, or a disk that others sync on"),
+        BAD_USAGE,
+        SIGNAL,
+    ],
+    files: &[
+        ("/var/lib/fsynctop/calibrate-*.json", "root's results, for `fsynctop explain`"),
+        ("$XDG_STATE_HOME/fsynctop/calibrate-*.json", "those of other users (~/.local/state/fsynctop)"),
+    ],
+    environment: &[
+        ("STATE_DIRECTORY", "where results are kept, before both of these"),
+        ("XDG_STATE_HOME", "where other users than root keep state"),
+    ],
+    costs: &[
+        "It syncs as often as the disk can, so everybody else who syncs there waits behind it for half a minute. At most \
+         64 MB are written to at a time, and nothing stays.",
+    ],
+    see_also: &["fio(1)"],
+    brief: None,
+    brief_examples: 3,
+};
