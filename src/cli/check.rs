@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgMatches, Args};
 
 use super::exit::FAILED;
 use super::options::{ColorArgs, FormArgs, TraceArgs};
 use super::output::print;
 use super::session;
+use super::settings::config::{Configuration, is_given};
+use super::settings::report;
 use crate::files::open::OpenFiles;
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict, tracefs};
@@ -41,7 +43,7 @@ pub(crate) struct Check {
     pub color: ColorArgs,
 }
 
-pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &Check, configuration: &Configuration, given: &ArgMatches) -> anyhow::Result<ExitCode> {
     let rules = session::rules(arguments.trace.roles.as_deref())?;
     let selection = session::selection(&arguments.trace.targets)?;
     let config = session::probe_config(&arguments.trace, &selection, false)?;
@@ -53,6 +55,7 @@ pub fn run(arguments: &Check) -> anyhow::Result<ExitCode> {
     verdicts.extend(not_watched(&config.ops));
     verdicts.extend(net.as_ref().map(|net| counted_only(net, &config.ops)));
     verdicts.push(budget(&config));
+    verdicts.extend(report::verdicts(configuration, &|id| is_given(given, id)));
     verdicts.extend(servers(&selection, rules));
 
     let text = if arguments.form.is_json() {

@@ -9,7 +9,8 @@ use clap::{Args, Command};
 
 use super::exit::{BAD_USAGE, Exit, FAILED};
 use super::options::{LongRunArgs, TraceArgs, duration};
-use super::{check, session, settings};
+use super::settings::exporter::unknown_variables;
+use super::{check, session};
 use crate::exporter::collect::{self, About, Buckets, Collector, GivenName};
 use crate::exporter::confine::User;
 use crate::exporter::daemon;
@@ -47,6 +48,8 @@ pub struct Exporter {
     #[arg(long, value_name = "USER")]
     pub user: Option<User>,
     /// Options in TOML, by their names here
+    ///
+    /// Other than fsynctop.toml, it may have every option of the exporter.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// From one regular snapshot to the next
@@ -95,7 +98,7 @@ pub struct Exporter {
 }
 
 pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
-    for name in settings::unknown_variables(&Exporter::augment_args(Command::new("exporter"))) {
+    for name in unknown_variables(&Exporter::augment_args(Command::new("exporter"))) {
         log::warning(format_args!("the environment variable {name} is no option of the exporter"));
     }
     let rules = session::rules(arguments.trace.roles.as_deref())?;

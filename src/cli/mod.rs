@@ -1,5 +1,6 @@
 //! The command line: a file for each action over the options that they share.
 
+mod arguments;
 mod calibrate;
 mod check;
 mod command;
@@ -17,7 +18,7 @@ mod output_file;
 mod plain;
 mod root;
 mod session;
-mod settings;
+pub mod settings;
 mod signals;
 mod stuck;
 mod top;
@@ -25,10 +26,10 @@ mod verify;
 
 use std::process::ExitCode;
 
+use arguments::ArgumentsError;
 use exit::{Exit, FAILED};
+use root::Action;
 pub use root::command;
-use root::{Action, Arguments};
-use settings::SettingsError;
 
 use crate::text::causes;
 
@@ -40,20 +41,19 @@ pub fn run() -> ExitCode {
     })
 }
 
-/// Reads the arguments, and for the exporter the environment and a file. Bad usage ends the program here.
+/// Reads the arguments, the environment and the configuration files. Bad usage ends the program here.
 fn act() -> anyhow::Result<ExitCode> {
     let words: Vec<_> = std::env::args_os().collect();
-    let arguments: Arguments =
-        settings::parse(root::command(), words.iter().cloned()).map_err(|error| match error {
-            SettingsError::Usage(usage) => root::with_suggestion(usage, &words).exit(),
-            other => Exit { status: exit::BAD_USAGE, message: other.to_string() },
-        })?;
-    let Some(action) = arguments.action else { return plain::run(arguments.plain) };
+    let asked = arguments::parse(root::command(), &words).map_err(|error| match error {
+        ArgumentsError::Usage(usage) => root::with_suggestion(usage, &words).exit(),
+        ArgumentsError::File(error) => Exit { status: exit::BAD_USAGE, message: error.to_string() },
+    })?;
+    let Some(action) = asked.arguments.action else { return plain::run(asked.arguments.plain) };
     match action {
         Action::Once(once) => once::run(&once),
         Action::History(history) => history::run(&history),
         Action::Top(top) => top::run(top),
-        Action::Check(check) => check::run(&check),
+        Action::Check(check) => check::run(&check, &asked.configuration, &asked.given),
         Action::Explain(explain) => explain::run(&explain),
         Action::Exporter(exporter) => exporter::run(exporter),
         Action::Stuck(stuck) => stuck::run(&stuck),

@@ -36,6 +36,15 @@ pub struct Plain {
 }
 
 impl Plain {
+    /// The action that is meant.
+    pub(crate) fn action(&self) -> &'static str {
+        match self.last {
+            Some(_) => "history",
+            None if self.asks_for_one_measurement() => "once",
+            None => "top",
+        }
+    }
+
     /// What is asked for is no live view.
     pub(crate) fn asks_for_one_measurement(&self) -> bool {
         let measure = &self.measure;

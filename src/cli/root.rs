@@ -14,6 +14,7 @@ use super::history::History;
 use super::manual;
 use super::once::Once;
 use super::plain::Plain;
+use super::settings::config;
 use super::stuck::Stuck;
 use super::top::Top;
 use super::verify::Verify;
@@ -90,7 +91,7 @@ pub(crate) enum Action {
 }
 
 /// Options of [`Plain`] that the live view does not take: they only keep the old forms working.
-const OLD_FORMS: [&str; 12] = [
+pub(crate) const OLD_FORMS: [&str; 12] = [
     "once",
     "last",
     "duration",
@@ -117,7 +118,7 @@ pub fn command() -> Command {
             "by" | "stuck_after" | "color" | "no_unicode" => arg.help_heading("What to show"),
             _ => arg,
         });
-    manual::with_manuals(command)
+    manual::with_manuals(config::with_options(command))
 }
 
 /// The action that was probably meant, beside the error. Clap takes a first word that is no action for a

@@ -17,8 +17,9 @@ const LONG: Duration = Duration::from_secs(90);
 
 pub fn fsynctop() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
-    // The environment of whoever runs the tests decides nothing.
+    // The environment of whoever runs the tests decides nothing, nor does their configuration.
     command.env_remove("NO_COLOR").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 

@@ -1,0 +1,89 @@
+//! The exporter's options from two places beside the command line: the environment, and the TOML file of its
+//! `--config`, which may have them all.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgMatches, Command};
+
+use super::options::{self, Complaint, FileError};
+
+pub(in super::super) const EXPORTER: &str = "exporter";
+const CONFIG: &str = "config";
+const NO_CONFIG: &str = "no_config";
+const PREFIX: &str = "FSYNCTOP_";
+
+/// The file that the arguments or the environment name.
+pub(in super::super) fn file_of(matches: &ArgMatches) -> Option<PathBuf> {
+    let (action, matches) = matches.subcommand()?;
+    (action == EXPORTER).then(|| matches.get_one::<PathBuf>(CONFIG).cloned()).flatten()
+}
+
+/// Variables in the environment that look like an option of the exporter and are none.
+pub(in super::super) fn unknown_variables(exporter: &Command) -> Vec<String> {
+    let known: Vec<String> = exporter.get_arguments().map(variable).collect();
+    let given = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    given.filter(|name| name.starts_with(PREFIX) && !known.contains(name)).collect()
+}
+
+fn variable(argument: &Arg) -> String {
+    format!("{PREFIX}{}", argument.get_id().as_str().to_uppercase())
+}
+
+fn exporter(command: &Command) -> &Command {
+    command.find_subcommand(EXPORTER).expect("it is defined in root.rs")
+}
+
+/// Each option of the exporter, and of nothing else, has a variable. `is_set`: whether there is one; an empty
+/// one is none.
+pub(in super::super) fn with_environment(command: Command, is_set: &dyn Fn(&str) -> bool) -> Command {
+    command.mut_subcommand(EXPORTER, |exporter| {
+        exporter.mut_args(|argument| {
+            let variable = variable(&argument);
+            if is_set(&variable) { argument.env(variable).hide_env(true) } else { argument }
+        })
+    })
+}
+
+/// The command with the file's values as defaults, and the ids of the options that are in it.
+pub(in super::super) fn with_file(
+    command: Command,
+    path: &Path,
+) -> Result<(Command, Vec<String>), FileError> {
+    let text =
+        fs::read_to_string(path).map_err(|source| FileError::Unreadable { path: path.to_owned(), source })?;
+    let found = read(&command, &text).map_err(|complaint| options::invalid(path, &text, complaint))?;
+    let ids = found.iter().map(|(id, _)| id.clone()).collect();
+    let command = command.mut_subcommand(EXPORTER, |exporter| {
+        // A flag that is off is as it would be anyway.
+        let found = found.into_iter().filter(|(_, values)| !values.is_empty());
+        found.fold(exporter, |exporter, (id, values)| {
+            exporter.mut_arg(id, |argument| argument.default_values(values))
+        })
+    });
+    Ok((command, ids))
+}
+
+/// The options in the file, by their ids in clap, each with values that it takes.
+fn read(command: &Command, text: &str) -> Result<Vec<(String, Vec<String>)>, Complaint> {
+    let mut found = Vec::new();
+    for (key, value) in options::table(text)? {
+        let option = find(exporter(command), key.get_ref()).map_err(|message| (key.span().start, message))?;
+        let complain = |message| (value.span().start, message);
+        let values = options::values(option, &value).map_err(complain)?;
+        if !values.is_empty() {
+            options::accepts(command, &["fsynctop", EXPORTER], option, &values).map_err(complain)?;
+        }
+        found.push((option.get_id().to_string(), values));
+    }
+    Ok(found)
+}
+
+fn find<'a>(exporter: &'a Command, key: &str) -> Result<&'a Arg, String> {
+    let candidates = || {
+        exporter.get_arguments().filter(|option| option.get_id() != CONFIG && option.get_id() != NO_CONFIG)
+    };
+    let found = candidates().find(|option| option.get_long() == Some(key));
+    found.ok_or_else(|| options::unknown(key, &candidates().filter_map(Arg::get_long).collect::<Vec<_>>()))
+}

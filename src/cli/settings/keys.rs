@@ -1,0 +1,69 @@
+//! The keys that fsynctop.toml may have: options of the command line whose worst effect is another picture. None
+//! of them writes a file, starts a program, or sends anything anywhere.
+
+/// Where a key may stand, and for which actions it holds there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// As the long option.
+    pub name: &'static str,
+    /// None: at the top of the file. Else in the table of this action.
+    pub table: Option<&'static str>,
+    pub actions: &'static [&'static str],
+}
+
+/// What traces. `stuck` is none of them: without options it examines every process, whatever is traced.
+const TRACING: &[&str] = &["top", "once", "check", "explain", "verify", "exporter"];
+const LONG: &[&str] = &["top", "once", "exporter"];
+const PAINTED: &[&str] = &["top", "once", "history", "check", "explain", "stuck"];
+const DRAWN: &[&str] = &["top", "once", "history", "explain", "stuck"];
+const SHOWING_STUCK: &[&str] = &["top", "once", "history"];
+const WITH_ROLES: &[&str] = &["top", "once", "check", "explain", "verify", "exporter", "stuck"];
+
+const fn everywhere(name: &'static str, actions: &'static [&'static str]) -> Key {
+    Key { name, table: None, actions }
+}
+
+/// In the order of the documentation.
+pub const KEYS: [Key; 21] = [
+    everywhere("comm", TRACING),
+    everywhere("cgroup", TRACING),
+    everywhere("all", TRACING),
+    everywhere("ops", TRACING),
+    everywhere("attach", TRACING),
+    everywhere("roles", WITH_ROLES),
+    everywhere("max-files", TRACING),
+    everywhere("max-histograms", TRACING),
+    everywhere("max-cpu", LONG),
+    everywhere("color", PAINTED),
+    everywhere("no-unicode", DRAWN),
+    everywhere("stuck-after", SHOWING_STUCK),
+    Key { name: "interval", table: Some("top"), actions: &["top"] },
+    Key { name: "by", table: Some("top"), actions: &["top"] },
+    Key { name: "no-mouse", table: Some("top"), actions: &["top"] },
+    Key { name: "by", table: Some("once"), actions: &["once"] },
+    Key { name: "sort", table: Some("once"), actions: &["once"] },
+    Key { name: "limit", table: Some("once"), actions: &["once"] },
+    Key { name: "columns", table: Some("once"), actions: &["once"] },
+    Key { name: "histogram", table: Some("once"), actions: &["once"] },
+    Key { name: "last", table: Some("history"), actions: &["history"] },
+];
+
+/// Which processes is one choice: what says it last says all of it.
+pub(super) const TARGETS: [&str; 3] = ["comm", "cgroup", "all"];
+
+/// Must not depend on the directory in which fsynctop is started.
+pub(super) const PATHS: [&str; 2] = ["cgroup", "roles"];
+
+impl Key {
+    /// As it is written in a sentence: `comm`, `[top] interval`.
+    pub fn title(&self) -> String {
+        match self.table {
+            None => self.name.to_owned(),
+            Some(table) => format!("[{table}] {}", self.name),
+        }
+    }
+
+    pub(super) fn is_target(&self) -> bool {
+        TARGETS.contains(&self.name)
+    }
+}
