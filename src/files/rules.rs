@@ -312,6 +312,16 @@ mod tests {
     }
 
     #[test]
+    fn the_example_is_that_of_the_documentation() {
+        let example = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/roles.toml"));
+        let builtin = Rules::builtin().rules.len();
+        assert_eq!(Rules::with_user_file(example).unwrap().rules.len(), builtin + 2);
+        let text = std::fs::read_to_string(example).unwrap();
+        let (_, rules) = text.split_once("\n\n").unwrap();
+        assert!(include_str!("../../docs/roles.md").contains(&format!("```toml\n{rules}```")), "{rules}");
+    }
+
+    #[test]
     fn a_file_that_is_not_there_is_named() {
         let message = Rules::with_user_file(Path::new("/no/such/rules.toml")).unwrap_err().to_string();
         assert!(message.starts_with("cannot read the rules file /no/such/rules.toml: "), "{message}");

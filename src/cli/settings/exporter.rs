@@ -87,3 +87,67 @@ fn find<'a>(exporter: &'a Command, key: &str) -> Result<&'a Arg, String> {
     let found = candidates().find(|option| option.get_long() == Some(key));
     found.ok_or_else(|| options::unknown(key, &candidates().filter_map(Arg::get_long).collect::<Vec<_>>()))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{ArgAction, FromArgMatches};
+
+    use super::*;
+    use crate::cli::exporter::Exporter;
+    use crate::cli::root::{self, Action, Arguments};
+
+    fn parse(text: &str) -> Exporter {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("exporter.toml");
+        fs::write(&path, text).unwrap();
+        let (command, _) = with_file(root::command(), &path).unwrap();
+        let matches = command.try_get_matches_from(["fsynctop", EXPORTER]).unwrap();
+        match Arguments::from_arg_matches(&matches).unwrap().action {
+            Some(Action::Exporter(exporter)) => exporter,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_example_names_every_option_with_its_default() {
+        const EXAMPLE: &str = include_str!("../../../examples/exporter.toml");
+        // Without a space behind the sign, it is an option and not a sentence.
+        let is_option = |line: &&str| line.starts_with(|first: char| first.is_ascii_lowercase());
+        let lines = EXAMPLE.lines().filter_map(|line| line.strip_prefix('#')).filter(is_option);
+        let uncommented: String = lines.map(|line| line.to_owned() + "\n").collect();
+        let given = read(&root::command(), &uncommented).unwrap_or_else(|(at, error)| {
+            panic!("{error}: {}", &uncommented[at..]);
+        });
+        let given: Vec<_> = given.into_iter().map(|(id, _)| id).collect();
+        let command = root::command();
+        let options = exporter(&command).get_arguments();
+        for option in options.filter(|option| option.get_id() != CONFIG && option.get_id() != NO_CONFIG) {
+            let name = option.get_long().unwrap();
+            let is_named = uncommented.lines().any(|line| line.starts_with(&format!("{name} = ")));
+            assert!(is_named, "no line for {name}");
+            let flag = matches!(option.get_action(), ArgAction::SetTrue);
+            let has_value = given.iter().any(|id| option.get_id() == id);
+            assert!(flag || has_value, "{name} has no value");
+        }
+        // What has a default stands there with it, but for what says how it is written.
+        let defaults = parse("");
+        let shown = parse(&uncommented.replace("pid = [4711]\n", ""));
+        let figures = |exporter: &Exporter| {
+            format!(
+                "{:?} {} {} {:?} {:?} {:?} {} {} {:?} {} {}",
+                exporter.interval,
+                exporter.file_limit,
+                exporter.no_file_metrics,
+                exporter.history,
+                exporter.trace.ops,
+                exporter.trace.attach,
+                exporter.trace.max_files,
+                exporter.trace.max_histograms,
+                exporter.long_run.max_cpu,
+                exporter.trace.verbose,
+                exporter.trace.targets.all,
+            )
+        };
+        assert_eq!(figures(&shown), figures(&defaults));
+    }
+}
