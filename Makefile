@@ -14,19 +14,21 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint advisories test tracefs servers kernels soak bench pictures demo investigation dist image image-check release-check install clean
+.PHONY: help deps build lint advisories test tracefs servers kernels soak bench pictures demo investigation dist packages packages-check \
+  image image-check release-check install uninstall clean
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@echo "fsynctop: which files a database server syncs, how often and how long"
 	@echo
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 21
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 deps: ## install what building and testing need and this machine lacks (apt)
 	@tools/dependencies
 
-build: deps ## the toolkit, optimised: target/release/fsynctop
-	cargo build --release --locked
+build: deps ## the toolkit, optimised: target/release/fsynctop; and its man pages and completions, in target/pages
+	cargo build --release --locked --package fsynctop --package pages
+	@$(BUILT)/release/pages $(BUILT)/pages
 
 lint: deps ## formatting, clippy, and the crates that are built in (deny.toml); warnings are errors
 	cargo fmt --all --check
@@ -145,9 +147,32 @@ release-check: deps ## what packagers rely on: equal binaries, no network, the c
 	@tools/dependencies release
 	tools/release-check
 
-install: ## copy the built binary to PREFIX/bin (/usr/local); DESTDIR is respected
-	@[ -x $(BUILT)/release/fsynctop ] || { echo "nothing is built yet: run 'make build' first" >&2; exit 1; }
-	install -D -m 755 $(BUILT)/release/fsynctop $(DESTDIR)$(PREFIX)/bin/fsynctop
+# One build for each architecture, and the packages are made of that.
+packages: deps ## tarball, .deb and .rpm for amd64 and arm64, in dist/, with checksums; on x86-64
+	@tools/dependencies packages
+	$(MAKE) --no-print-directory dist
+	$(MAKE) --no-print-directory dist ARCH=arm64
+	RUSTFLAGS='-C target-feature=+crt-static' tools/reproducibly cargo run --release --locked --quiet --target $(HOST) --package pages -- target/packages/pages
+	@tools/packages/licences target/packages/LICENCES
+	@rm -f dist/*.deb dist/*.rpm dist/*.tar.gz
+	@for architecture in x86_64 aarch64; do for format in deb rpm tar; do \
+	  tools/packages/lay-out $$format dist/fsynctop-$$architecture target/packages/pages target/packages/LICENCES target/packages/$$format; \
+	  tools/packages/pack $$format $$architecture dist; done; done
+	@cd dist; sha256sum *.deb *.rpm *.tar.gz >SHA256SUMS
+
+packages-check: packages tracefs ## install, use, upgrade and remove these packages in clean roots of Debian 12 and 13, and of rpm
+	@tools/dependencies packages-check
+	$(SUDO) tools/packages/check dist
+
+install: export PREFIX := $(PREFIX)
+install: export DESTDIR := $(DESTDIR)
+install: ## copy what `make build` built: program, unit, pages, completions; PREFIX (/usr/local), DESTDIR
+	@tools/install --binary $(BUILT)/release/fsynctop --pages $(BUILT)/pages
+
+uninstall: export PREFIX := $(PREFIX)
+uninstall: export DESTDIR := $(DESTDIR)
+uninstall: ## remove what `make install` copied, but a configuration that was changed; PREFIX, DESTDIR
+	@tools/install --remove
 
 clean: ## remove everything that was built
 	rm -rf dist
