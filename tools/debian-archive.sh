@@ -3,7 +3,8 @@
 #                           ${XDG_CACHE_HOME:-~/.cache}/fsynctop for others
 #   make_once TREE          TREE appears only when it is complete, and several who ask for it at once wait for one of them. Ends the
 #                           script, printing TREE, if it is there; else makes $work, beside it, which goes when the script ends
-#   archive_open SUITE ARCHITECTURE [OTHER]    an apt of its own; the mirror is $DEBIAN_MIRROR, else the one of this machine's own apt
+#   archive_mirror          sets $mirror, which is $DEBIAN_MIRROR, else the one of this machine's own apt, and $keyring
+#   archive_open SUITE ARCHITECTURE [OTHER]    an apt of its own for that mirror
 #   archive COMMAND ...     apt-get or apt-cache of that; signatures are checked
 #   archive_download ...    packages, as apt-get download takes them
 #   archive_unpack INTO     what was downloaded
@@ -29,12 +30,17 @@ make_once() {
   trap 'exit 130' INT TERM HUP
 }
 
-archive_open() {
-  suite=$1 architecture=$2 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+archive_mirror() {
+  keyring=/usr/share/keyrings/debian-archive-keyring.gpg
   [ -e "$keyring" ] || die "cannot be fetched: $keyring is missing; install debian-archive-keyring"
   # Security archives carry no other release, so only a whole archive will do.
   mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -E '/debian/?$' | head -n 1 || true)}
   [ -n "$mirror" ] || die "cannot be fetched: this machine's apt sources name no Debian mirror; set DEBIAN_MIRROR to the URL of one"
+}
+
+archive_open() {
+  suite=$1 architecture=$2
+  archive_mirror
   mkdir -p "$work"/apt/{lists/partial,cache} "$work/debs/partial"
   : >"$work/apt/status"       # nothing counts as installed
   echo "deb [arch=$architecture${3:+,$3} signed-by=$keyring] $mirror $suite main" >"$work/apt/sources.list"
