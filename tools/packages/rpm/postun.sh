@@ -1,5 +1,10 @@
 # What `fsynctop calibrate` keeps goes with the package; the user stays: files elsewhere could belong to it.
-if [ "$1" = 0 ]; then rm -rf /var/lib/fsynctop; fi
+# The package cannot own directories (cargo-generate-rpm 0.21 fails at them), so empty ones are removed here.
+if [ "$1" = 0 ]; then
+  rm -rf /var/lib/fsynctop
+  rmdir /usr/share/doc/fsynctop/examples/* /usr/share/doc/fsynctop/examples /usr/share/doc/fsynctop /usr/share/licenses/fsynctop \
+    /etc/fsynctop 2>/dev/null || :
+fi
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload || :
   if [ "$1" != 0 ]; then systemctl try-restart fsynctop-exporter.service || :; fi
