@@ -45,6 +45,7 @@ advisories: deps ## known vulnerabilities of the crates that are built in, by th
 # Everything is built first: the tests run the programs under tools/ as well. Those that need root or a kernel are
 # marked as ignored, so that a plain `cargo test` says that it did not run them.
 test: lint tracefs ## every kind of test, those that need root and a kernel included; of the kernels four, in brief
+	@tools/dependencies cargo-deb
 	cargo build --workspace --locked
 	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast -- --include-ignored
 	$(MAKE) --no-print-directory kernels QUICK=1
