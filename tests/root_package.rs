@@ -1,6 +1,7 @@
-//! Needs root: a .deb of the program that the tests have, what it holds, and what dpkg makes of it in a tree of
-//! its own: installed, upgraded over a changed configuration, removed, purged. `make packages-check` tries the
-//! packages as they are released, in whole Debian releases; here their scripts run with this machine's tools.
+//! Needs root: a .deb of the program that the tests have, what it holds, and what dpkg makes of it in a tree
+//! of its own: installed, upgraded over a changed configuration, removed, purged. `make packages-check` tries
+//! the packages as they are released, in whole Debian releases; here their scripts run with this machine's
+//! tools.
 
 mod common;
 
