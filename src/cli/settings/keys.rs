@@ -1,5 +1,5 @@
-//! The keys that fsynctop.toml may have: options of the command line whose worst effect is another picture. None
-//! of them writes a file, starts a program, or sends anything anywhere.
+//! The keys that fsynctop.toml may have: options of the command line whose worst effect is another picture.
+//! None of them writes a file, starts a program, or sends anything anywhere.
 
 /// Where a key may stand, and for which actions it holds there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Writes the manual pages and the shell completions into a directory, from the command line itself: DIR/man and
-//! DIR/completions.
+//! Writes the manual pages and the shell completions into a directory, from the command line itself: DIR/man
+//! and DIR/completions.
 
 mod completions;
 mod configuration;

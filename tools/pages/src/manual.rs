@@ -58,8 +58,8 @@ fn page(command: &Command, manual: &Manual, version: &str, date: &str) -> anyhow
     Ok(tidied(&String::from_utf8(text)?).into_bytes())
 }
 
-/// What clap_mangen writes and mandoc complains of: blank lines, breaks on both sides of one, and the definition of the
-/// apostrophe before each section, where once will do.
+/// What clap_mangen writes and mandoc complains of: blank lines, breaks on both sides of one, and the
+/// definition of the apostrophe before each section, where once will do.
 fn tidied(text: &str) -> String {
     let preamble = Roff::new().render();
     let text = text.replace(&preamble, "").replace("\n.br\n\n.br\n", "\n\n").replace("\n\n", "\n.sp\n");

@@ -48,7 +48,9 @@ mod tests {
         assert!(name(&hidden, "exporter-web") && !name(&command, "exporter-web"));
         let all = hidden.get_subcommands().filter(|action| !action.is_hide_set());
         for action in all {
-            let shown = command.find_subcommand(action.get_name()).expect(action.get_name());
+            let shown = command
+                .find_subcommand(action.get_name())
+                .unwrap_or_else(|| panic!("{} is gone", action.get_name()));
             let ids = |command: &Command| -> Vec<String> {
                 let options = command.get_arguments().filter(|option| !option.is_hide_set());
                 let ids = options.map(|option| option.get_id().to_string());
