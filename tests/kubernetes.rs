@@ -1,5 +1,5 @@
-//! Image, DaemonSet and Helm chart say the same, as far as that can be seen without helm and without building an image:
-//! `make image-check` does the rest.
+//! Image, DaemonSet and Helm chart say the same, as far as that can be seen without helm and without
+//! building an image: `make image-check` does the rest.
 
 use std::collections::BTreeSet;
 use std::fs;
