@@ -45,9 +45,12 @@ fn links_lead_to_files_and_headings_that_are_there() {
 /// As GitHub makes anchors of headings.
 fn headings(page: &Path) -> Vec<String> {
     let text = fs::read_to_string(page).unwrap();
-    let titles = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let titles =
+        text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
-    titles.map(|title| title.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")).collect()
+    titles
+        .map(|title| title.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-"))
+        .collect()
 }
 
 #[test]

@@ -34,8 +34,10 @@ fn pages() -> Vec<(String, Vec<String>)> {
         let text = fs::read_to_string(path).unwrap();
         let blocks = text.split("\n```").skip(1).step_by(2);
         let lines = blocks.flat_map(|block| block.lines().skip(1));
-        let commands = lines.filter(|line| line.starts_with("fsynctop") || line.starts_with("sudo fsynctop"));
-        commands.map(|line| without_comment(line.trim_start_matches("sudo ")).to_owned()).collect()
+        let commands = lines.map(|line| line.trim_start_matches("sudo "));
+        // "fsynctop: …" is what it says.
+        let commands = commands.filter(|line| *line == "fsynctop" || line.starts_with("fsynctop "));
+        commands.map(|line| without_comment(line).to_owned()).collect()
     };
     pages.iter().map(|path| (path.strip_prefix(ROOT).unwrap().display().to_string(), lines(path))).collect()
 }
