@@ -325,7 +325,7 @@ fn options_come_from_the_command_line_the_environment_and_a_file_in_this_order()
     fs::write(&file, "listen = '127.0.0.1:0'\n\nmax_files = 5\n").unwrap();
     let wrong = output(fsynctop().env("FSYNCTOP_CONFIG", &file).arg("exporter"));
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(stderr(&wrong).contains("exporter.toml:3: unknown key max_files: it is written max-files"));
+    assert!(stderr(&wrong).contains("exporter.toml:3:1: unknown key max_files: it is written max-files"));
 }
 
 #[test]
