@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::call::Op;
 
-/// The errors that fsync(2), msync(2) and sync_file_range(2) document.
-const ERRNOS: [(i32, &str); 12] = [
+/// The errors that fsync(2), msync(2), sync_file_range(2) and write(2) document.
+const ERRNOS: [(i32, &str); 15] = [
     (libc::EBADF, "EBADF"),
     (libc::EIO, "EIO"),
     (libc::ENOSPC, "ENOSPC"),
@@ -23,6 +23,9 @@ const ERRNOS: [(i32, &str); 12] = [
     (libc::ESTALE, "ESTALE"),
     (libc::EAGAIN, "EAGAIN"),
     (libc::ENOTCONN, "ENOTCONN"),
+    (libc::EFAULT, "EFAULT"),
+    (libc::EFBIG, "EFBIG"),
+    (libc::ECANCELED, "ECANCELED"),
 ];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -59,7 +62,7 @@ pub fn add(total: &mut ByOp, part: &ByOp) {
     }
 }
 
-fn errno_name(error: &io::Error) -> String {
+pub fn errno_name(error: &io::Error) -> String {
     let number = error.raw_os_error().unwrap_or_default();
     match ERRNOS.iter().find(|(errno, _)| *errno == number) {
         Some((_, name)) => (*name).to_owned(),

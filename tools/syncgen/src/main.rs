@@ -3,6 +3,8 @@
 
 mod call;
 mod count;
+mod ring;
+mod ways;
 mod work;
 
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ use serde::Serialize;
 
 use crate::call::Op;
 use crate::count::{ByOp, Latency, add};
+use crate::ways::{Done, Way};
 use crate::work::{Mode, Outcome, Plan, Target};
 
 /// Makes sync calls, and prints exactly how many, as one JSON object: in all, by thread and by file, each by
@@ -67,6 +70,11 @@ struct Options {
     /// Two files take turns on one descriptor number: opened, synced, closed. One thread only.
     #[arg(long, conflicts_with_all = ["files", "bad_fd"])]
     reopen: bool,
+    /// Writes instead of syncs: so many calls (--syncs) by each of these ways, on a file of its own,
+    /// DIRECTORY/way-WAY, all by the main thread. Those that end in "full" fill the filesystem.
+    #[arg(long, value_delimiter = ',', value_name = "WAY,…",
+        conflicts_with_all = ["op", "threads", "files", "names", "write", "unlink_after", "reopen", "bad_fd", "seconds", "pause_after"])]
+    ways: Vec<Way>,
     /// Every call is made on descriptor -1, and fails.
     #[arg(long, conflicts_with_all = ["files", "write"])]
     bad_fd: bool,
@@ -138,15 +146,34 @@ fn try_main(options: &Options) -> Result<()> {
         let name = CString::new(comm.as_str()).context("--comm holds a NUL byte")?;
         set_name(&name).context("cannot set the name of the process")?;
     }
-    let plan = Arc::new(plan(options)?);
-    let report = run(&plan, options)?;
-    let text = serde_json::to_string(&report).context("cannot encode the counts")?;
+    let text = if options.ways.is_empty() {
+        serde_json::to_string(&run(&Arc::new(plan(options)?), options)?)
+    } else {
+        serde_json::to_string(&by_ways(options)?)
+    };
+    let text = text.context("cannot encode the counts")?;
     writeln!(std::io::stdout(), "{text}").context("cannot print the counts")?;
     if options.hold {
         std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())
             .context("cannot read standard input")?;
     }
     Ok(())
+}
+
+#[derive(Serialize)]
+struct WaysReport {
+    pid: i32,
+    /// By name.
+    ways: BTreeMap<String, Done>,
+}
+
+fn by_ways(options: &Options) -> Result<WaysReport> {
+    if options.wait {
+        say_and_wait(&format!("ready {}", std::process::id()))?;
+    }
+    let run = |way: &Way| Ok((way.name(), ways::run(*way, &options.directory, options.syncs)?));
+    let ways = options.ways.iter().map(run).collect::<Result<_>>()?;
+    Ok(WaysReport { pid: std::process::id() as i32, ways })
 }
 
 fn plan(options: &Options) -> Result<Plan> {
