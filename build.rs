@@ -23,16 +23,18 @@ const OBJECTS: [&str; 3] = ["sync", "wait", "timer"];
 const READ_THE_KERNEL: [&str; 2] = ["sync", "wait"];
 
 /// The enums whose constants both sides need: the object, the enum, and the type of its constants in Rust.
-const ENUMS: [(&str, &str, &str); 14] = [
+const ENUMS: [(&str, &str, &str); 16] = [
     ("sync", "histogram_shape", "usize"),
     ("sync", "target_limit", "usize"),
     ("sync", "name_limit", "usize"),
+    ("sync", "pending_limit", "u64"),
     ("sync", "op", "u8"),
+    ("sync", "watched_calls", "usize"),
     ("sync", "kind", "u8"),
     ("sync", "identity_flags", "u16"),
     ("sync", "slot", "u32"),
     ("sync", "free_list", "u32"),
-    ("sync", "row_state", "u32"),
+    ("sync", "row_state", "u16"),
     ("sync", "owner_bit", "u32"),
     ("sync", "event_type", "u32"),
     ("wait", "committer", "usize"),

@@ -42,9 +42,15 @@ enum {
 
 #define S_IFMT 0170000
 #define S_IFREG 0100000
+#define S_IFBLK 0060000
 #define S_IFDIR 0040000
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630
 #define BTRFS_SUPER_MAGIC 0x9123683E
+#define S_SYNC 1 // of an inode's flags
+#define SB_SYNCHRONOUS 16
+
+#define O_DSYNC 010000
+#define RWF_DURABLE (0x2 | 0x4) // RWF_DSYNC, RWF_SYNC
 
 struct bpf_spin_lock {
 	u32 val;
@@ -59,11 +65,13 @@ struct qstr {
 
 struct super_block {
 	u32 s_dev;
+	unsigned long s_flags;
 	unsigned long s_magic;
 };
 
 struct inode {
 	u16 i_mode;
+	u32 i_flags;
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	u32 i_generation;
@@ -92,6 +100,7 @@ struct path {
 struct file {
 	struct path f_path;
 	struct inode *f_inode;
+	u32 f_flags;
 	void *private_data;
 };
 
@@ -157,11 +166,67 @@ struct pt_regs {
 #if defined(__TARGET_ARCH_x86)
 	unsigned long ax;
 	unsigned long di;
+	unsigned long r9;
 	unsigned long orig_ax;
 #elif defined(__TARGET_ARCH_arm64)
 	u64 regs[31];
+	u64 orig_x0;
 	s32 syscallno;
 #endif
+};
+
+// io_uring, since 6.0.
+struct io_cqe {
+	s32 fd;
+};
+
+struct io_rsrc_node {
+	unsigned long file_ptr;
+};
+
+struct io_rsrc_data {
+	u32 nr;
+	struct io_rsrc_node **nodes;
+};
+
+// Since 6.13.
+struct io_file_table {
+	struct io_rsrc_data data;
+};
+
+struct io_ring_ctx {
+	struct io_file_table file_table;
+};
+
+// Before.
+struct io_file_table___files {
+	void *files;
+};
+
+struct io_ring_ctx___files {
+	u32 nr_user_files;
+	struct io_file_table___files file_table;
+};
+
+struct io_kiocb {
+	struct file *file; // once it is known
+	u8 opcode;
+	struct io_cqe cqe;
+	u64 flags; // 32 bits before 6.9; only the lower half is looked at
+	struct io_ring_ctx *ctx;
+};
+
+// What a request begins with, by its kind.
+struct io_sync {
+	s32 flags;
+};
+
+struct io_rw {
+	u32 flags;
+};
+
+struct io_uring_cqe {
+	s32 res;
 };
 
 // overlayfs since 6.13: the private data of an open file.

@@ -16,7 +16,7 @@
 #include "watch.h"
 #include "who.h"
 
-static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 result)
+static __always_inline void finish(struct row *row, u32 slot, u32 op, u64 latency, s64 result)
 {
 	struct histogram *histogram;
 
@@ -25,6 +25,8 @@ static __always_inline void finish(struct row *row, u32 slot, u64 latency, s64 r
 	if (result < 0) {
 		add(&row->errors, 1);
 		count_error(slot, row->sequence, -result);
+	} else if (returns_bytes(op) && result > 0) {
+		add(&row->bytes, result);
 	}
 	if (is_under(latency)) {
 		add(&row->under, 1);
@@ -69,11 +71,11 @@ __noinline int count_lone_exit(u32 thread)
 
 // A sync that has no row of its own: none was free when it began, or its row went to another file meanwhile. True
 // if user space counts it; else it goes into the overflow row of its operation.
-static __noinline bool count_elsewhere(struct call *call, u32 op, u64 latency, s64 result, bool no_row)
+static __noinline bool count_elsewhere(struct identity *id, u32 op, u64 latency, s64 result, bool no_row)
 {
 	struct row *row = row_at(op);
 
-	if (no_row && send_sync(&call->id, latency, result))
+	if (no_row && send_sync(id, latency, result))
 		return true;
 	if (no_row)
 		count(no_row);
@@ -84,41 +86,37 @@ static __noinline bool count_elsewhere(struct call *call, u32 op, u64 latency, s
 	return false;
 }
 
-static __always_inline void finish_call(struct call *call, u32 op, u64 latency, s64 result)
+// `id`: where there is no row.
+static __always_inline void finish_in_row(u32 slot, u32 sequence, struct identity *id, u32 op, u64 latency, s64 result)
 {
-	u32 slot = call->slot;
-	struct row *row;
+	struct row *row = row_at(slot);
 
-	if (slot == SELF_SLOT) {
-		leave_own(call, op);
-		return;
-	}
-	if (keep_threads && call->thread_row)
-		end_thread_row(call, latency, result);
-	row = row_at(slot);
-	if (!row || row->sequence != call->sequence) {
-		if (count_elsewhere(call, op, latency, result, !row))
+	if (!row || row->sequence != sequence) {
+		if (count_elsewhere(id, op, latency, result, !row))
 			return;
 		slot = op;
 		row = row_at(slot);
 		if (!row)
 			return;
 	}
-	finish(row, slot, latency, result);
+	finish(row, slot, op, latency, result);
 }
 
-static __always_inline void leave(u32 op, s64 result)
+static __always_inline void finish_call(struct call *call, u32 op, u64 latency, s64 result)
 {
-	u64 now = bpf_ktime_get_ns();
-	u32 thread = bpf_get_current_pid_tgid();
-	struct call *call = call_find(thread);
-	u64 latency;
-
-	if (!call || !call->start_ns) {
-		count_lone_exit(thread);
+	if (call->slot == SELF_SLOT) {
+		leave_own(call, op);
 		return;
 	}
-	latency = now - call->start_ns;
+	if (keep_threads && call->thread_row)
+		end_thread_row(call, op, latency, result);
+	finish_in_row(call->slot, call->sequence, &call->id, op, latency, result);
+}
+
+static __always_inline void end_call(struct call *call, u32 op, u32 thread, u64 now, s64 result)
+{
+	u64 latency = now - call->start_ns;
+
 	call->start_ns = 0;
 	if (watch_waits) {
 		change_in_flight(call->slot, -1);
@@ -126,4 +124,16 @@ static __always_inline void leave(u32 op, s64 result)
 	}
 	finish_call(call, op, latency, result);
 	call_end(call, thread);
+}
+
+static __always_inline void leave(u32 op, s64 result)
+{
+	u64 now = bpf_ktime_get_ns();
+	u32 thread = bpf_get_current_pid_tgid();
+	struct call *call = call_find(thread);
+
+	if (!call || !call->start_ns)
+		count_lone_exit(thread);
+	else
+		end_call(call, op, thread, now, result);
 }

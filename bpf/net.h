@@ -23,12 +23,20 @@ struct {
 	__type(value, u64);
 } unwatched SEC(".maps");
 
-const volatile bool task_registers;      // bpf_task_pt_regs exists (5.15)
-const volatile s32 watched_numbers[OPS]; // of system calls; one that none has, where an operation is not watched
+// What a request of a ring syncs is counted as that request.
+bool rings_watched;
+
+// Numbers of system calls; one that none has, where it is not watched.
+const volatile s32 watched_syncs[WATCHED_SYNCS];
+const volatile s32 watched_writes[WATCHED_WRITES];
+
+#define NUMBER_OF_IO_URING_ENTER 426 // on each architecture
 
 // The registers with which the thread entered the kernel say which call it is in. So a watched call is known for one
 // also if its entry was skipped, or came before the programs were attached.
-static __noinline bool is_in_watched_call(void)
+//
+// Writes and rings are watched of traced processes only.
+static __noinline bool is_in_watched_call(bool traced)
 {
 	struct pt_regs *registers;
 	s32 number;
@@ -42,15 +50,31 @@ static __noinline bool is_in_watched_call(void)
 	number = BPF_CORE_READ(registers, syscallno);
 #endif
 #pragma clang loop unroll(full)
-	for (u32 i = 0; i < OPS; i++)
-		if (number == watched_numbers[i])
+	for (u32 i = 0; i < WATCHED_SYNCS; i++)
+		if (number == watched_syncs[i])
+			return true;
+	if (!traced)
+		return false;
+	if (number == NUMBER_OF_IO_URING_ENTER)
+		return rings_watched;
+#pragma clang loop unroll(full)
+	for (u32 i = 0; i < WATCHED_WRITES; i++)
+		if (number == watched_writes[i])
 			return true;
 	return false;
 }
 
+// Of a direct write that is durable a worker of the kernel executes the sync, whoever asked for the write.
+#define OWNER_OPS 3
+static __always_inline u32 owner_op(u32 i)
+{
+	return i == 0 ? OP_IO_URING_DSYNC_WRITE : i == 1 ? OP_FSYNC : OP_FDATASYNC;
+}
+
 // The process whose file an inode is: one that has synced it by a watched call, so that a row can be guessed. A worker
 // of the kernel, as one that executes a sync of libaio, says nothing of whom it works for.
-static __noinline bool owner_of(struct inode *inode, struct process *owner)
+// `ring`: it has done so in a ring, which is watched.
+static __noinline bool owner_of(struct inode *inode, struct process *owner, bool *ring)
 {
 	struct inode_key key = {};
 	u64 device;
@@ -60,8 +84,8 @@ static __noinline bool owner_of(struct inode *inode, struct process *owner)
 	key.number = BPF_CORE_READ(inode, i_ino);
 	key.generation = BPF_CORE_READ(inode, i_generation);
 	device = device_of(&key);
-	for (u32 i = 0; i < 4; i++) {
-		u32 slot, op = i < 2 ? OP_FSYNC : OP_FDATASYNC;
+	for (u32 i = 0; i < 2 * OWNER_OPS; i++) {
+		u32 slot, op = owner_op(i >> 1);
 		struct guess *guess = guess_at(guess_index(&key, device, op) ^ (i & 1));
 		struct row *row;
 
@@ -73,6 +97,7 @@ static __noinline bool owner_of(struct inode *inode, struct process *owner)
 			continue;
 		owner->tgid = row->id.tgid;
 		owner->leader_start = row->id.of.file.leader_start;
+		*ring = op == OP_IO_URING_DSYNC_WRITE;
 		return true;
 	}
 	return false;
@@ -109,22 +134,24 @@ static __noinline void count_unwatched(struct inode *inode)
 	struct task_struct *leader;
 	struct process process = {};
 	u32 flags = TASK_READ(task, flags);
+	bool traced, ring = false;
 	struct who who;
 
 	if (flags & PF_KTHREAD) {
 		// Of a file that no row is known of, it is nobody's: a loop device syncs its backing file all the time.
-		if (inode && owner_of(inode, &process))
+		if (inode && owner_of(inode, &process, &ring) && !(ring && rings_watched))
 			count_for(&process);
 		return;
 	}
-	// A worker of io_uring has the registers of the thread that made it, whatever call that was in.
-	if (!(flags & PF_IO_WORKER) && is_in_watched_call())
-		return;
 	read_who(&who, task);
 	leader = who.leader;
 	if (who.tgid == self_tgid)
 		return;
-	if (!is_traced(&who)) {
+	traced = is_traced(&who);
+	// A worker of io_uring has the registers of the thread that made it, whatever call that was in.
+	if (flags & PF_IO_WORKER ? traced && rings_watched : is_in_watched_call(traced))
+		return;
+	if (!traced) {
 		count(neighbours_unwatched);
 		return;
 	}

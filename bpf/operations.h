@@ -1,10 +1,10 @@
-// The watched system calls, a line for each: `enum op` and the programs of every mode are made from this table, in
+// What is counted, a line for each: `enum op` and the programs of every mode are made from these tables, in
 // sync.bpf.c. The other side's table is in src/model/op.rs; CONTRIBUTING.md has the steps of adding one.
 #pragma once
 
-// DO(name, number, what its argument names, whether it has arguments, its tracepoint at entry). A call without
-// arguments has a wrapper without registers to read, and on x86 fentry cannot attach to it. A shared entry is a program
-// written by hand, because nearly always both of its calls are watched.
+// The sync calls. DO(name, number, what its argument names, whether it has arguments, its tracepoint at entry). A call
+// without arguments has a wrapper without registers to read, and on x86 fentry cannot attach to it. A shared entry is a
+// program written by hand, because nearly always both of its calls are watched.
 // clang-format off
 #define OPERATIONS(DO)                                                                  \
 	DO(fsync, OP_FSYNC, KIND_FILE, ARGUMENTS, SHARED)                               \
@@ -14,10 +14,32 @@
 	DO(syncfs, OP_SYNCFS, KIND_FILESYSTEM, ARGUMENTS, OWN)                          \
 	DO(sync, OP_SYNC, KIND_NO_FILE, NO_ARGUMENTS, OWN)
 
+// The calls that write (write.h). DO(name, the flags of one write among its arguments).
+#define WRITES(DO)                                                                      \
+	DO(write, NO_FLAGS)                                                             \
+	DO(pwrite64, NO_FLAGS)                                                          \
+	DO(writev, NO_FLAGS)                                                            \
+	DO(pwritev, NO_FLAGS)                                                           \
+	DO(pwritev2, FLAGS)
+
 #define OPERATION_NUMBER(name, number, kind, arguments, entry) number,
 enum op {
 	OPERATIONS(OPERATION_NUMBER)
+	OP_DSYNC_WRITE, // writes that are durable when they return
+	OP_WRITE,       // other writes: those that failed
+	OP_IO_URING_FSYNC,
+	OP_IO_URING_FDATASYNC,
+	OP_IO_URING_SYNC_FILE_RANGE,
+	OP_IO_URING_DSYNC_WRITE,
+	OP_IO_URING_WRITE,
 	OPS
 };
 #undef OPERATION_NUMBER
+
+#define ONE_MORE(...) +1
+enum watched_calls {
+	WATCHED_SYNCS = 0 OPERATIONS(ONE_MORE),
+	WATCHED_WRITES = 0 WRITES(ONE_MORE),
+};
+#undef ONE_MORE
 // clang-format on

@@ -7,6 +7,7 @@
 extern void *bpf_rdonly_cast(const void *pointer, u32 btf_id) __ksym __weak;
 
 const volatile bool typed_task;                     // bpf_get_current_task_btf exists and is trusted (5.11)
+const volatile bool task_registers;                 // bpf_task_pt_regs exists (5.15)
 #define typed_cast bpf_ksym_exists(bpf_rdonly_cast) // 6.2
 // In this order, because whether a function exists is an instruction, and reading a variable two.
 #define typed_tasks (typed_cast || typed_task)

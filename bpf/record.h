@@ -19,6 +19,11 @@ enum target_limit {
 	COMM_PATTERNS = 8,
 };
 
+// How many requests of rings can be in flight.
+enum pending_limit {
+	PENDING_REQUESTS = 4096,
+};
+
 // What a row is about.
 enum kind {
 	KIND_FREE = 0,
@@ -77,8 +82,8 @@ _Static_assert(__builtin_offsetof(struct neighbour_identity, device) ==
 
 // Slots of the arrays. Below FIRST_NEIGHBOUR_SLOT they are never allocated.
 enum slot {
-	NEIGHBOUR_OVERFLOW_SLOT = 7, // slots 0 to OPS - 1: traced syncs that found no row, by operation
-	FIRST_SHARED_SLOT = 8,       // histograms that the cold files of one role share
+	NEIGHBOUR_OVERFLOW_SLOT = 23, // slots 0 to OPS - 1: traced syncs that found no row, by operation
+	FIRST_SHARED_SLOT = 24,       // histograms that the cold files of one role share
 	FIRST_NEIGHBOUR_SLOT = 64,
 	FIRST_FILE_SLOT = 256,
 	SELF_SLOT = 0xfffffffe, // a call of fsynctop's own
@@ -105,21 +110,24 @@ enum row_state {
 struct row {
 	struct identity id;
 	u64 name_rest; // threads: the other eight bytes of their name
-	u64 name;    // the hash and length of the name that was last sent; threads: the first eight bytes of their name
-	u32 names;   // how many were sent
-	u32 retired; // user space has taken the key out of the hash: look it up again
-	u32 state;
+	u64 name;     // the hash and length of the name that was last sent; threads: the first eight bytes of their name
 	u32 sequence; // how many lives this slot has had: a sync that outlives its row is noticed
-	u64 started;  // syncs that entered
-	u64 sum_ns;   // of those that finished
+	s32 fd;       // the descriptor of the first sync
+	u16 names;    // how many were sent
+	u16 state;
+	u16 retired;          // user space has taken the key out of the hash: look it up again
+	u16 shared_histogram; // for a row without a histogram of its own; 0: send an event instead
+	u64 started;          // syncs that entered
+	u64 sum_ns;           // of those that finished
 	u64 max_ns;
-	u64 under;            // finished in less than 2^8 ns
-	u64 over;             // in 2^40 ns or more
-	u64 elsewhere;        // finished, but in another row's histogram, or sent as an event
-	u64 errors;           // finished with an error
-	u32 shared_histogram; // for a row without a histogram of its own; 0: send an event instead
-	s32 fd;               // the descriptor of the first sync
+	u64 under;     // finished in less than 2^8 ns
+	u64 over;      // in 2^40 ns or more
+	u64 elsewhere; // finished, but in another row's histogram, or sent as an event
+	u64 errors;    // finished with an error
+	u64 bytes;     // written, as the kernel returned them
 };
+_Static_assert(sizeof(struct row) == 128, "two lines of the processor's cache");
+_Static_assert(__builtin_offsetof(struct row, started) == 64, "what each sync changes is in the second");
 
 struct histogram {
 	u64 bucket[HISTOGRAM_BUCKETS];
@@ -148,6 +156,20 @@ struct call {
 	u64 reserved;
 	struct identity id; // of the call only where slot is NO_SLOT or SELF_SLOT
 	u64 reserved_too[4];
+};
+
+// A request in flight (pending.h).
+struct pending {
+	u64 start_ns; // CLOCK_MONOTONIC
+	u32 slot;
+	u32 sequence;
+	u32 op;
+	s32 fd;
+	u32 tgid; // of the thread that made the request
+	u32 tid;
+	u32 silent; // the kernel tells of its end only if it fails
+	u32 reserved;
+	struct identity id; // where slot is NO_SLOT
 };
 
 // Bits of `owner` above the thread's id, for second-chance reclaim (src/probe/thread_slots.rs). As numbers of bits: the
@@ -243,6 +265,7 @@ struct counters {
 	u64 no_wait_state;              // the same for what `explain` keeps of it: where it waits is not known
 	u64 unwatched;                  // syncs of traced processes outside of the watched calls (net.h)
 	u64 neighbours_unwatched;       // the same of processes that are not traced
+	u64 unreported;                 // requests of which the kernel did not tell how they ended
 	u64 self_test[OPS];             // fsynctop's own calls, seen at entry and at exit
 	struct identity self_file[OPS]; // the file of the last of them
 };
@@ -255,8 +278,10 @@ struct contract {
 	struct sync_event sync_event;
 	enum histogram_shape histogram_shape;
 	enum target_limit target_limit;
+	enum pending_limit pending_limit;
 	enum name_limit name_limit;
 	enum op op;
+	enum watched_calls watched_calls;
 	enum kind kind;
 	enum identity_flags identity_flags;
 	enum slot slot;

@@ -1,5 +1,6 @@
-// The programs of the sync calls. What a sync costs is summed up in rows (record.h), which user space reads; single
-// calls are sent only where no row could take them. enter.h has the entry of a call, leave.h its exit.
+// The programs of the sync calls and of writes. What a sync costs is summed up in rows (record.h), which user space
+// reads; single calls are sent only where no row could take them. enter.h has the entry of a call, leave.h its exit,
+// write.h both of writes.
 #include "fentry.h"
 #include "follow.h"
 #include "kernel.h"
@@ -7,7 +8,9 @@
 #include "net.h"
 #include "operations.h"
 #include "record.h"
+#include "ring.h"
 #include "tracepoint.h"
+#include "write.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -17,3 +20,5 @@ struct contract *contract; // only for its type
 OPERATIONS(TRACEPOINTS)
 OPERATIONS(FENTRIES)
 OPERATIONS(KPROBES)
+WRITES(FENTRY_WRITES)
+WRITES(KPROBE_WRITES)

@@ -8,6 +8,8 @@
 // Set by user space until all programs are attached, and at the end: no sync is begun, those in flight still end.
 bool stopped;
 
+const volatile bool programs_skipped; // the kernel may skip programs, because it preempts them
+
 // What makes a process a target. Fixed before load, so that the verifier prunes what is not asked for.
 const volatile bool target_all;
 const volatile bool target_by_map; // --pid, and the descendants of a command

@@ -41,7 +41,7 @@ static __always_inline void begin_thread_row(struct call *call, struct who *who)
 	row->started++;
 }
 
-static __always_inline void end_thread_row(struct call *call, u64 latency, s64 result)
+static __always_inline void end_thread_row(struct call *call, u32 op, u64 latency, s64 result)
 {
 	struct row *row = row_at(call->thread_row);
 	u32 slot = call->thread_row;
@@ -55,6 +55,8 @@ static __always_inline void end_thread_row(struct call *call, u64 latency, s64 r
 	if (result < 0) {
 		row->errors++;
 		count_error(slot, row->sequence, -result);
+	} else if (returns_bytes(op) && result > 0) {
+		row->bytes += result;
 	}
 	if (is_under(latency)) {
 		row->under++;

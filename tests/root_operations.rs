@@ -41,10 +41,10 @@ fn by_target(measured: &Measured) -> BTreeMap<(String, String), (u64, Value)> {
 fn every_call_is_counted_in_a_row_of_its_kind() {
     needs(&[]);
     let disk = Mounted::image("ext4", 32);
-    let calls = Op::ALL.map(Op::name).join(",");
+    let calls = Op::SYNCS.map(Op::name).join(",");
     // Two threads take turns through the calls: seven of each a thread. `sync` is of the whole host: few of
     // them.
-    let each = 7 * Op::ALL.len() as u64;
+    let each = 7 * Op::SYNCS.len() as u64;
     let arguments = ["--op", &calls, "--threads", "2", "--syncs", &each.to_string(), "--write", "16"];
     let (measured, said) = syncgen(&["--ops", &calls, "--by", "thread"], disk.path(), &arguments);
     measured.assert_nothing_lost();
@@ -56,7 +56,7 @@ fn every_call_is_counted_in_a_row_of_its_kind() {
         };
         ((op.name().to_owned(), target.to_owned()), (14, json!({})))
     };
-    let expected = BTreeMap::from(Op::ALL.map(row));
+    let expected = BTreeMap::from(Op::SYNCS.map(row));
     assert_eq!(by_target(&measured), expected);
     assert_eq!((measured.total(), said["calls"].as_u64().unwrap()), (2 * each, 2 * each));
     for row in measured.files() {
@@ -66,10 +66,10 @@ fn every_call_is_counted_in_a_row_of_its_kind() {
             _ => assert_eq!(row["path"], Value::Null),
         }
     }
-    assert_eq!(measured.threads().len(), 2 * Op::ALL.len());
+    assert_eq!(measured.threads().len(), 2 * Op::SYNCS.len());
     for thread in said["threads"].as_array().unwrap() {
         let rows = measured.threads().iter().filter(|row| row["tid"] == thread["tid"]);
-        assert!(rows.clone().all(|row| count(row) == 7) && rows.count() == Op::ALL.len());
+        assert!(rows.clone().all(|row| count(row) == 7) && rows.count() == Op::SYNCS.len());
     }
 }
 

@@ -19,7 +19,7 @@ use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict, tracefs};
 use crate::model::durability::{self, Way};
 use crate::model::{AttachMode, Net, Op, Role, Server};
-use crate::probe::{AttachError, Attached, Probe, ProbeConfig, WaitStorage};
+use crate::probe::{AttachError, Attached, Probe, ProbeConfig, Rings, WaitStorage};
 use crate::render::Style;
 use crate::server::describe::in_words;
 use crate::server::describers::describe_all;
@@ -49,11 +49,12 @@ pub fn run(arguments: &Check, configuration: &Configuration, given: &ArgMatches)
     let config = session::probe_config(&arguments.trace, &selection, false)?;
 
     let mut verdicts = host::checks(config.capacity.map_bytes());
-    let net = probes(&config, &mut verdicts);
-    let works = net.is_some() && host::pid_namespace().status != Status::Fail;
+    let chosen = probes(&config, &mut verdicts);
+    let works = chosen.is_some() && host::pid_namespace().status != Status::Fail;
     session::print_libbpf_log(&arguments.trace);
-    verdicts.extend(not_watched(&config.ops));
-    verdicts.extend(net.as_ref().map(|net| counted_only(net, &config.ops)));
+    let ops = chosen.as_ref().map_or(&config.ops, |(_, ops)| ops);
+    verdicts.extend(not_watched(ops));
+    verdicts.extend(chosen.as_ref().map(|(net, ops)| counted_only(net, ops)));
     verdicts.push(budget(&config));
     verdicts.extend(report::verdicts(configuration, &|id| is_given(given, id)));
     verdicts.extend(servers(&selection, rules));
@@ -75,7 +76,7 @@ pub fn run(arguments: &Check, configuration: &Configuration, given: &ArgMatches)
 
 /// A verdict for each way of attaching, and one for the way that would be taken; None if there is none. A way
 /// that does not work is no failure as long as another does.
-fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<Net> {
+fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<(Net, Vec<Op>)> {
     let mut ways = vec![(AttachMode::Fentry, "fentry"), (AttachMode::Tracepoint, "tracepoints")];
     if config.preemptible || config.mode == Some(AttachMode::Kprobe) {
         ways.insert(1, (AttachMode::Kprobe, "kprobe"));
@@ -109,7 +110,8 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<Net> {
     let chosen = tracefs::with_tracefs_if_possible(|| Probe::attach(&config)).ok()?;
     verdicts.push(attach(chosen.attached(), &reasons));
     verdicts.extend(wait_storage(chosen.attached()));
-    Some(chosen.attached().net().clone())
+    verdicts.extend(rings(chosen.attached()));
+    Some((chosen.attached().net().clone(), chosen.attached().ops().to_vec()))
 }
 
 /// The way that would be taken, and why not another: in the words of `reasons` for a way that was tried
@@ -140,6 +142,18 @@ fn reason(error: &AttachError, mode: AttachMode, verdicts: &[Verdict]) -> String
     session::explain_failure(failure, verdicts)
 }
 
+/// Nothing else depends on it.
+fn rings(attached: &Attached) -> Option<Verdict> {
+    const NAME: &str = "io_uring";
+    Some(match attached.rings() {
+        Rings::Attached => Verdict::ok(NAME, "syncs and durable writes in rings are watched"),
+        Rings::NotAskedFor => return None,
+        Rings::Refused(why) => {
+            Verdict::warn(NAME, format!("syncs and durable writes in rings are not watched ({why})"))
+        }
+    })
+}
+
 /// As the calls of the self-test have found it.
 fn wait_storage(attached: &Attached) -> Option<Verdict> {
     const NAME: &str = "task storage";
@@ -159,17 +173,20 @@ fn wait_storage(attached: &Attached) -> Option<Verdict> {
     })
 }
 
-/// A line for each way to make data durable that this version never watches, and one for the calls to ask
-/// for.
+/// A line for each way to make data durable that this version never watches, and one for those that each
+/// option asks for.
 fn not_watched(ops: &[Op]) -> Vec<Verdict> {
     const NAME: &str = "not watched";
     let (asked, never): (Vec<&Way>, Vec<&Way>) =
-        durability::not_watched(ops).partition(|way| way.cure().is_some());
+        durability::not_watched(ops).partition(|way| way.option().is_some());
     let mut verdicts: Vec<_> =
         never.iter().map(|way| Verdict::warn(NAME, format!("{}: {}", way.called, way.what))).collect();
-    if !asked.is_empty() {
-        let calls: Vec<_> = asked.iter().map(|way| way.called).collect();
-        verdicts.push(Verdict::ok(NAME, format!("{}: not asked for (--ops)", calls.join(", "))));
+    for option in ["--writes", "--ops"] {
+        let calls: Vec<_> =
+            asked.iter().filter(|way| way.option() == Some(option)).map(|way| way.called).collect();
+        if !calls.is_empty() {
+            verdicts.push(Verdict::ok(NAME, format!("{}: not asked for ({option})", calls.join(", "))));
+        }
     }
     verdicts
 }
@@ -259,7 +276,7 @@ mod tests {
             let verdict = counted_only(&net, &Op::ALL);
             (verdict.status, verdict.detail)
         };
-        let ways = "io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes";
+        let ways = "libaio";
         let why = "xfs_file_fsync: not permitted";
         let expected = [
             (said(&["ext4", "xfs"], None), Status::Ok, "counted on ext4, xfs, and not timed"),

@@ -55,6 +55,10 @@ pub(crate) struct TraceArgs {
     /// fentry cannot watch `sync`: asking for it moves all of the tracing to another mode.
     #[arg(long, value_delimiter = ',', value_name = "CALL,…", default_value = "fsync,fdatasync", help_heading = TRACING)]
     pub ops: Vec<Op>,
+    /// Writes to trace: those that are durable when they return (O_DSYNC, O_SYNC, RWF_DSYNC, chattr +S,
+    /// mount -o sync), and those that fail
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH", help_heading = TRACING)]
+    pub writes: Writes,
     /// How to attach: auto tries, tests and falls back
     #[arg(long, value_enum, default_value_t, value_name = "MODE", help_heading = TRACING)]
     pub attach: Attach,
@@ -76,6 +80,16 @@ pub(crate) struct TraceArgs {
     /// Others share their role's.
     #[arg(long, default_value_t = 4_096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = TRACING)]
     pub max_histograms: u32,
+}
+
+/// Which writes are traced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Writes {
+    /// None
+    Off,
+    /// Durable ones, and failures
+    #[default]
+    Durable,
 }
 
 /// For what runs for long: a series of intervals, the live view, the exporter.

@@ -5,9 +5,10 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::exit::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE};
-use super::options::{TargetArgs, TraceArgs};
+use super::options::{TargetArgs, TraceArgs, Writes};
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict};
+use crate::model::Op;
 use crate::probe::{
     AttachError, Capacity, CommPattern, Failure, Probe, ProbeConfig, Targets, record, take_libbpf_log,
 };
@@ -141,6 +142,7 @@ pub(crate) fn probe_config(
     by_thread: bool,
 ) -> anyhow::Result<ProbeConfig> {
     let mut ops = arguments.ops.clone();
+    ops.extend((arguments.writes == Writes::Durable).then_some(Op::DsyncWrite));
     ops.sort();
     ops.dedup();
     Ok(ProbeConfig {

@@ -97,6 +97,7 @@ pub(crate) struct PackedStats {
     pub histogram: Vec<(u16, u64)>,
     /// (errno, count)
     pub errors: Vec<(i32, u64)>,
+    pub bytes: u64,
 }
 
 /// A moment that does not hold together: it refers to what is not there, or its buckets are out of order.
@@ -267,6 +268,7 @@ impl From<&Stats> for PackedStats {
             max_exact: stats.max.exact,
             histogram: stats.histogram.iter().map(|(bucket, n)| (bucket as u16, n)).collect(),
             errors: stats.errors.iter().map(|(&errno, &n)| (errno, n)).collect(),
+            bytes: stats.bytes,
         }
     }
 }
@@ -287,6 +289,7 @@ impl TryFrom<PackedStats> for Stats {
             max: Max { ns: packed.max_ns, exact: packed.max_exact },
             histogram: Histogram::from_sorted(buckets),
             errors: packed.errors.into_iter().collect(),
+            bytes: packed.bytes,
         })
     }
 }

@@ -1,11 +1,11 @@
 //! The ways to make data durable, and which of them are watched. Statements about a measurement cover only
 //! those. Also what is known of a server that makes its syncs needless, or void.
 
-use super::{Op, Server};
+use super::{Op, Server, Via};
 
 /// The note of a server whose redo log's open descriptors all have O_DSYNC.
-pub(crate) const REDO_BY_WRITES: &str = "The redo log is written through O_DSYNC descriptors: its durability is in the writes, so it \
-                                         shows no syncs.";
+pub(crate) const REDO_BY_WRITES: &str = "The redo log is written through O_DSYNC descriptors: each of its writes is durable \
+                                         (dsync_write), and no sync follows.";
 /// The note of a server with that library.
 pub(crate) const SYNCS_DO_NOTHING: &str =
     "libeatmydata is loaded: the server's syncs do nothing, and none reaches the kernel.";
@@ -28,7 +28,7 @@ pub(crate) struct Way {
     pub called: &'static str,
     /// A description, for finding out whether a server uses it.
     pub what: &'static str,
-    /// The call by which it is watched. None: this version never watches it.
+    /// The operation by which it is watched. None: this version never watches it.
     watched_by: Option<Op>,
     /// It ends in the filesystem's own sync of a file, where it is counted even if it is not watched
     /// ([`super::Net`]).
@@ -36,19 +36,28 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// The call to watch, if that is all it takes.
-    pub fn cure(&self) -> Option<Op> {
-        self.watched_by
+    /// The option by which it is watched, if that is all it takes. A ring is watched for the operations that
+    /// are, where the kernel allows it.
+    pub fn option(&self) -> Option<&'static str> {
+        match self.watched_by? {
+            Op::DsyncWrite => Some("--writes"),
+            op if op.via() == Via::Call => Some("--ops"),
+            _ => None,
+        }
     }
 
     /// A request of its own, which a server counts as a sync. A durable write is none.
     pub fn is_sync(&self) -> bool {
-        !matches!(self.name, "o_dsync" | "rwf_dsync")
+        self.watched_by != Some(Op::DsyncWrite)
     }
 }
 
 const fn never(name: &'static str, called: &'static str, what: &'static str) -> Way {
     Way { name, called, what, watched_by: None, syncs_a_file: true }
+}
+
+const fn write(name: &'static str, called: &'static str, what: &'static str) -> Way {
+    Way { name, called, what, watched_by: Some(Op::DsyncWrite), syncs_a_file: true }
 }
 
 const fn call(op: Op, what: &'static str) -> Way {
@@ -60,15 +69,21 @@ const fn call(op: Op, what: &'static str) -> Way {
 pub(crate) const WAYS: [Way; 10] = [
     call(Op::Fsync, "fsync(2)"),
     call(Op::Fdatasync, "fdatasync(2)"),
-    never("io_uring", "io_uring", "IORING_OP_FSYNC, IORING_OP_SYNC_FILE_RANGE and durable writes in a ring"),
+    Way {
+        name: "io_uring",
+        called: "io_uring",
+        what: "IORING_OP_FSYNC, IORING_OP_SYNC_FILE_RANGE and durable writes in a ring (Linux 6.0 or later)",
+        watched_by: Some(Op::IoUringFsync),
+        syncs_a_file: true,
+    },
     never("libaio", "libaio", "IOCB_CMD_FSYNC, IOCB_CMD_FDSYNC and durable writes by io_submit(2)"),
-    never(
+    write(
         "o_dsync",
         "O_DSYNC writes",
         "writes that are durable when they return: through descriptors with O_DSYNC or O_SYNC (innodb_flush_method=O_DSYNC), \
          to files with chattr +S, on filesystems mounted with -o sync",
     ),
-    never("rwf_dsync", "RWF_DSYNC writes", "pwritev2(2) with RWF_DSYNC or RWF_SYNC"),
+    write("rwf_dsync", "RWF_DSYNC writes", "pwritev2(2) with RWF_DSYNC or RWF_SYNC"),
     call(Op::Msync, "msync(2)"),
     call(Op::SyncFileRange, "sync_file_range(2)"),
     call(Op::Syncfs, "syncfs(2)"),
@@ -91,14 +106,15 @@ mod tests {
 
     #[test]
     fn every_call_is_a_way_and_is_left_out_only_where_it_is_watched() {
-        for op in Op::ALL {
-            assert_eq!(WAYS.iter().filter(|way| way.cure() == Some(op)).count(), 1, "{op:?}");
+        for op in Op::SYNCS.into_iter().chain([Op::DsyncWrite, Op::IoUringFsync]) {
+            let ways = if op == Op::DsyncWrite { 2 } else { 1 };
+            assert_eq!(WAYS.iter().filter(|way| way.watched_by == Some(op)).count(), ways, "{op:?}");
             let without: Vec<Op> = Op::ALL.into_iter().filter(|other| *other != op).collect();
-            assert_eq!(not_watched(&without).filter(|way| way.cure() == Some(op)).count(), 1);
+            assert_eq!(not_watched(&without).filter(|way| way.watched_by == Some(op)).count(), ways);
         }
         let never: Vec<_> = not_watched(&Op::ALL).map(|way| way.name).collect();
-        assert_eq!(never, ["io_uring", "libaio", "o_dsync", "rwf_dsync"]);
-        let syncs: Vec<_> = not_watched(&Op::ALL).filter(|way| way.is_sync()).map(|way| way.name).collect();
+        assert_eq!(never, ["libaio"]);
+        let syncs: Vec<_> = not_watched(&Op::SYNCS).filter(|way| way.is_sync()).map(|way| way.name).collect();
         assert_eq!(syncs, ["io_uring", "libaio"]);
         let default: Vec<_> = not_watched(&[Op::Fsync, Op::Fdatasync]).map(|way| way.name).collect();
         assert_eq!(default[4..], ["msync", "sync_file_range", "syncfs", "sync"]);

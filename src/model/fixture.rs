@@ -38,7 +38,7 @@ pub fn stats(latencies: &[(u64, u64)]) -> Stats {
         sum_ns: latencies.iter().map(|(n, ns)| n * ns).sum(),
         max: Max { ns: latencies.iter().map(|&(_, ns)| ns).max().unwrap_or(0), exact: true },
         histogram,
-        errors: Errors::default(),
+        ..Stats::default()
     }
 }
 
@@ -140,6 +140,7 @@ pub fn quiet() -> Measurement {
         servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))],
         roles: Vec::new(),
         files: Vec::new(),
+        failures: Vec::new(),
         threads: Vec::new(),
         in_flight: Vec::new(),
         neighbours: Vec::new(),

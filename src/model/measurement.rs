@@ -20,6 +20,8 @@ pub struct Measurement {
     pub servers: Vec<Arc<Server>>,
     pub roles: Vec<RoleRow>,
     pub files: Vec<FileRow>,
+    /// What failed beside the syncs, by file: of each only the count and the errors say something.
+    pub failures: Vec<FileRow>,
     pub threads: Vec<ThreadRow>,
     /// In flight at the end of the interval, oldest first.
     pub in_flight: Vec<InFlight>,
@@ -34,14 +36,18 @@ impl Measurement {
         let known: BTreeSet<ServerId> = later.servers.iter().map(|server| server.id).collect();
         // A server that has been forgotten was merged as well.
         let heir = |server| if known.contains(&server) { server } else { ServerId::ENDED };
-        let files = difference(
-            &earlier.files,
-            &later.files,
-            |row| (row.server, row.target, row.op),
-            |row| (heir(row.server), Target::Gone(row.info.role), row.op),
-            |row| &row.stats,
-            |row, stats| FileRow { stats, ..row.clone() },
-        );
+        let of_files = |earlier, later| {
+            difference(
+                earlier,
+                later,
+                |row: &FileRow| (row.server, row.target, row.op),
+                |row| (heir(row.server), Target::Gone(row.info.role), row.op),
+                |row| &row.stats,
+                |row, stats| FileRow { stats, ..row.clone() },
+            )
+        };
+        let files = of_files(&earlier.files, &later.files);
+        let failures = of_files(&earlier.failures, &later.failures);
         let threads = difference(
             &earlier.threads,
             &later.threads,
@@ -75,6 +81,7 @@ impl Measurement {
             servers: later.servers.iter().filter(is_shown).cloned().collect(),
             roles,
             files,
+            failures,
             threads,
             in_flight,
             neighbours,
@@ -96,6 +103,7 @@ impl Measurement {
         self.servers.retain(|server| wanted(server.id));
         self.roles.retain(|row| wanted(row.server));
         self.files.retain(|row| wanted(row.server));
+        self.failures.retain(|row| wanted(row.server));
         self.threads.retain(|row| wanted(row.server));
         self.in_flight.retain(|sync| wanted(sync.server));
     }
@@ -216,6 +224,7 @@ mod tests {
             lost: Lost::default(),
             servers: servers.iter().map(|&id| Arc::new(server(id, "mysqld", "MySQL 9.7.4", 1))).collect(),
             files,
+            failures: Vec::new(),
             threads: Vec::new(),
             in_flight: Vec::new(),
             neighbours: Vec::new(),

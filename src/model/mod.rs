@@ -24,7 +24,8 @@ pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
 pub use measurement::Measurement;
 #[cfg(test)]
 pub(crate) use measurement::roles_of;
-pub use op::{Op, Scope};
+pub(crate) use op::SystemCall;
+pub use op::{Op, Scope, Via};
 pub(crate) use role::Numbering;
 pub use role::Role;
 pub(crate) use rows::OTHER_NEIGHBOURS;
@@ -49,6 +50,9 @@ pub struct Lost {
     pub threads: u64,
     /// Processes of a traced command that could not be followed, because a map was full.
     pub processes: u64,
+    /// Requests of io_uring of which the kernel does not tell how they ended: not counted.
+    #[serde(default)]
+    pub unreported: u64,
     /// Time in which tracing was paused to stay within `--max-cpu`.
     #[serde(rename = "paused_seconds", with = "seconds")]
     pub paused: Duration,
@@ -86,6 +90,7 @@ impl Lost {
             errors: self.errors.saturating_sub(earlier.errors),
             threads: self.threads.saturating_sub(earlier.threads),
             processes: self.processes.saturating_sub(earlier.processes),
+            unreported: self.unreported.saturating_sub(earlier.unreported),
             paused: self.paused.saturating_sub(earlier.paused),
             unwatched: self.unwatched.saturating_sub(earlier.unwatched),
             neighbours_unwatched: self.neighbours_unwatched.saturating_sub(earlier.neighbours_unwatched),
@@ -157,6 +162,8 @@ pub struct Snapshot {
     pub lost: Lost,
     pub servers: Vec<Arc<Server>>,
     pub files: Vec<FileRow>,
+    /// What failed beside the syncs, by file: of each only the count and the errors say something.
+    pub failures: Vec<FileRow>,
     pub threads: Vec<ThreadRow>,
     pub in_flight: Vec<InFlight>,
     pub neighbours: Vec<NeighbourRow>,

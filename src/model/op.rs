@@ -1,7 +1,8 @@
-//! The system calls that make data durable: one line for each, with its names and numbers. Their order is
-//! that of `enum op` in `bpf/operations.h`.
+//! What makes data durable: one line for each operation, with its name and the system calls that it is made
+//! by. Their order is that of `enum op` in `bpf/operations.h`.
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use serde::{Deserialize, Serialize};
 
 /// What a call makes durable.
@@ -15,29 +16,63 @@ pub enum Scope {
     Unnamed,
 }
 
-/// A call's numbers: of the architecture that this is built for, of 32-bit x86 and of 32-bit Arm processes
-/// (arch/x86/entry/syscalls/syscall_32.tbl, arch/arm64/tools/syscall_32.tbl).
-#[derive(Clone, Copy)]
-struct Numbers {
-    native: i64,
+/// How an operation is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// By a system call of its own.
+    Call,
+    /// In a ring of io_uring.
+    IoUring,
+}
+
+impl Via {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Via::Call => "call",
+            Via::IoUring => "io_uring",
+        }
+    }
+}
+
+/// A system call and its numbers: of the architecture that this is built for, of 32-bit x86 and of 32-bit Arm
+/// processes (arch/x86/entry/syscalls/syscall_32.tbl, arch/arm64/tools/syscall_32.tbl).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SystemCall {
+    pub name: &'static str,
+    pub native: i64,
     i386: i64,
     arm: i64,
 }
 
 macro_rules! ops {
-    ($($op:ident $name:tt, $scope:ident, $native:ident, i386 $i386:literal, arm $arm:literal;)*) => {
-        /// A system call that makes data durable.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum)]
+    ($($op:ident $name:tt = $what:literal by $via:ident, $scope:ident:
+        $($call:literal $native:ident i386 $i386:literal arm $arm:literal),*;)*) => {
+        /// What a row counts: a way to make data durable, or to fail at it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Op {
-            $(#[serde(rename = $name)] #[value(name = $name)] $op,)*
+            $(#[serde(rename = $name)] $op,)*
         }
 
         impl Op {
             pub const ALL: [Op; [$($name),*].len()] = [$(Op::$op),*];
 
+            /// No two have the same.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Op::$op => $name,)*
+                }
+            }
+
+            /// The same, whichever way it is asked for.
+            pub const fn what(self) -> &'static str {
+                match self {
+                    $(Op::$op => $what,)*
+                }
+            }
+
+            pub const fn via(self) -> Via {
+                match self {
+                    $(Op::$op => Via::$via,)*
                 }
             }
 
@@ -47,9 +82,12 @@ macro_rules! ops {
                 }
             }
 
-            const fn numbers(self) -> Numbers {
+            /// The system calls that it is made by.
+            pub(crate) const fn calls(self) -> &'static [SystemCall] {
                 match self {
-                    $(Op::$op => Numbers { native: libc::$native, i386: $i386, arm: $arm },)*
+                    $(Op::$op => &[$(
+                        SystemCall { name: $call, native: libc::$native, i386: $i386, arm: $arm }
+                    ),*],)*
                 }
             }
         }
@@ -57,32 +95,79 @@ macro_rules! ops {
 }
 
 ops! {
-    Fsync "fsync", File, SYS_fsync, i386 118, arm 118;
-    Fdatasync "fdatasync", File, SYS_fdatasync, i386 148, arm 148;
-    SyncFileRange "sync_file_range", File, SYS_sync_file_range, i386 314, arm 341;
-    Msync "msync", Unnamed, SYS_msync, i386 144, arm 144;
-    Syncfs "syncfs", Filesystem, SYS_syncfs, i386 344, arm 373;
-    Sync "sync", Unnamed, SYS_sync, i386 36, arm 36;
+    Fsync "fsync" = "fsync" by Call, File: "fsync" SYS_fsync i386 118 arm 118;
+    Fdatasync "fdatasync" = "fdatasync" by Call, File: "fdatasync" SYS_fdatasync i386 148 arm 148;
+    SyncFileRange "sync_file_range" = "sync_file_range" by Call, File: "sync_file_range" SYS_sync_file_range i386 314 arm 341;
+    Msync "msync" = "msync" by Call, Unnamed: "msync" SYS_msync i386 144 arm 144;
+    Syncfs "syncfs" = "syncfs" by Call, Filesystem: "syncfs" SYS_syncfs i386 344 arm 373;
+    Sync "sync" = "sync" by Call, Unnamed: "sync" SYS_sync i386 36 arm 36;
+    // A write that is durable when it returns.
+    DsyncWrite "dsync_write" = "dsync_write" by Call, File:
+        "write" SYS_write i386 4 arm 4,
+        "pwrite64" SYS_pwrite64 i386 181 arm 181,
+        "writev" SYS_writev i386 146 arm 146,
+        "pwritev" SYS_pwritev i386 334 arm 362,
+        "pwritev2" SYS_pwritev2 i386 379 arm 393;
+    // Any other write. Only those that fail are counted, by the programs of the one before.
+    Write "write" = "write" by Call, File:;
+    IoUringFsync "io_uring fsync" = "fsync" by IoUring, File:;
+    IoUringFdatasync "io_uring fdatasync" = "fdatasync" by IoUring, File:;
+    IoUringSyncFileRange "io_uring sync_file_range" = "sync_file_range" by IoUring, File:;
+    IoUringDsyncWrite "io_uring dsync_write" = "dsync_write" by IoUring, File:;
+    IoUringWrite "io_uring write" = "write" by IoUring, File:;
 }
 
 impl Op {
-    /// In a process of the architecture that this is built for.
-    pub(crate) fn number(self) -> i64 {
-        self.numbers().native
+    /// Those that `--ops` selects from: each is a system call of its own.
+    pub const SYNCS: [Op; 6] = [Op::Fsync, Op::Fdatasync, Op::SyncFileRange, Op::Msync, Op::Syncfs, Op::Sync];
+
+    /// The same asked for in a ring; None where a ring has no such request.
+    pub(crate) fn in_ring(self) -> Option<Op> {
+        if self.via() != Via::Call {
+            return None;
+        }
+        Op::ALL.into_iter().find(|op| op.via() == Via::IoUring && op.what() == self.what())
     }
 
-    /// By its number in a process of the architecture that this is built for.
+    /// It writes as well: a row has bytes.
+    pub(crate) fn writes(self) -> bool {
+        self.what() == "dsync_write"
+    }
+
+    /// Its success makes data durable. Of the others only failures are counted.
+    pub const fn makes_durable(self) -> bool {
+        !matches!(self, Op::Write | Op::IoUringWrite)
+    }
+
+    /// The sync call with this number in a process of the architecture that this is built for.
     pub(crate) fn of_number(number: u64) -> Option<Op> {
-        Op::ALL.into_iter().find(|op| u64::try_from(op.numbers().native) == Ok(number))
+        Op::SYNCS.into_iter().find(|op| op.has_number(number))
     }
 
-    /// By its number in a 32-bit process.
+    /// The sync call with this number in a 32-bit process.
     pub(crate) fn of_compat_number(number: u64) -> Option<Op> {
-        let compat = |op: &Op| {
-            let numbers = op.numbers();
-            if cfg!(target_arch = "aarch64") { numbers.arm } else { numbers.i386 }
-        };
-        Op::ALL.into_iter().find(|op| u64::try_from(compat(op)) == Ok(number))
+        Op::SYNCS.into_iter().find(|op| op.has_compat_number(number))
+    }
+
+    /// One of its calls has this number in a process of the architecture that this is built for.
+    pub(crate) fn has_number(self, number: u64) -> bool {
+        self.calls().iter().any(|call| u64::try_from(call.native) == Ok(number))
+    }
+
+    /// The same in a 32-bit process.
+    pub(crate) fn has_compat_number(self, number: u64) -> bool {
+        let compat = |call: &SystemCall| if cfg!(target_arch = "aarch64") { call.arm } else { call.i386 };
+        self.calls().iter().any(|call| u64::try_from(compat(call)) == Ok(number))
+    }
+}
+
+impl ValueEnum for Op {
+    fn value_variants<'a>() -> &'a [Op] {
+        &Op::SYNCS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()))
     }
 }
 
@@ -100,12 +185,19 @@ mod tests {
 
     #[test]
     fn no_two_calls_have_the_same_number() {
-        for op in Op::ALL {
-            let numbers = op.numbers();
-            assert_eq!(Op::of_number(numbers.native as u64), Some(op));
-            for other in Op::ALL.into_iter().filter(|other| *other != op).map(Op::numbers) {
-                assert!(other.i386 != numbers.i386 && other.arm != numbers.arm, "{op:?}");
-            }
+        let all: Vec<&SystemCall> = Op::ALL.iter().flat_map(|op| op.calls()).collect();
+        let different = |number: fn(&SystemCall) -> i64| {
+            let numbers: std::collections::BTreeSet<i64> = all.iter().map(|call| number(call)).collect();
+            numbers.len()
+        };
+        assert_eq!(different(|call| call.native), all.len());
+        assert_eq!(different(|call| call.i386), all.len());
+        assert_eq!(different(|call| call.arm), all.len());
+        for op in Op::SYNCS {
+            assert_eq!(Op::of_number(op.calls()[0].native as u64), Some(op));
         }
+        assert_eq!(Op::of_number(libc::SYS_pwrite64 as u64), None, "most writes are not durable");
+        assert!(Op::DsyncWrite.has_number(libc::SYS_pwrite64 as u64));
+        assert!(!Op::Fsync.has_number(libc::SYS_pwrite64 as u64));
     }
 }

@@ -76,7 +76,7 @@ pub struct ThreadRow {
     pub stats: Stats,
 }
 
-/// All files of one role of one server, by operation.
+/// All files of one role of one server, by operation that makes durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRow {
     pub server: ServerId,

@@ -25,6 +25,8 @@ pub struct Stats {
     pub histogram: Histogram,
     /// Failed syncs by errno.
     pub errors: Errors,
+    /// What durable writes have written, as the kernel returned it.
+    pub bytes: u64,
 }
 
 impl Stats {
@@ -37,6 +39,7 @@ impl Stats {
             self.max = other.max;
         }
         self.histogram.merge(&other.histogram);
+        self.bytes = self.bytes.saturating_add(other.bytes);
         for (&errno, &n) in &other.errors {
             let sum = self.errors.entry(errno).or_default();
             *sum = sum.saturating_add(n);
@@ -66,6 +69,7 @@ impl Stats {
             max,
             errors: errors.collect(),
             histogram,
+            bytes: self.bytes.saturating_sub(earlier.bytes),
         }
     }
 
@@ -77,6 +81,7 @@ impl Stats {
         let errors = earlier.errors.iter().filter(|&(&errno, _)| errno != 0);
         self.count >= earlier.count
             && self.sum_ns >= earlier.sum_ns
+            && self.bytes >= earlier.bytes
             && errors.into_iter().all(|(errno, n)| self.errors.get(errno) >= Some(n))
             && earlier.histogram.since(&self.histogram).is_empty()
     }
@@ -130,7 +135,7 @@ pub(super) mod tests {
             sum_ns: latencies.iter().sum(),
             max: Max { ns: latencies.iter().copied().max().unwrap_or(0), exact: true },
             histogram,
-            errors: Errors::default(),
+            ..Stats::default()
         }
     }
 
@@ -161,8 +166,10 @@ pub(super) mod tests {
         a.errors.insert(libc::EIO, 1);
         let mut b = stats(&[3_000]);
         b.errors.insert(libc::EIO, 2);
+        (a.bytes, b.bytes) = (512, 4_096);
         a.merge(&b);
         assert_eq!((a.count, a.sum_ns, a.max.ns), (3, 6_000, 3_000));
+        assert_eq!((a.bytes, a.since(&b).bytes), (4_608, 512));
         assert_eq!(a.errors[&libc::EIO], 3);
         assert_eq!(a.histogram.count(), 3);
         assert_eq!(a.in_flight_mean(Duration::from_nanos(12_000)), 0.5);

@@ -14,7 +14,7 @@ use crate::text::{errno, escape};
 /// What every row begins with, before what it stands for.
 const INTERVAL: [&str; 5] = ["start", "end", "duration_seconds", "pid", "comm"];
 /// What every row ends with. An empty field is a figure that does not exist.
-const FIGURES: [&str; 15] = [
+const FIGURES: [&str; 17] = [
     "op",
     "syncs",
     "syncs_per_second",
@@ -30,6 +30,8 @@ const FIGURES: [&str; 15] = [
     "p999_seconds",
     "max_seconds",
     "max_exact",
+    "bytes",
+    "via",
 ];
 
 fn subject_columns(by: By) -> &'static [&'static str] {
@@ -103,7 +105,7 @@ fn figures(row: &Row, m: &Measurement, fields: &mut Vec<String>) {
     let errors: Vec<String> =
         stats.errors.iter().map(|(&number, n)| format!("{}={n}", errno(number))).collect();
     fields.extend([
-        row.op.name().into(),
+        row.op.what().into(),
         stats.count.to_string(),
         per_second,
         stats.error_count().to_string(),
@@ -118,6 +120,8 @@ fn figures(row: &Row, m: &Measurement, fields: &mut Vec<String>) {
         optional(stats.quantile_ns(0.999)),
         optional(max_ns(stats)),
         if stats.count > 0 { stats.max.exact.to_string() } else { String::new() },
+        if row.op.writes() { stats.bytes.to_string() } else { String::new() },
+        row.op.via().name().into(),
     ]);
 }
 

@@ -119,6 +119,7 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
             let mut cells = subject(row, m, style);
             cells.push(row.op.name().to_owned().into());
             cells.extend(figures(&row.stats, header::in_flight(row, m), m, style));
+            cells.push(bytes(row.op.writes(), &row.stats));
             cells
         })
         .collect();
@@ -128,9 +129,15 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
     let mut cells = vec![Cell::default(); subjects.len() + 1];
     cells[0].text = "total".into();
     cells.extend(figures(&total, header::mean_in_flight(total.in_flight_mean(m.duration)), m, style));
+    cells.push(bytes(total.bytes > 0, &total));
     lines.push(cells);
 
-    let columns: Vec<Column> = subjects.into_iter().chain(figure_columns()).collect();
+    let mut columns: Vec<Column> = subjects.into_iter().chain(figure_columns()).collect();
+    if rows.iter().any(|row| row.op.writes()) || options.columns.contains(&Shown::Bytes) {
+        columns.push(right(title(Shown::Bytes), Some(4)));
+    } else {
+        lines.iter_mut().for_each(|cells| drop(cells.pop()));
+    }
     let (columns, lines) = chosen(&options.columns, columns, lines);
     out.push_str(&layout(&columns, &lines, style));
     if let Some(left_out) = rows.get(shown..).filter(|rest| !rest.is_empty()) {
@@ -173,6 +180,7 @@ fn title(shown: Shown) -> &'static str {
         Shown::Max => "MAX",
         Shown::InFlight => "IN FLIGHT",
         Shown::Errors => "ERRORS",
+        Shown::Bytes => "BYTES",
     }
 }
 
@@ -245,6 +253,11 @@ fn figures(stats: &Stats, in_flight: String, m: &Measurement, style: &Style) -> 
         in_flight.into(),
         errors(stats, style),
     ]
+}
+
+/// What was written, where that is known.
+fn bytes(is_known: bool, stats: &Stats) -> Cell {
+    if is_known { count(stats.bytes).into() } else { Cell::default() }
 }
 
 /// The greatest latency; `≤` where only its bucket is known, whose upper edge this is.

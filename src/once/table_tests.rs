@@ -338,3 +338,37 @@ fn every_output_renders_every_measurement() {
         }
     }
 }
+
+#[test]
+fn durable_writes_have_bytes_and_failed_ones_a_sentence() {
+    let mut durable = fixture::row(
+        fixture::MYSQL,
+        5,
+        "/d/#ib_redo5",
+        Role::Redo,
+        Op::DsyncWrite,
+        fixture::stats(&[(9, 140_000)]),
+    );
+    durable.stats.bytes = 4_608;
+    let sync = fixture::row(
+        fixture::MYSQL,
+        6,
+        "/d/a.ibd",
+        Role::Tablespace,
+        Op::Fsync,
+        fixture::stats(&[(2, 90_000)]),
+    );
+    let mut failed = sync.clone();
+    (failed.op, failed.stats.errors) = (Op::IoUringWrite, [(libc::ENOSPC, 2)].into());
+    let mut m = fixture::with_files(fixture::quiet(), vec![durable, sync], Vec::new());
+    m.failures = vec![failed];
+    let text = super::table(&m, &Options::default());
+    let row = |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap().to_owned();
+    assert!(row("ROLE").ends_with("BYTES") && row("redo").ends_with("4,608"), "{text}");
+    assert!(row("total").ends_with("4,608") && row("tablespace").ends_with("0"), "{text}");
+    assert!(text.contains("2 writes failed: 2 ENOSPC on /d/a.ibd (tablespace io_uring write)."), "{text}");
+    assert!(!text.contains("Nothing failed"), "{text}");
+    m.failures.clear();
+    m.roles.retain(|row| row.op != Op::DsyncWrite);
+    assert!(!super::table(&m, &Options::default()).contains("BYTES"));
+}

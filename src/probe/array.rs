@@ -121,12 +121,12 @@ impl MappedArray {
         Ok(())
     }
 
-    /// Overwrites one word of an entry, `at` bytes from its beginning.
-    pub(super) fn write_u32(&mut self, slot: u32, at: usize, value: u32) -> std::io::Result<()> {
-        assert!(at + 4 <= self.stride && at.is_multiple_of(4));
+    /// Overwrites two bytes of an entry, `at` bytes from its beginning.
+    pub(super) fn write_u16(&mut self, slot: u32, at: usize, value: u16) -> std::io::Result<()> {
+        assert!(at + 2 <= self.stride && at.is_multiple_of(2));
         let place = self.place(slot)?;
         // SAFETY: within the entry, and aligned.
-        unsafe { place.add(at).cast::<u32>().write_volatile(value) };
+        unsafe { place.add(at).cast::<u16>().write_volatile(value) };
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ use super::libbpf_log;
 use super::min_core_btf::{self, MinimizedBtf};
 use super::net::{self, Net};
 use super::programs::{AttachedProgram, Hooks};
+use super::ring::{self, Rings};
 use super::self_test;
 use super::slots::FreeSlots;
 use crate::host::{self, Skips};
@@ -78,6 +79,7 @@ pub struct Attached {
     pub(super) slots: FreeSlots,
     pub(super) links: Vec<Link>,
     pub(super) net: Net,
+    pub(super) rings: Rings,
     pub(super) task_iterator: Link,
     /// Process ids as the programs see them are those that this process sees.
     pub(super) in_initial_pid_namespace: bool,
@@ -93,6 +95,11 @@ impl Attached {
     /// Where syncs outside of the watched calls are counted.
     pub fn net(&self) -> &model::Net {
         self.net.state()
+    }
+
+    /// Whether requests of rings are watched.
+    pub(crate) fn rings(&self) -> &Rings {
+        &self.rings
     }
 
     /// As the calls of the self-test have shown; None unless the configuration prepared for the waits.
@@ -177,7 +184,9 @@ fn try_mode(
     rodata.typed_task = features.typed_task;
     rodata.task_storage = features.task_storage;
     rodata.task_registers = features.task_registers;
-    rodata.watched_numbers = net::watched_numbers(&config.ops);
+    (rodata.watched_syncs, rodata.watched_writes) = net::watched_numbers(&config.ops);
+    rodata.programs_skipped = config.preemptible;
+    rodata.watched_ops = bits(config.ops.iter().copied().chain(ring::ops_for(&config.ops)));
     rodata.keep_threads = config.by_thread;
     rodata.watch_waits = config.watch_waits;
     rodata.histogram_slots = config.capacity.histogram_slots();
@@ -218,6 +227,7 @@ fn try_mode(
     let skips = if config.preemptible { host::skips() } else { Skips::None };
     let prefixes = choice::programs(mode, skips);
     let mut net = Net::of_this_host();
+    let mut rings = Rings::wanted(&config.ops, types.is_some_and(|types| types.has_ring_requests));
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let wanted = match name.as_str() {
@@ -225,7 +235,8 @@ fn try_mode(
             "list_in_flight" | "fill_free_list" => true,
             "follow_fork" | "follow_exit" => targets.follow_forks,
             name if net::is_of_it(name) => net.wants(name),
-            _ => choice::ops_of(&name, &prefixes).any(|op| config.ops.contains(&op)),
+            name if ring::is_of_it(name) => rings == Rings::Attached,
+            _ => choice::ops_of(&name, &prefixes).iter().any(|op| config.ops.contains(op)),
         };
         program.set_autoload(wanted);
     }
@@ -239,11 +250,14 @@ fn try_mode(
         added.map_err(|e| failed("name the processes".into(), e))?;
     }
 
-    let hooks = Hooks { ops: config.ops.clone(), prefixes };
+    let mut hooks = Hooks { ops: config.ops.clone(), prefixes };
     let attach_failed = |(name, error)| failed(format!("attach {name}"), error);
     let task_iterator = skel.progs.list_in_flight.attach();
     let task_iterator = task_iterator.map_err(|error| attach_failed(("list_in_flight".into(), error)))?;
-    let links = hooks.attach(&mut skel, &mut net).map_err(attach_failed)?;
+    let links = hooks.attach(&mut skel, &mut net, &mut rings).map_err(attach_failed)?;
+    if rings == Rings::Attached {
+        hooks.ops.extend(ring::ops_for(&config.ops));
+    }
     let programs = hooks.programs(&mut skel).map_err(|error| Failure {
         mode,
         step: "the loaded programs".to_owned(),
@@ -261,10 +275,16 @@ fn try_mode(
         slots,
         links,
         net,
+        rings,
         task_iterator,
         in_initial_pid_namespace: host::in_initial_pid_namespace(),
         skel,
     })
+}
+
+/// A bit for each.
+fn bits(ops: impl Iterator<Item = Op>) -> u32 {
+    ops.fold(0, |bits, op| bits | 1 << op as u32)
 }
 
 /// libbpf-rs exposes no error numbers: they follow from its kinds, or are part of its message.

@@ -44,10 +44,26 @@ pub(super) fn programs(mode: AttachMode, skips: Skips) -> [&'static str; 2] {
     [if skips.any_of(mode) { "kprobe_" } else { entry }, exit]
 }
 
-/// The operations whose entries or exits a program watches: they stand in its name.
-pub(super) fn ops_of<'a>(program: &'a str, prefixes: &[&str]) -> impl Iterator<Item = Op> + use<'a> {
+/// The system calls whose entries or exits a program watches: they stand in its name.
+pub(super) fn calls_of<'a>(
+    program: &'a str,
+    prefixes: &[&str],
+) -> impl Iterator<Item = &'static str> + use<'a> {
     let names = prefixes.iter().find_map(|prefix| program.strip_prefix(prefix)).unwrap_or_default();
-    names.split("_or_").filter_map(|name| Op::ALL.into_iter().find(|op| op.name() == name))
+    let all = Op::ALL.iter().flat_map(|op| op.calls()).map(|call| call.name);
+    all.filter(move |call| names.split("_or_").any(|name| name == *call))
+}
+
+/// The operation that is made by a system call of this name.
+pub(super) fn op_of(call: &str) -> Option<Op> {
+    Op::ALL.into_iter().find(|op| op.calls().iter().any(|its| its.name == call))
+}
+
+/// The operations of these calls, each once.
+pub(super) fn ops_of(program: &str, prefixes: &[&str]) -> Vec<Op> {
+    let mut ops: Vec<Op> = calls_of(program, prefixes).filter_map(op_of).collect();
+    ops.dedup();
+    ops
 }
 
 #[cfg(test)]
@@ -84,11 +100,15 @@ mod tests {
 
     #[test]
     fn a_program_watches_the_operations_in_its_name() {
-        let ops = |name| ops_of(name, &["enter_", "exit_"]).map(Op::name).collect::<Vec<_>>();
+        let ops = |name| ops_of(name, &["enter_", "exit_"]).into_iter().map(Op::name).collect::<Vec<_>>();
         assert_eq!(ops("enter_fsync_or_fdatasync"), ["fsync", "fdatasync"]);
         assert_eq!(ops("exit_sync_file_range"), ["sync_file_range"]);
         assert_eq!(ops("exit_sync"), ["sync"]);
         assert_eq!(ops("fexit_fsync"), [""; 0]);
         assert_eq!(ops("fill_free_list"), [""; 0]);
+        assert_eq!(ops("exit_write_or_pwritev2"), ["dsync_write"]);
+        let calls = |name| calls_of(name, &["enter_", "fexit_"]).collect::<Vec<_>>();
+        assert_eq!(calls("enter_write_or_pwrite64"), ["write", "pwrite64"]);
+        assert_eq!(calls("fexit_pwritev"), ["pwritev"]);
     }
 }

@@ -40,6 +40,8 @@ unsafe impl Record for types::call_record {}
 unsafe impl Record for types::call {}
 // SAFETY: integers.
 unsafe impl Record for types::process {}
+// SAFETY: integers.
+unsafe impl Record for types::pending {}
 
 #[cfg(test)]
 mod tests {
@@ -48,8 +50,10 @@ mod tests {
 
     #[test]
     fn the_operations_are_those_of_the_programs_in_their_order() {
-        let mut ours: Vec<_> =
-            Op::ALL.iter().map(|&op| (format!("OP_{}", op.name().to_uppercase()), op as u8)).collect();
+        let mut ours: Vec<_> = Op::ALL
+            .iter()
+            .map(|&op| (format!("OP_{}", op.name().to_uppercase().replace(' ', "_")), op as u8))
+            .collect();
         ours.push(("OPS".to_owned(), Op::ALL.len() as u8));
         let theirs: Vec<_> =
             record::ALL_OF_OP.iter().map(|&(name, value)| (name.to_owned(), value)).collect();

@@ -31,6 +31,8 @@ pub struct Counters {
     pub unwatched: u64,
     /// The same of processes that are not traced.
     pub neighbours_unwatched: u64,
+    /// Requests of which the kernel did not tell how they ended.
+    pub unreported: u64,
     /// Runs of the entry programs that the kernel skipped (`recursion_misses`; 5.12, for tracepoints 6.7).
     pub entries_skipped: u64,
     /// The same of the exit programs.
@@ -61,6 +63,7 @@ impl Counters {
             neighbours_folded: raw.neighbours_folded,
             unwatched: raw.unwatched,
             neighbours_unwatched: raw.neighbours_unwatched,
+            unreported: raw.unreported,
             entries_skipped: skipped(false),
             exits_skipped: skipped(true),
         }

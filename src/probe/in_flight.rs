@@ -48,6 +48,29 @@ impl Calls {
     }
 }
 
+/// Adds the requests of rings. They belong to no thread; the one that made them stands for it.
+pub(super) fn add_requests(attached: &Attached, calls: &mut Calls) -> libbpf_rs::Result<()> {
+    let map = &attached.skel.maps.pending;
+    for key in map.keys() {
+        let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
+        let Some(request) = view::<types::pending>(&value).filter(|request| request.silent == 0) else {
+            continue;
+        };
+        calls.running.push(RunningCall {
+            start_ns: request.start_ns,
+            tgid: request.tgid,
+            tid: request.tid,
+            slot: request.slot,
+            sequence: request.sequence,
+            op: request.op as u8,
+            fd: request.fd,
+            id: request.id,
+            thread: Vec::new(),
+        });
+    }
+    Ok(())
+}
+
 /// `without_slot`: how many syncs so far were made by threads that have no slot of their own.
 pub(super) fn read(attached: &Attached, processes: &[u32], without_slot: u64) -> libbpf_rs::Result<Calls> {
     let mut calls = Calls::default();

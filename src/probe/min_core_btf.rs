@@ -63,19 +63,23 @@ pub fn minimize(names: &str) -> Option<MinimizedBtf> {
         .iter()
         .filter_map(|module| Types::read(&Path::new(KERNEL).join(module), next_id, next_string));
     let sources = Sources([kernel].into_iter().chain(modules).collect());
-    let bytes = sources.write(&sources.find(names.lines()))?;
+    let places = sources.find(names.lines());
+    let has_ring_requests = sources.has(&places, b"io_cqe");
+    let bytes = sources.write(&places)?;
     // Refused by kernels before 6.3, which have no need of it.
     let memory = rustix::fs::memfd_create(c"kernel BTF", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL)
         .or_else(|_| rustix::fs::memfd_create(c"kernel BTF", MemfdFlags::CLOEXEC))
         .ok()?;
     let mut file = File::from(memory);
     file.write_all(&bytes).ok()?;
-    Some(MinimizedBtf { file })
+    Some(MinimizedBtf { file, has_ring_requests })
 }
 
 /// A file in memory, for as long as an object is being loaded.
 pub struct MinimizedBtf {
     file: File,
+    /// The hooks of io_uring are given requests as `bpf/ring.h` knows them (6.0).
+    pub(super) has_ring_requests: bool,
 }
 
 impl MinimizedBtf {
@@ -247,6 +251,12 @@ impl Sources {
             wanted.retain(|name| !found.contains(name));
         }
         places
+    }
+
+    /// Whether a type of this name is among these.
+    fn has(&self, places: &[Place], name: &[u8]) -> bool {
+        let name_of = |&place: &Place| self.name(place.0, self.get(place)?.name);
+        places.iter().any(|place| name_of(place) == Some(name))
     }
 
     fn get(&self, (source, id): Place) -> Option<Type<'_>> {

@@ -21,6 +21,7 @@ mod libbpf_log;
 pub mod min_core_btf;
 mod net;
 mod programs;
+mod ring;
 mod self_test;
 mod slots;
 mod sync;
@@ -49,5 +50,6 @@ pub use wait::{
 
 pub(crate) use features::{WaitStorage, may_use_open_maps};
 pub(crate) use libbpf_log::take_libbpf_log;
+pub(crate) use ring::Rings;
 pub(crate) use timer::{LOGS, SLOTS_OF_LOG};
 pub(crate) use wait::{CLOCKS, COMMITTER_STATES, MAX_FILESYSTEMS};

@@ -4,7 +4,7 @@
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags};
 
-use super::contract::{SyncSkel, types, view};
+use super::contract::{SyncSkel, record, types, view};
 use crate::model::{self, Op};
 
 /// A filesystem with tracepoints where its syncs begin. Those of one program have the same first argument.
@@ -87,12 +87,15 @@ pub(super) fn is_of_it(program: &str) -> bool {
     program.starts_with("net_")
 }
 
-/// The numbers of the watched system calls, in the order of the operations.
-pub(super) fn watched_numbers(ops: &[Op]) -> [i32; Op::ALL.len()] {
-    Op::ALL.map(|op| match ops.contains(&op) {
-        true => i32::try_from(op.number()).unwrap_or(NO_NUMBER),
-        false => NO_NUMBER,
-    })
+/// The numbers of the watched calls that sync, and of those that write.
+pub(super) fn watched_numbers(ops: &[Op]) -> ([i32; record::WATCHED_SYNCS], [i32; record::WATCHED_WRITES]) {
+    (numbers(ops, |op| !op.writes()), numbers(ops, Op::writes))
+}
+
+fn numbers<const N: usize>(ops: &[Op], of_kind: impl Fn(Op) -> bool) -> [i32; N] {
+    let calls = ops.iter().filter(|op| of_kind(**op)).flat_map(|op| op.calls());
+    let mut numbers = calls.map(|call| i32::try_from(call.native).unwrap_or(NO_NUMBER));
+    std::array::from_fn(|_| numbers.next().unwrap_or(NO_NUMBER))
 }
 
 /// Thread group, its start, and its syncs outside of the watched calls.
@@ -138,9 +141,14 @@ mod tests {
 
     #[test]
     fn only_the_numbers_of_watched_calls_are_those_of_watched_calls() {
-        let numbers = watched_numbers(&[Op::Fdatasync]);
-        let watched: Vec<_> = numbers.into_iter().filter(|number| *number != NO_NUMBER).collect();
-        assert_eq!(watched, [libc::SYS_fdatasync as i32]);
-        assert_eq!(numbers[Op::Fdatasync as usize], libc::SYS_fdatasync as i32);
+        let (syncs, writes) = watched_numbers(&[Op::Fdatasync]);
+        let watched: Vec<_> = syncs.into_iter().filter(|number| *number != NO_NUMBER).collect();
+        assert_eq!(
+            (watched, writes),
+            (vec![libc::SYS_fdatasync as i32], [NO_NUMBER; record::WATCHED_WRITES])
+        );
+        let (syncs, writes) = watched_numbers(&Op::ALL);
+        assert!(syncs.iter().chain(&writes).all(|number| *number != NO_NUMBER), "there is room for all");
+        assert!(writes.contains(&(libc::SYS_pwritev2 as i32)));
     }
 }

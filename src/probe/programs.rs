@@ -11,6 +11,7 @@ use super::choice;
 use super::contract::SyncSkel;
 use super::globals;
 use super::net::{self, Net};
+use super::ring::{self, Rings};
 use crate::model::Op;
 
 /// From include/uapi/linux/membarrier.h.
@@ -41,6 +42,7 @@ impl Hooks {
         &self,
         skel: &mut SyncSkel,
         net: &mut Net,
+        rings: &mut Rings,
     ) -> Result<Vec<Link>, (String, libbpf_rs::Error)> {
         let mut links = Vec::new();
         // Nothing is counted before all programs are attached: else a thread that was seen at one operation's
@@ -57,20 +59,24 @@ impl Hooks {
             }
         }
         globals::set_stopped(skel, false);
-        // After the entries: a call that is under way is none that nobody watches.
+        rings.attach(skel, &mut links);
+        // After all others: a call that is under way is none that nobody watches.
         net.attach(skel, &mut links);
         Ok(links)
     }
 
     fn attach_program(&self, program: &mut ProgramMut, links: &mut Vec<Link>) -> libbpf_rs::Result<()> {
-        let watched = self.watched_by(program);
-        if watched.len() < 2 {
+        let name = name_of(program);
+        let calls = || choice::calls_of(&name, &self.prefixes);
+        if calls().count() < 2 {
             links.push(program.attach()?);
             return Ok(());
         }
         // One tracepoint for each; libbpf by itself attaches a program once.
-        for op in watched.iter().filter(|op| self.ops.contains(op)) {
-            let tracepoint = format!("sys_enter_{}", op.name());
+        let point = if is_exit(&name) { "sys_exit" } else { "sys_enter" };
+        let is_watched = |call: &&str| choice::op_of(call).is_some_and(|op| self.ops.contains(&op));
+        for call in calls().filter(is_watched) {
+            let tracepoint = format!("{point}_{call}");
             links.push(program.attach_tracepoint(TracepointCategory::Syscalls, tracepoint)?);
         }
         Ok(())
@@ -92,7 +98,7 @@ impl Hooks {
     }
 
     fn watched_by(&self, program: &ProgramMut) -> Vec<Op> {
-        choice::ops_of(&name_of(program), &self.prefixes).collect()
+        choice::ops_of(&name_of(program), &self.prefixes)
     }
 }
 
@@ -104,11 +110,12 @@ fn is_exit(name: &str) -> bool {
     ["exit_", "fexit_", "kretprobe_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The other programs run on demand, or belong to the net.
+/// The other programs run on demand, or belong to the net or to rings.
 fn belongs_to_a_hook(program: &ProgramMut) -> bool {
     let name = program.name();
     let runs_on_demand = ["list_in_flight", "fill_free_list"].iter().any(|other| name == *other);
-    program.autoload() && !runs_on_demand && !net::is_of_it(&name.to_string_lossy())
+    let name = name.to_string_lossy();
+    program.autoload() && !runs_on_demand && !net::is_of_it(&name) && !ring::is_of_it(&name)
 }
 
 /// What the kernel tells about a loaded program.

@@ -7,24 +7,27 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use super::contract::SyncSkel;
 use super::globals;
 use super::identity::Of;
-use crate::model::Op;
+use crate::model::{Op, SystemCall, Via};
 
 /// Ok if each call of ours was seen at entry and at exit and the file was recognised; else what went wrong,
 /// in words.
 pub(super) fn run(skel: &mut SyncSkel, ops: &[Op]) -> Result<(), String> {
     // Other threads of this process may sync meanwhile.
     globals::set_self_test_thread(skel, rustix::thread::gettid().as_raw_nonzero().get() as u32);
-    for &op in ops {
+    for &op in ops.iter().filter(|op| op.via() == Via::Call) {
         let before = globals::self_test_calls(skel, op);
         let made = call(op, -1);
         let counted = globals::self_test_calls(skel, op) - before;
         if counted != made {
             return Err(format!("of {made} {} calls of its own it counted {counted}", op.name()));
         }
-        if matches!(op, Op::Fsync | Op::Fdatasync) {
+        if matches!(op, Op::Fsync | Op::Fdatasync | Op::DsyncWrite) {
             let memory = memory_file().map_err(|error| format!("memfd_create: {error}"))?;
             let before = globals::self_test_calls(skel, op);
-            call(op, memory.as_raw_fd());
+            match op {
+                Op::DsyncWrite => write_nothing(&op.calls()[..1], memory.as_raw_fd()),
+                _ => call(op, memory.as_raw_fd()),
+            };
             let counted = globals::self_test_calls(skel, op) - before;
             if counted != 1 {
                 return Err(format!("of 1 {} call on a file in memory it counted {counted}", op.name()));
@@ -40,9 +43,12 @@ pub(super) fn run(skel: &mut SyncSkel, ops: &[Op]) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes one call that fails or does nothing, and returns how many it made: 0 for sync, which has no such
-/// form.
+/// Makes each of an operation's calls once, so that it fails or does nothing, and returns how many it made:
+/// 0 for sync, which has no such form.
 fn call(op: Op, fd: i32) -> u64 {
+    if op == Op::DsyncWrite {
+        return write_nothing(op.calls(), fd);
+    }
     // SAFETY: none of these touches memory of ours: msync is refused for its odd address.
     unsafe {
         match op {
@@ -51,10 +57,21 @@ fn call(op: Op, fd: i32) -> u64 {
             Op::SyncFileRange => libc::sync_file_range(fd, 0, 0, 0),
             Op::Syncfs => libc::syncfs(fd),
             Op::Msync => libc::msync(std::ptr::without_provenance_mut(1), 0, libc::MS_ASYNC),
-            Op::Sync => return 0,
+            _ => return 0,
         };
     }
     1
+}
+
+/// The programs take each write of the self-test for a durable one.
+fn write_nothing(calls: &[SystemCall], fd: i32) -> u64 {
+    const NONE: libc::c_long = 0;
+    for call in calls {
+        // SAFETY: no bytes from no address, which are the second and third argument of each of these calls;
+        // the others, an offset and flags, are zero.
+        unsafe { libc::syscall(call.native, fd, std::ptr::null::<u8>(), NONE, NONE, NONE, NONE) };
+    }
+    calls.len() as u64
 }
 
 fn memory_file() -> std::io::Result<OwnedFd> {

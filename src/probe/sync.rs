@@ -140,7 +140,8 @@ impl Probe {
     /// Makes a row without a histogram of its own use a shared one, so that its latencies need no events.
     pub(crate) fn share_histogram(&mut self, slot: u32, shared: u32) -> std::io::Result<()> {
         let at = std::mem::offset_of!(Row, shared_histogram);
-        self.rows.write_u32(slot, at, shared)
+        let shared = u16::try_from(shared).map_err(std::io::Error::other)?;
+        self.rows.write_u16(slot, at, shared)
     }
 
     /// Failed syncs, by (slot, sequence).
@@ -162,6 +163,11 @@ impl Probe {
         in_flight::read(&self.attached, processes, self.syncs_without_thread_slot())
     }
 
+    /// Adds the requests of rings in flight. Not to be asked without need, as [`Probe::unwatched`].
+    pub(crate) fn add_requests(&self, calls: &mut Calls) -> libbpf_rs::Result<()> {
+        in_flight::add_requests(&self.attached, calls)
+    }
+
     /// Everything that went wrong so far.
     pub fn counters(&self) -> Counters {
         Counters::read(&self.attached.skel, &self.attached.programs)
@@ -178,7 +184,7 @@ impl Probe {
                 Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
                     return Err(std::io::Error::other(error));
                 }
-                _ => self.rows.write_u32(slot, std::mem::offset_of!(Row, retired), 1)?,
+                _ => self.rows.write_u16(slot, std::mem::offset_of!(Row, retired), 1)?,
             }
         }
         if !slots.is_empty() {
@@ -275,13 +281,10 @@ impl Probe {
     pub fn reattach(&mut self) -> libbpf_rs::Result<()> {
         // Else a thread's next exit would end the sync before.
         self.thread_slots.forget_syncs()?;
-        let by_thread = &self.attached.skel.maps.calls_by_thread;
-        let threads: Vec<_> = by_thread.keys().collect();
-        for thread in threads {
-            by_thread.delete(&thread)?;
-        }
-        let Attached { hooks, skel, net, links, .. } = &mut self.attached;
-        *links = hooks.attach(skel, net).map_err(|(_, error)| error)?;
+        clear(&self.attached.skel.maps.calls_by_thread)?;
+        clear(&self.attached.skel.maps.pending)?;
+        let Attached { hooks, skel, net, rings, links, .. } = &mut self.attached;
+        *links = hooks.attach(skel, net, rings).map_err(|(_, error)| error)?;
         Ok(())
     }
 
@@ -297,6 +300,18 @@ impl Probe {
             }
         });
     }
+}
+
+fn clear(map: &impl MapCore) -> libbpf_rs::Result<()> {
+    let keys: Vec<_> = map.keys().collect();
+    for key in keys {
+        match map.delete(&key) {
+            // A request that has ended meanwhile.
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Probe {

@@ -1,5 +1,6 @@
 //! One measurement as a JSON object on one line.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,7 +14,7 @@ use super::rows::{Row, Subject, everyone, max_ns, rows};
 use super::{By, Options};
 use crate::linux::mountinfo::format_device;
 use crate::model::durability;
-use crate::model::{FileRow, Measurement, Server, Stats, Target};
+use crate::model::{FileRow, Measurement, Op, Server, Stats, Target};
 use crate::text::{errno, is_deceptive};
 
 /// Writes the object and a newline.
@@ -50,7 +51,7 @@ pub(crate) fn write_visible(object: &impl Serialize, out: &mut impl Write) -> io
 
 /// A measurement in the shape of schema 1.
 pub(crate) fn of(m: &Measurement) -> schema::Measurement {
-    let figures = |stats: &Stats| figures(stats, m.duration);
+    let figures = |op: Op, stats: &Stats| figures(Some(op), stats, m.duration);
     schema::Measurement {
         schema: 1,
         start: rfc3339(m.start),
@@ -69,18 +70,19 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
             .map(|row| schema::RoleRow {
                 pid: row.server.pid,
                 role: row.role,
-                op: row.op,
-                figures: figures(&row.stats),
+                op: row.op.into(),
+                figures: figures(row.op, &row.stats),
             })
             .collect(),
-        files: m.files.iter().map(|row| file(row, figures(&row.stats))).collect(),
+        files: m.files.iter().map(|row| file(row, figures(row.op, &row.stats))).collect(),
+        failures: m.failures.iter().map(|row| file(row, failures(&row.stats))).collect(),
         threads: m.setup.by_thread.then(|| {
             let row = |row: &crate::model::ThreadRow| schema::ThreadRow {
                 pid: row.server.pid,
                 tid: row.tid,
                 thread: row.name.clone(),
-                op: row.op,
-                figures: figures(&row.stats),
+                op: row.op.into(),
+                figures: figures(row.op, &row.stats),
             };
             m.threads.iter().map(row).collect()
         }),
@@ -94,7 +96,7 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
                     pid: sync.server.pid,
                     tid: sync.tid,
                     thread: sync.thread.clone(),
-                    op: sync.op,
+                    op: sync.op.into(),
                     role: sync.role,
                     path,
                     path_bytes,
@@ -110,7 +112,7 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
                 device: row.device.clone(),
                 device_number: format_device(row.device_number),
                 comm: row.comm.clone(),
-                figures: figures(&row.stats),
+                figures: self::figures(None, &row.stats, m.duration),
             })
             .collect(),
     }
@@ -141,7 +143,7 @@ fn server(server: &Server, unwatched: u64) -> schema::Server {
     }
 }
 
-fn file(row: &FileRow, figures: schema::Figures) -> schema::FileRow {
+fn file<Figures>(row: &FileRow, figures: Figures) -> schema::FileRow<Figures> {
     let (path, path_bytes) = split(row.info.path.as_deref());
     let (mount, mount_bytes) = split(row.info.mount.as_deref());
     let (target, id, number) = match row.target {
@@ -156,7 +158,7 @@ fn file(row: &FileRow, figures: schema::Figures) -> schema::FileRow {
     schema::FileRow {
         pid: row.server.pid,
         role: row.info.role,
-        op: row.op,
+        op: row.op.into(),
         target,
         path,
         path_bytes,
@@ -173,12 +175,21 @@ fn file(row: &FileRow, figures: schema::Figures) -> schema::FileRow {
     }
 }
 
-fn figures(stats: &Stats, over: Duration) -> schema::Figures {
+fn errors(stats: &Stats) -> BTreeMap<String, u64> {
+    stats.errors.iter().map(|(&number, &n)| (errno(number), n)).collect()
+}
+
+fn failures(stats: &Stats) -> schema::Failures {
+    schema::Failures { count: stats.count, errors: errors(stats) }
+}
+
+/// `op`: None for several together.
+fn figures(op: Option<Op>, stats: &Stats, over: Duration) -> schema::Figures {
     let quantile = |q: f64| stats.quantile_ns(q).map(seconds);
     let any = stats.count > 0;
     schema::Figures {
         count: stats.count,
-        errors: stats.errors.iter().map(|(&number, &n)| (errno(number), n)).collect(),
+        errors: errors(stats),
         total_seconds: seconds(stats.sum_ns),
         in_flight_mean: stats.in_flight_mean(over),
         latency_seconds: schema::Latency {
@@ -191,6 +202,7 @@ fn figures(stats: &Stats, over: Duration) -> schema::Figures {
             max: max_ns(stats).map(seconds),
             max_exact: any.then_some(stats.max.exact),
         },
+        bytes: op.is_some_and(Op::writes).then_some(stats.bytes),
     }
 }
 

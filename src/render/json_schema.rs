@@ -26,7 +26,9 @@ pub(crate) struct Measurement {
     pub note: Option<String>,
     pub servers: Vec<Server>,
     pub roles: Vec<RoleRow>,
-    pub files: Vec<FileRow>,
+    pub files: Vec<FileRow<Figures>>,
+    /// What failed beside the syncs: writes, by file.
+    pub failures: Vec<FileRow<Failures>>,
     /// Only where rows by thread were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<Vec<ThreadRow>>,
@@ -71,6 +73,19 @@ pub(crate) struct Datadir {
     pub datadir_bytes: Option<String>,
 }
 
+/// What was done, and how it was asked for: "call", "io_uring".
+#[derive(Serialize)]
+pub(crate) struct Operation {
+    pub op: &'static str,
+    pub via: &'static str,
+}
+
+impl From<Op> for Operation {
+    fn from(op: Op) -> Operation {
+        Operation { op: op.what(), via: op.via().name() }
+    }
+}
+
 /// What every row of syncs has.
 #[derive(Serialize)]
 pub(crate) struct Figures {
@@ -80,6 +95,17 @@ pub(crate) struct Figures {
     pub total_seconds: f64,
     pub in_flight_mean: f64,
     pub latency_seconds: Latency,
+    /// What was written. Only of durable writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// What every row of failures has.
+#[derive(Serialize)]
+pub(crate) struct Failures {
+    pub count: u64,
+    /// By the name of the errno.
+    pub errors: BTreeMap<String, u64>,
 }
 
 /// Null where there was no sync, or no histogram is kept.
@@ -101,16 +127,18 @@ pub(crate) struct Latency {
 pub(crate) struct RoleRow {
     pub pid: u32,
     pub role: Role,
-    pub op: Op,
+    #[serde(flatten)]
+    pub op: Operation,
     #[serde(flatten)]
     pub figures: Figures,
 }
 
 #[derive(Serialize)]
-pub(crate) struct FileRow {
+pub(crate) struct FileRow<Figures> {
     pub pid: u32,
     pub role: Role,
-    pub op: Op,
+    #[serde(flatten)]
+    pub op: Operation,
     /// "file", "filesystem", "none", "bad_descriptor", "unattributed", "gone".
     pub target: &'static str,
     pub path: Option<String>,
@@ -138,7 +166,8 @@ pub(crate) struct ThreadRow {
     pub pid: u32,
     pub tid: u32,
     pub thread: String,
-    pub op: Op,
+    #[serde(flatten)]
+    pub op: Operation,
     #[serde(flatten)]
     pub figures: Figures,
 }
@@ -162,7 +191,8 @@ pub(crate) struct InFlight {
     pub pid: u32,
     pub tid: u32,
     pub thread: String,
-    pub op: Op,
+    #[serde(flatten)]
+    pub op: Operation,
     pub role: Role,
     pub path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

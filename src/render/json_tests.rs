@@ -23,6 +23,12 @@ fn documented() -> Measurement {
     m.files.retain(|row| matches!(row.info.role, Role::Redo | Role::Tablespace));
     m.files.remove(0);
     m.files[1].stats.errors = [(libc::EIO, 1)].into();
+    let mut durable = m.files[1].clone();
+    durable.op = Op::DsyncWrite;
+    durable.stats = Stats { bytes: 4_608, ..fixture::stats(&[(9, 140_000)]) };
+    m.files.push(durable);
+    let failed = Stats { errors: [(libc::ENOSPC, 3)].into(), ..fixture::stats(&[(3, 0)]) };
+    m.failures = vec![FileRow { op: Op::IoUringWrite, stats: failed, ..m.files[1].clone() }];
     m.threads.truncate(1);
     let mut server = (*m.servers[0]).clone();
     server.notes = vec![
@@ -96,7 +102,7 @@ fn figures_that_do_not_exist_are_null() {
     }
     assert_eq!(latency["max"], 0.0031);
     assert_eq!(latency["max_exact"], false);
-    let empty = serde_json::to_value(figures(&Stats::default(), Duration::from_secs(1))).unwrap();
+    let empty = serde_json::to_value(figures(None, &Stats::default(), Duration::from_secs(1))).unwrap();
     for (name, value) in empty["latency_seconds"].as_object().unwrap() {
         assert_eq!(value, &Value::Null, "{name}");
     }

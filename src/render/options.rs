@@ -58,6 +58,8 @@ pub enum Shown {
     /// How many at a time on average, or how busy the log is
     InFlight,
     Errors,
+    /// What durable writes wrote
+    Bytes,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -4,7 +4,7 @@
 use super::style::Paint;
 use super::{Options, device, header};
 use crate::history::SATURATED;
-use crate::model::{Measurement, Role, Server, ServerId, Stats, durability};
+use crate::model::{Measurement, Role, Server, ServerId, Stats, Via, durability};
 use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
 
 mod logs;
@@ -79,6 +79,7 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     let mut sentences: Vec<Sentence> = Vec::new();
     sentences.extend(trouble::stuck(&scene));
     sentences.extend(trouble::failures(&scene));
+    sentences.extend(trouble::failed_writes(&scene));
     if total.count == 0 {
         sentences.push(Sentence::plain(nothing_synced(&scene)));
     }
@@ -112,7 +113,8 @@ fn nothing_synced(scene: &Scene) -> String {
     if !header::stuck(scene.m, &[scene.server], scene.options).is_empty() {
         return format!("No sync finished in {over}.");
     }
-    let ops: Vec<&str> = scene.m.setup.ops.iter().map(|op| op.name()).collect();
+    let ops: Vec<&str> =
+        scene.m.setup.ops.iter().filter(|op| op.via() == Via::Call).map(|op| op.name()).collect();
     if scene.m.unwatched_of(scene.server) > 0 {
         let by_others = "the server makes data durable by calls that are not watched";
         return format!("No watched sync in {over} ({}): {by_others}.", ops.join(", "));

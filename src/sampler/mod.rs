@@ -21,6 +21,7 @@ use crate::probe::{Attached, Event, Probe, ProbeConfig, allocator};
 
 use ledger::{Ledger, Reading, Slots, Subject};
 use names::Names;
+use rows::Rows;
 use servers::THREADS_WITHOUT_ACCOUNT;
 
 pub use crate::probe::AttachError;
@@ -200,7 +201,7 @@ impl Sampler {
         self.servers.refresh(&mut self.names);
         self.reclaim()?;
         self.forget_ended()?;
-        let (files, threads, neighbours) = self.rows();
+        let Rows { files, failures, threads, neighbours } = self.rows();
         let in_flight = self
             .running
             .list(&self.probe, &self.ledger, &self.names, self.short_of_rows(), None)
@@ -214,6 +215,7 @@ impl Sampler {
             lost,
             servers: self.servers(),
             files,
+            failures,
             threads,
             in_flight,
             neighbours,

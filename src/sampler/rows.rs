@@ -9,8 +9,15 @@ use crate::model::histogram::Histogram;
 use crate::model::{FileInfo, FileRow, Lost, NeighbourRow, Op, Role, ServerId, Stats, Target, ThreadRow};
 use crate::probe::Counters;
 
+pub(super) struct Rows {
+    pub files: Vec<FileRow>,
+    pub failures: Vec<FileRow>,
+    pub threads: Vec<ThreadRow>,
+    pub neighbours: Vec<NeighbourRow>,
+}
+
 impl Sampler {
-    pub(super) fn rows(&mut self) -> (Vec<FileRow>, Vec<ThreadRow>, Vec<NeighbourRow>) {
+    pub(super) fn rows(&mut self) -> Rows {
         let (mut files, mut threads, mut neighbours) = (Vec::new(), Vec::new(), Vec::new());
         for account in self.ledger.accounts() {
             let stats = account.stats.clone();
@@ -53,10 +60,13 @@ impl Sampler {
         for (server, role, op, histogram) in self.ledger.shared() {
             files.push(shared_row(server, role, op, histogram));
         }
+        let (mut files, mut failures): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|row| row.op.makes_durable());
         files.sort_by_key(|row| (row.server, row.target, row.op));
+        failures.sort_by_key(|row| (row.server, row.target, row.op));
         threads.sort_by_key(|row| (row.server, row.tid, row.start, row.op));
         neighbours.sort_by(|a, b| (a.device_number, &a.comm).cmp(&(b.device_number, &b.comm)));
-        (files, threads, neighbours)
+        Rows { files, failures, threads, neighbours }
     }
 
     pub(super) fn lost(&self, files: &[FileRow], taken: Instant) -> Lost {
@@ -74,6 +84,7 @@ impl Sampler {
             processes: counters.processes_dropped,
             unwatched: counters.unwatched,
             neighbours_unwatched: counters.neighbours_unwatched,
+            unreported: counters.unreported,
             paused: self.paused(taken),
         }
     }

@@ -7,7 +7,7 @@ use super::ledger::{Ledger, Subject};
 use super::names::Names;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::proc_file;
-use crate::model::{InFlight, Op, Role, ServerId, Target};
+use crate::model::{InFlight, Op, Role, ServerId, Target, Via};
 use crate::probe::{Calls, Probe, RunningCall, record};
 use crate::threads::{Looks, Processes, StuckSync, scan, syscalls};
 
@@ -71,12 +71,16 @@ impl Running {
         processes.extend(short_of_rows.then_some(0));
         processes.extend(self.earlier.iter().map(|earlier| earlier.server.pid));
         let processes: Vec<u32> = processes.into_iter().collect();
-        let calls = if processes.is_empty() { Calls::default() } else { probe.in_flight(&processes)? };
+        let mut calls = if processes.is_empty() { Calls::default() } else { probe.in_flight(&processes)? };
+        if short_of_rows || ledger.has_running_requests() {
+            probe.add_requests(&mut calls)?;
+        }
         let now_ns = monotonic_ns();
         let mut all: Vec<_> =
             calls.running.iter().filter_map(|call| in_flight(call, ledger, names, now_ns)).collect();
         // A kernel that skipped an exit leaves a call behind that looks as if it hung.
-        all.retain(|sync| sync.age < DOUBTFUL || is_in_call(sync.server.pid, sync.tid, sync.op));
+        let is_doubtful = |sync: &InFlight| sync.age >= DOUBTFUL && sync.op.via() == Via::Call;
+        all.retain(|sync| !is_doubtful(sync) || is_in_call(sync.server.pid, sync.tid, sync.op));
         // A thread that was still in a call, before its place was looked at: a later call than the one that
         // was found has left its mark there, even if it has ended again.
         self.earlier.retain(|earlier| !calls.seen.contains(&earlier.sync.tid));
@@ -117,7 +121,7 @@ fn is_in_call(pid: u32, tid: u32, op: Op) -> bool {
         // A thread that is on a processor shows no call.
         Ok(text) => {
             let text = String::from_utf8_lossy(&text);
-            text.starts_with("running") || syscalls::parse(&text).is_some_and(|call| call.op == op)
+            text.starts_with("running") || syscalls::may_be(&text, op)
         }
         Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
     }

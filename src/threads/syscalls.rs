@@ -24,8 +24,15 @@ impl SyncCall {
 
 const X32_BIT: u64 = 1 << 30;
 
-/// The sync call in a line of /proc/TID/syscall; None for everything else.
-pub fn parse(line: &str) -> Option<SyncCall> {
+/// The numbering that a line's process uses.
+#[derive(Clone, Copy)]
+enum Numbering {
+    Native,
+    Compat,
+}
+
+/// The number of the call in a line, by which numbering, and its arguments.
+fn split(line: &str) -> Option<(u64, Numbering, [u64; 6])> {
     let mut words = line.split_ascii_whitespace();
     // "running" and "-1" end here
     let number: u64 = words.next()?.parse().ok()?;
@@ -34,14 +41,32 @@ pub fn parse(line: &str) -> Option<SyncCall> {
         *argument = hexadecimal(words.next()?)?;
     }
     let stack_pointer = hexadecimal(words.next()?)?;
-    let op = if cfg!(target_arch = "x86_64") && number & X32_BIT != 0 {
-        Op::of_number(number & !X32_BIT)
+    Some(if cfg!(target_arch = "x86_64") && number & X32_BIT != 0 {
+        (number & !X32_BIT, Numbering::Native, arguments)
     } else if stack_pointer >> 32 == 0 {
-        Op::of_compat_number(number)
+        (number, Numbering::Compat, arguments)
     } else {
-        Op::of_number(number)
+        (number, Numbering::Native, arguments)
+    })
+}
+
+/// The sync call in a line of /proc/TID/syscall; None for everything else.
+pub fn parse(line: &str) -> Option<SyncCall> {
+    let (number, numbering, arguments) = split(line)?;
+    let op = match numbering {
+        Numbering::Native => Op::of_number(number),
+        Numbering::Compat => Op::of_compat_number(number),
     }?;
     Some(SyncCall { op, arguments })
+}
+
+/// Whether the line's thread is in a call by which the operation is made. One that writes need not be
+/// durable.
+pub fn may_be(line: &str, op: Op) -> bool {
+    split(line).is_some_and(|(number, numbering, _)| match numbering {
+        Numbering::Native => op.has_number(number),
+        Numbering::Compat => op.has_compat_number(number),
+    })
 }
 
 fn hexadecimal(word: &str) -> Option<u64> {
@@ -58,7 +83,7 @@ mod tests {
 
     #[test]
     fn each_sync_call_is_known_by_its_number() {
-        let numbers: [_; Op::ALL.len()] = [
+        let numbers: [_; Op::SYNCS.len()] = [
             (libc::SYS_fsync, Op::Fsync),
             (libc::SYS_fdatasync, Op::Fdatasync),
             (libc::SYS_sync_file_range, Op::SyncFileRange),
@@ -72,6 +97,18 @@ mod tests {
             assert_eq!(call.fd(), (!matches!(op, Op::Msync | Op::Sync)).then_some(7));
         }
         assert_eq!(parse(&line(libc::SYS_read, 7)), None);
+    }
+
+    #[test]
+    fn a_write_may_be_a_durable_one_and_is_no_sync_call() {
+        for number in [libc::SYS_write, libc::SYS_pwrite64, libc::SYS_pwritev2] {
+            let line = line(number, 7);
+            assert!(may_be(&line, Op::DsyncWrite) && !may_be(&line, Op::Fsync), "{line}");
+            assert_eq!(parse(&line), None);
+        }
+        assert!(may_be("4 0x5 0x0 0x0 0x0 0x0 0x0 0xffd3a1c0 0xf7f4b559", Op::DsyncWrite));
+        assert!(may_be(&line(libc::SYS_fsync, 7), Op::Fsync));
+        assert!(!may_be(&line(libc::SYS_fsync, 7), Op::DsyncWrite) && !may_be("running", Op::Fsync));
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -35,6 +35,7 @@ impl World {
             lost: Lost::default(),
             servers: m.servers,
             files: Vec::new(),
+            failures: Vec::new(),
             threads: Vec::new(),
             in_flight: Vec::new(),
             neighbours: Vec::new(),

@@ -96,7 +96,9 @@ struct Line<'a> {
 pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
     let id = server.id;
     let measurement = Measurement::between(&first.snapshot, &last.snapshot);
-    let files: Vec<&FileRow> = measurement.files.iter().filter(|row| row.server == id).collect();
+    // The server counts a durable write as a write.
+    let is_sync = |row: &&FileRow| row.server == id && !row.op.writes();
+    let files: Vec<&FileRow> = measurement.files.iter().filter(is_sync).collect();
     let of = |wanted: &dyn Fn(&FileRow) -> bool| {
         files.iter().filter(|row| wanted(row)).map(|row| row.stats.count).sum::<u64>()
     };

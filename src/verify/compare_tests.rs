@@ -41,6 +41,7 @@ fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
             row(5, "/d", Role::Directory, directory),
             other,
         ],
+        failures: Vec::new(),
         threads: Vec::new(),
         in_flight: Vec::new(),
         neighbours: Vec::new(),

@@ -145,6 +145,14 @@ impl Database {
         statements.iter().for_each(|statement| connection.query_drop(statement.as_ref()).unwrap());
     }
 
+    /// Innodb_log_writes, on a connection of its own.
+    pub fn log_writes(&self) -> u64 {
+        let mut connection = connect(&self.socket).expect("it answered before");
+        let status: Option<(String, u64)> =
+            connection.query_first("SHOW GLOBAL STATUS LIKE 'Innodb\\_log\\_writes'").unwrap();
+        status.expect("every version has it").1
+    }
+
     pub fn counters(&mut self) -> Counters {
         let status: Vec<(String, String)> =
             self.connection.query("SHOW GLOBAL STATUS LIKE '%\\_%c%s'").unwrap();

@@ -12,7 +12,7 @@ use super::families::{self as family, Family, Kind};
 use super::own::Own;
 use super::totals::RoleTotals;
 use crate::exporter::web::Figures;
-use crate::model::{Role, Server, Setup};
+use crate::model::{Role, Server, Setup, Via};
 use crate::probe::build_info;
 use crate::text;
 
@@ -241,6 +241,7 @@ fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
     for (kind, n) in [
         ("preempted", counts.preempted),
         ("threads", counts.threads),
+        ("unreported", counts.unreported),
         ("files", counts.files),
         ("events", counts.events),
         ("errors", counts.errors),
@@ -269,7 +270,7 @@ fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
 }
 
 fn add_attached(attached: &mut Samples, setup: &Setup) {
-    let ops: Vec<_> = setup.ops.iter().map(|op| op.name()).collect();
+    let ops: Vec<_> = setup.ops.iter().filter(|op| op.via() == Via::Call).map(|op| op.name()).collect();
     let reasons: Vec<_> =
         setup.not_chosen.iter().map(|(mode, reason)| format!("{}: {reason}", mode.name())).collect();
     let reasons = text::shorten_middle(&text::escape_sentence(&reasons.join("; ")), 200, "…");

@@ -133,11 +133,11 @@ families! {
     };
     pub(crate) static LOST: Family = Family {
         help: "What could not be counted or attributed, by kind; zero means that it was checked.",
-        notes: "`preempted`, `threads`: syncs that are counted nowhere, because the kernel skipped a program or had no \
-                memory. `files`: counted under `server=\"unknown\"`, because no row was free. `events`: counted by file, \
+        notes: "`preempted`, `threads`, `unreported`: syncs that are counted nowhere, because the kernel skipped a program, had no \
+                memory, or did not tell how a request of io_uring ended. `files`: counted under `server=\"unknown\"`, because no row was free. `events`: counted by file, \
                 but not in the histogram. `errors`: failures whose errno is not known. `processes`: processes of a \
                 traced command that were not followed. `unwatched` is no loss of the watched calls: how often \
-                servers made data durable by others (O_DSYNC writes, io_uring, libaio, msync), on filesystems that \
+                servers made data durable by others (libaio, msync), on filesystems that \
                 show it (ext4, XFS, btrfs, f2fs).",
         ..family("fsynctop_lost_total", Kind::Counter, "events", &["kind"])
     };

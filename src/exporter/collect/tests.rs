@@ -63,6 +63,7 @@ impl World {
             lost: self.lost,
             servers: self.servers.iter().cloned().map(Arc::new).collect(),
             files,
+            failures: Vec::new(),
             threads: Vec::new(),
             in_flight: self.in_flight.clone(),
             neighbours: self.neighbours.clone(),

@@ -32,15 +32,35 @@ pub(super) fn failures(scene: &Scene) -> Vec<Sentence> {
         .iter()
         .filter(|row| row.server == scene.server && row.stats.error_count() > 0)
         .collect();
+    let all = sum_of_errors(&failed);
+    named_failures(failed, &all, scene.options)
+}
+
+/// The same of writes that are not durable, whose syncs have nothing to say about it.
+pub(super) fn failed_writes(scene: &Scene) -> Vec<Sentence> {
+    let failed: Vec<&FileRow> = scene.m.failures.iter().filter(|row| row.server == scene.server).collect();
+    let all = sum_of_errors(&failed);
+    let mut said = named(failed, &all, ["write", "writes"], scene.options);
+    // What they mean is told once.
+    said.truncate(1);
+    said
+}
+
+fn sum_of_errors(failed: &[&FileRow]) -> Errors {
     let mut all = Errors::default();
     for (&errno, &n) in failed.iter().flat_map(|row| &row.stats.errors) {
         *all.entry(errno).or_default() += n;
     }
-    named_failures(failed, &all, scene.options)
+    all
 }
 
-/// The same of these files, where all failures may be more than theirs.
-pub(super) fn named_failures(mut failed: Vec<&FileRow>, all: &Errors, options: &Options) -> Vec<Sentence> {
+/// The same of these files' syncs, where all failures may be more than theirs.
+pub(super) fn named_failures(failed: Vec<&FileRow>, all: &Errors, options: &Options) -> Vec<Sentence> {
+    named(failed, all, ["sync", "syncs"], options)
+}
+
+/// `what`: one of them and several.
+fn named(mut failed: Vec<&FileRow>, all: &Errors, what: [&str; 2], options: &Options) -> Vec<Sentence> {
     let total: u64 = all.values().sum();
     if total == 0 {
         return Vec::new();
@@ -56,7 +76,7 @@ pub(super) fn named_failures(mut failed: Vec<&FileRow>, all: &Errors, options: &
     if total > named {
         parts.push(format!("{} on files that are not told apart", count(total - named)));
     }
-    let mut sentences = vec![format!("{} failed: {}.", counted(total, "sync", "syncs"), parts.join("; "))];
+    let mut sentences = vec![format!("{} failed: {}.", counted(total, what[0], what[1]), parts.join("; "))];
     for (number, meaning) in MEANINGS {
         if all.contains_key(&number) {
             sentences.push(format!("{}: {meaning}", errno(number)));
@@ -97,7 +117,7 @@ pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
     let everyone: Vec<ServerId> = m.in_flight.iter().map(|sync| sync.server).collect();
     let [failed, stuck] = ["failed", "is stuck"].map(|what| format!("{} {what}", nothing(&m.lost)));
     let is_fine = [
-        (m.total().error_count() == 0 && m.lost.errors == 0, failed.as_str()),
+        (m.total().error_count() == 0 && m.failures.is_empty() && m.lost.errors == 0, failed.as_str()),
         (header::stuck(m, &everyone, options).is_empty(), stuck.as_str()),
         (m.lost.is_zero(), "none of the watched calls was lost"),
     ];
@@ -170,11 +190,12 @@ pub(super) fn not_watched(ops: &[Op], options: &Options) -> Option<String> {
 /// Each kind of loss in words, and what it does to the figures.
 pub(super) fn missed(lost: &Lost, counted: u64) -> Vec<String> {
     let mut sentences = Vec::new();
-    let not_counted = lost.preempted + lost.threads;
+    let not_counted = lost.preempted + lost.threads + lost.unreported;
     if not_counted > 0 {
         let why = [
             (lost.preempted, "because the kernel skipped a probe that it had preempted"),
             (lost.threads, "because there was no memory for a thread's state"),
+            (lost.unreported, "because the kernel does not tell how a request of io_uring ended"),
         ];
         let why: Vec<String> =
             why.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{} {why}", count(*n))).collect();

@@ -18,7 +18,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::model::histogram::{Histogram, bucket_of};
-use crate::model::{Errors, FileId, Max, Op, Role, ServerId, Stats, Target};
+use crate::model::{Errors, FileId, Max, Op, Role, ServerId, Stats, Target, Via};
 use crate::probe::{Identity, Row, record};
 
 pub(crate) use reading::{errors_of, stats_of};
@@ -260,6 +260,7 @@ impl Ledger {
             max: Max { ns: latency_ns, exact: true },
             histogram: Histogram::from_sorted([(bucket_of(latency_ns), 1)]),
             errors: (result < 0).then_some((-result, 1)).into_iter().collect(),
+            bytes: u64::try_from(result).unwrap_or(0),
         };
         self.merge(at, &one);
     }
@@ -365,6 +366,15 @@ impl Ledger {
         let rows = rows.filter(|(_, live)| !live.unlinked);
         rows.map(|(slot, live)| (slot, &self.accounts[live.account as usize])).filter(move |(_, account)| {
             matches!(account.subject, Subject::File { server: whose, .. } if whose == server)
+        })
+    }
+
+    /// Whether a request of a ring is in flight.
+    pub(crate) fn has_running_requests(&self) -> bool {
+        let running = self.live.iter().flatten().filter(|live| live.running > 0);
+        running.into_iter().any(|live| match self.accounts[live.account as usize].subject {
+            Subject::File { op, .. } => op.via() != Via::Call,
+            Subject::Thread { .. } | Subject::Neighbour { .. } => false,
         })
     }
 

@@ -15,6 +15,7 @@ pub(crate) fn stats_of(row: &Row, histogram: &[(usize, u64)]) -> Stats {
         max: Max { ns: row.max_ns, exact: true },
         histogram,
         errors: Errors::default(),
+        bytes: row.bytes,
     }
 }
 

@@ -10,9 +10,20 @@ step check fsynctop check
 step check-json fsynctop check --output json
 for mode in $MODES; do measure $mode --attach $mode --by thread; done
 measure auto
-# Durable writes reach the filesystem outside of the watched calls.
+# Where writes are not watched, the durable ones reach the filesystem outside of the watched calls.
 for filesystem in ext4 xfs; do
-  step unwatched-$filesystem fsynctop once --output json -- sh -c "syncgen /mnt/$filesystem --dsync --write 64 --syncs 12 --names durable >/out/unwatched-$filesystem.load"
+  step unwatched-$filesystem fsynctop once --writes off --output json -- sh -c "syncgen /mnt/$filesystem --dsync --write 64 --syncs 12 --names durable >/out/unwatched-$filesystem.load"
+done
+# Durable writes by each call and failures of others, in each mode; and what is asked for in rings.
+writes=odsync-write,odsync-pwrite,odsync-writev,odsync-pwritev,odsync-pwritev2,osync-pwrite,rwf-dsync,rwf-sync,rwf-bad-descriptor
+writes=$writes,odsync-append,odsync-empty,odsync-short,odsync-fault,odsync-read-only,plain,plain-fault,plain-read-only
+rings=ring-fsync,ring-fdatasync,ring-sync-file-range,ring-odsync,ring-rwf-dsync,ring-short,ring-plain,ring-plain-fault,ring-polled,ring-registered,ring-linked
+for filesystem in ext4 xfs; do
+  for mode in $MODES; do
+    if [ "$mode" = "${without:-}" ]; then continue; fi
+    step writes-$mode-$filesystem fsynctop once --attach $mode --output json -- sh -c "syncgen /mnt/$filesystem --ways $writes --syncs 12 >/out/writes-$mode-$filesystem.load"
+  done
+  step rings-$filesystem fsynctop once --ops fsync,fdatasync,sync_file_range --output json -- sh -c "syncgen /mnt/$filesystem --ways $rings --syncs 12 >/out/rings-$filesystem.load"
 done
 # From the kernel's command line: the check of every commit ends here.
 if [ -n "${quick:-}" ]; then exit 0; fi

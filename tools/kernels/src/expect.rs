@@ -9,7 +9,7 @@ use crate::diff::differences;
 use crate::guests::{Guest, MODES, Scenario};
 use crate::measured::{compare, nothing_is_lost, number, rows, text};
 use crate::outcome::{Findings, Outcome};
-use crate::{faults, filesystems, preemption, shape, users, waits};
+use crate::{durable, faults, filesystems, preemption, shape, users, waits};
 
 /// What a kernel writes when something in it goes wrong.
 const ALARMS: [&str; 5] = ["WARNING:", "BUG:", "Oops", "cut here", "general protection"];
@@ -88,6 +88,14 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     });
     for (filesystem, _) in JOURNALS {
         findings.run(&format!("unwatched-{filesystem}"), |findings| unwatched(outcome, filesystem, findings));
+    }
+    for (filesystem, _) in JOURNALS {
+        for mode in guest.modes() {
+            let step = format!("writes-{mode}-{filesystem}");
+            findings.run(&step, |findings| durable::expect(outcome, &step, findings));
+        }
+        let step = format!("rings-{filesystem}");
+        findings.run(&step, |findings| durable::expect_rings(outcome, &step, findings));
     }
     task_storage(guest, outcome, findings);
     if !guest.quick {

@@ -2,6 +2,7 @@
 //! loads in each, compares what it says with what happened, and writes docs/kernels.md.
 
 mod diff;
+mod durable;
 mod expect;
 mod faults;
 mod filesystems;

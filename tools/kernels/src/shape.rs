@@ -36,7 +36,10 @@ fn differences(documented: &Shape, found: &Shape) -> Vec<String> {
     // Rows by thread are there where they were asked for.
     let optional = |field: &str| {
         let of_servers = field.strip_prefix("servers[].");
-        field == "threads" || of_servers.is_some_and(|name| ONLY_OF_SERVERS.contains(&name))
+        // Only durable writes have bytes.
+        field == "threads"
+            || field.ends_with("].bytes")
+            || of_servers.is_some_and(|name| ONLY_OF_SERVERS.contains(&name))
     };
     // A row cannot lack what there is no row of.
     let has_rows =

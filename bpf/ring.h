@@ -1,0 +1,170 @@
+// io_uring: the syncs and durable writes that are asked for in a ring, from their submission to their completion. They
+// are in flight by request: the thread that submits one may be in another call when it ends, or gone, and its end is
+// seen on whichever thread posts it.
+//
+// These programs run at every request of the host. One of another kind leaves them once its opcode is known, and one of
+// a process that is not traced once that is.
+#pragma once
+
+#include "add.h"
+#include "enter.h"
+#include "events.h"
+#include "identity.h"
+#include "inflight.h"
+#include "kernel.h"
+#include "leave.h"
+#include "lookup.h"
+#include "pending.h"
+#include "read.h"
+#include "record.h"
+#include "rows.h"
+#include "target.h"
+#include "who.h"
+#include "write.h"
+
+// include/uapi/linux/io_uring.h
+enum ring_opcode {
+	RING_WRITEV = 2,
+	RING_FSYNC = 3,
+	RING_WRITE_FIXED = 5,
+	RING_SYNC_FILE_RANGE = 8,
+	RING_WRITE = 23,
+	RING_WRITEV_FIXED = 61, // 6.15
+};
+#define RING_FSYNC_DATASYNC 1
+
+// include/linux/io_uring_types.h: the first bits are those of the ring's entry
+#define REQ_F_FIXED_FILE 1
+#define REQ_F_CQE_SKIP (1 << 6)
+
+// The lower bits of a registered file's address say something else of it (io_uring/rsrc.h, filetable.h).
+#define REGISTERED_FILE_MASK (~7UL)
+
+#define REQUEST_READ(request, field)                                                                              \
+	(typed_cast ? ((struct io_kiocb *)bpf_rdonly_cast(request, bpf_core_type_id_kernel(struct io_kiocb)))->field \
+		    : BPF_CORE_READ((struct io_kiocb *)(request), field))
+
+static __always_inline bool is_ring_write(u8 opcode)
+{
+	return opcode == RING_WRITE || opcode == RING_WRITEV || opcode == RING_WRITE_FIXED ||
+	       opcode == RING_WRITEV_FIXED;
+}
+
+static __always_inline bool is_ring_sync(u8 opcode)
+{
+	return opcode == RING_FSYNC || opcode == RING_SYNC_FILE_RANGE;
+}
+
+static __always_inline bool is_of_interest(u8 opcode)
+{
+	return is_ring_sync(opcode) || is_ring_write(opcode);
+}
+
+// A file of the ring's own table.
+static __noinline struct file *registered_file(struct io_kiocb *request, u32 number)
+{
+	struct io_ring_ctx *ring = BPF_CORE_READ(request, ctx);
+	unsigned long address = 0;
+
+	if (bpf_core_field_exists(struct io_file_table, data)) {
+		struct io_rsrc_node **nodes, *node = 0;
+
+		if (number >= BPF_CORE_READ(ring, file_table.data.nr))
+			return 0;
+		nodes = BPF_CORE_READ(ring, file_table.data.nodes);
+		bpf_probe_read_kernel(&node, sizeof(node), nodes + number);
+		if (node)
+			address = BPF_CORE_READ(node, file_ptr);
+	} else if (bpf_core_field_exists(struct io_ring_ctx___files, nr_user_files)) {
+		struct io_ring_ctx___files *older = (void *)ring;
+		unsigned long *files;
+
+		if (number >= BPF_CORE_READ(older, nr_user_files))
+			return 0;
+		files = (unsigned long *)BPF_CORE_READ(older, file_table.files);
+		bpf_probe_read_kernel(&address, sizeof(address), files + number);
+	}
+	return (struct file *)(address & REGISTERED_FILE_MASK);
+}
+
+// What the request is counted as; OPS if not at all. Its own fields are filled in by now, all but the file.
+static __always_inline u32 op_of_request(struct io_kiocb *request, u8 opcode, struct file *file)
+{
+	if (opcode == RING_FSYNC)
+		return BPF_CORE_READ((struct io_sync *)request, flags) & RING_FSYNC_DATASYNC ? OP_IO_URING_FDATASYNC
+											     : OP_IO_URING_FSYNC;
+	if (opcode == RING_SYNC_FILE_RANGE)
+		return OP_IO_URING_SYNC_FILE_RANGE;
+	if (file && is_durable_write(file, BPF_CORE_READ((struct io_rw *)request, flags)))
+		return OP_IO_URING_DSYNC_WRITE;
+	return OPS;
+}
+
+// Not static: see lookup.h.
+__noinline int begin_request(u64 address, u64 now)
+{
+	struct io_kiocb *request = (struct io_kiocb *)address;
+	u64 flags = BPF_CORE_READ(request, flags);
+	s32 fd = BPF_CORE_READ(request, cqe.fd);
+	struct task_struct *task = current_task_rarely();
+	struct file *file;
+	u32 op;
+
+	file = flags & REQ_F_FIXED_FILE ? registered_file(request, fd) : file_of(task, fd);
+	op = op_of_request(request, BPF_CORE_READ(request, opcode), file);
+	if (op >= OPS || !(watched_ops & (1 << op)))
+		return 0;
+	begin_pending(address, file, op, fd, now, flags & REQ_F_CQE_SKIP);
+	return 0;
+}
+
+SEC("raw_tp")
+int ring_submit(u64 *context)
+{
+	struct io_kiocb *request = (struct io_kiocb *)context[0];
+	u8 opcode = REQUEST_READ(request, opcode);
+	struct who who;
+
+	if (!is_of_interest(opcode))
+		return 0;
+	if (stopped)
+		return 0;
+	read_who(&who, current_task());
+	if (who.tgid == self_tgid || !is_traced(&who))
+		return 0;
+	begin_request((u64)request, bpf_ktime_get_ns());
+	return 0;
+}
+
+// A request that is not among those in flight is of another process, not durable, or began before the tracing. Of
+// writes, failures count all the same. The end of a request is posted by its own process.
+static __always_inline void complete(struct io_kiocb *request, u8 opcode, s64 result)
+{
+	if (!end_pending((u64)request, result) && result < 0 && is_ring_write(opcode) &&
+	    (watched_ops & (1 << OP_IO_URING_DSYNC_WRITE)))
+		count_failure((u64)BPF_CORE_READ(request, file), -1, OP_IO_URING_WRITE, -result);
+}
+
+// Up to 6.15 the hook is given the result. One of several completions of one request has no request.
+SEC("raw_tp")
+int ring_complete_with_result(u64 *context)
+{
+	struct io_kiocb *request = (struct io_kiocb *)context[1];
+	u8 opcode = request ? REQUEST_READ(request, opcode) : 0;
+
+	if (is_of_interest(opcode))
+		complete(request, opcode, (s32)context[3]);
+	return 0;
+}
+
+// Since then, the entry of the ring that holds it.
+SEC("raw_tp")
+int ring_complete_with_entry(u64 *context)
+{
+	struct io_kiocb *request = (struct io_kiocb *)context[1];
+	u8 opcode = request ? REQUEST_READ(request, opcode) : 0;
+
+	if (is_of_interest(opcode))
+		complete(request, opcode, BPF_CORE_READ((struct io_uring_cqe *)context[2], res));
+	return 0;
+}

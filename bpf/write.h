@@ -1,0 +1,353 @@
+// Writes. One that is durable when it returns is an operation like a sync, with the bytes that were written; of all
+// others only those that fail are counted.
+//
+// These programs run at every write of the host. A process that is not traced leaves them once that is known, before
+// the clock is read; a write of a traced one that is not durable, once the file is.
+#pragma once
+
+#include "add.h"
+#include "enter.h"
+#include "events.h"
+#include "fentry.h"
+#include "identity.h"
+#include "inflight.h"
+#include "kernel.h"
+#include "kprobe.h"
+#include "leave.h"
+#include "lookup.h"
+#include "read.h"
+#include "record.h"
+#include "rows.h"
+#include "self.h"
+#include "target.h"
+#include "tracepoint.h"
+#include "who.h"
+#include "wrapper.h"
+
+// Whether an inode's data is written through, and whether it holds data at all: a socket's or a pipe's does not.
+static __always_inline bool stores_data(u16 mode)
+{
+	mode &= S_IFMT;
+	return mode == S_IFREG || mode == S_IFBLK;
+}
+
+// chattr +S, and mount -o sync, of the layer that a file of an overlay lies on.
+static __noinline bool is_synchronous_below(struct file *file)
+{
+	struct inode *inode;
+
+	for (int i = 0; i < OVERLAYS; i++) {
+		file = file_below(file);
+		inode = BPF_CORE_READ(file, f_inode);
+		if ((BPF_CORE_READ(inode, i_flags) & S_SYNC) || (BPF_CORE_READ(inode, i_sb, s_flags) & SB_SYNCHRONOUS))
+			return true;
+		if (BPF_CORE_READ(inode, i_sb, s_magic) != OVERLAYFS_SUPER_MAGIC)
+			break;
+	}
+	return false;
+}
+
+// As the kernel decides it (iocb_flags and iocb_is_dsync in include/linux/fs.h). O_SYNC includes O_DSYNC.
+static __always_inline bool is_durable_write(struct file *file, u32 flags)
+{
+	unsigned long mount_flags, magic;
+	u32 open_flags, inode_flags;
+	u16 mode;
+
+	if (typed_cast) {
+		struct file *typed = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
+		struct inode *inode = typed->f_inode;
+		struct super_block *sb = inode->i_sb;
+
+		open_flags = typed->f_flags;
+		mode = inode->i_mode;
+		inode_flags = inode->i_flags;
+		mount_flags = sb->s_flags;
+		magic = sb->s_magic;
+	} else {
+		struct inode *inode = BPF_CORE_READ(file, f_inode);
+
+		open_flags = BPF_CORE_READ(file, f_flags);
+		mode = BPF_CORE_READ(inode, i_mode);
+		inode_flags = BPF_CORE_READ(inode, i_flags);
+		mount_flags = BPF_CORE_READ(inode, i_sb, s_flags);
+		magic = BPF_CORE_READ(inode, i_sb, s_magic);
+	}
+	if (!stores_data(mode))
+		return false;
+	if ((open_flags & O_DSYNC) || (flags & RWF_DURABLE) || (inode_flags & S_SYNC) || (mount_flags & SB_SYNCHRONOUS))
+		return true;
+	return magic == OVERLAYFS_SUPER_MAGIC && is_synchronous_below(file);
+}
+
+// Where the kernel may skip programs, the exit of the thread's last durable write may have been: its start must not
+// stay for the exit of this write, which is not durable.
+static __always_inline void forget_skipped_exit(void)
+{
+	struct call *call;
+
+	if (!programs_skipped)
+		return;
+	call = call_find(bpf_get_current_pid_tgid());
+	if (!call || !call->start_ns)
+		return;
+	count(entries_without_exit);
+	call->start_ns = 0;
+}
+
+static __always_inline void enter_write(s32 fd, u32 flags)
+{
+	struct task_struct *task = current_task();
+	struct file *file;
+	struct call *call;
+	struct who who;
+	bool own;
+	u64 now;
+
+	if (stopped)
+		return;
+	read_who(&who, task);
+	own = who.tgid == self_tgid;
+	if (own ? TASK_READ(task, pid) != self_tid : !is_traced(&who))
+		return;
+	file = file_of(task, fd);
+	// Each call of the self-test is taken for a durable one.
+	if (!own && (file ? !is_durable_write(file, flags) : !(flags & RWF_DURABLE))) {
+		forget_skipped_exit();
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	call = call_begin(TASK_READ(task, pid));
+	if (!call) {
+		count(no_call_state);
+		return;
+	}
+	if (watch_waits && call->start_ns)
+		change_in_flight(call->slot, -1);
+	call->op = OP_DSYNC_WRITE;
+	call->fd = fd;
+	if (own)
+		enter_own(call, file, row_kind(file, KIND_FILE));
+	else
+		enter_traced(call, &who, file, OP_DSYNC_WRITE, KIND_FILE, fd, now);
+}
+
+// Errors that say nothing of the file: the caller asked not to wait (EAGAIN), or a signal came first (512 and above are
+// the kernel's own, include/linux/errno.h).
+#define EBADF 9
+#define EAGAIN 11
+#define FIRST_INTERNAL_ERROR 512
+
+// Of a write that is not durable, by the current process. `address`: the open file's, if there is one. Not static: see
+// lookup.h. Rare.
+__noinline int count_failure(u64 address, s32 fd, u32 op, u32 error)
+{
+	struct task_struct *task = current_task_rarely();
+	struct file *file = (struct file *)address;
+	u32 thread = bpf_get_current_pid_tgid();
+	struct call *call;
+	struct row *row;
+	struct who who;
+	u32 slot, kind;
+
+	if (stopped || error == EAGAIN || error >= FIRST_INTERNAL_ERROR)
+		return 0;
+	read_who(&who, task);
+	if (who.tgid == self_tgid || !is_traced(&who))
+		return 0;
+	if (file && !stores_data(BPF_CORE_READ(file, f_inode, i_mode)))
+		return 0;
+	call = call_begin(thread);
+	if (!call) {
+		count(no_call_state);
+		return 0;
+	}
+	if (call->start_ns) {
+		count(entries_without_exit);
+		call->start_ns = 0;
+	}
+	call->op = op;
+	call->fd = fd;
+	kind = file ? KIND_FILE : error == EBADF ? KIND_BAD_DESCRIPTOR : KIND_NO_FILE;
+	slot = find_row((u64)file, kind, true, call->number);
+	row = row_at(slot);
+	if (row) {
+		if (file)
+			tell_name(row, name_hash(file), file, fd, slot);
+	} else {
+		if (file)
+			send_name(&call->id, file, fd, slot, 0);
+		if (send_sync(&call->id, 0, -(s64)error))
+			goto end;
+		count(no_row);
+		slot = op;
+		row = row_at(slot);
+		if (!row)
+			goto end;
+	}
+	// How long it took is not known, and nobody asks.
+	add(&row->started, 1);
+	add(&row->errors, 1);
+	count_error(slot, row->sequence, error);
+	add(&row->under, 1);
+end:
+	call_end(call, thread);
+	return 0;
+}
+
+static __always_inline void count_failed_write(s32 fd, u32 error)
+{
+	count_failure((u64)file_of(current_task_rarely(), fd), fd, OP_WRITE, error);
+}
+
+#if defined(__TARGET_ARCH_x86)
+#define NUMBER_OF_PWRITEV2 328
+#define FLAGS_ARGUMENT(registers) ((u32)(registers)->r9)
+#elif defined(__TARGET_ARCH_arm64)
+#define NUMBER_OF_PWRITEV2 287
+#define FLAGS_ARGUMENT(registers) ((u32)(registers)->regs[5])
+#endif
+
+// Those with which the thread entered the kernel.
+static __always_inline struct pt_regs *registers_at_entry(void)
+{
+	return (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+}
+
+// The descriptor of the call that the thread is leaving; -1 if it is not known. Another thread may have closed it and
+// opened another file in its place meanwhile.
+static __always_inline s32 descriptor_at_exit(struct pt_regs *registers)
+{
+	if (!registers) {
+		if (!task_registers)
+			return -1;
+		registers = registers_at_entry();
+	}
+#if defined(__TARGET_ARCH_x86)
+	return (s32)BPF_CORE_READ(registers, di);
+#elif defined(__TARGET_ARCH_arm64)
+	return (s32)BPF_CORE_READ(registers, orig_x0); // the first register holds the result by now
+#endif
+}
+
+static __always_inline u32 flags_at_exit(void)
+{
+	struct pt_regs *registers = registers_at_entry();
+#if defined(__TARGET_ARCH_x86)
+	return BPF_CORE_READ(registers, orig_ax) == NUMBER_OF_PWRITEV2 ? BPF_CORE_READ(registers, r9) : 0;
+#elif defined(__TARGET_ARCH_arm64)
+	return BPF_CORE_READ(registers, syscallno) == NUMBER_OF_PWRITEV2 ? BPF_CORE_READ(registers, regs[5]) : 0;
+#endif
+}
+
+// A write of which no entry is known, where the kernel may have skipped it. Not static: see lookup.h.
+__noinline int count_lone_write(s32 fd)
+{
+	struct file *file = file_of(current_task_rarely(), fd);
+
+	if (file && is_durable_write(file, flags_at_exit()))
+		count_lone_exit(bpf_get_current_pid_tgid());
+	return 0;
+}
+
+// The durable write that the thread is in. It is nearly always in none, and has no slot, or its own at the first of its
+// two indices.
+static __always_inline struct call *durable_write_of(u32 thread)
+{
+	u32 index = thread & call_mask;
+	struct call *call = call_at(index);
+
+	if (!call || (u32)call->owner != thread || (call->owner & OWNER_RECLAIMING))
+		call = call_find(thread);
+	return call && call->start_ns && call->op == OP_DSYNC_WRITE ? call : 0;
+}
+
+// `registers`: those of the call, where the program is given them.
+static __always_inline void leave_write(s64 result, struct pt_regs *registers)
+{
+	u32 thread = bpf_get_current_pid_tgid();
+	struct call *call;
+	struct who who;
+
+	read_who(&who, current_task());
+	if (who.tgid != self_tgid && !is_traced(&who))
+		return;
+	call = durable_write_of(thread);
+	if (call)
+		end_call(call, OP_DSYNC_WRITE, thread, bpf_ktime_get_ns(), result);
+	else if (result < 0)
+		count_failed_write(descriptor_at_exit(registers), -result);
+	else if (programs_skipped && task_registers && who.tgid != self_tgid)
+		count_lone_write(descriptor_at_exit(registers));
+}
+
+// Attached to the tracepoint of each call in its name. The one with flags has a program of its own, because a program
+// that reads more arguments than a call has is refused.
+SEC("tracepoint")
+int enter_write_or_pwrite64_or_writev_or_pwritev(struct enter_context *context)
+{
+	enter_write((s32)context->args[0], 0);
+	return 0;
+}
+
+SEC("tracepoint/syscalls/sys_enter_pwritev2")
+int enter_pwritev2(struct enter_context *context)
+{
+	enter_write((s32)context->args[0], (u32)context->args[5]);
+	return 0;
+}
+
+SEC("tracepoint")
+int exit_write_or_pwrite64_or_writev_or_pwritev_or_pwritev2(struct exit_context *context)
+{
+	leave_write(context->result, 0);
+	return 0;
+}
+
+#define FENTRY_FLAGS(registers) FLAGS_ARGUMENT(registers)
+#define FENTRY_NO_FLAGS(registers) 0
+
+#define FENTRY_WRITES(name, flags)                                                     \
+	SEC("fentry/" WRAPPER(name))                                                   \
+	int fentry_##name(u64 *context)                                                \
+	{                                                                              \
+		struct pt_regs *registers = (void *)context[0];                        \
+		enter_write(FIRST_ARGUMENT(registers), FENTRY_##flags(registers));     \
+		return 0;                                                              \
+	}                                                                              \
+	SEC("fexit/" WRAPPER(name))                                                    \
+	int fexit_##name(u64 *context)                                                 \
+	{                                                                              \
+		leave_write((s64)context[1], (struct pt_regs *)context[0]);            \
+		return 0;                                                              \
+	}
+
+#define KPROBE_FLAGS(registers) flags_of(registers)
+#define KPROBE_NO_FLAGS(registers) 0
+
+static __always_inline u32 flags_of(struct pt_regs *call)
+{
+	if (typed_cast)
+		return FLAGS_ARGUMENT((struct pt_regs *)bpf_rdonly_cast(call, bpf_core_type_id_kernel(struct pt_regs)));
+#if defined(__TARGET_ARCH_x86)
+	return (u32)BPF_CORE_READ(call, r9);
+#elif defined(__TARGET_ARCH_arm64)
+	return (u32)BPF_CORE_READ(call, regs[5]);
+#endif
+}
+
+#define KPROBE_WRITES(name, flags)                                              \
+	SEC("kprobe.multi/" WRAPPER(name))                                      \
+	int kprobe_##name(struct pt_regs *context)                              \
+	{                                                                       \
+		struct pt_regs *registers = WRAPPER_ARGUMENT(context);          \
+		enter_write(descriptor_of(registers), KPROBE_##flags(registers)); \
+		return 0;                                                       \
+	}                                                                       \
+	SEC("kretprobe.multi/" WRAPPER(name))                                   \
+	int kretprobe_##name(struct pt_regs *context)                           \
+	{                                                                       \
+		check_returns();                                                \
+		leave_write(WRAPPER_RESULT(context), 0);                        \
+		return 0;                                                       \
+	}

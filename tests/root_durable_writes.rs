@@ -1,0 +1,261 @@
+//! Needs root: writes that are durable when they return are counted like syncs, by each call and each way, to
+//! the call, the byte and the error; of other writes, those that fail.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::disk::{Mounted, run};
+use common::durable::DURABLE;
+use common::faults::{fsynctop, output};
+use common::measured::{Measured, count, number, path_of, text};
+use common::nested::Nested;
+use common::traced::measure;
+use common::{Running, built, needs};
+use serde_json::{Value, json};
+
+const TRACEFS: &str = "/sys/kernel/tracing/events";
+
+/// (file, operation, via, target) → (calls, bytes, errors); failures and syncs have no bytes.
+type Rows = BTreeMap<(String, String, String, String), (u64, u64, Value)>;
+
+/// Everything that syncgen's ways do but for filling the filesystem.
+const WAYS: &str = "odsync-write,odsync-pwrite,odsync-writev,odsync-pwritev,odsync-pwritev2,osync-pwrite,rwf-dsync,\
+    rwf-sync,rwf-bad-descriptor,odsync-append,odsync-empty,odsync-short,odsync-fault,odsync-read-only,plain,plain-fault,\
+    plain-read-only,plain-bad-descriptor,pipe,directory";
+
+/// Everything that syncgen's ways do in rings and that the kernel reports.
+const RINGS: &str = "ring-fsync,ring-fdatasync,ring-sync-file-range,ring-odsync,ring-rwf-dsync,ring-short,ring-full,\
+    ring-bad-descriptor,ring-plain,ring-plain-fault,ring-polled,ring-registered,ring-linked,ring-cancelled";
+
+fn name_of(row: &Value) -> String {
+    let path = path_of(row);
+    path.map_or_else(String::new, |path| path.file_name().unwrap().to_str().unwrap().to_owned())
+}
+
+fn seen(measured: &Measured) -> Rows {
+    let key = |row: &Value| (name_of(row), text(row, "op"), text(row, "via"), text(row, "target"));
+    let mut rows = Rows::new();
+    for row in measured.files() {
+        assert_eq!(row["bytes"].is_u64(), row["op"] == "dsync_write", "{row}");
+        rows.insert(key(row), (count(row), row["bytes"].as_u64().unwrap_or(0), row["errors"].clone()));
+    }
+    for row in measured.0["failures"].as_array().unwrap() {
+        let earlier = rows.insert(key(row), (count(row), 0, row["errors"].clone()));
+        assert!(earlier.is_none(), "two rows: {row}");
+    }
+    rows
+}
+
+/// What is to be seen of what syncgen says.
+fn made(said: &Value) -> Rows {
+    let mut rows = Rows::new();
+    for (way, done) in said["ways"].as_object().unwrap() {
+        let op = text(done, "op");
+        let failed: u64 = done["errors"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+        let (calls, bytes) = match op.as_str() {
+            "write" => (failed, 0),
+            _ => (number(done, "calls"), number(done, "bytes")),
+        };
+        // A pipe that is full and a descriptor of a directory have nothing to do with durability.
+        if calls == 0 || way == "pipe" || way == "directory" {
+            continue;
+        }
+        let file = path_of(done).map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
+        let target = if file.is_some() { "file" } else { "bad_descriptor" };
+        let name = file.unwrap_or_default();
+        if way == "ring-cancelled" {
+            // By the write before, which failed.
+            let key = (name.clone(), "write".into(), "io_uring".into(), "file".into());
+            rows.insert(key, (calls, 0, json!({ "EFAULT": calls })));
+        }
+        rows.insert((name, op, text(done, "via"), target.into()), (calls, bytes, done["errors"].clone()));
+    }
+    rows
+}
+
+fn syncgen(options: &[&str], directory: &Path, ways: &str, calls: u64) -> (Measured, Value) {
+    let program = built("syncgen");
+    let calls = calls.to_string();
+    let command = [program.to_str().unwrap(), directory.to_str().unwrap(), "--ways", ways, "--syncs", &calls];
+    let run = measure(options, &command);
+    assert!(run.output.status.success(), "{:?}", run.output);
+    let [measured] = run.measured.try_into().unwrap_or_else(|_| panic!("one measurement"));
+    (measured, serde_json::from_slice(&run.output.stdout).unwrap())
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_each_durable_write_and_each_failed_one_is_counted_by_every_call() {
+    needs(&[TRACEFS]);
+    let small = Mounted::new(&["-t", "tmpfs", "-o", "size=8m", "fsynctop-test"]);
+    let (ext4, xfs) = (Mounted::image("ext4", 64), Mounted::image("xfs", 320));
+    for (mounted, has_flags) in [(&small, false), (&ext4, true), (&xfs, true)] {
+        let inode = if has_flags { ",inode" } else { "" };
+        let (measured, said) =
+            syncgen(&[], mounted.path(), &format!("{WAYS},odsync-full,plain-full{inode}"), 100);
+        assert_eq!(seen(&measured), made(&said), "{}", said);
+        let full = seen(&measured)
+            [&("way-odsync-full".into(), "dsync_write".into(), "call".into(), "file".into())]
+            .clone();
+        assert_eq!(full.2, json!({ "ENOSPC": 100 }));
+        measured.assert_nothing_lost();
+        let role = measured.roles().iter().find(|row| row["op"] == "dsync_write").unwrap();
+        let bytes: u64 = measured.files().iter().map(|row| number(row, "bytes")).sum();
+        assert_eq!(number(role, "bytes"), bytes);
+        assert!(measured.roles().iter().all(|row| row["op"] != "write"), "{:?}", measured.roles());
+        assert!(!measured.0["not_watched"].as_array().unwrap().contains(&"o_dsync".into()));
+    }
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_a_write_is_durable_by_its_mount_also_below_an_overlay() {
+    needs(&[TRACEFS]);
+    let ext4 = Mounted::image("ext4", 64);
+    let below = Mounted::image("ext4", 64);
+    let overlay = Mounted::overlay(below.path());
+    for (mounted, disk) in [(&ext4, &ext4), (&overlay, &below)] {
+        let point = disk.path().to_str().unwrap();
+        let written = |_| {
+            let (measured, said) = syncgen(&[], mounted.path(), "plain", 50);
+            measured.assert_nothing_lost();
+            assert_eq!(said["ways"]["plain"]["bytes"], 50 * 700);
+            measured.files().iter().map(|row| (text(row, "op"), count(row), number(row, "bytes"))).collect()
+        };
+        let asynchronous: Vec<_> = written(());
+        assert_eq!(asynchronous, []);
+        run("mount", &["-o", "remount,sync", point]);
+        let synchronous: Vec<_> = written(());
+        assert_eq!(synchronous, [("dsync_write".to_owned(), 50, 50 * 700)]);
+    }
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_syncs_and_durable_writes_in_rings_are_counted_as_their_completions_say() {
+    needs(&[TRACEFS]);
+    let small = Mounted::new(&["-t", "tmpfs", "-o", "size=8m", "fsynctop-test"]);
+    let (ext4, xfs) = (Mounted::image("ext4", 64), Mounted::image("xfs", 320));
+    for mounted in [&small, &ext4, &xfs] {
+        let ops = ["--ops", "fsync,fdatasync,sync_file_range"];
+        let (measured, said) = syncgen(&ops, mounted.path(), RINGS, 100);
+        assert_eq!(seen(&measured), made(&said), "{said}");
+        let full = &said["ways"]["ring-full"];
+        assert_eq!(full["errors"], json!({ "ENOSPC": 100 }), "{full}");
+        measured.assert_nothing_lost();
+        assert!(measured.in_flight().is_empty(), "{:?}", measured.in_flight());
+        assert!(!measured.0["not_watched"].as_array().unwrap().contains(&"io_uring".into()));
+    }
+    // Of what the kernel does not report it is said how much there was.
+    let (measured, said) = syncgen(&[], ext4.path(), "ring-silent", 100);
+    assert_eq!((number(&said["ways"]["ring-silent"], "silent"), measured.lost("unreported")), (100, 100));
+    assert_eq!((measured.total(), measured.lost("unwatched")), (0, 0));
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_writes_that_are_not_asked_for_are_not_counted() {
+    needs(&[TRACEFS]);
+    let ext4 = Mounted::image("ext4", 64);
+    let (measured, _) = syncgen(&["--writes", "off"], ext4.path(), WAYS, 10);
+    assert_eq!(seen(&measured), Rows::new());
+    let not_watched = measured.0["not_watched"].as_array().unwrap();
+    assert!(not_watched.contains(&"o_dsync".into()) && not_watched.contains(&"rwf_dsync".into()));
+    assert!(measured.lost("unwatched") > 0, "the net below has them: {}", measured.0["lost"]);
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_durable_writes_are_counted_by_thread_and_beside_syncs() {
+    needs(&[TRACEFS]);
+    let ext4 = Mounted::image("ext4", 64);
+    let program = built("syncgen");
+    let directory = ext4.path().to_str().unwrap();
+    let command = [
+        program.to_str().unwrap(),
+        directory,
+        "--threads",
+        "4",
+        "--syncs",
+        "500",
+        "--write",
+        "64",
+        "--dsync",
+        "--wait",
+    ];
+    let mut child = Command::new(command[0]);
+    child.args(&command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut load = Running(child.spawn().unwrap());
+    let mut lines = BufReader::new(load.0.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("ready"));
+    let pid = load.0.id().to_string();
+    let tracing = common::tracing::Tracing::begin(&["--pid", &pid, "--by", "thread", "--output", "json"]);
+    std::io::Write::write_all(load.0.stdin.as_mut().unwrap(), b"\n").unwrap();
+    let said: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(said["durable_writes"], 2_001);
+    let [measured] = tracing.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
+    measured.assert_nothing_lost();
+    let of = |op: &str| -> Vec<(u64, u64)> {
+        let rows = measured.threads().iter().filter(|row| row["op"] == op);
+        rows.map(|row| (count(row), row["bytes"].as_u64().unwrap_or_default())).collect()
+    };
+    // The first page of the file was written before.
+    assert_eq!((of("dsync_write"), of("fdatasync")), (vec![(500, 500 * 64); 4], vec![(500, 0); 4]));
+    assert_eq!(measured.total(), 4_000);
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_a_durable_write_that_hangs_is_in_flight() {
+    needs(&[TRACEFS]);
+    let nested = Nested::new().unwrap();
+    let file = nested.inner().join("hangs");
+    let mut command = Command::new("python3");
+    command.args(["-c", "import os, sys\nfd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_DSYNC)\nos.pwrite(fd, b'a', 0)\nprint('ready', flush=True)\nsys.stdin.readline()\nos.pwrite(fd, b'b' * 65536, 0)"]);
+    let mut writer =
+        Running(command.arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(writer.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let pid = writer.0.id().to_string();
+    let mut once = fsynctop();
+    once.args(["once", "--duration", "3s", "--output", "json", "--pid", &pid]).stdout(Stdio::piped());
+    let once = once.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1_000));
+    nested.freeze();
+    std::io::Write::write_all(writer.0.stdin.as_mut().unwrap(), b"\n").unwrap();
+    let text = String::from_utf8(once.wait_with_output().unwrap().stdout).unwrap();
+    nested.thaw();
+    let measured = Measured::parse(text.trim());
+    let [hung] = measured.in_flight() else { panic!("one: {}", measured.0["in_flight"]) };
+    assert_eq!((hung["op"].as_str(), path_of(hung)), (Some("dsync_write"), Some(file)));
+    assert!(hung["age_seconds"].as_f64().unwrap() > 1.0, "{hung}");
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_the_table_names_durable_writes_and_failed_ones() {
+    needs(&[TRACEFS]);
+    let ext4 = Mounted::image("ext4", 64);
+    let mut once = fsynctop();
+    once.args(["once", "--"]).arg(built("syncgen")).arg(ext4.path());
+    once.args(["--ways", "odsync-pwrite,plain-fault", "--syncs", "200"]);
+    let text = common::faults::stdout(&output(&mut once));
+    let row = text.lines().find(|line| line.starts_with("other  dsync_write"));
+    let row = row.unwrap_or_else(|| panic!("{text}"));
+    assert!(row.ends_with("140,000"), "{text}");
+    assert!(text.contains("200 writes failed: 200 EFAULT on ") && text.contains("way-plain-fault"), "{text}");
+    assert!(!text.contains("Nothing failed"), "{text}");
+    assert!(!text.contains("O_DSYNC writes"), "{text}");
+    let mut once = fsynctop();
+    once.args(["once", "--output", "csv", "--", "python3", "-c", DURABLE, "rwf_dsync"]);
+    let text = common::faults::stdout(&output(once.arg(ext4.path().join("file"))));
+    let row =
+        text.lines().find(|line| line.contains(",dsync_write,200,")).unwrap_or_else(|| panic!("{text}"));
+    assert!(row.ends_with(",819200,call"), "{text}");
+}
