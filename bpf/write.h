@@ -232,7 +232,11 @@ static __always_inline s32 descriptor_at_exit(struct pt_regs *registers)
 
 static __always_inline u32 flags_at_exit(void)
 {
-	struct pt_regs *registers = registers_at_entry();
+	struct pt_regs *registers;
+
+	if (!task_registers)
+		return 0;
+	registers = registers_at_entry();
 #if defined(__TARGET_ARCH_x86)
 	return BPF_CORE_READ(registers, orig_ax) == NUMBER_OF_PWRITEV2 ? BPF_CORE_READ(registers, r9) : 0;
 #elif defined(__TARGET_ARCH_arm64)

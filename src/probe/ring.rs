@@ -11,8 +11,8 @@ use crate::model::Op;
 /// The hook at a request's beginning, by its later and its earlier name.
 const SUBMIT: [&str; 2] = ["io_uring_submit_req", "io_uring_submit_sqe"];
 const COMPLETE: &str = "io_uring_complete";
-/// What a completion is given: up to 6.15 its result among other things, since then the ring's entry. The kernel
-/// refuses a program that reads more than there is, so the first that it takes is the right one.
+/// What a completion is given: up to 6.15 its result among other things, since then the ring's entry. The
+/// kernel refuses a program that reads more than there is, so the first that it takes is the right one.
 const COMPLETE_PROGRAMS: [&str; 2] = ["ring_complete_with_result", "ring_complete_with_entry"];
 
 /// The operations in rings that go with these.
