@@ -19,22 +19,23 @@ struct Row {
     errors: BTreeMap<String, u64>,
 }
 
-/// Every call by every way was counted, with its bytes and errors.
-pub fn expect(outcome: &Outcome, step: &str, findings: &mut Findings) -> Result<()> {
+/// Every call by every way was counted, with its bytes and errors. `names_failures`: the file of a write that
+/// is not durable and failed is known.
+pub fn expect(outcome: &Outcome, step: &str, names_failures: bool, findings: &mut Findings) -> Result<()> {
     let (measured, load) = (outcome.json(&format!("{step}.out"))?, outcome.load(step)?);
-    let made = made(&load);
+    let made = made(&load, names_failures);
     findings.check(!made.is_empty(), || "the load made nothing".into());
     differences(&made, &seen(&measured)).into_iter().for_each(|line| findings.fail(line));
     nothing_is_lost(&measured, findings);
     Ok(())
 }
 
-/// The same of rings, where the kernel has the hooks for it; where not, that is said, and the net below counts
-/// them.
+/// The same of rings, where the kernel has the hooks for it; where not, that is said, and the net below
+/// counts them.
 pub fn expect_rings(outcome: &Outcome, step: &str, findings: &mut Findings) -> Result<()> {
     let verdict = outcome.verdict("check-json", "io_uring")?;
     if verdict.status == "ok" {
-        return expect(outcome, step, findings);
+        return expect(outcome, step, true, findings);
     }
     let measured = outcome.json(&format!("{step}.out"))?;
     let is_said = rows(&measured["not_watched"]).any(|way| way == "io_uring");
@@ -51,30 +52,41 @@ fn errors(value: &Value) -> BTreeMap<String, u64> {
     all.map(|(name, n)| (name.clone(), number(n))).collect()
 }
 
-fn made(load: &Value) -> BTreeMap<Key, Row> {
+/// Adds up the rows of one key.
+fn add(rows: &mut BTreeMap<Key, Row>, key: Key, more: Row) {
+    let row = rows.entry(key).or_default();
+    row.count += more.count;
+    row.bytes += more.bytes;
+    more.errors.into_iter().for_each(|(name, n)| *row.errors.entry(name).or_default() += n);
+}
+
+fn made(load: &Value, names_failures: bool) -> BTreeMap<Key, Row> {
     let mut made = BTreeMap::new();
     for done in load["ways"].as_object().into_iter().flat_map(|ways| ways.values()) {
         let errors = errors(&done["errors"]);
-        let row = match text(&done["op"]).as_str() {
-            // Of those that are not durable, failures.
+        let op = text(&done["op"]);
+        // Of those that are not durable, failures.
+        let row = match op.as_str() {
             "write" => Row { count: errors.values().sum(), bytes: 0, errors },
             _ => Row { count: number(&done["calls"]), bytes: number(&done["bytes"]), errors },
         };
+        let is_named = names_failures || op != "write";
+        let file = if is_named { name(&done["path"]) } else { String::new() };
         if row.count > 0 {
-            made.insert((name(&done["path"]), text(&done["op"]), text(&done["via"])), row);
+            add(&mut made, (file, op, text(&done["via"])), row);
         }
     }
     made
 }
 
 fn seen(measured: &Value) -> BTreeMap<Key, Row> {
-    let all = rows(&measured["files"]).chain(rows(&measured["failures"]));
-    let row = |row: &Value| {
+    let mut seen = BTreeMap::new();
+    for row in rows(&measured["files"]).chain(rows(&measured["failures"])) {
         let bytes = row["bytes"].as_u64().unwrap_or(0);
         let figures = Row { count: number(&row["count"]), bytes, errors: errors(&row["errors"]) };
-        ((name(&row["path"]), text(&row["op"]), text(&row["via"])), figures)
-    };
-    all.map(row).collect()
+        add(&mut seen, (name(&row["path"]), text(&row["op"]), text(&row["via"])), figures);
+    }
+    seen
 }
 
 /// The path's last component; of a bad descriptor, none.

@@ -92,7 +92,8 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     for (filesystem, _) in JOURNALS {
         for mode in guest.modes() {
             let step = format!("writes-{mode}-{filesystem}");
-            findings.run(&step, |findings| durable::expect(outcome, &step, findings));
+            let names_failures = guest.names_failures(mode);
+            findings.run(&step, |findings| durable::expect(outcome, &step, names_failures, findings));
         }
         let step = format!("rings-{filesystem}");
         findings.run(&step, |findings| durable::expect_rings(outcome, &step, findings));

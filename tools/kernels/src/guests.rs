@@ -101,6 +101,12 @@ impl Guest {
         self.kernel != "5.10"
     }
 
+    /// Whether the file of a failed write is known: before 5.15, tracepoints do not have the registers at
+    /// exit.
+    pub fn names_failures(&self, mode: &str) -> bool {
+        (self.kernel, mode) != ("5.10", "tracepoint")
+    }
+
     /// How the verdict on task storage begins: before 5.13 there is none, and 7.2 refuses it where it lacks
     /// an instruction for it.
     pub fn wait_storage(&self) -> &'static str {
