@@ -83,9 +83,15 @@ fn every_column_can_be_asked_for() {
             let text = rendered(&fixture::busy(), &options(columns));
             text.lines().find(|line| line.contains("SYNCS")).map(|line| line.split_whitespace().count())
         };
-        let columns: Vec<_> =
-            all.iter().copied().filter(|column| *column != Shown::Role || by == By::File).collect();
+        // Bytes are a column of their own accord only where something was written.
+        let is_there = |column: &Shown| match column {
+            Shown::Role => by == By::File,
+            Shown::Bytes => false,
+            _ => true,
+        };
+        let columns: Vec<_> = all.iter().copied().filter(is_there).collect();
         assert_eq!(titles(&columns), titles(&[]), "{by:?}");
+        assert_eq!(titles(&[Shown::Syncs, Shown::Bytes]), titles(&[Shown::Syncs]).map(|count| count + 1));
     }
 }
 

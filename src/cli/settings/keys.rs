@@ -24,11 +24,12 @@ const fn everywhere(name: &'static str, actions: &'static [&'static str]) -> Key
 }
 
 /// In the order of the documentation.
-pub const KEYS: [Key; 21] = [
+pub const KEYS: [Key; 22] = [
     everywhere("comm", TRACING),
     everywhere("cgroup", TRACING),
     everywhere("all", TRACING),
     everywhere("ops", TRACING),
+    everywhere("writes", TRACING),
     everywhere("attach", TRACING),
     everywhere("roles", WITH_ROLES),
     everywhere("max-files", TRACING),
