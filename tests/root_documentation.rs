@@ -23,8 +23,8 @@ const INTERRUPTED: i32 = 130;
 /// `stuck`: not everything could be examined, here of processes that are protected from root.
 const INCOMPLETE: i32 = 5;
 
-/// The pages, each with its command lines: those in blocks of code that begin with the program's name, without
-/// the comments beside them.
+/// The pages, each with its command lines: those in blocks of code that begin with the program's name,
+/// without the comments beside them.
 fn pages() -> Vec<(String, Vec<String>)> {
     let docs = fs::read_dir(Path::new(ROOT).join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<_> = docs.filter(|path| path.extension().is_some_and(|ext| ext == "md")).collect();
