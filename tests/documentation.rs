@@ -62,14 +62,14 @@ fn targets_of_make_exist() {
     for (page, text) in pages() {
         let commands = between(&text, "`make ", '`').chain(between(&text, "\nmake ", '\n'));
         for command in commands {
-            let words = command.split_whitespace().take_while(|word| !word.starts_with('#'));
-            for target in words.filter(|word| !word.contains('=') && !word.starts_with('-')) {
-                named += 1;
-                if !is_target(target) {
-                    unknown.push(format!("{}: make {command}", page.display()));
-                }
-                // What follows is prose, or a value in quotes.
-                break;
+            // Behind the target there is prose, or a value in quotes.
+            let mut words = command.split_whitespace().take_while(|word| !word.starts_with('#'));
+            let Some(target) = words.find(|word| !word.contains('=') && !word.starts_with('-')) else {
+                continue;
+            };
+            named += 1;
+            if !is_target(target) {
+                unknown.push(format!("{}: make {command}", page.display()));
             }
         }
     }
