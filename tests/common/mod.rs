@@ -51,7 +51,7 @@ pub fn needs(paths: &[&str]) {
 
 /// The end of a table of figures in which nothing is wrong, where lines are as long as they like.
 pub const ALL_WELL: &str =
-    "\nNothing failed, nothing is stuck, none of the watched calls was lost.\nNot watched: io_uring, ";
+    "\nNothing failed, nothing is stuck, none of the watched calls was lost.\nNot watched: libaio, ";
 
 /// The identity of a file on a filesystem whose `stat` shows the kernel's own numbers (ext4, XFS, tmpfs).
 pub fn id_of(path: &Path) -> FileId {
