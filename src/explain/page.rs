@@ -11,7 +11,8 @@ use crate::text;
 /// Phases below this share of the time are summed up in one line.
 const MIN_SHARE: f64 = 0.005;
 /// Of what a journal and its device did, where a server's writes are durable by themselves.
-const OWN_WRITES: &str = " Some of the commits, flushes and changes may be for the server's own durable writes, which are not watched.";
+const OWN_WRITES: &str =
+    " Some of the commits, flushes and changes may be for the server's own durable writes.";
 
 const THROUGHPUT: &str = "Why transactions per second differ from syncs per second:";
 const AUDIT: &str = "What the settings promise, and what was seen of it:";

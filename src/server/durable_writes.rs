@@ -1,5 +1,4 @@
-//! Files that a server makes durable by each write, through descriptors with O_DSYNC: no sync call follows,
-//! so that nothing of their durability is watched.
+//! Files that a server makes durable by each write, through descriptors with O_DSYNC: no sync follows.
 
 use serde::Serialize;
 
@@ -35,7 +34,7 @@ impl DurableWrites {
         DurableWrites { redo: redo.or(seen), data }
     }
 
-    /// "each write of the redo log is itself durable (innodb_flush_method=O_DSYNC) and is not watched". None:
+    /// "each write of the redo log is itself durable (innodb_flush_method=O_DSYNC)". None:
     /// no write is.
     pub(crate) fn in_words(&self) -> Option<String> {
         let (files, why) = match (self.redo, self.data) {
@@ -44,7 +43,7 @@ impl DurableWrites {
             (None, Some(data)) => ("the data files", data.to_owned()),
             (Some(redo), Some(data)) => ("the redo log and of the data files", format!("{redo}, {data}")),
         };
-        Some(format!("each write of {files} is itself durable ({why}) and is not watched"))
+        Some(format!("each write of {files} is itself durable ({why})"))
     }
 }
 
@@ -79,12 +78,12 @@ mod tests {
         assert_eq!(own("OFF", "OFF"), none, "changed at run time");
         assert_eq!(
             own("OFF", "ON").in_words().unwrap(),
-            "each write of the data files is itself durable (innodb_data_file_write_through=ON) and is not watched"
+            "each write of the data files is itself durable (innodb_data_file_write_through=ON)"
         );
         assert_eq!(
             own("ON", "ON").in_words().unwrap(),
             "each write of the redo log and of the data files is itself durable (innodb_log_file_write_through=ON, \
-             innodb_data_file_write_through=ON) and is not watched"
+             innodb_data_file_write_through=ON)"
         );
         let seen = Some("its descriptors have O_DSYNC");
         assert_eq!(of(Some(durability::REDO_BY_WRITES), &[]).redo, seen);

@@ -107,7 +107,7 @@ fn a_redo_log_that_its_writes_make_durable_is_said_to_be_outside_of_the_comparis
     };
     let verification = with("O_DSYNC");
     assert!(verification.succeeds(), "{verification:?}");
-    let outside = "Each write of the redo log is itself durable (innodb_flush_method=O_DSYNC) and is not watched: the \
+    let outside = "Each write of the redo log is itself durable (innodb_flush_method=O_DSYNC): the \
                    server counts no sync for it, so what is compared here says nothing of it.";
     let table = render::table(&verification, "mysqld 7");
     assert!(table.lines().any(|line| line == outside), "{table}");

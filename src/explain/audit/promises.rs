@@ -68,7 +68,8 @@ fn redo(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     let promise = match (value, by_writes) {
         // At 2 a commit waits for a write, which is enough where that is durable.
         (1..=3, Some(why)) => {
-            let seen = format!("{seen}: each write is itself durable, {why}, and is not watched");
+            let seen =
+                format!("{seen}: each write is itself durable, {why}, which this audit does not count");
             return Some(finding(setting, Standing::Unseen, durable, seen));
         }
         (1 | 3, None) => {

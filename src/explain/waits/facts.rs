@@ -64,8 +64,8 @@ pub fn facts(
     facts
 }
 
-/// A neighbour that causes a large part of a journal's commits. None is blamed where the server's own writes,
-/// which are not watched, may be the cause.
+/// A neighbour that causes a large part of a journal's commits. None is blamed where the server's own durable
+/// writes, which are not among a journal's syncs here, may be the cause.
 fn neighbour(journal: &Journal, durable_writes: Option<&str>, style: &Style) -> Option<String> {
     let (name, n) = journal.neighbours.first()?;
     let all = journal.syncs + journal.neighbour_syncs();
@@ -141,8 +141,8 @@ mod tests {
         assert!(said[0].contains("40 %") && said[0].contains("xtrabackup"), "{said:?}");
         assert_eq!(told(&account, &[journal(4)], None), [""; 0]);
         assert_eq!(told(&Account::default(), &[journal(40)], None), [""; 0]);
-        // Where the server's own writes are durable and not watched, they may be the cause.
-        let writes = "each write of the redo log is itself durable (why) and is not watched";
+        // Where the server's own writes are durable, they may be the cause.
+        let writes = "each write of the redo log is itself durable (why)";
         let said = told(&account, &[journal(40)], Some(writes));
         assert!(
             !said[0].contains("xtrabackup") && said[0].contains("may be for the server's own"),
