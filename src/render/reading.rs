@@ -4,7 +4,7 @@
 use super::style::Paint;
 use super::{Options, device, header};
 use crate::history::SATURATED;
-use crate::model::{Measurement, Role, Server, ServerId, Stats, Via, durability};
+use crate::model::{Measurement, Op, Role, Server, ServerId, Stats, Via, durability};
 use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
 
 mod logs;
@@ -67,6 +67,11 @@ impl Scene<'_> {
     }
 
     /// A note says so of the server: nothing else needs to be supposed where the redo log has no syncs.
+    /// Of O_DSYNC writes, which are then rows of their own.
+    fn watches_durable_writes(&self) -> bool {
+        self.m.setup.ops.contains(&Op::DsyncWrite)
+    }
+
     fn redo_is_durable_by_writes(&self) -> bool {
         self.server().is_some_and(durability::redo_is_durable_by_writes)
     }
@@ -126,6 +131,8 @@ fn nothing_synced(scene: &Scene) -> String {
     }
     let does_not = if scene.redo_is_durable_by_writes() {
         "does not sync its binary log at commit (sync_binlog other than 1)"
+    } else if scene.watches_durable_writes() {
+        "does not sync at commit (innodb_flush_log_at_trx_commit and sync_binlog other than 1)"
     } else {
         "does not sync at commit (innodb_flush_log_at_trx_commit and sync_binlog other than 1, \
          innodb_flush_method=O_DSYNC)"

@@ -150,6 +150,16 @@ fn what_a_note_is_certain_of_is_not_supposed_as_well() {
          binary log at commit (sync_binlog other than 1).",
     );
     assert_says(&quiet, durability::REDO_BY_WRITES);
+    // Where durable writes are watched, there would be rows of them.
+    let mut watched = second(Vec::new());
+    Arc::make_mut(&mut watched.setup).ops.push(Op::DsyncWrite);
+    assert_silent_on(&watched, "O_DSYNC");
+    let mut watched = second(vec![binlog(&[(1_241, 1_000)])]);
+    Arc::make_mut(&mut watched.setup).ops.push(Op::DsyncWrite);
+    assert_says(
+        &watched,
+        "1,241 binary-log syncs and no redo sync: innodb_flush_log_at_trx_commit is not 1.",
+    );
     let void = noted(durability::SYNCS_DO_NOTHING, Vec::new());
     assert_eq!(said(&void), ["No sync in 1.00 s (fsync, fdatasync watched).", durability::SYNCS_DO_NOTHING]);
 }

@@ -53,11 +53,15 @@ pub(super) fn ratio(scene: &Scene) -> Option<String> {
         (0, _) if hangs(scene, Role::Redo) || scene.redo_is_durable_by_writes() => return None,
         (_, 0) => format!("Redo syncs per binary-log sync: no ratio: no binary-log sync: {why_no_binlog}."),
         (0, _) => format!(
-            "{} and no redo sync: innodb_flush_log_at_trx_commit is not 1, or redo writes are durable without a \
-             sync (O_DSYNC).",
+            "{} and no redo sync: innodb_flush_log_at_trx_commit is not 1{}.",
             match binlog {
                 1 => "1 binary-log sync".to_owned(),
                 n => format!("{} binary-log syncs", count(n)),
+            },
+            if scene.watches_durable_writes() {
+                ""
+            } else {
+                ", or redo writes are durable without a sync (O_DSYNC)"
             }
         ),
         (redo, binlog) => {
