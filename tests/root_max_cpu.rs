@@ -92,18 +92,18 @@ fn root_max_cpu_what_does_not_fit_pauses_the_tracing_and_says_so() {
     assert!(pause.ends_with("and it may use 0.01 % (--max-cpu)"), "{said}");
     let intervals = measured(&output);
     assert!(intervals.iter().map(Measured::total).sum::<u64>() > 0, "what was measured until then");
-    // It may have gone on since: what is asked for is an interval of which nothing was traced.
+    // It may have gone on since: what is asked for is an interval of which nothing was traced. Tracing goes on
+    // at the end of an interval, a little before it is read or after: then there are some syncs in it.
     let seconds = |interval: &Measured, of: &Value| of.as_f64().unwrap_or_else(|| panic!("{}", interval.0));
     let untraced = |interval: &&Measured| {
         let paused = seconds(interval, &interval.0["lost"]["paused_seconds"]);
         let length = seconds(interval, &interval.0["duration_seconds"]);
         assert!(paused <= length + 0.01, "paused for {paused} s of {length}");
-        paused > 0.0 && paused + 0.01 > length
+        paused + 0.01 > length && interval.total() == 0
     };
-    let in_pause: Vec<_> = intervals.iter().filter(untraced).collect();
-    assert!(!in_pause.is_empty(), "{said}");
-    assert!(in_pause.iter().all(|interval| interval.total() == 0), "{said}");
-    assert_eq!(format!("fsynctop: {}", note(in_pause[0])), pause);
+    let in_pause = intervals.iter().find(untraced).unwrap_or_else(|| panic!("no pause: {said}"));
+    let note = format!("fsynctop: {}", note(in_pause));
+    assert!(said.lines().any(|line| line == note), "{note}\n{said}");
     assert!(load.0.try_wait().unwrap().is_none(), "the load had nothing to do with it");
 }
 
