@@ -92,8 +92,8 @@ fn root_max_cpu_what_does_not_fit_pauses_the_tracing_and_says_so() {
     assert!(pause.ends_with("and it may use 0.01 % (--max-cpu)"), "{said}");
     let intervals = measured(&output);
     assert!(intervals.iter().map(Measured::total).sum::<u64>() > 0, "what was measured until then");
-    // It may have gone on since: what is asked for is an interval of which nothing was traced. Tracing goes on
-    // at the end of an interval, a little before it is read or after: then there are some syncs in it.
+    // It may have gone on since: what is asked for is an interval of which nothing was traced. Tracing goes
+    // on at the end of an interval, a little before it is read or after: then there are some syncs in it.
     let seconds = |interval: &Measured, of: &Value| of.as_f64().unwrap_or_else(|| panic!("{}", interval.0));
     let untraced = |interval: &&Measured| {
         let paused = seconds(interval, &interval.0["lost"]["paused_seconds"]);

@@ -76,4 +76,12 @@ static __attribute__((always_inline)) int count_descriptor(unsigned long long de
 
 FLOOR(fsync)
 FLOOR(fdatasync)
+FLOOR(write)
+FLOOR(pwrite64)
+FLOOR(writev)
+FLOOR(pwritev)
+FLOOR(pwritev2)
+BOTH("raw_tp/io_uring_submit_req", ring_submit)
+BOTH("raw_tp/io_uring_complete", ring_complete)
+BOTH("raw_tp/ext4_sync_file_enter", net_ext4)
 COUNT(fdatasync)

@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use serde::Serialize;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::context::Context;
@@ -30,14 +31,19 @@ pub fn shapes(context: &Context, call: Call) -> Vec<Shape> {
     let cpus = if context.cpus > 1 { vec![1, 2] } else { vec![1] };
     let of = |traced: bool| {
         cpus.iter().map(move |&cpus| {
-            let who = if traced { "traced" } else { "neighbour" };
-            let name = if cpus == 1 { format!("{who}, 1 CPU") } else { format!("{who}, {cpus} CPUs") };
-            let duration = Duration::from_millis(context.or_quick(50, 30));
-            let round = Round { call, threads: cpus, cpus, files: Files::Own, duration, rate: None };
-            Shape { name, traced, round }
+            let name = if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
+            shape(context, call, traced, cpus, &name)
         })
     };
     of(true).chain(of(false)).collect()
+}
+
+/// A call in a thread on each of some processors; `name` comes after who makes it.
+pub fn shape(context: &Context, call: Call, traced: bool, cpus: usize, name: &str) -> Shape {
+    let duration = Duration::from_millis(context.or_quick(50, 30));
+    let round = Round { call, threads: cpus, cpus, files: Files::Own, duration, rate: None };
+    let who = if traced { "traced" } else { "neighbour" };
+    Shape { name: format!("{who}, {name}"), traced, round }
 }
 
 /// What can be attached here.
@@ -147,7 +153,7 @@ impl Loads<'_> {
                 let load = if shape.traced { &mut self.traced } else { &mut self.neighbour };
                 let done = load.run(&shape.round)?;
                 times.push(done.ns_per_call);
-                if shape.traced && shape.round.call != Call::Getppid {
+                if shape.traced && shape.round.call.counts() {
                     syncs += done.calls;
                 }
             }
@@ -184,15 +190,18 @@ impl Loads<'_> {
 
 /// Nothing, one tracer, nothing, the next tracer, …, and so on for some cycles, each beginning with another
 /// tracer.
+///
+/// `disk`: where the calls are made that are to be made on a disk.
 pub fn measure(
     context: &Context,
+    disk: Option<&Path>,
     tracers: Vec<Tracer>,
     shapes: Vec<Shape>,
     effort: Effort,
 ) -> Result<Measured> {
     let mut loads = Loads {
-        traced: Load::start_split("mysqld", context.files.path())?,
-        neighbour: Load::start("backup", context.files.path())?,
+        traced: Load::start_split("mysqld", context.files.path(), disk)?,
+        neighbour: Load::start_split("backup", context.files.path(), disk)?,
         shapes: &shapes,
         effort,
     };

@@ -72,7 +72,7 @@ fn cost(context: &Context, mode: AttachMode) -> Result<Measured> {
     if mode == AttachMode::Tracepoint {
         tracers.push(Tracer::Counts);
     }
-    calls::measure(context, tracers, shapes, effort)
+    calls::measure(context, None, tracers, shapes, effort)
 }
 
 /// On one processor; by as many threads as are needed to have them open.

@@ -18,6 +18,25 @@ pub enum Call {
     Append,
     /// One of two threads that wake each other in turn: no sync, but a switch between threads.
     Switch,
+    /// As [`Call::Fsync`], in the second directory.
+    FsyncOnDisk,
+    /// 4 KB at the beginning of the file, always the same.
+    Write,
+    /// The same through a descriptor with O_DSYNC.
+    DurableWrite,
+    /// A byte to /dev/null, which stores nothing, as a socket or a pipe does not.
+    NullWrite,
+    /// An fsync that is asked for in a ring of io_uring; a worker of the kernel makes it.
+    RingFsync,
+    /// A request that does nothing.
+    RingNop,
+}
+
+impl Call {
+    /// Whether fsynctop counts it.
+    pub fn counts(self) -> bool {
+        !matches!(self, Call::Getppid | Call::Switch | Call::Write | Call::NullWrite | Call::RingNop)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,23 +83,23 @@ pub struct Load {
 impl Load {
     /// `directory`: where its files are made.
     pub fn start(name: &str, directory: &Path) -> Result<Load> {
-        Load::start_with(name, directory, &[])
+        Load::start_with(name, directory, None, &[])
     }
 
-    /// Each of its threads has a table of descriptors of its own, and so its own limit of open files.
-    pub fn start_split(name: &str, directory: &Path) -> Result<Load> {
-        Load::start_with(name, directory, &["--split"])
+    /// Each of its threads has a table of descriptors of its own, and so its own limit of open files. `disk`:
+    /// the second directory.
+    pub fn start_split(name: &str, directory: &Path, disk: Option<&Path>) -> Result<Load> {
+        Load::start_with(name, directory, disk, &["--split"])
     }
 
-    fn start_with(name: &str, directory: &Path, options: &[&str]) -> Result<Load> {
-        let mut child = Command::new("/proc/self/exe")
-            .args(["--load", name, "--directory"])
-            .arg(directory)
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the load")?;
+    fn start_with(name: &str, directory: &Path, disk: Option<&Path>, options: &[&str]) -> Result<Load> {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["--load", name, "--directory"]).arg(directory).args(options);
+        if let Some(disk) = disk {
+            command.arg("--disk").arg(disk);
+        }
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the load")?;
         let requests = child.stdin.take();
         let replies = BufReader::new(child.stdout.take().context("its standard output")?);
         let mut load = Load { child, requests, replies };

@@ -1,16 +1,18 @@
 //! The load itself: threads that stay, so that what a tracer keeps for a thread stays too.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
+use io_uring::{IoUring, opcode, types};
 use nix::sched::{CloneFlags, unshare};
 use rustix::process::getppid;
 use rustix::thread::{CpuSet, sched_setaffinity, set_name};
@@ -20,7 +22,7 @@ use crate::stats::median;
 
 /// Calls between two looks at the clock, so that the clock costs next to nothing.
 const BATCH: usize = 64;
-/// What is appended at a time, and how long a file gets.
+/// What is written at a time, and how long a file gets.
 const BLOCK: u64 = 4096;
 const LONGEST: u64 = 32 << 20;
 /// With a rate, calls come in bursts: this often at most.
@@ -40,13 +42,16 @@ struct Part {
     batches_ns: Vec<u32>,
 }
 
-/// Answers requests on standard input until it ends. `split`: each thread has a table of descriptors of its
-/// own.
-pub fn serve(name: &str, directory: &Path, split: bool) -> Result<()> {
+/// Answers requests on standard input until it ends. `disk`: the second directory. `split`: each thread has a
+/// table of descriptors of its own.
+pub fn serve(name: &str, directory: &Path, disk: Option<&Path>, split: bool) -> Result<()> {
     let c_name = std::ffi::CString::new(name)?;
     set_name(&c_name).context("cannot set the name of the process")?;
-    let mut load = Threads { workers: Vec::new(), directory: directory.join(name), split };
-    std::fs::create_dir_all(&load.directory).context("cannot make the directory of the files")?;
+    let places = Places { memory: directory.join(name), disk: disk.map(|disk| disk.join(name)) };
+    for place in std::iter::once(&places.memory).chain(&places.disk) {
+        std::fs::create_dir_all(place).context("cannot make the directory of the files")?;
+    }
+    let mut load = Threads { workers: Vec::new(), places, split };
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(name)?)?;
     for line in std::io::stdin().lock().lines() {
@@ -58,17 +63,24 @@ pub fn serve(name: &str, directory: &Path, split: bool) -> Result<()> {
 
 struct Threads {
     workers: Vec<Sender<Job>>,
-    directory: PathBuf,
+    places: Places,
     split: bool,
+}
+
+/// Where files are made.
+#[derive(Clone)]
+struct Places {
+    memory: PathBuf,
+    disk: Option<PathBuf>,
 }
 
 impl Threads {
     fn run(&mut self, round: Round) -> Result<Done> {
         while self.workers.len() < round.threads {
             let (sender, jobs) = channel();
-            let (directory, split) = (self.directory.clone(), self.split);
+            let (places, split) = (self.places.clone(), self.split);
             // Without a name of its own, so that it has the process's, as bpftrace's filter wants it.
-            let work = move || Worker::default().work(&jobs, &directory, split);
+            let work = move || Worker::default().work(&jobs, &places, split);
             thread::Builder::new().spawn(work).context("cannot start a thread")?;
             self.workers.push(sender);
         }
@@ -94,22 +106,59 @@ impl Threads {
 /// A thread, with the files that it has open.
 #[derive(Default)]
 struct Worker {
+    kind: Kind,
     first: usize,
     files: Vec<File>,
+    ring: Option<IoUring>,
+}
+
+/// What is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    InMemory,
+    OnDisk,
+    /// In memory, with O_DSYNC.
+    Durable,
+    Null,
+}
+
+impl Kind {
+    fn of(call: Call) -> Kind {
+        match call {
+            Call::FsyncOnDisk => Kind::OnDisk,
+            Call::DurableWrite => Kind::Durable,
+            Call::NullWrite => Kind::Null,
+            _ => Kind::InMemory,
+        }
+    }
+
+    fn open(self, places: &Places, number: usize) -> Result<File> {
+        let (directory, flags) = match self {
+            Kind::InMemory => (&places.memory, 0),
+            Kind::Durable => (&places.memory, libc::O_DSYNC),
+            Kind::OnDisk => (places.disk.as_ref().context("no directory on a disk")?, 0),
+            Kind::Null => return Ok(File::create("/dev/null")?),
+        };
+        let path = directory.join(format!("sync-{number}"));
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).custom_flags(flags);
+        options.open(&path).with_context(|| format!("cannot create {}", path.display()))
+    }
 }
 
 impl Worker {
-    fn work(mut self, jobs: &Receiver<Job>, directory: &Path, split: bool) {
+    fn work(mut self, jobs: &Receiver<Job>, places: &Places, split: bool) {
         let mut prepared = if split { unshare(CloneFlags::CLONE_FILES).map_err(Into::into) } else { Ok(()) };
         for Job { round, number, start, results } in jobs {
             prepared = prepared.and_then(|()| {
                 pin(number % round.cpus)?;
-                self.open(files_of(&round, number), directory)
+                self.open(Kind::of(round.call), files_of(&round, number), places)
             });
             start.wait();
             let part = match &prepared {
                 Err(error) => Err(anyhow!("{error:#}")),
-                Ok(()) => self.round(&round).context("a sync failed"),
+                Ok(()) => self.round(&round).context("a call failed"),
             };
             // The other side has gone only if another thread failed.
             let _ = results.send(part);
@@ -117,28 +166,33 @@ impl Worker {
     }
 
     /// Exactly these are open afterwards, or more behind them.
-    fn open(&mut self, wanted: Range<usize>, directory: &Path) -> Result<()> {
-        if self.first != wanted.start && !wanted.is_empty() {
+    fn open(&mut self, kind: Kind, wanted: Range<usize>, places: &Places) -> Result<()> {
+        if (self.kind, self.first) != (kind, wanted.start) && !wanted.is_empty() {
             self.files.clear();
-            self.first = wanted.start;
+            (self.kind, self.first) = (kind, wanted.start);
         }
         for number in self.first + self.files.len()..wanted.end {
-            let path = directory.join(format!("sync-{number}"));
-            let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-            self.files.push(file);
+            self.files.push(kind.open(places, number)?);
         }
         Ok(())
     }
 
-    fn round(&self, round: &Round) -> std::io::Result<Part> {
+    fn round(&mut self, round: &Round) -> Result<Part> {
         let files = &self.files[..files_of(round, 0).len()];
         match round.rate {
             None => match round.call {
-                Call::Append => append(round, files),
-                Call::Switch => switch(round),
-                _ => as_fast_as_possible(round, files),
+                Call::Append => Ok(append(round, files)?),
+                Call::Switch => Ok(switch(round)?),
+                Call::RingFsync | Call::RingNop => {
+                    if self.ring.is_none() {
+                        self.ring = Some(IoUring::new(BATCH as u32).context("cannot make a ring")?);
+                    }
+                    let ring = self.ring.as_mut().context("a ring")?;
+                    in_ring(round, ring, files.first())
+                }
+                _ => Ok(as_fast_as_possible(round, files)?),
             },
-            Some(rate) => at_a_rate(round, files, rate / round.threads as f64),
+            Some(rate) => Ok(at_a_rate(round, files, rate / round.threads as f64)?),
         }
     }
 }
@@ -146,7 +200,7 @@ impl Worker {
 /// By their numbers.
 fn files_of(round: &Round, thread: usize) -> Range<usize> {
     match round.files {
-        _ if matches!(round.call, Call::Getppid | Call::Switch) => 0..0,
+        _ if matches!(round.call, Call::Getppid | Call::Switch | Call::RingNop) => 0..0,
         Files::Own => thread..thread + 1,
         Files::Shared(files) => 0..files,
         Files::Split(files) => {
@@ -165,8 +219,14 @@ fn pin(cpu: usize) -> Result<()> {
 fn as_fast_as_possible(round: &Round, files: &[File]) -> std::io::Result<Part> {
     let mut turn = files.iter().cycle();
     in_batches(round, || match round.call {
-        Call::Fsync => turn.by_ref().take(BATCH).try_for_each(|file| Ok(rustix::fs::fsync(file)?)),
+        Call::Fsync | Call::FsyncOnDisk => {
+            turn.by_ref().take(BATCH).try_for_each(|file| Ok(rustix::fs::fsync(file)?))
+        }
         Call::Fdatasync => turn.by_ref().take(BATCH).try_for_each(|file| Ok(rustix::fs::fdatasync(file)?)),
+        Call::Write | Call::DurableWrite => {
+            turn.by_ref().take(BATCH).try_for_each(|file| file.write_all_at(&[1; BLOCK as usize], 0))
+        }
+        Call::NullWrite => turn.by_ref().take(BATCH).try_for_each(|mut file| file.write_all(&[1])),
         _ => {
             for _ in 0..BATCH {
                 std::hint::black_box(getppid());
@@ -174,6 +234,27 @@ fn as_fast_as_possible(round: &Round, files: &[File]) -> std::io::Result<Part> {
             Ok(())
         }
     })
+}
+
+/// A batch is submitted by one call, which waits for all of it.
+#[expect(unsafe_code, reason = "the kernel reads memory that a request names; these name none")]
+fn in_ring(round: &Round, ring: &mut IoUring, file: Option<&File>) -> Result<Part> {
+    let request = match (round.call, file) {
+        (Call::RingFsync, Some(file)) => opcode::Fsync::new(types::Fd(file.as_raw_fd())).build(),
+        _ => opcode::Nop::new().build(),
+    };
+    let mut failed = 0;
+    let part = in_batches(round, || {
+        for _ in 0..BATCH {
+            // SAFETY: it has no buffers, and the file is open until it has ended, which is waited for below.
+            unsafe { ring.submission().push(&request) }.map_err(std::io::Error::other)?;
+        }
+        ring.submit_and_wait(BATCH)?;
+        failed += ring.completion().filter(|entry| entry.result() < 0).count();
+        Ok(())
+    })?;
+    ensure!(failed == 0, "{failed} requests failed");
+    Ok(part)
 }
 
 /// Files that grow, up to a limit, and begin anew.
@@ -247,7 +328,7 @@ fn at_a_rate(round: &Round, files: &[File], rate: f64) -> std::io::Result<Part> 
                 }
                 Call::Fsync => rustix::fs::fsync(file)?,
                 Call::Fdatasync => rustix::fs::fdatasync(file)?,
-                Call::Append | Call::Switch => return Err(ErrorKind::Unsupported.into()),
+                _ => return Err(ErrorKind::Unsupported.into()),
             }
         }
         calls = calls.max(due);

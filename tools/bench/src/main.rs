@@ -18,6 +18,7 @@ mod load;
 mod load_child;
 mod max_cpu;
 mod modes;
+mod net;
 mod others;
 mod pairs;
 mod proc;
@@ -30,6 +31,7 @@ mod sync;
 mod throughput;
 mod tracer;
 mod waits;
+mod writes;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -77,6 +79,9 @@ struct Options {
     /// Be the load, under this name
     #[arg(long, hide = true, value_name = "NAME")]
     load: Option<String>,
+    /// The load's second directory
+    #[arg(long, hide = true, value_name = "DIRECTORY")]
+    disk: Option<PathBuf>,
     #[arg(long, hide = true)]
     split: bool,
 }
@@ -87,6 +92,10 @@ enum Part {
     Sync,
     /// Added to each system call that is no sync
     Getppid,
+    /// Added to each write, and to each request of a ring
+    Writes,
+    /// Added to each fsync by the net below the watched calls
+    Net,
     /// What it costs a real server under load
     Server,
     /// Start, memory and processor time of fsynctop itself
@@ -115,7 +124,9 @@ impl Part {
 fn main() -> ExitCode {
     let options = Options::parse();
     let result = match &options.load {
-        Some(name) => load_child::serve(name, &options.directory, options.split).map(|()| true),
+        Some(name) => {
+            load_child::serve(name, &options.directory, options.disk.as_deref(), options.split).map(|()| true)
+        }
         None => match options.idle {
             Some(threads) => idle::be(threads).map(|()| true),
             None => run(&options),
@@ -204,7 +215,7 @@ fn measure(context: &Context, out: &Path, parts: &[Part]) -> Result<Vec<Section>
             // two apart.
             let cycles = context.or_quick(if context.guest { 5 } else { 24 }, 4);
             let effort = Effort { cycles, rounds: 3, warm_up: None };
-            let measured = calls::measure(context, calls::tracers(context), shapes, effort)?;
+            let measured = calls::measure(context, None, calls::tracers(context), shapes, effort)?;
             Ok(parts
                 .iter()
                 .map(|part| match part {
@@ -213,6 +224,8 @@ fn measure(context: &Context, out: &Path, parts: &[Part]) -> Result<Vec<Section>
                 })
                 .collect())
         }
+        [Part::Writes] => Ok(vec![writes::section(context)?]),
+        [Part::Net] => Ok(vec![net::section(context)?]),
         [Part::Server] => Ok(vec![server::section(context, out)?]),
         [Part::Process] => Ok(vec![process::section(context)?]),
         [Part::Growth] => Ok(vec![growth::section(context)?]),

@@ -11,10 +11,11 @@ use fsynctop::server::filter::SERVERS;
 use crate::floor::{Does, Floor};
 use crate::progress;
 
+/// As by default.
 pub fn config(mode: Option<AttachMode>, pids: Vec<u32>) -> ProbeConfig {
     ProbeConfig {
         targets: Targets { pids, ..Targets::default() },
-        ops: vec![Op::Fsync, Op::Fdatasync],
+        ops: vec![Op::Fsync, Op::Fdatasync, Op::DsyncWrite],
         mode,
         preemptible: host::may_skip_programs(),
         by_thread: false,
@@ -39,7 +40,14 @@ pub fn hooks(mode: AttachMode) -> Result<Vec<String>> {
         return Ok(hooks.clone());
     }
     let probe = Probe::attach(&config(Some(mode), Vec::new())).context("fsynctop")?;
-    let hooks: Vec<_> = probe.attached().programs.iter().flat_map(hooks_of).collect();
+    let attached = probe.attached();
+    let mut hooks: Vec<_> = attached.programs.iter().flat_map(hooks_of).collect();
+    if attached.ops().contains(&Op::IoUringFsync) {
+        hooks.extend(["ring_submit", "ring_complete"].map(str::to_owned));
+    }
+    if attached.net().filesystems.iter().any(|filesystem| filesystem == "ext4") {
+        hooks.push("net_ext4".to_owned());
+    }
     known.push((mode, hooks.clone()));
     Ok(hooks)
 }
@@ -63,8 +71,8 @@ pub fn own() -> Result<AttachMode> {
     Ok(probe.attached().mode)
 }
 
-/// A program that serves two operations is on two hooks: `enter_fsync_or_fdatasync` on those of both entries.
+/// A program that serves two calls is on two hooks: `enter_fsync_or_fdatasync` on those of both entries.
 fn hooks_of(program: &AttachedProgram) -> impl Iterator<Item = String> {
-    let how = program.name.split('_').next().unwrap_or_default();
-    program.ops.iter().map(move |op| format!("{how}_{}", op.name()))
+    let (how, calls) = program.name.split_once('_').unwrap_or_default();
+    calls.split("_or_").map(move |call| format!("{how}_{call}"))
 }

@@ -12,6 +12,8 @@ use crate::progress;
 
 /// How long one waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(900);
+/// The kernel takes a while to free programs of ours that are detached.
+const FREED_AFTER: Duration = Duration::from_secs(2);
 const TRACING: [ProgramType; 5] = [
     ProgramType::Kprobe,
     ProgramType::Tracepoint,
@@ -83,17 +85,17 @@ impl Others {
 
     /// The same while these of ours are loaded.
     pub fn wait_beside(&self, ours: &Ids) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let began = Instant::now();
         let mut told = false;
         loop {
             let others = self.beside(ours);
             if others.is_empty() {
                 return Ok(());
             }
-            if Instant::now() > deadline {
+            if began.elapsed() > PATIENCE {
                 bail!("others have been tracing for {PATIENCE:?}: {:?}", others.values());
             }
-            if !told {
+            if !told && began.elapsed() > FREED_AFTER {
                 progress!("waiting: others trace here ({:?})", others.values());
                 told = true;
             }
