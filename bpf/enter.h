@@ -23,6 +23,22 @@ static __always_inline u32 row_kind(struct file *file, u32 kind)
 	return file || kind == KIND_NO_FILE ? kind : KIND_BAD_DESCRIPTOR;
 }
 
+// The state of the call that the thread enters; 0, which is counted, if there is no memory for it.
+static __always_inline struct call *start_call(struct task_struct *task, u32 op, s32 fd)
+{
+	struct call *call = call_begin(TASK_READ(task, pid));
+
+	if (!call) {
+		count(no_call_state);
+		return 0;
+	}
+	if (watch_waits && call->start_ns)
+		change_in_flight(call->slot, -1);
+	call->op = op;
+	call->fd = fd;
+	return call;
+}
+
 static __always_inline void enter_traced(struct call *call, struct who *who, struct file *file, u32 op, u32 kind,
 					 s32 fd, u64 now)
 {
@@ -109,15 +125,9 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	// Before the branches, in each of which the verifier would check it again: a pointer takes it milliseconds.
 	if (kind == KIND_FILE || kind == KIND_FILESYSTEM)
 		file = file_of(task, fd);
-	call = call_begin(TASK_READ(task, pid));
-	if (!call) {
-		count(no_call_state);
+	call = start_call(task, op, fd);
+	if (!call)
 		return;
-	}
-	if (watch_waits && call->start_ns)
-		change_in_flight(call->slot, -1);
-	call->op = op;
-	call->fd = fd;
 	if (who.tgid == self_tgid) {
 		enter_own(call, file, row_kind(file, kind));
 		return;

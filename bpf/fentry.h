@@ -11,7 +11,7 @@
 	int fentry_##name(u64 *context)                    \
 	{                                                  \
 		struct pt_regs *regs = (void *)context[0]; \
-		enter(op, kind, FIRST_ARGUMENT(regs));     \
+		enter(op, kind, (s32)ARGUMENT(regs, 1));     \
 		return 0;                                  \
 	}                                                  \
 	SEC("fexit/" WRAPPER(name))                        \

@@ -6,7 +6,6 @@
 #include "enter.h"
 #include "kernel.h"
 #include "leave.h"
-#include "read.h"
 #include "wrapper.h"
 
 // A program's context is the registers of the wrapper, whose one argument is the registers of the caller.
@@ -17,17 +16,6 @@
 #define WRAPPER_ARGUMENT(context) ((struct pt_regs *)(context)->regs[0])
 #define WRAPPER_RESULT(context) ((s64)(context)->regs[0])
 #endif
-
-static __always_inline s32 descriptor_of(struct pt_regs *call)
-{
-	if (typed_cast)
-		return FIRST_ARGUMENT((struct pt_regs *)bpf_rdonly_cast(call, bpf_core_type_id_kernel(struct pt_regs)));
-#if defined(__TARGET_ARCH_x86)
-	return (s32)BPF_CORE_READ(call, di);
-#elif defined(__TARGET_ARCH_arm64)
-	return (s32)BPF_CORE_READ(call, regs[0]);
-#endif
-}
 
 // Before 6.14 a function's return is followed by rethook, from a small pool of struct fprobe's own: when syncs that
 // wait have taken all of it, the returns of others go unseen, and not even the loss is counted. This mode is refused
@@ -40,7 +28,7 @@ static __always_inline void check_returns(void)
 		returns_limited = true;
 }
 
-#define KPROBE_DESCRIPTOR_ARGUMENTS(context) descriptor_of(WRAPPER_ARGUMENT(context))
+#define KPROBE_DESCRIPTOR_ARGUMENTS(context) ((s32)CAST_ARGUMENT(WRAPPER_ARGUMENT(context), 1))
 #define KPROBE_DESCRIPTOR_NO_ARGUMENTS(context) (-1)
 
 #define KPROBES(name, op, kind, arguments, entry)                        \

@@ -14,6 +14,7 @@
 #include "self.h"
 #include "target.h"
 #include "who.h"
+#include "wrapper.h"
 
 // User space reads it only when the counter `unwatched` has grown.
 struct {
@@ -38,17 +39,11 @@ const volatile s32 watched_writes[WATCHED_WRITES];
 // Writes and rings are watched of traced processes only.
 static __noinline bool is_in_watched_call(bool traced)
 {
-	struct pt_regs *registers;
 	s32 number;
 
 	if (!task_registers)
 		return false;
-	registers = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
-#if defined(__TARGET_ARCH_x86)
-	number = BPF_CORE_READ(registers, orig_ax);
-#elif defined(__TARGET_ARCH_arm64)
-	number = BPF_CORE_READ(registers, syscallno);
-#endif
+	number = NUMBER_OF_CALL(registers_at_entry());
 #pragma clang loop unroll(full)
 	for (u32 i = 0; i < WATCHED_SYNCS; i++)
 		if (number == watched_syncs[i])

@@ -117,15 +117,9 @@ static __always_inline void enter_write(s32 fd, u32 flags)
 		return;
 	}
 	now = bpf_ktime_get_ns();
-	call = call_begin(TASK_READ(task, pid));
-	if (!call) {
-		count(no_call_state);
+	call = start_call(task, OP_DSYNC_WRITE, fd);
+	if (!call)
 		return;
-	}
-	if (watch_waits && call->start_ns)
-		change_in_flight(call->slot, -1);
-	call->op = OP_DSYNC_WRITE;
-	call->fd = fd;
 	if (own)
 		enter_own(call, file, row_kind(file, KIND_FILE));
 	else
@@ -202,17 +196,9 @@ static __always_inline void count_failed_write(s32 fd, u32 error)
 
 #if defined(__TARGET_ARCH_x86)
 #define NUMBER_OF_PWRITEV2 328
-#define FLAGS_ARGUMENT(registers) ((u32)(registers)->r9)
 #elif defined(__TARGET_ARCH_arm64)
 #define NUMBER_OF_PWRITEV2 287
-#define FLAGS_ARGUMENT(registers) ((u32)(registers)->regs[5])
 #endif
-
-// Those with which the thread entered the kernel.
-static __always_inline struct pt_regs *registers_at_entry(void)
-{
-	return (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
-}
 
 // The descriptor of the call that the thread is leaving; -1 if it is not known. Another thread may have closed it and
 // opened another file in its place meanwhile.
@@ -223,11 +209,7 @@ static __always_inline s32 descriptor_at_exit(struct pt_regs *registers)
 			return -1;
 		registers = registers_at_entry();
 	}
-#if defined(__TARGET_ARCH_x86)
-	return (s32)BPF_CORE_READ(registers, di);
-#elif defined(__TARGET_ARCH_arm64)
-	return (s32)BPF_CORE_READ(registers, orig_x0); // the first register holds the result by now
-#endif
+	return (s32)READ_ARGUMENT(registers, 1_AT_EXIT);
 }
 
 static __always_inline u32 flags_at_exit(void)
@@ -237,11 +219,7 @@ static __always_inline u32 flags_at_exit(void)
 	if (!task_registers)
 		return 0;
 	registers = registers_at_entry();
-#if defined(__TARGET_ARCH_x86)
-	return BPF_CORE_READ(registers, orig_ax) == NUMBER_OF_PWRITEV2 ? BPF_CORE_READ(registers, r9) : 0;
-#elif defined(__TARGET_ARCH_arm64)
-	return BPF_CORE_READ(registers, syscallno) == NUMBER_OF_PWRITEV2 ? BPF_CORE_READ(registers, regs[5]) : 0;
-#endif
+	return NUMBER_OF_CALL(registers) == NUMBER_OF_PWRITEV2 ? READ_ARGUMENT(registers, 6) : 0;
 }
 
 // A write of which no entry is known, where the kernel may have skipped it. Not static: see lookup.h.
@@ -308,7 +286,7 @@ int exit_write_or_pwrite64_or_writev_or_pwritev_or_pwritev2(struct exit_context 
 	return 0;
 }
 
-#define FENTRY_FLAGS(registers) FLAGS_ARGUMENT(registers)
+#define FENTRY_FLAGS(registers) ((u32)ARGUMENT(registers, 6))
 #define FENTRY_NO_FLAGS(registers) 0
 
 #define FENTRY_WRITES(name, flags)                                                     \
@@ -316,7 +294,7 @@ int exit_write_or_pwrite64_or_writev_or_pwritev_or_pwritev2(struct exit_context 
 	int fentry_##name(u64 *context)                                                \
 	{                                                                              \
 		struct pt_regs *registers = (void *)context[0];                        \
-		enter_write(FIRST_ARGUMENT(registers), FENTRY_##flags(registers));     \
+		enter_write((s32)ARGUMENT(registers, 1), FENTRY_##flags(registers));   \
 		return 0;                                                              \
 	}                                                                              \
 	SEC("fexit/" WRAPPER(name))                                                    \
@@ -326,26 +304,15 @@ int exit_write_or_pwrite64_or_writev_or_pwritev_or_pwritev2(struct exit_context 
 		return 0;                                                              \
 	}
 
-#define KPROBE_FLAGS(registers) flags_of(registers)
+#define KPROBE_FLAGS(registers) ((u32)CAST_ARGUMENT(registers, 6))
 #define KPROBE_NO_FLAGS(registers) 0
-
-static __always_inline u32 flags_of(struct pt_regs *call)
-{
-	if (typed_cast)
-		return FLAGS_ARGUMENT((struct pt_regs *)bpf_rdonly_cast(call, bpf_core_type_id_kernel(struct pt_regs)));
-#if defined(__TARGET_ARCH_x86)
-	return (u32)BPF_CORE_READ(call, r9);
-#elif defined(__TARGET_ARCH_arm64)
-	return (u32)BPF_CORE_READ(call, regs[5]);
-#endif
-}
 
 #define KPROBE_WRITES(name, flags)                                              \
 	SEC("kprobe.multi/" WRAPPER(name))                                      \
 	int kprobe_##name(struct pt_regs *context)                              \
 	{                                                                       \
 		struct pt_regs *registers = WRAPPER_ARGUMENT(context);          \
-		enter_write(descriptor_of(registers), KPROBE_##flags(registers)); \
+		enter_write((s32)CAST_ARGUMENT(registers, 1), KPROBE_##flags(registers)); \
 		return 0;                                                       \
 	}                                                                       \
 	SEC("kretprobe.multi/" WRAPPER(name))                                   \
