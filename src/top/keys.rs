@@ -129,7 +129,12 @@ pub(crate) const KEYS: &[Binding] = &[
     key(&[Press::PageDown, Ctrl('f')], Action::PageDown, Move, "a page down"),
     key(&[Press::Home, Char('g')], Action::First, Move, "the first row"),
     key(&[Press::End, Char('G')], Action::Last, Move, "the last row"),
-    key(&[Press::Enter], Action::Open, Move, "open the row: a server's roles, a role's files"),
+    key(
+        &[Press::Enter],
+        Action::Open,
+        Move,
+        "open the row: a server's roles, a role's files, the time of a log entry",
+    ),
     key(
         &[Press::Esc, Press::Backspace],
         Action::Back,

@@ -128,6 +128,12 @@ impl Past {
         self.ticks.get(number.checked_sub(first)? as usize).copied()
     }
 
+    /// The interval that ended then, if it can still be shown.
+    pub(crate) fn ending_at(&self, end: SystemTime) -> Option<Tick> {
+        let oldest = self.oldest()?.number;
+        self.ticks.iter().rev().find(|tick| tick.end == end && tick.number >= oldest).copied()
+    }
+
     /// The intervals up to one of them, newest first.
     pub fn until(&self, number: u32) -> impl Iterator<Item = &Tick> {
         self.ticks.iter().rev().skip_while(move |tick| tick.number > number)

@@ -1,5 +1,6 @@
 //! What each key does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Edit, Graph, Paused, State};
@@ -8,8 +9,9 @@ use crate::text;
 use crate::top::cells::Units;
 use crate::top::event::Effect;
 use crate::top::keys::{Action, EditAction, Press, edit_action};
+use crate::top::log::Entry;
 use crate::top::overlay::Overlay;
-use crate::top::rows::{Key, Scope};
+use crate::top::rows::{About, Key, Scope};
 use crate::top::view::{Column, View};
 
 /// Intervals that one can choose.
@@ -165,8 +167,11 @@ impl State {
     }
 
     fn open_row(&mut self) {
-        let Some(key) = self.selected().map(|row| row.key.clone()) else { return };
-        match key {
+        let Some(row) = self.selected() else { return };
+        if let About::Log(entry) = &row.about {
+            return self.show_moment(entry.clone());
+        }
+        match row.key.clone() {
             Key::Server(id) => {
                 self.scope = Scope { server: Some(id), role: None };
                 self.view = View::Role;
@@ -177,6 +182,22 @@ impl State {
             }
             _ => return self.say("there is nothing below this row".into()),
         }
+        self.refresh();
+    }
+
+    /// The interval in which an entry of the log was made: what else was going on then.
+    fn show_moment(&mut self, entry: Arc<Entry>) {
+        let Some(tick) = self.past.ending_at(entry.at) else {
+            return self.say("what else was going on then is not kept any more".into());
+        };
+        if self.paused.is_none() {
+            self.pause();
+        }
+        let Some(paused) = &mut self.paused else { return };
+        paused.tick = tick.number;
+        self.show_view(View::Role);
+        self.table_mut().selection.key = Some(Key::Role(entry.server, entry.info.role, entry.op));
+        self.say(format!("as it was at {} UTC; Space resumes", clock(entry.at)));
         self.refresh();
     }
 

@@ -39,6 +39,33 @@ fn names(bench: &Bench) -> Vec<String> {
     bench.state.rows.iter().map(|row| row.name(&bench.state.style)).collect()
 }
 
+fn an_entry_of_the_log_leads_to_its_time() {
+    let mut bench = busy();
+    bench.keys("lG");
+    let oldest = bench.state.selected().unwrap();
+    let (role, op, at) = (oldest.role, oldest.op, oldest.time().unwrap().0);
+    bench.press(Press::Enter);
+    let tick = bench.state.past.tick(bench.state.paused.as_ref().unwrap().tick).unwrap();
+    assert_eq!((tick.number, tick.end), (1, at));
+    assert_eq!(bench.state.shown.as_ref().unwrap().m.end, at);
+    let selected = bench.state.selected().unwrap();
+    assert_eq!((bench.state.view, selected.role, selected.op), (View::Role, role, op));
+    bench.press(Char(' '));
+    assert!(bench.state.paused.is_none() && bench.state.shown.as_ref().unwrap().m.end > at);
+
+    // Failures stay in the log for longer than intervals are kept.
+    let mut bench = Bench::new(120, 40);
+    bench.apply_first();
+    let mut failed = fixture::busy();
+    failed.files[0].stats.errors = [(libc::EIO, 1)].into();
+    bench.second(&failed);
+    bench.seconds(2 * crate::top::trail::TICKS, &fixture::quiet());
+    bench.keys("l");
+    bench.press(Press::Enter);
+    assert_eq!(bench.state.message(), Some("what else was going on then is not kept any more"));
+    assert!(bench.state.paused.is_none());
+}
+
 fn two_servers() -> Bench {
     let mut bench = Bench::new(120, 40);
     bench.apply_first();
@@ -133,6 +160,7 @@ const CHECKS: &[Check] = &[
         assert_eq!(bench.state.rows.len(), 2, "the two files of the redo log");
         bench.press(Press::Enter);
         assert_eq!(bench.state.message(), Some("there is nothing below this row"));
+        an_entry_of_the_log_leads_to_its_time();
     }),
     (&[Press::Esc, Press::Backspace], |keys| {
         let narrowed = |bench: &mut Bench| {

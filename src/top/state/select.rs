@@ -11,7 +11,7 @@ const WHEEL: isize = 3;
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// None: whatever comes first.
-    key: Option<Key>,
+    pub(super) key: Option<Key>,
     /// Where it is, or was last.
     pub index: usize,
     /// Rows above the screen.
