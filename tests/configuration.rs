@@ -5,7 +5,7 @@ mod common;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use common::faults::{fsynctop, output, stderr};
 use tempfile::TempDir;
@@ -20,11 +20,18 @@ fn own(text: &str) -> (TempDir, PathBuf) {
     (directory, path)
 }
 
+/// With that directory as the user's own, unlike in every other test.
+fn reading(home: &Path) -> Command {
+    let mut command = fsynctop();
+    command.env_remove("FSYNCTOP_NO_CONFIG").env("XDG_CONFIG_HOME", home);
+    command
+}
+
 /// `stuck` of this process alone: it needs no rights, and fails if it cannot read the roles file of the
 /// configuration.
 fn stuck(home: &Path, arguments: &[&str]) -> Output {
     let pid = std::process::id().to_string();
-    output(fsynctop().env("XDG_CONFIG_HOME", home).args(["stuck", "--pid", &pid]).args(arguments))
+    output(reading(home).args(["stuck", "--pid", &pid]).args(arguments))
 }
 
 fn refused(home: &Path, arguments: &[&str], says: &[&str]) {
@@ -94,8 +101,8 @@ fn the_color_of_the_file_stands_behind_no_color() {
     let (home, _) = own("color = 'always'\n");
     let colored = |variables: &[(&str, &str)], arguments: &[&str]| {
         // A usage error is coloured by clap; what `stuck` prints of nothing is its heading.
-        let mut command = fsynctop();
-        command.env("XDG_CONFIG_HOME", home.path()).envs(variables.iter().copied());
+        let mut command = reading(home.path());
+        command.envs(variables.iter().copied());
         let pid = std::process::id().to_string();
         let ended = output(command.args(["stuck", "--pid", &pid]).args(arguments));
         assert!(ended.status.success(), "{ended:?}");

@@ -22,6 +22,7 @@ fn with_system(system: &str, home: &Path, arguments: &[&str]) -> Output {
         unshared
             .env_remove("NO_COLOR")
             .env("LC_ALL", "C.UTF-8")
+            .env_remove("FSYNCTOP_NO_CONFIG")
             .env_remove("XDG_CONFIG_HOME")
             .env("HOME", home);
         unshared.args(arguments);

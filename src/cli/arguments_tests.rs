@@ -113,18 +113,26 @@ fn a_mistake_anywhere_in_the_file_is_one_for_every_action() {
 
 #[test]
 fn without_the_files_or_with_another_one_in_their_place() {
-    let of = |words: &[&str]| {
+    let with = |no_config: Option<&str>, words: &[&str]| {
         let words = ["fsynctop"].iter().chain(words);
         let matches = root::command().try_get_matches_from(words).unwrap();
         let (action, matches) = matches.subcommand().unwrap_or(("top", &matches));
-        Sources::of(action, matches).paths().iter().map(|path| path.to_path_buf()).collect::<Vec<_>>()
+        let variable = |name: &str| no_config.filter(|_| name == "FSYNCTOP_NO_CONFIG").map(OsString::from);
+        let sources = Sources::with_environment(action, matches, variable);
+        sources.paths().iter().map(|path| path.to_path_buf()).collect::<Vec<_>>()
     };
+    let of = |words: &[&str]| with(None, words);
     let system = Path::new("/etc/fsynctop/fsynctop.toml");
     assert!(of(&["once", "--no-config"]).is_empty() && of(&["--no-config"]).is_empty());
     assert_eq!(of(&["exporter", "--config", "/x.toml"]), [system], "its --config is another file");
     assert!(of(&["exporter", "--no-config"]).is_empty());
     assert_eq!(of(&["check", "--config", "/x.toml"]), [Path::new("/x.toml")]);
     assert_eq!(of(&["check"])[0], system);
+    assert!(with(Some("true"), &["once"]).is_empty() && with(Some("true"), &[]).is_empty());
+    assert_eq!(with(Some("true"), &["once", "--config", "/x.toml"]), [Path::new("/x.toml")]);
+    for none in ["false", ""] {
+        assert_eq!(with(Some(none), &["once"])[0], system);
+    }
     assert!(root::command().try_get_matches_from(["fsynctop", "--config", "x", "--no-config"]).is_err());
 }
 

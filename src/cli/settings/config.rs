@@ -1,5 +1,6 @@
 //! fsynctop.toml: the system's file, then the user's own. A later one wins key by key.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
@@ -11,6 +12,10 @@ use super::exporter::EXPORTER;
 use super::keys::{KEYS, Key, PATHS};
 use super::options::{self, Complaint, FileError, Place};
 use super::places::{self, Owner};
+
+/// In the environment, for what starts fsynctop many times: a script, or the tests, which must not depend on the
+/// machine's own file. The exporter has this variable as it has one for each of its options.
+const NO_CONFIG: &str = "FSYNCTOP_NO_CONFIG";
 
 // Options of every action but the exporter, whose --config is another file. No comment of documentation: it
 // would take the place of the action's own description.
@@ -32,7 +37,8 @@ pub struct ConfigArgs {
 pub struct NoConfigArgs {
     /// Read no fsynctop.toml
     ///
-    /// Neither the system's, /etc/fsynctop/fsynctop.toml, nor your own.
+    /// Neither the system's, /etc/fsynctop/fsynctop.toml, nor your own. FSYNCTOP_NO_CONFIG=true in the
+    /// environment says the same, unless --config names a file.
     #[arg(long)]
     pub no_config: bool,
 }
@@ -57,8 +63,17 @@ pub(in super::super) struct Sources {
 }
 
 impl Sources {
-    /// `matches`: of an action. The exporter, which is no person's, reads the system's file alone.
+    /// `matches`: of an action.
     pub fn of(action: &str, matches: &ArgMatches) -> Sources {
+        Sources::with_environment(action, matches, |name| std::env::var_os(name))
+    }
+
+    /// The exporter, which is no person's, reads the system's file alone.
+    pub fn with_environment(
+        action: &str,
+        matches: &ArgMatches,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Sources {
         let system = || (PathBuf::from(places::SYSTEM), Owner(0));
         let user = Owner(rustix::process::geteuid().as_raw());
         if matches.get_flag("no_config") {
@@ -69,8 +84,11 @@ impl Sources {
         }
         match matches.get_one::<PathBuf>("config_file") {
             Some(file) => Sources { files: vec![(file.clone(), user)], must_exist: true },
+            None if variable(NO_CONFIG).is_some_and(|value| value == "true") => {
+                Sources { files: Vec::new(), must_exist: false }
+            }
             None => {
-                let own = places::own(|name| std::env::var_os(name)).map(|path| (path, user));
+                let own = places::own(variable).map(|path| (path, user));
                 Sources { files: std::iter::once(system()).chain(own).collect(), must_exist: false }
             }
         }

@@ -17,9 +17,10 @@ const DESCRIPTION: [&str; 5] = [
     "The system's file is read first, then the user's own. The later one wins key by key, and the command line before both. \
      comm, cgroup and all are one choice: a file or a command line that has one of them takes the place of all that came \
      before. NO_COLOR, if it is set, comes before color.",
-    "With --config FILE, that file is read instead of both; with --no-config, none is. fsynctop-exporter(1), which is no \
-     person's, reads the system's file only, and its own --config, which is another file with all of its options, comes \
-     before it. fsynctop-check(1) shows which files were read, and each setting with where it came from.",
+    "With --config FILE, that file is read instead of both; with --no-config, or FSYNCTOP_NO_CONFIG=true in the \
+     environment, none is. fsynctop-exporter(1), which is no person's, reads the system's file only, and its own \
+     --config, which is another file with all of its options, comes before it. fsynctop-check(1) shows which files were \
+     read, and each setting with where it came from.",
     "An unknown key, a wrong value and a table that does not exist are mistakes, also where they are for another action: \
      fsynctop names the file, line and column and ends with status 2.",
     "No key writes a file, starts a program or connects to anything: what could is for the command line alone.",
