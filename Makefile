@@ -136,6 +136,7 @@ image: deps ## the container image of both architectures, without a daemon: dist
 	@tools/dependencies image
 	$(MAKE) --no-print-directory dist
 	$(MAKE) --no-print-directory dist ARCH=arm64
+	tools/packages/licences dist/LICENCES-OF-WHAT-IS-BUILT-IN
 	$(SUDO) tools/image
 
 # Helm and the schemas of Kubernetes are put into the cache first, which takes some minutes.
