@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use common::disk::{Mounted, run};
 use common::durable::DURABLE;
+use common::exporter::Exporter;
 use common::faults::{fsynctop, output};
 use common::measured::{Measured, count, number, path_of, text};
 use common::nested::Nested;
+use common::scrape::{Scrape, label};
 use common::traced::measure;
 use common::{Running, built, needs};
 use serde_json::{Value, json};
@@ -235,6 +237,37 @@ fn root_a_durable_write_that_hangs_is_in_flight() {
     let [hung] = measured.in_flight() else { panic!("one: {}", measured.0["in_flight"]) };
     assert_eq!((hung["op"].as_str(), path_of(hung)), (Some("dsync_write"), Some(file)));
     assert!(hung["age_seconds"].as_f64().unwrap() > 1.0, "{hung}");
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_the_exporter_tells_them_apart_and_counts_their_bytes() {
+    needs(&[TRACEFS]);
+    let ext4 = Mounted::image("ext4", 64);
+    let exporter = Exporter::start(&["--comm", "syncgen", "--max-cpu", "off"]);
+    let mut load = Command::new(built("syncgen"));
+    load.arg(ext4.path()).args([
+        "--syncs",
+        "300",
+        "--ways",
+        "odsync-pwrite,rwf-dsync,ring-fsync,ring-odsync",
+    ]);
+    let said: Value = serde_json::from_slice(&output(&mut load).stdout).unwrap();
+    let mut expected: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
+    for ((_, op, via, _), (calls, bytes, _)) in made(&said) {
+        let sums = expected.entry((op, via)).or_default();
+        *sums = (sums.0 + calls, sums.1 + bytes);
+    }
+    let scrape = Scrape::of(&exporter);
+    scrape.assert_whole();
+    let mut seen: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
+    for (series, count) in scrape.of_family("fsynctop_sync_duration_seconds_count") {
+        seen.entry((label(series, "op"), label(series, "via"))).or_default().0 += count as u64;
+    }
+    for (series, bytes) in scrape.of_family("fsynctop_durable_written_bytes_total") {
+        seen.entry(("dsync_write".into(), label(series, "via"))).or_default().1 += bytes as u64;
+    }
+    assert_eq!(seen, expected, "{said}");
 }
 
 #[test]

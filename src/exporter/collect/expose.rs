@@ -124,6 +124,7 @@ fn of_servers(book: &Book) -> Vec<Samples> {
     let buckets = &book.options().buckets;
     let mut durations = Samples::of(&family::SYNC_DURATION);
     let mut errors = Samples::of(&family::SYNC_ERRORS);
+    let mut bytes = Samples::of(&family::DURABLE_BYTES);
     let mut in_flight = Samples::of(&family::IN_FLIGHT);
     let mut oldest = Samples::of(&family::OLDEST_IN_FLIGHT);
     let (mut info, mut start, mut up) = (
@@ -134,13 +135,17 @@ fn of_servers(book: &Book) -> Vec<Samples> {
     for place in book.places() {
         let label = place.label.as_str();
         for (&(role, op), totals) in &place.totals.roles {
-            let labels = [label, role.name(), op.name()];
+            let labels = [label, role.name(), op.what(), op.via().name()];
             if !totals.counts.is_empty() {
                 durations.add_histogram(&labels, buckets, totals);
             }
             for (&errno, &n) in &totals.errors {
                 let name = errno_name(errno);
-                errors.add(&[label, role.name(), op.name(), &name], n as f64);
+                errors.add(&[label, role.name(), op.what(), op.via().name(), &name], n as f64);
+            }
+            // At zero from the start for calls, as their histograms are; a ring's from its first write.
+            if op.writes() && (op.via() == Via::Call || !totals.counts.is_empty()) {
+                bytes.add(&[label, role.name(), op.via().name()], totals.bytes as f64);
             }
         }
         for (role, count, age) in running(place) {
@@ -153,7 +158,7 @@ fn of_servers(book: &Book) -> Vec<Samples> {
             start.add(&[label], start_time(server, book));
         }
     }
-    vec![durations, errors, in_flight, oldest, up, info, start]
+    vec![durations, errors, bytes, in_flight, oldest, up, info, start]
 }
 
 fn errno_name(errno: i32) -> String {
@@ -215,7 +220,7 @@ fn of_files(book: &Book) -> Vec<Samples> {
     let mut time = Samples::of(&family::FILE_SYNC_SECONDS);
     for place in book.places() {
         for (role, op, path, work) in place.totals.files.iter() {
-            let labels = [place.label.as_str(), role.name(), op.name(), path];
+            let labels = [place.label.as_str(), role.name(), op.what(), op.via().name(), path];
             syncs.add(&labels, work.count as f64);
             time.add(&labels, seconds(work.sum_ns));
         }

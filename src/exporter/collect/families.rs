@@ -54,15 +54,24 @@ families! {
         help: "How long the syncs of a server took, by what the file is to it.",
         notes: "`rate()` of `_sum` is the mean number in flight; for `redo` and `binlog`, which a server syncs one after \
                 the other, it is how busy the log is, 0 to 1. `_count` is every sync whose latency is known: all, unless \
-                `fsynctop_lost_total{kind=\"events\"}` grows.",
-        ..family("fsynctop_sync_duration_seconds", Kind::Histogram, "seconds", &["server", "role", "op"])
+                `fsynctop_lost_total{kind=\"events\"}` grows. `op=\"dsync_write\"` is a write that is durable when it \
+                returns. `via` says how it was asked for: `call`, a system call of its own, is there at zero for both \
+                logs; `io_uring` from the first request in a ring.",
+        ..family("fsynctop_sync_duration_seconds", Kind::Histogram, "seconds", &["server", "role", "op", "via"])
     };
     pub(crate) static SYNC_ERRORS: Family = Family {
         help: "Syncs that failed, by errno; they are in the histogram, too.",
         notes: "EIO, ENOSPC, EDQUOT and EROFS are there from the start, at zero, for each role that holds committed data \
                 and each operation that is traced; other roles' from their first sync, other errnos from their first \
                 failure. `errno=\"unknown\"`: the map of the errors was full.",
-        ..family("fsynctop_sync_errors_total", Kind::Counter, "syncs", &["server", "role", "op", "errno"])
+        ..family("fsynctop_sync_errors_total", Kind::Counter, "syncs", &["server", "role", "op", "via", "errno"])
+    };
+    pub(crate) static DURABLE_BYTES: Family = Family {
+        help: "Bytes that durable writes wrote, as the kernel returned them.",
+        notes: "Of the writes that are `op=\"dsync_write\"` above: through descriptors with O_DSYNC or O_SYNC, with \
+                RWF_DSYNC, to synchronous files and mounts. Data that is written first and synced later is in no counter \
+                here. Absent under `--writes off`.",
+        ..family("fsynctop_durable_written_bytes_total", Kind::Counter, "bytes", &["server", "role", "via"])
     };
     pub(crate) static IN_FLIGHT: Family = Family {
         help: "Syncs that had begun and not ended when the snapshot was taken.",
@@ -79,12 +88,12 @@ families! {
                 runs, the logs and InnoDB's own files among them in any case; all others are `path=\"other\"`. Files that \
                 take each other's place share one path: `binlog.*`, `#ib_redo*`. `--no-file-metrics` leaves both families \
                 out.",
-        ..family("fsynctop_file_syncs_total", Kind::Counter, "syncs", &["server", "role", "op", "path"])
+        ..family("fsynctop_file_syncs_total", Kind::Counter, "syncs", &["server", "role", "op", "via", "path"])
     };
     pub(crate) static FILE_SYNC_SECONDS: Family = Family {
         help: "Time spent in syncs, by file.",
         notes: "As `fsynctop_file_syncs_total`; the quotient of the two rates is the mean latency.",
-        ..family("fsynctop_file_sync_seconds_total", Kind::Counter, "seconds", &["server", "role", "op", "path"])
+        ..family("fsynctop_file_sync_seconds_total", Kind::Counter, "seconds", &["server", "role", "op", "via", "path"])
     };
     pub(crate) static NEIGHBOUR_SYNCS: Family = Family {
         help: "Syncs of processes that are not traced, by device and command.",

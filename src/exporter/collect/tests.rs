@@ -20,6 +20,7 @@ mod servers;
 struct World {
     start: Instant,
     seconds: u64,
+    setup: Arc<Setup>,
     servers: Vec<Server>,
     files: Vec<FileRow>,
     neighbours: Vec<NeighbourRow>,
@@ -35,6 +36,7 @@ impl World {
         World {
             start: Instant::now(),
             seconds: 0,
+            setup: quiet().setup,
             servers: Vec::new(),
             files: Vec::new(),
             neighbours: Vec::new(),
@@ -59,7 +61,7 @@ impl World {
         let snapshot = Snapshot {
             taken: self.start + Duration::from_secs(self.seconds),
             taken_wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + self.seconds),
-            setup: quiet().setup,
+            setup: self.setup.clone(),
             lost: self.lost,
             servers: self.servers.iter().cloned().map(Arc::new).collect(),
             files,
@@ -178,15 +180,47 @@ fn what_was_counted_before_the_first_snapshot_is_there_and_so_are_the_zeros() {
     assert_eq!((bucket("0.00001024"), bucket("0.000098304"), bucket("+Inf")), (0.0, 5.0, 6.0));
     // Nothing has synced its binary log, and nothing has failed: that is to be seen.
     for series in [
-        "fsynctop_sync_duration_seconds_count{server=\"3306\",role=\"binlog\",op=\"fdatasync\"}",
-        "fsynctop_sync_errors_total{server=\"3306\",role=\"redo\",op=\"fdatasync\",errno=\"EIO\"}",
-        "fsynctop_sync_errors_total{server=\"3306\",role=\"tablespace\",op=\"fsync\",errno=\"EROFS\"}",
-        "fsynctop_sync_errors_total{server=\"3306\",role=\"binlog\",op=\"fdatasync\",errno=\"ENOSPC\"}",
+        "fsynctop_sync_duration_seconds_count{server=\"3306\",role=\"binlog\",op=\"fdatasync\",via=\"call\"}",
+        "fsynctop_sync_errors_total{server=\"3306\",role=\"redo\",op=\"fdatasync\",via=\"call\",errno=\"EIO\"}",
+        "fsynctop_sync_errors_total{server=\"3306\",role=\"tablespace\",op=\"fsync\",via=\"call\",errno=\"EROFS\"}",
+        "fsynctop_sync_errors_total{server=\"3306\",role=\"binlog\",op=\"fdatasync\",via=\"call\",errno=\"ENOSPC\"}",
         "fsynctop_syncs_in_flight{server=\"3306\",role=\"binlog\"}",
         "fsynctop_lost_total{kind=\"preempted\"}",
     ] {
         assert_eq!(all.get(series), Some(&0.0), "{series}");
     }
+}
+
+#[test]
+fn durable_writes_and_what_is_asked_for_in_rings_are_told_apart_and_have_their_bytes() {
+    let mut world = World::with_mysql();
+    Arc::make_mut(&mut world.setup).ops.extend([Op::DsyncWrite, Op::IoUringFsync, Op::IoUringDsyncWrite]);
+    let written = |n, bytes| Stats { bytes, ..stats(&[(n, 80_000)]) };
+    let mut by_call = FileRow { op: Op::DsyncWrite, ..redo(MYSQL, 1, &[]) };
+    by_call.stats = written(5, 2_560);
+    let mut in_ring = FileRow { op: Op::IoUringDsyncWrite, ..table(MYSQL, 2, &[]) };
+    in_ring.stats = written(3, 49_152);
+    let synced = FileRow { op: Op::IoUringFsync, ..table(MYSQL, 3, &[(2, 80_000)]) };
+    world.files.extend([by_call, in_ring, synced, redo(MYSQL, 4, &[(1, 80_000)])]);
+    let all = world.tick();
+    let of = |op: &str, via: &str| syncs(&all, &[&format!("op=\"{op}\""), &format!("via=\"{via}\"")]);
+    assert_eq!((of("dsync_write", "call"), of("dsync_write", "io_uring")), (5.0, 3.0));
+    assert_eq!((of("fsync", "io_uring"), of("fdatasync", "call"), of("fsync", "call")), (2.0, 1.0, 0.0));
+    let bytes = |role: &str, via: &str| {
+        all.get(&format!(
+            "fsynctop_durable_written_bytes_total{{server=\"3306\",role=\"{role}\",via=\"{via}\"}}"
+        ))
+    };
+    assert_eq!(bytes("redo", "call"), Some(&2_560.0));
+    assert_eq!(bytes("tablespace", "io_uring"), Some(&49_152.0));
+    assert_eq!((bytes("binlog", "call"), bytes("binlog", "io_uring")), (Some(&0.0), None));
+    assert_eq!(sum(&all, "fsynctop_file_syncs_total", &["op=\"dsync_write\"", "via=\"io_uring\""]), 3.0);
+    assert!(!all.keys().any(|series| series.contains("op=\"io_uring")), "{all:#?}");
+    // Rows that are folded take nothing away.
+    world.files[0].stats = written(7, 3_000);
+    world.fold(0);
+    let all = world.tick();
+    assert_eq!(sum(&all, "fsynctop_durable_written_bytes_total", &["role=\"redo\""]), 3_000.0);
 }
 
 #[test]
@@ -401,6 +435,9 @@ fn hostile_world() -> World {
     let mut odd = table(MYSQL, 3, &[(1, 1_000)]);
     Arc::make_mut(&mut odd.info).path = Some(std::ffi::OsString::into(bytes));
     world.files.push(odd);
+    let mut written = FileRow { op: Op::DsyncWrite, ..redo(MYSQL, 4, &[(1, 1_000)]) };
+    written.stats.bytes = 512;
+    world.files.push(written);
     world.neighbours.push(neighbour("/dev/vda", "a\"}\n\\", &[(1, 1_000)]));
     world.in_flight.push(in_flight(Role::Redo, "/d/a", Duration::from_millis(1_500)));
     world

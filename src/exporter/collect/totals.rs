@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::buckets::Buckets;
 use super::paths::{Did, Files, Work};
-use crate::model::{Measurement, NeighbourRow, Op, Role, RoleRow, Scope};
+use crate::model::{Measurement, NeighbourRow, Op, Role, RoleRow, Scope, Via};
 use crate::text;
 
 /// Failures that are shown before there is one: `rate()` sees nothing of a series whose first sample is not
@@ -19,6 +19,8 @@ pub(crate) struct RoleTotals {
     pub counts: Vec<u64>,
     pub sum_ns: u64,
     pub errors: BTreeMap<i32, u64>,
+    /// What durable writes wrote.
+    pub bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -39,7 +41,8 @@ impl ServerTotals {
             // Other calls name no file, and so no role.
             if op.scope() == Scope::File {
                 let totals = self.role(role, op);
-                if role.is_serial() && op != Op::SyncFileRange {
+                // A server that asks for nothing in a ring needs no histogram of it.
+                if role.is_serial() && op.via() == Via::Call && op != Op::SyncFileRange {
                     totals.counts.resize(buckets.len() + 1, 0);
                 }
             }
@@ -58,6 +61,7 @@ impl ServerTotals {
         totals.counts.resize(buckets.len() + 1, 0);
         buckets.add(&mut totals.counts, &row.stats.histogram);
         totals.sum_ns += row.stats.sum_ns;
+        totals.bytes += row.stats.bytes;
         for (&errno, &n) in row.stats.errors.iter() {
             *totals.errors.entry(errno).or_default() += n;
         }
@@ -76,6 +80,7 @@ impl ServerTotals {
             }
             totals.counts.iter_mut().zip(&more.counts).for_each(|(n, more)| *n += more);
             totals.sum_ns += more.sum_ns;
+            totals.bytes += more.bytes;
             for (&errno, &n) in &more.errors {
                 *totals.errors.entry(errno).or_default() += n;
             }
