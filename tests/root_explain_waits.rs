@@ -294,18 +294,28 @@ fn stacks_are_written_folded_and_drawn() {
 }
 
 /// Both servers, each on a filesystem of its own and by so many connections in turn.
-fn servers_are_taken_apart_on(filesystem: &str) {
+fn servers_are_taken_apart_on(filesystem: &str, options: &[&str], connections: &[u32]) {
     on_each(|kind| {
         let disk = Mounted::image(filesystem, 1024);
-        let database = Database::start_on(kind, Some(disk.path()), &[]);
+        let database = Database::start_on(kind, Some(disk.path()), options);
         database.prepare();
-        for connections in [1, 16, 64] {
+        for &connections in connections {
             let load = Running(database.load(connections, 1_000_000).stdout(Stdio::null()).spawn().unwrap());
             std::thread::sleep(std::time::Duration::from_secs(1));
             let explained = Explained::of(database.pid, 3, &[]);
             drop(load);
             explained.assert_adds_up();
             assert_server_is_taken_apart(&explained, connections);
+            let by_writes = options.iter().any(|option| option.contains("O_DSYNC"));
+            let expected = if by_writes { "durable_writes" } else { "syncs" };
+            assert_eq!(explained.0["factors"]["logs"][0]["made_durable_by"], expected, "{:#}", explained.0);
+            let of_redo = explained.phases().iter().filter(|row| row["role"] == "redo");
+            assert!(
+                of_redo.into_iter().all(|row| (row["op"] == "dsync_write") == by_writes),
+                "{:#}",
+                explained.0
+            );
+            assert_eq!(explained.journal()["durable_writes"].as_u64().unwrap() > 0, by_writes);
             // XFS does not tell whose changes its log carries.
             let writers = explained.journal()["writers"].as_array();
             let is_traced = writers.map(|all| all.iter().any(|writer| writer["traced"] == true));
@@ -347,11 +357,17 @@ fn assert_server_is_taken_apart(explained: &Explained, connections: u32) {
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn servers_on_ext4_are_taken_apart() {
-    servers_are_taken_apart_on("ext4");
+    servers_are_taken_apart_on("ext4", &[], &[1, 16, 64]);
 }
 
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn servers_on_xfs_are_taken_apart() {
-    servers_are_taken_apart_on("xfs");
+    servers_are_taken_apart_on("xfs", &[], &[1, 16, 64]);
+}
+
+#[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
+fn servers_whose_redo_log_is_durable_by_its_writes_are_taken_apart() {
+    servers_are_taken_apart_on("ext4", &["--innodb-flush-method=O_DSYNC"], &[1, 16]);
 }

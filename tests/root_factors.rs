@@ -12,11 +12,11 @@ use fsynctop::cli::options::TargetArgs;
 use fsynctop::explain::audit::Standing;
 use fsynctop::explain::commit_watch::CommitWatch;
 use fsynctop::explain::commits::Commits;
-use fsynctop::explain::factors::Log;
 use fsynctop::explain::factors::samples::{By, Sampled};
+use fsynctop::explain::factors::{DurableBy, Log};
 use fsynctop::explain::waits::Account;
 use fsynctop::files::rules::Rules;
-use fsynctop::model::Measurement;
+use fsynctop::model::{Measurement, Op};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
 use fsynctop::server::status::choose::Chosen;
@@ -30,7 +30,9 @@ use common::server::{Database, Kind};
 fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     let targets = TargetArgs { pid: vec![database.pid], ..TargetArgs::default() };
     let Chosen { server, status } = one_server::choose(&targets, &ConnectionArgs::default(), None).unwrap();
-    let config = ProbeConfig { watch_waits: true, ..rows::of_pid(database.pid) };
+    let config = rows::of_pid(database.pid);
+    let ops = config.ops.iter().copied().chain([Op::DsyncWrite]).collect();
+    let config = ProbeConfig { watch_waits: true, ops, ..config };
     let mut sampler = Sampler::start(&config, Rules::builtin(), "test".into()).unwrap();
     let mut load = database.load(connections, 1_000_000);
     let _load = Running(load.stdout(Stdio::null()).spawn().unwrap());
@@ -174,16 +176,38 @@ fn where_a_log_is_not_waited_for_its_equation_does_not_apply() {
 
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
-fn a_redo_log_that_its_writes_make_durable_is_waited_for_unseen() {
+fn durable_writes_of_the_redo_log_are_its_syncs() {
     on_each(|kind| {
         let database = Database::start(kind, &["--innodb-flush-method=O_DSYNC"]);
         database.prepare();
-        let commits = watch(&database, 4, Duration::from_secs(3));
-        let (page, factors) = (commits.render(), &commits.throughput.factors);
-        assert!(page.contains("a write of the redo log that is itself durable"), "{page}");
-        assert!(factors.form.durable_writes.redo.is_some() && factors.naive.is_none(), "{page}");
-        let of_redo = commits.audit.iter().find(|finding| finding.setting.starts_with("innodb_flush_log"));
-        assert_eq!(of_redo.map(|finding| finding.standing), Some(Standing::Unseen), "{page}");
-        assert!(!page.contains("More connections would help"), "{page}");
+        for connections in [1, 16] {
+            let commits = watch(&database, connections, Duration::from_secs(6));
+            let (page, throughput) = (commits.render(), &commits.throughput);
+            let factors = &throughput.factors;
+            assert!(page.contains("a write of the redo log that is itself durable"), "{page}");
+            assert!(factors.form.waits_for_durable_write && !factors.form.waits_unseen, "{page}");
+            let observed = throughput.observed_transactions_per_second.unwrap();
+            let [redo, binlog] = &factors.logs[..] else { panic!("{page}") };
+            assert_eq!(
+                (redo.made_durable_by, binlog.made_durable_by),
+                (DurableBy::DurableWrites, DurableBy::Syncs),
+                "{page}"
+            );
+            for log in [redo, binlog] {
+                assert_eq!(log.adds_up, Some(true), "{page}");
+                assert_samples_agree(log, &page);
+                assert!(observed <= log.bound_transactions_per_second.unwrap() * 1.03, "{page}");
+            }
+            // Alone, a commit waits for a write of the redo log of its own.
+            let per_write = factors.transactions_per_redo_sync.value.unwrap();
+            assert!(if connections == 1 { per_write <= 1.05 } else { per_write > 0.2 }, "{page}");
+            let naive = factors.naive.unwrap();
+            let each = redo.mean_latency_seconds + binlog.mean_latency_seconds;
+            assert!((naive.ceiling_transactions_per_second * each - 1.0).abs() < 1e-9, "{page}");
+            let of_redo =
+                commits.audit.iter().find(|finding| finding.setting.starts_with("innodb_flush_log")).unwrap();
+            assert_eq!(of_redo.standing, Standing::Kept, "{page}");
+            assert!(of_redo.seen.contains(" durable writes for "), "{page}");
+        }
     });
 }

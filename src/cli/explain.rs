@@ -20,7 +20,7 @@ use crate::explain::commit_watch::CommitWatch;
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
 use crate::explain::waits::{Account, Processors, Who, disks, flame, journals};
-use crate::explain::{Explanation, json, page};
+use crate::explain::{Explanation, json, page, without_thread};
 use crate::host;
 use crate::linux::mountinfo;
 use crate::model::Measurement;
@@ -128,6 +128,7 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let raw = probe.read().context("cannot read what syncs waited for")?;
     probe.detach();
     not_measurable.extend(not_attached(&raw));
+    not_measurable.extend(without_thread(&measurement));
     let journals = journals(&measurement, &raw.journals, raw.is_attached("start_handle"));
     let flushes =
         raw.is_attached("issue_request").then(|| journals.iter().map(|journal| journal.device_flushes).sum());

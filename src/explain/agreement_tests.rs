@@ -1,5 +1,6 @@
 //! What the page says in one place it must not deny in another: over many inputs.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::audit::Evidence;
@@ -133,12 +134,23 @@ fn no_page_denies_what_it_says_of_commits() {
         for (trx_commit, method) in
             ["0", "1", "2"].into_iter().flat_map(|n| [(n, "O_DIRECT"), (n, "O_DSYNC")])
         {
-            for groups in [None, Some(0), Some(35_000)] {
+            for (groups, watched) in
+                [None, Some(0), Some(35_000)].into_iter().flat_map(|n| [(n, false), (n, true)])
+            {
                 for (redo, binlog) in [(0, 0), (2_000, 0), (0, 3_000), (2_000, 3_000)] {
                     let status = readings(groups, &settings(log_bin, sync_binlog, trx_commit, method));
-                    let explanation = explained(measurement(redo, binlog), &status, Some(0.6), waits(10, 0));
+                    let mut measurement = measurement(redo, binlog);
+                    if watched {
+                        Arc::make_mut(&mut measurement.setup).ops.push(Op::DsyncWrite);
+                    }
+                    if watched && method == "O_DSYNC" {
+                        let rows = measurement.roles.iter_mut().filter(|row| row.role == Role::Redo);
+                        rows.for_each(|row| row.op = Op::DsyncWrite);
+                    }
+                    let explanation = explained(measurement, &status, Some(0.6), waits(10, 0));
                     let text = page::page(&explanation, &Style::default());
                     assert_agrees(&explanation, &text);
+                    assert!(!(watched && text.contains("not seen here")), "{text}");
                     if method == "O_DSYNC" && trx_commit != "0" {
                         assert!(!text.contains("no commit waits for a sync."), "{text}");
                         assert!(!text.contains("binary log's sync alone"), "{text}");

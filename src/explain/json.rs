@@ -32,6 +32,7 @@ struct JournalRow<'a> {
     device_flushes: u64,
     log_writes: u64,
     syncs: u64,
+    durable_writes: u64,
     neighbours: Vec<NeighbourRow<'a>>,
     syncs_per_commit: Option<f64>,
     syncs_per_device_flush: Option<f64>,
@@ -58,6 +59,7 @@ struct PhaseRow {
     pid: u32,
     role: &'static str,
     op: &'static str,
+    via: &'static str,
     phase: &'static str,
     under: Option<&'static str>,
     seconds: f64,
@@ -125,6 +127,7 @@ fn journal(journal: &Journal) -> JournalRow<'_> {
         device_flushes: journal.device_flushes,
         log_writes: journal.log_writes,
         syncs: journal.syncs,
+        durable_writes: journal.durable_writes,
         neighbours: neighbours.collect(),
         syncs_per_commit: journal.syncs_per_commit(),
         syncs_per_device_flush: journal.syncs_per_device_flush(),
@@ -138,11 +141,13 @@ fn phases(waits: &Account) -> Vec<PhaseRow> {
     for (who, part) in &waits.parts {
         let row = |phase, under, ns: u64, of: u64| {
             let Who { server, role, op } = who;
-            let (pid, role, op) = (server.pid, role.name(), op.name());
+            let via = op.via().name();
+            let (pid, role, op) = (server.pid, role.name(), op.what());
             PhaseRow {
                 pid,
                 role,
                 op,
+                via,
                 phase,
                 under,
                 seconds: seconds(ns),

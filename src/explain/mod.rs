@@ -11,7 +11,7 @@ pub(crate) mod json;
 pub(crate) mod page;
 pub mod waits;
 
-use crate::model::Measurement;
+use crate::model::{Measurement, Op, Via};
 use crate::server::durable_writes::DurableWrites;
 
 /// The content of the page and of the JSON object.
@@ -28,10 +28,27 @@ pub(crate) struct Explanation {
     pub not_measurable: Vec<String>,
 }
 
+/// Which syncs have no thread that could be seen to wait. A sentence without its full stop. None: each had one.
+pub(crate) fn without_thread(measurement: &Measurement) -> Option<String> {
+    let rows = measurement.roles.iter().filter(|row| row.op.via() != Via::Call);
+    let requests: u64 = rows.map(|row| row.stats.count).sum();
+    (requests > 0).then(|| {
+        format!(
+            "what {} asynchronous requests waited for: a request has no thread of its own",
+            crate::text::count(requests)
+        )
+    })
+}
+
 impl Explanation {
-    /// Which writes of a traced server are durable by themselves, so that what a filesystem or a device did
-    /// may have been for them. A sentence without its full stop. None: none, as far as is known.
-    fn durable_writes(&self) -> Option<String> {
+    /// Which writes of a traced server are durable by themselves and may not have been seen, so that what a
+    /// filesystem or a device did may have been for them. A sentence without its full stop. None: none, as far
+    /// as is known.
+    fn unseen_durable_writes(&self) -> Option<String> {
+        let m = &self.measurement;
+        if m.setup.ops.contains(&Op::DsyncWrite) && m.lost.is_zero() && m.lost.unwatched == 0 {
+            return None;
+        }
         let told = self.commits.iter().map(|commits| commits.throughput.factors.form.durable_writes);
         let seen = self.measurement.servers.iter().map(|server| DurableWrites::of(server, None));
         told.chain(seen).find_map(|writes| writes.in_words())

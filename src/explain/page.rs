@@ -10,7 +10,7 @@ use crate::text;
 
 /// Phases below this share of the time are summed up in one line.
 const MIN_SHARE: f64 = 0.005;
-/// Of what a journal and its device did, where a server's writes are durable by themselves.
+/// Of what a journal and its device did, where a server's writes are durable by themselves and not all seen.
 const OWN_WRITES: &str =
     " Some of the commits, flushes and changes may be for the server's own durable writes.";
 
@@ -58,7 +58,7 @@ fn waits(explanation: &Explanation, style: &Style) -> Vec<String> {
         "In {window}, the traced syncs took {} in total. Where the time went:",
         text::duration(total.measured)
     );
-    let durable_writes = explanation.durable_writes();
+    let durable_writes = explanation.unseen_durable_writes();
     let facts =
         facts(waits, &explanation.processors, &explanation.journals, durable_writes.as_deref(), style);
     let facts = facts.iter().enumerate().flat_map(|(i, fact)| style.wrap(&format!("{}. {fact}", i + 1), 3));
@@ -92,8 +92,9 @@ fn table(page: &mut String, explanation: &Explanation, who: &Who, part: &Part, s
         0 => String::new(),
         n => format!(", {} each", text::duration(part.measured / n)),
     };
+    let what = if who.op.writes() { "writes" } else { "syncs" };
     let heading =
-        format!("{} {}{process}: {} syncs{each}", who.role.name(), who.op.name(), text::count(count));
+        format!("{} {}{process}: {} {what}{each}", who.role.name(), who.op.name(), text::count(count));
     let _ = writeln!(page, "{}", style.paint(Paint::Heading, &heading));
     let all = part.accounted().max(1);
     let mut phases: Vec<_> = part.phases.iter().collect();
@@ -136,6 +137,9 @@ fn journal_sentences(journal: &Journal, style: &Style) -> String {
         let _ = write!(text, " ({} on {mount})", style.name(filesystem.as_bytes()));
     }
     let _ = write!(text, ": {} traced syncs", text::count(journal.syncs));
+    if journal.durable_writes > 0 {
+        let _ = write!(text, " ({} of them durable writes)", text::count(journal.durable_writes));
+    }
     if let Some((name, n)) = journal.neighbours.first() {
         let others = journal.neighbour_syncs();
         let _ = write!(text, " and {} of untraced processes", text::count(others));
@@ -315,6 +319,7 @@ mod tests {
             device_flushes: 200,
             log_writes: 0,
             syncs: 10,
+            durable_writes: 0,
             neighbours: vec![("xtrabackup".into(), 30)],
             writers: None,
         }];

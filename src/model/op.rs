@@ -134,6 +134,12 @@ impl Op {
         self.what() == "dsync_write"
     }
 
+    /// Its success makes what was written of one file durable, its size included, and flushes the device's
+    /// cache or bypasses it: what a log is made durable by.
+    pub fn makes_file_durable(self) -> bool {
+        matches!(self.what(), "fsync" | "fdatasync" | "dsync_write")
+    }
+
     /// Its success makes data durable. Of the others only failures are counted.
     pub const fn makes_durable(self) -> bool {
         !matches!(self, Op::Write | Op::IoUringWrite)
@@ -151,13 +157,23 @@ impl Op {
 
     /// One of its calls has this number in a process of the architecture that this is built for.
     pub(crate) fn has_number(self, number: u64) -> bool {
-        self.calls().iter().any(|call| u64::try_from(call.native) == Ok(number))
+        self.call_of_number(number).is_some()
     }
 
     /// The same in a 32-bit process.
     pub(crate) fn has_compat_number(self, number: u64) -> bool {
+        self.call_of_compat_number(number).is_some()
+    }
+
+    /// The name of that call.
+    pub(crate) fn call_of_number(self, number: u64) -> Option<&'static str> {
+        let call = self.calls().iter().find(|call| u64::try_from(call.native) == Ok(number));
+        call.map(|call| call.name)
+    }
+
+    pub(crate) fn call_of_compat_number(self, number: u64) -> Option<&'static str> {
         let compat = |call: &SystemCall| if cfg!(target_arch = "aarch64") { call.arm } else { call.i386 };
-        self.calls().iter().any(|call| u64::try_from(compat(call)) == Ok(number))
+        self.calls().iter().find(|call| u64::try_from(compat(call)) == Ok(number)).map(|call| call.name)
     }
 }
 

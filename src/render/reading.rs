@@ -66,12 +66,12 @@ impl Scene<'_> {
         self.server().and_then(|server| server.version.as_deref()).is_some_and(|v| v.starts_with("MariaDB"))
     }
 
-    /// A note says so of the server: nothing else needs to be supposed where the redo log has no syncs.
     /// Of O_DSYNC writes, which are then rows of their own.
     fn watches_durable_writes(&self) -> bool {
         self.m.setup.ops.contains(&Op::DsyncWrite)
     }
 
+    /// A note says so of the server: nothing else needs to be supposed where the redo log has no syncs.
     fn redo_is_durable_by_writes(&self) -> bool {
         self.server().is_some_and(durability::redo_is_durable_by_writes)
     }

@@ -150,6 +150,10 @@ fn what_a_note_is_certain_of_is_not_supposed_as_well() {
          binary log at commit (sync_binlog other than 1).",
     );
     assert_says(&quiet, durability::REDO_BY_WRITES);
+    let mut written =
+        second(vec![FileRow { op: Op::DsyncWrite, ..redo(&[(3_000, 1_000)]) }, binlog(&[(1_500, 1_000)])]);
+    Arc::make_mut(&mut written.setup).ops.push(Op::DsyncWrite);
+    assert_says(&written, "2.00 redo writes per binary-log sync.");
     // Where durable writes are watched, there would be rows of them.
     let mut watched = second(Vec::new());
     Arc::make_mut(&mut watched.setup).ops.push(Op::DsyncWrite);

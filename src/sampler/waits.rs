@@ -16,13 +16,12 @@ impl Sampler {
         self.probe.watch_logs()
     }
 
-    /// The slots in which a server's syncs of one role are counted, those that were synced last first; as of
-    /// the last reading of the rows, which [`Sampler::in_flight`] is one of. As many as can be sampled.
+    /// The slots in which a server's syncs and durable writes of one role are counted, those that were used
+    /// last first; as of the last reading of the rows, which [`Sampler::in_flight`] is one of. As many as can be sampled.
     pub(crate) fn slots_of(&self, server: ServerId, role: Role) -> Vec<u32> {
         let rows = self.ledger.rows_in_use_of(server).filter(|(_, account)| {
-            let is_one = |op| matches!(op, Op::Fsync | Op::Fdatasync);
             let Subject::File { op, .. } = account.subject else { return false };
-            is_one(op) && role_of(&account.subject, &self.names) == role
+            op.makes_file_durable() && role_of(&account.subject, &self.names) == role
         });
         let mut rows: Vec<_> = rows.map(|(slot, account)| (account.changed, slot)).collect();
         rows.sort_unstable_by_key(|&(changed, slot)| (std::cmp::Reverse(changed), slot));

@@ -17,8 +17,15 @@ pub struct DurableWrites {
 impl DurableWrites {
     /// `reading`: one with variables, if there is a connection.
     pub fn of(server: &Server, reading: Option<&Reading>) -> DurableWrites {
-        let is_on = |name| reading.and_then(|reading| reading.is_on(name));
-        let method = reading.and_then(|reading| reading.variable("innodb_flush_method"));
+        let said = reading.map(DurableWrites::by_settings).unwrap_or_default();
+        let seen = durability::redo_is_durable_by_writes(server).then_some("its descriptors have O_DSYNC");
+        DurableWrites { redo: said.redo.or(seen), ..said }
+    }
+
+    /// As the variables say. Descriptors that were opened before they were changed may be otherwise.
+    pub(crate) fn by_settings(reading: &Reading) -> DurableWrites {
+        let is_on = |name| reading.is_on(name);
+        let method = reading.variable("innodb_flush_method");
         // MariaDB from 11.0 on has variables of its own, which can change at run time and then count alone.
         // Data files are synced under O_DSYNC by all servers that have no such variable.
         let redo = match is_on("innodb_log_file_write_through") {
@@ -28,10 +35,9 @@ impl DurableWrites {
             }
             _ => None,
         };
-        let seen = durability::redo_is_durable_by_writes(server).then_some("its descriptors have O_DSYNC");
         let data = is_on("innodb_data_file_write_through")
             .and_then(|is_on| is_on.then_some("innodb_data_file_write_through=ON"));
-        DurableWrites { redo: redo.or(seen), data }
+        DurableWrites { redo, data }
     }
 
     /// "each write of the redo log is itself durable (innodb_flush_method=O_DSYNC)". None:

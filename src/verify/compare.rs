@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Edge, redo_made};
-use crate::model::{FileRow, Lost, Measurement, Role, Server, ServerId, durability};
+use crate::model::{FileRow, Lost, Measurement, Op, Role, Server, ServerId, durability};
 use crate::server::durable_writes::DurableWrites;
 use crate::server::status::counters::{Between, Counted};
 use crate::text::capitalize;
@@ -88,7 +88,7 @@ struct Line<'a> {
     /// Why the row is approximate, if it is.
     approximate: Option<&'static str>,
     none: Option<&'static str>,
-    /// The number of syncs by which the counter may lag behind under load.
+    /// The number by which the counter may lag behind under load.
     lag: u64,
 }
 
@@ -103,6 +103,7 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
         files.iter().filter(|row| wanted(row)).map(|row| row.stats.count).sum::<u64>()
     };
     let role = |role: Role| of(&|row| row.info.role == role);
+    let written = Written::of(server, &measurement, first, last);
     // MariaDB's dictionary files are the server's, not InnoDB's: .frm files and the DDL log.
     let is_mariadb = last.after.number("binlog_group_commits").is_some();
     let is_innodb = |row: &FileRow| {
@@ -169,6 +170,7 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
         },
     ];
     let mut rows: Vec<Row> = lines.iter().map(|line| row(line, id, first, last)).collect();
+    rows.splice(1..1, written.as_ref().map(|written| written.row(id, first, last)));
     let other = files.iter().map(|row| row.stats.count).sum::<u64>()
         - innodb
         - role(Role::Binlog)
@@ -193,7 +195,7 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
         possible_causes: possible_causes(server, &rows, &measurement),
         rows,
         lost: measurement.lost,
-        not_compared: not_compared(server, last),
+        not_compared: not_compared(server, last, written.is_some()),
         interrupted: Between { from: &first.before, to: &last.after }.interrupted().map(str::to_owned),
         refused: last.after.refused.clone(),
     }
@@ -220,9 +222,54 @@ fn possible_causes(server: &Server, rows: &[Row], measurement: &Measurement) -> 
     )]
 }
 
-/// A durable write is no sync: nobody counts it.
-fn not_compared(server: &Server, last: &Edge) -> Vec<String> {
-    let writes = DurableWrites::of(server, Some(&last.after)).in_words();
+/// The durable writes of a redo log that its writes make durable.
+struct Written {
+    traced: u64,
+    /// All to one file: the beginning of another is a write that the server does not count.
+    to_one_file: bool,
+}
+
+impl Written {
+    /// None: they are not watched, or the log is made durable by syncs.
+    fn of(server: &Server, measurement: &Measurement, first: &Edge, last: &Edge) -> Option<Written> {
+        let is_watched = measurement.setup.ops.contains(&Op::DsyncWrite);
+        let is_said =
+            || [&first.before, &last.after].map(|at| DurableWrites::of(server, Some(at)).redo.is_some());
+        let is_one = |row: &&FileRow| {
+            row.server == server.id && row.info.role == Role::Redo && row.op.writes() && row.stats.count > 0
+        };
+        let rows: Vec<_> = measurement.files.iter().filter(is_one).collect();
+        let traced = rows.iter().map(|row| row.stats.count).sum();
+        let to_one_file = rows.len() <= 1;
+        (is_watched && (traced > 0 || is_said() == [true; 2])).then_some(Written { traced, to_one_file })
+    }
+
+    fn row(&self, server: ServerId, first: &Edge, last: &Edge) -> Row {
+        let line = Line {
+            what: "redo log, durable writes",
+            traced: self.traced,
+            counter: &|between| {
+                let counted = between.redo_writes()?;
+                Some(Counted { exact: counted.exact && self.to_one_file, ..counted })
+            },
+            approximate: Some(
+                "the server does not count the writes of its checkpoints, and there was one during the window, or \
+                 it began another file",
+            ),
+            none: Some("this server does not count its redo log's writes"),
+            lag: 1,
+        };
+        row(&line, server, first, last)
+    }
+}
+
+/// A durable write is no sync. `redo_is_compared`: with what the server counts of its writes.
+fn not_compared(server: &Server, last: &Edge, redo_is_compared: bool) -> Vec<String> {
+    let mut writes = DurableWrites::of(server, Some(&last.after));
+    if redo_is_compared {
+        writes.redo = None;
+    }
+    let writes = writes.in_words();
     let sentence = |writes: String| {
         format!(
             "{}: the server counts no sync for it, so what is compared here says nothing of it.",

@@ -95,6 +95,59 @@ fn equal_figures_agree_and_one_sync_more_or_less_differs() {
     assert!(compare(MYSQL, &first, &last([120, 60, 35, 0, 99])).succeeds());
 }
 
+/// A server under O_DSYNC: writes of the redo log counted by the server and traced, the last checkpoint.
+fn by_writes(counted: (u64, u64), traced: u64, checkpoint: (&str, &str), files: u64) -> Verification {
+    let reading = |writes: u64, checkpoint: &str| {
+        let writes = writes.to_string();
+        let status = [
+            ("Innodb_data_fsyncs", "40"),
+            ("Innodb_os_log_fsyncs", "0"),
+            ("Innodb_log_writes", writes.as_str()),
+            ("Innodb_redo_log_checkpoint_lsn", checkpoint),
+            ("Uptime", "9"),
+        ];
+        Reading::from_pairs(status, [("log_bin", "OFF"), ("innodb_flush_method", "O_DSYNC")])
+    };
+    let at = |seconds, traced: u64| {
+        let mut snapshot = snapshot(seconds, [0, 40, 0, 0, 0]);
+        snapshot.files.retain(|row| row.server == MYSQL && row.stats.count > 0);
+        std::sync::Arc::make_mut(&mut snapshot.setup).ops.push(Op::DsyncWrite);
+        let row = |n| {
+            let stats = fixture::stats(&[(traced / files, 100_000)]);
+            fixture::row(MYSQL, 20 + n, "/d/#innodb_redo/#ib_redo1", Role::Redo, Op::DsyncWrite, stats)
+        };
+        snapshot.files.extend((0..files).map(row));
+        snapshot
+    };
+    let first = quiet(&reading(counted.0, checkpoint.0), at(0, 0));
+    compare(MYSQL, &first, &quiet(&reading(counted.1, checkpoint.1), at(10, traced)))
+}
+
+#[test]
+fn durable_writes_of_the_redo_log_are_compared_with_its_writes() {
+    let of = |verification: &Verification| {
+        let row = verification.rows.iter().find(|row| row.what == "redo log, durable writes").unwrap();
+        (row.kind, row.verdict, verification.succeeds())
+    };
+    let same = by_writes((7, 107), 100, ("900", "900"), 1);
+    assert_eq!(of(&same), (Kind::Exact, Verdict::Agrees, true), "{same:?}");
+    assert_eq!(same.not_compared, [""; 0]);
+    for wrong in [99, 101, 0] {
+        let differs = by_writes((7, 107), wrong, ("900", "900"), 1);
+        assert_eq!(of(&differs), (Kind::Exact, Verdict::Differs, false), "{wrong}");
+    }
+    // A checkpoint is written, and so is the head of another file.
+    for (checkpoint, files) in [(("900", "950"), 1), (("900", "900"), 2)] {
+        let verification = by_writes((7, 107), 102, checkpoint, files);
+        assert_eq!(of(&verification), (Kind::Approximate, Verdict::Differs, true));
+        let table = render::table(&verification, "mysqld 7");
+        assert!(
+            table.contains("redo log, durable writes: the server does not count the writes of"),
+            "{table}"
+        );
+    }
+}
+
 #[test]
 fn a_redo_log_that_its_writes_make_durable_is_said_to_be_outside_of_the_comparison() {
     let with = |method: &'static str| {

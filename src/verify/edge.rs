@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::{ServerId, Snapshot};
 use crate::sampler::Sampler;
+use crate::server::durable_writes::DurableWrites;
 use crate::server::status::StatusError;
 use crate::server::status::connection::Connection;
 use crate::server::status::reading::{Reading, Scope};
@@ -92,11 +93,13 @@ impl Edge {
     }
 }
 
-/// By how much the sync counters grew from one reading to the next.
+/// By how much the counters of what is compared grew from one reading to the next.
 fn moved(from: &Reading, to: &Reading) -> u64 {
+    let writes = DurableWrites::by_settings(to).redo.map(|_| "innodb_log_writes");
     let numbers: u64 =
         ["innodb_data_fsyncs", "binlog_group_commits", "binlog_cache_use", "aria_transaction_log_syncs"]
             .into_iter()
+            .chain(writes)
             .filter_map(|name| to.number(name)?.checked_sub(from.number(name)?))
             .sum();
     let sum = |reading: &Reading| reading.binlog_files.iter().flat_map(|files| files.values()).sum::<u64>();

@@ -39,15 +39,16 @@ fn connections(throughput: &Throughput, processors: &Processors) -> Option<Advic
     let busiest = logs.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))?;
     if busiest.busy >= NEARLY_FULL {
         return Some(Advice {
-            what: format!("Faster syncs of the {} would help most.", busiest.role.title()),
+            what: format!("Faster {}s of the {} would help most.", busiest.each(), busiest.role.title()),
             because: format!(
-                "It is busy {} of the time with one sync after another; more connections can only share each sync.",
-                percent(busiest.busy)
+                "It is busy {} of the time with one {} after another; more connections can only share each of them.",
+                percent(busiest.busy),
+                busiest.each(),
             ),
         });
     }
-    // Where a commit also waits for writes that are not seen, the redo log may have no room either.
-    if form.waits_for_durable_write {
+    // Where a commit also waits for writes that are not watched, the redo log may have no room either.
+    if form.waits_unseen {
         return None;
     }
     let idle = processors.room()?;

@@ -9,7 +9,7 @@ pub(crate) mod render;
 use serde::Serialize;
 
 use crate::linux::storage::Storage;
-use crate::model::{Measurement, Op, Role, Server, Stats};
+use crate::model::{Measurement, Op, Role, Server};
 use crate::server::status::counters::Between;
 use crate::server::status::reading::Reading;
 
@@ -76,17 +76,19 @@ impl Evidence<'_> {
         Some(self.between()?.transactions()?.count)
     }
 
-    fn of_role(&self, role: Role) -> Stats {
-        let mut stats = Stats::default();
-        let is_sync = |op| matches!(op, Op::Fsync | Op::Fdatasync);
+    fn count(&self, role: Role, wanted: impl Fn(Op) -> bool) -> u64 {
         let rows = self.measurement.roles.iter();
-        rows.filter(|row| row.server == self.server.id && row.role == role && is_sync(row.op))
-            .for_each(|row| stats.merge(&row.stats));
-        stats
+        let rows = rows.filter(|row| row.server == self.server.id && row.role == role);
+        rows.filter(|row| row.op.makes_file_durable() && wanted(row.op)).map(|row| row.stats.count).sum()
     }
 
     fn syncs(&self, role: Role) -> u64 {
-        self.of_role(role).count
+        self.count(role, |op| !op.writes())
+    }
+
+    /// Writes that were durable when they returned. None: they are not watched.
+    fn durable_writes(&self, role: Role) -> Option<u64> {
+        self.measurement.setup.ops.contains(&Op::DsyncWrite).then(|| self.count(role, Op::writes))
     }
 
     /// Of any file, by any call that is watched.

@@ -52,10 +52,13 @@ fn weak(evidence: &Evidence, reading: &Reading, promise: &str) -> (Standing, Str
 
 /// "3,064 syncs for 16,000 transactions".
 fn syncs_for(evidence: &Evidence, role: Role) -> String {
-    let syncs = count(evidence.syncs(role));
+    for_transactions(evidence, format!("{} syncs", count(evidence.syncs(role))))
+}
+
+fn for_transactions(evidence: &Evidence, what: String) -> String {
     match evidence.transactions() {
-        Some(transactions) => format!("{syncs} syncs for {} transactions", count(transactions)),
-        None => format!("{syncs} syncs"),
+        Some(transactions) => format!("{what} for {} transactions", count(transactions)),
+        None => what,
     }
 }
 
@@ -68,12 +71,15 @@ fn redo(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     let promise = match (value, by_writes) {
         // At 2 a commit waits for a write, which is enough where that is durable.
         (1..=3, Some(why)) => {
-            let seen =
-                format!("{seen}: each write is itself durable, {why}, which this audit does not count");
-            return Some(finding(setting, Standing::Unseen, durable, seen));
+            let Some(writes) = evidence.durable_writes(Role::Redo) else {
+                let seen = format!("{seen}: each write is itself durable, {why}, and not watched here");
+                return Some(finding(setting, Standing::Unseen, durable, seen));
+            };
+            let seen = for_transactions(evidence, format!("{} durable writes", count(writes)));
+            return Some(finding(setting, kept(evidence, writes), durable, format!("{seen}, {why}")));
         }
         (1 | 3, None) => {
-            return Some(finding(setting, kept(evidence, Role::Redo), durable, seen));
+            return Some(finding(setting, kept(evidence, evidence.syncs(Role::Redo)), durable, seen));
         }
         (2, None) => "a crash of the host loses the commits of the last second or more",
         _ => "a crash of the server loses the commits of the last second or more",
@@ -82,10 +88,10 @@ fn redo(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     Some(finding(setting, standing, &promise, seen))
 }
 
-/// Of a promise that commits wait for syncs of this log.
-fn kept(evidence: &Evidence, role: Role) -> Standing {
+/// Of a promise that commits wait for a log, which was made durable so many times.
+fn kept(evidence: &Evidence, times: u64) -> Standing {
     let transactions = evidence.transactions().unwrap_or(0);
-    match evidence.syncs(role) {
+    match times {
         1.. => Standing::Kept,
         0 if transactions >= MIN_TRANSACTIONS && all_is_known(evidence) => Standing::Broken,
         0 => Standing::Unseen,
@@ -116,7 +122,7 @@ fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     let seen = syncs_for(evidence, Role::Binlog);
     if value == 1 {
         let promise = "a commit returns once its binary log is durable";
-        return Some(finding(setting, kept(evidence, Role::Binlog), promise, seen));
+        return Some(finding(setting, kept(evidence, evidence.syncs(Role::Binlog)), promise, seen));
     }
     let promise = match value {
         0 => "a crash of the host loses whatever part of the binary log the kernel had not written out"

@@ -122,11 +122,30 @@ fn a_promise_without_syncs_is_broken_unless_something_explains_it() {
         assert_eq!(standing(&found, &setting), Standing::Unseen);
         let finding = found.iter().find(|finding| finding.setting == setting).unwrap();
         assert!(finding.promise.contains("is durable"), "{finding:?}");
-        assert!(
-            finding.seen.contains("innodb_flush_method=O_DSYNC, which this audit does not count"),
-            "{finding:?}"
-        );
+        assert!(finding.seen.contains("innodb_flush_method=O_DSYNC, and not watched here"), "{finding:?}");
     }
+}
+
+#[test]
+fn durable_writes_keep_the_redo_logs_promise_and_their_absence_breaks_it() {
+    let at = |value, redo: u64| {
+        let mut measurement = measurement(redo, 180, 3);
+        std::sync::Arc::make_mut(&mut measurement.setup).ops.push(Op::DsyncWrite);
+        let redo = measurement.roles.iter_mut().filter(|row| row.role == Role::Redo);
+        redo.for_each(|row| row.op = Op::DsyncWrite);
+        let status =
+            status(&[], &[("innodb_flush_method", "O_DSYNC"), ("innodb_flush_log_at_trx_commit", value)]);
+        let found = findings(&server(&[]), &measurement, &status, ext4(&["rw"], Some(WriteCache::Volatile)));
+        let setting = format!("innodb_flush_log_at_trx_commit={value}");
+        found.into_iter().find(|finding| finding.setting == setting).unwrap()
+    };
+    for value in ["1", "2"] {
+        let kept = at(value, 200);
+        assert_eq!(kept.standing, Standing::Kept, "{kept:?}");
+        assert_eq!(kept.seen, "200 durable writes for 1,000 transactions, innodb_flush_method=O_DSYNC");
+        assert_eq!(at(value, 0).standing, Standing::Broken);
+    }
+    assert_eq!(at("0", 200).standing, Standing::Weak);
 }
 
 #[test]
@@ -269,7 +288,7 @@ fn advice_needs_its_figure() {
     assert_eq!(advise(&throughput(0, 0, &[]), Some(0.9)), []);
     let mut unseen = throughput(0, 3_000, &[]);
     assert!(!advise(&unseen, Some(0.6)).is_empty());
-    unseen.factors.form.waits_for_durable_write = true;
+    unseen.factors.form.waits_unseen = true;
     assert_eq!(advise(&unseen, Some(0.6)), [], "how busy the redo log is, is not seen");
 
     let status = [("Innodb_checkpoint_age", "60000000"), ("Innodb_checkpoint_max_age", "80000000")];

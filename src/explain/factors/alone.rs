@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{Factors, render};
+use super::{DurableBy, Factors, render};
 use crate::calibration::Calibration;
 use crate::calibration::plan::{Case, Method, Pattern};
 use crate::model::Role;
@@ -32,7 +32,11 @@ impl Alone {
             .iter()
             .filter_map(|log| {
                 let pattern = if log.role == Role::Redo { Pattern::Overwritten } else { Pattern::Appended };
-                let alone = calibration.of(Case::alone(Method::Fdatasync, pattern))?;
+                let method = match log.made_durable_by {
+                    DurableBy::Syncs => Method::Fdatasync,
+                    DurableBy::DurableWrites => Method::ODsync,
+                };
+                let alone = calibration.of(Case::alone(method, pattern))?;
                 let (mean_latency_seconds, alone_seconds) = (log.mean_latency_seconds, alone.mean_seconds);
                 (alone_seconds > 0.0).then_some(LogComparison {
                     role: log.role,

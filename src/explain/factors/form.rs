@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::model::{Role, Server};
+use crate::model::{Op, Role, Server};
 use crate::server::durable_writes::DurableWrites;
 use crate::server::status::counters::Between;
 
@@ -14,10 +14,12 @@ pub struct Form {
     /// Why the binary log's equation does not apply. None: it does, or the settings are unknown.
     pub why_not_binlog: Option<String>,
     pub why_not_redo: Option<String>,
-    /// Of which files each write is durable, so that there is no sync to see.
+    /// Of which files each write is durable, so that no sync follows.
     pub durable_writes: DurableWrites,
-    /// True if a commit waits for such a write of the redo log: how long that takes is not seen.
+    /// True if a commit waits for such a write of the redo log.
     pub waits_for_durable_write: bool,
+    /// The same where durable writes are not watched: how long that takes is not seen.
+    pub waits_unseen: bool,
     /// Caveats: a member of a Galera cluster, a binary log inside InnoDB.
     pub notes: Vec<String>,
     /// False if the settings could not be read.
@@ -25,14 +27,18 @@ pub struct Form {
 }
 
 impl Form {
-    pub fn of(server: &Server, status: Option<&Between>) -> Form {
+    /// `watched`: the operations that are traced.
+    pub fn of(server: &Server, status: Option<&Between>, watched: &[Op]) -> Form {
         let durable_writes = DurableWrites::of(server, status.map(|between| between.to));
-        let by_writes = durable_writes
-            .redo
-            .map(|why| format!("does not apply: each write of the redo log is itself durable ({why})"));
+        let by_writes = durable_writes.redo.is_some();
+        let unseen = durable_writes.redo.filter(|_| !watched.contains(&Op::DsyncWrite)).map(|why| {
+            format!(
+                "does not apply: each write of the redo log is itself durable ({why}), and not watched here"
+            )
+        });
         let Some(between) = status else {
             let in_words = "unknown without a connection".into();
-            return Form { in_words, why_not_redo: by_writes, durable_writes, ..Form::default() };
+            return Form { in_words, why_not_redo: unseen, durable_writes, ..Form::default() };
         };
         let reading = between.to;
         let mut form = Form { known: true, durable_writes, ..Form::default() };
@@ -58,14 +64,14 @@ impl Form {
             _ if reading.status_is_on("innodb_redo_log_enabled") == Some(false) => {
                 Some("does not apply: the redo log is disabled".into())
             }
-            (Some(n @ 0), _) | (Some(n @ 2), None) => Some(format!(
+            (Some(n @ 0), _) | (Some(n @ 2), false) => Some(format!(
                 "does not apply: innodb_flush_log_at_trx_commit={n}, so no commit waits for a sync of the redo log"
             )),
-            (_, Some(why)) => {
-                form.waits_for_durable_write = true;
-                Some(why)
+            _ => {
+                form.waits_for_durable_write = by_writes;
+                form.waits_unseen = unseen.is_some();
+                unseen
             }
-            _ => None,
         };
         let is_galera = reading.is_on("wsrep_on") == Some(true)
             || reading.status("wsrep_cluster_status").is_some_and(|status| status == "Primary");
@@ -82,7 +88,8 @@ impl Form {
 
     fn words(&self) -> String {
         if let Some(why) = self.durable_writes.redo.filter(|_| self.waits_for_durable_write) {
-            let write = format!("a write of the redo log that is itself durable ({why}; not seen here)");
+            let unseen = if self.waits_unseen { "; not seen here" } else { "" };
+            let write = format!("a write of the redo log that is itself durable ({why}{unseen})");
             return match &self.why_not_binlog {
                 None => format!("a commit waits for {write}, then for the binary log's sync"),
                 Some(_) => format!("a commit waits only for {write}"),
@@ -97,7 +104,7 @@ impl Form {
         .to_owned()
     }
 
-    /// The log whose sync a commit waits for last.
+    /// The log that a commit waits for last.
     pub(crate) fn commits_wait_for(&self) -> Option<Role> {
         if self.why_not_binlog.is_none() {
             return Some(Role::Binlog);

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::samples::{By, MIN_SAMPLES, Sampled};
 use super::{Edges, Form, Window};
-use crate::model::{InFlight, Measurement, Op, Role, ServerId, Stats};
+use crate::model::{InFlight, Measurement, Op, Role, ServerId, Stats, Via};
 
 /// Statistical tolerance of the samples against the latencies, in standard errors.
 const STANDARD_ERRORS: f64 = 4.0;
@@ -12,11 +12,25 @@ const STANDARD_ERRORS: f64 = 4.0;
 /// are read right after the first snapshot and right before the second.
 const EDGE_TOLERANCE: [(By, f64); 2] = [(By::Timer, 0.01), (By::Thread, 0.03)];
 
+/// What a log is made durable by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DurableBy {
+    Syncs,
+    /// No sync follows.
+    DurableWrites,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Log {
     pub role: Role,
+    /// What its commits wait for.
+    pub made_durable_by: DurableBy,
+    /// How many of these there were: its syncs, or its durable writes.
     pub syncs: u64,
     pub syncs_per_second: f64,
+    /// The time in which it was made durable, over their number. Where both kinds were seen, as on a mount
+    /// with `-o sync`, that of the others is in it, because commits wait for both.
     pub mean_latency_seconds: f64,
     /// Sum of the latencies / time, counting only what lies within the window. The server serialises this
     /// log, so this is the share of the time in which it is busy.
@@ -32,8 +46,22 @@ pub struct Log {
     pub bound_transactions_per_second: Option<f64>,
 }
 
+impl DurableBy {
+    /// One of those that make it durable.
+    pub(crate) fn each(self) -> &'static str {
+        match self {
+            DurableBy::Syncs => "sync",
+            DurableBy::DurableWrites => "durable write",
+        }
+    }
+}
+
 impl Log {
-    /// None if no sync of this log was traced.
+    pub(crate) fn each(&self) -> &'static str {
+        self.made_durable_by.each()
+    }
+
+    /// None if nothing that makes this log durable was traced.
     pub fn measure(
         window: &Window,
         role: Role,
@@ -41,12 +69,20 @@ impl Log {
         observed: Option<f64>,
         form: &Form,
     ) -> Option<Log> {
-        let stats = stats_of(window.measurement, window.server.id, role);
-        if stats.count == 0 || seconds <= 0.0 {
+        let stats = |wanted: fn(Op) -> bool| stats_of(window.measurement, window.server.id, role, wanted);
+        let (writes, syncs) = (stats(Op::writes), stats(|op| !op.writes()));
+        let is_said = role == Role::Redo && form.durable_writes.redo.is_some();
+        let (made_durable_by, count) = match (writes.count, syncs.count) {
+            (0, 0) => return None,
+            (writes @ 1.., 0) => (DurableBy::DurableWrites, writes),
+            (writes @ 1.., _) if is_said => (DurableBy::DurableWrites, writes),
+            (_, syncs) => (DurableBy::Syncs, syncs),
+        };
+        if seconds <= 0.0 {
             return None;
         }
-        let mean_latency_seconds = mean_seconds(&stats);
-        let syncs_per_second = stats.count as f64 / seconds;
+        let mean_latency_seconds = (writes.sum_ns + syncs.sum_ns) as f64 / 1e9 / count as f64;
+        let syncs_per_second = count as f64 / seconds;
         let by_latencies = in_flight_by_latencies(window, role);
         let busy = by_latencies.0;
         let in_flight = window.in_flight.of(role);
@@ -62,7 +98,8 @@ impl Log {
         let bound = full.filter(|_| applies && is_serial);
         Some(Log {
             role,
-            syncs: stats.count,
+            made_durable_by,
+            syncs: count,
             syncs_per_second,
             mean_latency_seconds,
             busy,
@@ -79,11 +116,9 @@ impl Log {
 /// some milliseconds after the file's first one.
 fn in_flight_by_latencies(window: &Window, role: Role) -> (f64, f64) {
     let Edges { begun, until, unsure } = window.edges;
-    let stats = stats_of(until, window.server.id, role);
-    let traced = |sync: &&InFlight| {
-        let is_log_sync = is_log_sync(sync.op) && sync.server == window.server.id;
-        is_log_sync && !sync.age_is_minimum
-    };
+    let stats = stats_of(until, window.server.id, role, |_| true);
+    let traced =
+        |sync: &&InFlight| is_of_log(sync.op) && sync.server == window.server.id && !sync.age_is_minimum;
     let sum_of_ages = |syncs: &mut dyn Iterator<Item = &InFlight>| -> f64 {
         syncs.filter(traced).map(|sync| sync.age.as_secs_f64()).sum()
     };
@@ -96,20 +131,17 @@ fn in_flight_by_latencies(window: &Window, role: Role) -> (f64, f64) {
     if seconds > 0.0 { (sum.max(0.0) / seconds, uncertainty / seconds) } else { (0.0, 0.0) }
 }
 
-/// 0 if there are no syncs.
-fn mean_seconds(stats: &Stats) -> f64 {
-    stats.sum_ns as f64 / 1e9 / stats.count.max(1) as f64
+/// What is measured of a log: calls that make it durable. The timer does not sample requests of rings, by which
+/// no known server makes its logs durable.
+fn is_of_log(op: Op) -> bool {
+    op.makes_file_durable() && op.via() == Via::Call
 }
 
-fn is_log_sync(op: Op) -> bool {
-    matches!(op, Op::Fsync | Op::Fdatasync)
-}
-
-fn stats_of(measurement: &Measurement, server: ServerId, role: Role) -> Stats {
+/// Of these, those that are wanted.
+fn stats_of(measurement: &Measurement, server: ServerId, role: Role, wanted: fn(Op) -> bool) -> Stats {
     let mut stats = Stats::default();
-    let rows = measurement.roles.iter();
-    rows.filter(|row| row.server == server && row.role == role && is_log_sync(row.op))
-        .for_each(|row| stats.merge(&row.stats));
+    let rows = measurement.roles.iter().filter(|row| row.server == server && row.role == role);
+    rows.filter(|row| is_of_log(row.op) && wanted(row.op)).for_each(|row| stats.merge(&row.stats));
     stats
 }
 

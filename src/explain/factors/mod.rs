@@ -1,7 +1,7 @@
 //! Why transactions per second differ from syncs per second: the throughput as a product of measured
 //! factors.
 //!
-//! With X transactions, G commit groups and S syncs of a log per second, R a sync's mean latency and N the
+//! With X transactions, G commit groups and S syncs of a log (or durable writes, where no sync follows them) per second, R a sync's mean latency and N the
 //! mean number in flight: `X = (X/G) · (G/S) · (N / R)`. N is sampled independently of R, so the product
 //! can fail; how closely it matches is part of the result. A log that the server serialises has N ≤ 1,
 //! which gives the upper bounds.
@@ -27,7 +27,7 @@ pub use alone::Alone;
 pub use connections::Connections;
 pub use edges::{EarlyScan, Edges, Uncertain};
 pub use form::Form;
-pub use log::Log;
+pub use log::{DurableBy, Log};
 pub use ratios::Factor;
 pub use redo::Redo;
 pub use render::render;
@@ -64,13 +64,19 @@ pub struct Factors {
     pub transactions_per_binlog_sync: Factor,
     pub redo_syncs_per_binlog_sync: Factor,
     pub transactions_per_redo_sync: Factor,
-    /// The redo log and the binary log, if they were synced.
+    /// The redo log and the binary log, if they were made durable.
     pub logs: Vec<Log>,
     pub naive: Option<Naive>,
     pub connections: Option<Connections>,
     pub redo: Redo,
     /// What is missing, and why. Plain sentences.
     pub left_out: Vec<String>,
+}
+
+impl Factors {
+    pub(super) fn redo_log(&self) -> Option<&Log> {
+        self.logs.iter().find(|log| log.role == Role::Redo)
+    }
 }
 
 /// The throughput of commits one at a time, each waiting for both logs, and why the observed one is higher.
@@ -105,7 +111,7 @@ pub fn measure(window: &Window) -> Throughput {
         Some((between, None)) => Some(between),
     };
     let seconds = window.measurement.duration.as_secs_f64();
-    let form = Form::of(window.server, status.as_ref());
+    let form = Form::of(window.server, status.as_ref(), &window.measurement.setup.ops);
     let transactions = status.and_then(|between| between.transactions());
     let per_second = |count: u64, over: f64| (over > 0.0).then(|| count as f64 / over);
     let counted_over = status.map_or(0.0, |between| between.duration().as_secs_f64());
@@ -122,6 +128,7 @@ pub fn measure(window: &Window) -> Throughput {
             transactions: observed.zip(transactions.as_ref().map(|counted| counted.source)),
             groups: groups_per_second,
             redo_syncs: redo_log.as_ref().map(rate),
+            redo_by: redo_log.as_ref().map_or(DurableBy::Syncs, |log| log.made_durable_by),
             binlog_syncs: binlog.as_ref().map(rate),
         },
         &form,
@@ -166,7 +173,7 @@ pub fn measure(window: &Window) -> Throughput {
 
 fn naive(observed: f64, redo: Option<&Log>, binlog: Option<&Log>, form: &Form) -> Option<Naive> {
     // How long a commit takes alone is not known where it waits for what is not seen.
-    if form.waits_for_durable_write {
+    if form.waits_unseen {
         return None;
     }
     let redo = redo.filter(|_| form.why_not_redo.is_none());

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::Form;
+use super::{DurableBy, Form};
 
 /// One measured ratio.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,6 +24,7 @@ pub(super) struct Rates {
     source: &'static str,
     groups: Groups,
     redo_syncs: Rate,
+    redo_by: DurableBy,
     binlog_syncs: Rate,
 }
 
@@ -43,6 +44,7 @@ pub(super) struct Seen {
     pub transactions: Option<(f64, &'static str)>,
     pub groups: Option<f64>,
     pub redo_syncs: Option<f64>,
+    pub redo_by: DurableBy,
     pub binlog_syncs: Option<f64>,
 }
 
@@ -70,6 +72,7 @@ impl Rates {
                 .ok_or_else(|| missing("the transactions of this server are not known")),
             source: seen.transactions.map_or("", |(_, source)| source),
             groups,
+            redo_by: seen.redo_by,
             redo_syncs: syncs(seen.redo_syncs, &form.why_not_redo, "no sync of the redo log was traced"),
             binlog_syncs: syncs(
                 seen.binlog_syncs,
@@ -108,11 +111,21 @@ impl Rates {
     }
 
     pub fn transactions_per_redo_sync(&self) -> Factor {
-        ratio(&self.transactions, &self.redo_syncs, &self.and_traced_syncs())
+        match self.redo_by {
+            DurableBy::Syncs => ratio(&self.transactions, &self.redo_syncs, &self.and_traced_syncs()),
+            DurableBy::DurableWrites => {
+                let source = format!("{} and traced durable writes", self.source);
+                ratio(&self.transactions, &self.redo_syncs, &source)
+            }
+        }
     }
 
     pub fn redo_syncs_per_binlog_sync(&self) -> Factor {
-        ratio(&self.redo_syncs, &self.binlog_syncs, "traced syncs of both")
+        let source = match self.redo_by {
+            DurableBy::Syncs => "traced syncs of both",
+            DurableBy::DurableWrites => "traced durable writes of the one, traced syncs of the other",
+        };
+        ratio(&self.redo_syncs, &self.binlog_syncs, source)
     }
 
     fn and_traced_syncs(&self) -> String {

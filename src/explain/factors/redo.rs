@@ -50,6 +50,7 @@ pub struct Syncer {
 pub enum Who {
     Connections,
     LogFlusher,
+    LogWriter,
     Background,
     /// Unknown: the server does not name its threads (MySQL 5.x, MariaDB up to 11.4).
     Unnamed,
@@ -61,6 +62,7 @@ impl Who {
             "connection" | "one_connection" => Who::Connections,
             "mysqld" | "mariadbd" => Who::Unnamed,
             "ib_log_flush" | "log_flusher" => Who::LogFlusher,
+            "ib_log_writer" | "log_writer" => Who::LogWriter,
             _ => Who::Background,
         }
     }
@@ -69,6 +71,7 @@ impl Who {
         match self {
             Who::Connections => "connections",
             Who::LogFlusher => "the log flusher",
+            Who::LogWriter => "the log writer",
             Who::Background => "background threads",
             Who::Unnamed => "threads that this server does not name",
         }
@@ -135,7 +138,7 @@ impl Redo {
 
     /// Who syncs the log most, and the share of all syncs seen.
     pub(crate) fn mostly_synced_by(&self) -> Option<(Who, f64)> {
-        [Who::Connections, Who::LogFlusher, Who::Background, Who::Unnamed]
+        [Who::Connections, Who::LogFlusher, Who::LogWriter, Who::Background, Who::Unnamed]
             .into_iter()
             .map(|who| (who, self.synced_by.iter().filter(|syncer| syncer.who == who).map(|s| s.share).sum()))
             .max_by(|a: &(Who, f64), b| a.1.total_cmp(&b.1))

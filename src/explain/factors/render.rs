@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::log::Log;
 use super::redo::Redo;
-use super::{Factor, Factors, Throughput};
+use super::{DurableBy, Factor, Factors, Throughput};
 use crate::model::Role;
 use crate::text::{count, duration_in_words, escape, escape_sentence, percent};
 
@@ -40,7 +40,7 @@ fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
     write_prediction(text, throughput)?;
     write_naive(text, throughput)?;
     write_connections(text, throughput)?;
-    write_redo(text, &factors.redo)?;
+    write_redo(text, &factors.redo, factors.redo_log().map_or(DurableBy::Syncs, |log| log.made_durable_by))?;
     for line in &factors.left_out {
         writeln!(text, "{}", escape_sentence(line))?;
     }
@@ -48,6 +48,21 @@ fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
 }
 
 fn write_quotients(text: &mut String, factors: &Factors) -> std::fmt::Result {
+    let redo_by = factors.redo_log().map(|log| log.made_durable_by);
+    let (redo_per_binlog, above_one, per_redo, serves) = match redo_by {
+        Some(DurableBy::DurableWrites) => (
+            "redo writes per binary-log sync",
+            "above 1: the redo log is written beside the groups, too",
+            "transactions per redo write",
+            "how many commits one durable write of the redo log serves",
+        ),
+        _ => (
+            "redo syncs per binary-log sync",
+            "above 1: the redo log is synced beside the groups, too",
+            "transactions per redo sync",
+            "how many commits one sync of the redo log serves",
+        ),
+    };
     let rows: [(&str, &Factor, &str); 5] = [
         (
             "transactions per commit group",
@@ -60,16 +75,8 @@ fn write_quotients(text: &mut String, factors: &Factors) -> std::fmt::Result {
             "1 where every group is made durable before its commits return",
         ),
         ("transactions per binary-log sync", &factors.transactions_per_binlog_sync, "the two together"),
-        (
-            "redo syncs per binary-log sync",
-            &factors.redo_syncs_per_binlog_sync,
-            "above 1: the redo log is synced beside the groups, too",
-        ),
-        (
-            "transactions per redo sync",
-            &factors.transactions_per_redo_sync,
-            "how many commits one sync of the redo log serves",
-        ),
+        (redo_per_binlog, &factors.redo_syncs_per_binlog_sync, above_one),
+        (per_redo, &factors.transactions_per_redo_sync, serves),
     ];
     for (name, factor, meaning) in rows {
         match factor.value {
@@ -107,6 +114,13 @@ fn write_logs(text: &mut String, logs: &[Log]) -> std::fmt::Result {
             percent(log.busy),
         )?;
     }
+    for log in logs.iter().filter(|log| log.made_durable_by == DurableBy::DurableWrites) {
+        writeln!(
+            text,
+            "  The {} is made durable by its writes: these are its syncs here.",
+            log.role.title()
+        )?;
+    }
     writeln!(text)
 }
 
@@ -123,11 +137,12 @@ fn write_prediction(text: &mut String, throughput: &Throughput) -> std::fmt::Res
     let Some(sampled) = log.in_flight else { return Ok(()) };
     writeln!(
         text,
-        "The {} predicts {} transactions/s, {} of what was observed: {} transactions per sync x {:.3} in flight / {}.",
+        "The {} predicts {} transactions/s, {} of what was observed: {} transactions per {} x {:.3} in flight / {}.",
         log.role.title(),
         rate(predicted),
         percent(predicted / observed),
         number(observed / log.syncs_per_second),
+        log.each(),
         sampled.mean,
         latency(log.mean_latency_seconds),
     )
@@ -178,13 +193,17 @@ fn write_connections(text: &mut String, throughput: &Throughput) -> std::fmt::Re
     )
 }
 
-fn write_redo(text: &mut String, redo: &Redo) -> std::fmt::Result {
+fn write_redo(text: &mut String, redo: &Redo, made_durable_by: DurableBy) -> std::fmt::Result {
     let mut parts = Vec::new();
+    let (done, of) = match made_durable_by {
+        DurableBy::Syncs => ("synced", "syncs"),
+        DurableBy::DurableWrites => ("written", "durable writes"),
+    };
     if let Some((who, share)) = redo.mostly_synced_by() {
         let threads = redo.synced_by.iter().filter(|syncer| syncer.who == who);
         let names: Vec<String> = threads.map(|syncer| escape(syncer.thread.as_bytes())).collect();
         parts.push(format!(
-            "synced by {} ({}, {} of the syncs seen)",
+            "{done} by {} ({}, {} of the {of} seen)",
             who.in_words(),
             names.join(", "),
             percent(share)

@@ -246,8 +246,77 @@ fn a_log_that_commits_do_not_wait_for_has_no_equation() {
     assert!(galera.factors.form.notes[0].contains("Galera"));
 }
 
+/// The syncs of the redo log, as durable writes that are watched.
+fn by_writes(mut measurement: Measurement) -> Measurement {
+    let rows = measurement.roles.iter_mut().filter(|row| row.role == Role::Redo);
+    rows.for_each(|row| row.op = Op::DsyncWrite);
+    std::sync::Arc::make_mut(&mut measurement.setup).ops.push(Op::DsyncWrite);
+    measurement
+}
+
 #[test]
-fn a_redo_log_that_its_writes_make_durable_is_waited_for_unseen() {
+fn durable_writes_of_the_redo_log_are_its_syncs() {
+    let (synced, _) = classic();
+    let written = by_writes(synced.clone());
+    let dsync = [("innodb_flush_method", "O_DSYNC")];
+    let by_syncs = taken_apart(&synced, Some(&status("41000", "8500", &[])), &samples(60, 160));
+    let throughput = taken_apart(&written, Some(&status("41000", "8500", &dsync)), &samples(60, 160));
+    let factors = &throughput.factors;
+    assert_eq!(
+        factors.form.in_words,
+        "a commit waits for a write of the redo log that is itself durable (innodb_flush_method=O_DSYNC), then for the \
+         binary log's sync"
+    );
+    assert_eq!((&factors.form.why_not_redo, factors.form.waits_unseen), (&None, false));
+    let [redo, binlog] = &factors.logs[..] else { panic!("{factors:?}") };
+    assert_eq!((redo.made_durable_by, binlog.made_durable_by), (DurableBy::DurableWrites, DurableBy::Syncs));
+    let same = &by_syncs.factors.logs[0];
+    assert_eq!(Log { made_durable_by: DurableBy::Syncs, ..redo.clone() }, *same);
+    assert_eq!(
+        (&factors.naive, &factors.connections),
+        (&by_syncs.factors.naive, &by_syncs.factors.connections)
+    );
+    near(factors.transactions_per_redo_sync.value, 4.0);
+    let text = render(&throughput);
+    for part in [
+        "redo writes per binary-log sync",
+        "transactions per redo write",
+        "  The redo log is made durable by its writes: these are its syncs here.",
+        "written by connections",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("redo sync"), "{text}");
+    // The log that is waited for last predicts.
+    let alone = [dsync[0], ("sync_binlog", "0")];
+    let throughput = taken_apart(&written, Some(&status("41000", "8500", &alone)), &samples(60, 160));
+    near(throughput.predicted_transactions_per_second, 4_000.0);
+    let text = render(&throughput);
+    assert!(text.contains("4.00 transactions per durable write x 0.300 in flight / 300 µs"), "{text}");
+    // At 2, a commit waits for a write, which is enough; at 0, for none.
+    for (value, waits) in [("2", true), ("0", false)] {
+        let variables = [dsync[0], ("innodb_flush_log_at_trx_commit", value)];
+        let factors =
+            taken_apart(&written, Some(&status("41000", "8500", &variables)), &samples(60, 160)).factors;
+        assert_eq!(factors.logs[0].bound_transactions_per_second.is_some(), waits, "{value}");
+    }
+}
+
+#[test]
+fn on_a_synchronous_mount_commits_wait_for_the_writes_and_the_syncs() {
+    let (mut measurement, status) = classic();
+    let row = measurement.roles.iter().find(|row| row.role == Role::Redo).unwrap().clone();
+    let stats = fixture::stats(&[(12_000, 50_000)]);
+    measurement.roles.push(crate::model::RoleRow { op: Op::DsyncWrite, stats, ..row });
+    std::sync::Arc::make_mut(&mut measurement.setup).ops.push(Op::DsyncWrite);
+    let redo = taken_apart(&measurement, Some(&status), &samples(60, 160)).factors.logs[0].clone();
+    assert_eq!((redo.made_durable_by, redo.syncs), (DurableBy::Syncs, 10_000));
+    near(Some(redo.busy), 0.36);
+    near(Some(redo.syncs_per_second * redo.mean_latency_seconds), 0.36);
+}
+
+#[test]
+fn where_durable_writes_are_not_watched_they_are_waited_for_unseen() {
     let measurement = measurement((0, 0), (8_000, 1_000_000));
     let samples = samples(0, 160);
     let with = |variables: &[(&'static str, &'static str)]| {
@@ -261,7 +330,7 @@ fn a_redo_log_that_its_writes_make_durable_is_waited_for_unseen() {
         let throughput = with(&[trx_commit]);
         let form = &throughput.factors.form;
         assert_eq!(form.in_words, format!("a commit waits for {write}, then for the binary log's sync"));
-        assert!(form.waits_for_durable_write && form.why_not_redo.is_some(), "{form:?}");
+        assert!(form.waits_for_durable_write && form.waits_unseen && form.why_not_redo.is_some(), "{form:?}");
         // The binary log's equation holds; how long a commit takes alone is not known.
         near(throughput.predicted_transactions_per_second, 4_000.0);
         assert_eq!((throughput.factors.naive, throughput.factors.connections), (None, None));
@@ -275,7 +344,7 @@ fn a_redo_log_that_its_writes_make_durable_is_waited_for_unseen() {
     assert!(!unwritten.factors.form.waits_for_durable_write);
     // Without a connection, the descriptors tell.
     let notes = vec![crate::model::durability::REDO_BY_WRITES.to_owned()];
-    let form = Form::of(&Server { notes, ..mysqld() }, None);
+    let form = Form::of(&Server { notes, ..mysqld() }, None, &[]);
     assert!(form.why_not_redo.unwrap().contains("its descriptors have O_DSYNC"));
 }
 

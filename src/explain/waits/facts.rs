@@ -134,6 +134,7 @@ mod tests {
             device_flushes: 10,
             log_writes: 0,
             syncs: 60,
+            durable_writes: 0,
             neighbours: vec![("xtrabackup".into(), n)],
             writers: None,
         };

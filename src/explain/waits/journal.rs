@@ -19,8 +19,10 @@ pub struct Journal {
     /// Flushes on the filesystem's disks, whoever requested them, and writes with FUA.
     pub device_flushes: u64,
     pub log_writes: u64,
-    /// Finished syncs of traced processes.
+    /// Finished syncs of traced processes, durable writes included.
     pub syncs: u64,
+    /// How many of them were durable writes.
+    pub durable_writes: u64,
     /// Syncs of untraced processes by command name, the largest count first.
     pub neighbours: Vec<(String, u64)>,
     /// Processes that changed metadata, the largest count first. None: cannot be observed here.
@@ -75,6 +77,7 @@ pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers
         if syncs == 0 {
             continue;
         }
+        let durable_writes = rows.iter().filter(|row| row.op.writes()).map(|row| row.stats.count).sum();
         let infos = || rows.iter().map(|row| &row.info);
         // An overlay has another name and another mount than what it lies on.
         let of_first = infos().find(|info| info.device.is_some() && info.below.is_none());
@@ -95,6 +98,7 @@ pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers
             device_flushes: count.flushes,
             log_writes: count.log_writes,
             syncs,
+            durable_writes,
             neighbours,
             writers: (saw_writers && !count.by_device).then(|| writers(measurement, &count.writers)),
         });
@@ -156,6 +160,7 @@ mod tests {
             device_flushes: 20,
             log_writes: 0,
             syncs: 30,
+            durable_writes: 0,
             neighbours: vec![("rsync".into(), 10)],
             writers: Some(merged),
         };

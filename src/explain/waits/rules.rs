@@ -116,6 +116,20 @@ mod tests {
             (Phase::Lock, "schedule rwsem_down_write_slowpath down_write fuse_fsync do_fsync"),
             (Phase::DataPages, "io_schedule __folio_lock writeback_iter do_writepages"),
             (Phase::DeviceQueue, "io_schedule rq_qos_wait wbt_wait submit_bio_noacct do_writepages"),
+            // Writes with O_DIRECT, and the flush that makes them durable.
+            (
+                Phase::DataPages,
+                "schedule io_schedule_timeout __iomap_dio_rw iomap_dio_rw ext4_file_write_iter vfs_write",
+            ),
+            (
+                Phase::DeviceFlush,
+                "io_schedule submit_bio_wait blkdev_issue_flush iomap_dio_complete iomap_dio_rw",
+            ),
+            (
+                Phase::MetadataWrite,
+                "io_schedule bit_wait_io __wait_on_bit out_of_line_wait_on_bit fsync_buffers_list \
+                 generic_buffers_fsync_noflush ext4_fsync_nojournal",
+            ),
             (Phase::Other, "schedule something_new do_fsync"),
         ] {
             assert_eq!(rules.phase_of(stack.split_whitespace()), expected, "{stack}");

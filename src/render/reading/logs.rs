@@ -1,7 +1,7 @@
 //! Sentences on the two logs that every commit waits for.
 
 use super::{SATURATED, Scene};
-use crate::model::Role;
+use crate::model::{Role, RoleRow};
 use crate::text::{capitalize, count, percent};
 
 /// From so many redo syncs per binary-log sync on, commits do not each sync the binary log: with
@@ -66,12 +66,16 @@ pub(super) fn ratio(scene: &Scene) -> Option<String> {
         ),
         (redo, binlog) => {
             let ratio = redo as f64 / binlog as f64;
+            let of_redo = |row: &&RoleRow| row.server == scene.server && row.role == Role::Redo;
+            let writes =
+                scene.m.roles.iter().filter(of_redo).all(|row| row.op.writes() || row.stats.count == 0);
+            let what = if writes { "writes" } else { "syncs" };
             if ratio < RATIO_OF_UNSYNCED_BINLOG {
-                format!("{ratio:.2} redo syncs per binary-log sync.")
+                format!("{ratio:.2} redo {what} per binary-log sync.")
             } else {
                 let ratio = count(ratio.round() as u64);
                 format!(
-                    "{ratio} redo syncs per binary-log sync: commits do not each sync the binary log (sync_binlog)."
+                    "{ratio} redo {what} per binary-log sync: commits do not each sync the binary log (sync_binlog)."
                 )
             }
         }
