@@ -28,7 +28,8 @@ pub(crate) struct Explanation {
     pub not_measurable: Vec<String>,
 }
 
-/// Which syncs have no thread that could be seen to wait. A sentence without its full stop. None: each had one.
+/// Which syncs have no thread that could be seen to wait. A sentence without its full stop. None: each had
+/// one.
 pub(crate) fn without_thread(measurement: &Measurement) -> Option<String> {
     let rows = measurement.roles.iter().filter(|row| row.op.via() != Via::Call);
     let requests: u64 = rows.map(|row| row.stats.count).sum();
@@ -42,8 +43,8 @@ pub(crate) fn without_thread(measurement: &Measurement) -> Option<String> {
 
 impl Explanation {
     /// Which writes of a traced server are durable by themselves and may not have been seen, so that what a
-    /// filesystem or a device did may have been for them. A sentence without its full stop. None: none, as far
-    /// as is known.
+    /// filesystem or a device did may have been for them. A sentence without its full stop. None: none, as
+    /// far as is known.
     fn unseen_durable_writes(&self) -> Option<String> {
         let m = &self.measurement;
         if m.setup.ops.contains(&Op::DsyncWrite) && m.lost.is_zero() && m.lost.unwatched == 0 {

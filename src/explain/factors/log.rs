@@ -131,8 +131,8 @@ fn in_flight_by_latencies(window: &Window, role: Role) -> (f64, f64) {
     if seconds > 0.0 { (sum.max(0.0) / seconds, uncertainty / seconds) } else { (0.0, 0.0) }
 }
 
-/// What is measured of a log: calls that make it durable. The timer does not sample requests of rings, by which
-/// no known server makes its logs durable.
+/// What is measured of a log: calls that make it durable. The timer does not sample requests of rings, by
+/// which no known server makes its logs durable.
 fn is_of_log(op: Op) -> bool {
     op.makes_file_durable() && op.via() == Via::Call
 }

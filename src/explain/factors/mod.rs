@@ -1,10 +1,10 @@
 //! Why transactions per second differ from syncs per second: the throughput as a product of measured
 //! factors.
 //!
-//! With X transactions, G commit groups and S syncs of a log (or durable writes, where no sync follows them) per second, R a sync's mean latency and N the
-//! mean number in flight: `X = (X/G) · (G/S) · (N / R)`. N is sampled independently of R, so the product
-//! can fail; how closely it matches is part of the result. A log that the server serialises has N ≤ 1,
-//! which gives the upper bounds.
+//! With X transactions, G commit groups and S syncs of a log (or durable writes, where no sync follows them)
+//! per second, R a sync's mean latency and N the mean number in flight: `X = (X/G) · (G/S) · (N / R)`. N is
+//! sampled independently of R, so the product can fail; how closely it matches is part of the result. A log
+//! that the server serialises has N ≤ 1, which gives the upper bounds.
 
 pub(crate) mod alone;
 pub(crate) mod connections;

@@ -86,8 +86,9 @@ impl Between<'_> {
         self.counted("innodb_os_log_fsyncs", true)
     }
 
-    /// Writes of the redo log. Those that record a checkpoint, and MySQL's to the header of a redo file, are not
-    /// among them: measured on MySQL 9.7 and MariaDB 10.11, where the counter was short by one for each checkpoint.
+    /// Writes of the redo log. Those that record a checkpoint, and MySQL's to the header of a redo file, are
+    /// not among them: measured on MySQL 9.7 and MariaDB 10.11, where the counter was short by one for each
+    /// checkpoint.
     pub(crate) fn redo_writes(&self) -> Option<Counted> {
         self.counted("innodb_log_writes", self.is_same_checkpoint())
     }
