@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::history::Troubles;
 use crate::model::histogram::LAST_EXPONENT;
-use crate::model::{Max, Measurement, Server, ServerId, Stats};
+use crate::model::{Max, Measurement, RoleRow, Server, ServerId, Stats, Via};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::rows::{self, Row, Subject, nameless, p99, rows_for_people};
 use crate::render::{By, Options, Paint, Shown, Style, device, header, histogram, reading};
@@ -140,12 +140,30 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
     }
     let (columns, lines) = chosen(&options.columns, columns, lines);
     out.push_str(&layout(&columns, &lines, style));
+    if options.by == By::Thread {
+        without_thread(out, m, servers, style);
+    }
     if let Some(left_out) = rows.get(shown..).filter(|rest| !rest.is_empty()) {
         let syncs: u64 = left_out.iter().map(|row| row.stats.count).sum();
         let rows = counted(left_out.len() as u64, "more row", "more rows");
         let (are, them) = if left_out.len() == 1 { ("is", "it") } else { ("are", "them") };
         let syncs = counted(syncs, "sync", "syncs");
         let line = format!("{rows} with {syncs} {are} left out here (--limit); the total counts {them}");
+        for line in style.wrap(&line, 2) {
+            let _ = writeln!(out, "{line}");
+        }
+    }
+}
+
+/// A request has no thread of its own: a worker of the kernel may end what one thread of the server has
+/// begun.
+fn without_thread(out: &mut String, m: &Measurement, servers: &[ServerId], style: &Style) {
+    let is_one = |row: &&RoleRow| servers.contains(&row.server) && row.op.via() != Via::Call;
+    let requests: u64 = m.roles.iter().filter(is_one).map(|row| row.stats.count).sum();
+    if requests > 0 {
+        let (are, they) = if requests == 1 { ("is", "it has") } else { ("are", "they have") };
+        let requests = counted(requests, "asynchronous request", "asynchronous requests");
+        let line = format!("{requests} {are} in the total and in no row: {they} no thread");
         for line in style.wrap(&line, 2) {
             let _ = writeln!(out, "{line}");
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use crate::model::fixture;
-use crate::model::{Max, Measurement, Op, Role, Stats};
+use crate::model::{FileRow, Max, Measurement, Op, Role, Stats};
 use crate::once::render;
 use crate::render::{By, Options, Output, Shown, Sort, Style};
 use crate::text::{is_deceptive, width};
@@ -377,4 +377,28 @@ fn durable_writes_have_bytes_and_failed_ones_a_sentence() {
     m.failures.clear();
     m.roles.retain(|row| row.op != Op::DsyncWrite);
     assert!(!super::table(&m, &Options::default()).contains("BYTES"));
+}
+
+#[test]
+fn requests_that_no_thread_makes_are_said_to_be_in_the_total_alone() {
+    let by_thread = Options { by: By::Thread, ..Options::default() };
+    let mut m = fixture::with_files(fixture::quiet(), vec![], Vec::new());
+    Arc::make_mut(&mut m.setup).by_thread = true;
+    let request = |n| {
+        let stats = fixture::stats(&[(n, 90_000)]);
+        fixture::row(fixture::MYSQL, 6, "/d/a.ibd", Role::Tablespace, Op::IoUringFsync, stats)
+    };
+    let text = super::table(&fixture::with_files(m.clone(), vec![request(3)], Vec::new()), &by_thread);
+    assert!(
+        text.contains("\n3 asynchronous requests are in the total and in no row: they have no thread\n"),
+        "{text}"
+    );
+    let text = super::table(&fixture::with_files(m.clone(), vec![request(1)], Vec::new()), &by_thread);
+    assert!(
+        text.contains("\n1 asynchronous request is in the total and in no row: it has no thread\n"),
+        "{text}"
+    );
+    let calls = FileRow { op: Op::Fsync, ..request(3) };
+    let m = fixture::with_files(m, vec![calls, request(2)], Vec::new());
+    assert!(!super::table(&m, &Options::default()).contains("no thread"));
 }

@@ -91,7 +91,9 @@ const fn column(title: &'static str, drop_at: Option<u8>) -> Column {
     Column { title, align: Align::Right, roomy: 0, drop_at, flexible: false }
 }
 
-const COLUMNS: [Column; 12] = [
+const BYTES: &str = "BYTES";
+
+const COLUMNS: [Column; 13] = [
     Column { align: Align::Left, ..column("UTC", None) },
     column("SYNCS/S", Some(4)),
     column("BUSY", None),
@@ -103,14 +105,26 @@ const COLUMNS: [Column; 12] = [
     column("IN FLIGHT", Some(0)),
     column("OLDEST", Some(3)),
     column("ERRORS", None),
+    // Of durable writes; left out where there were none.
+    column(BYTES, Some(0)),
     Column { align: Align::Left, ..column("WORST SECOND", None) },
 ];
 
 fn rows(parts: &[Part], server: ServerId, options: &Options) -> String {
     let marked = worst_of(parts, server);
-    let rows: Vec<Vec<Cell>> =
+    let mut rows: Vec<Vec<Cell>> =
         parts.iter().enumerate().map(|(at, part)| row(part, server, marked.contains(&at))).collect();
-    layout(&COLUMNS, &rows, &options.style)
+    let of_server = |part: &Part| {
+        let rows = part.merged.measurement.roles.iter().filter(|row| row.server == server);
+        rows.map(|row| row.stats.bytes).any(|bytes| bytes > 0)
+    };
+    let mut columns = COLUMNS.to_vec();
+    if !parts.iter().any(of_server) {
+        let at = columns.iter().position(|column| column.title == BYTES).expect("it is one of them");
+        columns.remove(at);
+        rows.iter_mut().for_each(|row| drop(row.remove(at)));
+    }
+    layout(&columns, &rows, &options.style)
 }
 
 /// The parts with the longest waits.
@@ -152,6 +166,7 @@ fn row(part: &Part, server: ServerId, is_marked: bool) -> Vec<Cell> {
         count(standout.in_flight).into(),
         oldest(&standout),
         errors,
+        count(all.bytes).into(),
         standout.worst.filter(|_| is_marked).map(|worst| mark(&worst)).unwrap_or_default(),
     ]
 }
@@ -278,6 +293,27 @@ mod tests {
             history.push(&one);
         }
         history
+    }
+
+    #[test]
+    fn what_durable_writes_wrote_has_a_column_where_there_were_any() {
+        let mut written = busy();
+        written.duration = Duration::from_secs(1);
+        written.end = written.start + written.duration;
+        let redo = written.roles.iter_mut().find(|row| row.role == Role::Redo).unwrap();
+        (redo.op, redo.stats.bytes) = (crate::model::Op::DsyncWrite, 4_608);
+        let mut history = History::new(history::Options::default());
+        history.push(&written);
+        let mut out = Vec::new();
+        let all = history.last(Duration::from_secs(60)).unwrap().measurement;
+        let parts = history.series(Duration::from_secs(60), Duration::from_secs(30));
+        let troubles = history.troubles(Duration::from_secs(60), |_| true);
+        write(&parts, &all, &troubles, &Options::default(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let heading = text.lines().find(|line| line.starts_with("UTC")).unwrap_or_else(|| panic!("{text}"));
+        assert!(heading.contains("ERRORS  BYTES  WORST SECOND"), "{text}");
+        assert!(text.lines().any(|line| line.contains("  4,608")), "{text}");
+        assert!(!render(Output::Table, Some(200)).contains("BYTES"));
     }
 
     fn render(output: Output, width: Option<usize>) -> String {

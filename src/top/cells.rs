@@ -7,7 +7,7 @@ use super::palette::Ink;
 use super::rows::{self, About, Row};
 use super::view::{Column, View};
 use crate::model::histogram::LAST_EXPONENT;
-use crate::model::{Max, Server, ServerId, Stats};
+use crate::model::{Max, Op, Server, ServerId, Stats};
 use crate::render::Style;
 use crate::render::header::clock;
 use crate::render::rows::p99;
@@ -104,6 +104,9 @@ pub fn cell(format: &Format, row: &Row, column: Column) -> Cell {
         Column::Busy => busy(format, row),
         Column::Flight => flight(format, row),
         Column::Errors => errors(stats, format.view == View::Log),
+        // A sync writes nothing that would be counted.
+        Column::Bytes if stats.bytes == 0 && !row.op.is_some_and(Op::writes) => Cell::default(),
+        Column::Bytes => plain(rate(stats.bytes, over)),
         Column::Graph => Cell::default(),
     }
 }

@@ -31,6 +31,7 @@ impl Sort {
             }
             Column::Flight => self.descending(rows, |row| (row.oldest, row.stats.sum_ns)),
             Column::Errors => self.descending(rows, |row| row.stats.error_count()),
+            Column::Bytes => self.descending(rows, |row| row.stats.bytes),
         }
         if self.column == Column::Name && self.reverse {
             rows.reverse();

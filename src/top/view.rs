@@ -25,8 +25,9 @@ impl View {
         }
     }
 
-    /// `servers`: several are shown. `cumulative`: counts are of more use than rates.
-    pub fn columns(self, servers: bool, cumulative: bool) -> Vec<Column> {
+    /// `servers`: several are shown. `cumulative`: counts are of more use than rates. `bytes`: there are
+    /// durable writes.
+    pub fn columns(self, servers: bool, cumulative: bool, bytes: bool) -> Vec<Column> {
         use Column::*;
         let mut columns = match self {
             View::Log => vec![Time],
@@ -58,7 +59,9 @@ impl View {
         if matches!(self, View::Role | View::File) {
             columns.push(Busy);
         }
-        columns.extend([Flight, Errors, Graph]);
+        columns.extend([Flight, Errors]);
+        columns.extend((bytes && self != View::Neighbour).then_some(Bytes));
+        columns.push(Graph);
         columns
     }
 
@@ -93,6 +96,8 @@ pub enum Column {
     /// The mean number of syncs.
     Flight,
     Errors,
+    /// What durable writes wrote.
+    Bytes,
     Graph,
 }
 
@@ -121,13 +126,14 @@ impl Column {
             (Column::Busy, _) => "BUSY",
             (Column::Flight, _) => "IN FLIGHT",
             (Column::Errors, _) => "ERRORS",
+            (Column::Bytes, _) => "BYTES/s",
             (Column::Graph, _) => "",
         }
     }
 
     pub(crate) fn is_figure(self) -> bool {
         use Column::*;
-        matches!(self, Tid | Syncs | Rate | Mean | P50 | P99 | Max | Busy | Flight | Errors)
+        matches!(self, Tid | Syncs | Rate | Mean | P50 | P99 | Max | Busy | Flight | Errors | Bytes)
     }
 
     pub(crate) fn sorts(self) -> bool {
@@ -138,7 +144,7 @@ impl Column {
     pub(crate) fn drop_at(self, view: View) -> Option<u8> {
         match self {
             Column::Mean => Some(1),
-            Column::P50 => Some(2),
+            Column::P50 | Column::Bytes => Some(2),
             Column::Op if view == View::File => Some(3),
             Column::Syncs => Some(4),
             Column::Device | Column::Op => Some(5),

@@ -110,6 +110,7 @@ fn least(column: Column) -> usize {
         Column::Busy => "100 %".len(),
         Column::Flight => "1 STUCK".len(),
         Column::Errors => 6,
+        Column::Bytes => 9,
         Column::Time => 8,
         _ => 0,
     }

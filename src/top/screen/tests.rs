@@ -50,6 +50,18 @@ fn one_server_on_a_small_and_on_a_large_screen() {
 }
 
 #[test]
+fn what_durable_writes_write_has_a_column_where_there_are_any() {
+    let mut bench = Bench::busy(140, 30, 10);
+    assert!(!bench.screen().contains("BYTES/s"), "{}", bench.screen());
+    let mut written = fixture::row(MYSQL, 77, REDO, Role::Redo, Op::DsyncWrite, stats(&[(9, 140_000)]));
+    written.stats.bytes = 4_608;
+    bench.second(&fixture::with_files(fixture::quiet(), vec![written], Vec::new()));
+    let screen = bench.screen();
+    let row = screen.lines().find(|line| line.contains("dsync_write")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(screen.contains("BYTES/s") && row.contains(" 4,608 "), "{screen}");
+}
+
+#[test]
 fn before_the_first_interval_the_server_is_there_already() {
     let bench = Bench::busy(80, 24, 0);
     bench.assert_shows("mysqld 31960");

@@ -1,6 +1,7 @@
 //! Where what the state holds is on the screen.
 
 use super::State;
+use crate::model::Op;
 use crate::top::cells::Format;
 use crate::top::layout::{self, Areas, Geometry, Plan, max_stuck_lines};
 use crate::top::overlay::{self, Overlay};
@@ -21,7 +22,10 @@ impl State {
 
     /// All columns of this view, those for which there is no room as well.
     pub fn columns(&self) -> Vec<Column> {
-        self.view.columns(self.servers().len() > 1, self.cumulative)
+        // Kept for a row that has written before: a column that comes and goes with each interval cannot be
+        // read.
+        let is_written = self.rows.iter().any(|row| row.op.is_some_and(Op::writes) || row.stats.bytes > 0);
+        self.view.columns(self.servers().len() > 1, self.cumulative, is_written)
     }
 
     pub fn format(&self) -> Format<'_> {
