@@ -241,6 +241,45 @@ fn root_a_durable_write_that_hangs_is_in_flight() {
 
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
+fn root_any_other_write_that_hangs_is_in_flight_too() {
+    needs(&[TRACEFS]);
+    let nested = Nested::new().unwrap();
+    let file = nested.inner().join("shop.ibd");
+    let mut command = Command::new("python3");
+    command.args(["-c", "import os, sys\nfd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\nos.fsync(fd)\nprint('ready', flush=True)\nsys.stdin.readline()\nos.fsync(fd)\nsys.stdin.readline()\nos.pwrite(fd, b'b' * 65536, 0)"]);
+    let mut writer =
+        Running(command.arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(writer.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let pid = writer.0.id().to_string();
+    let once = |options: &[&str]| {
+        let mut once = fsynctop();
+        once.args(["once", "--duration", "10s", "--output", "json", "--pid", &pid]).args(options);
+        once.stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let (watched, unwatched) = (once(&[]), once(&["--writes", "off"]));
+    std::thread::sleep(Duration::from_millis(1_500));
+    // Whoever syncs is known to both.
+    let mut go_on = || std::io::Write::write_all(writer.0.stdin.as_mut().unwrap(), b"\n").unwrap();
+    go_on();
+    std::thread::sleep(Duration::from_millis(500));
+    nested.freeze();
+    go_on();
+    let measured = [watched, unwatched].map(|once| {
+        let text = String::from_utf8(once.wait_with_output().unwrap().stdout).unwrap();
+        Measured::parse(text.trim())
+    });
+    nested.thaw();
+    let [hung] = measured[0].in_flight() else { panic!("one: {}", measured[0].0["in_flight"]) };
+    assert_eq!((hung["op"].as_str(), path_of(hung)), (Some("write"), Some(file)));
+    let age = hung["age_seconds"].as_f64().unwrap();
+    assert!(age > 2.0 && age < 9.5 && hung["age_is_minimum"] == true, "{hung}");
+    assert!(measured[1].in_flight().is_empty(), "{}", measured[1].0["in_flight"]);
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
 fn root_the_exporter_tells_them_apart_and_counts_their_bytes() {
     needs(&[TRACEFS]);
     let ext4 = Mounted::image("ext4", 64);

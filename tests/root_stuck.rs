@@ -87,6 +87,71 @@ fn root_a_sync_that_hangs_is_found_with_its_file_and_a_minimum_age() {
     assert!(after.syncs.iter().all(|sync| sync.tid != tid), "{after:?}");
 }
 
+#[test]
+#[ignore = "needs root"]
+fn root_writes_that_hang_are_found_and_told_apart_by_their_descriptors() {
+    needs(&[]);
+    let nested = Nested::new().expect("loop devices, mkfs.ext4 and fsfreeze");
+    let open = |name: &str, flags: i32| {
+        let path = nested.inner().join(name);
+        let mut options = fs::OpenOptions::new();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true).write(true).create(true), flags);
+        (options.open(&path).unwrap(), path)
+    };
+    let files = [open("ib_logfile0", libc::O_DSYNC), open("shop.ibd", 0)];
+    nested.freeze();
+    let (announce, announced) = mpsc::channel();
+    let hung = files.map(|(mut file, path)| {
+        let announce = announce.clone();
+        let thread = thread::spawn(move || {
+            announce.send(()).unwrap();
+            file.write_all(&[7; 8192]).unwrap();
+        });
+        (thread, path)
+    });
+    announced.recv().unwrap();
+    announced.recv().unwrap();
+    thread::sleep(Duration::from_millis(1_500));
+    // Also where the kernel does not tell for how long a thread has been blocked.
+    let looks = Looks { apart: Duration::from_millis(1_200), ..Looks::default() };
+    let scan = scan_in_time(Processes::These(vec![std::process::id()]), looks);
+    let nested_ops = [Op::DsyncWrite, Op::Write];
+    for ((_, path), op) in hung.iter().zip(nested_ops) {
+        let found = scan.syncs.iter().find(|sync| sync.path.as_ref() == Some(path));
+        let found = found.unwrap_or_else(|| panic!("no {path:?}: {scan:?}"));
+        assert_eq!((found.op, found.standing), (op, Standing::Unmoved));
+        assert!(found.age.unwrap().0 >= Duration::from_secs(1), "{found:?}");
+    }
+    let only = Looks { plain_writes_only: true, ..looks };
+    let scan = scan_in_time(Processes::These(vec![std::process::id()]), only);
+    assert!(scan.syncs.iter().all(|sync| sync.op == Op::Write) && scan.syncs.len() == 1, "{scan:?}");
+    nested.thaw();
+    for (thread, _) in hung {
+        thread.join().unwrap();
+    }
+    assert_eq!(scan_in_time(Processes::These(vec![std::process::id()]), looks).syncs, []);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_writer_that_waits_for_its_reader_hangs_in_no_file() {
+    needs(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // It is read by nobody: 64 KB fill it.
+    let script = r#"exec 3<>"$1"; exec head -c 200000 /dev/zero >&3"#;
+    let mut command = Command::new("bash");
+    let writer = Running(command.args(["-c", script, "bash"]).arg(&fifo).spawn().unwrap());
+    let pid = writer.0.id();
+    common::wait_until("the writer to wait", || {
+        let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        call.starts_with(&format!("{} 0x1 ", libc::SYS_write))
+    });
+    let looks = Looks { apart: Duration::from_millis(1_500), ..Looks::default() };
+    assert_eq!(scan_in_time(Processes::These(vec![pid]), looks).syncs, []);
+}
+
 /// `stuck` as a user without rights, who can run it wherever it was built.
 struct Nobody {
     directory: tempfile::TempDir,
@@ -132,13 +197,19 @@ fn root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status() {
     let said = text(&everything);
     assert!(said.lines().next().unwrap().contains(" threads could not be examined"), "{said}");
     assert!(
-        said.contains("None of the threads that could be examined is inside a sync call right now"),
+        said.contains(
+            "None of the threads that could be examined is inside a sync call right now, and no write hangs"
+        ),
         "{said}"
     );
     let json = nobody.stuck(&["--output", "json"]);
     assert_eq!(json.status.code(), Some(5));
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(json["unreadable_threads"].as_u64() > Some(0), "{json}");
+    let named = json["unexamined"].as_array().unwrap();
+    let init = fs::read_to_string("/proc/1/comm").unwrap();
+    assert_eq!((&named[0]["pid"], &named[0]["comm"]), (&1.into(), &init.trim_end().into()), "{json}");
+    assert!(said.contains(&format!("Not examined, the first of them: {} 1", init.trim_end())), "{said}");
 
     // Of what is its own it sees everything.
     let own = Running(Command::new("setpriv").args(Nobody::AS).args(["sleep", "600"]).spawn().unwrap());
@@ -148,7 +219,7 @@ fn root_who_may_not_look_everywhere_is_told_so_first_and_by_the_exit_status() {
     });
     let own = nobody.stuck(&["--pid", &pid.to_string()]);
     assert_eq!(own.status.code(), Some(0), "{own:?}");
-    assert_eq!(text(&own), "No thread is inside a sync call right now.\n");
+    assert_eq!(text(&own), "No thread is inside a sync call right now, and no write hangs.\n");
     // And root does of a process that is not its own.
     let root = Command::new(nobody.program()).args(["stuck", "--pid", &pid.to_string()]).output().unwrap();
     assert_eq!(root.status.code(), Some(0), "{root:?}");

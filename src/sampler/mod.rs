@@ -7,6 +7,7 @@ mod names;
 mod rows;
 mod running;
 mod servers;
+mod stalls;
 mod unwatched;
 mod waits;
 
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::files::rules::Rules;
-use crate::model::{InFlight, Role, Server, ServerId, Setup, Snapshot, Target};
+use crate::model::{InFlight, Op, Role, Server, ServerId, Setup, Snapshot, Target};
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
 use crate::probe::{Attached, Event, Probe, ProbeConfig, allocator};
 
@@ -167,6 +168,7 @@ impl Sampler {
     ) -> std::io::Result<()> {
         self.probe.wait(timeout, wake)?;
         self.take_events(SOME)?;
+        self.look_for_stalls();
         if self.last_reclaim.elapsed() >= Duration::from_millis(20) {
             self.last_reclaim = Instant::now();
             if self.short_of_rows() || self.has_unread_rows {
@@ -176,6 +178,16 @@ impl Sampler {
         }
         self.trim_if_due();
         Ok(())
+    }
+
+    /// Writes that hang, unless writes are not to be watched (`--writes off`).
+    fn look_for_stalls(&mut self) {
+        let now = Instant::now();
+        if self.running.stalls.is_due(now) && self.setup.ops.contains(&Op::DsyncWrite) {
+            let servers = self.servers.list();
+            let alive = servers.iter().filter(|server| server.alive).map(|server| server.id);
+            self.running.stalls.look(&alive.collect(), now);
+        }
     }
 
     /// Between snapshots, so that nobody waits for it.

@@ -1,10 +1,12 @@
-//! The syncs in flight: those that began under the programs' eyes, and those that hung before tracing began.
+//! The syncs in flight: those that began under the programs' eyes, those that hung before tracing began, and
+//! other writes that hang.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::ledger::{Ledger, Subject};
 use super::names::Names;
+use super::stalls::Stalls;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::proc_file;
 use crate::model::{InFlight, Op, Role, ServerId, Target, Via};
@@ -30,13 +32,18 @@ const SCAN_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Running {
     earlier: Vec<Earlier>,
+    pub stalls: Stalls,
     scans: Pool<(), ServerId, Vec<Earlier>>,
 }
 
 impl Default for Running {
     fn default() -> Self {
         let limits = Limits::for_one_owner(SCANS, SCAN_TIMEOUT);
-        Running { earlier: Vec::new(), scans: Pool::new("scan-earlier", limits, scan_earlier) }
+        Running {
+            earlier: Vec::new(),
+            stalls: Stalls::default(),
+            scans: Pool::new("scan-earlier", limits, scan_earlier),
+        }
     }
 }
 
@@ -45,7 +52,9 @@ fn scan_earlier(&server: &ServerId) -> Option<Vec<Earlier>> {
     let processes = Processes::These(vec![server.pid]);
     let scan = scan(Path::new("/proc"), &processes, &Looks::once()).ok()?;
     let seen = Instant::now();
-    Some(scan.syncs.into_iter().map(|sync| Earlier { server, sync, seen }).collect())
+    // What else hangs is looked for all the time.
+    let syncs = scan.syncs.into_iter().filter(|sync| sync.op.makes_durable());
+    Some(syncs.map(|sync| Earlier { server, sync, seen }).collect())
 }
 
 impl Running {
@@ -90,6 +99,10 @@ impl Running {
             sync.age += earlier.seen.elapsed();
             sync
         }));
+        // One that a mount makes durable may be there already, by the programs.
+        let stalls = self.stalls.in_flight(names).into_iter();
+        let stalls: Vec<_> = stalls.filter(|stall| all.iter().all(|sync| sync.tid != stall.tid)).collect();
+        all.extend(stalls);
         Ok(all)
     }
 

@@ -17,7 +17,8 @@ impl Sampler {
     }
 
     /// The slots in which a server's syncs and durable writes of one role are counted, those that were used
-    /// last first; as of the last reading of the rows, which [`Sampler::in_flight`] is one of. As many as can be sampled.
+    /// last first; as of the last reading of the rows, which [`Sampler::in_flight`] is one of. As many as can
+    /// be sampled.
     pub(crate) fn slots_of(&self, server: ServerId, role: Role) -> Vec<u32> {
         let rows = self.ledger.rows_in_use_of(server).filter(|(_, account)| {
             let Subject::File { op, .. } = account.subject else { return false };

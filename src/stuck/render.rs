@@ -12,7 +12,7 @@ use crate::model::Role;
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::{Paint, Style};
 use crate::text::{capitalize, duration_in_words};
-use crate::threads::{AgeFrom, Scan, Standing, StuckSync, waits_for};
+use crate::threads::{AgeFrom, Scan, Standing, StuckSync, Unexamined, waits_for};
 
 /// The role of a path in the process with this PID.
 pub(crate) type RoleOf<'a> = &'a dyn Fn(u32, &Path) -> Role;
@@ -30,7 +30,11 @@ pub fn table(scan: &Scan, role_of: RoleOf, style: &Style) -> String {
             true => "No thread",
             false => "None of the threads that could be examined",
         };
-        push_sentence(&mut text, &format!("{none} is inside a sync call right now{finished}."), style);
+        push_sentence(
+            &mut text,
+            &format!("{none} is inside a sync call right now, and no write hangs{finished}."),
+            style,
+        );
     } else {
         if !scan.is_complete() {
             text.push('\n');
@@ -110,7 +114,7 @@ fn push_details(text: &mut String, sync: &StuckSync, style: &Style) {
     });
     let standing = match sync.standing {
         Standing::Unmoved => Some("has not run since the first scan"),
-        Standing::Moving => Some("ran between the scans: one slow sync or several"),
+        Standing::Moving => Some("ran between the scans: one slow call or several"),
         Standing::SeenOnce => None,
     };
     facts.extend(standing.map(str::to_owned));
@@ -134,15 +138,17 @@ fn push_summary(text: &mut String, scan: &Scan, style: &Style) {
     let (unmoved, moving, once) =
         (count(Standing::Unmoved), count(Standing::Moving), count(Standing::SeenOnce));
     let watched = duration(scan.watched);
+    let is_write = |sync: &StuckSync| sync.op.writes() || !sync.op.makes_durable();
+    let what = if scan.syncs.iter().any(is_write) { "call" } else { "sync" };
     let mut parts = Vec::new();
     if unmoved > 0 {
-        parts.push(format!("{} not moved for {watched}", count_syncs(unmoved, "has", "have")));
+        parts.push(format!("{} not moved for {watched}", count_calls(unmoved, what, "has", "have")));
     }
     if moving > 0 {
-        parts.push(format!("{} in flight and moving", count_syncs(moving, "is", "are")));
+        parts.push(format!("{} in flight and moving", count_calls(moving, what, "is", "are")));
     }
     if once > 0 {
-        parts.push(format!("{} in flight", count_syncs(once, "is", "are")));
+        parts.push(format!("{} in flight", count_calls(once, what, "is", "are")));
     }
     if scan.finished > 0 {
         parts.push(format!("{} finished meanwhile", scan.finished));
@@ -159,8 +165,9 @@ fn push_summary(text: &mut String, scan: &Scan, style: &Style) {
     push_sentence(text, &sentence, style);
 }
 
-fn count_syncs(n: usize, one: &str, many: &str) -> String {
-    if n == 1 { format!("1 sync {one}") } else { format!("{n} syncs {many}") }
+/// `what`: "sync", or "call" where there are writes among them.
+fn count_calls(n: usize, what: &str, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {what} {one}") } else { format!("{n} {what}s {many}") }
 }
 
 /// Reports what could not be examined, and is therefore missing from the table.
@@ -180,6 +187,11 @@ fn push_unexamined(text: &mut String, scan: &Scan, style: &Style) {
     if !unseen.is_empty() {
         let sentence = format!("{} could not be examined: {RIGHTS}.", capitalize(&unseen.join(" and ")));
         push_sentence(text, &sentence, style);
+    }
+    if !scan.unexamined.is_empty() {
+        let name = |process: &Unexamined| format!("{} {}", style.name(process.comm.as_bytes()), process.pid);
+        let names: Vec<String> = scan.unexamined.iter().map(name).collect();
+        push_sentence(text, &format!("Not examined, the first of them: {}.", names.join(", ")), style);
     }
     if scan.blocked > 0 {
         let processes = count_of(scan.blocked, "process", "processes");
@@ -241,6 +253,10 @@ pub fn json(scan: &Scan, role_of: RoleOf) -> Value {
         "finished": scan.finished,
         "unreadable_threads": scan.unreadable,
         "unreadable_processes": scan.closed,
+        "unexamined": scan.unexamined.iter().map(|process| json!({
+            "pid": process.pid,
+            "comm": process.comm,
+        })).collect::<Vec<_>>(),
         "hidden_processes": scan.hidden,
         "blocked_processes": scan.blocked,
     })
@@ -308,22 +324,28 @@ Ages are minimums (the time since the thread last ran): /proc does not show when
 
     #[test]
     fn nothing_stuck_is_a_sentence() {
-        assert_eq!(plain(&scan(vec![])), "No thread is inside a sync call right now.\n");
+        assert_eq!(plain(&scan(vec![])), "No thread is inside a sync call right now, and no write hangs.\n");
         let busy = plain(&Scan { finished: 3, ..scan(vec![]) });
-        assert_eq!(busy, "No thread is inside a sync call right now: 3 finished within 200 ms.\n");
+        assert_eq!(
+            busy,
+            "No thread is inside a sync call right now, and no write hangs: 3 finished within 200 ms.\n"
+        );
     }
 
     #[test]
     fn what_could_not_be_examined_comes_first() {
         let rights = "this needs root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may deny even root";
-        let partial = Scan { unreadable: 2, closed: 1, hidden: true, blocked: 1, ..scan(vec![]) };
+        let unexamined = [(7, "redis\u{1b}"), (8, "postgres")];
+        let unexamined = unexamined.map(|(pid, comm)| Unexamined { pid, comm: comm.into() }).into();
+        let partial = Scan { unreadable: 2, closed: 1, unexamined, hidden: true, blocked: 1, ..scan(vec![]) };
         assert_eq!(
             plain(&partial),
             format!(
                 "2 threads and all of 1 process and other users' processes (/proc is mounted with hidepid) could not be \
                  examined: {rights}.\n\
+                 Not examined, the first of them: redis\\x1b 7, postgres 8.\n\
                  1 process did not answer in time and may be stuck in more than a sync.\n\
-                 None of the threads that could be examined is inside a sync call right now.\n"
+                 None of the threads that could be examined is inside a sync call right now, and no write hangs.\n"
             )
         );
         let text = plain(&Scan { unreadable: 1, ..scan(vec![sync()]) });
@@ -388,6 +410,15 @@ Ages are minimums (the time since the thread last ran): /proc does not show when
         assert_eq!(first["moved"], false);
         assert_eq!(first["device_number"], "254:16");
         assert_eq!(value["watched_seconds"], 0.2);
+    }
+
+    #[test]
+    fn a_write_that_hangs_is_no_sync() {
+        let write = StuckSync { op: Op::Write, ..sync() };
+        let text = plain(&scan(vec![write]));
+        assert!(text.contains("  write  ") && text.contains("1 call has not moved for 200 ms."), "{text}");
+        let text = plain(&scan(vec![StuckSync { op: Op::DsyncWrite, ..sync() }, sync()]));
+        assert!(text.contains("  dsync_write  ") && text.contains("2 calls have not moved"), "{text}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Who is inside a sync right now, found through /proc alone: no BPF, no tracefs, on a host where nothing
-//! else works. Serves `fsynctop stuck`, and the sampler when it attaches, for the syncs that hung before
-//! tracing began.
+//! Who is inside a sync or a durable write right now, or hangs in any other write, found through /proc alone:
+//! no BPF, no tracefs, on a host where nothing else works. Serves `fsynctop stuck`, and the sampler: when it
+//! attaches, for the syncs that hung before tracing began; and now and then, for writes of which the programs
+//! keep nothing while they go on.
 
 mod clock;
 mod scan;
@@ -8,5 +9,5 @@ pub(crate) mod syscalls;
 mod thread_files;
 mod waits;
 
-pub use scan::{AgeFrom, Looks, Processes, Scan, Standing, StuckSync, scan};
+pub use scan::{AgeFrom, Looks, MIN_HANG, Processes, Scan, Standing, StuckSync, Unexamined, scan};
 pub use waits::{Wait, waits_for};

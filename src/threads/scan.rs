@@ -1,4 +1,5 @@
-//! Finds the threads that are inside a sync call right now, and for how long at least, by looking twice.
+//! Finds the threads that are inside a sync call or a durable write right now, or that hang in any other
+//! write to a file, and for how long at least, by looking twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -25,11 +26,18 @@ pub struct Looks {
     /// How long a process may go without yielding a result, and how long reading the clocks may take. A
     /// process that is silent for longer is skipped and counted.
     pub deadline: Duration,
+    /// Only writes that are not durable: of all else the caller knows already.
+    pub plain_writes_only: bool,
 }
 
 impl Default for Looks {
     fn default() -> Self {
-        Looks { count: 2, apart: Duration::from_millis(200), deadline: Duration::from_millis(500) }
+        Looks {
+            count: 2,
+            apart: Duration::from_millis(200),
+            deadline: Duration::from_millis(500),
+            plain_writes_only: false,
+        }
     }
 }
 
@@ -43,7 +51,8 @@ impl Looks {
 /// The result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// Threads that were in a sync at the last look, the longest known first.
+    /// Threads that were in a sync or in a durable write at the last look, or that hung in another write
+    /// ([`MIN_HANG`]), the longest known first.
     pub syncs: Vec<StuckSync>,
     /// Threads that were in a sync at the first look and not at the last: nothing is wrong with them.
     pub finished: usize,
@@ -51,6 +60,8 @@ pub struct Scan {
     pub unreadable: usize,
     /// Processes whose threads could not even be listed, for lack of privileges.
     pub closed: usize,
+    /// The first processes with such threads, and of that kind, by number.
+    pub unexamined: Vec<Unexamined>,
     /// Processes of others may run that /proc does not show (hidepid).
     pub hidden: bool,
     /// Processes that blocked the reader and were skipped.
@@ -65,6 +76,21 @@ impl Scan {
         self.unreadable == 0 && self.closed == 0 && self.blocked == 0 && !self.hidden
     }
 }
+
+/// A process that could not be looked at, or not at all of its threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unexamined {
+    pub pid: u32,
+    /// The name of its thread group's leader, if that may be read; escape it.
+    pub comm: String,
+}
+
+/// How many of them are named.
+const MAX_UNEXAMINED: usize = 10;
+
+/// From this age on a write that is not durable hangs: it has neither ended nor run for so long. What merely
+/// waits for the limit of dirty memory runs again within 200 ms (balance_dirty_pages).
+pub const MIN_HANG: Duration = Duration::from_secs(1);
 
 /// The verdict on a thread over all looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +113,7 @@ pub enum AgeFrom {
     Watched,
 }
 
-/// A thread inside a sync call.
+/// A thread inside a sync call, or a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckSync {
     pub pid: u32,
@@ -165,19 +191,21 @@ fn scan_with(
     let (seen, mut blocked) = READERS.for_each(pids, looks.deadline, move |&pid, emit| {
         match numbers_in(&root.join(format!("{pid}/task"))) {
             Ok(tids) => tids.into_iter().for_each(|tid| emit(look(&root, pid, tid))),
-            Err(error) => emit((!has_gone(&error)).then_some(Look::Closed)),
+            Err(error) => emit((!has_gone(&error)).then_some(Look::Closed(pid))),
         }
     });
     let first_look = Instant::now();
     let of_kind = |kind: fn(&&Look) -> bool| seen.iter().filter(kind).count();
-    let unreadable = of_kind(|look| matches!(look, Look::Unreadable));
-    let closed = of_kind(|look| matches!(look, Look::Closed));
+    let unreadable = of_kind(|look| matches!(look, Look::Unreadable(_)));
+    let closed = of_kind(|look| matches!(look, Look::Closed(_)));
+    let unexamined = unexamined(proc_root, &seen);
     let mut candidates: Vec<Candidate> = seen
         .into_iter()
         .filter_map(|look| match look {
             Look::InSync(seen) => Some(Candidate { seen, standing: Standing::SeenOnce }),
-            Look::Unreadable | Look::Closed => None,
+            Look::Unreadable(_) | Look::Closed(_) => None,
         })
+        .filter(|candidate| !looks.plain_writes_only || candidate.is_plain_write())
         .collect();
     // Threads of which it was seen. Of those that a later look could not read it is not known.
     let mut finished = 0;
@@ -186,10 +214,10 @@ fn scan_with(
         thread::sleep(looks.apart);
         let root = proc_root.to_path_buf();
         let (still, hung) = READERS.for_each(by_process(candidates), looks.deadline, move |group, emit| {
-            group.iter().for_each(|candidate| emit(Some(candidate.look_again(&root))));
+            group.iter().for_each(|candidate| emit(Some((candidate.counts(), candidate.look_again(&root)))));
         });
-        finished += still.iter().filter(|candidate| candidate.is_none()).count();
-        candidates = still.into_iter().flatten().collect();
+        finished += still.iter().filter(|(counts, candidate)| *counts && candidate.is_none()).count();
+        candidates = still.into_iter().filter_map(|(_, candidate)| candidate).collect();
         blocked += hung;
     }
     // the clocks come before what is measured by them, else a thread that has run since would seem blocked
@@ -197,27 +225,42 @@ fn scan_with(
     let clocks = read_clocks(&candidates.iter().map(|candidate| candidate.seen.stat.cpu).collect());
     let root = proc_root.to_path_buf();
     let (described, hung) = READERS.for_each(by_process(candidates), looks.deadline, move |group, emit| {
-        group.iter().for_each(|candidate| emit(Some(candidate.describe(&root, &clocks, watched))));
+        let describe = |candidate: &Candidate| candidate.describe(&root, &clocks, watched);
+        group.iter().for_each(|candidate| emit(Some((candidate.counts(), describe(candidate)))));
     });
-    finished += described.iter().filter(|sync| sync.is_none()).count();
-    let mut syncs: Vec<StuckSync> = described.into_iter().flatten().collect();
+    finished += described.iter().filter(|(counts, sync)| *counts && sync.is_none()).count();
+    let described = described.into_iter().filter_map(|(_, sync)| sync);
+    let mut syncs: Vec<StuckSync> = described.filter(StuckSync::is_worth_telling).collect();
     syncs.sort_by_key(|sync| (std::cmp::Reverse(sync.age.map(|(age, _)| age)), sync.tid));
-    Ok(Scan { syncs, finished, unreadable, closed, hidden, blocked: blocked + hung, watched })
+    Ok(Scan { syncs, finished, unreadable, closed, unexamined, hidden, blocked: blocked + hung, watched })
+}
+
+/// The processes of which something could not be looked at, the first of them.
+fn unexamined(proc_root: &Path, seen: &[Look]) -> Vec<Unexamined> {
+    let pids: BTreeSet<u32> = seen
+        .iter()
+        .filter_map(|look| match look {
+            Look::Unreadable(pid) | Look::Closed(pid) => Some(*pid),
+            Look::InSync(_) => None,
+        })
+        .collect();
+    let named = |pid: u32| Unexamined { pid, comm: name(&proc_root.join(format!("{pid}/comm"))) };
+    pids.into_iter().take(MAX_UNEXAMINED).map(named).collect()
 }
 
 enum Look {
     InSync(Seen),
-    /// A thread.
-    Unreadable,
+    /// A thread of this process.
+    Unreadable(u32),
     /// A process.
-    Closed,
+    Closed(u32),
 }
 
 fn has_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// A thread in a sync at one look.
+/// A thread in a sync or a write at one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     pid: u32,
@@ -227,21 +270,55 @@ struct Seen {
     progress: Option<Progress>,
 }
 
-/// One look at a thread; None when it is in no sync, or gone.
+/// One look at a thread; None when it is in no sync and no write, or gone.
 fn look(proc_root: &Path, pid: u32, tid: u32) -> Option<Look> {
     let thread = proc_root.join(format!("{pid}/task/{tid}"));
     let line = match proc_file::read(&thread.join("syscall")) {
         Ok(line) => line,
         // a thread that has gone is no loss; one that is there and keeps its call from us is
-        Err(_) => return thread.join("stat").exists().then_some(Look::Unreadable),
+        Err(_) => return thread.join("stat").exists().then_some(Look::Unreadable(pid)),
     };
-    let call = syscalls::parse(std::str::from_utf8(&line).ok()?)?;
+    let line = std::str::from_utf8(&line).ok()?;
+    let call = syscalls::parse(line).or_else(|| write_to_file(&proc_root.join(pid.to_string()), line))?;
     let stat = parse_stat(&proc_file::read(&thread.join("stat")).ok()?)?;
     let progress = Progress::parse(
         proc_file::read(&thread.join("schedstat")).ok().as_deref(),
         proc_file::read(&thread.join("status")).ok().as_deref(),
     );
     Some(Look::InSync(Seen { pid, tid, stat, call, progress }))
+}
+
+/// A write to what may be a regular file, which shows as a path. Whether it really is one is not asked of its
+/// filesystem, which may hang.
+fn write_to_file(process: &Path, line: &str) -> Option<SyncCall> {
+    let write = syscalls::parse_write(line)?;
+    let link = fs::read_link(process.join(format!("fd/{}", write.fd))).ok()?;
+    if !link.is_absolute() {
+        return None;
+    }
+    let is_durable = write.is_durable || {
+        let fdinfo = proc_file::read_once::<512>(&process.join(format!("fdinfo/{}", write.fd))).ok()?;
+        u32::from_str_radix(value_of(&fdinfo, b"flags")?, 8).ok()? & libc::O_DSYNC as u32 != 0
+    };
+    let op = if is_durable { Op::DsyncWrite } else { Op::Write };
+    Some(SyncCall { op, arguments: write.arguments })
+}
+
+impl StuckSync {
+    /// Every sync is; a write that is not durable if it hangs, and not for a reader at the other end of a
+    /// pipe or a terminal.
+    fn is_worth_telling(&self) -> bool {
+        const NO_FILES: [&str; 6] = ["proc", "sysfs", "devpts", "devtmpfs", "cgroup2", "tracefs"];
+        let frames = self.stack.iter().chain(&self.wait_channel);
+        let waits_for_reader = frames.into_iter().any(|frame| {
+            let name = frame.trim_start_matches("anon_");
+            ["pipe_", "fifo_", "tty_", "n_tty_", "do_tty_"].iter().any(|prefix| name.starts_with(prefix))
+        });
+        let is_file = !self.mount.as_ref().is_some_and(|mount| NO_FILES.contains(&mount.filesystem.as_str()));
+        let is_write = matches!(self.op, Op::Write | Op::DsyncWrite);
+        let hangs = self.op.makes_durable() || self.age.is_some_and(|(age, _)| age >= MIN_HANG);
+        !is_write || (hangs && is_file && !waits_for_reader)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -251,6 +328,15 @@ struct Candidate {
 }
 
 impl Candidate {
+    fn is_plain_write(&self) -> bool {
+        self.seen.call.op == Op::Write
+    }
+
+    /// Among those that finished. Of a write that ended in time there is nothing to say.
+    fn counts(&self) -> bool {
+        !self.is_plain_write()
+    }
+
     /// None when the thread is no longer in that call: it finished, and perhaps began another.
     fn look_again(&self, proc_root: &Path) -> Option<Candidate> {
         let before = &self.seen;
@@ -285,12 +371,15 @@ impl Candidate {
             proc_file::read(&thread.join("stack")).map(|content| parse_stack(&content)).unwrap_or_default();
         let last_ran =
             proc_file::read(&thread.join("sched")).ok().and_then(|content| parse_last_ran(&content));
+        // A mount makes all of its writes durable (-o sync).
+        let is_synchronous = || mount.iter().any(|mount| mount.options.iter().any(|option| option == "sync"));
+        let op = if call.op == Op::Write && is_synchronous() { Op::DsyncWrite } else { call.op };
         let sync = StuckSync {
             pid,
             tid,
             thread: name(&thread.join("comm")),
             comm: name(&process.join("comm")),
-            op: call.op,
+            op,
             fd,
             path,
             mount,

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 fn looks() -> Looks {
-    Looks { count: 2, apart: 20 * MILLISECOND, deadline: Duration::from_secs(5) }
+    Looks { count: 2, apart: 20 * MILLISECOND, deadline: Duration::from_secs(5), ..Looks::default() }
 }
 
 /// A thread in fdatasync(3), last run on CPU 1 at 1,000 s of its clock.
@@ -130,6 +130,69 @@ fn what_cannot_be_read_is_counted_and_what_is_gone_is_not() {
     fs::create_dir_all(root.path().join("90/task/90")).unwrap();
     let scan = with_clock(root.path(), 1003);
     assert_eq!((scan.syncs.len(), scan.unreadable), (1, 1));
+    fs::write(root.path().join("80/comm"), "redis-server\n").unwrap();
+    let named = |pid, comm: &str| Unexamined { pid, comm: comm.into() };
+    assert_eq!(with_clock(root.path(), 1003).unexamined, [named(80, "redis-server")]);
+    // Not more of them than somebody reads.
+    for pid in 100..150 {
+        fs::remove_file(add_thread(root.path(), pid, pid).join("syscall")).unwrap();
+    }
+    let scan = with_clock(root.path(), 1003);
+    assert_eq!((scan.unreadable, scan.unexamined.len()), (51, 10));
+}
+
+/// The thread of [`server`] is in pwrite64(3) instead.
+fn write_instead(root: &Path, flags: &str) {
+    let line = format!("{} 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffc537eaa98 0x7f338e605ce0\n", libc::SYS_pwrite64);
+    fs::write(root.join("70/task/71/syscall"), line).unwrap();
+    fs::write(root.join("70/fdinfo/3"), format!("pos:\t0\nflags:\t{flags}\nmnt_id:\t45\nino:\t12\n"))
+        .unwrap();
+}
+
+#[test]
+fn a_write_through_a_durable_descriptor_is_a_durable_write_and_any_other_shows_once_it_hangs() {
+    let root = tempfile::tempdir().unwrap();
+    server(root.path());
+    let seen = |seconds| {
+        let scan = with_clock(root.path(), seconds);
+        scan.syncs.iter().map(|sync| (sync.op, sync.age.map(|(age, _)| age.as_secs()))).collect::<Vec<_>>()
+    };
+    // O_DSYNC, and O_SYNC, which includes it.
+    for flags in ["010002", "04010002"] {
+        write_instead(root.path(), flags);
+        assert_eq!(seen(1000), [(Op::DsyncWrite, Some(0))], "{flags}");
+    }
+    write_instead(root.path(), "02");
+    assert_eq!(seen(1000), []);
+    assert_eq!(seen(1003), [(Op::Write, Some(3))]);
+    // Of a write that ended in time, nothing is said.
+    assert_eq!(with_clock(root.path(), 1000).finished, 0);
+    // All writes of the mount are durable.
+    fs::write(root.path().join("70/mountinfo"), "45 1 254:16 / /var rw,sync - ext4 /dev/vdb rw\n").unwrap();
+    assert_eq!(seen(1000), [(Op::DsyncWrite, Some(0))]);
+    let only = Looks { plain_writes_only: true, ..looks() };
+    write_instead(root.path(), "010002");
+    assert_eq!(scan_with(root.path(), &Processes::All, &only, &|_| BTreeMap::new()).unwrap().syncs, []);
+}
+
+#[test]
+fn who_waits_for_a_reader_hangs_in_no_file() {
+    let root = tempfile::tempdir().unwrap();
+    server(root.path());
+    write_instead(root.path(), "02");
+    assert_eq!(with_clock(root.path(), 1003).syncs.len(), 1);
+    let thread = root.path().join("70/task/71");
+    // A FIFO has a path; who may not read the stack is told by the wait channel.
+    fs::write(thread.join("wchan"), "anon_pipe_write").unwrap();
+    fs::write(thread.join("stack"), "").unwrap();
+    assert_eq!(with_clock(root.path(), 1003).syncs, []);
+    fs::write(thread.join("wchan"), "folio_wait_bit_common").unwrap();
+    assert_eq!(with_clock(root.path(), 1003).syncs.len(), 1);
+    for link in ["socket:[4711]", "pipe:[4712]"] {
+        fs::remove_file(root.path().join("70/fd/3")).unwrap();
+        symlink(link, root.path().join("70/fd/3")).unwrap();
+        assert_eq!(with_clock(root.path(), 1003).syncs, [], "{link}");
+    }
 }
 
 #[test]

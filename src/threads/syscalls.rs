@@ -60,6 +60,29 @@ pub fn parse(line: &str) -> Option<SyncCall> {
     Some(SyncCall { op, arguments })
 }
 
+/// A write that a thread is in, of whatever it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WriteCall {
+    pub fd: i32,
+    /// By its own flags (RWF_DSYNC, RWF_SYNC); its descriptor may have others.
+    pub is_durable: bool,
+    pub arguments: [u64; 6],
+}
+
+/// RWF_DSYNC and RWF_SYNC (include/uapi/linux/fs.h).
+const RWF_DURABLE: u64 = 0x2 | 0x4;
+
+/// The write in a line of /proc/TID/syscall; None for everything else.
+pub(crate) fn parse_write(line: &str) -> Option<WriteCall> {
+    let (number, numbering, arguments) = split(line)?;
+    let name = match numbering {
+        Numbering::Native => Op::DsyncWrite.call_of_number(number),
+        Numbering::Compat => Op::DsyncWrite.call_of_compat_number(number),
+    }?;
+    let is_durable = name == "pwritev2" && arguments[5] & RWF_DURABLE != 0;
+    Some(WriteCall { fd: arguments[0] as i32, is_durable, arguments })
+}
+
 /// Whether the line's thread is in a call by which the operation is made. One that writes need not be
 /// durable.
 pub fn may_be(line: &str, op: Op) -> bool {
@@ -105,7 +128,17 @@ mod tests {
             let line = line(number, 7);
             assert!(may_be(&line, Op::DsyncWrite) && !may_be(&line, Op::Fsync), "{line}");
             assert_eq!(parse(&line), None);
+            let write = parse_write(&line).unwrap();
+            assert_eq!((write.fd, write.is_durable), (7, false));
         }
+        let flags = |number: i64, flags: u64| {
+            let line = format!("{number} 0x7 0x1 0x1 0x0 0x0 {flags:#x} 0x7ffc537eaa98 0x7f338e605ce0");
+            parse_write(&line).unwrap().is_durable
+        };
+        assert!(flags(libc::SYS_pwritev2, 2) && flags(libc::SYS_pwritev2, 4) && flags(libc::SYS_pwritev2, 6));
+        // RWF_HIPRI is none of them; what the sixth register holds in a call of four arguments says nothing.
+        assert!(!flags(libc::SYS_pwritev2, 1) && !flags(libc::SYS_pwrite64, 2));
+        assert_eq!(parse_write(&line(libc::SYS_fsync, 7)), None);
         assert!(may_be("4 0x5 0x0 0x0 0x0 0x0 0x0 0xffd3a1c0 0xf7f4b559", Op::DsyncWrite));
         assert!(may_be(&line(libc::SYS_fsync, 7), Op::Fsync));
         assert!(!may_be(&line(libc::SYS_fsync, 7), Op::DsyncWrite) && !may_be("running", Op::Fsync));

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::model::{ServerId, Snapshot};
+use crate::model::{InFlight, ServerId, Snapshot};
 use crate::sampler::Sampler;
 use crate::server::durable_writes::DurableWrites;
 use crate::server::status::StatusError;
@@ -88,7 +88,8 @@ impl Edge {
 
     /// Syncs that had started but not finished, the larger count of both sides.
     pub fn in_flight(&self, server: ServerId) -> u64 {
-        let traced = self.snapshot.in_flight.iter().filter(|sync| sync.server == server).count() as u64;
+        let is_one = |sync: &&InFlight| sync.server == server && sync.op.makes_durable();
+        let traced = self.snapshot.in_flight.iter().filter(is_one).count() as u64;
         traced.max(self.before.pending_syncs()).max(self.after.pending_syncs())
     }
 }

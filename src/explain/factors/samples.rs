@@ -129,7 +129,9 @@ impl InFlightSamples {
         self.weight += weight;
         self.weight_squares += weight * weight;
         let mut counts: BTreeMap<Role, u64> = BTreeMap::new();
-        for sync in in_flight.iter().filter(|sync| sync.server == self.server) {
+        // Another write that hangs is no sync.
+        let is_one = |sync: &&InFlight| sync.server == self.server && sync.op.makes_durable();
+        for sync in in_flight.iter().filter(is_one) {
             *counts.entry(sync.role).or_default() += 1;
             let threads = &mut self.roles.entry(sync.role).or_default().threads;
             *threads.entry(strip_number(&sync.thread).to_owned()).or_default() += 1;

@@ -70,11 +70,14 @@ families! {
         help: "Bytes that durable writes wrote, as the kernel returned them.",
         notes: "Of the writes that are `op=\"dsync_write\"` above: through descriptors with O_DSYNC or O_SYNC, with \
                 RWF_DSYNC, to synchronous files and mounts. Data that is written first and synced later is in no counter \
-                here. Absent under `--writes off`.",
+                here. There from the start, at zero, for `via=\"call\"` and each role that holds committed data; absent under \
+                `--writes off`.",
         ..family("fsynctop_durable_written_bytes_total", Kind::Counter, "bytes", &["server", "role", "via"])
     };
     pub(crate) static IN_FLIGHT: Family = Family {
         help: "Syncs that had begun and not ended when the snapshot was taken.",
+        notes: "Durable writes are among them, and any other write to a file once it has hung for a second; unless \
+                `--writes off`.",
         ..family("fsynctop_syncs_in_flight", Kind::Gauge, "syncs", &["server", "role"])
     };
     pub(crate) static OLDEST_IN_FLIGHT: Family = Family {
