@@ -246,7 +246,8 @@ fn root_any_other_write_that_hangs_is_in_flight_too() {
     let nested = Nested::new().unwrap();
     let file = nested.inner().join("shop.ibd");
     let mut command = Command::new("python3");
-    command.args(["-c", "import os, sys\nfd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\nos.fsync(fd)\nprint('ready', flush=True)\nsys.stdin.readline()\nos.fsync(fd)\nsys.stdin.readline()\nos.pwrite(fd, b'b' * 65536, 0)"]);
+    // Past the page cache, as InnoDB writes its pages.
+    command.args(["-c", "import mmap, os, sys\nfd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_DIRECT)\nprint('ready', flush=True)\nsys.stdin.readline()\nos.fsync(fd)\nsys.stdin.readline()\nos.pwrite(fd, mmap.mmap(-1, 65536), 0)"]);
     let mut writer =
         Running(command.arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();

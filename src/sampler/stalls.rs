@@ -1,5 +1,6 @@
-//! Writes that hang and are not durable. The programs keep nothing of a write while it goes on, and InnoDB that waits for
-//! the write of a page comes to no sync: so the threads of each server are looked at in /proc now and then.
+//! Writes that hang and are not durable. The programs keep nothing of a write while it goes on, and InnoDB
+//! that waits for the write of a page comes to no sync: so the threads of each server are looked at in /proc
+//! now and then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,8 +12,8 @@ use crate::linux::proc_file;
 use crate::model::{InFlight, Role, ServerId};
 use crate::threads::{Looks, MIN_HANG, Processes, StuckSync, scan};
 
-/// After each scan of a server, as many times as long as that took, so that a server of thousands of threads takes no
-/// more of a processor than a small one.
+/// After each scan of a server, as many times as long as that took, so that a server of thousands of threads
+/// takes no more of a processor than a small one.
 const REST: u32 = 500;
 const MIN_REST: Duration = Duration::from_secs(2);
 const MAX_REST: Duration = Duration::from_secs(60);
@@ -20,7 +21,8 @@ const MAX_REST: Duration = Duration::from_secs(60);
 const EVERY: Duration = Duration::from_millis(200);
 /// Of one server. More threads that hang in writes say nothing new.
 const MAX_STALLS: usize = 64;
-/// Servers that are scanned at the same time, the threads with those that hang, and the servers that may wait for it.
+/// Servers that are scanned at the same time, the threads with those that hang, and the servers that may wait
+/// for it.
 const SCANS: Share = Share { threads: 2, with_abandoned: 4, queue: 64 };
 const SCAN_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -77,7 +79,8 @@ impl Default for Stalls {
 fn find(proc_root: &Path, server: ServerId) -> Found {
     let began = Instant::now();
     let processes = Processes::These(vec![server.pid]);
-    // Where the kernel does not tell for how long a thread has been blocked, it is seen to be for as long as this.
+    // Where the kernel does not tell for how long a thread has been blocked, it is seen to be for as long as
+    // this.
     let looks = Looks { apart: MIN_HANG, plain_writes_only: true, ..Looks::default() };
     let syncs = scan(proc_root, &processes, &looks).map(|scan| scan.syncs).unwrap_or_default();
     let seen = Instant::now();
@@ -94,7 +97,8 @@ impl Stalls {
         now >= self.next
     }
 
-    /// Begins the scans that are due of these servers, which are all there are, and takes in what others found.
+    /// Begins the scans that are due of these servers, which are all there are, and takes in what others
+    /// found.
     pub fn look(&mut self, servers: &BTreeSet<ServerId>, now: Instant) {
         self.next = now + EVERY;
         while let Some(Found { server, stalls, took }) = self.scans.poll() {

@@ -71,6 +71,8 @@ const FRAMES: &[(&[&str], &str)] = &[
         &["rwsem_down_*", "__mutex_lock*", "mutex_lock*", "__down*", "osq_lock"],
         "a lock that another thread holds",
     ),
+    // past the page cache; whatever of the above it calls is further in, and decides first
+    (&["__iomap_dio_rw", "__blockdev_direct_IO"], "its data to be written"),
     // under blkdev_issue_flush as well as under other writes, so what stands below decides first
     (&["submit_bio_wait", "wait_on_buffer", "__wait_on_buffer"], "a write to the device"),
 ];
@@ -137,6 +139,16 @@ mod tests {
             &["jbd2_log_wait_commit", "ext4_fsync_journal", "ext4_sync_file", "do_fsync"],
             "the journal commit",
             "jbd2_log_wait_commit",
+        );
+        expect(
+            &["io_schedule_timeout", "__iomap_dio_rw", "iomap_dio_rw", "ext4_file_write_iter", "vfs_write"],
+            "its data to be written",
+            "__iomap_dio_rw",
+        );
+        expect(
+            &["submit_bio_wait", "blkdev_issue_flush", "iomap_dio_complete", "__iomap_dio_rw", "vfs_write"],
+            "the device cache flush",
+            "blkdev_issue_flush",
         );
         expect(
             &["mutex_lock_io", "__jbd2_log_wait_for_space", "start_this_handle"],
