@@ -75,6 +75,12 @@ struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	u32 i_generation;
+	u32 i_rdev;
+};
+
+struct address_space {
+	struct inode *host;
+	u32 wb_err;
 };
 
 struct dentry {

@@ -24,6 +24,11 @@ enum pending_limit {
 	PENDING_REQUESTS = 4096,
 };
 
+// How many files with writeback errors are told apart, each errno by itself.
+enum writeback_limit {
+	WRITEBACK_FILES = 1024,
+};
+
 // What a row is about.
 enum kind {
 	KIND_FREE = 0,
@@ -209,6 +214,15 @@ struct error_key {
 	u32 reserved;
 };
 
+// The kernel could not write what belongs to this file.
+struct writeback_error {
+	u64 inode;  // 0: of the device itself
+	u32 device; // as in a file's identity
+	u32 generation;
+	u32 error; // errno, positive
+	u32 reserved;
+};
+
 enum event_type {
 	EVENT_FILE = 1,
 	EVENT_SYNC = 2,
@@ -266,6 +280,8 @@ struct counters {
 	u64 unwatched;                  // syncs of traced processes outside of the watched calls (net.h)
 	u64 neighbours_unwatched;       // the same of processes that are not traced
 	u64 unreported;                 // requests of which the kernel did not tell how they ended
+	u64 writeback_errors;           // of any file of the host
+	u64 writeback_errors_dropped;   // those of files for which the map had no room
 	u64 self_test[OPS];             // fsynctop's own calls, seen at entry and at exit
 	struct identity self_file[OPS]; // the file of the last of them
 };
@@ -279,6 +295,7 @@ struct contract {
 	enum histogram_shape histogram_shape;
 	enum target_limit target_limit;
 	enum pending_limit pending_limit;
+	enum writeback_limit writeback_limit;
 	enum name_limit name_limit;
 	enum op op;
 	enum watched_calls watched_calls;

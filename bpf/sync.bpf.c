@@ -11,6 +11,7 @@
 #include "ring.h"
 #include "tracepoint.h"
 #include "write.h"
+#include "writeback.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

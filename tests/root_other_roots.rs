@@ -5,6 +5,7 @@ mod common;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use common::{Running, id_of, needs, wait_until};
 use fsynctop::files::resolve::{self, Existence, Resolved};
@@ -54,7 +55,9 @@ impl Sleeper {
             resolve::first_bytes(Path::new(PROC), self.pid, &resolved.path, self.id).unwrap(),
             b"first"
         );
-        assert_eq!(resolve::find_open_descriptor(Path::new(PROC), self.pid, self.id), Some(9));
+        let until = Instant::now() + Duration::from_secs(10);
+        let open = resolve::find_open_descriptors(Path::new(PROC), self.pid, &[self.id], until);
+        assert_eq!(open, [(self.id, 9)]);
     }
 }
 

@@ -55,6 +55,7 @@ pub fn run(arguments: &Check, configuration: &Configuration, given: &ArgMatches)
     let ops = chosen.as_ref().map_or(&config.ops, |(_, ops)| ops);
     verdicts.extend(not_watched(ops));
     verdicts.extend(chosen.as_ref().map(|(net, ops)| counted_only(net, ops)));
+    verdicts.extend(chosen.as_ref().map(|(net, _)| writeback(net)));
     verdicts.push(budget(&config));
     verdicts.extend(report::verdicts(configuration, &|id| is_given(given, id)));
     verdicts.extend(servers(&selection, rules));
@@ -206,6 +207,18 @@ fn counted_only(net: &Net, ops: &[Op]) -> Verdict {
     }
 }
 
+/// Whether the kernel tells when it could not write what had been written before.
+fn writeback(net: &Net) -> Verdict {
+    const NAME: &str = "writeback errors";
+    match &net.writeback_refused {
+        _ if net.writeback => Verdict::ok(NAME, "noticed when they happen, also of files that nobody syncs"),
+        why => {
+            let why = why.as_deref().unwrap_or("not attached");
+            Verdict::warn(NAME, format!("not noticed, only syncs report them ({why})"))
+        }
+    }
+}
+
 pub(crate) fn budget(config: &ProbeConfig) -> Verdict {
     let capacity = config.capacity;
     let megabytes = capacity.map_bytes().div_ceil(1 << 20);
@@ -272,7 +285,7 @@ mod tests {
     fn where_what_is_not_watched_is_counted_is_never_more_than_was_attached() {
         let said = |filesystems: &[&str], refused: Option<&str>| {
             let filesystems = filesystems.iter().map(|&name| name.to_owned()).collect();
-            let net = Net { filesystems, refused: refused.map(str::to_owned) };
+            let net = Net { filesystems, refused: refused.map(str::to_owned), ..Net::default() };
             let verdict = counted_only(&net, &Op::ALL);
             (verdict.status, verdict.detail)
         };

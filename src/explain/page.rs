@@ -30,20 +30,30 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     let (first, later) = if is_broken { (audit, None) } else { (None, audit) };
     let throughput = commits.map(|commits| section(THROUGHPUT, commits.throughput_in_words()));
 
-    let mut parts: Vec<String> = first.into_iter().collect();
+    let options = Options { style: *style, ..Options::default() };
+    let mut parts: Vec<String> = unwritten(explanation, &options).into_iter().chain(first).collect();
     parts.extend(waits(explanation, style));
     parts.extend(throughput);
     parts.extend(later);
     let mut notes =
         explanation.not_measurable.iter().map(|what| format!("Not measurable here: {what}.")).collect();
     confidence(explanation, &mut notes);
-    let options = Options { style: *style, ..Options::default() };
     notes.extend(reading::unwatched(&explanation.measurement, &options));
     let notes: Vec<String> = notes.iter().flat_map(|note| style.wrap(note, 2)).collect();
     parts.extend((!notes.is_empty()).then(|| notes.join("\n")));
     style.finish(
         parts.iter().map(|part| format!("{}\n", part.trim_end_matches('\n'))).collect::<Vec<_>>().join("\n"),
     )
+}
+
+/// Before anything else: how long commits take matters little where they are lost.
+fn unwritten(explanation: &Explanation, options: &Options) -> Option<String> {
+    let said = reading::writeback(&explanation.measurement, options);
+    let line = |sentence: &reading::Sentence| {
+        let lines = options.style.wrap(&sentence.text, 2);
+        lines.iter().map(|line| options.style.paint(sentence.paint, line)).collect::<Vec<_>>()
+    };
+    (!said.is_empty()).then(|| said.iter().flat_map(line).collect::<Vec<_>>().join("\n"))
 }
 
 /// What the syncs waited for: a summary, a table for each kind, a line for each journal.

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -16,7 +17,7 @@ use crate::linux::open_files::{DescriptorInfo, descriptors};
 use crate::linux::rooted::{self, Root};
 use crate::model::FileId;
 
-/// How many of a process's descriptors [`find_open_descriptor`] looks at.
+/// How many of a process's descriptors [`find_open_descriptors`] looks at.
 pub(crate) const DESCRIPTOR_LIMIT: usize = 65_536;
 /// What the kernel adds to the last name of a file that has none any more.
 pub(crate) const DELETED: &[u8] = b" (deleted)";
@@ -171,16 +172,29 @@ pub fn still_exists(proc_root: &Path, pid: u32, path: &Path, id: FileId) -> Exis
     }
 }
 
-/// The lowest of a process's descriptors that holds the file. It looks at [`DESCRIPTOR_LIMIT`] at most, at
-/// several microseconds each: only for syncs that were in flight before tracing began.
-pub fn find_open_descriptor(proc_root: &Path, pid: u32, id: FileId) -> Option<i32> {
-    descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT).find(|&fd| {
-        let Some(info) = DescriptorInfo::read(proc_root, pid, fd) else { return false };
-        match info.inode {
-            Some(inode) if inode != id.inode => false,
-            _ => resolve(proc_root, pid, fd, id).is_some(),
+/// Those of the files that a process has open, each with the lowest of its descriptors that holds it. It looks
+/// at [`DESCRIPTOR_LIMIT`] at most and not beyond `until`, at several microseconds each: only for what is rare.
+pub fn find_open_descriptors(
+    proc_root: &Path,
+    pid: u32,
+    wanted: &[FileId],
+    until: Instant,
+) -> Vec<(FileId, i32)> {
+    let mut found: Vec<(FileId, i32)> = Vec::new();
+    for fd in descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT) {
+        if found.len() == wanted.len() || Instant::now() >= until {
+            break;
         }
-    })
+        let Some(info) = DescriptorInfo::read(proc_root, pid, fd) else { continue };
+        let may_be = |id: &&FileId| info.inode.is_none_or(|inode| inode == id.inode);
+        let open = wanted.iter().filter(may_be).find(|id| resolve(proc_root, pid, fd, **id).is_some());
+        if let Some(&id) = open
+            && found.iter().all(|(known, _)| *known != id)
+        {
+            found.push((id, fd));
+        }
+    }
+    found
 }
 
 /// The first bytes of a file, for rules that look at the content. None where the path does not lead to that

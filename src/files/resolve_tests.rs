@@ -4,6 +4,7 @@ use super::*;
 use crate::linux::open_files::{flags, writes_are_durable};
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 const PROC: &str = "/proc";
 
@@ -136,9 +137,16 @@ fn a_name_from_the_kernel_becomes_a_path_by_its_mount() {
 fn an_identity_is_found_among_the_descriptors() {
     let (_dir, _, file) = file_called(b"f");
     let id = id_of(&file);
-    let find = |id| find_open_descriptor(Path::new(PROC), me(), id);
-    assert_eq!(find(id), Some(file.as_raw_fd()));
-    assert_eq!(find(FileId { device: id.device ^ 1, ..id }), None);
+    let twice = file.try_clone().unwrap();
+    let (_dir, _, second) = file_called(b"g");
+    let elsewhere = FileId { device: id.device ^ 1, ..id };
+    let wanted = [elsewhere, id, id_of(&second)];
+    let find = |until| find_open_descriptors(Path::new(PROC), me(), &wanted, until);
+    let lowest = file.as_raw_fd().min(twice.as_raw_fd());
+    let mut found = find(Instant::now() + Duration::from_secs(60));
+    found.sort_by_key(|(file, _)| *file != id);
+    assert_eq!(found, [(id, lowest), (id_of(&second), second.as_raw_fd())]);
+    assert_eq!(find(Instant::now()), [], "there is no time");
 }
 
 #[test]

@@ -137,7 +137,7 @@ impl History {
 
     fn insert(&mut self, moment: &Moment) {
         let packed = self.tables.pack(moment);
-        for row in &moment.files {
+        for row in moment.files.iter().chain(&moment.failures) {
             self.tables.files.update(&(row.server, row.target), row.info.clone());
         }
         let Ok(bytes) = postcard::to_stdvec(&packed) else {
@@ -243,6 +243,7 @@ struct Sum {
     files: BTreeMap<(ServerId, Target, Op), FileRow>,
     neighbours: BTreeMap<(u32, String), NeighbourRow>,
     rest: Rest,
+    failures: BTreeMap<(ServerId, Target, Op), FileRow>,
     pending: Vec<Pending>,
     unwatched: BTreeMap<ServerId, u64>,
     moments: usize,
@@ -260,6 +261,7 @@ impl Sum {
             files: BTreeMap::new(),
             neighbours: BTreeMap::new(),
             rest: Rest::default(),
+            failures: BTreeMap::new(),
             pending: Vec::new(),
             unwatched: BTreeMap::new(),
             moments: 0,
@@ -275,10 +277,12 @@ impl Sum {
         for row in moment.roles {
             self.roles.entry((row.server, row.role, row.op)).or_default().merge(&row.stats);
         }
-        for row in moment.files {
-            match self.files.get_mut(&(row.server, row.target, row.op)) {
-                Some(known) => known.stats.merge(&row.stats),
-                None => drop(self.files.insert((row.server, row.target, row.op), row)),
+        for (sum, rows) in [(&mut self.files, moment.files), (&mut self.failures, moment.failures)] {
+            for row in rows {
+                match sum.get_mut(&(row.server, row.target, row.op)) {
+                    Some(known) => known.stats.merge(&row.stats),
+                    None => drop(sum.insert((row.server, row.target, row.op), row)),
+                }
             }
         }
         for row in moment.neighbours {
@@ -319,7 +323,7 @@ impl Sum {
             servers: self.servers.into_values().collect(),
             roles: self.roles.into_iter().map(role).collect(),
             files: self.files.into_values().collect(),
-            failures: Vec::new(),
+            failures: self.failures.into_values().collect(),
             threads: Vec::new(),
             in_flight: self.pending.into_iter().map(|pending| pending.oldest).collect(),
             neighbours: self.neighbours.into_values().collect(),
@@ -339,6 +343,7 @@ fn plus(a: &Lost, b: &Lost) -> Lost {
         threads: a.threads.saturating_add(b.threads),
         processes: a.processes.saturating_add(b.processes),
         unreported: a.unreported.saturating_add(b.unreported),
+        writeback_errors: a.writeback_errors.saturating_add(b.writeback_errors),
         paused: a.paused.saturating_add(b.paused),
         unwatched: a.unwatched.saturating_add(b.unwatched),
         neighbours_unwatched: a.neighbours_unwatched.saturating_add(b.neighbours_unwatched),

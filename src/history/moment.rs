@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::model::{
-    FileRow, InFlight, Lost, Measurement, NeighbourRow, OTHER_NEIGHBOURS, Role, RoleRow, Server, ServerId,
-    Stats,
+    FileInfo, FileRow, InFlight, Lost, Measurement, NeighbourRow, OTHER_NEIGHBOURS, Role, RoleRow, Server,
+    ServerId, Stats, Target,
 };
 
 /// Rows by role at most; those with the least time are summed up under no server's name ([`ServerId::NONE`]).
@@ -15,6 +15,8 @@ const MOST_ROLES: usize = 256;
 const MOST_SERVERS: usize = 128;
 const MOST_NEIGHBOURS: usize = 16;
 const MOST_PENDING: usize = 32;
+/// Files of which something beside a sync failed.
+const MOST_FAILURES: usize = 50;
 
 /// One interval.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +36,9 @@ pub struct Moment {
     pub files: Vec<FileRow>,
     /// The other files that were synced.
     pub rest: Rest,
+    /// What failed beside the syncs. Those with the fewest failures are one for each role and operation, under
+    /// no server's name.
+    pub failures: Vec<FileRow>,
     /// At the end of the interval; oldest first.
     pub pending: Vec<Pending>,
     /// Those that took most time; the others under the name "other".
@@ -67,6 +72,7 @@ impl Moment {
             roles.iter().any(|row| row.server == id)
                 || pending.iter().any(|role| role.oldest.server == id)
                 || measurement.unwatched_of(id) > 0
+                || measurement.failures.iter().any(|row| row.server == id)
         };
         let mut servers: Vec<_> =
             measurement.servers.iter().filter(|server| server.alive || has_rows(server.id)).collect();
@@ -84,6 +90,7 @@ impl Moment {
             roles,
             files,
             rest,
+            failures: most_important_failures(&measurement.failures),
             pending,
             neighbours: most_important_neighbours(&measurement.neighbours),
             unwatched,
@@ -132,6 +139,24 @@ fn most_important_files(rows: &[FileRow], most: usize) -> (Vec<FileRow>, Rest) {
         rest.stats.merge(&rows[at].stats);
     }
     (kept.into_iter().map(|at| rows[at].clone()).collect(), rest)
+}
+
+fn most_important_failures(rows: &[FileRow]) -> Vec<FileRow> {
+    let (kept, others) = split(rows, MOST_FAILURES, |row| &row.stats);
+    let mut rest: BTreeMap<_, Stats> = BTreeMap::new();
+    for at in others {
+        rest.entry((rows[at].info.role, rows[at].op)).or_default().merge(&rows[at].stats);
+    }
+    let rest = rest.into_iter().map(|((role, op), stats)| FileRow {
+        server: ServerId::NONE,
+        target: Target::Gone(role),
+        op,
+        info: Arc::new(FileInfo { open: false, unlinked: true, ..FileInfo::nameless(role) }),
+        stats,
+    });
+    let mut all: Vec<_> = rest.chain(kept.into_iter().map(|at| rows[at].clone())).collect();
+    all.sort_by_key(|row| (row.server, row.target, row.op));
+    all
 }
 
 fn most_important_roles(rows: &[RoleRow]) -> Vec<RoleRow> {

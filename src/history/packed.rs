@@ -38,6 +38,8 @@ pub(crate) struct Packed {
     /// Not in the history of earlier versions.
     #[serde(default)]
     pub unwatched: Vec<PackedUnwatched>,
+    #[serde(default)]
+    pub failures: Vec<PackedFile>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,6 +111,11 @@ impl Tables {
     /// Packs a moment; what it refers to is held until it is released.
     pub fn pack(&mut self, moment: &Moment) -> Packed {
         let Tables { servers, files, neighbours } = self;
+        let mut packed_file = |row: &FileRow| PackedFile {
+            file: files.hold(&(row.server, row.target), || row.info.clone()),
+            op: row.op,
+            stats: (&row.stats).into(),
+        };
         let unknown = |id| move || Arc::new(Server::new(id, String::new()));
         Packed {
             start_ns: since_epoch(moment.start),
@@ -130,15 +137,8 @@ impl Tables {
                     stats: (&row.stats).into(),
                 })
                 .collect(),
-            files: moment
-                .files
-                .iter()
-                .map(|row| PackedFile {
-                    file: files.hold(&(row.server, row.target), || row.info.clone()),
-                    op: row.op,
-                    stats: (&row.stats).into(),
-                })
-                .collect(),
+            files: moment.files.iter().map(&mut packed_file).collect(),
+            failures: moment.failures.iter().map(&mut packed_file).collect(),
             rest: PackedRest { rows: moment.rest.rows, stats: (&moment.rest.stats).into() },
             pending: moment
                 .pending
@@ -185,10 +185,10 @@ impl Tables {
                 stats: row.stats.try_into()?,
             })
         });
-        let files = packed.files.into_iter().map(|row| {
+        let file = |row: PackedFile| {
             let (&(server, target), info) = self.files.get(row.file).ok_or(Inconsistent)?;
             Ok(FileRow { server, target, op: row.op, info: info.clone(), stats: row.stats.try_into()? })
-        });
+        };
         let pending = packed.pending.into_iter().map(|row| {
             let oldest = InFlight {
                 server: *server(row.server)?.0,
@@ -223,7 +223,8 @@ impl Tables {
                 .map(|id| Ok(server(id)?.1.clone()))
                 .collect::<Result<_, Inconsistent>>()?,
             roles: roles.collect::<Result<_, Inconsistent>>()?,
-            files: files.collect::<Result<_, Inconsistent>>()?,
+            files: packed.files.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
+            failures: packed.failures.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
             rest: Rest { rows: packed.rest.rows, stats: packed.rest.stats.try_into()? },
             pending: pending.collect::<Result<_, Inconsistent>>()?,
             neighbours: neighbours.collect::<Result<_, Inconsistent>>()?,
@@ -234,7 +235,7 @@ impl Tables {
     /// The moment is forgotten, and with it what no other one refers to.
     pub fn release(&mut self, packed: &Packed) {
         packed.server_ids().for_each(|id| self.servers.release(id));
-        packed.files.iter().for_each(|row| self.files.release(row.file));
+        packed.files.iter().chain(&packed.failures).for_each(|row| self.files.release(row.file));
         packed.neighbours.iter().for_each(|row| self.neighbours.release(row.neighbour));
     }
 

@@ -37,10 +37,24 @@ pub struct Troubles {
     pub errors: Errors,
     /// How often a moment is missing between two of them.
     pub gaps: u32,
+    /// Writes that are not durable.
+    pub failed_writes: Others,
+    pub writeback: Others,
+    /// Of devices, and of files that are no server's.
+    pub others_writeback: Others,
     last_failure: Option<SystemTime>,
     failed: BTreeMap<(ServerId, Target, Op), Failed>,
     longest: BTreeMap<OfServer, Longest>,
     busy: BTreeMap<OfServer, Busy>,
+}
+
+/// What failed beside the syncs.
+#[derive(Clone, Debug, Default)]
+pub struct Others {
+    /// By errno.
+    pub errors: Errors,
+    /// The end of the last moment that had one.
+    pub last: Option<SystemTime>,
 }
 
 /// The failures of one file.
@@ -113,6 +127,7 @@ impl Troubles {
         self.add(m.start, m.end, m.duration, &m.lost);
         let span = (m.start, m.end);
         self.add_rows(span, &m.roles, &m.files);
+        m.failures.iter().for_each(|row| self.add_other(span, row));
         self.add_in_flight(span, m.in_flight.iter());
         self.add_busy(span, m.duration, &m.roles, &m.files, m.in_flight.iter());
     }
@@ -124,6 +139,8 @@ impl Troubles {
         self.add(moment.start, moment.end, moment.duration, &moment.lost_of(&wanted));
         let span = (moment.start, moment.end);
         self.add_rows(span, &roles, &files);
+        let failures = moment.failures.iter().filter(|row| wanted(row.server) || row.is_nobodys());
+        failures.for_each(|row| self.add_other(span, row));
         self.add_in_flight(span, in_flight());
         self.add_busy(span, moment.duration, &roles, &files, in_flight());
     }
@@ -137,6 +154,12 @@ impl Troubles {
     /// Syncs that failed.
     pub fn failures(&self) -> u64 {
         self.errors.values().sum()
+    }
+
+    /// A sync, a write, or writeback.
+    pub(crate) fn has_failures(&self) -> bool {
+        let others = [&self.failed_writes, &self.writeback, &self.others_writeback];
+        self.failures() > 0 || others.iter().any(|others| !others.errors.is_empty())
     }
 
     pub(crate) fn last_failure(&self) -> Option<SystemTime> {
@@ -192,6 +215,22 @@ impl Troubles {
             if row.stats.error_count() > 0 {
                 self.add_failed(span, row);
             }
+        }
+    }
+
+    fn add_other(&mut self, span: Span, row: &FileRow) {
+        let others = match row.op {
+            Op::Writeback if row.is_nobodys() => &mut self.others_writeback,
+            Op::Writeback => &mut self.writeback,
+            _ => &mut self.failed_writes,
+        };
+        for (&errno, &n) in &row.stats.errors {
+            let sum = others.errors.entry(errno).or_default();
+            *sum = sum.saturating_add(n);
+            others.last = Some(span.1);
+        }
+        if row.stats.error_count() > 0 {
+            self.add_failed(span, row);
         }
     }
 

@@ -133,7 +133,12 @@ pub fn quiet() -> Measurement {
             kernel: "6.12.0-1-amd64".into(),
             ops: vec![Op::Fsync, Op::Fdatasync],
             by_thread: true,
-            net: Net { filesystems: vec!["ext4".into(), "xfs".into()], refused: None },
+            net: Net {
+                filesystems: vec!["ext4".into(), "xfs".into()],
+                refused: None,
+                writeback: true,
+                writeback_refused: None,
+            },
             note: None,
         }),
         lost: Lost::default(),

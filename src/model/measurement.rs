@@ -20,7 +20,8 @@ pub struct Measurement {
     pub servers: Vec<Arc<Server>>,
     pub roles: Vec<RoleRow>,
     pub files: Vec<FileRow>,
-    /// What failed beside the syncs, by file: of each only the count and the errors say something.
+    /// What failed beside the syncs, by file: writes, and writeback. Of each only the count and the errors say
+    /// something.
     pub failures: Vec<FileRow>,
     pub threads: Vec<ThreadRow>,
     /// In flight at the end of the interval, oldest first.
@@ -103,7 +104,8 @@ impl Measurement {
         self.servers.retain(|server| wanted(server.id));
         self.roles.retain(|row| wanted(row.server));
         self.files.retain(|row| wanted(row.server));
-        self.failures.retain(|row| wanted(row.server));
+        // A device's errors, and those of files that are no server's, concern whoever is there.
+        self.failures.retain(|row| wanted(row.server) || row.is_nobodys());
         self.threads.retain(|row| wanted(row.server));
         self.in_flight.retain(|sync| wanted(sync.server));
     }

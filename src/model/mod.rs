@@ -53,6 +53,9 @@ pub struct Lost {
     /// Requests of io_uring of which the kernel does not tell how they ended: not counted.
     #[serde(default)]
     pub unreported: u64,
+    /// Changes of writeback errors that are counted for no file, because a map was full.
+    #[serde(default)]
+    pub writeback_errors: u64,
     /// Time in which tracing was paused to stay within `--max-cpu`.
     #[serde(rename = "paused_seconds", with = "seconds")]
     pub paused: Duration,
@@ -91,6 +94,7 @@ impl Lost {
             threads: self.threads.saturating_sub(earlier.threads),
             processes: self.processes.saturating_sub(earlier.processes),
             unreported: self.unreported.saturating_sub(earlier.unreported),
+            writeback_errors: self.writeback_errors.saturating_sub(earlier.writeback_errors),
             paused: self.paused.saturating_sub(earlier.paused),
             unwatched: self.unwatched.saturating_sub(earlier.unwatched),
             neighbours_unwatched: self.neighbours_unwatched.saturating_sub(earlier.neighbours_unwatched),
@@ -126,13 +130,19 @@ impl AttachMode {
     }
 }
 
-/// On which filesystems syncs outside of the watched calls are counted ([`Lost::unwatched`]), by tracepoints
-/// of their own.
+/// What is noticed below the watched calls, by tracepoints of its own: on which filesystems syncs outside of
+/// them are counted ([`Lost::unwatched`]), and whether writeback errors are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Net {
     pub filesystems: Vec<String>,
     /// The tracepoint that could not be attached to, and why.
     pub refused: Option<String>,
+    /// Writeback errors are noticed when they happen, on all filesystems.
+    #[serde(default)]
+    pub writeback: bool,
+    /// Why not.
+    #[serde(default)]
+    pub writeback_refused: Option<String>,
 }
 
 /// How tracing was set up, which modes were rejected, and why.
@@ -162,7 +172,8 @@ pub struct Snapshot {
     pub lost: Lost,
     pub servers: Vec<Arc<Server>>,
     pub files: Vec<FileRow>,
-    /// What failed beside the syncs, by file: of each only the count and the errors say something.
+    /// What failed beside the syncs, by file: writes, and writeback. Of each only the count and the errors say
+    /// something.
     pub failures: Vec<FileRow>,
     pub threads: Vec<ThreadRow>,
     pub in_flight: Vec<InFlight>,

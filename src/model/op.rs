@@ -23,6 +23,8 @@ pub enum Via {
     Call,
     /// In a ring of io_uring.
     IoUring,
+    /// By nobody: the kernel does it when it sees fit.
+    Kernel,
 }
 
 impl Via {
@@ -30,6 +32,7 @@ impl Via {
         match self {
             Via::Call => "call",
             Via::IoUring => "io_uring",
+            Via::Kernel => "kernel",
         }
     }
 }
@@ -115,6 +118,8 @@ ops! {
     IoUringSyncFileRange "io_uring sync_file_range" = "sync_file_range" by IoUring, File:;
     IoUringDsyncWrite "io_uring dsync_write" = "dsync_write" by IoUring, File:;
     IoUringWrite "io_uring write" = "write" by IoUring, File:;
+    // Of what a write left in the page cache. Only failures are counted: changes of the file's writeback error.
+    Writeback "writeback" = "writeback" by Kernel, File:;
 }
 
 impl Op {
@@ -142,7 +147,7 @@ impl Op {
 
     /// Its success makes data durable. Of the others only failures are counted.
     pub const fn makes_durable(self) -> bool {
-        !matches!(self, Op::Write | Op::IoUringWrite)
+        !matches!(self, Op::Write | Op::IoUringWrite | Op::Writeback)
     }
 
     /// The sync call with this number in a process of the architecture that this is built for.

@@ -53,6 +53,12 @@ pub struct FileRow {
 }
 
 impl FileRow {
+    /// A writeback error that is of no traced server's file: of another one, or of the device itself.
+    pub(crate) fn is_nobodys(&self) -> bool {
+        let is_summed_up = matches!(self.target, Target::Gone(_));
+        self.op == Op::Writeback && self.server == ServerId::NONE && !is_summed_up
+    }
+
     /// The number of the device that the content goes to.
     pub(crate) fn device_number(&self) -> Option<u32> {
         self.info.below.or(match self.target {

@@ -42,6 +42,8 @@ unsafe impl Record for types::call {}
 unsafe impl Record for types::process {}
 // SAFETY: integers.
 unsafe impl Record for types::pending {}
+// SAFETY: integers.
+unsafe impl Record for types::writeback_error {}
 
 #[cfg(test)]
 mod tests {

@@ -33,6 +33,8 @@ pub struct Counters {
     pub neighbours_unwatched: u64,
     /// Requests of which the kernel did not tell how they ended.
     pub unreported: u64,
+    /// Changes of the writeback errors of files for which there was no room.
+    pub writeback_errors_dropped: u64,
     /// Runs of the entry programs that the kernel skipped (`recursion_misses`; 5.12, for tracepoints 6.7).
     pub entries_skipped: u64,
     /// The same of the exit programs.
@@ -64,6 +66,7 @@ impl Counters {
             unwatched: raw.unwatched,
             neighbours_unwatched: raw.neighbours_unwatched,
             unreported: raw.unreported,
+            writeback_errors_dropped: raw.writeback_errors_dropped,
             entries_skipped: skipped(false),
             exits_skipped: skipped(true),
         }

@@ -1,11 +1,12 @@
 //! The net below the watched calls (`bpf/net.h`): its programs at the filesystems' own tracepoints, and what
-//! it has counted. Nothing else depends on it: a kernel that refuses it is traced without.
+//! it has counted; with it the program at the kernel's note of a writeback error (`bpf/writeback.h`). Nothing else
+//! depends on them: a kernel that refuses them is traced without.
 
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags};
 
 use super::contract::{SyncSkel, record, types, view};
-use crate::model::{self, Op};
+use crate::model::{self, FileId, Op, Target};
 
 /// A filesystem with tracepoints where its syncs begin. Those of one program have the same first argument.
 struct Filesystem {
@@ -20,6 +21,10 @@ const FILESYSTEMS: [Filesystem; 4] = [
     Filesystem { name: "btrfs", program: "net_file", tracepoints: &["btrfs_sync_file"] },
     Filesystem { name: "f2fs", program: "net_inode", tracepoints: &["f2fs_sync_file_enter"] },
 ];
+
+/// The program at the place where the kernel remembers that it could not write, whichever filesystem it was.
+const WRITEBACK: &str = "net_writeback";
+const WRITEBACK_TRACEPOINT: &str = "filemap_set_wb_err";
 
 /// No system call has this number, and a thread that is in none has -1.
 const NO_NUMBER: i32 = -2;
@@ -47,7 +52,7 @@ impl Net {
 
     /// Whether a program of the net is to be loaded.
     pub(super) fn wants(&self, program: &str) -> bool {
-        self.present.iter().any(|filesystem| filesystem.program == program)
+        program == WRITEBACK || self.present.iter().any(|filesystem| filesystem.program == program)
     }
 
     /// Where it is attached.
@@ -58,6 +63,13 @@ impl Net {
     /// Attaches what was loaded.
     pub(super) fn attach(&mut self, skel: &mut SyncSkel, links: &mut Vec<Link>) {
         self.state = model::Net::default();
+        match attach_to_writeback(skel) {
+            Ok(link) => {
+                links.push(link);
+                self.state.writeback = true;
+            }
+            Err(why) => self.state.writeback_refused = Some(why),
+        }
         for filesystem in &self.present {
             let mut programs = skel.object_mut().progs_mut();
             let Some(program) = programs.find(|program| program.name() == filesystem.program) else {
@@ -80,6 +92,15 @@ impl Net {
             }
         }
     }
+}
+
+fn attach_to_writeback(skel: &mut SyncSkel) -> Result<Link, String> {
+    let mut programs = skel.object_mut().progs_mut();
+    let program = programs.find(|program| program.name() == WRITEBACK).ok_or("no such program")?;
+    program.attach_raw_tracepoint(WRITEBACK_TRACEPOINT).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => format!("this kernel has no tracepoint {WRITEBACK_TRACEPOINT}"),
+        _ => format!("{WRITEBACK_TRACEPOINT}: {error:#}"),
+    })
 }
 
 /// Whether a program of this name belongs to the net.
@@ -109,6 +130,34 @@ pub(super) fn read(skel: &SyncSkel) -> libbpf_rs::Result<Vec<(u32, u64, u64)>> {
         }
     }
     Ok(processes)
+}
+
+/// How often the error of a file changed to one errno. Nothing of it is ever forgotten, so it only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WritebackError {
+    /// A file, or, by its device, a filesystem's metadata.
+    pub target: Target,
+    pub errno: i32,
+    pub changes: u64,
+}
+
+pub(super) fn writeback_errors(skel: &SyncSkel) -> libbpf_rs::Result<Vec<WritebackError>> {
+    let map = &skel.maps.writeback_errors;
+    let mut errors = Vec::new();
+    for key in map.keys() {
+        let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
+        let (Some(error), Some(n)) = (view::<types::writeback_error>(&key), value.first_chunk()) else {
+            continue;
+        };
+        let types::writeback_error { device, inode, generation, .. } = error;
+        let target = match inode {
+            0 => Target::Filesystem(device),
+            _ => Target::File(FileId { device, inode, generation, weak: generation == 0 }),
+        };
+        let errno = i32::try_from(error.error).unwrap_or(0);
+        errors.push(WritebackError { target, errno, changes: u64::from_ne_bytes(*n) });
+    }
+    Ok(errors)
 }
 
 /// Makes room for others. What cannot be deleted stays.

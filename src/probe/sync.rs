@@ -15,6 +15,7 @@ use super::contract::{RawHistogram, Row, record, types};
 use super::counters::Counters;
 use super::events::{Event, Events};
 use super::in_flight::{self, Calls};
+use super::net::WritebackError;
 use super::slots::Popped;
 use super::thread_slots::ThreadSlots;
 use super::timer::TimerProbe;
@@ -262,6 +263,16 @@ impl Probe {
     /// Forgets processes that have ended.
     pub(crate) fn forget_unwatched(&self, processes: &[(u32, u64)]) {
         net::forget(&self.attached.skel, processes);
+    }
+
+    /// Changes of writeback errors, of all files of the host for which there was room.
+    pub(crate) fn writeback_error_count(&self) -> u64 {
+        globals::counters(&self.attached.skel).writeback_errors
+    }
+
+    /// Which files those are. Not to be asked without need, as [`Probe::unwatched`].
+    pub(crate) fn writeback_errors(&self) -> libbpf_rs::Result<Vec<WritebackError>> {
+        net::writeback_errors(&self.attached.skel)
     }
 
     /// From now on no sync that starts is counted; those in flight still end. Immediate, unlike detaching.

@@ -14,7 +14,7 @@ use super::rows::{Row, Subject, everyone, max_ns, rows};
 use super::{By, Options};
 use crate::linux::mountinfo::format_device;
 use crate::model::durability;
-use crate::model::{FileRow, Measurement, Op, Server, Stats, Target};
+use crate::model::{FileRow, Measurement, Op, Server, ServerId, Stats, Target};
 use crate::text::{errno, is_deceptive};
 
 /// Writes the object and a newline.
@@ -75,7 +75,10 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
             })
             .collect(),
         files: m.files.iter().map(|row| file(row, figures(row.op, &row.stats))).collect(),
-        failures: m.failures.iter().map(|row| file(row, failures(&row.stats))).collect(),
+        failures: failures(m, |op| op != Op::Writeback)
+            .map(|row| file(row, schema::Failures { count: row.stats.count, errors: errors(&row.stats) }))
+            .collect(),
+        writeback_errors: failures(m, |op| op == Op::Writeback).flat_map(writeback_errors).collect(),
         threads: m.setup.by_thread.then(|| {
             let row = |row: &crate::model::ThreadRow| schema::ThreadRow {
                 pid: row.server.pid,
@@ -179,8 +182,34 @@ fn errors(stats: &Stats) -> BTreeMap<String, u64> {
     stats.errors.iter().map(|(&number, &n)| (errno(number), n)).collect()
 }
 
-fn failures(stats: &Stats) -> schema::Failures {
-    schema::Failures { count: stats.count, errors: errors(stats) }
+fn failures(m: &Measurement, wanted: fn(Op) -> bool) -> impl Iterator<Item = &FileRow> {
+    m.failures.iter().filter(move |row| wanted(row.op))
+}
+
+/// One for each errno.
+fn writeback_errors(row: &FileRow) -> impl Iterator<Item = schema::WritebackError> {
+    row.stats.errors.iter().map(|(&number, &count)| {
+        let is_known = row.server != ServerId::NONE;
+        let schema::FileRow { target, path, path_bytes, device, device_number, mount, mount_bytes, .. } =
+            file(row, ());
+        let id = if let Target::File(id) = row.target { Some(id) } else { None };
+        schema::WritebackError {
+            pid: is_known.then_some(row.server.pid),
+            role: is_known.then_some(row.info.role),
+            target,
+            path,
+            path_bytes,
+            device,
+            device_number,
+            mount,
+            mount_bytes,
+            filesystem: row.info.filesystem.clone(),
+            inode: id.map(|id| id.inode),
+            generation: id.map(|id| id.generation),
+            error: errno(number),
+            count,
+        }
+    })
 }
 
 /// `op`: None for several together.

@@ -29,6 +29,8 @@ pub(crate) struct Measurement {
     pub files: Vec<FileRow<Figures>>,
     /// What failed beside the syncs: writes, by file.
     pub failures: Vec<FileRow<Failures>>,
+    /// What the kernel could not write back, by file and errno.
+    pub writeback_errors: Vec<WritebackError>,
     /// Only where rows by thread were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<Vec<ThreadRow>>,
@@ -106,6 +108,30 @@ pub(crate) struct Failures {
     pub count: u64,
     /// By the name of the errno.
     pub errors: BTreeMap<String, u64>,
+}
+
+/// Changes of a file's writeback error to one errno.
+#[derive(Serialize)]
+pub(crate) struct WritebackError {
+    /// Null: the file is no traced server's, or the row is about a device.
+    pub pid: Option<u32>,
+    pub role: Option<Role>,
+    /// "file"; "filesystem": metadata, or what was written to the device itself; "gone".
+    pub target: &'static str,
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<String>,
+    pub device: Option<Arc<str>>,
+    pub device_number: Option<String>,
+    pub mount: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mount_bytes: Option<String>,
+    pub filesystem: Option<Arc<str>>,
+    pub inode: Option<u64>,
+    pub generation: Option<u32>,
+    /// The errno's name.
+    pub error: String,
+    pub count: u64,
 }
 
 /// Null where there was no sync, or no histogram is kept.

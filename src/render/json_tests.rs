@@ -28,7 +28,11 @@ fn documented() -> Measurement {
     durable.stats = Stats { bytes: 4_608, ..fixture::stats(&[(9, 140_000)]) };
     m.files.push(durable);
     let failed = Stats { errors: [(libc::ENOSPC, 3)].into(), ..fixture::stats(&[(3, 0)]) };
-    m.failures = vec![FileRow { op: Op::IoUringWrite, stats: failed, ..m.files[1].clone() }];
+    let unwritten = Stats { count: 1, errors: [(libc::EIO, 1)].into(), ..Stats::default() };
+    m.failures = vec![
+        FileRow { op: Op::IoUringWrite, stats: failed, ..m.files[1].clone() },
+        FileRow { op: Op::Writeback, stats: unwritten, ..m.files[1].clone() },
+    ];
     m.threads.truncate(1);
     let mut server = (*m.servers[0]).clone();
     server.notes = vec![

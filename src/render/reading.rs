@@ -4,7 +4,7 @@
 use super::style::Paint;
 use super::{Options, device, header};
 use crate::history::SATURATED;
-use crate::model::{Measurement, Op, Role, Server, ServerId, Stats, Via, durability};
+use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, Stats, Via, durability};
 use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
 
 mod logs;
@@ -58,6 +58,11 @@ impl Scene<'_> {
         self.m.servers.iter().find(|server| server.id == self.server).map(|server| &**server)
     }
 
+    /// What failed beside the syncs.
+    fn failures(&self, wanted: fn(Op) -> bool) -> impl Iterator<Item = &FileRow> {
+        self.m.failures.iter().filter(move |row| row.server == self.server && wanted(row.op))
+    }
+
     fn notes(&self) -> &[String] {
         self.server().map_or(&[], |server| &server.notes)
     }
@@ -84,6 +89,7 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     let mut sentences: Vec<Sentence> = Vec::new();
     sentences.extend(trouble::stuck(&scene));
     sentences.extend(trouble::failures(&scene));
+    sentences.extend(trouble::writeback(&scene));
     sentences.extend(trouble::failed_writes(&scene));
     if total.count == 0 {
         sentences.push(Sentence::plain(nothing_synced(&scene)));
@@ -94,6 +100,14 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     let plain = [most_of_the_time(&scene, &total), outlier(&scene), neighbour(&scene, &total)];
     sentences.extend(plain.into_iter().flatten().map(Sentence::plain));
     sentences
+}
+
+/// What the kernel could not write back, of each server's files and of others: as it stands for itself.
+pub(crate) fn writeback(m: &Measurement, options: &Options) -> Vec<Sentence> {
+    let of = |server: &std::sync::Arc<Server>| trouble::writeback(&Scene { m, server: server.id, options });
+    let mut said: Vec<Sentence> = m.servers.iter().flat_map(of).collect();
+    said.extend(trouble::writeback_of_others(m, options));
+    said
 }
 
 /// The last word: what is certain about all of it.

@@ -10,6 +10,7 @@ mod servers;
 mod stalls;
 mod unwatched;
 mod waits;
+mod writeback;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -56,6 +57,7 @@ pub struct Sampler {
     devices: devices::Devices,
     running: running::Running,
     unwatched: unwatched::Unwatched,
+    writeback: writeback::Writeback,
     setup: Arc<Setup>,
     last_reclaim: Instant,
     /// How often a row had been taken when they were last read.
@@ -101,6 +103,7 @@ impl Sampler {
             devices: devices::Devices::default(),
             running: running::Running::default(),
             unwatched: unwatched::Unwatched::default(),
+            writeback: writeback::Writeback::default(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
             taken_when_read: 0,
@@ -175,6 +178,8 @@ impl Sampler {
                 self.read_rows()?;
                 self.reclaim()?;
             }
+            // So that the next snapshot already knows whose they are.
+            self.read_writeback()?;
         }
         self.trim_if_due();
         Ok(())
@@ -211,6 +216,7 @@ impl Sampler {
         self.read_unwatched()?;
         self.names.collect();
         self.servers.refresh(&mut self.names);
+        self.read_writeback()?;
         self.reclaim()?;
         self.forget_ended()?;
         let Rows { files, failures, threads, neighbours } = self.rows();
@@ -254,6 +260,8 @@ impl Sampler {
         self.take_events(ALL)?;
         self.servers.settle(&mut self.names, patience);
         self.names.settle(end.saturating_duration_since(Instant::now()));
+        self.read_writeback()?;
+        self.settle_writeback(end.saturating_duration_since(Instant::now()));
         Ok(())
     }
 
@@ -463,7 +471,8 @@ impl Sampler {
         let accounts = self.ledger.account_count();
         let ledger = &self.ledger;
         if self.names.len() > accounts + NAMES_WITHOUT_ACCOUNT {
-            self.names.retain(|&(server, file)| ledger.knows(server, file));
+            let writeback = &self.writeback;
+            self.names.retain(|&(server, file)| ledger.knows(server, file) || writeback.knows(server, file));
         }
         if self.servers.thread_names() > accounts + THREADS_WITHOUT_ACCOUNT {
             self.servers.retain_threads(|server, tid, start| ledger.knows_thread(server, tid, start));
@@ -486,6 +495,7 @@ impl Sampler {
             self.probe.clear_shared(slot)?;
         }
         if !gone.is_empty() {
+            self.writeback.fold_ended(&gone, &self.names);
             self.names.forget(&gone);
             self.servers.forget(&gone);
             self.forget_unwatched(|server| gone.contains(&server));

@@ -62,6 +62,7 @@ impl Sampler {
         }
         let (mut files, mut failures): (Vec<_>, Vec<_>) =
             files.into_iter().partition(|row| row.op.makes_durable());
+        failures.extend(self.writeback_rows());
         files.sort_by_key(|row| (row.server, row.target, row.op));
         failures.sort_by_key(|row| (row.server, row.target, row.op));
         threads.sort_by_key(|row| (row.server, row.tid, row.start, row.op));
@@ -85,6 +86,7 @@ impl Sampler {
             unwatched: counters.unwatched,
             neighbours_unwatched: counters.neighbours_unwatched,
             unreported: counters.unreported,
+            writeback_errors: counters.writeback_errors_dropped,
             paused: self.paused(taken),
         }
     }

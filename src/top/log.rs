@@ -1,4 +1,4 @@
-//! The log: every failed sync of the last minutes, and the slowest. Snapshots have these by file and
+//! The log: everything that failed in the last minutes, and the slowest syncs. Snapshots have these by file and
 //! interval, so the time of an entry is the end of its interval.
 
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub struct Log {
 
 impl Log {
     pub fn record(&mut self, m: &Measurement) {
-        for row in m.files.iter().filter(|row| row.stats.error_count() > 0) {
+        for row in m.files.iter().chain(&m.failures).filter(|row| row.stats.error_count() > 0) {
             self.failures += row.stats.error_count();
             let numbered = self.number(entry(row, m.end));
             self.failed.push(numbered);
@@ -73,7 +73,7 @@ impl Log {
         (self.next, Arc::new(entry))
     }
 
-    /// Syncs that failed since the log began.
+    /// Syncs and writes that failed, and writeback errors, since the log began.
     pub fn failures(&self) -> u64 {
         self.failures
     }

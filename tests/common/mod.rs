@@ -19,6 +19,7 @@ pub mod server;
 pub mod terminal;
 pub mod traced;
 pub mod tracing;
+pub mod unwritable;
 pub mod web;
 
 use std::os::unix::fs::MetadataExt;

@@ -15,7 +15,8 @@ use super::waiting::Waiting;
 use crate::model::{Lost, Measurement, Role, Server, ServerId, Setup, Snapshot};
 use crate::server::processes::cut_to_tick;
 
-/// The label of syncs of which it is not known who made them, because no row was free.
+/// The label of syncs of which it is not known who made them, because no row was free, and of writeback errors of
+/// files that are no server's and of devices.
 pub(crate) const UNKNOWN: &str = "unknown";
 /// The label of servers beyond [`MAX_SERVERS`].
 const OTHER: &str = "other";
@@ -119,6 +120,10 @@ impl Book {
             None => Measurement::between(&nothing_before(&snapshot), &snapshot),
         };
         let now = snapshot.taken;
+        if snapshot.setup.net.writeback && self.last.is_none() {
+            let nobodys = self.special_place(UNKNOWN, now);
+            self.place(nobodys, now).begin_writeback_at_zero();
+        }
         self.meet(&snapshot.servers, now);
         self.add(&measurement, now);
         let waits = self.processes.values().any(|process| process.waiting.is_some());
@@ -162,6 +167,10 @@ impl Book {
         for rows in measurement.roles.chunk_by(|a, b| a.server == b.server) {
             let totals = self.totals_of(rows[0].server, now);
             rows.iter().for_each(|row| totals.add_role(row, &options.buckets));
+        }
+        for rows in measurement.failures.chunk_by(|a, b| a.server == b.server) {
+            let totals = self.totals_of(rows[0].server, now);
+            rows.iter().for_each(|row| totals.add_failure(row));
         }
         if options.paths.is_some() {
             for rows in measurement.files.chunk_by(|a, b| a.server == b.server) {
@@ -305,7 +314,7 @@ impl Book {
         let is_database = process.server.version.is_some();
         let totals = self.place(number, now);
         if is_database {
-            totals.begin_at_zero(&setup.ops, &options.buckets);
+            totals.begin_at_zero(setup, &options.buckets);
         }
         if let Some(waiting) = waiting {
             waiting.settle(totals);
@@ -394,6 +403,7 @@ fn most(a: &Lost, b: &Lost) -> Lost {
         threads: a.threads.max(b.threads),
         processes: a.processes.max(b.processes),
         unreported: a.unreported.max(b.unreported),
+        writeback_errors: a.writeback_errors.max(b.writeback_errors),
         paused: a.paused.max(b.paused),
         unwatched: a.unwatched.max(b.unwatched),
         neighbours_unwatched: a.neighbours_unwatched.max(b.neighbours_unwatched),

@@ -125,6 +125,8 @@ fn of_servers(book: &Book) -> Vec<Samples> {
     let mut durations = Samples::of(&family::SYNC_DURATION);
     let mut errors = Samples::of(&family::SYNC_ERRORS);
     let mut bytes = Samples::of(&family::DURABLE_BYTES);
+    let mut failed_writes = Samples::of(&family::FAILED_WRITES);
+    let mut writeback = Samples::of(&family::WRITEBACK_ERRORS);
     let mut in_flight = Samples::of(&family::IN_FLIGHT);
     let mut oldest = Samples::of(&family::OLDEST_IN_FLIGHT);
     let (mut info, mut start, mut up) = (
@@ -148,6 +150,16 @@ fn of_servers(book: &Book) -> Vec<Samples> {
                 bytes.add(&[label, role.name(), op.via().name()], totals.bytes as f64);
             }
         }
+        for (samples, by_role) in [
+            (&mut failed_writes, &place.totals.failed_writes),
+            (&mut writeback, &place.totals.writeback_errors),
+        ] {
+            for (role, errors) in by_role {
+                for (&errno, &n) in errors {
+                    samples.add(&[label, role.name(), &errno_name(errno)], n as f64);
+                }
+            }
+        }
         for (role, count, age) in running(place) {
             in_flight.add(&[label, role], count as f64);
             oldest.add(&[label, role], age.as_secs_f64());
@@ -158,7 +170,7 @@ fn of_servers(book: &Book) -> Vec<Samples> {
             start.add(&[label], start_time(server, book));
         }
     }
-    vec![durations, errors, bytes, in_flight, oldest, up, info, start]
+    vec![durations, errors, bytes, failed_writes, writeback, in_flight, oldest, up, info, start]
 }
 
 fn errno_name(errno: i32) -> String {
@@ -250,6 +262,7 @@ fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
         ("files", counts.files),
         ("events", counts.events),
         ("errors", counts.errors),
+        ("writeback_errors", counts.writeback_errors),
         ("processes", counts.processes),
         ("unwatched", counts.unwatched),
     ] {

@@ -74,6 +74,20 @@ families! {
                 `--writes off`.",
         ..family("fsynctop_durable_written_bytes_total", Kind::Counter, "bytes", &["server", "role", "via"])
     };
+    pub(crate) static FAILED_WRITES: Family = Family {
+        help: "Writes that are not durable and failed, by errno.",
+        notes: "A server whose writes fail may never come to its sync: InnoDB that finds the filesystem full tries again \
+                for ever. There from the start, at zero, as `fsynctop_sync_errors_total`; not with `--writes off`. Durable \
+                writes that fail are syncs (`op=\"dsync_write\"`).",
+        ..family("fsynctop_failed_writes_total", Kind::Counter, "writes", &["server", "role", "errno"])
+    };
+    pub(crate) static WRITEBACK_ERRORS: Family = Family {
+        help: "Changes of the writeback errors of files: what the kernel could not write later.",
+        notes: "Counted when it happens, also if no sync ever asks; a sync that does reports the same error once more. One \
+                change may stand for any number of lost pages. `server=\"unknown\"`: of a device's metadata, or of files \
+                that no traced server has open. There from the start, at zero, as `fsynctop_sync_errors_total`.",
+        ..family("fsynctop_writeback_errors_total", Kind::Counter, "errors", &["server", "role", "errno"])
+    };
     pub(crate) static IN_FLIGHT: Family = Family {
         help: "Syncs that had begun and not ended when the snapshot was taken.",
         notes: "Durable writes are among them, and any other write to a file once it has hung for a second; unless \
@@ -147,7 +161,9 @@ families! {
         help: "What could not be counted or attributed, by kind; zero means that it was checked.",
         notes: "`preempted`, `threads`, `unreported`: syncs that are counted nowhere, because the kernel skipped a program, had no \
                 memory, or did not tell how a request of io_uring ended. `files`: counted under `server=\"unknown\"`, because no row was free. `events`: counted by file, \
-                but not in the histogram. `errors`: failures whose errno is not known. `processes`: processes of a \
+                but not in the histogram. `errors`: failures whose errno is not known. \
+                `writeback_errors`: changes of writeback errors that are counted for no file, because their map was \
+                full. `processes`: processes of a \
                 traced command that were not followed. `unwatched` is no loss of the watched calls: how often \
                 servers made data durable by others (libaio, msync), on filesystems that \
                 show it (ext4, XFS, btrfs, f2fs).",

@@ -23,6 +23,7 @@ struct World {
     setup: Arc<Setup>,
     servers: Vec<Server>,
     files: Vec<FileRow>,
+    failures: Vec<FileRow>,
     neighbours: Vec<NeighbourRow>,
     in_flight: Vec<InFlight>,
     lost: Lost,
@@ -39,6 +40,7 @@ impl World {
             setup: quiet().setup,
             servers: Vec::new(),
             files: Vec::new(),
+            failures: Vec::new(),
             neighbours: Vec::new(),
             in_flight: Vec::new(),
             lost: Lost::default(),
@@ -65,7 +67,7 @@ impl World {
             lost: self.lost,
             servers: self.servers.iter().cloned().map(Arc::new).collect(),
             files,
-            failures: Vec::new(),
+            failures: self.failures.clone(),
             threads: Vec::new(),
             in_flight: self.in_flight.clone(),
             neighbours: self.neighbours.clone(),
@@ -414,6 +416,53 @@ fn syncs_of_nobody_in_particular_are_counted_too() {
 }
 
 /// A world in which every family has something to say, names as an attacker would choose them included.
+/// Of the redo log; of no server, a device's.
+fn failure(server: ServerId, op: Op, errno: i32, n: u64) -> FileRow {
+    let stats = Stats { count: n, errors: [(errno, n)].into(), ..Stats::default() };
+    if server == ServerId::NONE {
+        let (target, info) = (Target::Filesystem(7 << 20), Arc::new(FileInfo::nameless(Role::Other)));
+        return FileRow { server, target, op, info, stats };
+    }
+    FileRow { op, stats, ..redo(server, 1, &[]) }
+}
+
+#[test]
+fn what_fails_beside_the_syncs_is_counted_by_role_and_errno_and_was_there_at_zero() {
+    let mut world = World::with_mysql();
+    let all = world.tick();
+    let writeback =
+        |all: &BTreeMap<String, f64>, labels: &[&str]| sum(all, "fsynctop_writeback_errors_total", labels);
+    for labels in [["server=\"3306\"", "role=\"redo\""], ["server=\"unknown\"", "role=\"other\""]] {
+        for errno in ["EIO", "ENOSPC"] {
+            let of = |(series, _): &(&String, &f64)| {
+                series.starts_with("fsynctop_writeback_errors_total{")
+                    && labels.iter().all(|label| series.contains(label))
+                    && series.contains(errno)
+            };
+            assert_eq!(
+                all.iter().filter(of).map(|(_, n)| *n).collect::<Vec<_>>(),
+                [0.0],
+                "{labels:?} {errno}"
+            );
+        }
+    }
+    world.failures.push(failure(MYSQL, Op::Writeback, libc::EIO, 2));
+    world.failures.push(failure(ServerId::NONE, Op::Writeback, libc::EIO, 5));
+    world.failures.push(failure(MYSQL, Op::Write, libc::ENOSPC, 7));
+    world.failures.push(failure(MYSQL, Op::IoUringWrite, libc::ENOSPC, 1));
+    let before = sum(&all, "fsynctop_sync_duration_seconds_count", &[]);
+    for _ in 0..2 {
+        let all = world.tick();
+        assert_eq!(writeback(&all, &["server=\"unknown\"", "role=\"other\"", "errno=\"EIO\""]), 5.0);
+        assert_eq!(writeback(&all, &["role=\"redo\"", "errno=\"EIO\""]), 2.0);
+        assert_eq!(writeback(&all, &[]), 7.0);
+        let failed = sum(&all, "fsynctop_failed_writes_total", &["role=\"redo\"", "errno=\"ENOSPC\""]);
+        assert_eq!((failed, sum(&all, "fsynctop_failed_writes_total", &[])), (8.0, 8.0));
+        assert_eq!(sum(&all, "fsynctop_sync_duration_seconds_count", &[]), before, "none of them is a sync");
+        assert_eq!(sum(&all, "fsynctop_sync_errors_total", &[]), 0.0);
+    }
+}
+
 fn hostile_world() -> World {
     let mut world = World::with_mysql();
     world.servers[0].socket = Some("/run/\"my\nsql\\\x1b[2J.sock".into());
@@ -438,6 +487,7 @@ fn hostile_world() -> World {
     let mut written = FileRow { op: Op::DsyncWrite, ..redo(MYSQL, 4, &[(1, 1_000)]) };
     written.stats.bytes = 512;
     world.files.push(written);
+    world.failures.push(failure(MYSQL, Op::Write, libc::ENOSPC, 3));
     world.neighbours.push(neighbour("/dev/vda", "a\"}\n\\", &[(1, 1_000)]));
     world.in_flight.push(in_flight(Role::Redo, "/d/a", Duration::from_millis(1_500)));
     world

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::buckets::Buckets;
 use super::paths::{Did, Files, Work};
-use crate::model::{Measurement, NeighbourRow, Op, Role, RoleRow, Scope, Via};
+use crate::model::{FileRow, Measurement, NeighbourRow, Op, Role, RoleRow, Scope, Setup, Via};
 use crate::text;
 
 /// Failures that are shown before there is one: `rate()` sees nothing of a series whose first sample is not
@@ -27,16 +27,51 @@ pub(crate) struct RoleTotals {
 pub(crate) struct ServerTotals {
     pub roles: BTreeMap<(Role, Op), RoleTotals>,
     pub files: Files,
+    /// By errno.
+    pub failed_writes: ByRole,
+    pub writeback_errors: ByRole,
+}
+
+pub(crate) type ByRole = BTreeMap<Role, BTreeMap<i32, u64>>;
+
+fn zeros() -> BTreeMap<i32, u64> {
+    ERRNOS.iter().map(|&errno| (errno, 0)).collect()
+}
+
+fn merge_by_role(sum: &mut ByRole, more: &ByRole) {
+    for (&role, errors) in more {
+        let known = sum.entry(role).or_insert_with(zeros);
+        errors.iter().for_each(|(&errno, &n)| *known.entry(errno).or_default() += n);
+    }
 }
 
 impl ServerTotals {
     /// `paths`: how many have series of their own.
     pub fn new(paths: usize) -> ServerTotals {
-        ServerTotals { roles: BTreeMap::new(), files: Files::new(paths) }
+        ServerTotals {
+            roles: BTreeMap::new(),
+            files: Files::new(paths),
+            failed_writes: ByRole::new(),
+            writeback_errors: ByRole::new(),
+        }
+    }
+
+    /// The same for what is no server's.
+    pub(crate) fn begin_writeback_at_zero(&mut self) {
+        self.writeback_errors.entry(Role::Other).or_insert_with(zeros);
     }
 
     /// Makes what is to be seen at zero before it happens.
-    pub(crate) fn begin_at_zero(&mut self, ops: &[Op], buckets: &Buckets) {
+    pub(crate) fn begin_at_zero(&mut self, setup: &Setup, buckets: &Buckets) {
+        let ops = &setup.ops;
+        for role in Role::DURABLE {
+            if ops.contains(&Op::DsyncWrite) {
+                self.failed_writes.entry(role).or_insert_with(zeros);
+            }
+            if setup.net.writeback {
+                self.writeback_errors.entry(role).or_insert_with(zeros);
+            }
+        }
         for (role, op) in Role::DURABLE.into_iter().flat_map(|role| ops.iter().map(move |&op| (role, op))) {
             // Other calls name no file, and so no role.
             if op.scope() == Scope::File {
@@ -50,10 +85,9 @@ impl ServerTotals {
     }
 
     fn role(&mut self, role: Role, op: Op) -> &mut RoleTotals {
-        self.roles.entry((role, op)).or_insert_with(|| RoleTotals {
-            errors: ERRNOS.iter().map(|&errno| (errno, 0)).collect(),
-            ..RoleTotals::default()
-        })
+        self.roles
+            .entry((role, op))
+            .or_insert_with(|| RoleTotals { errors: zeros(), ..RoleTotals::default() })
     }
 
     pub(crate) fn add_role(&mut self, row: &RoleRow, buckets: &Buckets) {
@@ -65,6 +99,16 @@ impl ServerTotals {
         for (&errno, &n) in row.stats.errors.iter() {
             *totals.errors.entry(errno).or_default() += n;
         }
+    }
+
+    /// What failed beside the syncs.
+    pub(crate) fn add_failure(&mut self, row: &FileRow) {
+        let errors = BTreeMap::clone(&row.stats.errors);
+        let sum = match row.op {
+            Op::Writeback => &mut self.writeback_errors,
+            _ => &mut self.failed_writes,
+        };
+        merge_by_role(sum, &[(row.info.role, errors)].into());
     }
 
     pub(crate) fn add_files<'a>(&mut self, rows: impl Iterator<Item = Did<'a>>) {
@@ -86,6 +130,8 @@ impl ServerTotals {
             }
         }
         self.files.merge(&other.files);
+        merge_by_role(&mut self.failed_writes, &other.failed_writes);
+        merge_by_role(&mut self.writeback_errors, &other.writeback_errors);
     }
 }
 

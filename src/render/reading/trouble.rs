@@ -1,8 +1,10 @@
 //! Sentences on what went wrong: failed syncs, stuck ones, and what was lost or not watched at all.
 
+use std::collections::BTreeMap;
+
 use super::{Scene, Sentence};
 use crate::model::durability;
-use crate::model::{Errors, FileRow, Lost, Measurement, Op, ServerId};
+use crate::model::{Errors, FileRow, Lost, Measurement, Op, ServerId, Target};
 use crate::render::rows::nameless;
 use crate::render::style::Paint;
 use crate::render::{Options, header};
@@ -38,12 +40,47 @@ pub(super) fn failures(scene: &Scene) -> Vec<Sentence> {
 
 /// The same of writes that are not durable, whose syncs have nothing to say about it.
 pub(super) fn failed_writes(scene: &Scene) -> Vec<Sentence> {
-    let failed: Vec<&FileRow> = scene.m.failures.iter().filter(|row| row.server == scene.server).collect();
+    let failed: Vec<&FileRow> = scene.failures(|op| op != Op::Writeback).collect();
     let all = sum_of_errors(&failed);
-    let mut said = named(failed, &all, ["write", "writes"], scene.options);
+    let mut said = named_writes(failed, &all, scene.options);
     // What they mean is told once.
     said.truncate(1);
     said
+}
+
+/// What the kernel could not write back of the server's files, whether or not anybody asked by a sync.
+pub(super) fn writeback(scene: &Scene) -> Vec<Sentence> {
+    let failed: Vec<&FileRow> = scene.failures(|op| op == Op::Writeback).collect();
+    let all = sum_of_errors(&failed);
+    named_writeback(failed, &all, scene.options)
+}
+
+/// The same of devices, and of files that no traced server has open.
+pub(crate) fn writeback_of_others(m: &Measurement, options: &Options) -> Option<Sentence> {
+    let failed: Vec<&FileRow> = m.failures.iter().filter(|row| row.is_nobodys()).collect();
+    others_writeback(&failed, options)
+}
+
+/// A device is named, a file is not: it is none of a server's.
+pub(super) fn others_writeback(failed: &[&FileRow], options: &Options) -> Option<Sentence> {
+    let mut said: BTreeMap<(bool, String), Errors> = BTreeMap::new();
+    for row in failed {
+        let device = row.info.device.as_deref().unwrap_or("an unknown device");
+        let key = (matches!(row.target, Target::Filesystem(_)), options.style.name(device.as_bytes()));
+        let sum = said.entry(key).or_default();
+        row.stats.errors.iter().for_each(|(&errno, &n)| *sum.entry(errno).or_default() += n);
+    }
+    let what = |(is_device, device): &(bool, String)| match is_device {
+        true => format!("the metadata of {device}"),
+        false => format!("files on {device} that no traced process has open"),
+    };
+    let each: Vec<String> =
+        said.iter().map(|(key, errors)| format!("{} on {}", by_errno(errors), what(key))).collect();
+    let more = each.len().saturating_sub(FAILED_SHOWN);
+    let mut shown = each.into_iter().take(FAILED_SHOWN).collect::<Vec<_>>();
+    shown.extend((more > 0).then(|| format!("and {}", counted(more as u64, "more device", "more devices"))));
+    let text = format!("The kernel could not write back: {}.", shown.join("; "));
+    (!shown.is_empty()).then_some(Sentence { text, paint: Paint::Error })
 }
 
 fn sum_of_errors(failed: &[&FileRow]) -> Errors {
@@ -56,11 +93,26 @@ fn sum_of_errors(failed: &[&FileRow]) -> Errors {
 
 /// The same of these files' syncs, where all failures may be more than theirs.
 pub(super) fn named_failures(failed: Vec<&FileRow>, all: &Errors, options: &Options) -> Vec<Sentence> {
-    named(failed, all, ["sync", "syncs"], options)
+    named(failed, all, |n| format!("{} failed", counted(n, "sync", "syncs")), options)
 }
 
-/// `what`: one of them and several.
-fn named(mut failed: Vec<&FileRow>, all: &Errors, what: [&str; 2], options: &Options) -> Vec<Sentence> {
+pub(super) fn named_writes(failed: Vec<&FileRow>, all: &Errors, options: &Options) -> Vec<Sentence> {
+    named(failed, all, |n| format!("{} failed", counted(n, "write", "writes")), options)
+}
+
+/// The count is of errors and not of writes: any number of pages may be lost by one.
+pub(super) fn named_writeback(failed: Vec<&FileRow>, all: &Errors, options: &Options) -> Vec<Sentence> {
+    let what = |_| "The kernel could not write back what writes had left in the page cache".to_owned();
+    named(failed, all, what, options)
+}
+
+/// `what`: so many of them.
+fn named(
+    mut failed: Vec<&FileRow>,
+    all: &Errors,
+    what: impl Fn(u64) -> String,
+    options: &Options,
+) -> Vec<Sentence> {
     let total: u64 = all.values().sum();
     if total == 0 {
         return Vec::new();
@@ -76,7 +128,7 @@ fn named(mut failed: Vec<&FileRow>, all: &Errors, what: [&str; 2], options: &Opt
     if total > named {
         parts.push(format!("{} on files that are not told apart", count(total - named)));
     }
-    let mut sentences = vec![format!("{} failed: {}.", counted(total, what[0], what[1]), parts.join("; "))];
+    let mut sentences = vec![format!("{}: {}.", what(total), parts.join("; "))];
     for (number, meaning) in MEANINGS {
         if all.contains_key(&number) {
             sentences.push(format!("{}: {meaning}", errno(number)));
@@ -100,15 +152,18 @@ const MEANINGS: [(i32, &str); 5] = [
 
 fn failure(row: &FileRow, options: &Options) -> String {
     let style = &options.style;
-    let named: Vec<String> =
-        row.stats.errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number))).collect();
     let path = row.info.path.as_ref().map(|path| style.name(path.as_os_str().as_encoded_bytes()));
     let path = path.map(|path| match options.longest_path {
         Some(columns) => end_of_path(&path, columns, style.ellipsis()),
         None => path,
     });
     let file = nameless(row).or(path).unwrap_or_default();
-    format!("{} on {file} ({} {})", named.join(", "), row.info.role.name(), row.op.name())
+    format!("{} on {file} ({} {})", by_errno(&row.stats.errors), row.info.role.name(), row.op.name())
+}
+
+fn by_errno(errors: &Errors) -> String {
+    let each = errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number)));
+    each.collect::<Vec<_>>().join(", ")
 }
 
 /// `Nothing failed, nothing is stuck, none of the watched calls was lost.`, as far as it is true; then what
@@ -121,12 +176,13 @@ pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
         (header::stuck(m, &everyone, options).is_empty(), stuck.as_str()),
         (m.lost.is_zero(), "none of the watched calls was lost"),
     ];
+    let others = writeback_of_others(m, options);
     let mut sentences: Vec<String> = Vec::new();
     sentences.extend(fine(&is_fine).map(|fine| format!("{}.", capitalize(&fine))));
     sentences.extend(missed(&m.lost, m.total().count));
     sentences.extend(unwatched_of_each(m, options));
     sentences.extend(not_watched(&m.setup.ops, options));
-    sentences.into_iter().map(Sentence::plain).collect()
+    others.into_iter().chain(sentences.into_iter().map(Sentence::plain)).collect()
 }
 
 /// What can be said to have gone well: of calls that are known to have been made and are not watched, it is
@@ -220,6 +276,7 @@ pub(super) fn missed(lost: &Lost, counted: u64) -> Vec<String> {
             "syncs are counted without their latency bucket, which the quantiles lack: a ring was full.",
         ),
         (lost.names, "file names did not arrive, because a ring was full; the files are counted."),
+        (lost.writeback_errors, "writeback errors are counted for no file, because their map was full."),
         (lost.errors, "failed syncs are counted without their errno: the map of the errors was full."),
         (
             lost.processes,

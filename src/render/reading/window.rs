@@ -4,9 +4,12 @@
 use std::time::{Duration, SystemTime};
 
 use super::Sentence;
-use super::trouble::{fine, missed, named_failures, not_watched, nothing, unwatched};
+use super::trouble::{
+    fine, missed, named_failures, named_writeback, named_writes, not_watched, nothing, others_writeback,
+    unwatched,
+};
 use crate::history::{Busy, Longest, Troubles};
-use crate::model::{FileRow, Measurement, Role, Server, ServerId};
+use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId};
 use crate::render::Options;
 use crate::render::header::rfc3339;
 use crate::render::style::Paint;
@@ -45,7 +48,7 @@ pub(crate) fn of_window(
     }
     let [failed, stuck] = ["failed", "was stuck"].map(|what| format!("{} {what}", nothing(&troubles.lost)));
     let is_fine = [
-        (troubles.failures() == 0 && troubles.lost.errors == 0, failed.as_str()),
+        (!troubles.has_failures() && troubles.lost.errors == 0, failed.as_str()),
         (troubles.longest(options.stuck_after).is_empty(), stuck.as_str()),
         (troubles.lost.is_zero(), "none of the watched calls was lost"),
     ];
@@ -91,14 +94,27 @@ fn hung(troubles: &Troubles, options: &Options, name: NameOf) -> Vec<Sentence> {
 }
 
 fn failures(troubles: &Troubles, options: &Options) -> Vec<Sentence> {
-    let files: Vec<&FileRow> = troubles.failed().collect();
-    let mut said = named_failures(files, &troubles.errors, options);
-    if let (Some(first), Some(last)) = (said.first_mut(), troubles.last_failure()) {
-        let last = format!(", the last by {}.", clock(last, troubles));
-        first.text.truncate(first.text.trim_end_matches('.').len());
-        first.text += &last;
-    }
-    said
+    let of = |wanted: fn(&FileRow) -> bool| troubles.failed().filter(move |row| wanted(row)).collect();
+    let last = |said: &mut [Sentence], last: Option<SystemTime>| {
+        if let (Some(first), Some(last)) = (said.first_mut(), last) {
+            let last = format!(", the last by {}.", clock(last, troubles));
+            first.text.truncate(first.text.trim_end_matches('.').len());
+            first.text += &last;
+        }
+    };
+    let mut syncs = named_failures(of(|row| row.op.makes_durable()), &troubles.errors, options);
+    last(&mut syncs, troubles.last_failure());
+    let unwritten = of(|row| row.op == Op::Writeback && !row.is_nobodys());
+    let mut writeback = named_writeback(unwritten, &troubles.writeback.errors, options);
+    last(&mut writeback, troubles.writeback.last);
+    let mut others: Vec<Sentence> = others_writeback(&of(FileRow::is_nobodys), options).into_iter().collect();
+    last(&mut others, troubles.others_writeback.last);
+    let failed = of(|row| !row.op.makes_durable() && row.op != Op::Writeback);
+    let mut writes = named_writes(failed, &troubles.failed_writes.errors, options);
+    last(&mut writes, troubles.failed_writes.last);
+    // What they mean is told once.
+    writes.truncate(1);
+    [syncs, writeback, others, writes].concat()
 }
 
 fn saturated(troubles: &Troubles, name: NameOf) -> Vec<String> {

@@ -28,6 +28,7 @@ use crate::server::settings::Settings;
 
 use super::devices::Devices;
 use worker::{Answer, Request, confirm};
+pub(super) use worker::{FoundOpen, find_open};
 
 const PROC: &str = "/proc";
 /// One worker, and up to eight where they hang in a file system. More requests than may wait are made again
@@ -204,6 +205,11 @@ impl Names {
 
     /// A file whose name was never sent is looked up by the descriptor of its row.
     pub(crate) fn learn_by_descriptor(&mut self, key: FileKey, fd: i32) {
+        self.enter_nameless(key, fd);
+        self.ask(key, true);
+    }
+
+    fn enter_nameless(&mut self, key: FileKey, fd: i32) {
         let named = Named {
             info: self.unknown.clone(),
             fd,
@@ -218,7 +224,25 @@ impl Names {
         };
         self.learnt += 1;
         self.named.entry(key).or_insert(named);
-        self.ask(key, true);
+    }
+
+    /// A file that no row is about, as somebody found it among a server's open ones.
+    pub(crate) fn learn_open(&mut self, found: FoundOpen) {
+        self.enter_nameless(found.answer.key, found.fd);
+        self.take(found.answer);
+    }
+
+    /// Whose file this is, by the names that are known: an overlay's is meant by that of the layer below it, too.
+    /// Goes through all names.
+    pub(crate) fn owner_of(&self, file: FileId) -> Option<FileKey> {
+        let is_it = |(key, named): &(&FileKey, &Named)| {
+            let lies_there = named.info.below == Some(file.device)
+                && (key.1.inode, key.1.generation) == (file.inode, file.generation);
+            key.1 == file || lies_there
+        };
+        // The one that synced it first, but one that lives before any that has ended.
+        let of = |open: bool| self.named.iter().filter(is_it).find(|(_, named)| named.info.open == open);
+        of(true).or_else(|| of(false)).map(|(key, _)| *key)
     }
 
     /// A file was synced: it is looked at if that is due, if need be by the descriptor of its row. Its role.

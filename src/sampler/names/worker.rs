@@ -3,11 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{FileKey, PROC};
 use crate::files::resolve::{self, Existence, Resolved};
 use crate::linux::cpu_time::of_this_thread;
+use crate::model::{FileId, ServerId};
 
 pub struct Request {
     pub key: FileKey,
@@ -44,6 +45,23 @@ impl Request {
 
 fn split(components: &[u8]) -> Vec<Vec<u8>> {
     components.split(|&b| b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+/// A file that a server has open, with what `confirm` says of it.
+pub(crate) struct FoundOpen {
+    pub fd: i32,
+    pub answer: Answer,
+}
+
+/// Those of the files that a server has open, with their names. May block.
+pub(crate) fn find_open(server: ServerId, wanted: &[FileId], until: Instant) -> Vec<FoundOpen> {
+    let found = resolve::find_open_descriptors(Path::new(PROC), server.pid, wanted, until);
+    let with_name = |(file, fd)| {
+        let key = (server, file);
+        let request = Request { key, fd, mount_id: -1, components: None, known: None, first_bytes: true };
+        FoundOpen { fd, answer: confirm(&request) }
+    };
+    found.into_iter().map(with_name).collect()
 }
 
 /// Confirms a name. May block.
