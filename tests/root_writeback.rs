@@ -1,23 +1,28 @@
-//! Needs root: what the kernel could not write back is told when it happens, by file and errno, though nobody syncs;
-//! and as often as a sync would have reported it.
+//! Needs root: what the kernel could not write back is told when it happens, by file and errno, though nobody
+//! syncs; and as often as a sync would have reported it.
 
 mod common;
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::exporter::Exporter;
+use common::faults::{self, fsynctop, stdout};
 use common::measured::{Measured, number, path_of};
+use common::scrape::Scrape;
 use common::traced::Live;
 use common::unwritable::{SoonWritten, Unwritable};
-use common::{id_of, needs, wait_until};
+use common::{Running, id_of, needs, wait_until};
 use serde_json::{Value, json};
 
 const BYTES: usize = 3 << 20;
 
-/// Writes to its file, which it keeps open, whenever it is told to, in pieces that the kernel cannot put together;
-/// it never syncs.
+/// Writes to its file, which it keeps open, whenever it is told to, in pieces that the kernel cannot put
+/// together; it never syncs.
 const WRITER: &str = r#"
 import os, sys
 file = os.open(sys.argv[1], os.O_RDWR)
@@ -93,7 +98,7 @@ fn on(filesystem: &str, megabytes: u64) {
     live.tell("write");
     wait_until("the kernel to give up", || trace.times(inode) > 0);
     let happened = Instant::now();
-    while sum(&intervals).get(&key).is_none() {
+    while !sum(&intervals).contains_key(&key) {
         assert!(happened.elapsed() < Duration::from_secs(5), "not told: {:?}", intervals.last().unwrap().0);
         intervals.push(live.next().unwrap());
     }
@@ -158,6 +163,76 @@ fn root_writeback_errors_on_ext4_are_told_without_a_sync_and_as_often_as_one_rep
 #[ignore = "needs root and a kernel with BTF"]
 fn root_writeback_errors_on_xfs_are_told_without_a_sync_and_as_often_as_one_reports_them() {
     on("xfs", 320);
+}
+
+/// A server under a name of its own: a log on a filesystem that is full, and data that cannot be written
+/// back.
+const SERVER: &str = r#"
+import os, sys
+open('/proc/self/comm', 'w').write('writeback-test')
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+data = os.open(sys.argv[2], os.O_RDWR)
+print(flush=True)
+sys.stdin.readline()
+for _ in range(7):
+    try: os.write(log, b'x' * 4096)
+    except OSError: pass
+os.pwrite(data, b'x' * 4096, 0)
+sys.stdin.readline()
+"#;
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_an_exporter_counts_and_remembers_what_failed_without_a_sync() {
+    let disk = Unwritable::filesystem("ext4", 64);
+    let data = disk.file("ibdata1", BYTES);
+    let log = disk.full().join("ib_logfile0");
+    let _soon = SoonWritten::begin();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let exporter = Exporter::start(&["--comm", "writeback-test", "--socket", socket.to_str().unwrap()]);
+    let mut server = Command::new("python3")
+        .args(["-c", SERVER])
+        .args([&log, &data])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut commands, output) = (server.stdin.take().unwrap(), server.stdout.take().unwrap());
+    let _server = Running(server);
+    BufReader::new(output).read_line(&mut String::new()).unwrap();
+    writeln!(commands, "fail").unwrap();
+
+    let (writes, writeback) = ("fsynctop_failed_writes_total", "fsynctop_writeback_errors_total");
+    let mut scrape = Scrape::default();
+    wait_until("both to be counted", || {
+        scrape = Scrape::of(&exporter);
+        scrape.sum(writes, &[]) > 0 && scrape.sum(writeback, &[]) > 0
+    });
+    let labels = |role| ["server=\"writeback-test\"", role, "errno=\"ENOSPC\""];
+    assert_eq!(scrape.sum(writes, &labels("role=\"redo\"")), 7, "{scrape:#?}");
+    assert_eq!(scrape.sum(writeback, &labels("role=\"system_tablespace\"")), 1, "{scrape:#?}");
+    assert_eq!((scrape.sum(writes, &[]), scrape.sum(writeback, &[])), (7, 1), "{scrape:#?}");
+    assert_eq!((scrape.syncs(&[]), scrape.sum("fsynctop_lost_total", &[])), (0, 0));
+
+    let mut text = String::new();
+    // A second after it has begun at the latest, it has something to remember.
+    wait_until("the history to have it", || {
+        let mut history = fsynctop();
+        let history = faults::output(history.args(["history", "--last", "1m", "--socket"]).arg(&socket));
+        text = stdout(&history).split_whitespace().collect::<Vec<_>>().join(" ");
+        text.contains(" failed: ") && text.contains("write back")
+    });
+    for said in [
+        format!(
+            "The kernel could not write back what had been written: 1 ENOSPC on {} (system_tablespace",
+            data.display()
+        ),
+        format!("7 writes failed: 7 ENOSPC on {} (redo write), the last by ", log.display()),
+    ] {
+        assert!(text.contains(&said), "{said}: {text}");
+    }
+    assert!(!text.contains("nothing failed"), "{text}");
 }
 
 #[test]

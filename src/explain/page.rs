@@ -217,8 +217,8 @@ mod tests {
     use super::*;
     use crate::explain::audit::{Finding, Standing};
     use crate::explain::factors::{Edges, InFlightSamples, Uncertain, Window, measure};
-    use crate::model::durability;
     use crate::model::fixture::{MYSQL, busy};
+    use crate::model::{FileRow, Op, Stats, durability};
     use std::sync::Arc;
 
     /// A busy measurement, with all time in its first row.
@@ -271,6 +271,30 @@ mod tests {
         ];
         let places = order.map(at);
         assert!(places.is_sorted(), "{page}");
+    }
+
+    #[test]
+    fn what_could_not_be_written_back_comes_before_anything_else() {
+        let mut explanation = explanation();
+        let first = |explanation: &Explanation| page(explanation, &Style::default());
+        assert!(first(&explanation).starts_with("In "), "{}", first(&explanation));
+        let row = &explanation.measurement.files[0];
+        let errors = [(libc::EIO, 1)].into();
+        let unwritten = FileRow {
+            op: Op::Writeback,
+            stats: Stats { count: 1, errors, ..Stats::default() },
+            ..row.clone()
+        };
+        explanation.measurement.failures = vec![unwritten];
+        let page = first(&explanation);
+        assert!(
+            page.starts_with("The kernel could not write back what had been written: 1 EIO on "),
+            "{page}"
+        );
+        assert!(
+            page.contains("\nEIO: the page cache can no longer be trusted") && page.contains("\n\nIn "),
+            "{page}"
+        );
     }
 
     fn commits(audit: &[(&str, Standing)]) -> Commits {

@@ -172,8 +172,9 @@ pub fn still_exists(proc_root: &Path, pid: u32, path: &Path, id: FileId) -> Exis
     }
 }
 
-/// Those of the files that a process has open, each with the lowest of its descriptors that holds it. It looks
-/// at [`DESCRIPTOR_LIMIT`] at most and not beyond `until`, at several microseconds each: only for what is rare.
+/// Those of the files that a process has open, each with the lowest of its descriptors that holds it. It
+/// looks at [`DESCRIPTOR_LIMIT`] at most and not beyond `until`, at several microseconds each: only for what
+/// is rare.
 pub fn find_open_descriptors(
     proc_root: &Path,
     pid: u32,

@@ -36,8 +36,8 @@ pub struct Moment {
     pub files: Vec<FileRow>,
     /// The other files that were synced.
     pub rest: Rest,
-    /// What failed beside the syncs. Those with the fewest failures are one for each role and operation, under
-    /// no server's name.
+    /// What failed beside the syncs. Those with the fewest failures are one for each role and operation,
+    /// under no server's name.
     pub failures: Vec<FileRow>,
     /// At the end of the interval; oldest first.
     pub pending: Vec<Pending>,

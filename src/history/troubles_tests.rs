@@ -70,6 +70,62 @@ fn every_failure_is_remembered_however_long_ago_and_its_files_up_to_a_number() {
     assert_eq!(first.stats.errors, [(libc::EIO, 1), (libc::ENOSPC, 1)].into());
 }
 
+/// What failed beside the syncs, of this errno.
+fn beside(file: FileRow, op: Op, errno: i32) -> FileRow {
+    FileRow { op, stats: Stats { count: 1, errors: [(errno, 1)].into(), ..Stats::default() }, ..file }
+}
+
+#[test]
+fn what_failed_beside_the_syncs_is_remembered_by_kind_and_is_none_of_them() {
+    let nobodys = |inode| FileRow { server: ServerId::NONE, ..failing(inode, 0) };
+    let mut moments: Vec<_> = (0..5).map(|n| second(n, vec![redo(&[(1, 1_000)])], Vec::new())).collect();
+    moments[1].failures = vec![
+        beside(failing(1, 0), Op::Writeback, libc::EIO),
+        beside(failing(1, 0), Op::Write, libc::ENOSPC),
+        beside(nobodys(2), Op::Writeback, libc::EIO),
+    ];
+    moments[2].failures = vec![beside(failing(1, 0), Op::Writeback, libc::ENOSPC)];
+    for troubles in both(&moments) {
+        assert_eq!((troubles.failures(), troubles.has_failures()), (0, true));
+        let of = |others: &Others| (others.errors.clone(), others.last);
+        let eio: Errors = [(libc::EIO, 1)].into();
+        assert_eq!(of(&troubles.writeback), ([(libc::EIO, 1), (libc::ENOSPC, 1)].into(), Some(at(3))));
+        assert_eq!(of(&troubles.others_writeback), (eio.clone(), Some(at(2))));
+        assert_eq!(of(&troubles.failed_writes), ([(libc::ENOSPC, 1)].into(), Some(at(2))));
+        let worst = troubles.worst_moments();
+        let told: Vec<_> = worst.iter().filter(|moment| matches!(moment.what, What::Failed(_))).collect();
+        assert_eq!(told.len(), 3, "{worst:?}");
+        assert_eq!((told[0].op, &told[0].what), (Some(Op::Writeback), &What::Failed(eio)));
+    }
+    // Of other servers nothing is said; what is nobody's concerns each of them.
+    let mut history = History::new(Options::default());
+    moments.iter().for_each(|m| history.push(m));
+    let others = history.troubles(Duration::from_secs(600), |server| server == MARIADB);
+    assert_eq!((others.writeback.errors.len(), others.others_writeback.errors.len()), (0, 1));
+    // It can be sent, and a history of an earlier version has none.
+    let text = serde_json::to_string(&history).unwrap();
+    let read = History::read_json(&text).unwrap();
+    let sums = |history: &History| history.last(Duration::MAX).unwrap().measurement.failures;
+    assert_eq!((sums(&read).len(), sums(&read)), (4 - 1, sums(&history)));
+    let mut earlier: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for moment in earlier["moments"].as_array_mut().unwrap() {
+        moment.as_object_mut().unwrap().remove("failures").unwrap();
+    }
+    assert!(sums(&History::read_json(&earlier.to_string()).unwrap()).is_empty());
+}
+
+#[test]
+fn thousands_of_files_with_failures_take_little_of_a_moment_and_none_is_lost() {
+    let mut m = second(0, Vec::new(), Vec::new());
+    m.failures = (1..=5_000).map(|n| beside(failing(n, 0), Op::Writeback, libc::EIO)).collect();
+    let moment = Moment::of(&m, 50);
+    assert!(moment.failures.len() < 60, "{}", moment.failures.len());
+    assert_eq!(moment.failures.iter().map(|row| row.stats.error_count()).sum::<u64>(), 5_000);
+    for troubles in both(&[m]) {
+        assert_eq!(troubles.writeback.errors, [(libc::EIO, 5_000)].into());
+    }
+}
+
 #[test]
 fn how_long_a_log_was_saturated_and_when_longest() {
     let busy = |n, ns| second(n, vec![redo(&[(1_000, ns)])], Vec::new());

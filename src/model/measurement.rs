@@ -20,8 +20,8 @@ pub struct Measurement {
     pub servers: Vec<Arc<Server>>,
     pub roles: Vec<RoleRow>,
     pub files: Vec<FileRow>,
-    /// What failed beside the syncs, by file: writes, and writeback. Of each only the count and the errors say
-    /// something.
+    /// What failed beside the syncs, by file: writes, and writeback. Of each only the count and the errors
+    /// say something.
     pub failures: Vec<FileRow>,
     pub threads: Vec<ThreadRow>,
     /// In flight at the end of the interval, oldest first.

@@ -53,7 +53,8 @@ pub struct Lost {
     /// Requests of io_uring of which the kernel does not tell how they ended: not counted.
     #[serde(default)]
     pub unreported: u64,
-    /// Changes of writeback errors that are counted for no file, because a map was full.
+    /// Changes of writeback errors that are counted for no file, at most: a map was full, or the kernel
+    /// skipped the program.
     #[serde(default)]
     pub writeback_errors: u64,
     /// Time in which tracing was paused to stay within `--max-cpu`.
@@ -172,8 +173,8 @@ pub struct Snapshot {
     pub lost: Lost,
     pub servers: Vec<Arc<Server>>,
     pub files: Vec<FileRow>,
-    /// What failed beside the syncs, by file: writes, and writeback. Of each only the count and the errors say
-    /// something.
+    /// What failed beside the syncs, by file: writes, and writeback. Of each only the count and the errors
+    /// say something.
     pub failures: Vec<FileRow>,
     pub threads: Vec<ThreadRow>,
     pub in_flight: Vec<InFlight>,

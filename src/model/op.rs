@@ -118,7 +118,8 @@ ops! {
     IoUringSyncFileRange "io_uring sync_file_range" = "sync_file_range" by IoUring, File:;
     IoUringDsyncWrite "io_uring dsync_write" = "dsync_write" by IoUring, File:;
     IoUringWrite "io_uring write" = "write" by IoUring, File:;
-    // Of what a write left in the page cache. Only failures are counted: changes of the file's writeback error.
+    // Of what a write left in the page cache. Only failures are counted: changes of the file's writeback
+    // error.
     Writeback "writeback" = "writeback" by Kernel, File:;
 }
 

@@ -33,7 +33,8 @@ pub struct Counters {
     pub neighbours_unwatched: u64,
     /// Requests of which the kernel did not tell how they ended.
     pub unreported: u64,
-    /// Changes of the writeback errors of files for which there was no room.
+    /// Changes of writeback errors that are counted for no file, at most: those for which there was no room,
+    /// and runs of the program that the kernel skipped, each of which may have been one.
     pub writeback_errors_dropped: u64,
     /// Runs of the entry programs that the kernel skipped (`recursion_misses`; 5.12, for tracepoints 6.7).
     pub entries_skipped: u64,
@@ -66,7 +67,8 @@ impl Counters {
             unwatched: raw.unwatched,
             neighbours_unwatched: raw.neighbours_unwatched,
             unreported: raw.unreported,
-            writeback_errors_dropped: raw.writeback_errors_dropped,
+            writeback_errors_dropped: raw.writeback_errors_dropped
+                + programs::info(skel.progs.net_writeback.as_fd()).runs_skipped,
             entries_skipped: skipped(false),
             exits_skipped: skipped(true),
         }

@@ -1,6 +1,6 @@
 //! The net below the watched calls (`bpf/net.h`): its programs at the filesystems' own tracepoints, and what
-//! it has counted; with it the program at the kernel's note of a writeback error (`bpf/writeback.h`). Nothing else
-//! depends on them: a kernel that refuses them is traced without.
+//! it has counted; with it the program at the kernel's note of a writeback error (`bpf/writeback.h`). Nothing
+//! else depends on them: a kernel that refuses them is traced without.
 
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags};
@@ -179,13 +179,14 @@ mod tests {
     fn only_the_programs_of_filesystems_that_are_there_are_loaded() {
         let wanted = |list| {
             let net = Net::of_filesystems(list);
+            assert!(net.wants(WRITEBACK), "on whichever filesystem");
             ["net_file", "net_inode", "net_xfs"].map(|program| net.wants(program))
         };
         assert_eq!(wanted(Some("nodev\tproc\nnodev\text4x\n\text4\n")), [true, false, false]);
         assert_eq!(wanted(Some("nodev\tsysfs\n\txfs\n\tbtrfs\n")), [true, false, true]);
         assert_eq!(wanted(Some("nodev\ttmpfs\n")), [false; 3]);
         assert_eq!(wanted(None), [true; 3], "then those that cannot be attached are found out");
-        assert!(FILESYSTEMS.iter().all(|filesystem| is_of_it(filesystem.program)));
+        assert!(FILESYSTEMS.iter().all(|filesystem| is_of_it(filesystem.program)) && is_of_it(WRITEBACK));
     }
 
     #[test]

@@ -88,9 +88,8 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     let total = scene.total();
     let mut sentences: Vec<Sentence> = Vec::new();
     sentences.extend(trouble::stuck(&scene));
-    sentences.extend(trouble::failures(&scene));
-    sentences.extend(trouble::writeback(&scene));
-    sentences.extend(trouble::failed_writes(&scene));
+    let failed = [trouble::failures(&scene), trouble::writeback(&scene), trouble::failed_writes(&scene)];
+    sentences.extend(trouble::unique(failed.concat()));
     if total.count == 0 {
         sentences.push(Sentence::plain(nothing_synced(&scene)));
     }
@@ -119,7 +118,8 @@ pub(crate) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
 pub(crate) fn lost(m: &Measurement, options: &Options) -> Vec<Sentence> {
     let mut sentences = trouble::missed(&m.lost, m.total().count);
     sentences.extend(unwatched(m, options));
-    sentences.into_iter().map(Sentence::plain).collect()
+    let others = trouble::writeback_of_others(m, options);
+    others.into_iter().chain(sentences.into_iter().map(Sentence::plain)).collect()
 }
 
 /// What servers made durable by calls that are not watched.

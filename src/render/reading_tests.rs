@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::history::Troubles;
 use crate::model::fixture::{self, MARIADB, MYSQL, neighbour, row, stats};
-use crate::model::{FileRow, Op};
+use crate::model::{FileId, FileInfo, FileRow, Op, Target};
 use crate::render::Style;
 
 /// A measurement of one second with these files of the server.
@@ -222,6 +222,66 @@ fn failures_name_the_file_the_errno_and_what_it_means() {
     assert_says(&m, "ENOSPC: the filesystem had no room for what was to be written.");
     assert_eq!(certain(&m), ["Nothing is stuck, none of the watched calls was lost."]);
     assert!(of_server(&m, MYSQL, &Options::default())[0].paint == Paint::Error);
+}
+
+/// Without a file: of a device, or of a file that is no server's.
+fn unwritten(row: FileRow, errno: i32, n: u64) -> FileRow {
+    let stats = Stats { count: n, errors: [(errno, n)].into(), ..Stats::default() };
+    FileRow { op: Op::Writeback, stats, ..row }
+}
+
+fn of_nobody(target: Target, errno: i32, n: u64) -> FileRow {
+    let info = FileInfo { device: Some("/dev/vdb\n".into()), ..FileInfo::nameless(Role::Other) };
+    unwritten(FileRow { server: ServerId::NONE, target, info: Arc::new(info), ..redo(&[]) }, errno, n)
+}
+
+#[test]
+fn what_could_not_be_written_back_is_said_with_what_it_means_once() {
+    let mut m = second(vec![redo(&[(5, 1_000)])]);
+    m.failures = vec![unwritten(tablespace(&[]), libc::ENOSPC, 2)];
+    assert_eq!(
+        said(&m)[..3],
+        [
+            "The kernel could not write back what had been written: 2 ENOSPC on /var/lib/mysql/shop/products.ibd \
+             (tablespace writeback).",
+            "It may have dropped that, and a later sync can succeed without it.",
+            "ENOSPC: the filesystem had no room for what was to be written.",
+        ]
+    );
+    assert!(of_server(&m, MYSQL, &Options::default())[..3].iter().all(|said| said.paint == Paint::Error));
+    assert_eq!(certain(&m), ["Nothing is stuck, none of the watched calls was lost."]);
+    // A sync has reported the same.
+    m.failures = vec![unwritten(redo(&[]), libc::EIO, 1)];
+    m.files[0].stats.errors = [(libc::EIO, 1)].into();
+    m.roles[0].stats.errors = [(libc::EIO, 1)].into();
+    let said = said(&m);
+    assert!(said[0].starts_with("1 sync failed: ") && said[1].starts_with("EIO: "), "{said:#?}");
+    assert!(
+        said[2].ends_with("1 EIO on /var/lib/mysql/#innodb_redo/#ib_redo5 (redo writeback)."),
+        "{said:#?}"
+    );
+    assert_eq!(said.iter().filter(|said| said.starts_with("EIO: ")).count(), 1);
+}
+
+#[test]
+fn what_could_not_be_written_of_others_is_said_of_no_server_and_without_a_name() {
+    let mut m = second(vec![redo(&[(5, 1_000)])]);
+    let file = |inode| Target::File(FileId { device: 7, inode, generation: 1, weak: false });
+    m.failures = vec![
+        of_nobody(file(1), libc::EIO, 1),
+        of_nobody(file(2), libc::EIO, 2),
+        of_nobody(Target::Filesystem(7), libc::EIO, 4),
+    ];
+    assert_silent_on(&m, "write back");
+    let first = "The kernel could not write back: 3 EIO on files on /dev/vdb\\n that no traced process has open; 4 EIO \
+                 on the metadata of /dev/vdb\\n.";
+    assert_eq!(certain(&m), [first, "Nothing is stuck, none of the watched calls was lost."]);
+    assert_eq!(writeback(&m, &Options::default())[0].text, first);
+    assert_eq!(lost(&m, &Options::default())[0].text, first);
+    assert_eq!(lost(&m, &Options::default())[0].paint, Paint::Error);
+    // They concern every server that is there.
+    m.retain_servers(|server| server == MARIADB);
+    assert_eq!(m.failures.len(), 3);
 }
 
 #[test]
@@ -450,6 +510,32 @@ fn a_window_with_a_stall_and_failures_says_the_worst_first_and_claims_nothing_el
         "The redo log was saturated for 301 s, longest from 10:03:05 to 10:08:05 UTC (99 % busy)."
     );
     assert_eq!(said[4..], ["In these 364 s none of the watched calls was lost."]);
+}
+
+#[test]
+fn a_window_tells_of_what_failed_without_a_sync_and_when_last() {
+    let mut seconds = vec![second(vec![redo(&[(10, 100_000)])]); 60];
+    seconds[3].failures = vec![unwritten(tablespace(&[]), libc::EIO, 1)];
+    let mut write = unwritten(redo(&[]), libc::ENOSPC, 40);
+    write.op = Op::Write;
+    seconds[5].failures = vec![write.clone()];
+    seconds[6].failures = vec![write];
+    seconds[9].failures = vec![of_nobody(Target::Filesystem(7), libc::EIO, 2)];
+    let said = of_seconds(&seconds);
+    assert_eq!(
+        said[0],
+        "The kernel could not write back what had been written: 1 EIO on /var/lib/mysql/shop/products.ibd (tablespace \
+         writeback), the last by 10:03:05 UTC."
+    );
+    assert!(said[1].starts_with("EIO: the page cache"), "{said:#?}");
+    assert_eq!(
+        said[2..],
+        [
+            "The kernel could not write back: 2 EIO on the metadata of /dev/vdb\\n, the last by 10:03:11 UTC.",
+            "80 writes failed: 80 ENOSPC on /var/lib/mysql/#innodb_redo/#ib_redo5 (redo write), the last by 10:03:08 UTC.",
+            "In these 60.0 s nothing was stuck, none of the watched calls was lost.",
+        ]
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Writeback errors: whose file each is of. One that a row is about is known; else the traced servers are asked
-//! whether they have it open, by a thread that may block. What is no traced server's is told by its numbers only:
-//! the names of other processes' files are not our business.
+//! Writeback errors: whose file each is of. One that a row is about is known; else the traced servers are
+//! asked whether they have it open, by a thread that may block. What is no traced server's is told by its
+//! numbers only: the names of other processes' files are not our business.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

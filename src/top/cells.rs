@@ -100,6 +100,8 @@ pub fn cell(format: &Format, row: &Row, column: Column) -> Cell {
         Column::Mean => optional(stats.mean_ns()),
         Column::P50 => optional(stats.quantile_ns(0.5)),
         Column::P99 => optional(p99(stats)),
+        // Of what failed beside the syncs no time is known.
+        Column::Max if row.op.is_some_and(|op| !op.makes_durable()) => plain("–"),
         Column::Max => plain(maximum(stats, format.units)),
         Column::Busy => busy(format, row),
         Column::Flight => flight(format, row),

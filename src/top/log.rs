@@ -1,5 +1,5 @@
-//! The log: everything that failed in the last minutes, and the slowest syncs. Snapshots have these by file and
-//! interval, so the time of an entry is the end of its interval.
+//! The log: everything that failed in the last minutes, and the slowest syncs. Snapshots have these by file
+//! and interval, so the time of an entry is the end of its interval.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -104,8 +104,8 @@ fn entry(row: &FileRow, at: SystemTime) -> Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Role;
     use crate::model::fixture::{self, MYSQL};
+    use crate::model::{Role, Stats};
 
     fn second(number: u64, files: Vec<FileRow>) -> Measurement {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
@@ -138,6 +138,21 @@ mod tests {
         assert_eq!((failed.len(), &failed[0].errors[..], log.failures()), (1, &[(libc::EIO, 2)][..], 2));
         assert_eq!(at(failed[0]), 1_000_001);
         assert_eq!(log.entries(Some(SystemTime::UNIX_EPOCH)).count(), 0);
+    }
+
+    #[test]
+    fn what_failed_beside_the_syncs_is_in_it_and_is_not_slow() {
+        let mut log = Log::default();
+        let mut m = second(1, vec![file(1, 50)]);
+        let stats = Stats { count: 3, errors: [(libc::ENOSPC, 3)].into(), ..Stats::default() };
+        m.failures = vec![FileRow { op: Op::Writeback, stats, ..file(2, 0) }];
+        log.record(&m);
+        let failed = log.last_failure().unwrap();
+        assert_eq!(
+            (failed.op, &failed.errors[..], log.failures()),
+            (Op::Writeback, &[(libc::ENOSPC, 3)][..], 3)
+        );
+        assert_eq!(log.entries(None).count(), 2);
     }
 
     #[test]

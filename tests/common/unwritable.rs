@@ -1,5 +1,6 @@
-//! Filesystems of which a part cannot be written any more: their image lies in memory, whole at first; then what lies
-//! under a file is taken out of it, and the memory is full. The journal and all other metadata stay as they were.
+//! Filesystems of which a part cannot be written any more: their image lies in memory, whole at first; then
+//! what lies under a file is taken out of it, and the memory is full. The journal and all other metadata stay
+//! as they were.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -71,7 +72,8 @@ impl Unwritable {
         let mut made = Unwritable::device(megabytes);
         let device = made.device.0.to_str().unwrap();
         let options: &[&str] = match filesystem {
-            // Of a write that does not begin with a page of the image a loop device takes the first part for all.
+            // Of a write that does not begin with a page of the image a loop device takes the first part for
+            // all.
             "ext4" => &["-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
             _ => &["-K"],
         };
@@ -86,6 +88,11 @@ impl Unwritable {
 
     pub fn path(&self) -> &Path {
         self.inner.as_ref().expect("a filesystem").path()
+    }
+
+    /// The filesystem of the image: nothing can be written there, once the first file was made.
+    pub fn full(&self) -> &Path {
+        self.outer.path()
     }
 
     /// Makes a file of that many bytes that can be written to, and never reaches the disk.

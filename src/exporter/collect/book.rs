@@ -15,8 +15,8 @@ use super::waiting::Waiting;
 use crate::model::{Lost, Measurement, Role, Server, ServerId, Setup, Snapshot};
 use crate::server::processes::cut_to_tick;
 
-/// The label of syncs of which it is not known who made them, because no row was free, and of writeback errors of
-/// files that are no server's and of devices.
+/// The label of syncs of which it is not known who made them, because no row was free, and of writeback
+/// errors of files that are no server's and of devices.
 pub(crate) const UNKNOWN: &str = "unknown";
 /// The label of servers beyond [`MAX_SERVERS`].
 const OTHER: &str = "other";

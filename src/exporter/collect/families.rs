@@ -162,8 +162,8 @@ families! {
         notes: "`preempted`, `threads`, `unreported`: syncs that are counted nowhere, because the kernel skipped a program, had no \
                 memory, or did not tell how a request of io_uring ended. `files`: counted under `server=\"unknown\"`, because no row was free. `events`: counted by file, \
                 but not in the histogram. `errors`: failures whose errno is not known. \
-                `writeback_errors`: changes of writeback errors that are counted for no file, because their map was \
-                full. `processes`: processes of a \
+                `writeback_errors`: changes of writeback errors that are counted for no file, at most: their map was \
+                full, or the kernel skipped the program. `processes`: processes of a \
                 traced command that were not followed. `unwatched` is no loss of the watched calls: how often \
                 servers made data durable by others (libaio, msync), on filesystems that \
                 show it (ext4, XFS, btrfs, f2fs).",

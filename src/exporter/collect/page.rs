@@ -64,7 +64,8 @@ holds a pid. The same is chosen again when the exporter is started anew. A new s
 and its syncs with it. Where two servers would have the same, each that is new gets the next in that list behind it, as \
 in `3306 /srv/b`. 64 servers have labels of their own; then those that ended longest ago make room, their series end, \
 and if all run, the others share `other`. `unknown` stands for syncs that found no row \
-(`fsynctop_lost_total{{kind=\"files\"}}`).
+(`fsynctop_lost_total{{kind=\"files\"}}`), and for writeback errors of files that no traced server has open and of \
+devices' metadata.
 
 **`role`** is what a file is to its server: {all} ([roles.md](roles.md)).
 
@@ -78,7 +79,8 @@ Prometheus' own quoting. Paths are those inside the server's root, and longer on
 
 `rate()` and `increase()` see nothing of a series before its second sample: the first failure of a disk would go \
 unnoticed. So there are zeros from the moment that a server is known: of the histogram for {commits}, of \
-`fsynctop_sync_errors_total` for EIO, ENOSPC, EDQUOT and EROFS in {durable}, of the gauges of syncs in flight for \
+`fsynctop_sync_errors_total`, `fsynctop_failed_writes_total` and `fsynctop_writeback_errors_total` for EIO, ENOSPC, \
+EDQUOT and EROFS in {durable}, of the gauges of syncs in flight for \
 {commits}, and of `fsynctop_lost_total` for every kind. A file's series begins with its first sync.
 ",
         all = names(&Role::ALL),

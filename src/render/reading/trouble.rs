@@ -42,10 +42,7 @@ pub(super) fn failures(scene: &Scene) -> Vec<Sentence> {
 pub(super) fn failed_writes(scene: &Scene) -> Vec<Sentence> {
     let failed: Vec<&FileRow> = scene.failures(|op| op != Op::Writeback).collect();
     let all = sum_of_errors(&failed);
-    let mut said = named_writes(failed, &all, scene.options);
-    // What they mean is told once.
-    said.truncate(1);
-    said
+    named_writes(failed, &all, scene.options)
 }
 
 /// What the kernel could not write back of the server's files, whether or not anybody asked by a sync.
@@ -97,13 +94,33 @@ pub(super) fn named_failures(failed: Vec<&FileRow>, all: &Errors, options: &Opti
 }
 
 pub(super) fn named_writes(failed: Vec<&FileRow>, all: &Errors, options: &Options) -> Vec<Sentence> {
-    named(failed, all, |n| format!("{} failed", counted(n, "write", "writes")), options)
+    let mut said = named(failed, all, |n| format!("{} failed", counted(n, "write", "writes")), options);
+    // The errno was an answer to the write itself, and means no more than that.
+    said.truncate(1);
+    said
 }
 
 /// The count is of errors and not of writes: any number of pages may be lost by one.
 pub(super) fn named_writeback(failed: Vec<&FileRow>, all: &Errors, options: &Options) -> Vec<Sentence> {
-    let what = |_| "The kernel could not write back what writes had left in the page cache".to_owned();
-    named(failed, all, what, options)
+    let what = |_| "The kernel could not write back what had been written".to_owned();
+    let mut said = named(failed, all, what, options);
+    // Whichever errno it was. What EIO means says so as well.
+    if !said.is_empty() && !all.contains_key(&libc::EIO) {
+        let text = "It may have dropped that, and a later sync can succeed without it.".to_owned();
+        said.insert(1, Sentence { text, paint: Paint::Error });
+    }
+    said
+}
+
+/// What an errno means is told once.
+pub(super) fn unique(sentences: Vec<Sentence>) -> Vec<Sentence> {
+    let mut said: Vec<Sentence> = Vec::new();
+    for sentence in sentences {
+        if !said.contains(&sentence) {
+            said.push(sentence);
+        }
+    }
+    said
 }
 
 /// `what`: so many of them.
@@ -276,7 +293,10 @@ pub(super) fn missed(lost: &Lost, counted: u64) -> Vec<String> {
             "syncs are counted without their latency bucket, which the quantiles lack: a ring was full.",
         ),
         (lost.names, "file names did not arrive, because a ring was full; the files are counted."),
-        (lost.writeback_errors, "writeback errors are counted for no file, because their map was full."),
+        (
+            lost.writeback_errors,
+            "writeback errors, at most, are told of no file: their map was full, or the kernel skipped the probe.",
+        ),
         (lost.errors, "failed syncs are counted without their errno: the map of the errors was full."),
         (
             lost.processes,

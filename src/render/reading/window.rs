@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::Sentence;
 use super::trouble::{
     fine, missed, named_failures, named_writeback, named_writes, not_watched, nothing, others_writeback,
-    unwatched,
+    unique, unwatched,
 };
 use crate::history::{Busy, Longest, Troubles};
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId};
@@ -112,9 +112,7 @@ fn failures(troubles: &Troubles, options: &Options) -> Vec<Sentence> {
     let failed = of(|row| !row.op.makes_durable() && row.op != Op::Writeback);
     let mut writes = named_writes(failed, &troubles.failed_writes.errors, options);
     last(&mut writes, troubles.failed_writes.last);
-    // What they mean is told once.
-    writes.truncate(1);
-    [syncs, writeback, others, writes].concat()
+    unique([syncs, writeback, others, writes].concat())
 }
 
 fn saturated(troubles: &Troubles, name: NameOf) -> Vec<String> {

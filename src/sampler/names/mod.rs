@@ -232,8 +232,8 @@ impl Names {
         self.take(found.answer);
     }
 
-    /// Whose file this is, by the names that are known: an overlay's is meant by that of the layer below it, too.
-    /// Goes through all names.
+    /// Whose file this is, by the names that are known: an overlay's is meant by that of the layer below it,
+    /// too. Goes through all names.
     pub(crate) fn owner_of(&self, file: FileId) -> Option<FileKey> {
         let is_it = |(key, named): &(&FileKey, &Named)| {
             let lies_there = named.info.below == Some(file.device)

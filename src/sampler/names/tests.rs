@@ -50,6 +50,29 @@ fn names() -> Names {
     Names::new(Arc::new(Rules::with_user_file(&file).unwrap()))
 }
 
+#[test]
+fn a_file_is_its_servers_by_its_own_identity_and_by_that_of_the_layer_below_an_overlay() {
+    let (mut names, plain, mut layered) = (names(), synced("a", ""), synced("b", ""));
+    names.learn(plain.key, &plain.event);
+    let upper = 9 << 20;
+    layered.event.below = Some(upper);
+    names.learn(layered.key, &layered.event);
+    assert_eq!(names.owner_of(plain.key.1), Some(plain.key));
+    let below = FileId { device: upper, ..layered.key.1 };
+    assert_eq!(names.owner_of(below), Some(layered.key));
+    for other in [FileId { generation: 7, ..plain.key.1 }, FileId { device: 5, ..below }] {
+        assert_eq!(names.owner_of(other), None);
+    }
+    // Of two that have synced it, the one that lives.
+    let ended = ServerId { pid: 1 << 30, start_ns: 1 };
+    let mut both = self::names();
+    both.learn((ended, plain.key.1), &plain.event);
+    both.server_ended(ended);
+    assert_eq!(both.owner_of(plain.key.1), Some((ended, plain.key.1)), "what it wrote is still its own");
+    both.learn(plain.key, &plain.event);
+    assert_eq!(both.owner_of(plain.key.1), Some(plain.key));
+}
+
 /// As the file is looked at now and then while it is synced.
 fn look_again(names: &mut Names, file: &Synced) {
     let first_bytes = names.named[&file.key].wants_content;
