@@ -17,7 +17,8 @@ const LONG: Duration = Duration::from_secs(90);
 
 pub fn fsynctop() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
-    // The environment of whoever runs the tests decides nothing; for their configuration, see .cargo/config.toml.
+    // The environment of whoever runs the tests decides nothing. That their configuration does not is in
+    // .cargo/config.toml.
     command.env_remove("NO_COLOR").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     command
 }

@@ -13,8 +13,8 @@ use super::keys::{KEYS, Key, PATHS};
 use super::options::{self, Complaint, FileError, Place};
 use super::places::{self, Owner};
 
-/// In the environment, for what starts fsynctop many times: a script, or the tests, which must not depend on the
-/// machine's own file. The exporter has this variable as it has one for each of its options.
+/// In the environment, for what starts fsynctop many times: a script, or the tests, which must not depend on
+/// the machine's own file. The exporter has this variable as it has one for each of its options.
 const NO_CONFIG: &str = "FSYNCTOP_NO_CONFIG";
 
 // Options of every action but the exporter, whose --config is another file. No comment of documentation: it
