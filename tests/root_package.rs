@@ -146,7 +146,10 @@ fn root_a_package_has_what_belongs_to_it_and_leaves_nothing_behind() {
     // To restart a socket whose service runs fails, and leaves the port closed.
     let postinst = fs::read_to_string(control.join("postinst")).unwrap();
     let restarts: Vec<_> = postinst.lines().filter(|line| line.contains("restart")).collect();
-    assert!(matches!(restarts[..], [one] if one.contains("try-restart fsynctop-exporter.service >")), "{postinst}");
+    assert!(
+        matches!(restarts[..], [one] if one.contains("try-restart fsynctop-exporter.service >")),
+        "{postinst}"
+    );
 
     // Installed: a user, and nothing that starts by itself.
     let root = Root::new();
