@@ -1,6 +1,7 @@
 //! syncgen: sync calls with exactly known counts, per file, thread and operation, for tests to compare with
 //! what was traced.
 
+mod aio;
 mod call;
 mod count;
 mod ring;

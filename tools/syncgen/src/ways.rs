@@ -11,9 +11,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use memmap2::MmapMut;
 use serde::Serialize;
 
-use crate::call::{Data, WriteCall, write};
+use crate::aio::{self, Block, Reap};
+use crate::call::{Data, NOWHERE, WriteCall, write};
 use crate::count::errno_name;
 use crate::ring::{How, Request, Ring};
 
@@ -36,6 +38,10 @@ ways! {
     Pipe Directory
     RingFsync RingFdatasync RingSyncFileRange RingOdsync RingRwfDsync RingShort RingFull RingBadDescriptor
     RingPlain RingPlainFault RingPolled RingRegistered RingLinked RingCancelled RingSilent
+    AioFsync AioFdatasync AioPgetevents AioBatch AioPartial AioNoRoom AioBadDescriptor
+    AioOdsync AioOdsyncVector AioOdsyncDirect AioRwfDsync AioShort AioFault AioFull AioReadOnly
+    AioPlain AioPlainFault AioPlainReadOnly
+    AioDestroyed AioSelfReaped AioAbandoned AioHuge
 }
 
 /// What one way did.
@@ -44,7 +50,7 @@ pub struct Done {
     path: Option<PathBuf>,
     /// "dsync_write", "write": what a tracer is to call it.
     op: &'static str,
-    /// "call", "io_uring".
+    /// "call", "io_uring", "aio".
     via: &'static str,
     calls: u64,
     /// By the error's name.
@@ -87,6 +93,10 @@ impl Way {
         match self {
             Way::RingFsync | Way::RingBadDescriptor | Way::RingPolled | Way::RingRegistered => "fsync",
             Way::RingFdatasync | Way::RingSilent | Way::RingLinked | Way::RingCancelled => "fdatasync",
+            Way::AioFdatasync => "fdatasync",
+            Way::AioFsync | Way::AioPgetevents | Way::AioBatch | Way::AioPartial | Way::AioNoRoom => "fsync",
+            Way::AioBadDescriptor | Way::AioDestroyed | Way::AioSelfReaped => "fsync",
+            Way::AioAbandoned | Way::AioHuge => "fsync",
             Way::RingSyncFileRange => "sync_file_range",
             Way::OsyncPwrite | Way::Inode => "dsync_write",
             way if way.opens_durable() || way.flags() != 0 => "dsync_write",
@@ -98,15 +108,23 @@ impl Way {
         self.name().starts_with("ring")
     }
 
+    fn is_of_libaio(self) -> bool {
+        self.name().starts_with("aio")
+    }
+
     /// With O_DSYNC.
     fn opens_durable(self) -> bool {
-        self.name().starts_with("odsync") || matches!(self, Way::RingOdsync | Way::RingShort | Way::RingFull)
+        let name = self.name();
+        name.starts_with("odsync")
+            || name.starts_with("aio-odsync")
+            || matches!(self, Way::RingOdsync | Way::RingShort | Way::RingFull)
+            || matches!(self, Way::AioShort | Way::AioFault | Way::AioFull | Way::AioReadOnly)
     }
 
     /// Of the one write.
     fn flags(self) -> i32 {
         match self {
-            Way::RwfDsync | Way::RwfBadDescriptor | Way::RingRwfDsync => libc::RWF_DSYNC,
+            Way::RwfDsync | Way::RwfBadDescriptor | Way::RingRwfDsync | Way::AioRwfDsync => libc::RWF_DSYNC,
             Way::RwfSync => libc::RWF_SYNC,
             _ => 0,
         }
@@ -122,7 +140,10 @@ impl Way {
         if self == Way::OdsyncAppend {
             flags |= libc::O_APPEND;
         }
-        let writes = !matches!(self, Way::OdsyncReadOnly | Way::PlainReadOnly);
+        if self == Way::AioOdsyncDirect {
+            flags |= libc::O_DIRECT;
+        }
+        let writes = !self.name().ends_with("read-only");
         OpenOptions::new().read(true).write(writes).custom_flags(flags).open(path)
     }
 }
@@ -130,7 +151,11 @@ impl Way {
 /// So many calls by one way, in a directory.
 pub fn run(way: Way, directory: &Path, calls: u64) -> Result<Done> {
     let path = directory.join(format!("way-{}", way.name()));
-    let via = if way.is_in_ring() { "io_uring" } else { "call" };
+    let via = match way {
+        way if way.is_in_ring() => "io_uring",
+        way if way.is_of_libaio() => "aio",
+        _ => "call",
+    };
     let mut done = Done { op: way.op(), via, ..Done::default() };
     let bytes = [b'w'; 700];
     let data = Data {
@@ -138,18 +163,20 @@ pub fn run(way: Way, directory: &Path, calls: u64) -> Result<Done> {
         then_fault: matches!(
             way,
             Way::OdsyncShort | Way::OdsyncFault | Way::PlainFault | Way::RingPlainFault | Way::RingShort
-        ),
+        ) || matches!(way, Way::AioShort | Way::AioFault | Way::AioPlainFault),
         offset: 0,
         flags: way.flags(),
     };
     let mut repeat = |fd: RawFd| (0..calls).for_each(|_| done.record(write(way.call(), fd, data)));
     match way {
         Way::RingBadDescriptor => in_ring(&mut done, way, -1, data, calls)?,
-        way if way.is_in_ring() => {
+        Way::AioBadDescriptor => by_libaio(&mut done, way, -1, data, calls)?,
+        way if way.is_in_ring() || way.is_of_libaio() => {
             create(&path)?;
             let file = way.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-            in_ring(&mut done, way, file.as_raw_fd(), data, calls)
-                .with_context(|| format!("{} by io_uring", path.display()))?;
+            let make = if way.is_in_ring() { in_ring } else { by_libaio };
+            make(&mut done, way, file.as_raw_fd(), data, calls)
+                .with_context(|| format!("{} by {via}", path.display()))?;
             file.set_len(0).or_else(|_| std::fs::remove_file(&path)).context("cannot make room again")?;
             done.path = Some(path);
         }
@@ -239,6 +266,112 @@ fn in_ring(done: &mut Done, way: Way, fd: RawFd, data: Data, times: u64) -> Resu
     Ok(())
 }
 
+/// More than a tracer follows of one call.
+const HUGE: usize = 4_500;
+const BATCH: usize = 7;
+
+/// The same request again and again, with one block, or the same batch of them.
+fn by_libaio(done: &mut Done, way: Way, fd: RawFd, data: Data, times: u64) -> Result<()> {
+    match way {
+        Way::AioDestroyed => return never_reaped(done, fd, times).map(drop),
+        // The process' end destroys it.
+        Way::AioAbandoned => return never_reaped(done, fd, times).map(std::mem::forget),
+        Way::AioNoRoom => return without_room(done, fd, times),
+        _ => {}
+    }
+    let size = match way {
+        Way::AioBatch => BATCH,
+        Way::AioPartial => 3,
+        Way::AioHuge => HUGE,
+        _ => 1,
+    };
+    let by = match way {
+        Way::AioPgetevents => Reap::Pgetevents,
+        Way::AioSelfReaped => Reap::Oneself,
+        _ => Reap::Getevents,
+    };
+    // Aligned, as direct writes have to be.
+    let mut pages = MmapMut::map_anon(1 << 20).context("memory")?;
+    pages.fill(b'a');
+    let whole = match way {
+        Way::AioOdsyncDirect => &pages[..4096],
+        Way::AioFull => &pages[..],
+        _ => data.bytes,
+    };
+    let (base, bytes) = (whole.as_ptr().cast_mut().cast(), whole.len());
+    let vector =
+        [libc::iovec { iov_base: base, iov_len: bytes }, libc::iovec { iov_base: NOWHERE, iov_len: 4096 }];
+    let context = aio::Context::new(size as u32)?;
+    let mut blocks = vec![Block::default(); size];
+    let mut failed = 0;
+    for round in 0.. {
+        let data =
+            Data { bytes: whole, offset: if way == Way::AioFull { done.bytes as i64 } else { 0 }, ..data };
+        blocks.fill(match (way, done.op) {
+            (_, "fsync") => Block::fsync(fd),
+            (_, "fdatasync") => Block::fdatasync(fd),
+            (Way::AioShort, _) => Block::write_vector(fd, data, &vector),
+            (Way::AioOdsyncVector, _) => Block::write_vector(fd, data, &vector[..1]),
+            _ => Block::write(fd, data),
+        });
+        let mut places: Vec<*mut Block> = blocks.iter_mut().map(std::ptr::from_mut).collect();
+        match way {
+            // The one in the middle is refused.
+            Way::AioPartial if round % 2 == 0 => places[1] = NOWHERE.cast(),
+            Way::AioPartial => blocks[1] = Block::fsync(-1),
+            _ => {}
+        }
+        match context.submit(&places) {
+            Ok(taken) => {
+                ensure!(taken == if way == Way::AioPartial { 1 } else { size }, "{taken} were taken");
+                let ends = context.reap(taken, by)?;
+                done.silent += (taken - ends.len()) as u64;
+                failed += ends.iter().filter(|end| end.is_err()).count() as u64;
+                ends.into_iter().for_each(|end| done.record(end));
+            }
+            Err(error) => {
+                failed += 1;
+                done.record(Err(error));
+            }
+        }
+        let made = if way == Way::AioFull { failed } else { done.calls + done.silent };
+        if made >= times {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// In flight all at once; the context with them.
+fn never_reaped(done: &mut Done, fd: RawFd, times: u64) -> Result<aio::Context> {
+    let context = aio::Context::new(times as u32)?;
+    let mut blocks = vec![Block::fsync(fd); times as usize];
+    let places: Vec<*mut Block> = blocks.iter_mut().map(std::ptr::from_mut).collect();
+    ensure!(context.submit(&places)? == places.len(), "not all were taken");
+    done.silent = times;
+    Ok(context)
+}
+
+/// Until the context is full and refuses some, and again when it has been emptied.
+fn without_room(done: &mut Done, fd: RawFd, times: u64) -> Result<()> {
+    let context = aio::Context::new(1)?;
+    while done.calls < times {
+        // Without number: a context has more room than was asked for.
+        let mut in_flight: Vec<Box<Block>> = Vec::new();
+        let refused = loop {
+            in_flight.push(Box::new(Block::fsync(fd)));
+            let place = in_flight.last_mut().map(|block| std::ptr::from_mut(&mut **block));
+            if let Err(error) = context.submit(place.as_slice()) {
+                break error;
+            }
+        };
+        ensure!(refused.raw_os_error() == Some(libc::EAGAIN), "{refused}");
+        let ends = context.reap(in_flight.len() - 1, Reap::Getevents)?;
+        ends.into_iter().for_each(|end| done.record(end));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,5 +397,14 @@ mod tests {
         assert_eq!(done(Way::RingCancelled), ("fdatasync", 3, 0, error("ECANCELED", 3)));
         assert_eq!(done(Way::RingShort), ("dsync_write", 3, 2_100, vec![]));
         assert_eq!(done(Way::RingSilent), ("fdatasync", 0, 0, vec![]));
+        assert_eq!(done(Way::AioFdatasync), ("fdatasync", 3, 0, vec![]));
+        assert_eq!(done(Way::AioBatch), ("fsync", 7, 0, vec![]));
+        assert_eq!(done(Way::AioPartial), ("fsync", 3, 0, vec![]));
+        assert_eq!(done(Way::AioBadDescriptor), ("fsync", 3, 0, error("EBADF", 3)));
+        assert_eq!(done(Way::AioShort), ("dsync_write", 3, 2_100, vec![]));
+        assert_eq!(done(Way::AioFault), ("dsync_write", 3, 0, error("EFAULT", 3)));
+        assert_eq!(done(Way::AioPlainReadOnly), ("write", 3, 0, error("EBADF", 3)));
+        assert_eq!(done(Way::AioDestroyed), ("fsync", 0, 0, vec![]));
+        assert_eq!(done(Way::AioSelfReaped), ("fsync", 0, 0, vec![]));
     }
 }
