@@ -28,6 +28,7 @@ enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_QUEUE = 22,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
@@ -127,6 +128,10 @@ struct signal_struct {
 	atomic_t live;
 };
 
+struct mm_struct {
+	unsigned long start_stack;
+};
+
 struct task_struct {
 	unsigned int flags;
 	unsigned int on_cpu; // an int; a u8 in 7.2: libbpf fits the size of what has no sign
@@ -136,6 +141,7 @@ struct task_struct {
 	u64 start_boottime;
 	char comm[16];
 	struct files_struct *files;
+	struct mm_struct *mm;
 	struct signal_struct *signal;
 };
 
@@ -172,6 +178,9 @@ struct pt_regs {
 #if defined(__TARGET_ARCH_x86)
 	unsigned long ax;
 	unsigned long di;
+	unsigned long si;
+	unsigned long dx;
+	unsigned long r10;
 	unsigned long r9;
 	unsigned long orig_ax;
 #elif defined(__TARGET_ARCH_arm64)

@@ -8,6 +8,7 @@
 #include "inflight.h"
 #include "kernel.h"
 #include "lookup.h"
+#include "pending.h"
 #include "read.h"
 #include "record.h"
 #include "rows.h"
@@ -24,19 +25,26 @@ struct {
 	__type(value, u64);
 } unwatched SEC(".maps");
 
-// What a request of a ring syncs is counted as that request.
+// What a request of a ring, or of libaio, syncs is counted as that request.
 bool rings_watched;
+bool aio_watched;
 
 // Numbers of system calls; one that none has, where it is not watched.
 const volatile s32 watched_syncs[WATCHED_SYNCS];
 const volatile s32 watched_writes[WATCHED_WRITES];
 
 #define NUMBER_OF_IO_URING_ENTER 426 // on each architecture
+#if defined(__TARGET_ARCH_x86)
+#define NUMBER_OF_IO_SUBMIT 209
+#elif defined(__TARGET_ARCH_arm64)
+#define NUMBER_OF_IO_SUBMIT 2
+#endif
 
 // The registers with which the thread entered the kernel say which call it is in. So a watched call is known for one
 // also if its entry was skipped, or came before the programs were attached.
 //
-// Writes and rings are watched of traced processes only.
+// Writes and requests are watched of traced processes only. io_submit itself executes writes, and leaves syncs to a
+// worker.
 static __noinline bool is_in_watched_call(bool traced)
 {
 	s32 number;
@@ -52,6 +60,8 @@ static __noinline bool is_in_watched_call(bool traced)
 		return false;
 	if (number == NUMBER_OF_IO_URING_ENTER)
 		return rings_watched;
+	if (number == NUMBER_OF_IO_SUBMIT)
+		return aio_watched && (watched_ops & (1 << OP_AIO_DSYNC_WRITE));
 #pragma clang loop unroll(full)
 	for (u32 i = 0; i < WATCHED_WRITES; i++)
 		if (number == watched_writes[i])
@@ -59,17 +69,28 @@ static __noinline bool is_in_watched_call(bool traced)
 	return false;
 }
 
-// Of a direct write that is durable a worker of the kernel executes the sync, whoever asked for the write.
-#define OWNER_OPS 3
+// A worker of the kernel executes the syncs of libaio and, whoever asked for it, that of a direct write which is
+// durable. Those of watched requests come first: a file that has had one of them is not asked about further.
+#define OWNER_OPS 6
 static __always_inline u32 owner_op(u32 i)
 {
-	return i == 0 ? OP_IO_URING_DSYNC_WRITE : i == 1 ? OP_FSYNC : OP_FDATASYNC;
+	return i == 0   ? OP_AIO_FSYNC
+	       : i == 1 ? OP_AIO_FDATASYNC
+	       : i == 2 ? OP_AIO_DSYNC_WRITE
+	       : i == 3 ? OP_IO_URING_DSYNC_WRITE
+	       : i == 4 ? OP_FSYNC
+			: OP_FDATASYNC;
 }
 
-// The process whose file an inode is: one that has synced it by a watched call, so that a row can be guessed. A worker
-// of the kernel, as one that executes a sync of libaio, says nothing of whom it works for.
-// `ring`: it has done so in a ring, which is watched.
-static __noinline bool owner_of(struct inode *inode, struct process *owner, bool *ring)
+static __always_inline bool is_watched_in_worker(u32 i)
+{
+	return i < 3 ? aio_watched : i == 3 && rings_watched;
+}
+
+// The process whose file an inode is: one that has synced it by a watched way, so that a row can be guessed. A worker
+// of the kernel says nothing of whom it works for.
+// `watched`: it has done so by requests of which a worker executes the syncs.
+static __noinline bool owner_of(struct inode *inode, struct process *owner, bool *watched)
 {
 	struct inode_key key = {};
 	u64 device;
@@ -92,7 +113,7 @@ static __noinline bool owner_of(struct inode *inode, struct process *owner, bool
 			continue;
 		owner->tgid = row->id.tgid;
 		owner->leader_start = row->id.of.file.leader_start;
-		*ring = op == OP_IO_URING_DSYNC_WRITE;
+		*watched = is_watched_in_worker(i >> 1);
 		return true;
 	}
 	return false;
@@ -129,12 +150,12 @@ static __noinline void count_unwatched(struct inode *inode)
 	struct task_struct *leader;
 	struct process process = {};
 	u32 flags = TASK_READ(task, flags);
-	bool traced, ring = false;
+	bool traced, watched = false;
 	struct who who;
 
 	if (flags & PF_KTHREAD) {
 		// Of a file that no row is known of, it is nobody's: a loop device syncs its backing file all the time.
-		if (inode && owner_of(inode, &process, &ring) && !(ring && rings_watched))
+		if (inode && owner_of(inode, &process, &watched) && !watched)
 			count_for(&process);
 		return;
 	}

@@ -32,6 +32,10 @@ enum op {
 	OP_IO_URING_SYNC_FILE_RANGE,
 	OP_IO_URING_DSYNC_WRITE,
 	OP_IO_URING_WRITE,
+	OP_AIO_FSYNC,
+	OP_AIO_FDATASYNC,
+	OP_AIO_DSYNC_WRITE,
+	OP_AIO_WRITE,
 	OP_WRITEBACK, // no call: what the kernel could not write later (writeback.h)
 	OPS
 };

@@ -1,5 +1,5 @@
-// Requests in flight, by an address that is theirs for as long as they last: in flight is the request here, where
-// inflight.h has the thread.
+// Requests in flight, by what is theirs for as long as they last: in flight is the request here, where inflight.h has
+// the thread. Rings (ring.h) and libaio (aio.h) have a map of them each.
 #pragma once
 
 #include "add.h"
@@ -12,27 +12,27 @@
 #include "rows.h"
 #include "watch.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, PENDING_REQUESTS);
-	__type(key, u64);
-	__type(value, struct pending);
-} pending SEC(".maps");
-
 const volatile u32 watched_ops; // a bit for each
 
-// The end of a request that was never seen. Its row then never counts it.
-static __always_inline void forget_pending(struct pending *request)
+// A request that was none. Its row then never counts it.
+static __always_inline void take_back_pending(struct pending *request)
 {
 	struct row *row = row_at(request->slot);
 
-	count(unreported);
 	if (row && row->sequence == request->sequence)
 		add(&row->started, -1);
 }
 
-// `silent`: the kernel tells of its end only if it fails.
-static __always_inline void begin_pending(u64 address, struct file *file, u32 op, s32 fd, u64 now, bool silent)
+// The end of a request that was never seen.
+static __always_inline void forget_pending(struct pending *request)
+{
+	count(unreported);
+	take_back_pending(request);
+}
+
+// `silent`: of its end is told only if it fails, or perhaps not at all. `context` and `stack`: see struct pending.
+static __always_inline void begin_pending(void *map, const void *key, struct file *file, u32 op, s32 fd, u64 now,
+					  bool silent, u64 context, u64 stack)
 {
 	u64 thread = bpf_get_current_pid_tgid();
 	struct pending request = {}, *before;
@@ -67,10 +67,12 @@ static __always_inline void begin_pending(u64 address, struct file *file, u32 op
 	request.silent = silent;
 	request.tgid = thread >> 32;
 	request.tid = thread;
-	before = bpf_map_lookup_elem(&pending, &address);
+	request.context = context;
+	request.stack = stack;
+	before = bpf_map_lookup_elem(map, key);
 	if (before && !before->silent)
 		forget_pending(before);
-	if (bpf_map_update_elem(&pending, &address, &request, 0)) {
+	if (bpf_map_update_elem(map, key, &request, 0)) {
 		count(no_call_state);
 		return;
 	}
@@ -80,18 +82,17 @@ static __always_inline void begin_pending(u64 address, struct file *file, u32 op
 		add(&row->started, 1);
 }
 
-// False: there is none.
-static __always_inline bool end_pending(u64 address, s64 result)
+// False: there is none, or another processor ends it.
+static __always_inline bool end_pending(void *map, const void *key, u64 now, s64 result)
 {
-	struct pending *found = bpf_map_lookup_elem(&pending, &address), request;
+	struct pending *found = bpf_map_lookup_elem(map, key), request;
 	struct row *row;
-	u64 now;
 
 	if (!found)
 		return false;
-	now = bpf_ktime_get_ns();
 	request = *found;
-	bpf_map_delete_elem(&pending, &address);
+	if (bpf_map_delete_elem(map, key))
+		return false;
 	row = row_at(request.slot);
 	if (request.silent) {
 		add(&counters.unreported, -1);

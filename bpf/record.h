@@ -19,9 +19,10 @@ enum target_limit {
 	COMM_PATTERNS = 8,
 };
 
-// How many requests of rings can be in flight.
+// How many requests of rings, and of libaio, can be in flight. One call that submits or reaps is followed as far.
 enum pending_limit {
 	PENDING_REQUESTS = 4096,
+	AIO_REQUESTS = 4096,
 };
 
 // How many files with writeback errors are told apart, each errno by itself.
@@ -172,9 +173,18 @@ struct pending {
 	s32 fd;
 	u32 tgid; // of the thread that made the request
 	u32 tid;
-	u32 silent; // the kernel tells of its end only if it fails
+	u32 silent; // of its end is told only if it fails, or perhaps not at all
 	u32 reserved;
+	u64 context;        // libaio: which of the process' contexts it is in
+	u64 stack;          // libaio: where the process' stack began, which is another once it executes another program
 	struct identity id; // where slot is NO_SLOT
+};
+
+// A request of libaio, by the address of its control block. A kernel's address, as those of rings have, is none.
+struct aio_key {
+	u64 block;
+	u32 tgid;
+	u32 reserved;
 };
 
 // Bits of `owner` above the thread's id, for second-chance reclaim (src/probe/thread_slots.rs). As numbers of bits: the

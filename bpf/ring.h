@@ -31,6 +31,15 @@ enum ring_opcode {
 	RING_WRITE = 23,
 	RING_WRITEV_FIXED = 61, // 6.15
 };
+
+// By the request's address.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PENDING_REQUESTS);
+	__type(key, u64);
+	__type(value, struct pending);
+} pending SEC(".maps");
+
 #define RING_FSYNC_DATASYNC 1
 
 // include/linux/io_uring_types.h: the first bits are those of the ring's entry
@@ -114,7 +123,7 @@ __noinline int begin_request(u64 address, u64 now)
 	op = op_of_request(request, BPF_CORE_READ(request, opcode), file);
 	if (op >= OPS || !(watched_ops & (1 << op)))
 		return 0;
-	begin_pending(address, file, op, fd, now, flags & REQ_F_CQE_SKIP);
+	begin_pending(&pending, &address, file, op, fd, now, flags & REQ_F_CQE_SKIP, 0, 0);
 	return 0;
 }
 
@@ -140,7 +149,9 @@ int ring_submit(u64 *context)
 // writes, failures count all the same. The end of a request is posted by its own process.
 static __always_inline void complete(struct io_kiocb *request, u8 opcode, s64 result)
 {
-	if (!end_pending((u64)request, result) && result < 0 && is_ring_write(opcode) &&
+	u64 address = (u64)request;
+
+	if (!end_pending(&pending, &address, bpf_ktime_get_ns(), result) && result < 0 && is_ring_write(opcode) &&
 	    (watched_ops & (1 << OP_IO_URING_DSYNC_WRITE)))
 		count_failure((u64)BPF_CORE_READ(request, file), -1, OP_IO_URING_WRITE, -result);
 }

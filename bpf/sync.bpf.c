@@ -1,6 +1,7 @@
 // The programs of the sync calls and of writes. What a sync costs is summed up in rows (record.h), which user space
 // reads; single calls are sent only where no row could take them. enter.h has the entry of a call, leave.h its exit,
 // write.h both of writes.
+#include "aio.h"
 #include "fentry.h"
 #include "follow.h"
 #include "kernel.h"

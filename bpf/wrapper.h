@@ -8,12 +8,18 @@
 #if defined(__TARGET_ARCH_x86)
 #define WRAPPER(name) "__x64_sys_" #name
 #define REGISTER_1 di
+#define REGISTER_2 si
+#define REGISTER_3 dx
+#define REGISTER_4 r10
 #define REGISTER_6 r9
 #define REGISTER_1_AT_EXIT REGISTER_1
 #define REGISTER_OF_NUMBER orig_ax
 #elif defined(__TARGET_ARCH_arm64)
 #define WRAPPER(name) "__arm64_sys_" #name
 #define REGISTER_1 regs[0]
+#define REGISTER_2 regs[1]
+#define REGISTER_3 regs[2]
+#define REGISTER_4 regs[3]
 #define REGISTER_6 regs[5]
 #define REGISTER_1_AT_EXIT orig_x0 // the first register holds the result by then
 #define REGISTER_OF_NUMBER syscallno

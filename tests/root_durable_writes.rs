@@ -3,9 +3,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -17,13 +15,11 @@ use common::measured::{Measured, count, number, path_of, text};
 use common::nested::Nested;
 use common::scrape::{Scrape, label};
 use common::traced::measure;
+use common::ways::{Rows, made, seen, syncgen};
 use common::{Running, built, needs};
 use serde_json::{Value, json};
 
 const TRACEFS: &str = "/sys/kernel/tracing/events";
-
-/// (file, operation, via, target) → (calls, bytes, errors); failures and syncs have no bytes.
-type Rows = BTreeMap<(String, String, String, String), (u64, u64, Value)>;
 
 /// Everything that syncgen's ways do but for filling the filesystem.
 const WAYS: &str = "odsync-write,odsync-pwrite,odsync-writev,odsync-pwritev,odsync-pwritev2,osync-pwrite,rwf-dsync,\
@@ -33,62 +29,6 @@ const WAYS: &str = "odsync-write,odsync-pwrite,odsync-writev,odsync-pwritev,odsy
 /// Everything that syncgen's ways do in rings and that the kernel reports.
 const RINGS: &str = "ring-fsync,ring-fdatasync,ring-sync-file-range,ring-odsync,ring-rwf-dsync,ring-short,ring-full,\
     ring-bad-descriptor,ring-plain,ring-plain-fault,ring-polled,ring-registered,ring-linked,ring-cancelled";
-
-fn name_of(row: &Value) -> String {
-    let path = path_of(row);
-    path.map_or_else(String::new, |path| path.file_name().unwrap().to_str().unwrap().to_owned())
-}
-
-fn seen(measured: &Measured) -> Rows {
-    let key = |row: &Value| (name_of(row), text(row, "op"), text(row, "via"), text(row, "target"));
-    let mut rows = Rows::new();
-    for row in measured.files() {
-        assert_eq!(row["bytes"].is_u64(), row["op"] == "dsync_write", "{row}");
-        rows.insert(key(row), (count(row), row["bytes"].as_u64().unwrap_or(0), row["errors"].clone()));
-    }
-    for row in measured.0["failures"].as_array().unwrap() {
-        let earlier = rows.insert(key(row), (count(row), 0, row["errors"].clone()));
-        assert!(earlier.is_none(), "two rows: {row}");
-    }
-    rows
-}
-
-/// What is to be seen of what syncgen says.
-fn made(said: &Value) -> Rows {
-    let mut rows = Rows::new();
-    for (way, done) in said["ways"].as_object().unwrap() {
-        let op = text(done, "op");
-        let failed: u64 = done["errors"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
-        let (calls, bytes) = match op.as_str() {
-            "write" => (failed, 0),
-            _ => (number(done, "calls"), number(done, "bytes")),
-        };
-        // A pipe that is full and a descriptor of a directory have nothing to do with durability.
-        if calls == 0 || way == "pipe" || way == "directory" {
-            continue;
-        }
-        let file = path_of(done).map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
-        let target = if file.is_some() { "file" } else { "bad_descriptor" };
-        let name = file.unwrap_or_default();
-        if way == "ring-cancelled" {
-            // By the write before, which failed.
-            let key = (name.clone(), "write".into(), "io_uring".into(), "file".into());
-            rows.insert(key, (calls, 0, json!({ "EFAULT": calls })));
-        }
-        rows.insert((name, op, text(done, "via"), target.into()), (calls, bytes, done["errors"].clone()));
-    }
-    rows
-}
-
-fn syncgen(options: &[&str], directory: &Path, ways: &str, calls: u64) -> (Measured, Value) {
-    let program = built("syncgen");
-    let calls = calls.to_string();
-    let command = [program.to_str().unwrap(), directory.to_str().unwrap(), "--ways", ways, "--syncs", &calls];
-    let run = measure(options, &command);
-    assert!(run.output.status.success(), "{:?}", run.output);
-    let [measured] = run.measured.try_into().unwrap_or_else(|_| panic!("one measurement"));
-    (measured, serde_json::from_slice(&run.output.stdout).unwrap())
-}
 
 #[test]
 #[ignore = "needs root and a kernel with BTF"]

@@ -160,7 +160,7 @@ fn without_the_calls_that_the_server_makes_the_figures_differ() {
         assert_eq!(output.status.code(), Some(1), "{value:#}");
         assert_eq!(row(&value, "binary log")["verdict"], "differs", "{value:#}");
         let causes = value["possible_causes"][0].as_str().unwrap_or_default();
-        assert!(causes.contains("(fdatasync, libaio"), "{value:#}");
+        assert!(causes.contains("(fdatasync, msync"), "{value:#}");
     });
 }
 

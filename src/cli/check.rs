@@ -19,7 +19,7 @@ use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict, tracefs};
 use crate::model::durability::{self, Way};
 use crate::model::{AttachMode, Net, Op, Role, Server};
-use crate::probe::{AttachError, Attached, Probe, ProbeConfig, Rings, WaitStorage};
+use crate::probe::{AttachError, Attached, Probe, ProbeConfig, Requests, WaitStorage};
 use crate::render::Style;
 use crate::server::describe::in_words;
 use crate::server::describers::describe_all;
@@ -111,7 +111,12 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<(Net, Vec
     let chosen = tracefs::with_tracefs_if_possible(|| Probe::attach(&config)).ok()?;
     verdicts.push(attach(chosen.attached(), &reasons));
     verdicts.extend(wait_storage(chosen.attached()));
-    verdicts.extend(rings(chosen.attached()));
+    let attached = chosen.attached();
+    for (name, what, requests) in
+        [("io_uring", "in rings", attached.rings()), ("libaio", "by it", attached.aio())]
+    {
+        verdicts.extend(requested(name, what, requests));
+    }
     Some((chosen.attached().net().clone(), chosen.attached().ops().to_vec()))
 }
 
@@ -144,13 +149,12 @@ fn reason(error: &AttachError, mode: AttachMode, verdicts: &[Verdict]) -> String
 }
 
 /// Nothing else depends on it.
-fn rings(attached: &Attached) -> Option<Verdict> {
-    const NAME: &str = "io_uring";
-    Some(match attached.rings() {
-        Rings::Attached => Verdict::ok(NAME, "syncs and durable writes in rings are watched"),
-        Rings::NotAskedFor => return None,
-        Rings::Refused(why) => {
-            Verdict::warn(NAME, format!("syncs and durable writes in rings are not watched ({why})"))
+fn requested(name: &'static str, what: &str, requests: &Requests) -> Option<Verdict> {
+    Some(match requests {
+        Requests::Attached => Verdict::ok(name, format!("syncs and durable writes {what} are watched")),
+        Requests::NotAskedFor => return None,
+        Requests::Refused(why) => {
+            Verdict::warn(name, format!("syncs and durable writes {what} are not watched ({why})"))
         }
     })
 }
@@ -196,7 +200,8 @@ fn not_watched(ops: &[Op]) -> Vec<Verdict> {
 fn counted_only(net: &Net, ops: &[Op]) -> Verdict {
     const NAME: &str = "unwatched";
     let ways: Vec<_> = durability::counted_only(ops).map(|way| way.called).collect();
-    let (ways, on) = (ways.join(", "), net.filesystems.join(", "));
+    let ways = if ways.is_empty() { "ways that are not known".to_owned() } else { ways.join(", ") };
+    let on = net.filesystems.join(", ");
     match (&net.refused, on.is_empty()) {
         (None, false) => Verdict::ok(NAME, format!("{ways}: counted on {on}, and not timed")),
         (None, true) => Verdict::warn(NAME, format!("{ways}: not counted, no filesystem here shows them")),
@@ -286,10 +291,11 @@ mod tests {
         let said = |filesystems: &[&str], refused: Option<&str>| {
             let filesystems = filesystems.iter().map(|&name| name.to_owned()).collect();
             let net = Net { filesystems, refused: refused.map(str::to_owned), ..Net::default() };
-            let verdict = counted_only(&net, &Op::ALL);
+            let all_but_one: Vec<Op> = Op::ALL.into_iter().filter(|op| *op != Op::Msync).collect();
+            let verdict = counted_only(&net, &all_but_one);
             (verdict.status, verdict.detail)
         };
-        let ways = "libaio";
+        let ways = "msync";
         let why = "xfs_file_fsync: not permitted";
         let expected = [
             (said(&["ext4", "xfs"], None), Status::Ok, "counted on ext4, xfs, and not timed"),

@@ -28,18 +28,18 @@ pub(crate) struct Way {
     pub called: &'static str,
     /// A description, for finding out whether a server uses it.
     pub what: &'static str,
-    /// The operation by which it is watched. None: this version never watches it.
-    watched_by: Option<Op>,
+    /// The operation by which it is watched.
+    watched_by: Op,
     /// It ends in the filesystem's own sync of a file, where it is counted even if it is not watched
     /// ([`super::Net`]).
     syncs_a_file: bool,
 }
 
 impl Way {
-    /// The option by which it is watched, if that is all it takes. A ring is watched for the operations that
-    /// are, where the kernel allows it.
+    /// The option by which it is watched, if that is all it takes. Requests are watched for the operations
+    /// that are, where the kernel allows it.
     pub fn option(&self) -> Option<&'static str> {
-        match self.watched_by? {
+        match self.watched_by {
             Op::DsyncWrite => Some("--writes"),
             op if op.via() == Via::Call => Some("--ops"),
             _ => None,
@@ -48,21 +48,17 @@ impl Way {
 
     /// A request of its own, which a server counts as a sync. A durable write is none.
     pub fn is_sync(&self) -> bool {
-        self.watched_by != Some(Op::DsyncWrite)
+        self.watched_by != Op::DsyncWrite
     }
 }
 
-const fn never(name: &'static str, called: &'static str, what: &'static str) -> Way {
-    Way { name, called, what, watched_by: None, syncs_a_file: true }
-}
-
 const fn write(name: &'static str, called: &'static str, what: &'static str) -> Way {
-    Way { name, called, what, watched_by: Some(Op::DsyncWrite), syncs_a_file: true }
+    Way { name, called, what, watched_by: Op::DsyncWrite, syncs_a_file: true }
 }
 
 const fn call(op: Op, what: &'static str) -> Way {
     let syncs_a_file = matches!(op, Op::Fsync | Op::Fdatasync | Op::Msync);
-    Way { name: op.name(), called: op.name(), what, watched_by: Some(op), syncs_a_file }
+    Way { name: op.name(), called: op.name(), what, watched_by: op, syncs_a_file }
 }
 
 /// The ways that a server most likely uses come first.
@@ -73,10 +69,16 @@ pub(crate) const WAYS: [Way; 10] = [
         name: "io_uring",
         called: "io_uring",
         what: "IORING_OP_FSYNC, IORING_OP_SYNC_FILE_RANGE and durable writes in a ring (Linux 6.0 or later)",
-        watched_by: Some(Op::IoUringFsync),
+        watched_by: Op::IoUringFsync,
         syncs_a_file: true,
     },
-    never("libaio", "libaio", "IOCB_CMD_FSYNC, IOCB_CMD_FDSYNC and durable writes by io_submit(2)"),
+    Way {
+        name: "libaio",
+        called: "libaio",
+        what: "IOCB_CMD_FSYNC, IOCB_CMD_FDSYNC and durable writes by io_submit(2) (Linux 5.17 or later)",
+        watched_by: Op::AioFsync,
+        syncs_a_file: true,
+    },
     write(
         "o_dsync",
         "O_DSYNC writes",
@@ -92,7 +94,7 @@ pub(crate) const WAYS: [Way; 10] = [
 
 /// The ways by which data may have been made durable unseen while only these calls are watched.
 pub fn not_watched(watched: &[Op]) -> impl Iterator<Item = &'static Way> {
-    WAYS.iter().filter(|way| way.watched_by.is_none_or(|op| !watched.contains(&op)))
+    WAYS.iter().filter(|way| !watched.contains(&way.watched_by))
 }
 
 /// Those of them that [`super::Lost::unwatched`] counts.
@@ -106,14 +108,13 @@ mod tests {
 
     #[test]
     fn every_call_is_a_way_and_is_left_out_only_where_it_is_watched() {
-        for op in Op::SYNCS.into_iter().chain([Op::DsyncWrite, Op::IoUringFsync]) {
+        for op in Op::SYNCS.into_iter().chain([Op::DsyncWrite, Op::IoUringFsync, Op::AioFsync]) {
             let ways = if op == Op::DsyncWrite { 2 } else { 1 };
-            assert_eq!(WAYS.iter().filter(|way| way.watched_by == Some(op)).count(), ways, "{op:?}");
+            assert_eq!(WAYS.iter().filter(|way| way.watched_by == op).count(), ways, "{op:?}");
             let without: Vec<Op> = Op::ALL.into_iter().filter(|other| *other != op).collect();
-            assert_eq!(not_watched(&without).filter(|way| way.watched_by == Some(op)).count(), ways);
+            assert_eq!(not_watched(&without).filter(|way| way.watched_by == op).count(), ways);
         }
-        let never: Vec<_> = not_watched(&Op::ALL).map(|way| way.name).collect();
-        assert_eq!(never, ["libaio"]);
+        assert_eq!(not_watched(&Op::ALL).count(), 0);
         let syncs: Vec<_> = not_watched(&Op::SYNCS).filter(|way| way.is_sync()).map(|way| way.name).collect();
         assert_eq!(syncs, ["io_uring", "libaio"]);
         let default: Vec<_> = not_watched(&[Op::Fsync, Op::Fdatasync]).map(|way| way.name).collect();

@@ -50,7 +50,7 @@ pub struct Lost {
     pub threads: u64,
     /// Processes of a traced command that could not be followed, because a map was full.
     pub processes: u64,
-    /// Requests of io_uring of which the kernel does not tell how they ended: not counted.
+    /// Requests of io_uring and libaio of which it is not told how they ended: not counted.
     #[serde(default)]
     pub unreported: u64,
     /// Changes of writeback errors that are counted for no file, at most: a map was full, or the kernel

@@ -23,6 +23,8 @@ pub enum Via {
     Call,
     /// In a ring of io_uring.
     IoUring,
+    /// By libaio: io_submit(2). It ends when the program is given the event.
+    Aio,
     /// By nobody: the kernel does it when it sees fit.
     Kernel,
 }
@@ -32,6 +34,7 @@ impl Via {
         match self {
             Via::Call => "call",
             Via::IoUring => "io_uring",
+            Via::Aio => "aio",
             Via::Kernel => "kernel",
         }
     }
@@ -118,6 +121,10 @@ ops! {
     IoUringSyncFileRange "io_uring sync_file_range" = "sync_file_range" by IoUring, File:;
     IoUringDsyncWrite "io_uring dsync_write" = "dsync_write" by IoUring, File:;
     IoUringWrite "io_uring write" = "write" by IoUring, File:;
+    AioFsync "aio fsync" = "fsync" by Aio, File:;
+    AioFdatasync "aio fdatasync" = "fdatasync" by Aio, File:;
+    AioDsyncWrite "aio dsync_write" = "dsync_write" by Aio, File:;
+    AioWrite "aio write" = "write" by Aio, File:;
     // Of what a write left in the page cache. Only failures are counted: changes of the file's writeback
     // error.
     Writeback "writeback" = "writeback" by Kernel, File:;
@@ -127,12 +134,12 @@ impl Op {
     /// Those that `--ops` selects from: each is a system call of its own.
     pub const SYNCS: [Op; 6] = [Op::Fsync, Op::Fdatasync, Op::SyncFileRange, Op::Msync, Op::Syncfs, Op::Sync];
 
-    /// The same asked for in a ring; None where a ring has no such request.
-    pub(crate) fn in_ring(self) -> Option<Op> {
+    /// The same asked for in another way than by a call; None where there is no such request.
+    pub(crate) fn asked_for_by(self, via: Via) -> Option<Op> {
         if self.via() != Via::Call {
             return None;
         }
-        Op::ALL.into_iter().find(|op| op.via() == Via::IoUring && op.what() == self.what())
+        Op::ALL.into_iter().find(|op| op.via() == via && op.what() == self.what())
     }
 
     /// It writes as well: a row has bytes.
@@ -148,7 +155,7 @@ impl Op {
 
     /// Its success makes data durable. Of the others only failures are counted.
     pub const fn makes_durable(self) -> bool {
-        !matches!(self, Op::Write | Op::IoUringWrite | Op::Writeback)
+        !matches!(self, Op::Write | Op::IoUringWrite | Op::AioWrite | Op::Writeback)
     }
 
     /// The sync call with this number in a process of the architecture that this is built for.

@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
 
+use super::aio;
 use super::choice;
 use super::config::ProbeConfig;
 use super::contract::record::FIRST_FILE_SLOT;
@@ -17,11 +18,12 @@ use super::libbpf_log;
 use super::min_core_btf::{self, MinimizedBtf};
 use super::net::{self, Net};
 use super::programs::{AttachedProgram, Hooks};
-use super::ring::{self, Rings};
+use super::requests::{Requests, ops_for};
+use super::ring;
 use super::self_test;
 use super::slots::FreeSlots;
 use crate::host::{self, Skips};
-use crate::model::{self, AttachMode, Op};
+use crate::model::{self, AttachMode, Op, Via};
 
 /// Nothing could be attached.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +81,8 @@ pub struct Attached {
     pub(super) slots: FreeSlots,
     pub(super) links: Vec<Link>,
     pub(super) net: Net,
-    pub(super) rings: Rings,
+    pub(super) rings: Requests,
+    pub(super) aio: Requests,
     pub(super) task_iterator: Link,
     /// Process ids as the programs see them are those that this process sees.
     pub(super) in_initial_pid_namespace: bool,
@@ -98,8 +101,13 @@ impl Attached {
     }
 
     /// Whether requests of rings are watched.
-    pub(crate) fn rings(&self) -> &Rings {
+    pub(crate) fn rings(&self) -> &Requests {
         &self.rings
+    }
+
+    /// The same of libaio.
+    pub(crate) fn aio(&self) -> &Requests {
+        &self.aio
     }
 
     /// As the calls of the self-test have shown; None unless the configuration prepared for the waits.
@@ -186,7 +194,8 @@ fn try_mode(
     rodata.task_registers = features.task_registers;
     (rodata.watched_syncs, rodata.watched_writes) = net::watched_numbers(&config.ops);
     rodata.programs_skipped = config.preemptible;
-    rodata.watched_ops = bits(config.ops.iter().copied().chain(ring::ops_for(&config.ops)));
+    let requested = [Via::IoUring, Via::Aio].into_iter().flat_map(|via| ops_for(via, &config.ops));
+    rodata.watched_ops = bits(config.ops.iter().copied().chain(requested));
     rodata.keep_threads = config.by_thread;
     rodata.watch_waits = config.watch_waits;
     rodata.histogram_slots = config.capacity.histogram_slots();
@@ -227,7 +236,10 @@ fn try_mode(
     let skips = if config.preemptible { host::skips() } else { Skips::None };
     let prefixes = choice::programs(mode, skips);
     let mut net = Net::of_this_host();
-    let mut rings = Rings::wanted(&config.ops, types.is_some_and(|types| types.has_ring_requests));
+    let mut rings = ring::wanted(&config.ops, types.is_some_and(|types| types.has_ring_requests));
+    let mut aio = aio::wanted(&config.ops, &features, types.is_none_or(|types| types.has_aio));
+    size(open.maps.aio_requests.set_autocreate(aio.are_watched()))?;
+    size(open.maps.aio_silent.set_autocreate(aio.are_watched()))?;
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let wanted = match name.as_str() {
@@ -235,7 +247,8 @@ fn try_mode(
             "list_in_flight" | "fill_free_list" => true,
             "follow_fork" | "follow_exit" => targets.follow_forks,
             name if net::is_of_it(name) => net.wants(name),
-            name if ring::is_of_it(name) => rings == Rings::Attached,
+            name if ring::is_of_it(name) => rings.are_watched(),
+            name if aio::is_of_it(name) => aio.are_watched() && aio::is_wanted(name, &prefixes),
             _ => choice::ops_of(&name, &prefixes).iter().any(|op| config.ops.contains(op)),
         };
         program.set_autoload(wanted);
@@ -254,9 +267,11 @@ fn try_mode(
     let attach_failed = |(name, error)| failed(format!("attach {name}"), error);
     let task_iterator = skel.progs.list_in_flight.attach();
     let task_iterator = task_iterator.map_err(|error| attach_failed(("list_in_flight".into(), error)))?;
-    let links = hooks.attach(&mut skel, &mut net, &mut rings).map_err(attach_failed)?;
-    if rings == Rings::Attached {
-        hooks.ops.extend(ring::ops_for(&config.ops));
+    let links = hooks.attach(&mut skel, &mut net, &mut rings, &mut aio).map_err(attach_failed)?;
+    for (via, requests) in [(Via::IoUring, &rings), (Via::Aio, &aio)] {
+        if requests.are_watched() {
+            hooks.ops.extend(ops_for(via, &config.ops));
+        }
     }
     let programs = hooks.programs(&mut skel).map_err(|error| Failure {
         mode,
@@ -276,6 +291,7 @@ fn try_mode(
         links,
         net,
         rings,
+        aio,
         task_iterator,
         in_initial_pid_namespace: host::in_initial_pid_namespace(),
         skel,

@@ -10,6 +10,7 @@ use libbpf_rs::{ProgramType, libbpf_sys};
 const GET_CURRENT_TASK_BTF: u32 = 158;
 const TASK_STORAGE_GET: u32 = 156;
 const TASK_PT_REGS: u32 = 175;
+const LOOP: u32 = 181;
 
 /// Where `explain` keeps what a thread in a sync waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(super) struct Features {
     pub task_storage: bool,
     /// The registers with which a task entered the kernel (5.15).
     pub task_registers: bool,
+    /// Loops whose bodies are checked once (5.17).
+    pub loops: bool,
 }
 
 /// Whether the kernel refuses every program of fentry, whatever it does, and with which error: some are built
@@ -87,6 +90,7 @@ impl Features {
             typed_task,
             task_storage: typed_task && has(TASK_STORAGE_GET),
             task_registers: typed_task && has(TASK_PT_REGS),
+            loops: typed_task && has(LOOP),
         }
     }
 }

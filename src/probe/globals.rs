@@ -35,6 +35,13 @@ pub(super) fn set_rings_watched(skel: &mut SyncSkel, watched: bool) {
     unsafe { std::ptr::from_mut(&mut bss.rings_watched).cast::<u8>().write_volatile(watched.into()) };
 }
 
+/// The same of libaio.
+pub(super) fn set_aio_watched(skel: &mut SyncSkel, watched: bool) {
+    let bss = skel.maps.bss_data.as_deref_mut().expect("the object has a .bss");
+    // SAFETY: a flag that only this side writes; the programs read it at any moment.
+    unsafe { std::ptr::from_mut(&mut bss.aio_watched).cast::<u8>().write_volatile(watched.into()) };
+}
+
 /// The kernel offered storage in the thread, and refused it when a program asked for it.
 pub(super) fn storage_refused(skel: &SyncSkel) -> bool {
     is_set(&bss(skel).storage_refused)

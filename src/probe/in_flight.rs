@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::{Iter, MapCore, MapFlags, libbpf_sys};
 
+use super::aio;
 use super::attach::Attached;
 use super::contract::{types, view};
 
@@ -48,25 +49,31 @@ impl Calls {
     }
 }
 
-/// Adds the requests of rings. They belong to no thread; the one that made them stands for it.
+/// Adds the requests of rings and of libaio. They belong to no thread; the one that made them stands for it.
 pub(super) fn add_requests(attached: &Attached, calls: &mut Calls) -> libbpf_rs::Result<()> {
+    let running = |request: &types::pending| RunningCall {
+        start_ns: request.start_ns,
+        tgid: request.tgid,
+        tid: request.tid,
+        slot: request.slot,
+        sequence: request.sequence,
+        op: request.op as u8,
+        fd: request.fd,
+        id: request.id,
+        thread: Vec::new(),
+    };
+    if attached.aio().are_watched() {
+        let mut requests = aio::requests(&attached.skel)?;
+        aio::forget_ended(&attached.skel, &mut requests)?;
+        calls.running.extend(requests.iter().map(running));
+    }
     let map = &attached.skel.maps.pending;
     for key in map.keys() {
         let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
         let Some(request) = view::<types::pending>(&value).filter(|request| request.silent == 0) else {
             continue;
         };
-        calls.running.push(RunningCall {
-            start_ns: request.start_ns,
-            tgid: request.tgid,
-            tid: request.tid,
-            slot: request.slot,
-            sequence: request.sequence,
-            op: request.op as u8,
-            fd: request.fd,
-            id: request.id,
-            thread: Vec::new(),
-        });
+        calls.running.push(running(&request));
     }
     Ok(())
 }

@@ -26,6 +26,9 @@ const KERNEL: &str = "/sys/kernel/btf";
 /// kernel itself.
 const MODULES: [&str; 3] = ["btrfs", "overlay", "xfs"];
 
+/// What a kernel with libaio has (fs/aio.c).
+const AIO_CONTEXT: &str = "kioctx";
+
 const VERSION: u8 = 1;
 /// Of the header, and of a type without what follows it.
 const HEADER_BYTES: usize = 24;
@@ -63,8 +66,11 @@ pub fn minimize(names: &str) -> Option<MinimizedBtf> {
         .iter()
         .filter_map(|module| Types::read(&Path::new(KERNEL).join(module), next_id, next_string));
     let sources = Sources([kernel].into_iter().chain(modules).collect());
-    let places = sources.find(names.lines());
-    let has_ring_requests = sources.has(&places, b"io_cqe");
+    let mut places = sources.find(names.lines().chain([AIO_CONTEXT]));
+    let has_ring_requests = sources.has(&places, "io_cqe");
+    let has_aio = sources.has(&places, AIO_CONTEXT);
+    // No program reads it.
+    places.retain(|&place| !sources.is_named(place, AIO_CONTEXT));
     let bytes = sources.write(&places)?;
     // Refused by kernels before 6.3, which have no need of it.
     let memory = rustix::fs::memfd_create(c"kernel BTF", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL)
@@ -72,7 +78,7 @@ pub fn minimize(names: &str) -> Option<MinimizedBtf> {
         .ok()?;
     let mut file = File::from(memory);
     file.write_all(&bytes).ok()?;
-    Some(MinimizedBtf { file, has_ring_requests })
+    Some(MinimizedBtf { file, has_ring_requests, has_aio })
 }
 
 /// A file in memory, for as long as an object is being loaded.
@@ -80,6 +86,8 @@ pub struct MinimizedBtf {
     file: File,
     /// The hooks of io_uring are given requests as `bpf/ring.h` knows them (6.0).
     pub(super) has_ring_requests: bool,
+    /// The kernel was configured with libaio.
+    pub(super) has_aio: bool,
 }
 
 impl MinimizedBtf {
@@ -254,9 +262,13 @@ impl Sources {
     }
 
     /// Whether a type of this name is among these.
-    fn has(&self, places: &[Place], name: &[u8]) -> bool {
-        let name_of = |&place: &Place| self.name(place.0, self.get(place)?.name);
-        places.iter().any(|place| name_of(place) == Some(name))
+    fn has(&self, places: &[Place], name: &str) -> bool {
+        places.iter().any(|&place| self.is_named(place, name))
+    }
+
+    fn is_named(&self, place: Place, name: &str) -> bool {
+        let its = self.get(place).and_then(|found| self.name(place.0, found.name));
+        its == Some(name.as_bytes())
     }
 
     fn get(&self, (source, id): Place) -> Option<Type<'_>> {

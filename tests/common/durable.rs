@@ -1,8 +1,8 @@
 //! Ways to make data durable beside fsync, as a program that needs no library for them.
 
 /// For `python3 -c`, with the way and the file: makes 200 writes durable, each seen to succeed, and prints
-/// how many there were. A worker of the kernel executes the syncs of libaio: one fdatasync before them makes
-/// the file known as the process' own.
+/// how many there were. A worker of the kernel executes the syncs of libaio: as libaio_known, one fsync
+/// before them makes the file known as the process' own.
 pub const DURABLE: &str = r#"
 import ctypes, mmap, os, platform, struct, sys
 way, path = sys.argv[1:]
@@ -56,8 +56,8 @@ class Aio:
 flags = os.O_DSYNC if way == 'o_dsync' else 0
 fd = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)
 ring = Ring() if way == 'io_uring' else None
-aio = Aio() if way == 'libaio' else None
-if aio: os.fdatasync(fd)
+aio = Aio() if way.startswith('libaio') else None
+if way == 'libaio_known': os.fsync(fd)
 for n in range(200):
     block = bytes([n]) * 4096
     if way == 'rwf_dsync':

@@ -20,6 +20,7 @@ pub mod terminal;
 pub mod traced;
 pub mod tracing;
 pub mod unwritable;
+pub mod ways;
 pub mod web;
 
 use std::os::unix::fs::MetadataExt;
@@ -52,7 +53,7 @@ pub fn needs(paths: &[&str]) {
 
 /// The end of a table of figures in which nothing is wrong, where lines are as long as they like.
 pub const ALL_WELL: &str =
-    "\nNothing failed, nothing is stuck, none of the watched calls was lost.\nNot watched: libaio, ";
+    "\nNothing failed, nothing is stuck, none of the watched calls was lost.\nNot watched: msync, ";
 
 /// The identity of a file on a filesystem whose `stat` shows the kernel's own numbers (ext4, XFS, tmpfs).
 pub fn id_of(path: &Path) -> FileId {

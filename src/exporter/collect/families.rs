@@ -160,12 +160,12 @@ families! {
     pub(crate) static LOST: Family = Family {
         help: "What could not be counted or attributed, by kind; zero means that it was checked.",
         notes: "`preempted`, `threads`, `unreported`: syncs that are counted nowhere, because the kernel skipped a program, had no \
-                memory, or did not tell how a request of io_uring ended. `files`: counted under `server=\"unknown\"`, because no row was free. `events`: counted by file, \
+                memory, or was not told how a request of io_uring or libaio ended. `files`: counted under `server=\"unknown\"`, because no row was free. `events`: counted by file, \
                 but not in the histogram. `errors`: failures whose errno is not known. \
                 `writeback_errors`: changes of writeback errors that are counted for no file, at most: their map was \
                 full, or the kernel skipped the program. `processes`: processes of a \
                 traced command that were not followed. `unwatched` is no loss of the watched calls: how often \
-                servers made data durable by others (libaio, msync), on filesystems that \
+                servers made data durable by others (msync), on filesystems that \
                 show it (ext4, XFS, btrfs, f2fs).",
         ..family("fsynctop_lost_total", Kind::Counter, "events", &["kind"])
     };

@@ -223,12 +223,13 @@ pub(super) fn unwatched_of_each(m: &Measurement, options: &Options) -> Option<St
 /// The same of all servers together.
 pub(super) fn unwatched(lost: &Lost, ops: &[Op], servers: usize) -> Option<String> {
     let ways: Vec<&str> = durability::counted_only(ops).map(|way| way.called).collect();
+    // Where all are watched: by a way that nobody here knows.
+    let ways = if ways.is_empty() { String::new() } else { format!(" ({})", ways.join(", ")) };
     let who = if servers > 1 { "servers" } else { "server" };
     (lost.unwatched > 0).then(|| {
         format!(
-            "The {who} also made data durable {} by calls that are not watched ({}): these are not in the figures.",
+            "The {who} also made data durable {} by calls that are not watched{ways}: these are not in the figures.",
             times(lost.unwatched),
-            ways.join(", ")
         )
     })
 }
@@ -268,7 +269,7 @@ pub(super) fn missed(lost: &Lost, counted: u64) -> Vec<String> {
         let why = [
             (lost.preempted, "because the kernel skipped a probe that it had preempted"),
             (lost.threads, "because there was no memory for a thread's state"),
-            (lost.unreported, "because the kernel does not tell how a request of io_uring ended"),
+            (lost.unreported, "because it was not told how a request of io_uring or libaio ended"),
         ];
         let why: Vec<String> =
             why.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{} {why}", count(*n))).collect();

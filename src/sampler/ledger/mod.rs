@@ -369,7 +369,7 @@ impl Ledger {
         })
     }
 
-    /// Whether a request of a ring is in flight.
+    /// Whether a request of a ring, or of libaio, is in flight.
     pub(crate) fn has_running_requests(&self) -> bool {
         let running = self.live.iter().flatten().filter(|live| live.running > 0);
         running.into_iter().any(|live| match self.accounts[live.account as usize].subject {

@@ -14,13 +14,16 @@ measure auto
 for filesystem in ext4 xfs; do
   step unwatched-$filesystem fsynctop once --writes off --output json -- sh -c "syncgen /mnt/$filesystem --dsync --write 64 --syncs 12 --names durable >/out/unwatched-$filesystem.load"
 done
-# Durable writes by each call and failures of others, in each mode; and what is asked for in rings.
+# Durable writes by each call and failures of others, in each mode; and what is asked for in rings and of libaio.
 writes=odsync-write,odsync-pwrite,odsync-writev,odsync-pwritev,odsync-pwritev2,osync-pwrite,rwf-dsync,rwf-sync,rwf-bad-descriptor
 writes=$writes,odsync-append,odsync-empty,odsync-short,odsync-fault,odsync-read-only,plain,plain-fault,plain-read-only
 rings=ring-fsync,ring-fdatasync,ring-sync-file-range,ring-odsync,ring-rwf-dsync,ring-short,ring-plain,ring-plain-fault,ring-polled,ring-registered,ring-linked
+aio=aio-fsync,aio-fdatasync,aio-pgetevents,aio-batch,aio-partial,aio-no-room,aio-odsync,aio-odsync-vector,aio-odsync-direct,aio-rwf-dsync
+aio=$aio,aio-short,aio-fault,aio-read-only,aio-plain,aio-plain-fault,aio-plain-read-only
 for filesystem in ext4 xfs; do
   for mode in $MODES; do
     if [ "$mode" = "${without:-}" ]; then continue; fi
+    step aio-$mode-$filesystem fsynctop once --attach $mode --output json -- sh -c "syncgen /mnt/$filesystem --ways $aio --syncs 12 >/out/aio-$mode-$filesystem.load"
     step writes-$mode-$filesystem fsynctop once --attach $mode --output json -- sh -c "syncgen /mnt/$filesystem --ways $writes --syncs 12 >/out/writes-$mode-$filesystem.load"
   done
   step rings-$filesystem fsynctop once --ops fsync,fdatasync,sync_file_range --output json -- sh -c "syncgen /mnt/$filesystem --ways $rings --syncs 12 >/out/rings-$filesystem.load"

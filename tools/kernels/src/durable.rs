@@ -30,20 +30,20 @@ pub fn expect(outcome: &Outcome, step: &str, names_failures: bool, findings: &mu
     Ok(())
 }
 
-/// The same of rings, where the kernel has the hooks for it; where not, that is said, and the net below
-/// counts them.
-pub fn expect_rings(outcome: &Outcome, step: &str, findings: &mut Findings) -> Result<()> {
-    let verdict = outcome.verdict("check-json", "io_uring")?;
+/// The same of requests by `way`, "io_uring" or "libaio", where the kernel has what it takes; where not, that
+/// is said, and the net below counts them.
+pub fn expect_requests(outcome: &Outcome, way: &str, step: &str, findings: &mut Findings) -> Result<()> {
+    let verdict = outcome.verdict("check-json", way)?;
     if verdict.status == "ok" {
         return expect(outcome, step, true, findings);
     }
     let measured = outcome.json(&format!("{step}.out"))?;
-    let is_said = rows(&measured["not_watched"]).any(|way| way == "io_uring");
+    let is_said = rows(&measured["not_watched"]).any(|other| other == way);
     findings.check(is_said, || format!("not watched: {}", measured["not_watched"]));
     findings.check(seen(&measured).is_empty(), || format!("rows: {}", measured["files"]));
     let unwatched = number(&measured["lost"]["unwatched"]);
     findings.check(unwatched > 0, || format!("lost: {}", measured["lost"]));
-    findings.notes.push(format!("io_uring: {}", verdict.detail));
+    findings.notes.push(format!("{way}: {}", verdict.detail));
     Ok(())
 }
 

@@ -96,7 +96,11 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
             findings.run(&step, |findings| durable::expect(outcome, &step, names_failures, findings));
         }
         let step = format!("rings-{filesystem}");
-        findings.run(&step, |findings| durable::expect_rings(outcome, &step, findings));
+        findings.run(&step, |findings| durable::expect_requests(outcome, "io_uring", &step, findings));
+        for mode in guest.modes() {
+            let step = format!("aio-{mode}-{filesystem}");
+            findings.run(&step, |findings| durable::expect_requests(outcome, "libaio", &step, findings));
+        }
     }
     task_storage(guest, outcome, findings);
     if !guest.quick {
