@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,7 +15,6 @@ use common::faults::{fsynctop, output};
 use common::measured::{Measured, count, number, path_of, text};
 use common::nested::Nested;
 use common::scrape::{Scrape, label};
-use common::traced::measure;
 use common::ways::{Rows, made, seen, syncgen};
 use common::{Running, built, needs};
 use serde_json::{Value, json};
