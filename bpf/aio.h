@@ -89,13 +89,14 @@ static __always_inline bool is_block_write(const struct block *block)
 // What the request is counted as; OPS if not at all.
 static __always_inline u32 op_of_block(const struct block *block, struct file *file)
 {
+	u32 op;
+
 	if (block->opcode == BLOCK_FSYNC)
 		return OP_AIO_FSYNC;
 	if (block->opcode == BLOCK_FDSYNC)
 		return OP_AIO_FDATASYNC;
-	if (is_block_write(block) && file && is_durable_write(file, block->flags))
-		return OP_AIO_DSYNC_WRITE;
-	return OPS;
+	op = is_block_write(block) && file ? op_of_write(file, block->flags) : OPS;
+	return op == OP_DSYNC_WRITE ? OP_AIO_DSYNC_WRITE : op == OP_WRITE ? OP_AIO_WRITE : OPS;
 }
 
 // Which of the requests in flight.

@@ -22,11 +22,19 @@
 	DO(pwritev, NO_FLAGS)                                                           \
 	DO(pwritev2, FLAGS)
 
+// The other calls by which a file gets its data, or room for it (fill.h), where all writes are watched. DO(name, what
+// it is counted as, which argument is the descriptor).
+#define FILLS(DO)                                                                       \
+	DO(sendfile64, OP_WRITE, 1)                                                     \
+	DO(splice, OP_WRITE, 3)                                                         \
+	DO(copy_file_range, OP_WRITE, 3)                                                \
+	DO(fallocate, OP_FALLOCATE, 1)
+
 #define OPERATION_NUMBER(name, number, kind, arguments, entry) number,
 enum op {
 	OPERATIONS(OPERATION_NUMBER)
 	OP_DSYNC_WRITE, // writes that are durable when they return
-	OP_WRITE,       // other writes: those that failed
+	OP_WRITE,       // other writes: those that failed, or all
 	OP_IO_URING_FSYNC,
 	OP_IO_URING_FDATASYNC,
 	OP_IO_URING_SYNC_FILE_RANGE,
@@ -37,6 +45,7 @@ enum op {
 	OP_AIO_DSYNC_WRITE,
 	OP_AIO_WRITE,
 	OP_WRITEBACK, // no call: what the kernel could not write later (writeback.h)
+	OP_FALLOCATE, // room for what is written later, where all writes are watched
 	OPS
 };
 #undef OPERATION_NUMBER
@@ -44,7 +53,7 @@ enum op {
 #define ONE_MORE(...) +1
 enum watched_calls {
 	WATCHED_SYNCS = 0 OPERATIONS(ONE_MORE),
-	WATCHED_WRITES = 0 WRITES(ONE_MORE),
+	WATCHED_WRITES = 0 WRITES(ONE_MORE) FILLS(ONE_MORE),
 };
 #undef ONE_MORE
 // clang-format on

@@ -99,14 +99,15 @@ static __noinline struct file *registered_file(struct io_kiocb *request, u32 num
 // What the request is counted as; OPS if not at all. Its own fields are filled in by now, all but the file.
 static __always_inline u32 op_of_request(struct io_kiocb *request, u8 opcode, struct file *file)
 {
+	u32 op;
+
 	if (opcode == RING_FSYNC)
 		return BPF_CORE_READ((struct io_sync *)request, flags) & RING_FSYNC_DATASYNC ? OP_IO_URING_FDATASYNC
 											     : OP_IO_URING_FSYNC;
 	if (opcode == RING_SYNC_FILE_RANGE)
 		return OP_IO_URING_SYNC_FILE_RANGE;
-	if (file && is_durable_write(file, BPF_CORE_READ((struct io_rw *)request, flags)))
-		return OP_IO_URING_DSYNC_WRITE;
-	return OPS;
+	op = file ? op_of_write(file, BPF_CORE_READ((struct io_rw *)request, flags)) : OPS;
+	return op == OP_DSYNC_WRITE ? OP_IO_URING_DSYNC_WRITE : op == OP_WRITE ? OP_IO_URING_WRITE : OPS;
 }
 
 // Not static: see lookup.h.

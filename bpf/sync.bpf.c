@@ -3,6 +3,7 @@
 // write.h both of writes.
 #include "aio.h"
 #include "fentry.h"
+#include "fill.h"
 #include "follow.h"
 #include "kernel.h"
 #include "kprobe.h"
@@ -24,3 +25,6 @@ OPERATIONS(FENTRIES)
 OPERATIONS(KPROBES)
 WRITES(FENTRY_WRITES)
 WRITES(KPROBE_WRITES)
+FILLS(TRACEPOINT_FILLS)
+FILLS(FENTRY_FILLS)
+FILLS(KPROBE_FILLS)

@@ -1,5 +1,5 @@
 // Writes. One that is durable when it returns is an operation like a sync, with the bytes that were written; of all
-// others only those that fail are counted.
+// others only those that fail are counted, unless all are watched: then each is an operation of another kind.
 //
 // These programs run at every write of the host. A process that is not traced leaves them once that is known, before
 // the clock is read; a write of a traced one that is not durable, once the file is.
@@ -24,7 +24,10 @@
 #include "who.h"
 #include "wrapper.h"
 
-// Whether an inode's data is written through, and whether it holds data at all: a socket's or a pipe's does not.
+// Whether writes that are not durable are operations as well.
+const volatile bool all_writes;
+
+// Whether an inode holds data at all: a socket's or a pipe's does not.
 static __always_inline bool stores_data(u16 mode)
 {
 	mode &= S_IFMT;
@@ -47,8 +50,9 @@ static __noinline bool is_synchronous_below(struct file *file)
 	return false;
 }
 
-// As the kernel decides it (iocb_flags and iocb_is_dsync in include/linux/fs.h). O_SYNC includes O_DSYNC.
-static __always_inline bool is_durable_write(struct file *file, u32 flags)
+// What a write to the file is counted as; OPS if not at all. What is durable is decided as the kernel does (iocb_flags
+// and iocb_is_dsync in include/linux/fs.h); O_SYNC includes O_DSYNC.
+static __always_inline u32 op_of_write(struct file *file, u32 flags)
 {
 	unsigned long mount_flags, magic;
 	u32 open_flags, inode_flags;
@@ -74,10 +78,12 @@ static __always_inline bool is_durable_write(struct file *file, u32 flags)
 		magic = BPF_CORE_READ(inode, i_sb, s_magic);
 	}
 	if (!stores_data(mode))
-		return false;
+		return OPS;
 	if ((open_flags & O_DSYNC) || (flags & RWF_DURABLE) || (inode_flags & S_SYNC) || (mount_flags & SB_SYNCHRONOUS))
-		return true;
-	return magic == OVERLAYFS_SUPER_MAGIC && is_synchronous_below(file);
+		return OP_DSYNC_WRITE;
+	if (magic == OVERLAYFS_SUPER_MAGIC && is_synchronous_below(file))
+		return OP_DSYNC_WRITE;
+	return all_writes ? OP_WRITE : OPS;
 }
 
 // Where the kernel may skip programs, the exit of the thread's last durable write may have been: its start must not
@@ -95,8 +101,10 @@ static __always_inline void forget_skipped_exit(void)
 	call->start_ns = 0;
 }
 
-static __always_inline void enter_write(s32 fd, u32 flags)
+// `own_op`: what a call of the self-test is counted as.
+static __always_inline void enter_write(u32 own_op, s32 fd, u32 flags)
 {
+	u32 op = own_op;
 	struct task_struct *task = current_task();
 	struct file *file;
 	struct call *call;
@@ -111,19 +119,22 @@ static __always_inline void enter_write(s32 fd, u32 flags)
 	if (own ? TASK_READ(task, pid) != self_tid : !is_traced(&who))
 		return;
 	file = file_of(task, fd);
-	// Each call of the self-test is taken for a durable one.
-	if (!own && (file ? !is_durable_write(file, flags) : !(flags & RWF_DURABLE))) {
+	if (!own && file && own_op == OP_FALLOCATE)
+		op = stores_data(BPF_CORE_READ(file, f_inode, i_mode)) ? OP_FALLOCATE : OPS;
+	else if (!own)
+		op = file ? op_of_write(file, flags) : flags & RWF_DURABLE ? OP_DSYNC_WRITE : OPS;
+	if (op == OPS) {
 		forget_skipped_exit();
 		return;
 	}
 	now = bpf_ktime_get_ns();
-	call = start_call(task, OP_DSYNC_WRITE, fd);
+	call = start_call(task, op, fd);
 	if (!call)
 		return;
 	if (own)
 		enter_own(call, file, row_kind(file, KIND_FILE));
 	else
-		enter_traced(call, &who, file, OP_DSYNC_WRITE, KIND_FILE, fd, now);
+		enter_traced(call, &who, file, op, KIND_FILE, fd, now);
 }
 
 // Errors that say nothing of the file: the caller asked not to wait (EAGAIN), or a signal came first (512 and above are
@@ -227,21 +238,40 @@ __noinline int count_lone_write(s32 fd)
 {
 	struct file *file = file_of(current_task_rarely(), fd);
 
-	if (file && is_durable_write(file, flags_at_exit()))
+	if (file && op_of_write(file, flags_at_exit()) != OPS)
 		count_lone_exit(bpf_get_current_pid_tgid());
 	return 0;
 }
 
-// The durable write that the thread is in. It is nearly always in none, and has no slot, or its own at the first of its
-// two indices.
-static __always_inline struct call *durable_write_of(u32 thread)
+static __always_inline bool is_write(u32 op)
+{
+	return op == OP_DSYNC_WRITE || op == OP_WRITE || op == OP_FALLOCATE;
+}
+
+// The counted write that the thread is in. Where only durable ones are counted, it is nearly always in none, and has no
+// slot, or its own at the first of its two indices.
+static __always_inline struct call *write_in_flight(u32 thread)
 {
 	u32 index = thread & call_mask;
 	struct call *call = call_at(index);
 
 	if (!call || (u32)call->owner != thread || (call->owner & OWNER_RECLAIMING))
 		call = call_find(thread);
-	return call && call->start_ns && call->op == OP_DSYNC_WRITE ? call : 0;
+	return call && call->start_ns && is_write(call->op) ? call : 0;
+}
+
+static __always_inline void end_write(struct call *call, u32 thread, s64 result)
+{
+	u64 now = bpf_ktime_get_ns();
+	u32 op = call->op;
+
+	// Another thread cannot change it; the verifier does not know that.
+	if (op >= OPS)
+		return;
+	// It answers who asked not to wait, and nothing was written.
+	if (op == OP_WRITE && result == -EAGAIN)
+		result = 0;
+	end_call(call, op, thread, now, result);
 }
 
 // `registers`: those of the call, where the program is given them.
@@ -254,9 +284,9 @@ static __always_inline void leave_write(s64 result, struct pt_regs *registers)
 	read_who(&who, current_task());
 	if (who.tgid != self_tgid && !is_traced(&who))
 		return;
-	call = durable_write_of(thread);
+	call = write_in_flight(thread);
 	if (call)
-		end_call(call, OP_DSYNC_WRITE, thread, bpf_ktime_get_ns(), result);
+		end_write(call, thread, result);
 	else if (result < 0)
 		count_failed_write(descriptor_at_exit(registers), -result);
 	else if (programs_skipped && task_registers && who.tgid != self_tgid)
@@ -268,14 +298,14 @@ static __always_inline void leave_write(s64 result, struct pt_regs *registers)
 SEC("tracepoint")
 int enter_write_or_pwrite64_or_writev_or_pwritev(struct enter_context *context)
 {
-	enter_write((s32)context->args[0], 0);
+	enter_write(OP_DSYNC_WRITE, (s32)context->args[0], 0);
 	return 0;
 }
 
 SEC("tracepoint/syscalls/sys_enter_pwritev2")
 int enter_pwritev2(struct enter_context *context)
 {
-	enter_write((s32)context->args[0], (u32)context->args[5]);
+	enter_write(OP_DSYNC_WRITE, (s32)context->args[0], (u32)context->args[5]);
 	return 0;
 }
 
@@ -294,7 +324,7 @@ int exit_write_or_pwrite64_or_writev_or_pwritev_or_pwritev2(struct exit_context 
 	int fentry_##name(u64 *context)                                                \
 	{                                                                              \
 		struct pt_regs *registers = (void *)context[0];                        \
-		enter_write((s32)ARGUMENT(registers, 1), FENTRY_##flags(registers));   \
+		enter_write(OP_DSYNC_WRITE, (s32)ARGUMENT(registers, 1), FENTRY_##flags(registers)); \
 		return 0;                                                              \
 	}                                                                              \
 	SEC("fexit/" WRAPPER(name))                                                    \
@@ -312,7 +342,7 @@ int exit_write_or_pwrite64_or_writev_or_pwritev_or_pwritev2(struct exit_context 
 	int kprobe_##name(struct pt_regs *context)                              \
 	{                                                                       \
 		struct pt_regs *registers = WRAPPER_ARGUMENT(context);          \
-		enter_write((s32)CAST_ARGUMENT(registers, 1), KPROBE_##flags(registers)); \
+		enter_write(OP_DSYNC_WRITE, (s32)CAST_ARGUMENT(registers, 1), KPROBE_##flags(registers)); \
 		return 0;                                                       \
 	}                                                                       \
 	SEC("kretprobe.multi/" WRAPPER(name))                                   \

@@ -178,8 +178,8 @@ fn tablespace(database: &Database) -> PathBuf {
 fn root_the_data_pages_that_mysql_writes_by_libaio_are_counted_once_they_are_durable() {
     needs(&[TRACEFS]);
     const PAGE: u64 = 16 << 10;
-    // Direct, where a worker of the kernel executes the sync, and through the page cache, where io_submit does. No
-    // flush method makes these descriptors O_DSYNC: that one is about the redo log.
+    // Direct, where a worker of the kernel executes the sync, and through the page cache, where io_submit
+    // does. No flush method makes these descriptors O_DSYNC: that one is about the redo log.
     for method in ["O_DIRECT", "O_DSYNC"] {
         let database = Database::start(Kind::MySql, &[&format!("--innodb-flush-method={method}")]);
         database.prepare();

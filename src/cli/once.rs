@@ -10,7 +10,7 @@ use clap::{Args, Command, FromArgMatches};
 
 use super::command::{Traced, passed_on};
 use super::exit::{Exit, FAILED};
-use super::options::{LongRunArgs, RowLimit, StyleArgs, TraceArgs, duration};
+use super::options::{LongRunArgs, RowLimit, StyleArgs, TraceArgs, Writes, duration};
 use super::output::print;
 use super::output_file::OutputFile;
 use super::session;
@@ -60,10 +60,10 @@ pub struct Once {
     /// It is traced from its first sync.
     #[arg(long)]
     pub wait: bool,
-    /// What a row of the table stands for
+    /// What a row is
     #[arg(long, value_enum, default_value_t)]
     pub by: By,
-    /// The column to sort by
+    /// Sort by
     #[arg(long, value_enum)]
     pub sort: Option<Sort>,
     /// Print so many rows at most, or all
@@ -137,7 +137,10 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
             " With --wait it is traced from its first sync;",
         ));
     }
-    let config = session::probe_config(&arguments.trace, &selection, arguments.by == By::Thread)?;
+    let mut config = session::probe_config(&arguments.trace, &selection, arguments.by == By::Thread)?;
+    if arguments.by == By::Writes {
+        config.watch(Writes::All.ops());
+    }
     let mut sampler = session::start(&arguments.trace, &config, rules)?;
     let mut run = Run { sampler: &mut sampler, selection, stop: &stop, finder: None };
     if command.is_none() || own {

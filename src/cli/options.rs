@@ -55,8 +55,11 @@ pub(crate) struct TraceArgs {
     /// fentry cannot watch `sync`: asking for it moves all of the tracing to another mode.
     #[arg(long, value_delimiter = ',', value_name = "CALL,…", default_value = "fsync,fdatasync", help_heading = TRACING)]
     pub ops: Vec<Op>,
-    /// Writes to trace: those that are durable when they return (O_DSYNC, O_SYNC, RWF_DSYNC, chattr +S,
-    /// mount -o sync), and those that fail
+    /// Writes to trace
+    ///
+    /// `durable`: those that are durable when they return (O_DSYNC, O_SYNC, RWF_DSYNC, chattr +S, mount -o
+    /// sync), and those that fail. `all`: every write to a file or a block device, with its bytes and its
+    /// latency, which costs each write of a traced process what a sync costs.
     #[arg(long, value_enum, default_value_t, value_name = "WHICH", help_heading = TRACING)]
     pub writes: Writes,
     /// How to attach: auto tries, tests and falls back
@@ -90,6 +93,19 @@ pub(crate) enum Writes {
     /// Durable ones, and failures
     #[default]
     Durable,
+    /// All, with their bytes and latencies
+    All,
+}
+
+impl Writes {
+    /// The operations that are watched for it.
+    pub fn ops(self) -> &'static [Op] {
+        match self {
+            Writes::Off => &[],
+            Writes::Durable => &[Op::DsyncWrite],
+            Writes::All => &[Op::DsyncWrite, Op::Write, Op::Fallocate],
+        }
+    }
 }
 
 /// For what runs for long: a series of intervals, the live view, the exporter.

@@ -5,10 +5,9 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::exit::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE};
-use super::options::{TargetArgs, TraceArgs, Writes};
+use super::options::{TargetArgs, TraceArgs};
 use crate::files::rules::Rules;
 use crate::host::{self, Status, Verdict};
-use crate::model::Op;
 use crate::probe::{
     AttachError, Capacity, CommPattern, Failure, Probe, ProbeConfig, Targets, record, take_libbpf_log,
 };
@@ -141,13 +140,9 @@ pub(crate) fn probe_config(
     selection: &Selection,
     by_thread: bool,
 ) -> anyhow::Result<ProbeConfig> {
-    let mut ops = arguments.ops.clone();
-    ops.extend((arguments.writes == Writes::Durable).then_some(Op::DsyncWrite));
-    ops.sort();
-    ops.dedup();
-    Ok(ProbeConfig {
+    let mut config = ProbeConfig {
         targets: targets(selection)?,
-        ops,
+        ops: arguments.ops.clone(),
         mode: arguments.attach.0,
         preemptible: host::may_skip_programs(),
         by_thread,
@@ -157,7 +152,9 @@ pub(crate) fn probe_config(
             histograms: arguments.max_histograms,
             ..Capacity::default()
         },
-    })
+    };
+    config.watch(arguments.writes.ops());
+    Ok(config)
 }
 
 /// Attaches and begins to count, or says what is in the way and what to do about it.

@@ -92,7 +92,7 @@ impl Rows {
     fn view(self) -> View {
         match self {
             Rows::Of(By::Role) => View::Role,
-            Rows::Of(By::File) => View::File,
+            Rows::Of(By::File | By::Writes) => View::File,
             Rows::Of(By::Thread) => View::Thread,
             Rows::Of(By::Server) => View::Server,
             Rows::Neighbour => View::Neighbour,

@@ -324,6 +324,7 @@ impl Sum {
             roles: self.roles.into_iter().map(role).collect(),
             files: self.files.into_values().collect(),
             failures: self.failures.into_values().collect(),
+            writes: Vec::new(),
             threads: Vec::new(),
             in_flight: self.pending.into_iter().map(|pending| pending.oldest).collect(),
             neighbours: self.neighbours.into_values().collect(),

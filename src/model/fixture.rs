@@ -146,6 +146,7 @@ pub fn quiet() -> Measurement {
         roles: Vec::new(),
         files: Vec::new(),
         failures: Vec::new(),
+        writes: Vec::new(),
         threads: Vec::new(),
         in_flight: Vec::new(),
         neighbours: Vec::new(),

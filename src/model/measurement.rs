@@ -23,6 +23,8 @@ pub struct Measurement {
     /// What failed beside the syncs, by file: writes, and writeback. Of each only the count and the errors
     /// say something.
     pub failures: Vec<FileRow>,
+    /// Writes that are not durable, where all are watched; in no sum of syncs.
+    pub writes: Vec<FileRow>,
     pub threads: Vec<ThreadRow>,
     /// In flight at the end of the interval, oldest first.
     pub in_flight: Vec<InFlight>,
@@ -49,6 +51,7 @@ impl Measurement {
         };
         let files = of_files(&earlier.files, &later.files);
         let failures = of_files(&earlier.failures, &later.failures);
+        let writes = of_files(&earlier.writes, &later.writes);
         let threads = difference(
             &earlier.threads,
             &later.threads,
@@ -83,6 +86,7 @@ impl Measurement {
             roles,
             files,
             failures,
+            writes: writes.into_iter().filter(|row| row.stats.count > 0).collect(),
             threads,
             in_flight,
             neighbours,
@@ -93,6 +97,12 @@ impl Measurement {
     /// Of this server.
     pub(crate) fn unwatched_of(&self, server: ServerId) -> u64 {
         self.unwatched.iter().find(|(id, _)| *id == server).map_or(0, |&(_, n)| n)
+    }
+
+    /// All writes, by file: durable ones, which are rows of syncs as well, and the others. Room that is made
+    /// for what is written later is among them, without bytes.
+    pub(crate) fn all_writes(&self) -> impl Iterator<Item = &FileRow> {
+        self.files.iter().filter(|row| row.op.writes()).chain(&self.writes)
     }
 
     /// Removes the rows of other servers. Neighbours stay: they belong to no server.
@@ -106,6 +116,7 @@ impl Measurement {
         self.files.retain(|row| wanted(row.server));
         // A device's errors, and those of files that are no server's, concern whoever is there.
         self.failures.retain(|row| wanted(row.server) || row.is_nobodys());
+        self.writes.retain(|row| wanted(row.server));
         self.threads.retain(|row| wanted(row.server));
         self.in_flight.retain(|sync| wanted(sync.server));
     }
@@ -227,6 +238,7 @@ mod tests {
             servers: servers.iter().map(|&id| Arc::new(server(id, "mysqld", "MySQL 9.7.4", 1))).collect(),
             files,
             failures: Vec::new(),
+            writes: Vec::new(),
             threads: Vec::new(),
             in_flight: Vec::new(),
             neighbours: Vec::new(),

@@ -176,6 +176,8 @@ pub struct Snapshot {
     /// What failed beside the syncs, by file: writes, and writeback. Of each only the count and the errors
     /// say something.
     pub failures: Vec<FileRow>,
+    /// Writes that are not durable, where all are watched; in no sum of syncs.
+    pub writes: Vec<FileRow>,
     pub threads: Vec<ThreadRow>,
     pub in_flight: Vec<InFlight>,
     pub neighbours: Vec<NeighbourRow>,

@@ -114,8 +114,12 @@ ops! {
         "writev" SYS_writev i386 146 arm 146,
         "pwritev" SYS_pwritev i386 334 arm 362,
         "pwritev2" SYS_pwritev2 i386 379 arm 393;
-    // Any other write. Only those that fail are counted, by the programs of the one before.
-    Write "write" = "write" by Call, File:;
+    // Any other write, by the calls of the one before and by these. Unless all are asked for, only those of
+    // the former that fail are counted.
+    Write "write" = "write" by Call, File:
+        "sendfile64" SYS_sendfile i386 239 arm 239,
+        "splice" SYS_splice i386 313 arm 340,
+        "copy_file_range" SYS_copy_file_range i386 377 arm 391;
     IoUringFsync "io_uring fsync" = "fsync" by IoUring, File:;
     IoUringFdatasync "io_uring fdatasync" = "fdatasync" by IoUring, File:;
     IoUringSyncFileRange "io_uring sync_file_range" = "sync_file_range" by IoUring, File:;
@@ -128,6 +132,8 @@ ops! {
     // Of what a write left in the page cache. Only failures are counted: changes of the file's writeback
     // error.
     Writeback "writeback" = "writeback" by Kernel, File:;
+    // Room for what is written later.
+    Fallocate "fallocate" = "fallocate" by Call, File: "fallocate" SYS_fallocate i386 324 arm 352;
 }
 
 impl Op {
@@ -144,7 +150,7 @@ impl Op {
 
     /// It writes as well: a row has bytes.
     pub(crate) fn writes(self) -> bool {
-        self.what() == "dsync_write"
+        matches!(self.what(), "dsync_write" | "write")
     }
 
     /// Its success makes what was written of one file durable, its size included, and flushes the device's
@@ -153,9 +159,10 @@ impl Op {
         matches!(self.what(), "fsync" | "fdatasync" | "dsync_write")
     }
 
-    /// Its success makes data durable. Of the others only failures are counted.
+    /// Its success makes data durable. The others are apart in a snapshot, so that no sum of syncs counts
+    /// them.
     pub const fn makes_durable(self) -> bool {
-        !matches!(self, Op::Write | Op::IoUringWrite | Op::AioWrite | Op::Writeback)
+        !matches!(self, Op::Write | Op::IoUringWrite | Op::AioWrite | Op::Fallocate | Op::Writeback)
     }
 
     /// The sync call with this number in a process of the architecture that this is built for.

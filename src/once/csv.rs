@@ -37,7 +37,7 @@ const FIGURES: [&str; 17] = [
 fn subject_columns(by: By) -> &'static [&'static str] {
     match by {
         By::Role => &["role"],
-        By::File => &["role", "file", "open", "device", "filesystem", "inode", "generation"],
+        By::File | By::Writes => &["role", "file", "open", "device", "filesystem", "inode", "generation"],
         By::Thread => &["thread", "tid"],
         By::Server => &[],
     }

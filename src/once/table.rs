@@ -124,7 +124,11 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
         })
         .collect();
     let mut total = Stats::default();
-    m.roles.iter().filter(|row| servers.contains(&row.server)).for_each(|row| total.merge(&row.stats));
+    if options.by == By::Writes {
+        rows.iter().for_each(|row| total.merge(&row.stats));
+    } else {
+        m.roles.iter().filter(|row| servers.contains(&row.server)).for_each(|row| total.merge(&row.stats));
+    }
     let subjects = subject_columns(options.by);
     let mut cells = vec![Cell::default(); subjects.len() + 1];
     cells[0].text = "total".into();
@@ -133,6 +137,12 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
     lines.push(cells);
 
     let mut columns: Vec<Column> = subjects.into_iter().chain(figure_columns()).collect();
+    if options.by == By::Writes {
+        columns
+            .iter_mut()
+            .filter(|column| column.title == title(Shown::Syncs))
+            .for_each(|column| column.title = WRITES);
+    }
     if rows.iter().any(|row| row.op.writes()) || options.columns.contains(&Shown::Bytes) {
         columns.push(right(title(Shown::Bytes), Some(4)));
     } else {
@@ -144,11 +154,15 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
         without_thread(out, m, servers, style);
     }
     if let Some(left_out) = rows.get(shown..).filter(|rest| !rest.is_empty()) {
-        let syncs: u64 = left_out.iter().map(|row| row.stats.count).sum();
+        let left: u64 = left_out.iter().map(|row| row.stats.count).sum();
         let rows = counted(left_out.len() as u64, "more row", "more rows");
         let (are, them) = if left_out.len() == 1 { ("is", "it") } else { ("are", "them") };
-        let syncs = counted(syncs, "sync", "syncs");
-        let line = format!("{rows} with {syncs} {are} left out here (--limit); the total counts {them}");
+        let left = if options.by == By::Writes {
+            counted(left, "write", "writes")
+        } else {
+            counted(left, "sync", "syncs")
+        };
+        let line = format!("{rows} with {left} {are} left out here (--limit); the total counts {them}");
         for line in style.wrap(&line, 2) {
             let _ = writeln!(out, "{line}");
         }
@@ -176,7 +190,10 @@ fn chosen(asked: &[Shown], columns: Vec<Column>, lines: Vec<Vec<Cell>>) -> (Vec<
     if asked.is_empty() {
         return (columns, lines);
     }
-    let place = |shown: &Shown| (1..columns.len()).find(|&at| columns[at].title == title(*shown));
+    let is_it = |column: &Column, shown: Shown| {
+        column.title == title(shown) || (shown == Shown::Syncs && column.title == WRITES)
+    };
+    let place = |shown: &Shown| (1..columns.len()).find(|&at| is_it(&columns[at], *shown));
     // A thread's number belongs to its name.
     let subject = (0..columns.len()).take_while(|&at| at == 0 || columns[at].title == TID);
     let places: Vec<usize> = subject.chain(asked.iter().filter_map(place)).collect();
@@ -185,6 +202,8 @@ fn chosen(asked: &[Shown], columns: Vec<Column>, lines: Vec<Vec<Cell>>) -> (Vec<
 }
 
 const TID: &str = "TID";
+/// Where rows count writes instead of syncs.
+const WRITES: &str = "WRITES";
 
 fn title(shown: Shown) -> &'static str {
     match shown {
@@ -213,7 +232,9 @@ fn right(title: &'static str, drop_at: Option<u8>) -> Column {
 fn subject_columns(by: By) -> Vec<Column> {
     match by {
         By::Role => vec![left(title(Shown::Role), None)],
-        By::File => vec![Column { flexible: true, ..left("FILE", None) }, left(title(Shown::Role), Some(6))],
+        By::File | By::Writes => {
+            vec![Column { flexible: true, ..left("FILE", None) }, left(title(Shown::Role), Some(6))]
+        }
         By::Thread => vec![left("THREAD", None), right(TID, None)],
         By::Server => vec![left("SERVER", None)],
     }

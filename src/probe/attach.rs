@@ -193,6 +193,7 @@ fn try_mode(
     rodata.task_storage = features.task_storage;
     rodata.task_registers = features.task_registers;
     (rodata.watched_syncs, rodata.watched_writes) = net::watched_numbers(&config.ops);
+    rodata.all_writes = config.ops.contains(&Op::Write);
     rodata.programs_skipped = config.preemptible;
     let requested = [Via::IoUring, Via::Aio].into_iter().flat_map(|via| ops_for(via, &config.ops));
     rodata.watched_ops = bits(config.ops.iter().copied().chain(requested));

@@ -53,6 +53,15 @@ pub struct Capacity {
     pub threads: u32,
 }
 
+impl ProbeConfig {
+    /// These operations, too.
+    pub fn watch(&mut self, ops: &[Op]) {
+        self.ops.extend(ops);
+        self.ops.sort();
+        self.ops.dedup();
+    }
+}
+
 impl Default for Capacity {
     fn default() -> Self {
         Capacity { files: 65_536, histograms: 4_096, threads: 8_192 }

@@ -110,7 +110,8 @@ pub(super) fn is_of_it(program: &str) -> bool {
 
 /// The numbers of the watched calls that sync, and of those that write.
 pub(super) fn watched_numbers(ops: &[Op]) -> ([i32; record::WATCHED_SYNCS], [i32; record::WATCHED_WRITES]) {
-    (numbers(ops, |op| !op.writes()), numbers(ops, Op::writes))
+    let writes = |op: Op| op.writes() || !op.makes_durable();
+    (numbers(ops, |op| !writes(op)), numbers(ops, writes))
 }
 
 fn numbers<const N: usize>(ops: &[Op], of_kind: impl Fn(Op) -> bool) -> [i32; N] {

@@ -79,6 +79,11 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
             .map(|row| file(row, schema::Failures { count: row.stats.count, errors: errors(&row.stats) }))
             .collect(),
         writeback_errors: failures(m, |op| op == Op::Writeback).flat_map(writeback_errors).collect(),
+        writes: m
+            .setup
+            .ops
+            .contains(&Op::Write)
+            .then(|| m.all_writes().map(|row| file(row, figures(row.op, &row.stats))).collect()),
         threads: m.setup.by_thread.then(|| {
             let row = |row: &crate::model::ThreadRow| schema::ThreadRow {
                 pid: row.server.pid,

@@ -31,6 +31,9 @@ pub(crate) struct Measurement {
     pub failures: Vec<FileRow<Failures>>,
     /// What the kernel could not write back, by file and errno.
     pub writeback_errors: Vec<WritebackError>,
+    /// All writes by file, durable ones too. Only where all are watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes: Option<Vec<FileRow<Figures>>>,
     /// Only where rows by thread were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<Vec<ThreadRow>>,
@@ -97,7 +100,7 @@ pub(crate) struct Figures {
     pub total_seconds: f64,
     pub in_flight_mean: f64,
     pub latency_seconds: Latency,
-    /// What was written. Only of durable writes.
+    /// What was written. Only of writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }

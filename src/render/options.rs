@@ -17,6 +17,8 @@ pub enum By {
     /// Each thread that syncs
     Thread,
     Server,
+    /// Each file that is written, with the bytes; watches all writes (--writes all)
+    Writes,
 }
 
 /// The column to sort by; figures the greatest first.
@@ -38,6 +40,8 @@ pub enum Sort {
     #[value(alias = "in-flight")]
     Time,
     Errors,
+    /// Bytes written.
+    Bytes,
 }
 
 /// A column of the table beside the one that says what a row is.
@@ -58,7 +62,7 @@ pub enum Shown {
     /// How many at a time on average, or how busy the log is
     InFlight,
     Errors,
-    /// What durable writes wrote
+    /// What was written
     Bytes,
 }
 

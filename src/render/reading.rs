@@ -10,6 +10,7 @@ use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
 mod logs;
 mod trouble;
 mod window;
+mod writes;
 
 pub(crate) use window::of_window;
 
@@ -76,6 +77,10 @@ impl Scene<'_> {
         self.m.setup.ops.contains(&Op::DsyncWrite)
     }
 
+    fn watches_all_writes(&self) -> bool {
+        self.m.setup.ops.contains(&Op::Write)
+    }
+
     /// A note says so of the server: nothing else needs to be supposed where the redo log has no syncs.
     fn redo_is_durable_by_writes(&self) -> bool {
         self.server().is_some_and(durability::redo_is_durable_by_writes)
@@ -96,6 +101,7 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     let plain = [logs::busy(&scene), logs::ratio(&scene)].into_iter().flatten();
     sentences.extend(plain.map(Sentence::plain));
     sentences.extend(scene.notes().iter().map(|note| Sentence::plain(escape_sentence(note))));
+    sentences.extend(writes::amplification(&scene).map(Sentence::plain));
     let plain = [most_of_the_time(&scene, &total), outlier(&scene), neighbour(&scene, &total)];
     sentences.extend(plain.into_iter().flatten().map(Sentence::plain));
     sentences

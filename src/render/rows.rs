@@ -90,7 +90,7 @@ fn unsorted<'a>(m: &'a Measurement, servers: &[ServerId], by: By) -> Vec<Row<'a>
             };
             m.roles.iter().filter(|row| mine(&row.server)).map(of).collect()
         }
-        By::File => {
+        By::File | By::Writes => {
             let of = |row: &'a FileRow| Row {
                 server: row.server,
                 subject: Subject::File(row),
@@ -98,7 +98,9 @@ fn unsorted<'a>(m: &'a Measurement, servers: &[ServerId], by: By) -> Vec<Row<'a>
                 stats: row.stats.clone(),
                 files: 1,
             };
-            m.files.iter().filter(|row| mine(&row.server)).map(of).collect()
+            let files: Vec<&FileRow> =
+                if by == By::File { m.files.iter().collect() } else { m.all_writes().collect() };
+            files.into_iter().filter(|row| mine(&row.server)).map(of).collect()
         }
         By::Thread => {
             let of = |row: &'a ThreadRow| Row {
@@ -166,6 +168,7 @@ fn sort(rows: &mut [Row], options: &Options) {
     let by = options.sort.unwrap_or(match options.by {
         By::Role | By::Server => Sort::Name,
         By::File | By::Thread => Sort::Time,
+        By::Writes => Sort::Bytes,
     });
     // First by name, so that rows equal in the chosen column keep one order from interval to interval.
     rows.sort_by_cached_key(|row| (row.server, row.name_key(), row.op));
@@ -183,6 +186,7 @@ fn sort(rows: &mut [Row], options: &Options) {
         Sort::Max => descending(rows, |stats| stats.max.ns),
         Sort::Time => descending(rows, |stats| stats.sum_ns),
         Sort::Errors => descending(rows, Stats::error_count),
+        Sort::Bytes => descending(rows, |stats| stats.bytes),
     }
 }
 

@@ -219,7 +219,7 @@ impl Sampler {
         self.read_writeback()?;
         self.reclaim()?;
         self.forget_ended()?;
-        let Rows { files, failures, threads, neighbours } = self.rows();
+        let Rows { files, failures, writes, threads, neighbours } = self.rows();
         let in_flight = self
             .running
             .list(&self.probe, &self.ledger, &self.names, self.short_of_rows(), None)
@@ -234,6 +234,7 @@ impl Sampler {
             servers: self.servers(),
             files,
             failures,
+            writes,
             threads,
             in_flight,
             neighbours,

@@ -12,6 +12,7 @@ use crate::probe::Counters;
 pub(super) struct Rows {
     pub files: Vec<FileRow>,
     pub failures: Vec<FileRow>,
+    pub writes: Vec<FileRow>,
     pub threads: Vec<ThreadRow>,
     pub neighbours: Vec<NeighbourRow>,
 }
@@ -60,14 +61,19 @@ impl Sampler {
         for (server, role, op, histogram) in self.ledger.shared() {
             files.push(shared_row(server, role, op, histogram));
         }
-        let (mut files, mut failures): (Vec<_>, Vec<_>) =
+        let (mut files, mut writes): (Vec<_>, Vec<_>) =
             files.into_iter().partition(|row| row.op.makes_durable());
-        failures.extend(self.writeback_rows());
         files.sort_by_key(|row| (row.server, row.target, row.op));
+        writes.sort_by_key(|row| (row.server, row.target, row.op));
+        let mut failures: Vec<_> = writes.iter().filter_map(failures).collect();
+        failures.extend(self.writeback_rows());
         failures.sort_by_key(|row| (row.server, row.target, row.op));
+        if !self.probe.attached().ops().contains(&Op::Write) {
+            writes.clear(); // they hold nothing else
+        }
         threads.sort_by_key(|row| (row.server, row.tid, row.start, row.op));
         neighbours.sort_by(|a, b| (a.device_number, &a.comm).cmp(&(b.device_number, &b.comm)));
-        Rows { files, failures, threads, neighbours }
+        Rows { files, failures, writes, threads, neighbours }
     }
 
     pub(super) fn lost(&self, files: &[FileRow], taken: Instant) -> Lost {
@@ -90,6 +96,12 @@ impl Sampler {
             paused: self.paused(taken),
         }
     }
+}
+
+/// Of a row of writes, those that failed.
+fn failures(row: &FileRow) -> Option<FileRow> {
+    let (count, errors) = (row.stats.error_count(), row.stats.errors.clone());
+    (count > 0).then(|| FileRow { stats: Stats { count, errors, ..Stats::default() }, ..row.clone() })
 }
 
 /// Traced calls of which the kernel skipped a program. An exit without an entry is one if its thread had

@@ -13,5 +13,5 @@ pub(crate) use escape::{escape, escape_sentence, escape_to_ascii, is_deceptive};
 pub use shorten::width;
 pub(crate) use shorten::{end_of_path, shorten_end, shorten_middle, shorten_path};
 pub(crate) use units::{
-    capitalize, count, counted, duration, duration_in_words, errno, interval, percent, rate,
+    bytes, capitalize, count, counted, duration, duration_in_words, errno, interval, percent, rate,
 };

@@ -35,6 +35,19 @@ fn scaled(ns: u64) -> (String, &'static str) {
     (if whole { format!("{value:.0}") } else { format!("{value:.1}") }, unit)
 }
 
+/// An amount of data: `85 B`, `1.7 kB`, `240 MB`, in powers of a thousand, as disks are sold.
+pub(crate) fn bytes(n: u64) -> String {
+    let (mut value, mut unit) = (n as f64, "B");
+    for larger in ["kB", "MB", "GB", "TB"] {
+        if value.round() < 1000.0 {
+            break;
+        }
+        (value, unit) = (value / 1000.0, larger);
+    }
+    let whole = unit == "B" || value >= 9.95;
+    if whole { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
+}
+
 /// The length of an interval: `1.37 s`, `10.0 s`, `300 s`.
 pub fn interval(duration: std::time::Duration) -> String {
     let seconds = duration.as_secs_f64();

@@ -36,6 +36,7 @@ impl World {
             servers: m.servers,
             files: Vec::new(),
             failures: Vec::new(),
+            writes: Vec::new(),
             threads: Vec::new(),
             in_flight: Vec::new(),
             neighbours: Vec::new(),

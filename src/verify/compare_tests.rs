@@ -42,6 +42,7 @@ fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
             other,
         ],
         failures: Vec::new(),
+        writes: Vec::new(),
         threads: Vec::new(),
         in_flight: Vec::new(),
         neighbours: Vec::new(),

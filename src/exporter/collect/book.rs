@@ -386,6 +386,7 @@ fn nothing_before(snapshot: &Snapshot) -> Snapshot {
         servers: Vec::new(),
         files: Vec::new(),
         failures: Vec::new(),
+        writes: Vec::new(),
         threads: Vec::new(),
         in_flight: Vec::new(),
         neighbours: Vec::new(),

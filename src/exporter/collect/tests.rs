@@ -68,6 +68,7 @@ impl World {
             servers: self.servers.iter().cloned().map(Arc::new).collect(),
             files,
             failures: self.failures.clone(),
+            writes: Vec::new(),
             threads: Vec::new(),
             in_flight: self.in_flight.clone(),
             neighbours: self.neighbours.clone(),

@@ -1,0 +1,74 @@
+// The calls that fill a file otherwise than from the caller's memory: from another file or a pipe, or with nothing.
+// They are watched only where all writes are. Otherwise what they write is durable only if the descriptor says so, which
+// nobody is known to do, and the net has it then.
+#pragma once
+
+#include "kernel.h"
+#include "kprobe.h"
+#include "target.h"
+#include "tracepoint.h"
+#include "who.h"
+#include "wrapper.h"
+#include "write.h"
+
+static __always_inline void leave_fill(s64 result)
+{
+	u32 thread = bpf_get_current_pid_tgid();
+	struct call *call;
+	struct who who;
+
+	read_who(&who, current_task());
+	if (who.tgid != self_tgid && !is_traced(&who))
+		return;
+	call = write_in_flight(thread);
+	if (call)
+		end_write(call, thread, result);
+}
+
+// By tracepoint, its arguments are counted from 0.
+#define TRACEPOINT_ARGUMENT_1 args[0]
+#define TRACEPOINT_ARGUMENT_3 args[2]
+
+#define TRACEPOINT_FILLS(name, op, n)                                               \
+	SEC("tracepoint/syscalls/sys_enter_" #name)                                 \
+	int enter_##name(struct enter_context *context)                             \
+	{                                                                           \
+		enter_write(op, (s32)context->TRACEPOINT_ARGUMENT_##n, 0);          \
+		return 0;                                                           \
+	}                                                                           \
+	SEC("tracepoint/syscalls/sys_exit_" #name)                                  \
+	int exit_##name(struct exit_context *context)                               \
+	{                                                                           \
+		leave_fill(context->result);                                        \
+		return 0;                                                           \
+	}
+
+#define FENTRY_FILLS(name, op, n)                                                   \
+	SEC("fentry/" WRAPPER(name))                                                \
+	int fentry_##name(u64 *context)                                             \
+	{                                                                           \
+		struct pt_regs *registers = (void *)context[0];                     \
+		enter_write(op, (s32)ARGUMENT(registers, n), 0);                    \
+		return 0;                                                           \
+	}                                                                           \
+	SEC("fexit/" WRAPPER(name))                                                 \
+	int fexit_##name(u64 *context)                                              \
+	{                                                                           \
+		leave_fill((s64)context[1]);                                        \
+		return 0;                                                           \
+	}
+
+#define KPROBE_FILLS(name, op, n)                                                   \
+	SEC("kprobe.multi/" WRAPPER(name))                                          \
+	int kprobe_##name(struct pt_regs *context)                                  \
+	{                                                                           \
+		enter_write(op, (s32)CAST_ARGUMENT(WRAPPER_ARGUMENT(context), n), 0); \
+		return 0;                                                           \
+	}                                                                           \
+	SEC("kretprobe.multi/" WRAPPER(name))                                       \
+	int kretprobe_##name(struct pt_regs *context)                               \
+	{                                                                           \
+		check_returns();                                                    \
+		leave_fill(WRAPPER_RESULT(context));                                \
+		return 0;                                                           \
+	}
