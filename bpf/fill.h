@@ -1,6 +1,6 @@
 // The calls that fill a file otherwise than from the caller's memory: from another file or a pipe, or with nothing.
-// They are watched only where all writes are. Otherwise what they write is durable only if the descriptor says so, which
-// nobody is known to do, and the net has it then.
+// They are watched only where all writes are. Otherwise what they write is durable only if the descriptor says so,
+// which nobody is known to do, and the net has it then.
 #pragma once
 
 #include "kernel.h"

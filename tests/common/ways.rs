@@ -58,6 +58,36 @@ pub fn made(said: &Value) -> Rows {
     rows
 }
 
+/// What is to be seen in `writes`, where all writes are watched.
+pub fn writes_made(said: &Value) -> Rows {
+    let mut rows = Rows::new();
+    for (way, done) in said["ways"].as_object().unwrap() {
+        if way == "pipe" || way == "directory" {
+            continue; // they hold no data
+        }
+        let name = path_of(done).map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
+        let target = if name.is_some() { "file" } else { "bad_descriptor" };
+        let key = (name.unwrap_or_default(), text(done, "op"), text(done, "via"), target.into());
+        rows.insert(key, (number(done, "calls"), number(done, "bytes"), done["errors"].clone()));
+    }
+    rows
+}
+
+pub fn writes_seen(measured: &Measured) -> Rows {
+    let mut rows = Rows::new();
+    for row in measured.0["writes"].as_array().unwrap() {
+        let key = (name_of(row), text(row, "op"), text(row, "via"), text(row, "target"));
+        assert_eq!(row["bytes"].is_u64(), row["op"] != "fallocate", "{row}");
+        // What is copied, and the pipe's other end.
+        if key.0.ends_with(".source") {
+            continue;
+        }
+        let figures = (count(row), row["bytes"].as_u64().unwrap_or(0), row["errors"].clone());
+        assert!(rows.insert(key, figures).is_none(), "two rows: {row}");
+    }
+    rows
+}
+
 pub fn syncgen(options: &[&str], directory: &Path, ways: &str, calls: u64) -> (Measured, Value) {
     let program = built("syncgen");
     let calls = calls.to_string();

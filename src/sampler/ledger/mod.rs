@@ -373,7 +373,7 @@ impl Ledger {
     pub(crate) fn has_running_requests(&self) -> bool {
         let running = self.live.iter().flatten().filter(|live| live.running > 0);
         running.into_iter().any(|live| match self.accounts[live.account as usize].subject {
-            Subject::File { op, .. } => op.via() == Via::IoUring,
+            Subject::File { op, .. } => matches!(op.via(), Via::IoUring | Via::Aio),
             Subject::Thread { .. } | Subject::Neighbour { .. } => false,
         })
     }

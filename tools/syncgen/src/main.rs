@@ -4,6 +4,7 @@
 mod aio;
 mod call;
 mod count;
+mod fill;
 mod ring;
 mod ways;
 mod work;

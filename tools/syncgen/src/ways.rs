@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::aio::{self, Block, Reap};
 use crate::call::{Data, NOWHERE, WriteCall, write};
 use crate::count::errno_name;
+use crate::fill::{self, Fill};
 use crate::ring::{How, Request, Ring};
 
 macro_rules! ways {
@@ -36,6 +37,7 @@ ways! {
     Inode
     Plain PlainFault PlainReadOnly PlainBadDescriptor PlainFull
     Pipe Directory
+    Sendfile CopyFileRange Splice Fallocate
     RingFsync RingFdatasync RingSyncFileRange RingOdsync RingRwfDsync RingShort RingFull RingBadDescriptor
     RingPlain RingPlainFault RingPolled RingRegistered RingLinked RingCancelled RingSilent
     AioFsync AioFdatasync AioPgetevents AioBatch AioPartial AioNoRoom AioBadDescriptor
@@ -99,6 +101,7 @@ impl Way {
             Way::AioAbandoned | Way::AioHuge => "fsync",
             Way::RingSyncFileRange => "sync_file_range",
             Way::OsyncPwrite | Way::Inode => "dsync_write",
+            Way::Fallocate => "fallocate",
             way if way.opens_durable() || way.flags() != 0 => "dsync_write",
             _ => "write",
         }
@@ -187,6 +190,21 @@ pub fn run(way: Way, directory: &Path, calls: u64) -> Result<Done> {
             repeat(writer.as_raw_fd());
         }
         Way::Directory => repeat(File::open(directory).context("cannot open the directory")?.as_raw_fd()),
+        Way::Sendfile | Way::CopyFileRange | Way::Splice | Way::Fallocate => {
+            create(&path)?;
+            let source = path.with_extension("source");
+            std::fs::write(&source, [b's'; fill::BYTES]).context("cannot write what is copied")?;
+            let source = File::open(&source).context("cannot open what is copied")?;
+            let file = way.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+            let call = match way {
+                Way::Sendfile => Fill::Sendfile,
+                Way::CopyFileRange => Fill::CopyFileRange,
+                Way::Splice => Fill::Splice,
+                _ => Fill::Fallocate,
+            };
+            (0..calls).for_each(|_| done.record(fill::fill(call, &file, &source)));
+            done.path = Some(path);
+        }
         Way::OdsyncFull | Way::PlainFull => {
             create(&path)?;
             let file = way.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -391,6 +409,10 @@ mod tests {
         assert_eq!(done(Way::OdsyncFault), ("dsync_write", 3, 0, error("EFAULT", 3)));
         assert_eq!(done(Way::RwfBadDescriptor), ("dsync_write", 3, 0, error("EBADF", 3)));
         assert_eq!(done(Way::Plain), ("write", 3, 2_100, vec![]));
+        assert_eq!(done(Way::Sendfile), ("write", 3, 2_100, vec![]));
+        assert_eq!(done(Way::CopyFileRange), ("write", 3, 2_100, vec![]));
+        assert_eq!(done(Way::Splice), ("write", 3, 2_100, vec![]));
+        assert_eq!(done(Way::Fallocate), ("fallocate", 3, 0, vec![]));
         assert_eq!(done(Way::PlainReadOnly), ("write", 3, 0, error("EBADF", 3)));
         assert_eq!(done(Way::RingFdatasync), ("fdatasync", 3, 0, vec![]));
         assert_eq!(done(Way::RingLinked), ("fdatasync", 3, 0, vec![]));
