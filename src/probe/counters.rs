@@ -36,17 +36,25 @@ pub struct Counters {
     /// Changes of writeback errors that are counted for no file, at most: those for which there was no room,
     /// and runs of the program that the kernel skipped, each of which may have been one.
     pub writeback_errors_dropped: u64,
-    /// Runs of the entry programs that the kernel skipped (`recursion_misses`; 5.12, for tracepoints 6.7).
+    /// Runs of the entry programs of syncs that the kernel skipped (`recursion_misses`; 5.12, for tracepoints
+    /// 6.7).
     pub entries_skipped: u64,
     /// The same of the exit programs.
     pub exits_skipped: u64,
+}
+
+/// Each of its runs is a call that counts. Most runs of a write's programs are of writes that do not, so that
+/// how many the kernel skipped of them says nothing: a durable write of which one end was skipped shows by the
+/// other.
+fn counts_all(program: &AttachedProgram) -> bool {
+    program.ops.iter().any(|op| op.makes_durable() && !op.writes())
 }
 
 impl Counters {
     pub(super) fn read(skel: &SyncSkel, programs: &[AttachedProgram]) -> Counters {
         let raw = globals::counters(skel);
         let skipped = |exit: bool| {
-            let those = programs.iter().filter(|program| program.is_exit == exit);
+            let those = programs.iter().filter(|program| program.is_exit == exit && counts_all(program));
             those.map(|program| programs::info(program.fd.as_fd()).runs_skipped).sum()
         };
         Counters {
