@@ -1,5 +1,5 @@
-//! Needs root: every write is counted where that is asked for, to the call, the byte and the error, apart from
-//! syncs.
+//! Needs root: every write is counted where that is asked for, to the call, the byte and the error, apart
+//! from syncs.
 
 mod common;
 

@@ -43,8 +43,8 @@ pub struct Counters {
     pub exits_skipped: u64,
 }
 
-/// Each of its runs is a call that counts. Most runs of a write's programs are of writes that do not, so that
-/// how many the kernel skipped of them says nothing: a durable write of which one end was skipped shows by the
+/// Each of its runs is a call that counts. Most runs of a write's programs are of writes that do not, so how
+/// many the kernel skipped of them says nothing: a durable write of which one end was skipped shows by the
 /// other.
 fn counts_all(program: &AttachedProgram) -> bool {
     program.ops.iter().any(|op| op.makes_durable() && !op.writes())
