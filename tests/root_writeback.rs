@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::exporter::Exporter;
@@ -20,6 +21,9 @@ use common::{Running, id_of, needs, wait_until};
 use serde_json::{Value, json};
 
 const BYTES: usize = 3 << 20;
+
+/// They change when the host writes back, and errors of one are another's of unknown files.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Writes to its file, which it keeps open, whenever it is told to, in pieces that the kernel cannot put
 /// together; it never syncs.
@@ -156,12 +160,14 @@ fn on(filesystem: &str, megabytes: u64) {
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_writeback_errors_on_ext4_are_told_without_a_sync_and_as_often_as_one_reports_them() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     on("ext4", 64);
 }
 
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_writeback_errors_on_xfs_are_told_without_a_sync_and_as_often_as_one_reports_them() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     on("xfs", 320);
 }
 
@@ -184,6 +190,7 @@ sys.stdin.readline()
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_an_exporter_counts_and_remembers_what_failed_without_a_sync() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let disk = Unwritable::filesystem("ext4", 64);
     let data = disk.file("ibdata1", BYTES);
     let log = disk.full().join("ib_logfile0");
@@ -238,6 +245,7 @@ fn root_an_exporter_counts_and_remembers_what_failed_without_a_sync() {
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_errors_of_a_device_and_of_others_files_are_told_without_a_name() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     needs(&["/sys/kernel/tracing/events/filemap/filemap_set_wb_err"]);
     let (disk, device) = (Unwritable::filesystem("ext4", 64), Unwritable::device(8));
     let file = disk.file("of somebody else", BYTES);

@@ -129,6 +129,7 @@ fn without_the_files_or_with_another_one_in_their_place() {
     assert_eq!(of(&["check", "--config", "/x.toml"]), [Path::new("/x.toml")]);
     assert_eq!(of(&["check"])[0], system);
     assert!(with(Some("true"), &["once"]).is_empty() && with(Some("true"), &[]).is_empty());
+    assert!(with(Some("true"), &["exporter", "--config", "/x.toml"]).is_empty());
     assert_eq!(with(Some("true"), &["once", "--config", "/x.toml"]), [Path::new("/x.toml")]);
     for none in ["false", ""] {
         assert_eq!(with(Some(none), &["once"])[0], system);

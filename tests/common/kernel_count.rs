@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::faults::signal;
 
@@ -30,11 +31,23 @@ impl KernelCount {
 
     /// Of one process since the beginning.
     pub fn end(mut self, pid: u32) -> u64 {
-        signal(self.0.id(), "INT");
+        // bpftrace misses one now and then, and would go on for ever.
+        while self.0.try_wait().unwrap().is_none() {
+            signal(self.0.id(), "INT");
+            wait_for(&mut self.0, Duration::from_secs(2));
+        }
         let mut text = String::new();
         self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         let count = text.lines().find_map(|line| line.strip_prefix(&format!("@[{pid}]: ")));
         count.unwrap_or_else(|| panic!("no {pid} in {text}")).parse().unwrap()
+    }
+}
+
+/// Until it has ended, but no longer than this.
+fn wait_for(child: &mut Child, at_most: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < at_most && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

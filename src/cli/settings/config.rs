@@ -8,14 +8,10 @@ use clap::{Arg, ArgMatches, Args, Command};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::exporter::EXPORTER;
+use super::exporter::{EXPORTER, NO_CONFIG_VARIABLE};
 use super::keys::{KEYS, Key, PATHS};
 use super::options::{self, Complaint, FileError, Place};
 use super::places::{self, Owner};
-
-/// In the environment, for what starts fsynctop many times: a script, or the tests, which must not depend on
-/// the machine's own file. The exporter has this variable as it has one for each of its options.
-const NO_CONFIG: &str = "FSYNCTOP_NO_CONFIG";
 
 // Options of every action but the exporter, whose --config is another file. No comment of documentation: it
 // would take the place of the action's own description.
@@ -76,17 +72,17 @@ impl Sources {
     ) -> Sources {
         let system = || (PathBuf::from(places::SYSTEM), Owner(0));
         let user = Owner(rustix::process::geteuid().as_raw());
+        let none = Sources { files: Vec::new(), must_exist: false };
         if matches.get_flag("no_config") {
-            return Sources { files: Vec::new(), must_exist: false };
+            return none;
         }
+        let by_variable = variable(NO_CONFIG_VARIABLE).is_some_and(|value| value == "true");
         if action == EXPORTER {
-            return Sources { files: vec![system()], must_exist: false };
+            return if by_variable { none } else { Sources { files: vec![system()], must_exist: false } };
         }
         match matches.get_one::<PathBuf>("config_file") {
             Some(file) => Sources { files: vec![(file.clone(), user)], must_exist: true },
-            None if variable(NO_CONFIG).is_some_and(|value| value == "true") => {
-                Sources { files: Vec::new(), must_exist: false }
-            }
+            None if by_variable => none,
             None => {
                 let own = places::own(variable).map(|path| (path, user));
                 Sources { files: std::iter::once(system()).chain(own).collect(), must_exist: false }

@@ -12,6 +12,9 @@ use super::options::{self, Complaint, FileError};
 pub(in super::super) const EXPORTER: &str = "exporter";
 const CONFIG: &str = "config";
 const NO_CONFIG: &str = "no_config";
+/// In the environment, for what starts fsynctop many times: a script, or the tests, which must not depend on
+/// the machine's own file.
+pub(super) const NO_CONFIG_VARIABLE: &str = "FSYNCTOP_NO_CONFIG";
 const PREFIX: &str = "FSYNCTOP_";
 
 /// The file that the arguments or the environment name.
@@ -24,7 +27,9 @@ pub(in super::super) fn file_of(matches: &ArgMatches) -> Option<PathBuf> {
 pub(in super::super) fn unknown_variables(exporter: &Command) -> Vec<String> {
     let known: Vec<String> = exporter.get_arguments().map(variable).collect();
     let given = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    given.filter(|name| name.starts_with(PREFIX) && !known.contains(name)).collect()
+    given
+        .filter(|name| name.starts_with(PREFIX) && name != NO_CONFIG_VARIABLE && !known.contains(name))
+        .collect()
 }
 
 fn variable(argument: &Arg) -> String {
