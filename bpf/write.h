@@ -104,10 +104,10 @@ static __always_inline void forget_skipped_exit(void)
 // `own_op`: what a call of the self-test is counted as.
 static __always_inline void enter_write(u32 own_op, s32 fd, u32 flags)
 {
-	u32 op = own_op;
 	struct task_struct *task = current_task();
 	struct file *file;
 	struct call *call;
+	u32 op = own_op;
 	struct who who;
 	bool own;
 	u64 now;

@@ -22,7 +22,7 @@ fn root_every_write_is_counted_to_the_byte_and_apart_from_syncs() {
     needs(&[TRACEFS]);
     let (tmpfs, ext4, xfs) = (Mounted::tmpfs(), Mounted::image("ext4", 64), Mounted::image("xfs", 320));
     for mounted in [&tmpfs, &ext4, &xfs] {
-        let (measured, said) = syncgen(&["--writes", "all"], mounted.path(), WAYS, 100);
+        let (measured, said) = syncgen(&["--writes", "all", "--by", "thread"], mounted.path(), WAYS, 100);
         assert_eq!(writes_seen(&measured), writes_made(&said), "{said}");
         measured.assert_nothing_lost();
         let durable = |op: &str| op == "dsync_write";
@@ -30,6 +30,8 @@ fn root_every_write_is_counted_to_the_byte_and_apart_from_syncs() {
             durable(op) || errors.as_object().is_some_and(|errors| !errors.is_empty())
         }));
         assert!(measured.roles().iter().all(|row| durable(&text(row, "op"))), "{:?}", measured.roles());
+        let threads = measured.0["threads"].as_array().unwrap();
+        assert!(!threads.is_empty() && threads.iter().all(|row| durable(&text(row, "op"))), "{threads:?}");
         let plain = measured.0["writes"].as_array().unwrap().iter().find(|row| row["op"] == "write").unwrap();
         assert!(number(plain, "count") > 0 && plain["latency_seconds"]["max"].as_f64().unwrap() > 0.0);
     }

@@ -38,6 +38,8 @@ impl Sampler {
                     account.shown_as.set(Some(info.role));
                     files.push(FileRow { server: *server, target: *target, op: *op, info, stats });
                 }
+                // Rows of threads are about syncs.
+                Subject::Thread { op, .. } if !op.makes_durable() => {}
                 Subject::Thread { server, tid, start, op } => {
                     let name =
                         self.servers.thread_name(*server, *tid, *start, self.ledger.has_changed(account));
