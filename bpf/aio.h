@@ -10,6 +10,7 @@
 #pragma once
 
 #include "add.h"
+#include "exits.h"
 #include "identity.h"
 #include "kernel.h"
 #include "leave.h"
@@ -360,28 +361,7 @@ int kprobe_io_submit(struct pt_regs *context)
 	return 0;
 }
 
-#define AIO_EXITS(name, leave)                             \
-	SEC("tracepoint/syscalls/sys_exit_" #name)         \
-	int exit_##name(struct exit_context *context)      \
-	{                                                  \
-		leave(context->result);                    \
-		return 0;                                  \
-	}                                                  \
-	SEC("fexit/" WRAPPER(name))                        \
-	int fexit_##name(u64 *context)                     \
-	{                                                  \
-		leave((s64)context[1]);                    \
-		return 0;                                  \
-	}                                                  \
-	SEC("kretprobe.multi/" WRAPPER(name))              \
-	int kretprobe_##name(struct pt_regs *context)      \
-	{                                                  \
-		check_returns();                           \
-		leave(WRAPPER_RESULT(context));            \
-		return 0;                                  \
-	}
-
-AIO_EXITS(io_submit, leave_submit)
-AIO_EXITS(io_getevents, leave_getevents)
-AIO_EXITS(io_pgetevents, leave_getevents)
-AIO_EXITS(io_destroy, leave_destroy)
+EXITS(io_submit, leave_submit)
+EXITS(io_getevents, leave_getevents)
+EXITS(io_pgetevents, leave_getevents)
+EXITS(io_destroy, leave_destroy)

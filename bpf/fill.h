@@ -1,8 +1,9 @@
 // The calls that fill a file otherwise than from the caller's memory: from another file or a pipe, or with nothing.
-// They are watched only where all writes are. Otherwise what they write is durable only if the descriptor says so,
-// which nobody is known to do, and the net has it then.
+// They are watched only where all writes are. Elsewhere, a copy into a descriptor with O_DSYNC, which no server is
+// known to make, is left to the net.
 #pragma once
 
+#include "exits.h"
 #include "kernel.h"
 #include "kprobe.h"
 #include "target.h"
@@ -35,12 +36,6 @@ static __always_inline void leave_fill(s64 result)
 	{                                                                           \
 		enter_write(op, (s32)context->TRACEPOINT_ARGUMENT_##n, 0);          \
 		return 0;                                                           \
-	}                                                                           \
-	SEC("tracepoint/syscalls/sys_exit_" #name)                                  \
-	int exit_##name(struct exit_context *context)                               \
-	{                                                                           \
-		leave_fill(context->result);                                        \
-		return 0;                                                           \
 	}
 
 #define FENTRY_FILLS(name, op, n)                                                   \
@@ -50,12 +45,6 @@ static __always_inline void leave_fill(s64 result)
 		struct pt_regs *registers = (void *)context[0];                     \
 		enter_write(op, (s32)ARGUMENT(registers, n), 0);                    \
 		return 0;                                                           \
-	}                                                                           \
-	SEC("fexit/" WRAPPER(name))                                                 \
-	int fexit_##name(u64 *context)                                              \
-	{                                                                           \
-		leave_fill((s64)context[1]);                                        \
-		return 0;                                                           \
 	}
 
 #define KPROBE_FILLS(name, op, n)                                                   \
@@ -64,11 +53,6 @@ static __always_inline void leave_fill(s64 result)
 	{                                                                           \
 		enter_write(op, (s32)CAST_ARGUMENT(WRAPPER_ARGUMENT(context), n), 0); \
 		return 0;                                                           \
-	}                                                                           \
-	SEC("kretprobe.multi/" WRAPPER(name))                                       \
-	int kretprobe_##name(struct pt_regs *context)                               \
-	{                                                                           \
-		check_returns();                                                    \
-		leave_fill(WRAPPER_RESULT(context));                                \
-		return 0;                                                           \
 	}
+
+#define EXIT_FILLS(name, op, n) EXITS(name, leave_fill)

@@ -1,0 +1,29 @@
+// The exit of one system call in every mode; user space loads the program of the mode that is attached. `leave` is
+// given what the call returned.
+#pragma once
+
+#include "kernel.h"
+#include "kprobe.h"
+#include "tracepoint.h"
+#include "wrapper.h"
+
+#define EXITS(name, leave)                             \
+	SEC("tracepoint/syscalls/sys_exit_" #name)         \
+	int exit_##name(struct exit_context *context)      \
+	{                                                  \
+		leave(context->result);                    \
+		return 0;                                  \
+	}                                                  \
+	SEC("fexit/" WRAPPER(name))                        \
+	int fexit_##name(u64 *context)                     \
+	{                                                  \
+		leave((s64)context[1]);                    \
+		return 0;                                  \
+	}                                                  \
+	SEC("kretprobe.multi/" WRAPPER(name))              \
+	int kretprobe_##name(struct pt_regs *context)      \
+	{                                                  \
+		check_returns();                           \
+		leave(WRAPPER_RESULT(context));            \
+		return 0;                                  \
+	}
