@@ -113,7 +113,7 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<(Net, Vec
     verdicts.extend(wait_storage(chosen.attached()));
     let attached = chosen.attached();
     for (name, what, requests) in
-        [("io_uring", "in rings", attached.rings()), ("libaio", "by it", attached.aio())]
+        [("io_uring", "in rings", attached.rings()), ("libaio", "through libaio", attached.aio())]
     {
         verdicts.extend(requested(name, what, requests));
     }

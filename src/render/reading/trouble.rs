@@ -296,7 +296,7 @@ pub(super) fn missed(lost: &Lost, counted: u64) -> Vec<String> {
         (lost.names, "file names did not arrive, because a ring was full; the files are counted."),
         (
             lost.writeback_errors,
-            "writeback errors, at most, are told of no file: their map was full, or the kernel skipped the probe.",
+            "writeback errors at most belong to files that are not known: their map was full, or the kernel skipped the probe.",
         ),
         (lost.errors, "failed syncs are counted without their errno: the map of the errors was full."),
         (
