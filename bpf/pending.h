@@ -82,7 +82,8 @@ static __always_inline void begin_pending(void *map, const void *key, struct fil
 		add(&row->started, 1);
 }
 
-// False: there is none, or another processor ends it.
+// False: there is none, or another processor ends it. `now`: 0 where the clock is to be read, once it is known that
+// there is one.
 static __always_inline bool end_pending(void *map, const void *key, u64 now, s64 result)
 {
 	struct pending *found = bpf_map_lookup_elem(map, key), request;
@@ -90,6 +91,8 @@ static __always_inline bool end_pending(void *map, const void *key, u64 now, s64
 
 	if (!found)
 		return false;
+	if (!now)
+		now = bpf_ktime_get_ns();
 	request = *found;
 	if (bpf_map_delete_elem(map, key))
 		return false;

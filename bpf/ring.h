@@ -152,7 +152,7 @@ static __always_inline void complete(struct io_kiocb *request, u8 opcode, s64 re
 {
 	u64 address = (u64)request;
 
-	if (!end_pending(&pending, &address, bpf_ktime_get_ns(), result) && result < 0 && is_ring_write(opcode) &&
+	if (!end_pending(&pending, &address, 0, result) && result < 0 && is_ring_write(opcode) &&
 	    (watched_ops & (1 << OP_IO_URING_DSYNC_WRITE)))
 		count_failure((u64)BPF_CORE_READ(request, file), -1, OP_IO_URING_WRITE, -result);
 }
