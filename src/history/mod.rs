@@ -325,6 +325,7 @@ impl Sum {
             files: self.files.into_values().collect(),
             failures: self.failures.into_values().collect(),
             writes: Vec::new(),
+            write_roles: Vec::new(),
             threads: Vec::new(),
             in_flight: self.pending.into_iter().map(|pending| pending.oldest).collect(),
             neighbours: self.neighbours.into_values().collect(),

@@ -147,6 +147,7 @@ pub fn quiet() -> Measurement {
         files: Vec::new(),
         failures: Vec::new(),
         writes: Vec::new(),
+        write_roles: Vec::new(),
         threads: Vec::new(),
         in_flight: Vec::new(),
         neighbours: Vec::new(),

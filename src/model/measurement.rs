@@ -25,6 +25,8 @@ pub struct Measurement {
     pub failures: Vec<FileRow>,
     /// Writes that are not durable, where all are watched; in no sum of syncs.
     pub writes: Vec<FileRow>,
+    /// The same by role.
+    pub write_roles: Vec<RoleRow>,
     pub threads: Vec<ThreadRow>,
     /// In flight at the end of the interval, oldest first.
     pub in_flight: Vec<InFlight>,
@@ -69,6 +71,7 @@ impl Measurement {
             |row, stats| NeighbourRow { stats, ..row.clone() },
         );
         let roles = roles_of(&files);
+        let write_roles = roles_of(&writes);
         let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
         // Rows that stand for several servers are not listed as servers.
         let is_shown = |server: &&Arc<Server>| {
@@ -87,6 +90,7 @@ impl Measurement {
             files,
             failures,
             writes: writes.into_iter().filter(|row| row.stats.count > 0).collect(),
+            write_roles,
             threads,
             in_flight,
             neighbours,
@@ -105,6 +109,11 @@ impl Measurement {
         self.files.iter().filter(|row| row.op.writes()).chain(&self.writes)
     }
 
+    /// The same by role.
+    pub(crate) fn all_write_roles(&self) -> impl Iterator<Item = &RoleRow> {
+        self.roles.iter().filter(|row| row.op.writes()).chain(&self.write_roles)
+    }
+
     /// Removes the rows of other servers. Neighbours stay: they belong to no server.
     pub(crate) fn retain_servers(&mut self, wanted: impl Fn(ServerId) -> bool) {
         let (its, others): (Vec<_>, Vec<_>) =
@@ -117,6 +126,7 @@ impl Measurement {
         // A device's errors, and those of files that are no server's, concern whoever is there.
         self.failures.retain(|row| wanted(row.server) || row.is_nobodys());
         self.writes.retain(|row| wanted(row.server));
+        self.write_roles.retain(|row| wanted(row.server));
         self.threads.retain(|row| wanted(row.server));
         self.in_flight.retain(|sync| wanted(sync.server));
     }

@@ -12,7 +12,7 @@ use super::own::boot_time;
 use super::paths::Did;
 use super::totals::{Neighbours, ServerTotals};
 use super::waiting::Waiting;
-use crate::model::{Lost, Measurement, Role, Server, ServerId, Setup, Snapshot};
+use crate::model::{Lost, Measurement, Op, Role, Server, ServerId, Setup, Snapshot};
 use crate::server::processes::cut_to_tick;
 
 /// The label of syncs of which it is not known who made them, because no row was free, and of writeback
@@ -167,6 +167,11 @@ impl Book {
         for rows in measurement.roles.chunk_by(|a, b| a.server == b.server) {
             let totals = self.totals_of(rows[0].server, now);
             rows.iter().for_each(|row| totals.add_role(row, &options.buckets));
+        }
+        if measurement.setup.ops.contains(&Op::Write) {
+            for row in measurement.all_write_roles() {
+                self.totals_of(row.server, now).add_write(row, &options.buckets);
+            }
         }
         for rows in measurement.failures.chunk_by(|a, b| a.server == b.server) {
             let totals = self.totals_of(rows[0].server, now);

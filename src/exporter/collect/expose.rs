@@ -125,6 +125,8 @@ fn of_servers(book: &Book) -> Vec<Samples> {
     let mut durations = Samples::of(&family::SYNC_DURATION);
     let mut errors = Samples::of(&family::SYNC_ERRORS);
     let mut bytes = Samples::of(&family::DURABLE_BYTES);
+    let mut write_durations = Samples::of(&family::WRITE_DURATION);
+    let mut written = Samples::of(&family::WRITTEN_BYTES);
     let mut failed_writes = Samples::of(&family::FAILED_WRITES);
     let mut writeback = Samples::of(&family::WRITEBACK_ERRORS);
     let mut in_flight = Samples::of(&family::IN_FLIGHT);
@@ -150,6 +152,15 @@ fn of_servers(book: &Book) -> Vec<Samples> {
                 bytes.add(&[label, role.name(), op.via().name()], totals.bytes as f64);
             }
         }
+        for (&(role, op), totals) in &place.totals.writes {
+            let labels = [label, role.name(), op.what(), op.via().name()];
+            if !totals.counts.is_empty() {
+                write_durations.add_histogram(&labels, buckets, totals);
+            }
+            if op.writes() {
+                written.add(&labels, totals.bytes as f64);
+            }
+        }
         for (samples, by_role) in [
             (&mut failed_writes, &place.totals.failed_writes),
             (&mut writeback, &place.totals.writeback_errors),
@@ -170,7 +181,20 @@ fn of_servers(book: &Book) -> Vec<Samples> {
             start.add(&[label], start_time(server, book));
         }
     }
-    vec![durations, errors, bytes, failed_writes, writeback, in_flight, oldest, up, info, start]
+    vec![
+        durations,
+        errors,
+        bytes,
+        write_durations,
+        written,
+        failed_writes,
+        writeback,
+        in_flight,
+        oldest,
+        up,
+        info,
+        start,
+    ]
 }
 
 fn errno_name(errno: i32) -> String {

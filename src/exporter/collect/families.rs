@@ -74,6 +74,20 @@ families! {
                 `--writes off`.",
         ..family("fsynctop_durable_written_bytes_total", Kind::Counter, "bytes", &["server", "role", "via"])
     };
+    pub(crate) static WRITE_DURATION: Family = Family {
+        help: "How long the writes of a server to its files took, durable or not.",
+        notes: "Only with `--writes all`. Of regular files and block devices; writes to mapped memory are not seen. `op` is \
+                `write`, by whichever call or request; `dsync_write`, which is in `fsynctop_sync_duration_seconds` as well; \
+                and `fallocate`, which makes room and writes nothing. `write` by a call is there at zero for both logs.",
+        ..family("fsynctop_write_duration_seconds", Kind::Histogram, "seconds", &["server", "role", "op", "via"])
+    };
+    pub(crate) static WRITTEN_BYTES: Family = Family {
+        help: "Bytes that a server wrote to its files, as the kernel returned them.",
+        notes: "Only with `--writes all`, of the same writes. Divided by the rate of `role=\"redo\"` and `role=\"binlog\"`: \
+                how much is written for each byte of the logs. `write` by a call is there from the start, at zero, for each \
+                role that holds committed data.",
+        ..family("fsynctop_written_bytes_total", Kind::Counter, "bytes", &["server", "role", "op", "via"])
+    };
     pub(crate) static FAILED_WRITES: Family = Family {
         help: "Writes that are not durable and failed, by errno.",
         notes: "A server whose writes fail may never come to its sync: InnoDB that finds the filesystem full tries again \

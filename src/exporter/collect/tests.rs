@@ -60,6 +60,7 @@ impl World {
         self.seconds += 1;
         let mut files = self.files.clone();
         files.sort_by_key(|row| (row.server, row.target, row.op));
+        let (files, writes) = files.into_iter().partition(|row| row.op.makes_durable());
         let snapshot = Snapshot {
             taken: self.start + Duration::from_secs(self.seconds),
             taken_wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + self.seconds),
@@ -68,7 +69,7 @@ impl World {
             servers: self.servers.iter().cloned().map(Arc::new).collect(),
             files,
             failures: self.failures.clone(),
-            writes: Vec::new(),
+            writes,
             threads: Vec::new(),
             in_flight: self.in_flight.clone(),
             neighbours: self.neighbours.clone(),
@@ -224,6 +225,42 @@ fn durable_writes_and_what_is_asked_for_in_rings_are_told_apart_and_have_their_b
     world.fold(0);
     let all = world.tick();
     assert_eq!(sum(&all, "fsynctop_durable_written_bytes_total", &["role=\"redo\""]), 3_000.0);
+}
+
+#[test]
+fn all_writes_are_families_of_their_own_and_in_no_sum_of_syncs() {
+    let mut world = World::with_mysql();
+    let written = |op, row: FileRow, n, bytes| FileRow {
+        op,
+        stats: Stats { bytes, ..stats(&[(n, 80_000)]) },
+        ..row
+    };
+    world.files.push(written(Op::DsyncWrite, redo(MYSQL, 1, &[]), 5, 2_560));
+    let all = world.tick();
+    assert!(!all.keys().any(|series| series.starts_with("fsynctop_writ") && !series.contains("writeback")), "not all are watched: {all:#?}");
+
+    let mut world = World::with_mysql();
+    Arc::make_mut(&mut world.setup).ops.extend([Op::DsyncWrite, Op::Write, Op::IoUringWrite, Op::Fallocate]);
+    world.files.push(written(Op::DsyncWrite, redo(MYSQL, 1, &[]), 5, 2_560));
+    world.files.push(written(Op::Write, redo(MYSQL, 2, &[]), 4, 4_096));
+    world.files.push(written(Op::IoUringWrite, table(MYSQL, 3, &[]), 3, 49_152));
+    world.files.push(written(Op::Fallocate, table(MYSQL, 3, &[]), 2, 0));
+    let all = world.tick();
+    let count = |op: &str, via: &str| {
+        let (op, via) = (format!("op=\"{op}\""), format!("via=\"{via}\""));
+        sum(&all, "fsynctop_write_duration_seconds_count", &[&op, &via])
+    };
+    assert_eq!((count("dsync_write", "call"), count("write", "call")), (5.0, 4.0));
+    assert_eq!((count("write", "io_uring"), count("fallocate", "call")), (3.0, 2.0));
+    assert_eq!(syncs(&all, &[]), 5.0, "of which only the durable ones are syncs");
+    assert_eq!(sum(&all, "fsynctop_written_bytes_total", &["role=\"redo\""]), 6_656.0);
+    assert_eq!(sum(&all, "fsynctop_written_bytes_total", &[]), 55_808.0);
+    let at_zero = "fsynctop_written_bytes_total{server=\"3306\",role=\"undo\",op=\"write\",via=\"call\"}";
+    assert_eq!(all.get(at_zero), Some(&0.0));
+    // Rows that are folded take nothing away.
+    world.files[1].stats = Stats { bytes: 8_192, ..stats(&[(8, 80_000)]) };
+    world.fold(1);
+    assert_eq!(sum(&world.tick(), "fsynctop_written_bytes_total", &["role=\"redo\""]), 10_752.0);
 }
 
 #[test]
@@ -488,6 +525,8 @@ fn hostile_world() -> World {
     let mut written = FileRow { op: Op::DsyncWrite, ..redo(MYSQL, 4, &[(1, 1_000)]) };
     written.stats.bytes = 512;
     world.files.push(written);
+    world.files.push(FileRow { op: Op::Write, ..redo(MYSQL, 4, &[(1, 1_000)]) });
+    Arc::make_mut(&mut world.setup).ops.extend([Op::DsyncWrite, Op::Write]);
     world.failures.push(failure(MYSQL, Op::Write, libc::ENOSPC, 3));
     world.neighbours.push(neighbour("/dev/vda", "a\"}\n\\", &[(1, 1_000)]));
     world.in_flight.push(in_flight(Role::Redo, "/d/a", Duration::from_millis(1_500)));

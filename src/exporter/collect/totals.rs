@@ -25,13 +25,16 @@ pub(crate) struct RoleTotals {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ServerTotals {
-    pub roles: BTreeMap<(Role, Op), RoleTotals>,
+    pub roles: Roles,
+    /// Where all writes are watched: each of them, durable ones as well.
+    pub writes: Roles,
     pub files: Files,
     /// By errno.
     pub failed_writes: ByRole,
     pub writeback_errors: ByRole,
 }
 
+type Roles = BTreeMap<(Role, Op), RoleTotals>;
 pub(crate) type ByRole = BTreeMap<Role, BTreeMap<i32, u64>>;
 
 fn zeros() -> BTreeMap<i32, u64> {
@@ -45,11 +48,42 @@ fn merge_by_role(sum: &mut ByRole, more: &ByRole) {
     }
 }
 
+fn role_of(roles: &mut Roles, role: Role, op: Op) -> &mut RoleTotals {
+    roles.entry((role, op)).or_insert_with(|| RoleTotals { errors: zeros(), ..RoleTotals::default() })
+}
+
+fn add(roles: &mut Roles, row: &RoleRow, buckets: &Buckets) {
+    let totals = role_of(roles, row.role, row.op);
+    totals.counts.resize(buckets.len() + 1, 0);
+    buckets.add(&mut totals.counts, &row.stats.histogram);
+    totals.sum_ns += row.stats.sum_ns;
+    totals.bytes += row.stats.bytes;
+    for (&errno, &n) in row.stats.errors.iter() {
+        *totals.errors.entry(errno).or_default() += n;
+    }
+}
+
+fn merge(roles: &mut Roles, other: &Roles) {
+    for (&(role, op), more) in other {
+        let totals = role_of(roles, role, op);
+        if totals.counts.len() < more.counts.len() {
+            totals.counts.resize(more.counts.len(), 0);
+        }
+        totals.counts.iter_mut().zip(&more.counts).for_each(|(n, more)| *n += more);
+        totals.sum_ns += more.sum_ns;
+        totals.bytes += more.bytes;
+        for (&errno, &n) in &more.errors {
+            *totals.errors.entry(errno).or_default() += n;
+        }
+    }
+}
+
 impl ServerTotals {
     /// `paths`: how many have series of their own.
     pub fn new(paths: usize) -> ServerTotals {
         ServerTotals {
             roles: BTreeMap::new(),
+            writes: BTreeMap::new(),
             files: Files::new(paths),
             failed_writes: ByRole::new(),
             writeback_errors: ByRole::new(),
@@ -68,14 +102,20 @@ impl ServerTotals {
             if ops.contains(&Op::DsyncWrite) {
                 self.failed_writes.entry(role).or_insert_with(zeros);
             }
+            if ops.contains(&Op::Write) {
+                let totals = role_of(&mut self.writes, role, Op::Write);
+                if role.is_serial() {
+                    totals.counts.resize(buckets.len() + 1, 0);
+                }
+            }
             if setup.net.writeback {
                 self.writeback_errors.entry(role).or_insert_with(zeros);
             }
         }
         for (role, op) in Role::DURABLE.into_iter().flat_map(|role| ops.iter().map(move |&op| (role, op))) {
             // Other calls name no file, and so no role.
-            if op.scope() == Scope::File {
-                let totals = self.role(role, op);
+            if op.scope() == Scope::File && op.makes_durable() {
+                let totals = role_of(&mut self.roles, role, op);
                 // A server that asks for nothing in a ring needs no histogram of it.
                 if role.is_serial() && op.via() == Via::Call && op != Op::SyncFileRange {
                     totals.counts.resize(buckets.len() + 1, 0);
@@ -84,21 +124,12 @@ impl ServerTotals {
         }
     }
 
-    fn role(&mut self, role: Role, op: Op) -> &mut RoleTotals {
-        self.roles
-            .entry((role, op))
-            .or_insert_with(|| RoleTotals { errors: zeros(), ..RoleTotals::default() })
+    pub(crate) fn add_role(&mut self, row: &RoleRow, buckets: &Buckets) {
+        add(&mut self.roles, row, buckets);
     }
 
-    pub(crate) fn add_role(&mut self, row: &RoleRow, buckets: &Buckets) {
-        let totals = self.role(row.role, row.op);
-        totals.counts.resize(buckets.len() + 1, 0);
-        buckets.add(&mut totals.counts, &row.stats.histogram);
-        totals.sum_ns += row.stats.sum_ns;
-        totals.bytes += row.stats.bytes;
-        for (&errno, &n) in row.stats.errors.iter() {
-            *totals.errors.entry(errno).or_default() += n;
-        }
+    pub(crate) fn add_write(&mut self, row: &RoleRow, buckets: &Buckets) {
+        add(&mut self.writes, row, buckets);
     }
 
     /// What failed beside the syncs.
@@ -117,18 +148,8 @@ impl ServerTotals {
 
     /// Adds what was counted before it was known whose it is.
     pub(crate) fn merge(&mut self, other: &ServerTotals) {
-        for (&(role, op), more) in &other.roles {
-            let totals = self.role(role, op);
-            if totals.counts.len() < more.counts.len() {
-                totals.counts.resize(more.counts.len(), 0);
-            }
-            totals.counts.iter_mut().zip(&more.counts).for_each(|(n, more)| *n += more);
-            totals.sum_ns += more.sum_ns;
-            totals.bytes += more.bytes;
-            for (&errno, &n) in &more.errors {
-                *totals.errors.entry(errno).or_default() += n;
-            }
-        }
+        merge(&mut self.roles, &other.roles);
+        merge(&mut self.writes, &other.writes);
         self.files.merge(&other.files);
         merge_by_role(&mut self.failed_writes, &other.failed_writes);
         merge_by_role(&mut self.writeback_errors, &other.writeback_errors);
