@@ -9,7 +9,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
 use super::once::{self, Once};
-use super::options::{LongRunArgs, StyleArgs, TraceArgs, duration};
+use super::options::{LongRunArgs, StyleArgs, TraceArgs, Writes, duration};
 use super::output::print;
 use super::{exit, session};
 use crate::files::rules::Rules;
@@ -21,7 +21,7 @@ use crate::render::{By, Options as Printed, Style};
 use crate::server::selection::Selection;
 use crate::text::causes;
 use crate::top::terminal::{self, Screen};
-use crate::top::{Colors, Earlier, Options, Start, StartError, View};
+use crate::top::{Colors, Earlier, Extras, Options, Start, StartError, View};
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to show")]
@@ -31,7 +31,7 @@ pub(crate) struct Top {
     pub interval: Duration,
     /// What a row of the table stands for
     ///
-    /// By thread, the server pays a little more for each sync.
+    /// By thread, the server pays a little more for each sync, and by writes for each write.
     #[arg(long, value_enum, default_value_t)]
     pub by: Rows,
     /// A sync in flight for this long is shown as stuck
@@ -73,8 +73,16 @@ impl Default for Rows {
 
 impl ValueEnum for Rows {
     fn value_variants<'a>() -> &'a [Rows] {
-        use By::{File, Role, Server, Thread};
-        &[Rows::Of(Role), Rows::Of(File), Rows::Of(Thread), Rows::Of(Server), Rows::Neighbour, Rows::Log]
+        use By::{File, Role, Server, Thread, Writes};
+        &[
+            Rows::Of(Role),
+            Rows::Of(File),
+            Rows::Of(Thread),
+            Rows::Of(Server),
+            Rows::Neighbour,
+            Rows::Log,
+            Rows::Of(Writes),
+        ]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
@@ -92,7 +100,8 @@ impl Rows {
     fn view(self) -> View {
         match self {
             Rows::Of(By::Role) => View::Role,
-            Rows::Of(By::File | By::Writes) => View::File,
+            Rows::Of(By::File) => View::File,
+            Rows::Of(By::Writes) => View::Write,
             Rows::Of(By::Thread) => View::Thread,
             Rows::Of(By::Server) => View::Server,
             Rows::Neighbour => View::Neighbour,
@@ -139,11 +148,14 @@ fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
         view: top.by.view(),
         mouse: !top.no_mouse,
     };
-    let by_thread = top.by == Rows::Of(By::Thread);
+    let extras = Extras {
+        by_thread: top.by == Rows::Of(By::Thread),
+        all_writes: top.by == Rows::Of(By::Writes) || top.trace.writes == Writes::All,
+    };
     let earlier = earlier(top.socket, selection.clone());
     let start = starter(top.trace, top.long_run, selection);
     let stuck_after = top.stuck_after;
-    let ended = terminal::run(screen, options, start, by_thread, earlier)?;
+    let ended = terminal::run(screen, options, start, extras, earlier)?;
     if let Some(signal) = ended.signal {
         return Ok(ExitCode::from(exit::SIGNALLED + signal as u8));
     }
@@ -169,15 +181,20 @@ fn earlier(socket: PathBuf, selection: Selection) -> terminal::Earlier {
 
 /// What attaches, now and when the view asks for it again.
 fn starter(trace: TraceArgs, long_run: LongRunArgs, selection: Selection) -> Start {
-    let start = move |by_thread, interval| -> anyhow::Result<Live> {
+    let start = move |extras: Extras, interval| -> anyhow::Result<Live> {
         let rules: Rules = session::rules(trace.roles.as_deref())?;
-        let config = session::probe_config(&trace, &selection, by_thread)?;
-        let trace = trace.clone();
+        let mut trace = trace.clone();
+        trace.writes = match trace.writes {
+            _ if extras.all_writes => Writes::All,
+            Writes::All => Writes::Durable,
+            other => other,
+        };
+        let config = session::probe_config(&trace, &selection, extras.by_thread)?;
         let options = live::Options { interval, max_cpu: long_run.max_cpu.0, ..live::Options::default() };
         Live::start(move || session::start(&trace, &config, rules), selection.clone(), options)
     };
-    Arc::new(move |by_thread, interval| {
-        start(by_thread, interval).map_err(|error| StartError(causes(error.chain())))
+    Arc::new(move |extras, interval| {
+        start(extras, interval).map_err(|error| StartError(causes(error.chain())))
     })
 }
 

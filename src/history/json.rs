@@ -248,7 +248,7 @@ impl Numbers {
             Ok(())
         };
         packed.server_numbers().try_for_each(|number| renumber(&self.servers, number))?;
-        let mut files = packed.files.iter_mut().chain(&mut packed.failures);
+        let mut files = packed.files.iter_mut().chain(&mut packed.failures).chain(&mut packed.writes);
         files.try_for_each(|row| renumber(&self.files, &mut row.file))?;
         packed.neighbours.iter_mut().try_for_each(|row| renumber(&self.neighbours, &mut row.neighbour))
     }

@@ -137,7 +137,7 @@ impl History {
 
     fn insert(&mut self, moment: &Moment) {
         let packed = self.tables.pack(moment);
-        for row in moment.files.iter().chain(&moment.failures) {
+        for row in moment.files.iter().chain(&moment.failures).chain(&moment.writes) {
             self.tables.files.update(&(row.server, row.target), row.info.clone());
         }
         let Ok(bytes) = postcard::to_stdvec(&packed) else {
@@ -244,6 +244,8 @@ struct Sum {
     neighbours: BTreeMap<(u32, String), NeighbourRow>,
     rest: Rest,
     failures: BTreeMap<(ServerId, Target, Op), FileRow>,
+    writes: BTreeMap<(ServerId, Target, Op), FileRow>,
+    write_roles: BTreeMap<(ServerId, Role, Op), Stats>,
     pending: Vec<Pending>,
     unwatched: BTreeMap<ServerId, u64>,
     moments: usize,
@@ -262,6 +264,8 @@ impl Sum {
             neighbours: BTreeMap::new(),
             rest: Rest::default(),
             failures: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            write_roles: BTreeMap::new(),
             pending: Vec::new(),
             unwatched: BTreeMap::new(),
             moments: 0,
@@ -274,10 +278,16 @@ impl Sum {
         self.duration += moment.duration;
         self.lost = plus(&self.lost, &moment.lost);
         self.servers.extend(moment.servers.into_iter().map(|server| (server.id, server)));
-        for row in moment.roles {
-            self.roles.entry((row.server, row.role, row.op)).or_default().merge(&row.stats);
+        for (sum, rows) in [(&mut self.roles, moment.roles), (&mut self.write_roles, moment.write_roles)] {
+            for row in rows {
+                sum.entry((row.server, row.role, row.op)).or_default().merge(&row.stats);
+            }
         }
-        for (sum, rows) in [(&mut self.files, moment.files), (&mut self.failures, moment.failures)] {
+        for (sum, rows) in [
+            (&mut self.files, moment.files),
+            (&mut self.failures, moment.failures),
+            (&mut self.writes, moment.writes),
+        ] {
             for row in rows {
                 match sum.get_mut(&(row.server, row.target, row.op)) {
                     Some(known) => known.stats.merge(&row.stats),
@@ -324,8 +334,8 @@ impl Sum {
             roles: self.roles.into_iter().map(role).collect(),
             files: self.files.into_values().collect(),
             failures: self.failures.into_values().collect(),
-            writes: Vec::new(),
-            write_roles: Vec::new(),
+            writes: self.writes.into_values().collect(),
+            write_roles: self.write_roles.into_iter().map(role).collect(),
             threads: Vec::new(),
             in_flight: self.pending.into_iter().map(|pending| pending.oldest).collect(),
             neighbours: self.neighbours.into_values().collect(),

@@ -15,6 +15,8 @@ const MOST_ROLES: usize = 256;
 const MOST_SERVERS: usize = 128;
 const MOST_NEIGHBOURS: usize = 16;
 const MOST_PENDING: usize = 32;
+/// Files that were written, where all writes are watched; those that took least time are left out.
+const MOST_WRITES: usize = 50;
 /// Files of which something beside a sync failed.
 const MOST_FAILURES: usize = 50;
 
@@ -39,6 +41,9 @@ pub struct Moment {
     /// What failed beside the syncs. Those with the fewest failures are one for each role and operation,
     /// under no server's name.
     pub failures: Vec<FileRow>,
+    /// Writes that are not durable, where all are watched: by role all, by file a part.
+    pub write_roles: Vec<RoleRow>,
+    pub writes: Vec<FileRow>,
     /// At the end of the interval; oldest first.
     pub pending: Vec<Pending>,
     /// Those that took most time; the others under the name "other".
@@ -67,9 +72,11 @@ impl Moment {
     pub fn of(measurement: &Measurement, files: usize) -> Moment {
         let (files, rest) = most_important_files(&measurement.files, files);
         let roles = most_important_roles(&measurement.roles);
+        let write_roles = most_important_roles(&measurement.write_roles);
+        let (writes, _) = most_important_files(&measurement.writes, MOST_WRITES);
         let pending = pending_of(&measurement.in_flight);
         let has_rows = |id: ServerId| {
-            roles.iter().any(|row| row.server == id)
+            roles.iter().chain(&write_roles).any(|row| row.server == id)
                 || pending.iter().any(|role| role.oldest.server == id)
                 || measurement.unwatched_of(id) > 0
                 || measurement.failures.iter().any(|row| row.server == id)
@@ -91,6 +98,8 @@ impl Moment {
             files,
             rest,
             failures: most_important_failures(&measurement.failures),
+            write_roles,
+            writes,
             pending,
             neighbours: most_important_neighbours(&measurement.neighbours),
             unwatched,

@@ -40,6 +40,10 @@ pub(crate) struct Packed {
     pub unwatched: Vec<PackedUnwatched>,
     #[serde(default)]
     pub failures: Vec<PackedFile>,
+    #[serde(default)]
+    pub write_roles: Vec<PackedRole>,
+    #[serde(default)]
+    pub writes: Vec<PackedFile>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,6 +121,14 @@ impl Tables {
             stats: (&row.stats).into(),
         };
         let unknown = |id| move || Arc::new(Server::new(id, String::new()));
+        let mut packed_role = |row: &RoleRow| PackedRole {
+            server: servers.hold(&row.server, unknown(row.server)),
+            role: row.role,
+            op: row.op,
+            stats: (&row.stats).into(),
+        };
+        let roles = moment.roles.iter().map(&mut packed_role).collect();
+        let write_roles = moment.write_roles.iter().map(&mut packed_role).collect();
         Packed {
             start_ns: since_epoch(moment.start),
             end_ns: since_epoch(moment.end),
@@ -127,18 +139,11 @@ impl Tables {
                 .iter()
                 .map(|server| servers.hold(&server.id, || server.clone()))
                 .collect(),
-            roles: moment
-                .roles
-                .iter()
-                .map(|row| PackedRole {
-                    server: servers.hold(&row.server, unknown(row.server)),
-                    role: row.role,
-                    op: row.op,
-                    stats: (&row.stats).into(),
-                })
-                .collect(),
+            roles,
+            write_roles,
             files: moment.files.iter().map(&mut packed_file).collect(),
             failures: moment.failures.iter().map(&mut packed_file).collect(),
+            writes: moment.writes.iter().map(&mut packed_file).collect(),
             rest: PackedRest { rows: moment.rest.rows, stats: (&moment.rest.stats).into() },
             pending: moment
                 .pending
@@ -177,14 +182,14 @@ impl Tables {
 
     pub(crate) fn unpack(&self, packed: Packed) -> Result<Moment, Inconsistent> {
         let server = |id| self.servers.get(id).ok_or(Inconsistent);
-        let roles = packed.roles.into_iter().map(|row| {
+        let role = |row: PackedRole| {
             Ok(RoleRow {
                 server: *server(row.server)?.0,
                 role: row.role,
                 op: row.op,
                 stats: row.stats.try_into()?,
             })
-        });
+        };
         let file = |row: PackedFile| {
             let (&(server, target), info) = self.files.get(row.file).ok_or(Inconsistent)?;
             Ok(FileRow { server, target, op: row.op, info: info.clone(), stats: row.stats.try_into()? })
@@ -222,9 +227,11 @@ impl Tables {
                 .into_iter()
                 .map(|id| Ok(server(id)?.1.clone()))
                 .collect::<Result<_, Inconsistent>>()?,
-            roles: roles.collect::<Result<_, Inconsistent>>()?,
+            roles: packed.roles.into_iter().map(role).collect::<Result<_, Inconsistent>>()?,
+            write_roles: packed.write_roles.into_iter().map(role).collect::<Result<_, Inconsistent>>()?,
             files: packed.files.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
             failures: packed.failures.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
+            writes: packed.writes.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
             rest: Rest { rows: packed.rest.rows, stats: packed.rest.stats.try_into()? },
             pending: pending.collect::<Result<_, Inconsistent>>()?,
             neighbours: neighbours.collect::<Result<_, Inconsistent>>()?,
@@ -235,7 +242,12 @@ impl Tables {
     /// The moment is forgotten, and with it what no other one refers to.
     pub fn release(&mut self, packed: &Packed) {
         packed.server_ids().for_each(|id| self.servers.release(id));
-        packed.files.iter().chain(&packed.failures).for_each(|row| self.files.release(row.file));
+        packed
+            .files
+            .iter()
+            .chain(&packed.failures)
+            .chain(&packed.writes)
+            .for_each(|row| self.files.release(row.file));
         packed.neighbours.iter().for_each(|row| self.neighbours.release(row.neighbour));
     }
 
@@ -246,14 +258,14 @@ impl Tables {
 
 impl Packed {
     fn server_ids(&self) -> impl Iterator<Item = u32> {
-        let roles = self.roles.iter().map(|row| row.server);
+        let roles = self.roles.iter().chain(&self.write_roles).map(|row| row.server);
         let pending = self.pending.iter().map(|row| row.server);
         let unwatched = self.unwatched.iter().map(|row| row.server);
         self.servers.iter().copied().chain(roles).chain(pending).chain(unwatched)
     }
 
     pub(crate) fn server_numbers(&mut self) -> impl Iterator<Item = &mut u32> {
-        let roles = self.roles.iter_mut().map(|row| &mut row.server);
+        let roles = self.roles.iter_mut().chain(&mut self.write_roles).map(|row| &mut row.server);
         let pending = self.pending.iter_mut().map(|row| &mut row.server);
         let unwatched = self.unwatched.iter_mut().map(|row| &mut row.server);
         self.servers.iter_mut().chain(roles).chain(pending).chain(unwatched)

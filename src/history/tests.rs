@@ -36,6 +36,9 @@ fn a_moment_comes_back_as_it_went_in() {
     for mut measurement in [quiet(), busy(), two_servers(), hostile()] {
         measurement.lost = Lost { preempted: 3, names: 1, unwatched: 5, ..Lost::default() };
         measurement.unwatched = vec![(MYSQL, 4)];
+        let written = Stats { bytes: 16_384, ..stats(&[(3, 9_000)]) };
+        measurement.writes = vec![row(MYSQL, 7, "/d/undo_001", Role::Undo, Op::Write, written)];
+        measurement.write_roles = crate::model::roles_of(&measurement.writes);
         let mut history = History::new(Options::default());
         history.push(&measurement);
         let moments: Vec<_> = history.moments().collect();
@@ -46,6 +49,13 @@ fn a_moment_comes_back_as_it_went_in() {
         assert_eq!(moment.rest, Rest::default());
         assert_eq!(moment.servers, measurement.servers);
         assert_eq!(moment.unwatched, measurement.unwatched);
+        let last = history.last(Duration::MAX).unwrap().measurement;
+        assert_eq!((last.writes, last.write_roles), (measurement.writes, measurement.write_roles));
+        // Nothing holds a file that is forgotten.
+        let mut text = Vec::new();
+        history.write_json(&mut text).unwrap();
+        let read = History::read_json(std::str::from_utf8(&text).unwrap()).unwrap();
+        assert_eq!(read.moments().collect::<Vec<_>>(), moments);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::keys::Press;
 use crate::history::History;
 use crate::live;
-use crate::model::{Measurement, ServerId, Snapshot};
+use crate::model::{Measurement, Op, ServerId, Setup, Snapshot};
 use crate::threads::Wait;
 
 #[derive(Clone, Debug)]
@@ -67,6 +67,21 @@ pub struct Waiting {
     pub state: char,
 }
 
+/// What is traced only on request, because it costs the server a little more for each call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Rows by thread.
+    pub by_thread: bool,
+    /// Writes that are not durable.
+    pub all_writes: bool,
+}
+
+impl Extras {
+    pub(crate) fn of(setup: &Setup) -> Extras {
+        Extras { by_thread: setup.by_thread, all_writes: setup.ops.contains(&Op::Write) }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
     Quit,
@@ -74,9 +89,7 @@ pub(crate) enum Effect {
     /// Everything is to be drawn again, whatever the terminal shows.
     Redraw,
     Interval(Duration),
-    Restart {
-        by_thread: bool,
-    },
+    Restart(Extras),
     /// Where these threads are in the kernel: (pid, tid).
     Look(Vec<(u32, u32)>),
     Write(Box<Measurement>),

@@ -19,6 +19,18 @@ use crate::model::{
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
+fn add_file(files: &mut Vec<FileRow>, row: &FileRow) {
+    let same =
+        |known: &&mut FileRow| (known.server, known.target, known.op) == (row.server, row.target, row.op);
+    match files.iter_mut().find(same) {
+        Some(known) => {
+            known.stats.merge(&row.stats);
+            known.info = row.info.clone();
+        }
+        None => files.push(row.clone()),
+    }
+}
+
 /// What was counted so far.
 pub(crate) struct World {
     pub snapshot: Snapshot,
@@ -53,7 +65,8 @@ impl World {
     pub fn second(&mut self, m: &Measurement) -> Event {
         self.snapshot.taken += SECOND;
         self.snapshot.taken_wall += SECOND;
-        m.files.iter().for_each(|row| self.file(row));
+        m.files.iter().for_each(|row| add_file(&mut self.snapshot.files, row));
+        m.writes.iter().for_each(|row| add_file(&mut self.snapshot.writes, row));
         m.threads.iter().for_each(|row| self.thread(row));
         m.neighbours.iter().for_each(|row| self.neighbour(row));
         self.snapshot.in_flight = m.in_flight.clone();
@@ -67,18 +80,6 @@ impl World {
         match self.snapshot.servers.iter_mut().find(|known| known.id == server.id) {
             Some(known) => *known = server.clone(),
             None => self.snapshot.servers.push(server.clone()),
-        }
-    }
-
-    fn file(&mut self, row: &FileRow) {
-        let same =
-            |known: &&mut FileRow| (known.server, known.target, known.op) == (row.server, row.target, row.op);
-        match self.snapshot.files.iter_mut().find(same) {
-            Some(known) => {
-                known.stats.merge(&row.stats);
-                known.info = row.info.clone();
-            }
-            None => self.snapshot.files.push(row.clone()),
         }
     }
 

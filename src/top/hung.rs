@@ -47,7 +47,7 @@ impl<'a> Hung<'a> {
     pub fn age(&self, key: &Key, about: &About) -> Option<Duration> {
         let subject = match (key, about) {
             (Key::Role(server, role, op), _) => Subject::Role(*server, *role, *op),
-            (Key::File(server, _, op), About::File(info)) if !info.unlinked => {
+            (Key::File(server, _, op) | Key::Write(server, _, op), About::File(info)) if !info.unlinked => {
                 Subject::File(*server, *op, info.path.as_deref())
             }
             (Key::Server(server), _) => Subject::Server(*server),

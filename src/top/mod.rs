@@ -28,7 +28,7 @@ mod trail;
 mod view;
 mod write;
 
-pub use event::Earlier;
+pub use event::{Earlier, Extras};
 pub use palette::Colors;
 pub use source::{Start, StartError};
 pub use state::Options;

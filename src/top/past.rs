@@ -225,6 +225,7 @@ fn most_important(m: &Measurement, selected: Option<&Key>) -> Vec<Row> {
         files.truncate(KEPT_APART);
     }
     kept.extend(files.into_iter().map(Row::of_file));
+    kept.extend(most(rows(View::Write, m, &everything), KEPT_APART, selected));
     kept
 }
 

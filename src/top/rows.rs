@@ -19,6 +19,8 @@ use crate::render::rows::nameless_file;
 pub(crate) enum Key {
     Role(ServerId, Role, Op),
     File(ServerId, Target, Op),
+    /// The same of all writes: those that are durable are in both.
+    Write(ServerId, Target, Op),
     /// Thread id and the time it began, because ids are used again.
     Thread(ServerId, u32, u32, Op),
     Server(ServerId),
@@ -32,6 +34,7 @@ impl Key {
         match self {
             Key::Role(..) => View::Role,
             Key::File(..) => View::File,
+            Key::Write(..) => View::Write,
             Key::Thread(..) => View::Thread,
             Key::Server(_) => View::Server,
             Key::Neighbour(..) => View::Neighbour,
@@ -41,7 +44,11 @@ impl Key {
 
     pub fn server(&self) -> Option<ServerId> {
         match self {
-            Key::Role(id, ..) | Key::File(id, ..) | Key::Thread(id, ..) | Key::Server(id) => Some(*id),
+            Key::Role(id, ..)
+            | Key::File(id, ..)
+            | Key::Write(id, ..)
+            | Key::Thread(id, ..)
+            | Key::Server(id) => Some(*id),
             Key::Neighbour(..) | Key::Log(_) => None,
         }
     }
@@ -88,8 +95,8 @@ impl Row {
     pub fn new(key: Key, about: About, stats: Stats) -> Row {
         let (role, op) = match (&key, &about) {
             (Key::Role(_, role, op), _) => (Some(*role), Some(*op)),
-            (Key::File(_, _, op), About::File(info)) => (Some(info.role), Some(*op)),
-            (Key::File(_, _, op) | Key::Thread(_, _, _, op), _) => (None, Some(*op)),
+            (Key::File(_, _, op) | Key::Write(_, _, op), About::File(info)) => (Some(info.role), Some(*op)),
+            (Key::File(_, _, op) | Key::Write(_, _, op) | Key::Thread(_, _, _, op), _) => (None, Some(*op)),
             (Key::Log(_), About::Log(entry)) => (Some(entry.info.role), Some(entry.op)),
             _ => (None, None),
         };
@@ -98,6 +105,11 @@ impl Row {
 
     pub(crate) fn of_file(row: &FileRow) -> Row {
         let key = Key::File(row.server, row.target, row.op);
+        Row::new(key, About::File(row.info.clone()), row.stats.clone())
+    }
+
+    pub(crate) fn of_write(row: &FileRow) -> Row {
+        let key = Key::Write(row.server, row.target, row.op);
         Row::new(key, About::File(row.info.clone()), row.stats.clone())
     }
 
@@ -145,7 +157,9 @@ impl Row {
     pub fn name(&self, style: &Style) -> String {
         match (&self.about, &self.key) {
             (About::Role, _) => self.role.map_or("", Role::name).to_owned(),
-            (About::File(info), Key::File(_, target, _)) => file_name(*target, info, style),
+            (About::File(info), Key::File(_, target, _) | Key::Write(_, target, _)) => {
+                file_name(*target, info, style)
+            }
             (About::Log(entry), _) => file_name(entry.target, &entry.info, style),
             (About::Thread(_), Key::Thread(_, 0, ..)) => "(threads that ended)".into(),
             (About::Thread(name), _) => style.name(name.as_bytes()),
@@ -158,7 +172,9 @@ impl Row {
     /// Gone since: its name may belong to another file now.
     pub(crate) fn is_gone(&self) -> bool {
         match (&self.about, &self.key) {
-            (About::File(info), Key::File(_, Target::File(_), _)) => info.unlinked,
+            (About::File(info), Key::File(_, Target::File(_), _) | Key::Write(_, Target::File(_), _)) => {
+                info.unlinked
+            }
             (About::Server(Some(server)), _) => !server.alive,
             _ => false,
         }
@@ -217,6 +233,12 @@ pub fn rows(view: View, m: &Measurement, scope: &Scope) -> Vec<Row> {
             let role = |row: &&FileRow| scope.role.is_none_or(|role| row.info.role == role);
             m.files.iter().filter(role).map(Row::of_file).collect()
         }
+        View::Write => {
+            let role = |row: &&FileRow| scope.role.is_none_or(|role| row.info.role == role);
+            // Without all of them, the durable ones are rows by file.
+            let all = m.all_writes().filter(|_| m.setup.ops.contains(&Op::Write));
+            all.filter(role).map(Row::of_write).collect()
+        }
         View::Thread => m.threads.iter().map(Row::of_thread).collect(),
         View::Server => servers(m),
         View::Neighbour => m
@@ -270,7 +292,8 @@ pub(crate) fn add_idle<'a>(
     let idle = idle.filter(|(key, _)| scope.takes(key) && !there.contains(key));
     let idle: Vec<Row> =
         idle.map(|(key, about)| Row::new(key.clone(), about.clone(), Stats::default())).collect();
-    let in_role = |row: &Row| scope.role.is_none() || row.key.view() != View::File || row.role == scope.role;
+    let has_role = |row: &Row| matches!(row.key.view(), View::File | View::Write);
+    let in_role = |row: &Row| scope.role.is_none() || !has_role(row) || row.role == scope.role;
     rows.extend(idle.into_iter().filter(in_role));
 }
 
@@ -296,7 +319,7 @@ pub(crate) fn add_in_flight(view: View, rows: &mut Vec<Row>, m: &Measurement, sc
 fn is_of(row: &Row, sync: &InFlight) -> bool {
     match (&row.key, &row.about) {
         (Key::Role(server, role, op), _) => (*server, *role, *op) == (sync.server, sync.role, sync.op),
-        (Key::File(server, _, op), About::File(info)) => {
+        (Key::File(server, _, op) | Key::Write(server, _, op), About::File(info)) => {
             (*server, *op) == (sync.server, sync.op) && info.path == sync.path && !info.unlinked
         }
         (Key::Thread(server, tid, _, op), _) => (*server, *tid, *op) == (sync.server, sync.tid, sync.op),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::event::Event;
+use super::event::{Event, Extras};
 use crate::live::{Live, State};
 
 /// The first interval: figures are wanted soon.
@@ -23,8 +23,8 @@ const LOOK: Duration = Duration::from_millis(500);
 #[error("{0}")]
 pub struct StartError(pub String);
 
-/// Attaches: with rows by thread or without, at intervals of this length.
-pub type Start = Arc<dyn Fn(bool, Duration) -> Result<Live, StartError> + Send + Sync>;
+/// Attaches, at intervals of this length.
+pub type Start = Arc<dyn Fn(Extras, Duration) -> Result<Live, StartError> + Send + Sync>;
 
 /// What threads tell the view. Wakes it.
 #[derive(Clone)]
@@ -136,14 +136,14 @@ impl Source {
     }
 
     /// Attaches on a thread of its own. What comes of it is sent to `outcome`, and for [`Source::take`].
-    pub fn attach(&mut self, by_thread: bool, outcome: Sender<Result<Live, StartError>>) -> io::Result<()> {
+    pub fn attach(&mut self, extras: Extras, outcome: Sender<Result<Live, StartError>>) -> io::Result<()> {
         if self.attaching {
             return Ok(());
         }
         let (start, mail) = (self.start.clone(), self.mail.clone());
         let interval = Duration::from_nanos(self.interval.load(Ordering::Relaxed));
         let task = move || {
-            if outcome.send(start(by_thread, FIRST.min(interval))).is_ok() {
+            if outcome.send(start(extras, FIRST.min(interval))).is_ok() {
                 mail.wake_up();
             }
         };

@@ -8,11 +8,12 @@ pub enum View {
     Server,
     Neighbour,
     Log,
+    Write,
 }
 
 impl View {
-    pub const ALL: [View; 6] =
-        [View::Role, View::File, View::Thread, View::Server, View::Neighbour, View::Log];
+    pub const ALL: [View; 7] =
+        [View::Role, View::File, View::Thread, View::Server, View::Neighbour, View::Log, View::Write];
 
     pub fn title(self) -> &'static str {
         match self {
@@ -22,6 +23,7 @@ impl View {
             View::Server => "server",
             View::Neighbour => "neighbour",
             View::Log => "log",
+            View::Write => "Write", // each begins with its key
         }
     }
 
@@ -38,7 +40,7 @@ impl View {
         }
         columns.extend(match self {
             View::Role => &[Name, Op][..],
-            View::File => &[Name, Role, Op],
+            View::File | View::Write => &[Name, Role, Op],
             View::Thread => &[Name, Tid, Op],
             View::Server => &[Name],
             View::Neighbour => &[Name, Device, Shared],
@@ -50,7 +52,9 @@ impl View {
         if cumulative {
             columns.push(Syncs);
         }
-        columns.extend([Rate, Mean]);
+        columns.push(Rate);
+        columns.extend((self == View::Write).then_some(Bytes));
+        columns.push(Mean);
         if self != View::Thread {
             // No histogram is kept of a thread.
             columns.extend([P50, P99]);
@@ -60,7 +64,7 @@ impl View {
             columns.push(Busy);
         }
         columns.extend([Flight, Errors]);
-        columns.extend((bytes && self != View::Neighbour).then_some(Bytes));
+        columns.extend((bytes && !matches!(self, View::Neighbour | View::Write)).then_some(Bytes));
         columns.push(Graph);
         columns
     }
@@ -70,6 +74,7 @@ impl View {
             View::Role | View::Server => Column::Name,
             View::File | View::Thread | View::Neighbour => Column::Flight,
             View::Log => Column::Time,
+            View::Write => Column::Bytes,
         };
         Sort { column, reverse: false }
     }
@@ -93,10 +98,10 @@ pub enum Column {
     Max,
     /// Of a log that the server syncs one call at a time: the share of the time.
     Busy,
-    /// The mean number of syncs.
+    /// The mean number of syncs, or of writes.
     Flight,
     Errors,
-    /// What durable writes wrote.
+    /// What was written: by durable writes, or by all.
     Bytes,
     Graph,
 }
@@ -107,7 +112,7 @@ impl Column {
             (Column::Time, _) => "TIME",
             (Column::Server, _) => "SERVER",
             (Column::Name, View::Role) => "ROLE",
-            (Column::Name, View::File | View::Log) => "FILE",
+            (Column::Name, View::File | View::Write | View::Log) => "FILE",
             (Column::Name, View::Thread) => "THREAD",
             (Column::Name, View::Server) => "SERVER",
             (Column::Name, View::Neighbour) => "COMMAND",
@@ -116,6 +121,7 @@ impl Column {
             (Column::Shared, _) => "SHARED",
             (Column::Role, _) => "ROLE",
             (Column::Op, _) => "OP",
+            (Column::Syncs, View::Write) => "WRITES",
             (Column::Syncs, _) => "SYNCS",
             (Column::Rate, _) => "/s",
             (Column::Mean, _) => "MEAN",
@@ -144,8 +150,9 @@ impl Column {
     pub(crate) fn drop_at(self, view: View) -> Option<u8> {
         match self {
             Column::Mean => Some(1),
+            Column::Bytes if view == View::Write => None,
             Column::P50 | Column::Bytes => Some(2),
-            Column::Op if view == View::File => Some(3),
+            Column::Op if matches!(view, View::File | View::Write) => Some(3),
             Column::Syncs => Some(4),
             Column::Device | Column::Op => Some(5),
             Column::Graph => Some(6),

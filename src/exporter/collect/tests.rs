@@ -230,14 +230,14 @@ fn durable_writes_and_what_is_asked_for_in_rings_are_told_apart_and_have_their_b
 #[test]
 fn all_writes_are_families_of_their_own_and_in_no_sum_of_syncs() {
     let mut world = World::with_mysql();
-    let written = |op, row: FileRow, n, bytes| FileRow {
-        op,
-        stats: Stats { bytes, ..stats(&[(n, 80_000)]) },
-        ..row
-    };
+    let written =
+        |op, row: FileRow, n, bytes| FileRow { op, stats: Stats { bytes, ..stats(&[(n, 80_000)]) }, ..row };
     world.files.push(written(Op::DsyncWrite, redo(MYSQL, 1, &[]), 5, 2_560));
     let all = world.tick();
-    assert!(!all.keys().any(|series| series.starts_with("fsynctop_writ") && !series.contains("writeback")), "not all are watched: {all:#?}");
+    assert!(
+        !all.keys().any(|series| series.starts_with("fsynctop_writ") && !series.contains("writeback")),
+        "not all are watched: {all:#?}"
+    );
 
     let mut world = World::with_mysql();
     Arc::make_mut(&mut world.setup).ops.extend([Op::DsyncWrite, Op::Write, Op::IoUringWrite, Op::Fallocate]);

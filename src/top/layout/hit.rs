@@ -40,13 +40,14 @@ pub(crate) fn hit(
     None
 }
 
-/// The groupings, from which column on and how wide each is written.
+/// The groupings, from which column on and how wide each is written: with a column for a bracket on either
+/// side, which it shares with its neighbours.
 pub(crate) fn tabs() -> Vec<(View, u16, u16)> {
     let mut x = 0;
     let tab = |view: View| {
         let columns = width(view.title()) as u16 + 2;
-        x += columns;
-        (view, x - columns, columns)
+        x += columns - 1;
+        (view, x + 1 - columns, columns)
     };
     View::ALL.into_iter().map(tab).collect()
 }

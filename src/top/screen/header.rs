@@ -214,9 +214,10 @@ fn tab_line(state: &State, area: Rect, pen: &mut Pen) {
     let mut end = area.x;
     for (view, x, columns) in tabs() {
         let is_shown = view == state.view;
-        let text = if is_shown { format!("[{}]", view.title()) } else { format!(" {} ", view.title()) };
-        pen.put(area.x + x, area.y, columns, &text, if is_shown { Ink::Strong } else { Ink::Plain });
-        if !is_shown {
+        if is_shown {
+            pen.put(area.x + x, area.y, columns, &format!("[{}]", view.title()), Ink::Strong);
+        } else {
+            pen.put(area.x + x + 1, area.y, columns - 2, view.title(), Ink::Plain);
             // Its key.
             let first = view.title().get(..1).unwrap_or_default();
             pen.put(area.x + x + 1, area.y, 1, first, Ink::Chosen);

@@ -15,6 +15,7 @@ mod tests;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
+use crate::model::Op;
 use crate::render::device;
 use crate::text::{capitalize, count, width};
 use crate::top::keys::{Action, name_of};
@@ -108,6 +109,16 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
                 name_of(Action::Threads)
             ),
         ],
+        View::Write if !shown.m.setup.ops.contains(&Op::Write) => vec![
+            "Of writes only those that are durable, and those that fail, are watched: all of them cost the server a \
+             little more for each."
+                .into(),
+            format!(
+                "{} attaches again with them, which resets the figures since the start. Or start with --by writes.",
+                name_of(Action::AllWrites)
+            ),
+        ],
+        View::Write => vec!["Nothing has been written yet.".into()],
         View::Thread if state.cumulative && state.paused.is_some() => vec![
             "Rows by thread are kept of each interval of the past, but not since the start.".into(),
             format!("{} shows the interval.", name_of(Action::Cumulative)),

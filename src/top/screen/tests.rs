@@ -6,7 +6,7 @@ use ratatui::style::Color;
 
 use super::*;
 use crate::model::fixture::{self, MARIADB, MYSQL, assert_expected, stats};
-use crate::model::{FileRow, Lost, Measurement, Op, Role};
+use crate::model::{FileRow, Lost, Measurement, Op, Role, Stats};
 use crate::top::event::{Event, Waiting};
 use crate::top::fixture::{Bench, SECOND, many_files, stuck};
 use crate::top::keys::{EDIT_KEYS, KEYS, Press};
@@ -197,6 +197,53 @@ fn rows_by_thread_that_are_not_kept_are_explained() {
     bench.assert_shows("T attaches again with them");
 }
 
+/// A second in which a server that is watched whole wrote its logs and two files more.
+fn writing() -> Measurement {
+    let mut m = fixture::quiet();
+    Arc::make_mut(&mut m.setup).ops.extend([Op::DsyncWrite, Op::Write]);
+    let written = |inode, path, role, op, n, bytes| {
+        let stats = Stats { bytes, ..stats(&[(n, 140_000)]) };
+        fixture::row(MYSQL, inode, path, role, op, stats)
+    };
+    let durable = written(77, REDO, Role::Redo, Op::DsyncWrite, 9, 4_608);
+    let mut m = fixture::with_files(m, vec![durable], Vec::new());
+    m.writes = vec![
+        written(78, "/d/undo_001", Role::Undo, Op::Write, 2, 32_768),
+        written(79, "/d/shop/a.ibd", Role::Tablespace, Op::Write, 5, 81_920),
+    ];
+    m
+}
+
+#[test]
+fn all_writes_have_a_table_of_their_own_by_bytes() {
+    let mut bench = Bench::new(120, 30);
+    bench.world.snapshot.setup = writing().setup;
+    bench.apply_first();
+    bench.seconds(3, &writing());
+    bench.keys("W");
+    let names: Vec<String> = bench.state.rows.iter().map(|row| row.name(&bench.state.style)).collect();
+    assert_eq!(names, ["/d/shop/a.ibd", "/d/undo_001", REDO]);
+    let screen = bench.screen();
+    let line = screen.lines().find(|line| line.contains("undo_001")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(screen.contains("BYTES/s▼") && line.contains(" write ") && line.contains(" 32,768 "), "{screen}");
+    assert!(screen.contains(" role file thread server neighbour log[Write]"), "{screen}");
+    // No table of syncs has them.
+    bench.keys("f");
+    assert_eq!(bench.state.rows.len(), 1);
+    // Paused, the past has them as well.
+    bench.keys("W");
+    bench.press(Press::Left);
+    assert_eq!(bench.state.rows.len(), 3);
+}
+
+#[test]
+fn writes_that_are_not_watched_are_explained() {
+    let mut bench = Bench::busy(100, 30, 2);
+    bench.keys("W");
+    bench.assert_shows("Of writes only those that are durable, and those that fail, are watched");
+    bench.assert_shows("A attaches again with them");
+}
+
 #[test]
 fn of_thousands_of_files_only_those_on_the_screen_are_formatted() {
     let mut bench = Bench::new(80, 24);
@@ -283,7 +330,7 @@ fn no_line_is_wider_than_the_screen_and_nothing_overlaps_at_any_width() {
     bench.seconds(3, &fixture::two_servers());
     for columns in 40..220 {
         bench.apply(Event::Resize(columns, 40));
-        for keys in ["r", "f", "t", "s", "n", "l"] {
+        for keys in ["r", "f", "t", "s", "n", "l", "W"] {
             bench.keys(keys);
             let plan = bench.state.plan();
             let mut end = 0;

@@ -7,7 +7,7 @@ use super::{Edit, Graph, Paused, State};
 use crate::render::header::clock;
 use crate::text;
 use crate::top::cells::Units;
-use crate::top::event::Effect;
+use crate::top::event::{Effect, Extras};
 use crate::top::keys::{Action, EditAction, Press, edit_action};
 use crate::top::log::Entry;
 use crate::top::overlay::Overlay;
@@ -29,7 +29,8 @@ impl State {
             Action::Suspend => return vec![Effect::Suspend],
             Action::Redraw => return vec![Effect::Redraw],
             Action::Write => return self.write(),
-            Action::Threads => return self.restart(),
+            Action::Threads => return self.restart(|extras| extras.by_thread ^= true),
+            Action::AllWrites => return self.restart(|extras| extras.all_writes ^= true),
             Action::Mouse => return self.toggle_mouse(),
             Action::Longer => return self.change_interval(1),
             Action::Shorter => return self.change_interval(-1),
@@ -317,14 +318,17 @@ impl State {
         vec![Effect::Interval(self.interval)]
     }
 
-    fn restart(&mut self) -> Vec<Effect> {
+    fn restart(&mut self, change: impl Fn(&mut Extras)) -> Vec<Effect> {
         let Some(latest) = &self.latest else { return Vec::new() };
-        let by_thread = !latest.setup.by_thread;
-        self.say(match by_thread {
-            true => "attaching again, to keep rows by thread …".into(),
-            false => "attaching again, without rows by thread …".into(),
-        });
-        vec![Effect::Restart { by_thread }]
+        let before = Extras::of(&latest.setup);
+        let mut after = before;
+        change(&mut after);
+        let (what, with) = match before.by_thread == after.by_thread {
+            true => ("all writes", after.all_writes),
+            false => ("rows by thread", after.by_thread),
+        };
+        self.say(format!("attaching again, {} {what} …", if with { "with" } else { "without" }));
+        vec![Effect::Restart(after)]
     }
 
     fn toggle_mouse(&mut self) -> Vec<Effect> {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::model::Role;
 use crate::model::fixture::{self, MARIADB, MYSQL};
+use crate::top::event::Extras;
 use crate::top::fixture::{Bench, SECOND, many_files};
 use crate::top::keys::{EDIT_KEYS, KEYS};
 use crate::top::view::Column;
@@ -98,6 +99,7 @@ const CHECKS: &[Check] = &[
         bench.press(Press::BackTab);
         assert_eq!(bench.state.scope.server, Some(MYSQL));
     }),
+    (&[Char('W'), Char('7')], |keys| shows(keys, View::Write)),
     (&[Char('K')], |keys| {
         each(keys, nothing, |bench, key| {
             assert_eq!(bench.state.overlay, Some(Overlay::Stacks));
@@ -119,7 +121,18 @@ const CHECKS: &[Check] = &[
     (&[Char('T')], |keys| {
         each(keys, nothing, |bench, _| {
             // The busy server is traced with threads already.
-            assert!(matches!(bench.effects[..], [Effect::Restart { by_thread: false }]));
+            assert!(matches!(
+                bench.effects[..],
+                [Effect::Restart(Extras { by_thread: false, all_writes: false })]
+            ));
+        });
+    }),
+    (&[Char('A')], |keys| {
+        each(keys, nothing, |bench, _| {
+            assert!(matches!(
+                bench.effects[..],
+                [Effect::Restart(Extras { by_thread: true, all_writes: true })]
+            ));
         });
     }),
     (&[Press::Down, Char('j')], |keys| {

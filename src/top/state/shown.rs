@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::State;
 use crate::history::{Merged, Rest};
-use crate::model::{Measurement, ServerId};
+use crate::model::{FileRow, Measurement, ServerId};
 use crate::render::device::{self, Device};
 use crate::render::reading::{self, Sentence};
 use crate::render::{self, Paint};
@@ -113,7 +113,7 @@ impl State {
         let mut rows = rows::rows(self.view, &shown.m, scope);
         if !self.cumulative {
             let ticks = match self.view {
-                View::File | View::Thread => IDLE_TICKS_OF_MANY,
+                View::File | View::Write | View::Thread => IDLE_TICKS_OF_MANY,
                 _ => IDLE_TICKS,
             };
             let idle = self.past.trails.active((shown.tick + 1).saturating_sub(ticks), shown.tick);
@@ -139,7 +139,7 @@ impl State {
     pub(crate) fn log_beside(&self) -> (Vec<Row>, usize) {
         let mut rows = self.log_in_scope();
         let all = rows.len();
-        let role = self.scope.role.filter(|_| self.view == View::File);
+        let role = self.scope.role.filter(|_| matches!(self.view, View::File | View::Write));
         rows.retain(|row| {
             role.is_none_or(|role| row.role == Some(role)) && self.filter.takes(&self.text_of(row))
         });
@@ -260,6 +260,8 @@ impl State {
         };
         m.roles.retain(|row| is_shown(View::Role, Key::Role(row.server, row.role, row.op)));
         m.files.retain(|row| is_shown(View::File, Key::File(row.server, row.target, row.op)));
+        let write = |row: &FileRow| Key::Write(row.server, row.target, row.op);
+        m.writes.retain(|row| is_shown(View::Write, write(row)));
         m.threads.retain(|row| is_shown(View::Thread, Key::Thread(row.server, row.tid, row.start, row.op)));
         let neighbour = |device, comm: &str| Key::Neighbour(device, comm.to_owned());
         m.neighbours.retain(|row| is_shown(View::Neighbour, neighbour(row.device_number, &row.comm)));

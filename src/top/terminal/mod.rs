@@ -15,7 +15,7 @@ use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::event::{self, Effect, Event};
+use super::event::{self, Effect, Event, Extras};
 use super::look::Looker;
 use super::screen;
 use super::source::{Letter, Mail, Source, Start, StartError};
@@ -72,12 +72,12 @@ pub enum ViewError {
     Terminal(#[from] io::Error),
 }
 
-/// Shows the view, and meanwhile attaches, by thread or not; until it is quit.
+/// Shows the view, and meanwhile attaches; until it is quit.
 pub fn run(
     screen: Screen,
     options: Options,
     start: Start,
-    by_thread: bool,
+    extras: Extras,
     earlier: Earlier,
 ) -> Result<Ended, ViewError> {
     let Screen(tty) = screen;
@@ -87,7 +87,7 @@ pub fn run(
     let looker = Looker::start(mail.clone());
     let mut source = Source::new(start, options.interval, mail.clone());
     let (attached, sessions) = channel();
-    source.attach(by_thread, attached.clone())?;
+    source.attach(extras, attached.clone())?;
     let state = State::new(options, tty.size(), Instant::now(), SystemTime::now());
     let mut view = View {
         terminal: terminal(state.size)?,
@@ -351,7 +351,7 @@ impl View {
                 Effect::Suspend => self.suspend()?,
                 Effect::Redraw => self.draw_anew()?,
                 Effect::Interval(interval) => self.source.set_interval(interval),
-                Effect::Restart { by_thread } => self.source.attach(by_thread, self.attached.clone())?,
+                Effect::Restart(extras) => self.source.attach(extras, self.attached.clone())?,
                 Effect::Look(threads) => self.looker.ask(threads),
                 Effect::Write(m) => self.write_file(m),
                 Effect::Mouse(on) => self.tty.set_mouse(on),
