@@ -340,6 +340,7 @@ impl Sum {
             in_flight: self.pending.into_iter().map(|pending| pending.oldest).collect(),
             neighbours: self.neighbours.into_values().collect(),
             unwatched: self.unwatched.into_iter().collect(),
+            devices: Vec::new(),
         };
         Merged { measurement, rest: self.rest, moments: self.moments }
     }

@@ -152,6 +152,7 @@ pub fn quiet() -> Measurement {
         in_flight: Vec::new(),
         neighbours: Vec::new(),
         unwatched: Vec::new(),
+        devices: Vec::new(),
     }
 }
 

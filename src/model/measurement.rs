@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{
-    FileRow, InFlight, Lost, NeighbourRow, OTHER_NEIGHBOURS, Op, Role, RoleRow, Server, ServerId, Setup,
-    Snapshot, Stats, Target, ThreadRow,
+    DeviceRow, FileRow, InFlight, Lost, NeighbourRow, OTHER_NEIGHBOURS, Op, Role, RoleRow, Server, ServerId,
+    Setup, Snapshot, Stats, Target, ThreadRow,
 };
 
 /// One interval: the difference of two snapshots. Rows without any activity are omitted.
@@ -33,6 +33,8 @@ pub struct Measurement {
     pub neighbours: Vec<NeighbourRow>,
     /// [`Lost::unwatched`] by server, as far as the server is known.
     pub unwatched: Vec<(ServerId, u64)>,
+    /// The devices to which servers wrote files, where all writes are watched.
+    pub devices: Vec<DeviceRow>,
 }
 
 impl Measurement {
@@ -72,7 +74,9 @@ impl Measurement {
         );
         let roles = roles_of(&files);
         let write_roles = roles_of(&writes);
-        let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
+        let files: Vec<FileRow> = files.into_iter().filter(|row| row.stats.count > 0).collect();
+        let writes: Vec<FileRow> = writes.into_iter().filter(|row| row.stats.count > 0).collect();
+        let devices = devices_between(&earlier.disks, &later.disks, files.iter().chain(&writes));
         // Rows that stand for several servers are not listed as servers.
         let is_shown = |server: &&Arc<Server>| {
             server.id != ServerId::ENDED || roles.iter().any(|row| row.server == ServerId::ENDED)
@@ -89,12 +93,13 @@ impl Measurement {
             roles,
             files,
             failures,
-            writes: writes.into_iter().filter(|row| row.stats.count > 0).collect(),
+            writes,
             write_roles,
             threads,
             in_flight,
             neighbours,
             unwatched: unwatched_between(&earlier.unwatched, &later.unwatched),
+            devices,
         }
     }
 
@@ -146,6 +151,32 @@ fn unwatched_between(earlier: &[(ServerId, u64)], later: &[(ServerId, u64)]) -> 
     let before = |server| earlier.iter().find(|(id, _)| *id == server).map_or(0, |&(_, n)| n);
     let new = later.iter().map(|&(server, n)| (server, n.saturating_sub(before(server))));
     new.filter(|(_, n)| *n > 0).collect()
+}
+
+/// The devices that are among `rows`, as far as the kernel tells what was written to them.
+fn devices_between<'a>(
+    earlier: &BTreeMap<u32, u64>,
+    later: &BTreeMap<u32, u64>,
+    rows: impl Iterator<Item = &'a FileRow>,
+) -> Vec<DeviceRow> {
+    let mut devices: BTreeMap<u32, DeviceRow> = BTreeMap::new();
+    for row in rows.filter(|row| row.op.writes()) {
+        let Some(number) = row.device_number() else { continue };
+        let (Some(before), Some(after), Some(name)) =
+            (earlier.get(&number), later.get(&number), &row.info.device)
+        else {
+            continue;
+        };
+        let device = devices.entry(number).or_insert_with(|| DeviceRow {
+            number,
+            name: name.clone(),
+            mount: row.info.mount.clone(),
+            written_bytes: after.saturating_sub(*before),
+            submitted_bytes: 0,
+        });
+        device.submitted_bytes += row.stats.bytes;
+    }
+    devices.into_values().collect()
 }
 
 /// Sums up files by server, role and operation, in that order.
@@ -253,6 +284,7 @@ mod tests {
             in_flight: Vec::new(),
             neighbours: Vec::new(),
             unwatched: Vec::new(),
+            disks: BTreeMap::new(),
         };
         let of = |id, inode, n| row(id, inode, "/d/a", Role::Redo, Op::Fsync, stats(&vec![1_000; n]));
         let gone = |id, n| FileRow { target: Target::Gone(Role::Redo), ..of(id, 0, n) };
@@ -271,6 +303,23 @@ mod tests {
         // It synced twice more before it ended; another one appeared, synced and ended.
         let busy = snapshot(&known, vec![gone(ServerId::ENDED, 15 + 2 + 10), of(MARIADB, 1, 5)]);
         assert_eq!(counts(&busy), (vec![(ServerId::ENDED, 12), (MARIADB, 1)], known.to_vec()));
+    }
+
+    #[test]
+    fn devices_are_those_that_files_were_written_on_and_the_kernel_knows() {
+        use crate::model::fixture::{MYSQL, row};
+        let written = |inode, op, bytes| {
+            let stats = Stats { bytes, ..stats(&[1_000]) };
+            row(MYSQL, inode, "/d/a", Role::Redo, op, stats)
+        };
+        let rows = [written(1, Op::Write, 4_096), written(2, Op::DsyncWrite, 512), written(3, Op::Fsync, 0)];
+        let number = rows[0].device_number().unwrap();
+        let [before, after] = [10_000, 25_000].map(|bytes| BTreeMap::from([(number, bytes), (7, bytes)]));
+        let devices = devices_between(&before, &after, rows.iter());
+        assert_eq!(devices.len(), 1, "{devices:?}");
+        assert_eq!((devices[0].written_bytes, devices[0].submitted_bytes), (15_000, 4_608));
+        assert_eq!(devices_between(&BTreeMap::new(), &after, rows.iter()), [], "since when is not known");
+        assert_eq!(devices_between(&before, &after, rows[2..].iter()), [], "nothing was written");
     }
 
     #[test]

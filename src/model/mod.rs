@@ -13,6 +13,7 @@ mod role;
 mod rows;
 mod stats;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,7 +30,7 @@ pub use op::{Op, Scope, Via};
 pub(crate) use role::Numbering;
 pub use role::Role;
 pub(crate) use rows::OTHER_NEIGHBOURS;
-pub use rows::{FileInfo, FileRow, InFlight, NeighbourRow, RoleRow, ThreadRow};
+pub use rows::{DeviceRow, FileInfo, FileRow, InFlight, NeighbourRow, RoleRow, ThreadRow};
 pub use stats::{Max, Stats};
 
 /// What could not be counted or attributed. All zero: everything was counted, which has been verified. The
@@ -183,4 +184,7 @@ pub struct Snapshot {
     pub neighbours: Vec<NeighbourRow>,
     /// [`Lost::unwatched`] by server, in their order, as far as the server is known.
     pub unwatched: Vec<(ServerId, u64)>,
+    /// Where all writes are watched, what was written to each device of the host, by whomever, in bytes since
+    /// long before.
+    pub disks: BTreeMap<u32, u64>,
 }

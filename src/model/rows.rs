@@ -105,6 +105,20 @@ pub struct InFlight {
     pub age_is_minimum: bool,
 }
 
+/// A device that files lie on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceRow {
+    pub number: u32,
+    /// As [`FileInfo::device`].
+    pub name: Arc<str>,
+    /// Of the first of these files, as its server sees it.
+    pub mount: Option<Arc<Path>>,
+    /// To the device, whoever it was.
+    pub written_bytes: u64,
+    /// By traced servers, to files on it. Much of it is still in memory, and may never be written.
+    pub submitted_bytes: u64,
+}
+
 /// The name for commands that are not kept apart.
 pub(crate) const OTHER_NEIGHBOURS: &str = "other";
 

@@ -46,7 +46,13 @@ fn subject_columns(by: By) -> &'static [&'static str] {
 pub(super) fn write(m: &Measurement, options: &Options, out: &mut impl Write) -> io::Result<()> {
     let mut csv = csv::WriterBuilder::new().from_writer(out);
     if options.interval.is_none_or(|interval| interval == 0) {
-        csv.write_record(INTERVAL.iter().chain(subject_columns(options.by)).chain(&FIGURES))?;
+        let figures = FIGURES.iter().map(|&name| match name {
+            "syncs" if options.by == By::Writes => "writes",
+            "syncs_per_second" if options.by == By::Writes => "writes_per_second",
+            name => name,
+        });
+        let subject = subject_columns(options.by).iter().copied();
+        csv.write_record(INTERVAL.iter().copied().chain(subject).chain(figures))?;
     }
     let (start, end, duration) = (rfc3339(m.start), rfc3339(m.end), length(m.duration).to_string());
     for row in rows(m, &everyone(m), options).into_iter().take(options.limit.unwrap_or(usize::MAX)) {
@@ -154,6 +160,13 @@ mod tests {
             let syncs: u64 = reader.records().map(|row| row.unwrap()[at].parse::<u64>().unwrap()).sum();
             assert_eq!(syncs, m.total().count, "{by:?}");
         }
+    }
+
+    #[test]
+    fn writes_are_not_called_syncs() {
+        let text = csv_of(&fixture::busy(), By::Writes, None);
+        let names = text.lines().next().unwrap();
+        assert!(names.contains(",op,writes,writes_per_second,errors,") && !names.contains("sync"), "{names}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::rows::{Row, Subject, everyone, max_ns, rows};
 use super::{By, Options};
 use crate::linux::mountinfo::format_device;
 use crate::model::durability;
-use crate::model::{FileRow, Measurement, Op, Server, ServerId, Stats, Target};
+use crate::model::{DeviceRow, FileRow, Measurement, Op, Server, ServerId, Stats, Target};
 use crate::text::{errno, is_deceptive};
 
 /// Writes the object and a newline.
@@ -25,7 +25,7 @@ pub(crate) fn write(m: &Measurement, out: &mut impl Write) -> io::Result<()> {
 /// A measurement with at most so many files, and threads: those that come first in a table of them.
 pub(crate) fn limited(m: &Measurement, options: &Options, limit: usize) -> schema::Measurement {
     let rows = |by| rows(m, &everyone(m), &Options { by, ..options.clone() });
-    let (files, threads) = (rows(By::File), rows(By::Thread));
+    let (files, writes, threads) = (rows(By::File), rows(By::Writes), rows(By::Thread));
     let file = |row: &Row| if let Subject::File(file) = row.subject { Some(file.clone()) } else { None };
     let thread =
         |row: &Row| if let Subject::Thread(thread) = row.subject { Some(thread.clone()) } else { None };
@@ -38,8 +38,19 @@ pub(crate) fn limited(m: &Measurement, options: &Options, limit: usize) -> schem
         let rest = rows.get(limit..).unwrap_or_default();
         schema::Rest { rows: rest.len() as u64, count: rest.iter().map(|row| row.stats.count).sum() }
     };
-    let threads = m.setup.by_thread.then(|| rest(&threads));
-    schema::Measurement { left_out: Some(schema::LeftOut { files: rest(&files), threads }), ..of(&shown) }
+    let all_writes = m.setup.ops.contains(&Op::Write);
+    let left_out = schema::LeftOut {
+        files: rest(&files),
+        writes: all_writes.then(|| rest(&writes)),
+        threads: m.setup.by_thread.then(|| rest(&threads)),
+    };
+    let writes = writes.iter().take(limit).filter_map(file);
+    let writes = all_writes.then(|| writes.map(|row| self::write_row(&row, m)).collect());
+    schema::Measurement { left_out: Some(left_out), writes, ..of(&shown) }
+}
+
+fn write_row(row: &FileRow, m: &Measurement) -> schema::FileRow<schema::Figures> {
+    file(row, figures(Some(row.op), &row.stats, m.duration))
 }
 
 /// Writes one object that is safe on a terminal, and a newline.
@@ -83,7 +94,8 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
             .setup
             .ops
             .contains(&Op::Write)
-            .then(|| m.all_writes().map(|row| file(row, figures(row.op, &row.stats))).collect()),
+            .then(|| m.all_writes().map(|row| write_row(row, m)).collect()),
+        devices: m.setup.ops.contains(&Op::Write).then(|| m.devices.iter().map(device).collect()),
         threads: m.setup.by_thread.then(|| {
             let row = |row: &crate::model::ThreadRow| schema::ThreadRow {
                 pid: row.server.pid,
@@ -123,6 +135,18 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
                 figures: self::figures(None, &row.stats, m.duration),
             })
             .collect(),
+    }
+}
+
+fn device(row: &DeviceRow) -> schema::Device {
+    let (mount, mount_bytes) = split(row.mount.as_deref());
+    schema::Device {
+        device: row.name.clone(),
+        device_number: format_device(row.number),
+        mount,
+        mount_bytes,
+        written_bytes: row.written_bytes,
+        submitted_bytes: row.submitted_bytes,
     }
 }
 

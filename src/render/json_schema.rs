@@ -34,6 +34,9 @@ pub(crate) struct Measurement {
     /// All writes by file, durable ones too. Only where all are watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writes: Option<Vec<FileRow<Figures>>>,
+    /// What arrived at the devices meanwhile. Only where all writes are watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Vec<Device>>,
     /// Only where rows by thread were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<Vec<ThreadRow>>,
@@ -201,10 +204,25 @@ pub(crate) struct ThreadRow {
     pub figures: Figures,
 }
 
-/// What `files` and `threads` do not show.
+#[derive(Serialize)]
+pub(crate) struct Device {
+    pub device: Arc<str>,
+    pub device_number: String,
+    pub mount: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mount_bytes: Option<String>,
+    /// To the device, by whomever.
+    pub written_bytes: u64,
+    /// By traced servers, to files on it.
+    pub submitted_bytes: u64,
+}
+
+/// What `files`, `writes` and `threads` do not show.
 #[derive(Serialize)]
 pub(crate) struct LeftOut {
     pub files: Rest,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes: Option<Rest>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<Rest>,
 }

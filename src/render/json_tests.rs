@@ -121,6 +121,40 @@ fn rows_by_thread_are_there_only_when_kept() {
 }
 
 #[test]
+fn all_writes_are_rows_apart_with_the_devices_that_they_went_to() {
+    let mut m = fixture::busy();
+    assert_eq!(parsed(&m).get("writes").or(parsed(&m).get("devices")), None, "they were not watched");
+    std::sync::Arc::make_mut(&mut m.setup).ops.extend([Op::DsyncWrite, Op::Write]);
+    let written = |inode, path, op, bytes| {
+        let stats = Stats { bytes, ..fixture::stats(&[(2, 9_000)]) };
+        fixture::row(fixture::MYSQL, inode, path, crate::model::Role::Undo, op, stats)
+    };
+    m.files.push(written(70, "/d/undo_001", Op::DsyncWrite, 4_096));
+    m.writes = vec![written(71, "/d/undo_002", Op::Write, 8_192), written(72, "/d/u", Op::IoUringWrite, 1)];
+    m.devices = vec![crate::model::DeviceRow {
+        number: 8 << 20 | 1,
+        name: "/dev/sda1".into(),
+        mount: None,
+        written_bytes: 20_480,
+        submitted_bytes: 12_289,
+    }];
+    let syncs: u64 = m.files.iter().map(|row| row.stats.count).sum();
+    let json = parsed(&m);
+    let count = |rows: &Value| -> u64 {
+        rows.as_array().unwrap().iter().map(|row| row["count"].as_u64().unwrap()).sum()
+    };
+    assert_eq!((count(&json["writes"]), count(&json["files"])), (6, syncs));
+    let device = serde_json::json!({
+        "device": "/dev/sda1", "device_number": "8:1", "mount": null,
+        "written_bytes": 20_480, "submitted_bytes": 12_289,
+    });
+    assert_eq!(json["devices"], serde_json::json!([device]));
+    // With a limit, those that took the most time, of all of them.
+    let limited = serde_json::to_value(limited(&m, &Options::default(), 2)).unwrap();
+    assert_eq!((count(&limited["writes"]), &limited["left_out"]["writes"]["count"]), (4, &2.into()));
+}
+
+#[test]
 fn with_a_limit_it_has_the_first_files_and_threads_and_says_what_it_leaves_out() {
     let m = fixture::busy();
     let of = |limit, options| serde_json::to_value(limited(&m, &options, limit)).unwrap();

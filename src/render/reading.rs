@@ -102,6 +102,7 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     sentences.extend(plain.map(Sentence::plain));
     sentences.extend(scene.notes().iter().map(|note| Sentence::plain(escape_sentence(note))));
     sentences.extend(writes::amplification(&scene).map(Sentence::plain));
+    sentences.extend(writes::of_devices(&scene).into_iter().map(Sentence::plain));
     let plain = [most_of_the_time(&scene, &total), outlier(&scene), neighbour(&scene, &total)];
     sentences.extend(plain.into_iter().flatten().map(Sentence::plain));
     sentences

@@ -12,11 +12,13 @@ mod unwatched;
 mod waits;
 mod writeback;
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::files::rules::Rules;
+use crate::linux::disk_statistics;
 use crate::model::{InFlight, Op, Role, Server, ServerId, Setup, Snapshot, Target};
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
 use crate::probe::{Attached, Event, Probe, ProbeConfig, allocator};
@@ -225,6 +227,8 @@ impl Sampler {
             .list(&self.probe, &self.ledger, &self.names, self.short_of_rows(), None)
             .map_err(std::io::Error::other)?;
         let lost = self.lost(&files, taken);
+        let all_writes = self.probe.attached().ops().contains(&Op::Write);
+        let disks = if all_writes { disk_statistics::written() } else { BTreeMap::new() };
         self.probe.unmap();
         Ok(Snapshot {
             taken,
@@ -239,6 +243,7 @@ impl Sampler {
             in_flight,
             neighbours,
             unwatched: self.unwatched_by_server(),
+            disks,
         })
     }
 

@@ -1,5 +1,6 @@
 //! A world for the tests: servers whose figures grow, snapshots of them, and a view that sees those.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -53,6 +54,7 @@ impl World {
             in_flight: Vec::new(),
             neighbours: Vec::new(),
             unwatched: Vec::new(),
+            disks: BTreeMap::new(),
         };
         World { snapshot }
     }

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
@@ -47,6 +48,7 @@ fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
         in_flight: Vec::new(),
         neighbours: Vec::new(),
         unwatched: Vec::new(),
+        disks: BTreeMap::new(),
     }
 }
 

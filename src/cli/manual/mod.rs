@@ -181,8 +181,10 @@ mod tests {
             cell[..number].parse().expect(line)
         };
         let tracing = [
-            ("300 ns", 300.0, measured("Added to each fsync", "| fsynctop, tracepoint", 2)),
-            ("40 ns", 40.0, measured("Added to each system call", "| fsynctop, tracepoint", 2)),
+            // What two machines had, and what lies between them.
+            ("150 to 300 ns", 212.0, measured("Added to each fsync", "| fsynctop, tracepoint", 2)),
+            ("10 to 40 ns", 21.0, measured("Added to each system call", "| fsynctop, tracepoint", 2)),
+            ("80 ns", 80.0, measured("Added to each write", "| neighbour, write |", 5)),
             ("18 MB", 18.0, measured("fsynctop itself", "| fsynctop | 10 |", 4)),
             ("41 MB", 41.0, measured("fsynctop itself", "| fsynctop | 10 |", 6)),
             ("0.2 %", 0.2, measured("fsynctop itself", "| 9999 |", 2)),

@@ -396,6 +396,7 @@ fn nothing_before(snapshot: &Snapshot) -> Snapshot {
         in_flight: Vec::new(),
         neighbours: Vec::new(),
         unwatched: Vec::new(),
+        disks: BTreeMap::new(),
     }
 }
 

@@ -74,6 +74,7 @@ impl World {
             in_flight: self.in_flight.clone(),
             neighbours: self.neighbours.clone(),
             unwatched: Vec::new(),
+            disks: BTreeMap::new(),
         };
         self.book.feed(Arc::new(snapshot));
         let samples = samples(&self.text());

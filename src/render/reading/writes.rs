@@ -1,7 +1,7 @@
 //! What was written, and how much of it for each byte of the logs.
 
 use super::Scene;
-use crate::model::Role;
+use crate::model::{DeviceRow, FileRow, Role};
 use crate::text::{bytes, percent};
 
 /// Below this the logs say next to nothing of what they bring about.
@@ -42,10 +42,31 @@ pub(super) fn amplification(scene: &Scene) -> Option<String> {
     Some(format!("{} were written in all, {times:.1} bytes for each byte of {logs}{of_them}.", bytes(all)))
 }
 
+/// Less says little of a device: what is written now was submitted before.
+const LEAST_SUBMITTED: u64 = 1 << 20;
+
+/// "/dev/vda wrote 156 MB meanwhile, 1.3 bytes for each byte that was written to files on it: …"
+pub(super) fn of_devices(scene: &Scene) -> Vec<String> {
+    let devices = scene.m.devices.iter().filter(|device| {
+        let is_its = |row: &FileRow| row.server == scene.server && row.device_number() == Some(device.number);
+        device.submitted_bytes >= LEAST_SUBMITTED && scene.m.all_writes().any(is_its)
+    });
+    let sentence = |device: &DeviceRow| {
+        let times = device.written_bytes as f64 / device.submitted_bytes as f64;
+        let name = scene.options.style.name(device.name.as_bytes());
+        format!(
+            "{name} wrote {} meanwhile, {times:.1} bytes for each byte written to files on it: the filesystem's own and \
+             other processes' are among them, what is still in memory is not.",
+            bytes(device.written_bytes)
+        )
+    };
+    devices.map(sentence).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FileRow, Measurement, Op, fixture};
+    use crate::model::{Measurement, Op, Target, fixture};
     use crate::render::Options;
     use std::sync::Arc;
 
@@ -78,6 +99,31 @@ mod tests {
         assert_eq!(said(&m).as_deref(), Some(whole));
         Arc::make_mut(&mut m.setup).ops.retain(|&op| op != Op::Write);
         assert_eq!(said(&m), None, "nothing is known of the others");
+    }
+
+    #[test]
+    fn a_device_is_held_against_what_was_written_to_files_on_it() {
+        let mut m = written(&[(Role::Redo, Op::Write, 100 << 20)]);
+        let Target::File(file) = m.writes[0].target else { unreachable!() };
+        let device = |number, written_bytes| DeviceRow {
+            number,
+            name: "/dev/v\nda".into(),
+            mount: None,
+            written_bytes,
+            submitted_bytes: 100 << 20,
+        };
+        m.devices = vec![device(file.device, 130 << 20), device(file.device + 1, 1 << 20)];
+        let said = of_devices(&Scene { m: &m, server: fixture::MYSQL, options: &Options::default() });
+        assert_eq!(
+            said,
+            [
+                "/dev/v\\nda wrote 136 MB meanwhile, 1.3 bytes for each byte written to files on it: the filesystem's own and \
+              other processes' are among them, what is still in memory is not."
+            ]
+        );
+        m.devices[0].submitted_bytes = 1_000;
+        let said = of_devices(&Scene { m: &m, server: fixture::MYSQL, options: &Options::default() });
+        assert!(said.is_empty(), "{said:?}");
     }
 
     #[test]
