@@ -64,6 +64,39 @@ fn traced_syncs_are_those_that_the_server_counts() {
 
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
+fn bytes_that_are_written_are_those_that_the_server_counts() {
+    on_each(|kind| {
+        let mut database = Database::start(kind, &["--performance-schema=ON"]);
+        database.prepare();
+        database.quiet_counters();
+        let options = ["-d", "10", "--writes", "all"];
+        let child = verify(&database, &options).stdout(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(3));
+        database.insert(16, 200);
+        let output = child.wait_with_output().unwrap();
+        let value = parse(&output);
+        assert!(output.status.success(), "{value:#}");
+        let exact: &[&str] = match kind {
+            Kind::MySql => {
+                &["redo log, bytes", "doublewrite buffer, bytes", "data files, bytes", "binary log, bytes"]
+            }
+            // MariaDB's performance_schema knows nothing of InnoDB's writes, and 5.6 has its doublewrite
+            // buffer among the data files.
+            Kind::MariaDb => &["binary log, bytes"],
+            Kind::MySql56 => &["redo log, bytes", "binary log, bytes"],
+        };
+        for what in exact {
+            let row = row(&value, what);
+            assert_eq!((&row["kind"], &row["verdict"]), (&"exact".into(), &"agrees".into()), "{value:#}");
+            assert!(row["traced"].as_u64().unwrap() > 100_000 || *what == "data files, bytes", "{value:#}");
+        }
+        let all = row(&value, "InnoDB together, bytes");
+        assert!(all["kind"] == "approximate" && all["note"].is_string(), "{value:#}");
+    });
+}
+
+#[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn the_window_may_begin_and_end_in_the_middle_of_a_load() {
     on_each(|kind| {
         let database = Database::start(kind, &[]);

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::connection::ConnectionArgs;
 use super::exit::FAILED;
 use super::one_server;
-use super::options::{Form, TraceArgs, duration};
+use super::options::{Form, TraceArgs, Writes, duration};
 use super::output::print;
 use super::session;
 use super::signals::End;
@@ -18,6 +18,7 @@ use crate::server::describe;
 use crate::server::filter::TargetFilter;
 use crate::server::selection::Selection;
 use crate::server::status::choose::Chosen;
+use crate::server::status::reading::Scope;
 use crate::verify::{Edge, compare, render};
 
 /// How long the last names are waited for before the window ends.
@@ -51,13 +52,14 @@ pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let mut sampler = session::start(&arguments.trace, &config, session::rules(roles)?)?;
     sampler.expect_server(server.id);
     sampler.settle(PATIENCE)?;
-    let first = Edge::find(&mut sampler, &mut connection, &settings, server.id)?;
+    let scope = if arguments.trace.writes == Writes::All { Scope::Writes } else { Scope::Syncs };
+    let first = Edge::find(&mut sampler, &mut connection, &settings, scope, server.id)?;
     let end = Instant::now() + arguments.duration;
     while !stop.is_requested() && Instant::now() < end {
         sampler.wait(SLICE.min(end.saturating_duration_since(Instant::now()))).context("reading events")?;
     }
     sampler.settle(PATIENCE)?;
-    let last = Edge::find(&mut sampler, &mut connection, &settings, server.id)?;
+    let last = Edge::find(&mut sampler, &mut connection, &settings, scope, server.id)?;
     let verification = compare::compare(&server, &first, &last);
 
     let text = match arguments.output {

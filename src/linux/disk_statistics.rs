@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 /// The unit of the kernel's figures, whatever a device's own sectors are.
 const SECTOR: u64 = 512;
 
-/// Bytes written to each block device since it is there, by its number as superblocks have it; without those that
-/// nothing was written to. Empty where it cannot be read.
+/// Bytes written to each block device since it is there, by its number as superblocks have it; without those
+/// that nothing was written to. Empty where it cannot be read.
 pub(crate) fn written() -> BTreeMap<u32, u64> {
     let all = procfs::diskstats().unwrap_or_default();
     let written = all.into_iter().filter(|device| device.sectors_written > 0);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Edge, redo_made};
+use super::{Edge, redo_made, written};
 use crate::model::{FileRow, Lost, Measurement, Op, Role, Server, ServerId, durability};
 use crate::server::durable_writes::DurableWrites;
 use crate::server::status::counters::{Between, Counted};
@@ -103,7 +103,7 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
         files.iter().filter(|row| wanted(row)).map(|row| row.stats.count).sum::<u64>()
     };
     let role = |role: Role| of(&|row| row.info.role == role);
-    let written = Written::of(server, &measurement, first, last);
+    let durable = Written::of(server, &measurement, first, last);
     // MariaDB's dictionary files are the server's, not InnoDB's: .frm files and the DDL log.
     let is_mariadb = last.after.number("binlog_group_commits").is_some();
     let is_innodb = |row: &FileRow| {
@@ -153,7 +153,8 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
             traced: role(Role::Binlog),
             counter: &|between| between.binlog_syncs(),
             approximate: Some(
-                "the server started another file during the window, and counts that differently",
+                "the server started another file during the window, or ran a statement that changes definitions, and \
+                 counts that differently",
             ),
             none: Some(
                 "no counter: not every commit group syncs this log, or the account may not read the counter",
@@ -170,7 +171,7 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
         },
     ];
     let mut rows: Vec<Row> = lines.iter().map(|line| row(line, id, first, last)).collect();
-    rows.splice(1..1, written.as_ref().map(|written| written.row(id, first, last)));
+    rows.splice(1..1, durable.as_ref().map(|durable| durable.row(id, first, last)));
     let other = files.iter().map(|row| row.stats.count).sum::<u64>()
         - innodb
         - role(Role::Binlog)
@@ -184,8 +185,10 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
         verdict: Verdict::NotCompared,
         note: Some("directories, relay logs, indexes and the like: no server counts them".into()),
     };
+    let written = written::rows(id, &measurement, first, last);
     let is_worth_a_line = |row: &Row| row.traced > 0 || row.counted.is_some_and(|range| range.at_most > 0);
     rows.push(nothing_counts_it);
+    rows.extend(written);
     rows.retain(|row| row.kind == Kind::Exact || is_worth_a_line(row));
     let time = |time| humantime::format_rfc3339_millis(time).to_string();
     Verification {
@@ -195,7 +198,7 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
         possible_causes: possible_causes(server, &rows, &measurement),
         rows,
         lost: measurement.lost,
-        not_compared: not_compared(server, last, written.is_some()),
+        not_compared: not_compared(server, last, durable.is_some()),
         interrupted: Between { from: &first.before, to: &last.after }.interrupted().map(str::to_owned),
         refused: last.after.refused.clone(),
     }

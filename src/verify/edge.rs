@@ -34,22 +34,23 @@ pub(crate) struct Edge {
 
 impl Edge {
     /// Waits for a quiet moment; after the timeout, the edge with the least movement. `settings`: a reading
-    /// with variables.
+    /// with variables. `scope`: what is compared.
     pub fn find(
         sampler: &mut Sampler,
         connection: &mut Connection,
         settings: &Reading,
+        scope: Scope,
         server: ServerId,
     ) -> Result<Edge, EdgeError> {
         let end = Instant::now() + QUIET_TIMEOUT;
         let mut best: Option<Edge> = None;
         loop {
-            let edge = Edge::read(sampler, connection, settings)?;
+            let edge = Edge::read(sampler, connection, settings, scope)?;
             if best.as_ref().is_none_or(|best| edge.width(server) < best.width(server)) {
                 best = Some(edge);
             }
             match best.take_if(|best| best.width(server) == 0 || Instant::now() >= end) {
-                Some(best) => return best.confirm_quiet(sampler, connection, server),
+                Some(best) => return best.confirm_quiet(sampler, connection, scope, server),
                 None => sampler.wait(PAUSE)?,
             }
         }
@@ -60,13 +61,14 @@ impl Edge {
         self,
         sampler: &mut Sampler,
         connection: &mut Connection,
+        scope: Scope,
         server: ServerId,
     ) -> Result<Edge, EdgeError> {
         if self.width(server) > 0 {
             return Ok(self);
         }
         sampler.wait(PAUSE)?;
-        let later = connection.read(Scope::Syncs)?.with_variables_of(&self.after);
+        let later = connection.read(scope)?.with_variables_of(&self.after);
         Ok(Edge { is_quiet: moved(&self.after, &later) == 0, ..self })
     }
 
@@ -74,10 +76,11 @@ impl Edge {
         sampler: &mut Sampler,
         connection: &mut Connection,
         settings: &Reading,
+        scope: Scope,
     ) -> Result<Edge, EdgeError> {
-        let before = connection.read(Scope::Syncs)?.with_variables_of(settings);
+        let before = connection.read(scope)?.with_variables_of(settings);
         let snapshot = sampler.snapshot()?;
-        let after = connection.read(Scope::Syncs)?.with_variables_of(settings);
+        let after = connection.read(scope)?.with_variables_of(settings);
         Ok(Edge { before, snapshot, after, is_quiet: false })
     }
 
@@ -104,5 +107,6 @@ fn moved(from: &Reading, to: &Reading) -> u64 {
             .filter_map(|name| to.number(name)?.checked_sub(from.number(name)?))
             .sum();
     let sum = |reading: &Reading| reading.binlog_files.iter().flat_map(|files| files.values()).sum::<u64>();
-    numbers + sum(to).abs_diff(sum(from))
+    let written = |reading: &Reading| reading.written.iter().flat_map(|kinds| kinds.values()).sum::<u64>();
+    numbers + sum(to).abs_diff(sum(from)) + written(to).abs_diff(written(from))
 }

@@ -5,5 +5,6 @@ pub mod compare;
 pub mod edge;
 mod redo_made;
 pub mod render;
+mod written;
 
 pub(crate) use edge::Edge;

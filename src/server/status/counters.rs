@@ -106,6 +106,18 @@ impl Between<'_> {
         self.counted("innodb_data_fsyncs", true)
     }
 
+    /// Statements that change no rows but definitions. Each is a write of the binary log of its own, and on
+    /// MariaDB 10.11 no commit group.
+    fn has_ddl(&self) -> bool {
+        let changes =
+            ["alter", "create", "drop", "rename", "truncate", "grant", "revoke", "optimize", "analyze"];
+        let is_one = |name: &&String| {
+            let what = name.strip_prefix("com_");
+            what.is_some_and(|what| changes.iter().any(|change| what.starts_with(change)))
+        };
+        self.to.status.keys().filter(is_one).any(|name| self.grown(name).is_some_and(|n| n > 0))
+    }
+
     /// Sync calls on the binary log. Not exact where another file was begun meanwhile: what begins and ends a
     /// file is counted with its syncs, or not counted as a group.
     pub(crate) fn binlog_syncs(&self) -> Option<Counted> {
@@ -113,7 +125,7 @@ impl Between<'_> {
             let syncs_each = self.to.setting("sync_binlog") == Some(1);
             let same_file =
                 self.from.status("binlog_snapshot_file") == self.to.status("binlog_snapshot_file");
-            return syncs_each.then_some(Counted { exact: same_file, ..groups });
+            return syncs_each.then_some(Counted { exact: same_file && !self.has_ddl(), ..groups });
         }
         let (from, to) = (self.from.binlog_files.as_ref()?, self.to.binlog_files.as_ref()?);
         let sum = |files: &super::reading::BinlogFiles| {
@@ -128,6 +140,14 @@ impl Between<'_> {
     /// Sync calls on Aria's log.
     pub(crate) fn aria_log_syncs(&self) -> Option<Counted> {
         self.counted("aria_transaction_log_syncs", false)
+    }
+
+    /// Bytes written to files of one of performance_schema's kinds. None: it counts none, or is off.
+    pub(crate) fn written_bytes(&self, event: &str) -> Option<Counted> {
+        let of = |reading: &Reading| Some(reading.written.as_ref()?.get(event).copied().unwrap_or(0));
+        let count = of(self.to).filter(|&bytes| bytes > 0)?.checked_sub(of(self.from)?)?;
+        let source = "file_summary_by_event_name.SUM_NUMBER_OF_BYTES_WRITE";
+        Some(Counted { count, source, exact: true })
     }
 
     /// Bytes of redo log written.
@@ -220,6 +240,13 @@ mod tests {
         let (a, b, c) = (mariadb("1", "x.1"), mariadb("4", "x.1"), mariadb("6", "x.2"));
         assert_eq!(syncs(&a, &b), Some((3, true)));
         assert_eq!(syncs(&b, &c), Some((2, false)));
+        let ddl = |n, statements| {
+            let status = [("Binlog_group_commits", n), ("Com_create_table", statements)];
+            reading(&status, &[("sync_binlog", "1")])
+        };
+        let (a, b, c) = (ddl("1", "2"), ddl("5", "2"), ddl("9", "3"));
+        assert_eq!(syncs(&a, &b), Some((4, true)));
+        assert_eq!(syncs(&b, &c), Some((4, false)));
         let unsynced = |n| reading(&[("Binlog_group_commits", n)], &[("sync_binlog", "0")]);
         assert_eq!(syncs(&unsynced("1"), &unsynced("2")), None);
     }

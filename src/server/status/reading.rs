@@ -20,6 +20,8 @@ pub enum Scope {
     Nothing,
     /// Sync counters only, which are quick to read.
     Syncs,
+    /// These, and what was written to files, by kind.
+    Writes,
     Everything,
 }
 
@@ -38,6 +40,8 @@ pub struct Reading {
     pub gtids: Option<u64>,
     /// None: no such table, or no right to read it.
     pub binlog_files: Option<BinlogFiles>,
+    /// Bytes written, by performance_schema's kind of file. None: as above, or not asked for.
+    pub written: Option<BTreeMap<String, u64>>,
     pub engine: Option<EngineStatus>,
     /// Counters that the account has no privilege to read. Plain sentences.
     pub refused: Vec<String>,
@@ -45,6 +49,8 @@ pub struct Reading {
 
 const BINLOG_FILES: &str = "SELECT FILE_NAME, COUNT_MISC FROM performance_schema.file_summary_by_instance \
                             WHERE EVENT_NAME = 'wait/io/file/sql/binlog'";
+const WRITTEN: &str = "SELECT EVENT_NAME, SUM_NUMBER_OF_BYTES_WRITE FROM performance_schema.file_summary_by_event_name \
+                       WHERE SUM_NUMBER_OF_BYTES_WRITE > 0";
 /// What asking for something unknown or forbidden is answered with: no right (1044, 1142, 1143, 1227), no
 /// such database, table, column or variable (1049, 1146, 1054, 1193).
 const NOT_TO_BE_HAD: [u16; 8] = [1044, 1142, 1143, 1227, 1049, 1146, 1054, 1193];
@@ -88,6 +94,12 @@ impl Reading {
             let pair = |row: Vec<String>| Some((row.first()?.clone(), row.get(1)?.parse().ok()?));
             reading.binlog_files = files.map(|rows| rows.into_iter().filter_map(pair).collect());
         }
+        if scope == Scope::Writes {
+            let what = "bytes written (SELECT on performance_schema.file_summary_by_event_name)";
+            let rows = allowed(query(WRITTEN), what)?;
+            let pair = |row: Vec<String>| Some((row.first()?.clone(), row.get(1)?.parse().ok()?));
+            reading.written = rows.map(|rows| rows.into_iter().filter_map(pair).collect());
+        }
         reading.ended = Instant::now();
         if scope == Scope::Everything {
             reading.variables = Arc::new(table(query("SHOW GLOBAL VARIABLES")?));
@@ -110,6 +122,7 @@ impl Reading {
             variables: Arc::default(),
             gtids: None,
             binlog_files: None,
+            written: None,
             engine: None,
             refused: Vec::new(),
         }

@@ -1,0 +1,124 @@
+//! What was written, in bytes, where all writes are watched. Pure.
+
+use super::Edge;
+use super::compare::{Kind, Range, Row, Verdict};
+use crate::model::{Measurement, Op, Role, ServerId};
+use crate::server::status::counters::{Between, Counted};
+
+struct Line {
+    what: &'static str,
+    roles: &'static [Role],
+    /// The event under which performance_schema has exactly these writes.
+    event: Option<&'static str>,
+    /// A counter that has something else, and what.
+    counter: Option<&'static str>,
+    differs: &'static str,
+}
+
+const DATA: [Role; 5] =
+    [Role::SystemTablespace, Role::Tablespace, Role::Undo, Role::Temporary, Role::Dictionary];
+const INNODB: [Role; 7] = [
+    Role::Redo,
+    Role::Doublewrite,
+    Role::SystemTablespace,
+    Role::Tablespace,
+    Role::Undo,
+    Role::Temporary,
+    Role::Dictionary,
+];
+
+/// Measured on MySQL 9.7 and MariaDB 10.11 (docs/verify.md).
+const LINES: [Line; 5] = [
+    Line {
+        what: "redo log, bytes",
+        roles: &[Role::Redo],
+        event: Some("wait/io/file/innodb/innodb_log_file"),
+        counter: Some("innodb_os_log_written"),
+        differs: "the counter has the log's records, not the blocks in which they are written, some of them again",
+    },
+    Line {
+        what: "doublewrite buffer, bytes",
+        roles: &[Role::Doublewrite],
+        event: Some("wait/io/file/innodb/innodb_dblwr_file"),
+        counter: None,
+        differs: "",
+    },
+    Line {
+        what: "data files, bytes",
+        roles: &DATA,
+        event: Some("wait/io/file/innodb/innodb_data_file"),
+        counter: None,
+        differs: "",
+    },
+    Line {
+        what: "InnoDB together, bytes",
+        roles: &INNODB,
+        event: None,
+        counter: Some("innodb_data_written"),
+        differs: "MySQL's counter leaves out pages that are written asynchronously, MariaDB's the redo log",
+    },
+    Line {
+        what: "binary log, bytes",
+        roles: &[Role::Binlog],
+        event: Some("wait/io/file/sql/binlog"),
+        counter: Some("binlog_bytes_written"),
+        differs: "the counter has what transactions wrote to it, not all that begins and ends a file",
+    },
+];
+
+/// None of them if not all writes are watched.
+pub(super) fn rows(server: ServerId, measurement: &Measurement, first: &Edge, last: &Edge) -> Vec<Row> {
+    if !measurement.setup.ops.contains(&Op::Write) {
+        return Vec::new();
+    }
+    let bytes_of = |roles: &[Role]| {
+        let rows = measurement.all_write_roles().filter(|row| row.server == server);
+        rows.filter(|row| roles.contains(&row.role)).map(|row| row.stats.bytes).sum()
+    };
+    LINES.iter().map(|line| line.row(bytes_of(line.roles), first, last)).collect()
+}
+
+impl Line {
+    fn counted(&self, between: &Between<'_>) -> Option<Counted> {
+        let exact = self.event.and_then(|event| between.written_bytes(event));
+        exact.or_else(|| {
+            let source = self.counter?;
+            between.grown(source).map(|count| Counted { count, source, exact: false })
+        })
+    }
+
+    fn row(&self, traced: u64, first: &Edge, last: &Edge) -> Row {
+        let outer = self.counted(&Between { from: &first.before, to: &last.after });
+        let inner = self.counted(&Between { from: &first.after, to: &last.before });
+        let (Some(outer), Some(inner)) = (outer, inner) else {
+            return Row {
+                what: self.what,
+                traced,
+                counted: None,
+                source: None,
+                kind: Kind::NoCounter,
+                verdict: Verdict::NotCompared,
+                note: Some("this server does not count them, or the account may not read the counter".into()),
+            };
+        };
+        // A write is counted by the server when its thread goes on after it, which on a busy server may be after our
+        // figures and the server's own were read.
+        let is_quiet = first.is_quiet && last.is_quiet;
+        let counted = Range { at_least: inner.count.min(outer.count), at_most: outer.count };
+        let agrees = (counted.at_least..=counted.at_most).contains(&traced);
+        let note = match (outer.exact, is_quiet) {
+            (true, true) => None,
+            (true, false) => Some("the server was writing while the window began or ended"),
+            (false, _) => Some(self.differs),
+        };
+        Row {
+            what: self.what,
+            traced,
+            counted: Some(counted),
+            source: Some(outer.source),
+            kind: if note.is_none() { Kind::Exact } else { Kind::Approximate },
+            verdict: if agrees { Verdict::Agrees } else { Verdict::Differs },
+            note: note.map(str::to_owned),
+        }
+    }
+}
