@@ -110,9 +110,10 @@ demo: deps ## trace a throw-away server under load; SERVER=mysql for a real MySQ
 	@cargo build --release --locked --package fsynctop --package insert-load
 	@tools/demo $(SERVER)
 
-investigation: deps tracefs ## why commits are faster than one sync allows, on throw-away servers, and write docs/investigation.md
+investigation: deps tracefs ## why commits are faster than one sync allows, and what writes are amplified to: docs/investigation.md, writes.md
 	cargo build --release --locked --package fsynctop --package insert-load
 	$(SUDO) env BIN='$(abspath $(BUILT)/release)' tools/investigation
+	$(SUDO) env BIN='$(abspath $(BUILT)/release)' tools/write-amplification
 
 dist: deps ## one static binary for any distribution, in dist/; ARCH=arm64 for that architecture instead of this one
 	@mkdir -p dist
