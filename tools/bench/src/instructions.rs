@@ -114,7 +114,7 @@ pub fn section(context: &Context) -> Result<Section> {
         about: vec![format!(
             "The object has the branches for every kernel; the verifier removes those that this one never takes, and its \
              figure has the functions in it that a program calls. A test fails when a figure of the object differs by \
-             more than 2 % from [instructions.txt](../{TABLE}) ({}).",
+             more than 2 % from `{TABLE}` ({}).",
             compiler().unwrap_or_else(|_| "no compiler here".into())
         )],
         tables: vec![table, functions],
