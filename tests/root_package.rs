@@ -43,12 +43,17 @@ fn program_and_pages(directory: &Path) -> (PathBuf, PathBuf) {
     (program, pages)
 }
 
-fn package(directory: &Path) -> PathBuf {
+/// What `tools/packages/lay-out` takes, as it takes it.
+fn contents_of_packages(directory: &Path) -> [PathBuf; 3] {
     let (program, pages) = program_and_pages(directory);
     let licences = directory.join("LICENCES");
     run(tool("packages/licences").arg(&licences));
-    let mut lay_out = tool("packages/lay-out");
-    run(lay_out.arg("deb").args([&program, &pages, &licences]).arg("target/packages/deb"));
+    [program, pages, licences]
+}
+
+fn package(directory: &Path) -> PathBuf {
+    let contents = contents_of_packages(directory);
+    run(tool("packages/lay-out").arg("deb").args(contents).arg("target/packages/deb"));
     let mut pack = tool("packages/pack");
     let path = run(pack.args(["deb", std::env::consts::ARCH]).arg(directory).env("FAST", "yes"));
     PathBuf::from(path.trim_end())
@@ -119,7 +124,15 @@ fn root_a_package_has_what_belongs_to_it_and_leaves_nothing_behind() {
         assert_eq!(mode_and_owner, expected, "{path}");
     }
     let usr = FILES.map(|path| format!("usr/{path}"));
-    let doc = ["copyright", "changelog.gz", "LICENCES-OF-WHAT-IS-BUILT-IN.gz", "examples/roles.toml"];
+    let doc = [
+        "copyright",
+        "changelog.gz",
+        "LICENCES-OF-WHAT-IS-BUILT-IN.gz",
+        "examples/roles.toml",
+        "README.md",
+        "docs/exporter.md",
+        "docs/live.svg",
+    ];
     let doc = doc.map(|path| format!("usr/share/doc/fsynctop/{path}"));
     let examples = ["grafana/fsynctop.json", "prometheus/fsynctop.rules.yml", "prometheus/scrape.yml"];
     let examples = examples.map(|path| format!("usr/share/doc/fsynctop/examples/{path}"));
@@ -142,6 +155,11 @@ fn root_a_package_has_what_belongs_to_it_and_leaves_nothing_behind() {
     let mut conffiles: Vec<_> = conffiles.lines().map(|line| line.trim_start_matches('/')).collect();
     conffiles.sort();
     assert_eq!(conffiles, CONFIGURATION);
+
+    // Not what dpkg installs, which may leave out documentation where its configuration says so.
+    let unpacked = directory.path().join("unpacked");
+    run(Command::new("dpkg-deb").arg("--extract").args([&package, &unpacked]));
+    run(tool("packages/links").arg(unpacked.join("usr/share/doc/fsynctop")));
 
     // To restart a socket whose service runs fails, and leaves the port closed.
     let postinst = fs::read_to_string(control.join("postinst")).unwrap();
@@ -205,6 +223,27 @@ fn next_version(package: &Path, directory: &Path) -> PathBuf {
     fs::write(tree.join(CONFIGURATION[0]), default + "# A new default\n").unwrap();
     run(Command::new("dpkg-deb").args(["--root-owner-group", "-Znone", "--build"]).args([&tree, &next]));
     next
+}
+
+#[test]
+#[ignore = "needs root, as the rest of this file"]
+fn root_links_of_the_pages_lead_to_files_in_each_format() {
+    needs(&["/usr/bin/python3", "/usr/bin/strip"]);
+    let directory = tempfile::tempdir().unwrap();
+    let contents = contents_of_packages(directory.path());
+    for (format, pages) in [("deb", "usr/share/doc/fsynctop"), ("rpm", "usr/share/doc/fsynctop"), ("tar", "")]
+    {
+        let tree = directory.path().join(format);
+        run(tool("packages/lay-out").arg(format).args(&contents).arg(&tree));
+        let pages = tree.join(pages);
+        run(tool("packages/links").arg(&pages));
+
+        // And it would be said if one did not.
+        fs::remove_file(pages.join("docs/roles.md")).unwrap();
+        let output = tool("packages/links").arg(&pages).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("docs/README.md: roles.md"), "{format}: {said}");
+    }
 }
 
 #[test]

@@ -22,6 +22,10 @@ pub(super) const DEFAULTS: (&str, &str) = (
 const CALIBRATION: (&str, &str) =
     ("/var/lib/fsynctop/calibrate-*.json", "what `fsynctop calibrate` has measured, to compare with");
 
+/// Where the pages are that texts here refer to.
+const DOCUMENTATION: (&str, &str) =
+    ("/usr/share/doc/fsynctop/README.md, /usr/share/doc/fsynctop/docs", "the documentation, of a package");
+
 pub(super) const NO_COLOR: (&str, &str) = ("NO_COLOR", "if it is set and not empty, there are no colours");
 pub(super) const LOCALE: (&str, &str) =
     ("LC_ALL, LC_CTYPE, LANG", "the first that is set decides whether characters beyond ASCII are drawn");
@@ -70,7 +74,7 @@ pub(super) const PROGRAM: Manual = Manual {
         ("5", "stuck: not everything could be examined; a sync may hang there"),
         SIGNAL,
     ],
-    files: &[BTF, TRACEFS, SOCKET, CALIBRATION, DEFAULTS],
+    files: &[BTF, TRACEFS, SOCKET, CALIBRATION, DEFAULTS, DOCUMENTATION],
     environment: &[NO_COLOR, TERM, LOCALE],
     costs: &[TRACING[0], TRACING[1], LIVE],
     see_also: &["perf(1)", "strace(1)", "bpftrace(8)"],

@@ -2,8 +2,8 @@
 # The package cannot own directories (cargo-generate-rpm 0.21 fails at them), so empty ones are removed here.
 if [ "$1" = 0 ]; then
   rm -rf /var/lib/fsynctop
-  rmdir /usr/share/doc/fsynctop/examples/* /usr/share/doc/fsynctop/examples /usr/share/doc/fsynctop /usr/share/licenses/fsynctop \
-    /etc/fsynctop 2>/dev/null || :
+  doc=/usr/share/doc/fsynctop
+  rmdir $doc/*/*/* $doc/*/* $doc/* $doc /usr/share/licenses/fsynctop /etc/fsynctop 2>/dev/null || :
 fi
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload || :
