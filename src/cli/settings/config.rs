@@ -293,8 +293,11 @@ fn setting(
     text: &str,
 ) -> Result<Setting, Complaint> {
     let Some(key) = known.clone().find(|key| key.name == name.get_ref()) else {
+        // All of them are of one table. Who adds a line at the end of the file may not know that it is in it.
+        let table = known.clone().find_map(|key| key.table).map(|table| format!("[{table}]: "));
         let known: Vec<_> = known.map(|key| key.name).collect();
-        return Err((name.span().start, no_key(command, name.get_ref(), &known)));
+        let why = no_key(command, name.get_ref(), &known);
+        return Err((name.span().start, table.unwrap_or_default() + &why));
     };
     let complain = |message: String| (value.span().start, format!("{}: {message}", key.title()));
     // Its options are alike in all of them.

@@ -32,8 +32,8 @@ fn a_mistake_is_named_with_its_place_its_key_and_what_is_allowed() {
     refused("[topp]\n", &[":1:2: unknown table [topp]", "[top], [once], [history]"]);
     refused("top = 1\n", &["top is a table: write [top]"]);
     refused("interval = '1s'\n", &["interval belongs below [top]"]);
-    refused("[once]\ncolor = 'auto'\n", &["color belongs to the top of the file"]);
-    refused("[once]\ncolums = ['op']\n", &["did you mean columns?"]);
+    refused("[once]\ncolor = 'auto'\n", &["[once]: color belongs to the top of the file"]);
+    refused("[once]\ncolums = ['op']\n", &["[once]: unknown key colums: did you mean columns?"]);
     refused("all = 'yes'\n", &["true or false"]);
     refused("roles = 'roles.toml'\n", &["roles: a path that begins with / is expected"]);
     refused("stuck-after = 0\n", &["stuck-after: ", "at least a millisecond"]);
