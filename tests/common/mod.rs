@@ -12,6 +12,7 @@ pub mod faults;
 pub mod kernel_count;
 pub mod measured;
 pub mod nested;
+pub mod postgres;
 pub mod prometheus;
 pub mod rows;
 pub mod scrape;
