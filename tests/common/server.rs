@@ -89,6 +89,19 @@ impl Counters {
     }
 }
 
+/// What a server counts itself of the writes to its redo log's files, since it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RedoWrites {
+    /// Innodb_log_writes: of the log's blocks; those that record a checkpoint and those of a file's head are not
+    /// among them.
+    pub blocks: u64,
+    /// COUNT_WRITE in performance_schema. MySQL 9.7: all of them. MySQL 5.6 records checkpoints by asynchronous
+    /// requests, of which it counts some; MariaDB writes its log past performance_schema.
+    pub files: Option<u64>,
+    /// MariaDB's last checkpoint.
+    pub checkpoint: Option<u64>,
+}
+
 enum Keeper {
     /// tools/throwaway-server, with its directory.
     Tool(TempDir),
@@ -145,12 +158,37 @@ impl Database {
         statements.iter().for_each(|statement| connection.query_drop(statement.as_ref()).unwrap());
     }
 
-    /// Innodb_log_writes, on a connection of its own.
-    pub fn log_writes(&self) -> u64 {
+    /// On a connection of its own.
+    pub fn redo_writes(&self) -> RedoWrites {
         let mut connection = connect(&self.socket).expect("it answered before");
-        let status: Option<(String, u64)> =
-            connection.query_first("SHOW GLOBAL STATUS LIKE 'Innodb\\_log\\_writes'").unwrap();
-        status.expect("every version has it").1
+        let status: Vec<(String, u64)> = connection
+            .query(
+                "SHOW GLOBAL STATUS
+                 WHERE Variable_name IN ('Innodb_log_writes', 'Innodb_lsn_last_checkpoint')",
+            )
+            .unwrap();
+        let status: BTreeMap<_, _> = status.into_iter().collect();
+        let files = "SELECT CAST(COUNT_WRITE AS UNSIGNED) FROM performance_schema.file_summary_by_event_name
+                     WHERE EVENT_NAME = 'wait/io/file/innodb/innodb_log_file'";
+        RedoWrites {
+            blocks: status["Innodb_log_writes"],
+            files: connection.query_first(files).unwrap(),
+            checkpoint: status.get("Innodb_lsn_last_checkpoint").copied(),
+        }
+    }
+
+    /// The same, once it has stood still for a while.
+    pub fn quiet_redo_writes(&self) -> RedoWrites {
+        let (mut writes, mut since) = (self.redo_writes(), Instant::now());
+        wait_until("the redo log to come to rest", || {
+            std::thread::sleep(Duration::from_millis(100));
+            let now = self.redo_writes();
+            if now != writes {
+                (writes, since) = (now, Instant::now());
+            }
+            since.elapsed() >= QUIET
+        });
+        writes
     }
 
     pub fn counters(&mut self) -> Counters {
