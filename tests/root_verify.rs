@@ -183,7 +183,11 @@ fn without_the_calls_that_the_server_makes_the_figures_differ() {
         let mut database = Database::start(kind, &[]);
         database.prepare();
         database.quiet_counters();
-        let other = if kind.log_op() == "fsync" { "fdatasync" } else { "fsync" };
+        // What is not watched: requests of io_uring and libaio may ask for fsync as well.
+        let (other, left_out) = match kind.log_op() {
+            "fsync" => ("fdatasync", "(fsync, io_uring, libaio, msync, "),
+            _ => ("fsync", "(fdatasync, msync, "),
+        };
         let mut command = verify(&database, &["-d", "8", "--ops", other]);
         let child = command.stdout(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_secs(3));
@@ -193,7 +197,7 @@ fn without_the_calls_that_the_server_makes_the_figures_differ() {
         assert_eq!(output.status.code(), Some(1), "{value:#}");
         assert_eq!(row(&value, "binary log")["verdict"], "differs", "{value:#}");
         let causes = value["possible_causes"][0].as_str().unwrap_or_default();
-        assert!(causes.contains("(fdatasync, msync"), "{value:#}");
+        assert!(causes.contains(left_out), "{value:#}");
     });
 }
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Unpacks PostgreSQL 15 with pgbench into a root tree of its own, from Debian's packages. Nothing is installed on this machine, where the
 # package would make a cluster and start it.
-#   postgres-root.sh          prints where it lies: postgres@15 in the cache (tools/debian-archive.sh says where that is), 130 MB
+#   postgres-root.sh          prints where it lies: postgres@15 in the cache (tools/debian-archive.sh says where that is), 120 MB
 # Needs root, for the chroot. PostgreSQL itself refuses to run as root: the tree has a user for it, postgres, 26:26.
 set -euo pipefail
 say() { echo "PostgreSQL 15: $*" >&2; }
