@@ -1,9 +1,13 @@
 //! `explain --output json`: one object (docs/json.md).
 
+use std::io;
+
 use serde::Serialize;
 
 use super::Explanation;
 use super::waits::{Account, Journal, Who};
+use crate::render::json::{failed, write_visible};
+use crate::render::json_schema::Failed;
 
 #[derive(Serialize)]
 struct Object<'a> {
@@ -12,6 +16,8 @@ struct Object<'a> {
     end: String,
     duration_seconds: f64,
     syncs: u64,
+    #[serde(flatten)]
+    failed: Failed,
     phases: Vec<PhaseRow>,
     measured_seconds: f64,
     accounted_share: Option<f64>,
@@ -75,10 +81,11 @@ struct Lost {
     writers: u64,
     syncs: u64,
     preempted: u64,
+    writeback_errors: u64,
     unwatched: u64,
 }
 
-pub fn json(explanation: &Explanation) -> serde_json::Result<String> {
+pub fn json(explanation: &Explanation) -> io::Result<String> {
     let m = &explanation.measurement;
     let waits = &explanation.waits;
     let object = Object {
@@ -87,6 +94,7 @@ pub fn json(explanation: &Explanation) -> serde_json::Result<String> {
         end: humantime::format_rfc3339_millis(m.end).to_string(),
         duration_seconds: waits.window.as_secs_f64(),
         syncs: m.total().count,
+        failed: failed(m),
         phases: phases(waits),
         measured_seconds: seconds(waits.total().measured),
         accounted_share: waits.accounted_share(),
@@ -102,10 +110,13 @@ pub fn json(explanation: &Explanation) -> serde_json::Result<String> {
             writers: waits.lost.writers,
             syncs: waits.syncs_unseen,
             preempted: waits.lost.skipped,
+            writeback_errors: m.lost.writeback_errors,
             unwatched: m.lost.unwatched,
         },
     };
-    Ok(serde_json::to_string(&object)? + "\n")
+    let mut text = Vec::new();
+    write_visible(&object, &mut text)?;
+    String::from_utf8(text).map_err(io::Error::other)
 }
 
 fn journal(journal: &Journal) -> JournalRow<'_> {

@@ -31,7 +31,7 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     let throughput = commits.map(|commits| section(THROUGHPUT, commits.throughput_in_words()));
 
     let options = Options { style: *style, ..Options::default() };
-    let mut parts: Vec<String> = unwritten(explanation, &options).into_iter().chain(first).collect();
+    let mut parts: Vec<String> = failures(explanation, &options).into_iter().chain(first).collect();
     parts.extend(waits(explanation, style));
     parts.extend(throughput);
     parts.extend(later);
@@ -47,8 +47,8 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
 }
 
 /// Before anything else: how long commits take matters little where they are lost.
-fn unwritten(explanation: &Explanation, options: &Options) -> Option<String> {
-    let said = reading::writeback(&explanation.measurement, options);
+fn failures(explanation: &Explanation, options: &Options) -> Option<String> {
+    let said = reading::failed_beside_syncs(&explanation.measurement, options);
     let line = |sentence: &reading::Sentence| {
         let lines = options.style.wrap(&sentence.text, 2);
         lines.iter().map(|line| options.style.paint(sentence.paint, line)).collect::<Vec<_>>()
@@ -204,6 +204,10 @@ fn confidence(explanation: &Explanation, notes: &mut Vec<String>) {
         (lost.writers, "changes could not be attributed to a process"),
         (waits.syncs_unseen, "syncs are missing, because there was no memory for them"),
         (lost.skipped, "probe runs were skipped by the kernel, so some waits may have wrong limits"),
+        (
+            explanation.measurement.lost.writeback_errors,
+            "writeback errors at most belong to files that are not known",
+        ),
     ] {
         if n > 0 {
             notes.push(format!("Lost: {} {what}.", text::count(n)));
@@ -218,7 +222,7 @@ mod tests {
     use crate::explain::audit::{Finding, Standing};
     use crate::explain::factors::{Edges, InFlightSamples, Uncertain, Window, measure};
     use crate::model::fixture::{MYSQL, busy};
-    use crate::model::{FileRow, Op, Stats, durability};
+    use crate::model::{FileInfo, FileRow, Op, Role, Stats, durability};
     use std::sync::Arc;
 
     /// A busy measurement, with all time in its first row.
@@ -274,27 +278,55 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_back_comes_before_anything_else() {
+    fn what_could_not_be_written_comes_before_anything_else_and_is_in_the_json() {
         let mut explanation = explanation();
         let first = |explanation: &Explanation| page(explanation, &Style::default());
-        assert!(first(&explanation).starts_with("In "), "{}", first(&explanation));
-        let row = &explanation.measurement.files[0];
-        let errors = [(libc::EIO, 1)].into();
-        let unwritten = FileRow {
-            op: Op::Writeback,
-            stats: Stats { count: 1, errors, ..Stats::default() },
-            ..row.clone()
+        let json = |explanation: &Explanation| -> serde_json::Value {
+            serde_json::from_str(&super::super::json::json(explanation).unwrap()).unwrap()
         };
-        explanation.measurement.failures = vec![unwritten];
+        assert!(first(&explanation).starts_with("In "), "{}", first(&explanation));
+        let none = serde_json::json!([]);
+        let said = json(&explanation);
+        assert_eq!((&said["failures"], &said["writeback_errors"]), (&none, &none));
+
+        let row = explanation.measurement.files[0].clone();
+        let of = |op, errno, count| {
+            let errors = [(errno, count)].into();
+            FileRow { op, stats: Stats { count, errors, ..Stats::default() }, ..row.clone() }
+        };
+        explanation.measurement.failures =
+            vec![of(Op::Write, libc::ENOSPC, 7), of(Op::Writeback, libc::EIO, 1)];
+        explanation.measurement.lost.writeback_errors = 2;
         let page = first(&explanation);
-        assert!(
-            page.starts_with("The kernel could not write back what had been written: 1 EIO on "),
-            "{page}"
-        );
-        assert!(
-            page.contains("\nEIO: the page cache can no longer be trusted") && page.contains("\n\nIn "),
-            "{page}"
-        );
+        let order = [
+            "The kernel could not write back what had been written: 1 EIO on ",
+            "\nEIO: the page cache can no longer be trusted",
+            "\n7 writes failed: 7 ENOSPC on ",
+            "\n\nIn ",
+            "\nLost: 2 writeback errors at most belong to files that are not known.",
+        ];
+        let places = order.map(|text| page.find(text).unwrap_or_else(|| panic!("no {text:?} in\n{page}")));
+        assert!(places[0] == 0 && places.is_sorted(), "{page}");
+        let said = json(&explanation);
+        let [failed, unwritten] = [&said["failures"], &said["writeback_errors"]].map(|rows| &rows[0]);
+        let path = row.info.path.as_ref().unwrap().to_str().unwrap();
+        assert_eq!((&failed["op"], &failed["errors"]["ENOSPC"]), (&"write".into(), &7.into()));
+        assert_eq!((&unwritten["error"], &unwritten["count"]), (&"EIO".into(), &1.into()));
+        assert_eq!([&failed["path"], &unwritten["path"]], [path; 2]);
+        assert_eq!(said["lost"]["writeback_errors"], 2);
+    }
+
+    #[test]
+    fn what_a_process_called_its_file_is_harmless_in_the_json() {
+        let mut explanation = explanation();
+        let hostile = Arc::new(FileInfo {
+            path: Some("/\u{202e}lmth.\u{9b}31m".into()),
+            ..FileInfo::nameless(Role::Other)
+        });
+        let row = FileRow { op: Op::Write, info: hostile, ..explanation.measurement.files[0].clone() };
+        explanation.measurement.failures = vec![row];
+        let json = super::super::json::json(&explanation).unwrap();
+        assert!(json.contains(r"/\u202elmth.\u009b31m"), "{json}");
     }
 
     fn commits(audit: &[(&str, Standing)]) -> Commits {

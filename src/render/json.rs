@@ -86,10 +86,7 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
             })
             .collect(),
         files: m.files.iter().map(|row| file(row, figures(row.op, &row.stats))).collect(),
-        failures: failures(m, |op| op != Op::Writeback)
-            .map(|row| file(row, schema::Failures { count: row.stats.count, errors: errors(&row.stats) }))
-            .collect(),
-        writeback_errors: failures(m, |op| op == Op::Writeback).flat_map(writeback_errors).collect(),
+        failed: failed(m),
         writes: m
             .setup
             .ops
@@ -211,8 +208,16 @@ fn errors(stats: &Stats) -> BTreeMap<String, u64> {
     stats.errors.iter().map(|(&number, &n)| (errno(number), n)).collect()
 }
 
-fn failures(m: &Measurement, wanted: fn(Op) -> bool) -> impl Iterator<Item = &FileRow> {
-    m.failures.iter().filter(move |row| wanted(row.op))
+/// What failed beside the syncs.
+pub(crate) fn failed(m: &Measurement) -> schema::Failed {
+    let (writeback, others): (Vec<&FileRow>, Vec<&FileRow>) =
+        m.failures.iter().partition(|row| row.op == Op::Writeback);
+    let failures =
+        |row: &FileRow| file(row, schema::Failures { count: row.stats.count, errors: errors(&row.stats) });
+    schema::Failed {
+        failures: others.into_iter().map(failures).collect(),
+        writeback_errors: writeback.into_iter().flat_map(writeback_errors).collect(),
+    }
 }
 
 /// One for each errno.

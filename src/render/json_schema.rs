@@ -27,10 +27,8 @@ pub(crate) struct Measurement {
     pub servers: Vec<Server>,
     pub roles: Vec<RoleRow>,
     pub files: Vec<FileRow<Figures>>,
-    /// What failed beside the syncs: writes, by file.
-    pub failures: Vec<FileRow<Failures>>,
-    /// What the kernel could not write back, by file and errno.
-    pub writeback_errors: Vec<WritebackError>,
+    #[serde(flatten)]
+    pub failed: Failed,
     /// All writes by file, durable ones too. Only where all are watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writes: Option<Vec<FileRow<Figures>>>,
@@ -106,6 +104,15 @@ pub(crate) struct Figures {
     /// What was written. Only of writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+}
+
+/// What failed beside the syncs.
+#[derive(Serialize)]
+pub(crate) struct Failed {
+    /// Writes, by file.
+    pub failures: Vec<FileRow<Failures>>,
+    /// What the kernel could not write back, by file and errno.
+    pub writeback_errors: Vec<WritebackError>,
 }
 
 /// What every row of failures has.

@@ -108,12 +108,15 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     sentences
 }
 
-/// What the kernel could not write back, of each server's files and of others: as it stands for itself.
-pub(crate) fn writeback(m: &Measurement, options: &Options) -> Vec<Sentence> {
-    let of = |server: &std::sync::Arc<Server>| trouble::writeback(&Scene { m, server: server.id, options });
-    let mut said: Vec<Sentence> = m.servers.iter().flat_map(of).collect();
+/// What failed beside the syncs, of each server's files and of others: as it stands for itself.
+pub(crate) fn failed_beside_syncs(m: &Measurement, options: &Options) -> Vec<Sentence> {
+    let of = |of: fn(&Scene) -> Vec<Sentence>| {
+        m.servers.iter().flat_map(move |server| of(&Scene { m, server: server.id, options }))
+    };
+    let mut said: Vec<Sentence> = of(trouble::writeback).collect();
     said.extend(trouble::writeback_of_others(m, options));
-    said
+    said.extend(of(trouble::failed_writes));
+    trouble::unique(said)
 }
 
 /// The last word: what is certain about all of it.

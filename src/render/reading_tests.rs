@@ -276,7 +276,7 @@ fn what_could_not_be_written_of_others_is_said_of_no_server_and_without_a_name()
     let first = "The kernel could not write back: 3 EIO on files on /dev/vdb\\n that no traced process has open; 4 EIO \
                  on the metadata of /dev/vdb\\n.";
     assert_eq!(certain(&m), [first, "Nothing is stuck, none of the watched calls was lost."]);
-    assert_eq!(writeback(&m, &Options::default())[0].text, first);
+    assert_eq!(failed_beside_syncs(&m, &Options::default())[0].text, first);
     assert_eq!(lost(&m, &Options::default())[0].text, first);
     assert_eq!(lost(&m, &Options::default())[0].paint, Paint::Error);
     // They concern every server that is there.
