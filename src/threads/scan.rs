@@ -13,6 +13,7 @@ use super::clock;
 use super::syscalls::{self, SyncCall};
 use super::thread_files::{Progress, Stat, parse_last_ran, parse_stack, parse_stat, value_of};
 use crate::linux::blocking::Threads;
+use crate::linux::inode_flags;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::proc_file;
 use crate::model::{InFlight, Op, Role, ServerId};
@@ -371,8 +372,13 @@ impl Candidate {
             proc_file::read(&thread.join("stack")).map(|content| parse_stack(&content)).unwrap_or_default();
         let last_ran =
             proc_file::read(&thread.join("sched")).ok().and_then(|content| parse_last_ran(&content));
-        // A mount makes all of its writes durable (-o sync).
-        let is_synchronous = || mount.iter().any(|mount| mount.options.iter().any(|option| option == "sync"));
+        // A mount makes all of its writes durable (-o sync), or an inode does (chattr +S).
+        let is_synchronous = || {
+            mount.as_ref().zip(fd).is_some_and(|(mount, fd)| {
+                mount.options.iter().any(|option| option == "sync")
+                    || inode_flags::is_synchronous(&process.join(format!("fd/{fd}")), &mount.filesystem)
+            })
+        };
         let op = if call.op == Op::Write && is_synchronous() { Op::DsyncWrite } else { call.op };
         let sync = StuckSync {
             pid,
