@@ -93,6 +93,7 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     session::print_libbpf_log(&arguments.trace);
     let mut probe = probe.context("cannot watch what syncs wait for")?;
     let mut finder = Finder::start(&selection);
+    sampler.set_selection(&selection);
     look_for_servers(&mut sampler, &mut finder, FIRST_LOOK);
 
     let mut commits =

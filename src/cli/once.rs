@@ -197,7 +197,10 @@ impl Run<'_> {
 
     /// Servers that sync nothing are shown too, and those that hung before tracing began are found by this.
     fn look_for_servers(&mut self, patience: Duration) {
-        let finder = self.finder.get_or_insert_with(|| Finder::start(&self.selection));
+        let finder = self.finder.get_or_insert_with(|| {
+            self.sampler.set_selection(&self.selection);
+            Finder::start(&self.selection)
+        });
         for server in finder.take(patience) {
             self.sampler.expect_server(server);
         }

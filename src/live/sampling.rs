@@ -40,13 +40,14 @@ pub(crate) struct Sampling {
 impl Sampling {
     /// Takes the first snapshot.
     pub fn begin(
-        sampler: Sampler,
+        mut sampler: Sampler,
         selection: &Selection,
         shared: Arc<Shared>,
         max_cpu: Option<Limit>,
         follower: Follower,
     ) -> io::Result<Sampling> {
         let finder = Finder::start(selection);
+        sampler.set_selection(selection);
         let watch = CpuWatch::new(max_cpu, shared.take_orders().interval);
         let now = Instant::now();
         let mut sampling = Sampling {

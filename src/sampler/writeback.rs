@@ -1,5 +1,6 @@
-//! Writeback errors: whose file each is of. One that a row is about is known; else the traced servers are
-//! asked whether they have it open, by a thread that may block. What is no traced server's is told by its
+//! Writeback errors: whose file each is of. One that a row is about is known; else it is looked for among the
+//! open files of the traced servers, by a thread that may block, and of those traced processes that nothing
+//! was heard of yet: whoever writes and never syncs leaves no row. What is no traced process's is told by its
 //! numbers only: the names of other processes' files are not our business.
 
 use std::collections::{BTreeMap, HashSet};
@@ -10,7 +11,10 @@ use super::Sampler;
 use super::devices::Devices;
 use super::names::{FoundOpen, Names, find_open};
 use crate::linux::blocking::{Limits, Pool, Share};
+use crate::linux::cpu_time::{Allowance, of_this_thread};
 use crate::model::{Errors, FileId, FileInfo, FileRow, Op, Role, ServerId, Stats, Target};
+use crate::server::processes::{self, ThreadGroup};
+use crate::server::selection::Selection;
 
 /// One search at a time; a thread more may hang.
 const SEARCHES: Share = Share { threads: 1, with_abandoned: 2, queue: 1 };
@@ -21,15 +25,27 @@ const SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Servers whose open files are looked at; the latest first.
 const SERVERS: usize = 256;
 
+/// To find the processes that are selected, a file of each process of the host is read: whoever causes
+/// errors again and again makes work here.
+const LISTING_SHARE: f64 = 0.002;
+const LISTING_BURST: Duration = Duration::from_secs(1);
+
 /// What is looked for, and where.
 struct Search {
     /// Tells it from others.
     begun: Instant,
     files: Vec<FileId>,
     servers: Vec<ServerId>,
+    /// Beside these servers.
+    selection: Option<Selection>,
 }
 
-type Found = (Instant, Vec<FoundOpen>);
+struct Found {
+    begun: Instant,
+    open: Vec<FoundOpen>,
+    /// Processor time that it took to list processes.
+    listing: Duration,
+}
 
 pub(super) struct Writeback {
     /// How many changes there were when the files were last read.
@@ -41,6 +57,9 @@ pub(super) struct Writeback {
     searches: Pool<(), Search, Found>,
     /// Since when, and for which files.
     searching: Option<(Instant, Vec<FileId>)>,
+    /// The processes that are traced.
+    selection: Option<Selection>,
+    listing: Allowance,
     rows: BTreeMap<(ServerId, Target), Errors>,
     /// What stands for names where no server is known.
     nameless: BTreeMap<Target, Arc<FileInfo>>,
@@ -55,6 +74,8 @@ impl Default for Writeback {
             open: BTreeMap::new(),
             searches: Pool::new("writeback", limits, search),
             searching: None,
+            selection: None,
+            listing: Allowance::new(LISTING_SHARE, LISTING_BURST),
             rows: BTreeMap::new(),
             nameless: BTreeMap::new(),
         }
@@ -64,16 +85,36 @@ impl Default for Writeback {
 fn search(search: &Search) -> Option<Found> {
     let until = Instant::now() + SEARCH_TIME;
     let mut left = search.files.clone();
-    let mut all = Vec::new();
-    for server in &search.servers {
-        let found = find_open(*server, &left, until);
-        left.retain(|file| found.iter().all(|found| found.answer.key.1 != *file));
-        all.extend(found);
-        if left.is_empty() {
-            break;
+    let mut open = Vec::new();
+    let mut look = |servers: &[ServerId]| {
+        for server in servers {
+            if left.is_empty() {
+                break;
+            }
+            let found = find_open(*server, &left, until);
+            left.retain(|file| found.iter().all(|found| found.answer.key.1 != *file));
+            open.extend(found);
         }
+        !left.is_empty()
+    };
+    let mut listing = Duration::ZERO;
+    if look(&search.servers)
+        && let Some(selection) = &search.selection
+    {
+        let before = of_this_thread();
+        let others = unheard_of(selection, &search.servers);
+        listing = of_this_thread().saturating_sub(before);
+        look(&others);
     }
-    Some((search.begun, all))
+    Some(Found { begun: search.begun, open, listing })
+}
+
+/// The processes that are selected, but for these servers; the latest first.
+fn unheard_of(selection: &Selection, servers: &[ServerId]) -> Vec<ServerId> {
+    let is_known = |id: &ServerId| servers.iter().any(|server| processes::same_server(*id, *server));
+    let mut others: Vec<ServerId> = selection.processes().iter().map(ThreadGroup::id).collect();
+    others.sort_by_key(|id| std::cmp::Reverse(id.start_ns));
+    others.into_iter().filter(|id| !is_known(id)).take(SERVERS).collect()
 }
 
 impl Writeback {
@@ -116,16 +157,19 @@ impl Writeback {
         }
     }
 
-    /// What was not found is nobody's.
-    fn end_search(&mut self, (begun, found): Found, names: &mut Names) {
+    /// What was not found is nobody's. Returns whose the others are.
+    fn end_search(&mut self, begun: Instant, found: Vec<FoundOpen>, names: &mut Names) -> Vec<ServerId> {
+        let mut owners = Vec::new();
         // The answer to a search that was given up comes too late.
-        let Some((_, files)) = self.searching.take_if(|(since, _)| *since == begun) else { return };
+        let Some((_, files)) = self.searching.take_if(|(since, _)| *since == begun) else { return owners };
         for open in found {
             let (server, file) = open.answer.key;
             names.learn_open(open);
             self.settle(Target::File(file), (server, Target::File(file)));
+            owners.push(server);
         }
         files.into_iter().for_each(|file| self.is_nobodys(Target::File(file)));
+        owners
     }
 
     /// Servers that are remembered no longer: their files are one for each role, as in the ledger.
@@ -192,13 +236,13 @@ impl Sampler {
             return Ok(());
         }
         if let Some(found) = self.writeback.searches.poll() {
-            self.writeback.end_search(found, &mut self.names);
+            self.end_writeback_search(found);
         }
         self.writeback.settle_known(&self.names);
         match self.writeback.searching {
             None => self.search_writeback(),
             Some((begun, _)) if begun.elapsed() >= SEARCH_TIMEOUT => {
-                self.writeback.end_search((begun, Vec::new()), &mut self.names);
+                self.writeback.end_search(begun, Vec::new(), &mut self.names);
             }
             Some(_) => {}
         }
@@ -216,10 +260,26 @@ impl Sampler {
         let servers: Vec<ServerId> = alive.take(SERVERS).map(|server| server.id).collect();
         let begun = Instant::now();
         self.writeback.searching = Some((begun, files.clone()));
+        let may_list = self.writeback.listing.has_room(begun);
+        let selection = self.writeback.selection.clone().filter(|_| may_list);
+        let has_where = !servers.is_empty() || selection.is_some();
         // Where too many hang, it is not found out.
-        if servers.is_empty() || !self.writeback.searches.submit((), Search { begun, files, servers }) {
-            self.writeback.end_search((begun, Vec::new()), &mut self.names);
+        let search = Search { begun, files, servers, selection };
+        if !has_where || !self.writeback.searches.submit((), search) {
+            self.writeback.end_search(begun, Vec::new(), &mut self.names);
         }
+    }
+
+    fn end_writeback_search(&mut self, found: Found) {
+        self.writeback.listing.spend(found.listing);
+        let owners = self.writeback.end_search(found.begun, found.open, &mut self.names);
+        owners.into_iter().for_each(|server| self.expect_server(server));
+    }
+
+    /// The processes that are traced: among them is looked for whoever has a file open that could not be
+    /// written back.
+    pub(crate) fn set_selection(&mut self, selection: &Selection) {
+        self.writeback.selection = Some(selection.clone());
     }
 
     /// Waits for a search that is under way, but not for ever.
@@ -227,7 +287,7 @@ impl Sampler {
         if self.writeback.searching.is_some()
             && let Some(found) = self.writeback.searches.wait(patience)
         {
-            self.writeback.end_search(found, &mut self.names);
+            self.end_writeback_search(found);
         }
     }
 
