@@ -23,7 +23,7 @@ const OBJECTS: [&str; 3] = ["sync", "wait", "timer"];
 const READ_THE_KERNEL: [&str; 2] = ["sync", "wait"];
 
 /// The enums whose constants both sides need: the object, the enum, and the type of its constants in Rust.
-const ENUMS: [(&str, &str, &str); 16] = [
+const ENUMS: [(&str, &str, &str); 18] = [
     ("sync", "histogram_shape", "usize"),
     ("sync", "target_limit", "usize"),
     ("sync", "name_limit", "usize"),
@@ -35,7 +35,9 @@ const ENUMS: [(&str, &str, &str); 16] = [
     ("sync", "slot", "u32"),
     ("sync", "free_list", "u32"),
     ("sync", "row_state", "u16"),
+    ("sync", "completion", "u8"),
     ("sync", "owner_bit", "u32"),
+    ("sync", "request_owner_bit", "u32"),
     ("sync", "event_type", "u32"),
     ("wait", "committer", "usize"),
     ("wait", "clock_limit", "usize"),

@@ -147,11 +147,11 @@ int forget_process(u64 *arguments)
 // Not static, here and below: see lookup.h.
 __noinline int begin_block(u64 address, u64 context, u64 stack, u64 now)
 {
-	struct task_struct *task = current_task_rarely();
 	struct aio_key key = key_of_block(address);
-	struct pending *before;
+	struct pending request = {.start_ns = now, .context = context, .stack = stack}, *before;
 	struct block block;
 	struct file *file;
+	struct who who;
 	bool silent;
 	u32 op;
 
@@ -159,7 +159,8 @@ __noinline int begin_block(u64 address, u64 context, u64 stack, u64 now)
 		return 0;
 	if (block.opcode != BLOCK_FSYNC && block.opcode != BLOCK_FDSYNC && !is_block_write(&block))
 		return 0;
-	file = file_of(task, block.fd);
+	read_who(&who, current_task_rarely());
+	file = file_of(who.task, block.fd);
 	op = op_of_block(&block, file);
 	if (op >= OPS || !(watched_ops & (1 << op)))
 		return 0;
@@ -167,7 +168,8 @@ __noinline int begin_block(u64 address, u64 context, u64 stack, u64 now)
 	if (before && !before->silent)
 		silence_process(key.tgid);
 	silent = aio_any_silent && bpf_map_lookup_elem(&aio_silent, &key.tgid);
-	begin_pending(&aio_requests, &key, file, op, block.fd, now, silent, context, stack);
+	if (fill_pending(&request, &who, file, op, block.fd, silent, 0))
+		begin_in_map(&aio_requests, &key, &request);
 	return 0;
 }
 
@@ -228,7 +230,7 @@ __noinline int end_block(u64 address, s64 result, u64 now)
 {
 	struct aio_key key = key_of_block(address);
 
-	if (!end_pending(&aio_requests, &key, now, result) && result < 0)
+	if (!end_in_map(&aio_requests, &key, now, result) && result < 0)
 		count_failed_block(address, -result);
 	return 0;
 }

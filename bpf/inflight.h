@@ -6,7 +6,7 @@
 // from its id, or at the one beside it, and is the thread's own from its first call on. The call of a thread that finds
 // both taken is in a hash, for as long as it lasts.
 //
-// Slots are reclaimed by second chance (src/probe/thread_slots.rs). When too many threads find none, user space sets
+// Slots are reclaimed by second chance (src/probe/owned_slots.rs). When too many threads find none, user space sets
 // the referenced bit in every owner's word; an owner clears it at its next call. Those that still have it some seconds
 // later are replaced by the reclaiming bit, under which no call begins; after a grace period the slot is freed, unless
 // a call began in it just before.

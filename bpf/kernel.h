@@ -210,6 +210,7 @@ struct io_file_table {
 };
 
 struct io_ring_ctx {
+	u32 flags; // 64 bits in some kernels; only the lower half is looked at
 	struct io_file_table file_table;
 };
 

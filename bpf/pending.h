@@ -1,16 +1,18 @@
-// Requests in flight, by what is theirs for as long as they last: in flight is the request here, where inflight.h has
-// the thread. Rings (ring.h) and libaio (aio.h) have a map of them each.
+// Requests in flight: in flight is the request here, where inflight.h has the thread. Where they are kept meanwhile is
+// rings' (request_slots.h) and libaio's own (aio.h).
 #pragma once
 
 #include "add.h"
 #include "events.h"
+#include "identity.h"
 #include "inflight.h"
 #include "kernel.h"
 #include "leave.h"
 #include "lookup.h"
+#include "read.h"
 #include "record.h"
 #include "rows.h"
-#include "watch.h"
+#include "who.h"
 
 const volatile u32 watched_ops; // a bit for each
 
@@ -30,64 +32,104 @@ static __always_inline void forget_pending(struct pending *request)
 	take_back_pending(request);
 }
 
-// `silent`: of its end is told only if it fails, or perhaps not at all. `context` and `stack`: see struct pending.
-static __always_inline void begin_pending(void *map, const void *key, struct file *file, u32 op, s32 fd, u64 now,
-					  bool silent, u64 context, u64 stack)
+// What is known of a request at its beginning, all but when that was: by its start it is in flight. `silent`: of its
+// end is told only if it fails, or perhaps not at all. `completion`: of enum completion, or 0 where there is only one
+// kind. False: there is no memory for it.
+static __always_inline bool fill_pending(struct pending *request, struct who *who, struct file *file, u32 op, s32 fd,
+					 bool silent, u8 completion)
 {
-	u64 thread = bpf_get_current_pid_tgid();
-	struct pending request = {}, *before;
-	struct call *call = call_begin(thread);
-	struct row *row;
+	struct task_struct *task = who->task;
+	struct inode_key key = {};
+	struct row *row = 0;
+	u64 name = 0;
+	u32 slot = 0;
 
-	if (!call) {
-		count(no_call_state);
-		return;
-	}
-	// The thread is in no watched call: it is the one that submits, or the ring's own.
-	call->op = op;
-	call->fd = fd;
-	request.slot = find_row((u64)file, file ? KIND_FILE : KIND_BAD_DESCRIPTOR, true, call->number);
-	row = row_at(request.slot);
-	if (row)
-		request.sequence = row->sequence;
-	else
-		request.id = call->id;
 	if (file) {
-		u64 name = name_hash(file);
+		name = name_hash(file);
+		read_row_key(&key, file, false);
+		row = guess_file(&key, who, op, &slot);
+	}
+	if (!row) {
+		u32 thread = TASK_READ(task, pid);
+		// The thread is in no watched call: it is the one that submits, or the ring's own.
+		struct call *call = call_begin(thread);
 
-		if (row)
-			tell_name(row, name, file, fd, request.slot);
-		else
-			send_name(&call->id, file, fd, request.slot, 0);
+		if (!call) {
+			count(no_call_state);
+			return false;
+		}
+		call->op = op;
+		call->fd = fd;
+		slot = find_row((u64)file, file ? KIND_FILE : KIND_BAD_DESCRIPTOR, true, call->number);
+		row = row_at(slot);
+		if (!row) {
+			request->id = call->id;
+			if (file)
+				send_name(&call->id, file, fd, slot, 0);
+		}
+		call_end(call, thread);
 	}
-	call_end(call, thread);
-	request.start_ns = now;
-	request.op = op;
-	request.fd = fd;
-	request.silent = silent;
-	request.tgid = thread >> 32;
-	request.tid = thread;
-	request.context = context;
-	request.stack = stack;
-	before = bpf_map_lookup_elem(map, key);
-	if (before && !before->silent)
-		forget_pending(before);
-	if (bpf_map_update_elem(map, key, &request, 0)) {
-		count(no_call_state);
-		return;
-	}
-	if (silent)
+	if (row && file)
+		tell_name(row, name, file, fd, slot);
+	// Another processor may take this one's bit away by its own, once. The next request sets it again.
+	if (row && (row->completions & completion) != completion)
+		row->completions |= completion;
+	request->slot = slot;
+	request->sequence = row ? row->sequence : 0;
+	request->op = op;
+	request->fd = fd;
+	request->silent = silent;
+	request->tgid = who->tgid;
+	request->tid = TASK_READ(task, pid);
+	return true;
+}
+
+// The request is in flight.
+static __always_inline void count_begun(struct pending *request)
+{
+	struct row *row = row_at(request->slot);
+
+	if (request->silent)
 		count(unreported);
 	else if (row)
 		add(&row->started, 1);
 }
 
+// It is in flight no more.
+static __always_inline void count_ended(struct pending *request, u64 latency, s64 result)
+{
+	struct row *row;
+
+	if (request->silent) {
+		row = row_at(request->slot);
+		add(&counters.unreported, -1);
+		if (row && row->sequence == request->sequence)
+			add(&row->started, 1);
+	}
+	finish_in_row(request->slot, request->sequence, &request->id, request->op, latency, result);
+}
+
+// The same of what is in a hash, which must have room for it. False: it has none, or the one before is gone, whose end
+// was missed.
+static __always_inline bool begin_in_map(void *map, const void *key, struct pending *request)
+{
+	struct pending *before = bpf_map_lookup_elem(map, key);
+
+	if (before && !before->silent)
+		forget_pending(before);
+	if (bpf_map_update_elem(map, key, request, 0)) {
+		count(no_call_state);
+		return false;
+	}
+	count_begun(request);
+	return !before;
+}
+
 // False: there is none, or another processor ends it. `now`: 0 where the clock is to be read, once it is known that
 // there is one.
-static __always_inline bool end_pending(void *map, const void *key, u64 now, s64 result)
+static __always_inline bool end_in_map(void *map, const void *key, u64 now, s64 result)
 {
 	struct pending *found = bpf_map_lookup_elem(map, key), request;
-	struct row *row;
 
 	if (!found)
 		return false;
@@ -96,12 +138,6 @@ static __always_inline bool end_pending(void *map, const void *key, u64 now, s64
 	request = *found;
 	if (bpf_map_delete_elem(map, key))
 		return false;
-	row = row_at(request.slot);
-	if (request.silent) {
-		add(&counters.unreported, -1);
-		if (row && row->sequence == request.sequence)
-			add(&row->started, 1);
-	}
-	finish_in_row(request.slot, request.sequence, &request.id, request.op, now - request.start_ns, result);
+	count_ended(&request, now - request.start_ns, result);
 	return true;
 }

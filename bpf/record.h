@@ -19,9 +19,11 @@ enum target_limit {
 	COMM_PATTERNS = 8,
 };
 
-// How many requests of rings, and of libaio, can be in flight. One call that submits or reaps is followed as far.
+// How many requests of rings can be in flight in slots of their own, and how many that find none; how many of libaio.
+// One call that submits or reaps is followed as far.
 enum pending_limit {
-	PENDING_REQUESTS = 4096,
+	REQUEST_SLOTS = 4096, // a power of two
+	REQUESTS_WITHOUT_SLOT = 4096,
 	AIO_REQUESTS = 4096,
 };
 
@@ -110,6 +112,12 @@ enum row_state {
 	ROW_READY = 1, // its key is published
 };
 
+// How the end of a ring's request comes about: by itself, or only when the program asks for it.
+enum completion {
+	COMPLETION_POSTED = 1,
+	COMPLETION_REAPED = 2,
+};
+
 // One (server, file, operation), thread or neighbour. Values only grow while the row lives. What a sync reads of it
 // fills one line of the processor's cache, what it counts in the next one: where processors share a row, as a
 // neighbour's, the first stays with all of them.
@@ -119,7 +127,8 @@ struct row {
 	u64 name;     // the hash and length of the name that was last sent; threads: the first eight bytes of their name
 	u32 sequence; // how many lives this slot has had: a sync that outlives its row is noticed
 	s32 fd;       // the descriptor of the first sync
-	u16 names;    // how many were sent
+	u8 names;       // how many were sent
+	u8 completions; // how requests of rings end for their program: bits of enum completion
 	u16 state;
 	u16 retired;          // user space has taken the key out of the hash: look it up again
 	u16 shared_histogram; // for a row without a histogram of its own; 0: send an event instead
@@ -180,6 +189,17 @@ struct pending {
 	struct identity id; // where slot is NO_SLOT
 };
 
+// A ring's request in flight, and what is kept from one to the next: a request slot (request_slots.h). What each
+// request needs is in one line of the processor's cache.
+struct request_slot {
+	u64 owner;  // the address of the request whose slot this is, with the bits of request_owner_bit; 0: it is free
+	u64 claims; // the addresses that tried to take it while it was free: their sum
+	struct pending request; // none is in flight while its start is 0
+	u64 reserved[3];
+};
+_Static_assert(sizeof(struct request_slot) == 128, "two lines of the processor's cache");
+_Static_assert(__builtin_offsetof(struct request_slot, request.stack) == 64, "what a ring's requests have is in the first");
+
 // A request of libaio, by the address of its control block. A kernel's address, as those of rings have, is none.
 struct aio_key {
 	u64 block;
@@ -187,11 +207,16 @@ struct aio_key {
 	u32 reserved;
 };
 
-// Bits of `owner` above the thread's id, for second-chance reclaim (src/probe/thread_slots.rs). As numbers of bits: the
+// Bits of `owner` above the thread's id, for second-chance reclaim (src/probe/owned_slots.rs). As numbers of bits: the
 // compilers that build this keep enums of 32 bits only in the object's types.
 enum owner_bit {
 	REFERENCED_BIT = 32, // user space sets it; the owner takes it away at its next sync
 	RECLAIMING_BIT = 33, // user space is freeing the slot
+};
+// The same of requests, in the bits of their addresses that are always 0.
+enum request_owner_bit {
+	REQUEST_REFERENCED_BIT = 0,
+	REQUEST_RECLAIMING_BIT = 1,
 };
 #define OWNER_REFERENCED (1ULL << REFERENCED_BIT)
 #define OWNER_RECLAIMING (1ULL << RECLAIMING_BIT)
@@ -279,6 +304,7 @@ struct counters {
 	u64 neighbour_entries_without_exit;
 	u64 no_call_state;              // no memory for the thread's state: not counted
 	u64 without_thread_slot;        // nothing is lost: the call of a thread without a slot of its own is in a hash
+	u64 without_request_slot;       // the same of a ring's request
 	u64 no_row;                     // counted in an overflow row: no row free, and the ring full
 	u64 retired_row;                // counted in an overflow row: the sync outlived its row
 	u64 names_dropped;              // the ring was full
@@ -314,6 +340,8 @@ struct contract {
 	enum slot slot;
 	enum free_list free_list;
 	enum row_state row_state;
+	enum completion completion;
 	enum owner_bit owner_bit;
+	enum request_owner_bit request_owner_bit;
 	enum event_type event_type;
 };

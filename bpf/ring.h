@@ -17,6 +17,7 @@
 #include "pending.h"
 #include "read.h"
 #include "record.h"
+#include "request_slots.h"
 #include "rows.h"
 #include "target.h"
 #include "who.h"
@@ -32,15 +33,10 @@ enum ring_opcode {
 	RING_WRITEV_FIXED = 61, // 6.15
 };
 
-// By the request's address.
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, PENDING_REQUESTS);
-	__type(key, u64);
-	__type(value, struct pending);
-} pending SEC(".maps");
-
 #define RING_FSYNC_DATASYNC 1
+#define IORING_SETUP_IOPOLL (1 << 0)
+#define IORING_SETUP_SQPOLL (1 << 1)
+#define IORING_SETUP_DEFER_TASKRUN (1 << 13) // 6.1
 
 // include/linux/io_uring_types.h: the first bits are those of the ring's entry
 #define REQ_F_FIXED_FILE 1
@@ -49,9 +45,11 @@ struct {
 // The lower bits of a registered file's address say something else of it (io_uring/rsrc.h, filetable.h).
 #define REGISTERED_FILE_MASK (~7UL)
 
-#define REQUEST_READ(request, field)                                                                              \
-	(typed_cast ? ((struct io_kiocb *)bpf_rdonly_cast(request, bpf_core_type_id_kernel(struct io_kiocb)))->field \
-		    : BPF_CORE_READ((struct io_kiocb *)(request), field))
+// A field of one of the kernel's structures at an address.
+#define READ_AS(type, address, field)                                                                         \
+	(typed_cast ? ((struct type *)bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct type)))->field \
+		    : BPF_CORE_READ((struct type *)(address), field))
+#define REQUEST_READ(request, field) READ_AS(io_kiocb, request, field)
 
 static __always_inline bool is_ring_write(u8 opcode)
 {
@@ -102,29 +100,86 @@ static __always_inline u32 op_of_request(struct io_kiocb *request, u8 opcode, st
 	u32 op;
 
 	if (opcode == RING_FSYNC)
-		return BPF_CORE_READ((struct io_sync *)request, flags) & RING_FSYNC_DATASYNC ? OP_IO_URING_FDATASYNC
-											     : OP_IO_URING_FSYNC;
+		return READ_AS(io_sync, request, flags) & RING_FSYNC_DATASYNC ? OP_IO_URING_FDATASYNC
+									      : OP_IO_URING_FSYNC;
 	if (opcode == RING_SYNC_FILE_RANGE)
 		return OP_IO_URING_SYNC_FILE_RANGE;
-	op = file ? op_of_write(file, BPF_CORE_READ((struct io_rw *)request, flags)) : OPS;
+	op = file ? op_of_write(file, READ_AS(io_rw, request, flags)) : OPS;
 	return op == OP_DSYNC_WRITE ? OP_IO_URING_DSYNC_WRITE : op == OP_WRITE ? OP_IO_URING_WRITE : OPS;
+}
+
+// What is begun.
+struct submission {
+	struct who who;
+	struct file *file;
+	u64 now;
+	u32 op;
+	s32 fd;
+	bool silent;
+	u8 completion;
+};
+
+static __always_inline bool fill_from(struct pending *request, struct submission *from)
+{
+	return fill_pending(request, &from->who, from->file, from->op, from->fd, from->silent, from->completion);
+}
+
+static __always_inline void begin_in_slot(struct pending *request, struct submission *from)
+{
+	if (request->start_ns) {
+		request->start_ns = 0;
+		if (!request->silent)
+			forget_pending(request);
+	}
+	if (!fill_from(request, from))
+		return;
+	count_begun(request);
+	request->start_ns = from->now;
+}
+
+static __always_inline void begin_without_slot(u64 address, struct submission *from)
+{
+	struct pending request = {.start_ns = from->now};
+
+	if (!fill_from(&request, from))
+		return;
+	// Never too few: who ends it looks at this first.
+	add(&in_flight_without_slot, 1);
+	if (!begin_in_map(&requests_without_slot, &address, &request))
+		add(&in_flight_without_slot, -1);
+}
+
+// In such a ring a completion is posted by the program's own call that waits for it or looks for it; else by a worker,
+// an interrupt or the ring's own thread.
+static __always_inline u8 completion_of(struct io_kiocb *request)
+{
+	struct io_ring_ctx *ring = REQUEST_READ(request, ctx);
+	u32 flags = READ_AS(io_ring_ctx, ring, flags);
+	bool is_polled_for = (flags & (IORING_SETUP_IOPOLL | IORING_SETUP_SQPOLL)) == IORING_SETUP_IOPOLL;
+
+	return (flags & IORING_SETUP_DEFER_TASKRUN) || is_polled_for ? COMPLETION_REAPED : COMPLETION_POSTED;
 }
 
 // Not static: see lookup.h.
 __noinline int begin_request(u64 address, u64 now)
 {
 	struct io_kiocb *request = (struct io_kiocb *)address;
-	u64 flags = BPF_CORE_READ(request, flags);
-	s32 fd = BPF_CORE_READ(request, cqe.fd);
-	struct task_struct *task = current_task_rarely();
-	struct file *file;
-	u32 op;
+	u64 flags = REQUEST_READ(request, flags);
+	struct submission from = {.now = now, .silent = flags & REQ_F_CQE_SKIP};
+	struct pending *kept;
 
-	file = flags & REQ_F_FIXED_FILE ? registered_file(request, fd) : file_of(task, fd);
-	op = op_of_request(request, BPF_CORE_READ(request, opcode), file);
-	if (op >= OPS || !(watched_ops & (1 << op)))
+	from.fd = REQUEST_READ(request, cqe.fd);
+	read_who(&from.who, current_task_rarely());
+	from.file = flags & REQ_F_FIXED_FILE ? registered_file(request, from.fd) : file_of(from.who.task, from.fd);
+	from.op = op_of_request(request, REQUEST_READ(request, opcode), from.file);
+	if (from.op >= OPS || !(watched_ops & (1 << from.op)))
 		return 0;
-	begin_pending(&pending, &address, file, op, fd, now, flags & REQ_F_CQE_SKIP, 0, 0);
+	from.completion = completion_of(request);
+	kept = slot_for_request(address);
+	if (kept)
+		begin_in_slot(kept, &from);
+	else
+		begin_without_slot(address, &from);
 	return 0;
 }
 
@@ -146,26 +201,49 @@ int ring_submit(u64 *context)
 	return 0;
 }
 
+// Where the hook is given no result, it is in the ring's entry.
+static __always_inline s64 result_of(s64 result, struct io_uring_cqe *entry)
+{
+	return entry ? READ_AS(io_uring_cqe, entry, res) : result;
+}
+
+static __always_inline bool end_request(u64 address, s64 result, struct io_uring_cqe *entry)
+{
+	struct pending *request = request_in_slot(address);
+	u64 latency;
+
+	if (request) {
+		latency = bpf_ktime_get_ns() - request->start_ns;
+		request->start_ns = 0;
+		count_ended(request, latency, result_of(result, entry));
+		return true;
+	}
+	if (!in_flight_without_slot || !end_in_map(&requests_without_slot, &address, 0, result_of(result, entry)))
+		return false;
+	add(&in_flight_without_slot, -1);
+	return true;
+}
+
 // A request that is not among those in flight is of another process, not durable, or began before the tracing. Of
 // writes, failures count all the same. The end of a request is posted by its own process.
-static __always_inline void complete(struct io_kiocb *request, u8 opcode, s64 result)
+static __always_inline void complete(struct io_kiocb *request, s64 result, struct io_uring_cqe *entry)
 {
-	u64 address = (u64)request;
+	// One of several completions of one request has no request.
+	u8 opcode = request ? REQUEST_READ(request, opcode) : 0;
 
-	if (!end_pending(&pending, &address, 0, result) && result < 0 && is_ring_write(opcode) &&
-	    (watched_ops & (1 << OP_IO_URING_DSYNC_WRITE)))
+	if (!is_of_interest(opcode) || end_request((u64)request, result, entry) || !is_ring_write(opcode) ||
+	    !(watched_ops & (1 << OP_IO_URING_DSYNC_WRITE)))
+		return;
+	result = result_of(result, entry);
+	if (result < 0)
 		count_failure((u64)BPF_CORE_READ(request, file), -1, OP_IO_URING_WRITE, -result);
 }
 
-// Up to 6.15 the hook is given the result. One of several completions of one request has no request.
+// Up to 6.15 the hook is given the result.
 SEC("raw_tp")
 int ring_complete_with_result(u64 *context)
 {
-	struct io_kiocb *request = (struct io_kiocb *)context[1];
-	u8 opcode = request ? REQUEST_READ(request, opcode) : 0;
-
-	if (is_of_interest(opcode))
-		complete(request, opcode, (s32)context[3]);
+	complete((struct io_kiocb *)context[1], (s32)context[3], 0);
 	return 0;
 }
 
@@ -173,10 +251,6 @@ int ring_complete_with_result(u64 *context)
 SEC("raw_tp")
 int ring_complete_with_entry(u64 *context)
 {
-	struct io_kiocb *request = (struct io_kiocb *)context[1];
-	u8 opcode = request ? REQUEST_READ(request, opcode) : 0;
-
-	if (is_of_interest(opcode))
-		complete(request, opcode, BPF_CORE_READ((struct io_uring_cqe *)context[2], res));
+	complete((struct io_kiocb *)context[1], 0, (struct io_uring_cqe *)context[2]);
 	return 0;
 }

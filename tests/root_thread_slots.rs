@@ -41,10 +41,10 @@ fn threads_without_a_slot_are_counted_to_the_call_and_get_the_slots_of_those_tha
     // Of others on this machine, too.
     assert!(probe.counters().without_thread_slot >= unlucky + SYNCS);
     let began = Instant::now();
-    probe.reclaim_thread_slots().unwrap();
+    probe.reclaim_slots().unwrap();
     while began.elapsed() < Duration::from_secs(6) {
         std::thread::sleep(Duration::from_millis(500));
-        probe.reclaim_thread_slots().unwrap();
+        probe.reclaim_slots().unwrap();
     }
     let before = probe.counters().without_thread_slot;
     count(&mut probe, "slotgen", 1, SYNCS);

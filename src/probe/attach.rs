@@ -239,6 +239,8 @@ fn try_mode(
     let mut net = Net::of_this_host();
     let mut rings = ring::wanted(&config.ops, types.is_some_and(|types| types.has_ring_requests));
     let mut aio = aio::wanted(&config.ops, &features, types.is_none_or(|types| types.has_aio));
+    size(open.maps.request_slots.set_autocreate(rings.are_watched()))?;
+    size(open.maps.requests_without_slot.set_autocreate(rings.are_watched()))?;
     size(open.maps.aio_requests.set_autocreate(aio.are_watched()))?;
     size(open.maps.aio_silent.set_autocreate(aio.are_watched()))?;
     for mut program in open.open_object_mut().progs_mut() {

@@ -1,6 +1,6 @@
 //! What to trace and how much room to give it.
 
-use super::contract::record::{AIO_REQUESTS, FIRST_FILE_SLOT, PENDING_REQUESTS};
+use super::contract::record::{AIO_REQUESTS, FIRST_FILE_SLOT, REQUEST_SLOTS, REQUESTS_WITHOUT_SLOT};
 use crate::model::{AttachMode, Op};
 
 /// The leader's name, at most 15 bytes, as the kernel compares it.
@@ -103,7 +103,8 @@ impl Capacity {
             + hash(2_048, 24)
             + hash(8_192, 16)
             + hash(1_024, 24)
-            + hash(PENDING_REQUESTS, 8 + 88)
+            + REQUEST_SLOTS * 128
+            + hash(REQUESTS_WITHOUT_SLOT, 8 + 88)
             + hash(AIO_REQUESTS, 16 + 88)
             + hash(256, 8)
     }

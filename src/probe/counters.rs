@@ -20,6 +20,8 @@ pub struct Counters {
     pub no_wait_state: u64,
     /// Syncs of threads that have no slot of their own: a little slower, and counted like all others.
     pub without_thread_slot: u64,
+    /// The same of requests of rings.
+    pub without_request_slot: u64,
     pub no_row: u64,
     pub retired_row: u64,
     pub names_dropped: u64,
@@ -65,6 +67,7 @@ impl Counters {
             no_call_state: raw.no_call_state,
             no_wait_state: raw.no_wait_state,
             without_thread_slot: raw.without_thread_slot,
+            without_request_slot: raw.without_request_slot,
             no_row: raw.no_row,
             retired_row: raw.retired_row,
             names_dropped: raw.names_dropped,

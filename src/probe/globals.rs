@@ -28,6 +28,18 @@ pub(super) fn set_stopped(skel: &mut SyncSkel, stopped: bool) {
     }
 }
 
+/// How many requests of rings without a slot are in flight.
+pub(super) fn in_flight_without_slot(skel: &SyncSkel) -> u64 {
+    // SAFETY: a word that the programs change at any moment.
+    unsafe { std::ptr::from_ref(&bss(skel).in_flight_without_slot).read_volatile() }
+}
+
+/// There are none. Only while no program is attached.
+pub(super) fn clear_in_flight_without_slot(skel: &mut SyncSkel) {
+    let bss = skel.maps.bss_data.as_deref_mut().expect("the object has a .bss");
+    bss.in_flight_without_slot = 0;
+}
+
 /// What rings sync is from now on counted as their requests.
 pub(super) fn set_rings_watched(skel: &mut SyncSkel, watched: bool) {
     let bss = skel.maps.bss_data.as_deref_mut().expect("the object has a .bss");

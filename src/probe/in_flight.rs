@@ -10,6 +10,8 @@ use libbpf_rs::{Iter, MapCore, MapFlags, libbpf_sys};
 use super::aio;
 use super::attach::Attached;
 use super::contract::{types, view};
+use super::globals;
+use super::owned_slots::OwnedSlots;
 
 /// For more processes than this, one walk over all threads is likely to be cheaper.
 const MAX_PROCESSES: usize = 16;
@@ -49,9 +51,9 @@ impl Calls {
     }
 }
 
-/// Adds the requests of rings and of libaio. They belong to no thread; the one that made them stands for it.
-pub(super) fn add_requests(attached: &Attached, calls: &mut Calls) -> libbpf_rs::Result<()> {
-    let running = |request: &types::pending| RunningCall {
+/// Requests belong to no thread; the one that made them stands for it.
+fn running(request: &types::pending) -> RunningCall {
+    RunningCall {
         start_ns: request.start_ns,
         tgid: request.tgid,
         tid: request.tid,
@@ -61,19 +63,32 @@ pub(super) fn add_requests(attached: &Attached, calls: &mut Calls) -> libbpf_rs:
         fd: request.fd,
         id: request.id,
         thread: Vec::new(),
-    };
+    }
+}
+
+pub(super) fn add_requests_of_rings(
+    attached: &Attached,
+    slots: &mut OwnedSlots,
+    calls: &mut Calls,
+) -> libbpf_rs::Result<()> {
+    let slots = slots.in_flight::<types::request_slot>().map_err(libbpf_rs::Error::from)?;
+    let mut requests: Vec<_> = slots.into_iter().map(|slot| slot.request).collect();
+    if globals::in_flight_without_slot(&attached.skel) > 0 {
+        let map = &attached.skel.maps.requests_without_slot;
+        for key in map.keys() {
+            let value = map.lookup(&key, MapFlags::ANY)?;
+            requests.extend(value.as_deref().and_then(view::<types::pending>));
+        }
+    }
+    calls.running.extend(requests.iter().filter(|request| request.silent == 0).map(running));
+    Ok(())
+}
+
+pub(super) fn add_requests_of_libaio(attached: &Attached, calls: &mut Calls) -> libbpf_rs::Result<()> {
     if attached.aio().are_watched() {
         let mut requests = aio::requests(&attached.skel)?;
         aio::forget_ended(&attached.skel, &mut requests)?;
         calls.running.extend(requests.iter().map(running));
-    }
-    let map = &attached.skel.maps.pending;
-    for key in map.keys() {
-        let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
-        let Some(request) = view::<types::pending>(&value).filter(|request| request.silent == 0) else {
-            continue;
-        };
-        calls.running.push(running(&request));
     }
     Ok(())
 }

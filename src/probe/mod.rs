@@ -21,13 +21,13 @@ mod in_flight;
 mod libbpf_log;
 pub mod min_core_btf;
 mod net;
+mod owned_slots;
 mod programs;
 mod requests;
 mod ring;
 mod self_test;
 mod slots;
 mod sync;
-mod thread_slots;
 mod timer;
 mod wait;
 

@@ -11,13 +11,13 @@ use rustix::io::Errno;
 use super::array::MappedArray;
 use super::attach::{self, AttachError, Attached};
 use super::config::{Capacity, ProbeConfig};
-use super::contract::{RawHistogram, Row, record, types};
+use super::contract::{RawHistogram, Row, record};
 use super::counters::Counters;
 use super::events::{Event, Events};
 use super::in_flight::{self, Calls};
 use super::net::WritebackError;
+use super::owned_slots::OwnedSlots;
 use super::slots::Popped;
-use super::thread_slots::ThreadSlots;
 use super::timer::TimerProbe;
 use super::wait::{WaitError, WaitPlan, WaitProbe};
 use super::{allocator, buckets, globals, net, programs, self_test};
@@ -32,7 +32,9 @@ pub struct Probe {
     histograms: MappedArray,
     /// Those of the histogram that was read last.
     buckets: Vec<(usize, u64)>,
-    thread_slots: ThreadSlots,
+    thread_slots: OwnedSlots,
+    /// None: rings are not watched.
+    request_slots: Option<OwnedSlots>,
     attached: Attached,
     capacity: Capacity,
 }
@@ -47,10 +49,13 @@ impl Probe {
         let events = Events::new(&maps.events)?;
         let rows = MappedArray::new(&maps.rows, size_of::<Row>())?;
         let histograms = MappedArray::new(&maps.histograms, size_of::<RawHistogram>())?;
-        let thread_slots = ThreadSlots::new(MappedArray::new(&maps.calls, size_of::<types::call>())?);
+        let thread_slots = OwnedSlots::of_threads(&maps.calls)?;
+        let are_watched = attached.rings.are_watched();
+        let request_slots = are_watched.then(|| OwnedSlots::of_requests(&maps.request_slots)).transpose()?;
         let probe = Probe {
             events,
             thread_slots,
+            request_slots,
             rows,
             histograms,
             buckets: Vec::with_capacity(record::HISTOGRAM_BUCKETS),
@@ -166,8 +171,11 @@ impl Probe {
 
     /// Adds the requests in flight, of rings and of libaio. Not to be asked without need, as
     /// [`Probe::unwatched`].
-    pub(crate) fn add_requests(&self, calls: &mut Calls) -> libbpf_rs::Result<()> {
-        in_flight::add_requests(&self.attached, calls)
+    pub(crate) fn add_requests(&mut self, calls: &mut Calls) -> libbpf_rs::Result<()> {
+        if let Some(slots) = &mut self.request_slots {
+            in_flight::add_requests_of_rings(&self.attached, slots, calls)?;
+        }
+        in_flight::add_requests_of_libaio(&self.attached, calls)
     }
 
     /// Everything that went wrong so far.
@@ -220,6 +228,9 @@ impl Probe {
         self.rows.unmap();
         self.histograms.unmap();
         self.thread_slots.unmap();
+        if let Some(slots) = &mut self.request_slots {
+            slots.unmap();
+        }
     }
 
     /// Clears a shared histogram that no row uses any more.
@@ -232,17 +243,25 @@ impl Probe {
         self.attached.slots.refill(&self.attached.skel)
     }
 
-    /// Reclaims the slots of threads that sync no more, if other threads have found none. To be called now
-    /// and then.
-    pub fn reclaim_thread_slots(&mut self) -> std::io::Result<()> {
-        let without_slot = self.syncs_without_thread_slot();
-        self.thread_slots.reclaim_if_due(without_slot)
+    /// Reclaims the slots of threads and requests that come no more, if others have found none. To be called
+    /// now and then.
+    pub fn reclaim_slots(&mut self) -> std::io::Result<()> {
+        let counters = globals::counters(&self.attached.skel);
+        if let Some(slots) = &mut self.request_slots {
+            slots.reclaim_if_due(counters.without_request_slot)?;
+        }
+        self.thread_slots.reclaim_if_due(counters.without_thread_slot)
     }
 
     /// Reclaims at once the slot of every thread that is in no sync at this moment. It gets another one at
     /// its next sync.
     pub fn reclaim_all_thread_slots(&mut self) -> std::io::Result<()> {
         self.thread_slots.reclaim_all()
+    }
+
+    /// The same of the slots of ring requests of which none is in flight at this moment.
+    pub fn reclaim_all_request_slots(&mut self) -> std::io::Result<()> {
+        self.request_slots.as_mut().map_or(Ok(()), OwnedSlots::reclaim_all)
     }
 
     fn syncs_without_thread_slot(&self) -> u64 {
@@ -294,7 +313,11 @@ impl Probe {
         // Else a thread's next exit would end the sync before.
         self.thread_slots.forget_syncs()?;
         clear(&self.attached.skel.maps.calls_by_thread)?;
-        clear(&self.attached.skel.maps.pending)?;
+        if let Some(slots) = &mut self.request_slots {
+            slots.forget_syncs()?;
+            clear(&self.attached.skel.maps.requests_without_slot)?;
+            globals::clear_in_flight_without_slot(&mut self.attached.skel);
+        }
         if self.attached.aio.are_watched() {
             clear(&self.attached.skel.maps.aio_requests)?;
         }

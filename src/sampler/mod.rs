@@ -222,9 +222,10 @@ impl Sampler {
         self.reclaim()?;
         self.forget_ended()?;
         let Rows { files, failures, writes, threads, neighbours } = self.rows();
+        let short_of_rows = self.short_of_rows();
         let in_flight = self
             .running
-            .list(&self.probe, &self.ledger, &self.names, self.short_of_rows(), None)
+            .list(&mut self.probe, &self.ledger, &self.names, short_of_rows, None)
             .map_err(std::io::Error::other)?;
         let lost = self.lost(&files, taken);
         let all_writes = self.probe.attached().ops().contains(&Op::Write);
@@ -256,7 +257,7 @@ impl Sampler {
         self.read_rows()?;
         let short_of_rows = self.short_of_rows();
         self.running
-            .list(&self.probe, &self.ledger, &self.names, short_of_rows, Some(pid))
+            .list(&mut self.probe, &self.ledger, &self.names, short_of_rows, Some(pid))
             .map_err(std::io::Error::other)
     }
 
@@ -464,7 +465,7 @@ impl Sampler {
             idle.iter().for_each(|&slot| self.ledger.unlinked(slot));
         }
         self.probe.refill().map_err(std::io::Error::other)?;
-        self.probe.reclaim_thread_slots()?;
+        self.probe.reclaim_slots()?;
         self.fold();
         Ok(())
     }

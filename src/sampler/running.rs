@@ -68,7 +68,7 @@ impl Running {
     /// of the process `always`; all threads if there may be syncs without a row.
     pub fn list(
         &mut self,
-        probe: &Probe,
+        probe: &mut Probe,
         ledger: &Ledger,
         names: &Names,
         short_of_rows: bool,
