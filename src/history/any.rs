@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::packed::{Packed, PackedStats};
 use super::{History, Options};
-use crate::model::Stats;
 use crate::model::fixture::busy;
 use crate::model::histogram::BUCKETS;
+use crate::model::{Completions, Stats};
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
@@ -70,8 +70,8 @@ fn replace(value: &mut Value, at: usize, with: &Value) {
 fn any_stats() -> impl Strategy<Value = PackedStats> {
     let histogram = prop::collection::btree_map(0..BUCKETS as u16, 1..1u64 << 40, 0..6);
     let errors = prop::collection::btree_map(any::<i32>(), any::<u64>(), 0..3);
-    (any::<[u64; 4]>(), any::<bool>(), histogram, errors).prop_map(
-        |([count, sum_ns, max_ns, bytes], max_exact, histogram, errors)| PackedStats {
+    (any::<[u64; 4]>(), any::<[bool; 3]>(), histogram, errors).prop_map(
+        |([count, sum_ns, max_ns, bytes], [max_exact, posted, reaped], histogram, errors)| PackedStats {
             count,
             sum_ns,
             max_ns,
@@ -79,6 +79,7 @@ fn any_stats() -> impl Strategy<Value = PackedStats> {
             histogram: histogram.into_iter().collect(),
             errors: errors.into_iter().collect(),
             bytes,
+            completions: Completions { posted, reaped },
         },
     )
 }

@@ -11,7 +11,8 @@ use super::moment::{Moment, Pending, Rest};
 use super::table::Table;
 use crate::model::histogram::{BUCKETS, Histogram};
 use crate::model::{
-    FileInfo, FileRow, InFlight, Lost, Max, NeighbourRow, Op, Role, RoleRow, Server, ServerId, Stats, Target,
+    Completions, FileInfo, FileRow, InFlight, Lost, Max, NeighbourRow, Op, Role, RoleRow, Server, ServerId,
+    Stats, Target,
 };
 
 /// What moments refer to.
@@ -104,6 +105,8 @@ pub(crate) struct PackedStats {
     /// (errno, count)
     pub errors: Vec<(i32, u64)>,
     pub bytes: u64,
+    #[serde(default)]
+    pub completions: Completions,
 }
 
 /// A moment that does not hold together: it refers to what is not there, or its buckets are out of order.
@@ -282,6 +285,7 @@ impl From<&Stats> for PackedStats {
             histogram: stats.histogram.iter().map(|(bucket, n)| (bucket as u16, n)).collect(),
             errors: stats.errors.iter().map(|(&errno, &n)| (errno, n)).collect(),
             bytes: stats.bytes,
+            completions: stats.completions,
         }
     }
 }
@@ -303,6 +307,7 @@ impl TryFrom<PackedStats> for Stats {
             histogram: Histogram::from_sorted(buckets),
             errors: packed.errors.into_iter().collect(),
             bytes: packed.bytes,
+            completions: packed.completions,
         })
     }
 }

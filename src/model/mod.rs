@@ -1,6 +1,7 @@
 //! The data that every view reads: the counts up to a moment ([`Snapshot`]), and the difference of two of
 //! them ([`Measurement`]). Both are immutable plain data.
 
+mod completion;
 pub(crate) mod durability;
 mod errors;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+pub use completion::Completions;
 pub use errors::Errors;
 pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
 pub use measurement::Measurement;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Errors;
+use super::{Completions, Errors};
 use crate::model::histogram::{Histogram, lower_edge, upper_edge};
 
 /// The maximum latency.
@@ -27,6 +27,8 @@ pub struct Stats {
     pub errors: Errors,
     /// What durable writes have written, as the kernel returned it.
     pub bytes: u64,
+    /// Of requests of rings, since they were first seen: no interval has its own.
+    pub completions: Completions,
 }
 
 impl Stats {
@@ -40,6 +42,7 @@ impl Stats {
         }
         self.histogram.merge(&other.histogram);
         self.bytes = self.bytes.saturating_add(other.bytes);
+        self.completions.merge(other.completions);
         for (&errno, &n) in &other.errors {
             let sum = self.errors.entry(errno).or_default();
             *sum = sum.saturating_add(n);
@@ -70,6 +73,7 @@ impl Stats {
             errors: errors.collect(),
             histogram,
             bytes: self.bytes.saturating_sub(earlier.bytes),
+            completions: self.completions,
         }
     }
 

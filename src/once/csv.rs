@@ -14,7 +14,7 @@ use crate::text::{errno, escape};
 /// What every row begins with, before what it stands for.
 const INTERVAL: [&str; 5] = ["start", "end", "duration_seconds", "pid", "comm"];
 /// What every row ends with. An empty field is a figure that does not exist.
-const FIGURES: [&str; 17] = [
+const FIGURES: [&str; 18] = [
     "op",
     "syncs",
     "syncs_per_second",
@@ -32,6 +32,7 @@ const FIGURES: [&str; 17] = [
     "max_exact",
     "bytes",
     "via",
+    "completion",
 ];
 
 fn subject_columns(by: By) -> &'static [&'static str] {
@@ -128,6 +129,7 @@ fn figures(row: &Row, m: &Measurement, fields: &mut Vec<String>) {
         if stats.count > 0 { stats.max.exact.to_string() } else { String::new() },
         if row.op.writes() { stats.bytes.to_string() } else { String::new() },
         row.op.via().name().into(),
+        stats.completions.name(row.op).unwrap_or_default().into(),
     ]);
 }
 

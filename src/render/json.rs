@@ -266,6 +266,7 @@ fn figures(op: Option<Op>, stats: &Stats, over: Duration) -> schema::Figures {
             max_exact: any.then_some(stats.max.exact),
         },
         bytes: op.is_some_and(Op::writes).then_some(stats.bytes),
+        completion: op.and_then(|op| stats.completions.name(op)),
     }
 }
 

@@ -104,6 +104,9 @@ pub(crate) struct Figures {
     /// What was written. Only of writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// "posted", "reaped", "mixed". Only of requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion: Option<&'static str>,
 }
 
 /// What failed beside the syncs.

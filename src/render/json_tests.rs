@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::*;
-use crate::model::Role;
 use crate::model::fixture;
+use crate::model::{Completions, Role};
 use crate::render::Sort;
 
 fn written(m: &Measurement) -> String {
@@ -26,7 +26,11 @@ fn documented() -> Measurement {
     let mut durable = m.files[1].clone();
     durable.op = Op::DsyncWrite;
     durable.stats = Stats { bytes: 4_608, ..fixture::stats(&[(9, 140_000)]) };
-    m.files.push(durable);
+    let mut in_ring = m.files[1].clone();
+    in_ring.op = Op::IoUringFsync;
+    in_ring.stats =
+        Stats { completions: Completions { posted: true, reaped: false }, ..fixture::stats(&[(5, 150_000)]) };
+    m.files.extend([durable, in_ring]);
     let failed = Stats { errors: [(libc::ENOSPC, 3)].into(), ..fixture::stats(&[(3, 0)]) };
     let unwritten = Stats { count: 1, errors: [(libc::EIO, 1)].into(), ..Stats::default() };
     m.failures = vec![

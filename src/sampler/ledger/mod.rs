@@ -18,7 +18,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::model::histogram::{Histogram, bucket_of};
-use crate::model::{Errors, FileId, Max, Op, Role, ServerId, Stats, Target, Via};
+use crate::model::{Completions, Errors, FileId, Max, Op, Role, ServerId, Stats, Target, Via};
 use crate::probe::{Identity, Row, record};
 
 pub(crate) use reading::{errors_of, stats_of};
@@ -261,6 +261,7 @@ impl Ledger {
             histogram: Histogram::from_sorted([(bucket_of(latency_ns), 1)]),
             errors: (result < 0).then_some((-result, 1)).into_iter().collect(),
             bytes: u64::try_from(result).unwrap_or(0),
+            completions: Completions::default(),
         };
         self.merge(at, &one);
     }

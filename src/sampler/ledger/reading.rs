@@ -1,8 +1,9 @@
 //! A row's figures, out of what the kernel side keeps of it.
 
 use crate::model::histogram::Histogram;
-use crate::model::{Errors, Max, Stats};
+use crate::model::{Completions, Errors, Max, Stats};
 use crate::probe::Row;
+use crate::probe::record::{COMPLETION_POSTED, COMPLETION_REAPED};
 
 /// A row's counts and, if it has one, its histogram, as [`crate::probe::Probe::histogram`] gives it; no
 /// errors. The sum of the buckets is the count; what lies elsewhere is added.
@@ -16,6 +17,10 @@ pub(crate) fn stats_of(row: &Row, histogram: &[(usize, u64)]) -> Stats {
         histogram,
         errors: Errors::default(),
         bytes: row.bytes,
+        completions: Completions {
+            posted: row.completions & COMPLETION_POSTED != 0,
+            reaped: row.completions & COMPLETION_REAPED != 0,
+        },
     }
 }
 
