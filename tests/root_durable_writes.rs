@@ -15,7 +15,7 @@ use common::faults::{fsynctop, output};
 use common::measured::{Measured, count, number, path_of, text};
 use common::nested::Nested;
 use common::scrape::{Scrape, label};
-use common::ways::{Rows, made, seen, syncgen};
+use common::ways::{Rows, made, name_of, seen, syncgen};
 use common::{Running, built, needs};
 use serde_json::{Value, json};
 
@@ -28,7 +28,8 @@ const WAYS: &str = "odsync-write,odsync-pwrite,odsync-writev,odsync-pwritev,odsy
 
 /// Everything that syncgen's ways do in rings and that the kernel reports.
 const RINGS: &str = "ring-fsync,ring-fdatasync,ring-sync-file-range,ring-odsync,ring-rwf-dsync,ring-short,ring-full,\
-    ring-bad-descriptor,ring-plain,ring-plain-fault,ring-polled,ring-registered,ring-linked,ring-cancelled";
+    ring-bad-descriptor,ring-plain,ring-plain-fault,ring-polled,ring-registered,ring-linked,ring-cancelled,ring-deferred,\
+    ring-threads";
 
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
@@ -97,6 +98,71 @@ fn root_syncs_and_durable_writes_in_rings_are_counted_as_their_completions_say()
     let (measured, said) = syncgen(&[], ext4.path(), "ring-silent", 100);
     assert_eq!((number(&said["ways"]["ring-silent"], "silent"), measured.lost("unreported")), (100, 100));
     assert_eq!((measured.total(), measured.lost("unwatched")), (0, 0));
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_rows_of_requests_say_how_their_completions_come_about() {
+    needs(&[TRACEFS]);
+    let ext4 = Mounted::image("ext4", 64);
+    let ways = "ring-fsync,ring-polled,ring-deferred,ring-iopoll,aio-fsync,odsync-pwrite";
+    let (measured, said) = syncgen(&[], ext4.path(), ways, 20);
+    assert_eq!(seen(&measured), made(&said), "{said}");
+    let completions: BTreeMap<_, _> =
+        measured.files().iter().map(|row| (name_of(row), row["completion"].as_str())).collect();
+    let expected = [
+        ("way-aio-fsync", Some("reaped")),
+        ("way-odsync-pwrite", None),
+        ("way-ring-deferred", Some("reaped")),
+        ("way-ring-fsync", Some("posted")),
+        ("way-ring-iopoll", Some("reaped")),
+        ("way-ring-polled", Some("posted")),
+    ];
+    assert_eq!(completions, expected.map(|(name, completion)| (name.to_owned(), completion)).into());
+    let of = |via: &str, op: &str| {
+        let role = measured.roles().iter().find(|row| row["via"] == via && row["op"] == op);
+        role.unwrap_or_else(|| panic!("no {op} by {via}"))["completion"].as_str()
+    };
+    assert_eq!(
+        [
+            of("io_uring", "fsync"),
+            of("io_uring", "dsync_write"),
+            of("aio", "fsync"),
+            of("call", "dsync_write")
+        ],
+        [Some("mixed"), Some("reaped"), Some("reaped"), None]
+    );
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_requests_in_a_ring_that_processes_share_are_those_of_whoever_submits_them() {
+    needs(&[TRACEFS]);
+    let ext4 = Mounted::image("ext4", 64);
+    // Each is submitted by a child of its own, in the ring of its parent, who takes the completion.
+    let (measured, said) = syncgen(&[], ext4.path(), "ring-forked", 30);
+    assert_eq!(number(&said["ways"]["ring-forked"], "calls"), 30);
+    let rows: Vec<_> = measured.files().iter().map(|row| (number(row, "pid"), count(row))).collect();
+    let pids: std::collections::BTreeSet<_> = rows.iter().map(|(pid, _)| pid).collect();
+    assert_eq!((pids.len(), measured.total()), (30, 30), "{rows:?}");
+    assert!(rows.iter().all(|(_, count)| *count == 1), "{rows:?}");
+    measured.assert_nothing_lost();
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_in_a_ring_with_iopoll_writes_are_counted_and_syncs_are_refused() {
+    needs(&[TRACEFS]);
+    for mounted in [Mounted::image("ext4", 64), Mounted::image("xfs", 320)] {
+        let (measured, said) = syncgen(&[], mounted.path(), "ring-iopoll,ring-iopoll-fsync", 50);
+        // The kernel refuses it before it is a request, and shows it at no hook.
+        assert_eq!(said["ways"]["ring-iopoll-fsync"]["errors"], json!({ "EINVAL": 50 }), "{said}");
+        let mut expected = made(&said);
+        expected.retain(|(name, ..), _| name != "way-ring-iopoll-fsync");
+        assert_eq!(seen(&measured), expected, "{said}");
+        assert_eq!(expected.len(), 1, "{said}");
+        measured.assert_nothing_lost();
+    }
 }
 
 #[test]
@@ -270,5 +336,5 @@ fn root_the_table_names_durable_writes_and_failed_ones() {
     let text = common::faults::stdout(&output(once.arg(ext4.path().join("file"))));
     let row =
         text.lines().find(|line| line.contains(",dsync_write,200,")).unwrap_or_else(|| panic!("{text}"));
-    assert!(row.ends_with(",819200,call"), "{text}");
+    assert!(row.ends_with(",819200,call,"), "{text}");
 }

@@ -32,6 +32,22 @@ pub struct How {
     pub linked: bool,
     /// Only failures are told of.
     pub silent: bool,
+    /// As many as [`MANY`] at a time.
+    pub many: bool,
+    /// Completions are posted when the program waits for them.
+    pub deferred: bool,
+    /// The device is polled by the program that waits, instead of interrupting.
+    pub polled_for: bool,
+    /// They are submitted by another than who made the ring, who reaps them.
+    pub by_another: Option<Another>,
+}
+
+/// Who has the ring as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Another {
+    Thread,
+    /// A child, by the descriptor that it inherits; one that is sent (SCM_RIGHTS) is of the same open file.
+    Process,
 }
 
 pub struct Ring {
@@ -40,6 +56,8 @@ pub struct Ring {
 }
 
 const ENTRIES: u32 = 8;
+/// More than a tracer has room for in one place.
+pub const MANY: usize = 6_000;
 const LAST: u64 = u64::MAX;
 
 impl Ring {
@@ -48,7 +66,13 @@ impl Ring {
         if how.polled {
             builder.setup_sqpoll(50);
         }
-        let ring = builder.build(ENTRIES)?;
+        if how.deferred {
+            builder.setup_single_issuer().setup_defer_taskrun();
+        }
+        if how.polled_for {
+            builder.setup_iopoll();
+        }
+        let ring = builder.build(if how.many { MANY.next_power_of_two() as u32 } else { ENTRIES })?;
         if how.registered {
             ring.submitter().register_files(&[fd])?;
         }
@@ -58,7 +82,6 @@ impl Ring {
     /// Makes these requests at once, and waits for their ends: what each returned, in their order; of silent
     /// ones that succeeded, nothing.
     pub fn make(&mut self, fd: RawFd, requests: &[Request]) -> io::Result<Vec<io::Result<u64>>> {
-        assert!(requests.len() < ENTRIES as usize);
         let vectors: Vec<[libc::iovec; 2]> = requests.iter().map(vector).collect();
         for (number, (request, vector)) in requests.iter().zip(&vectors).enumerate() {
             let mut flags = Flags::empty();
@@ -75,15 +98,52 @@ impl Ring {
             // SAFETY: it points to nothing.
             unsafe { self.ring.submission().push(&last).expect("there is room for it") };
         }
-        self.ring.submit_and_wait(if self.how.silent { 1 } else { requests.len() })?;
-        let mut ends: Vec<(u64, i32)> =
-            self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
+        let expected = if self.how.silent { 1 } else { requests.len() };
+        self.submit_and_wait(expected)?;
+        let mut ends: Vec<(u64, i32)> = Vec::new();
+        loop {
+            ends.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
+            if ends.len() >= expected {
+                break;
+            }
+            // Where the program polls, what a worker makes meanwhile is not waited for.
+            self.ring.submitter().submit_and_wait(expected - ends.len())?;
+        }
         ends.retain(|(number, _)| *number != LAST);
         ends.sort_unstable();
         let result = |(_, result): (u64, i32)| {
             u64::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
         };
         Ok(ends.into_iter().map(result).collect())
+    }
+
+    fn submit_and_wait(&self, n: usize) -> io::Result<()> {
+        let submit = || self.ring.submitter().submit_and_wait(n);
+        match self.how.by_another {
+            None => submit().map(drop),
+            Some(Another::Thread) => {
+                let submitted = std::thread::scope(|scope| scope.spawn(submit).join());
+                submitted.map_err(|_| io::Error::other("it panicked"))?.map(drop)
+            }
+            Some(Another::Process) => {
+                // SAFETY: there is no other thread, and the child does nothing but this one call.
+                match unsafe { libc::fork() } {
+                    -1 => Err(io::Error::last_os_error()),
+                    // SAFETY: it ends the child.
+                    0 => unsafe { libc::_exit(i32::from(submit().is_err())) },
+                    child => {
+                        let mut status = 0;
+                        // SAFETY: it writes one word.
+                        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+                        if waited == child && status == 0 {
+                            Ok(())
+                        } else {
+                            Err(io::Error::other(format!("the child ended with {status}")))
+                        }
+                    }
+                }
+            }
+        }
     }
 
     fn entry(&self, fd: RawFd, request: &Request, vector: &[libc::iovec; 2]) -> Entry {

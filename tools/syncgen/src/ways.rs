@@ -18,7 +18,7 @@ use crate::aio::{self, Block, Reap};
 use crate::call::{Data, NOWHERE, WriteCall, write};
 use crate::count::errno_name;
 use crate::fill::{self, Fill};
-use crate::ring::{How, Request, Ring};
+use crate::ring::{Another, How, MANY, Request, Ring};
 
 macro_rules! ways {
     ($($name:ident)*) => {
@@ -40,6 +40,7 @@ ways! {
     Sendfile CopyFileRange Splice Fallocate
     RingFsync RingFdatasync RingSyncFileRange RingOdsync RingRwfDsync RingShort RingFull RingBadDescriptor
     RingPlain RingPlainFault RingPolled RingRegistered RingLinked RingCancelled RingSilent
+    RingDeferred RingIopoll RingIopollFsync RingThreads RingForked RingMany
     AioFsync AioFdatasync AioPgetevents AioBatch AioPartial AioNoRoom AioBadDescriptor
     AioOdsync AioOdsyncVector AioOdsyncDirect AioRwfDsync AioShort AioFault AioFull AioReadOnly
     AioPlain AioPlainFault AioPlainReadOnly
@@ -94,6 +95,9 @@ impl Way {
     fn op(self) -> &'static str {
         match self {
             Way::RingFsync | Way::RingBadDescriptor | Way::RingPolled | Way::RingRegistered => "fsync",
+            Way::RingDeferred | Way::RingIopollFsync | Way::RingThreads | Way::RingForked | Way::RingMany => {
+                "fsync"
+            }
             Way::RingFdatasync | Way::RingSilent | Way::RingLinked | Way::RingCancelled => "fdatasync",
             Way::AioFdatasync => "fdatasync",
             Way::AioFsync | Way::AioPgetevents | Way::AioBatch | Way::AioPartial | Way::AioNoRoom => "fsync",
@@ -120,7 +124,7 @@ impl Way {
         let name = self.name();
         name.starts_with("odsync")
             || name.starts_with("aio-odsync")
-            || matches!(self, Way::RingOdsync | Way::RingShort | Way::RingFull)
+            || matches!(self, Way::RingOdsync | Way::RingShort | Way::RingFull | Way::RingIopoll)
             || matches!(self, Way::AioShort | Way::AioFault | Way::AioFull | Way::AioReadOnly)
     }
 
@@ -143,7 +147,7 @@ impl Way {
         if self == Way::OdsyncAppend {
             flags |= libc::O_APPEND;
         }
-        if self == Way::AioOdsyncDirect {
+        if matches!(self, Way::AioOdsyncDirect | Way::RingIopoll) {
             flags |= libc::O_DIRECT;
         }
         let writes = !self.name().ends_with("read-only");
@@ -252,9 +256,20 @@ fn in_ring(done: &mut Done, way: Way, fd: RawFd, data: Data, times: u64) -> Resu
         registered: way == Way::RingRegistered,
         linked: matches!(way, Way::RingLinked | Way::RingCancelled),
         silent: way == Way::RingSilent,
+        many: way == Way::RingMany,
+        deferred: way == Way::RingDeferred,
+        polled_for: matches!(way, Way::RingIopoll | Way::RingIopollFsync),
+        by_another: match way {
+            Way::RingThreads => Some(Another::Thread),
+            Way::RingForked => Some(Another::Process),
+            _ => None,
+        },
     };
     let mut ring = Ring::new(how, fd)?;
     let block = vec![b'f'; 1 << 20];
+    // Aligned, as direct writes have to be.
+    let page = MmapMut::map_anon(4096).context("memory")?;
+    let data = if way == Way::RingIopoll { Data { bytes: &page, ..data } } else { data };
     let mut failed = 0;
     // A write that fails cancels what is linked to it.
     let faulty = Data { bytes: &[], then_fault: true, ..data };
@@ -267,8 +282,15 @@ fn in_ring(done: &mut Done, way: Way, fd: RawFd, data: Data, times: u64) -> Resu
             _ => Request::Write(data),
         };
         let first = Request::Write(if way == Way::RingCancelled { faulty } else { data });
-        let requests: &[Request] = if how.linked { &[first, request] } else { &[request] };
-        let mut ends = ring.make(fd, requests)?;
+        let requests = match how {
+            How { linked: true, .. } => vec![first, request],
+            How { many: true, .. } => vec![request; MANY],
+            _ => vec![request],
+        };
+        let mut ends = ring.make(fd, &requests)?;
+        if how.many {
+            ends.drain(1..).for_each(|end| done.record(end));
+        }
         match ends.pop() {
             Some(end) => {
                 failed += u64::from(end.is_err());
@@ -418,6 +440,10 @@ mod tests {
         assert_eq!(done(Way::RingLinked), ("fdatasync", 3, 0, vec![]));
         assert_eq!(done(Way::RingCancelled), ("fdatasync", 3, 0, error("ECANCELED", 3)));
         assert_eq!(done(Way::RingShort), ("dsync_write", 3, 2_100, vec![]));
+        assert_eq!(done(Way::RingDeferred), ("fsync", 3, 0, vec![]));
+        assert_eq!(done(Way::RingIopollFsync), ("fsync", 3, 0, error("EINVAL", 3)));
+        assert_eq!(done(Way::RingThreads), ("fsync", 3, 0, vec![]));
+        assert_eq!(done(Way::RingForked), ("fsync", 3, 0, vec![]));
         assert_eq!(done(Way::RingSilent), ("fdatasync", 0, 0, vec![]));
         assert_eq!(done(Way::AioFdatasync), ("fdatasync", 3, 0, vec![]));
         assert_eq!(done(Way::AioBatch), ("fsync", 7, 0, vec![]));
