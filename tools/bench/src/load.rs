@@ -30,6 +30,9 @@ pub enum Call {
     RingFsync,
     /// A request that does nothing.
     RingNop,
+    /// As [`Call::DurableWrite`], by libaio: a system call that submits it, which writes, and one that takes
+    /// its event.
+    AioDurableWrite,
 }
 
 impl Call {

@@ -17,6 +17,7 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::process::getppid;
 use rustix::thread::{CpuSet, sched_setaffinity, set_name};
 
+use crate::aio;
 use crate::load::{Call, Done, Files, Round};
 use crate::stats::median;
 
@@ -127,7 +128,7 @@ impl Kind {
     fn of(call: Call) -> Kind {
         match call {
             Call::FsyncOnDisk => Kind::OnDisk,
-            Call::DurableWrite => Kind::Durable,
+            Call::DurableWrite | Call::AioDurableWrite => Kind::Durable,
             Call::NullWrite => Kind::Null,
             _ => Kind::InMemory,
         }
@@ -189,6 +190,10 @@ impl Worker {
                     }
                     let ring = self.ring.as_mut().context("a ring")?;
                     in_ring(round, ring, files.first())
+                }
+                Call::AioDurableWrite => {
+                    let context = aio::Context::new().context("cannot make a context of libaio")?;
+                    Ok(by_libaio(round, &context, files)?)
                 }
                 _ => Ok(as_fast_as_possible(round, files)?),
             },
@@ -255,6 +260,13 @@ fn in_ring(round: &Round, ring: &mut IoUring, file: Option<&File>) -> Result<Par
     })?;
     ensure!(failed == 0, "{failed} requests failed");
     Ok(part)
+}
+
+fn by_libaio(round: &Round, context: &aio::Context, files: &[File]) -> std::io::Result<Part> {
+    let mut turn = files.iter().cycle();
+    in_batches(round, || {
+        turn.by_ref().take(BATCH).try_for_each(|file| context.write(file, &[1; BLOCK as usize]))
+    })
 }
 
 /// Files that grow, up to a limit, and begin anew.

@@ -1,6 +1,7 @@
 //! bench: what tracing costs, measured side by side with nothing attached, with empty programs and with other
 //! tracers; writes docs/overhead.md.
 
+mod aio;
 mod by_kernel;
 mod calls;
 mod context;
@@ -92,7 +93,7 @@ enum Part {
     Sync,
     /// Added to each system call that is no sync
     Getppid,
-    /// Added to each write, and to each request of a ring
+    /// Added to each write, and to each request of io_uring and libaio
     Writes,
     /// Added to each fsync by the net below the watched calls
     Net,

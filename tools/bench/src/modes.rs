@@ -45,11 +45,25 @@ pub fn hooks(mode: AttachMode) -> Result<Vec<String>> {
     if attached.ops().contains(&Op::IoUringFsync) {
         hooks.extend(["ring_submit", "ring_complete"].map(str::to_owned));
     }
+    if attached.ops().contains(&Op::AioFsync) {
+        hooks.extend(of_libaio(&attached.programs));
+    }
     if attached.net().filesystems.iter().any(|filesystem| filesystem == "ext4") {
         hooks.push("net_ext4".to_owned());
     }
     known.push((mode, hooks.clone()));
     Ok(hooks)
+}
+
+/// Of the same kind as those of fsync.
+fn of_libaio(programs: &[AttachedProgram]) -> Vec<String> {
+    let how = |is_exit: bool| {
+        let program = programs.iter().find(|program| program.is_exit == is_exit);
+        program.and_then(|program| Some(program.name.split_once('_')?.0)).unwrap_or_default()
+    };
+    let calls = ["io_submit", "io_getevents", "io_pgetevents", "io_destroy"];
+    let exits = calls.map(|call| format!("{}_{call}", how(true)));
+    [format!("{}_io_submit", how(false))].into_iter().chain(exits).collect()
 }
 
 /// Those in which both fsynctop and empty programs can be attached.

@@ -1,4 +1,4 @@
-//! What a tracer adds to each write, and to each request of io_uring.
+//! What a tracer adds to each write, and to each request of io_uring and libaio.
 
 use anyhow::Result;
 use fsynctop::model::AttachMode;
@@ -16,12 +16,13 @@ const MOST_OF_CLOCK: f64 = 1.5;
 const MOST_OF_EMPTY: f64 = 1.2;
 
 /// What is called, how it is named, and by whom: traced or not.
-const CALLS: [(Call, &str, &[bool]); 5] = [
+const CALLS: [(Call, &str, &[bool]); 6] = [
     (Call::DurableWrite, "O_DSYNC write", &[true, false]),
     (Call::Write, "write", &[true, false]),
     (Call::NullWrite, "write to /dev/null", &[true, false]),
     (Call::RingFsync, "io_uring fsync", &[true, false]),
     (Call::RingNop, "io_uring nop", &[true]),
+    (Call::AioDurableWrite, "libaio O_DSYNC write", &[true, false]),
 ];
 
 pub fn section(context: &Context) -> Result<Section> {
@@ -44,7 +45,8 @@ fn of(measured: &Measured) -> Section {
             "The same for `pwrite64` of 4 KB to a file on tmpfs, through a descriptor with O_DSYNC (counted as a sync) and \
              without (looked at, and left); for `write` of a byte to /dev/null, which is left as a socket's or a pipe's; and \
              for requests of io_uring, 64 of them submitted by one system call, which is part of what is measured: an fsync, \
-             which a worker of the kernel makes, and one that does nothing. {}.",
+             which a worker of the kernel makes, and one that does nothing; and for such a durable write by libaio, one at \
+             a time: `io_submit`, which writes, and `io_getevents`, with three programs on the two instead of two. {}.",
             measured.effort()
         )],
         tables: vec![table(measured)],
