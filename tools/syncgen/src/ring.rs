@@ -15,6 +15,8 @@ use crate::call::{Data, NOWHERE};
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'a> {
     Fsync,
+    /// Of the first page only.
+    FsyncRange,
     Fdatasync,
     SyncFileRange,
     /// From a vector, where a buffer that cannot be read follows.
@@ -161,6 +163,7 @@ impl Ring {
             | libc::SYNC_FILE_RANGE_WAIT_AFTER;
         match request {
             Request::Fsync => on!(Fsync()),
+            Request::FsyncRange => of_first_page(on!(Fsync())),
             Request::Fdatasync => on!(Fsync().flags(FsyncFlags::DATASYNC)),
             Request::SyncFileRange => on!(SyncFileRange(0).flags(ALL_OF_IT)),
             Request::Write(data) if data.then_fault => {
@@ -172,6 +175,17 @@ impl Ring {
             }
         }
     }
+}
+
+/// The crate knows no length of an fsync.
+fn of_first_page(mut entry: Entry) -> Entry {
+    /// Of `len` in struct io_uring_sqe (include/uapi/linux/io_uring.h).
+    const AT: usize = 24;
+    const { assert!(size_of::<Entry>() >= AT + size_of::<u32>()) };
+    // SAFETY: an entry is the kernel's struct and nothing else, of integers: it is large enough, and
+    // aligned.
+    unsafe { std::ptr::from_mut(&mut entry).cast::<u8>().add(AT).cast::<u32>().write(4096) };
+    entry
 }
 
 fn vector(request: &Request) -> [libc::iovec; 2] {

@@ -15,7 +15,7 @@ use memmap2::MmapMut;
 use serde::Serialize;
 
 use crate::aio::{self, Block, Reap};
-use crate::call::{Data, NOWHERE, WriteCall, write};
+use crate::call::{Data, NOWHERE, Op, WriteCall, sync, write};
 use crate::count::errno_name;
 use crate::fill::{self, Fill};
 use crate::ring::{Another, How, MANY, Request, Ring};
@@ -41,6 +41,7 @@ ways! {
     RingFsync RingFdatasync RingSyncFileRange RingOdsync RingRwfDsync RingShort RingFull RingBadDescriptor
     RingPlain RingPlainFault RingPolled RingRegistered RingLinked RingCancelled RingSilent
     RingDeferred RingIopoll RingIopollFsync RingThreads RingForked RingMany
+    Written RingWritten RingWrittenRange AioWritten
     AioFsync AioFdatasync AioPgetevents AioBatch AioPartial AioNoRoom AioBadDescriptor
     AioOdsync AioOdsyncVector AioOdsyncDirect AioRwfDsync AioShort AioFault AioFull AioReadOnly
     AioPlain AioPlainFault AioPlainReadOnly
@@ -98,6 +99,7 @@ impl Way {
             Way::RingDeferred | Way::RingIopollFsync | Way::RingThreads | Way::RingForked | Way::RingMany => {
                 "fsync"
             }
+            Way::Written | Way::RingWritten | Way::RingWrittenRange | Way::AioWritten => "fsync",
             Way::RingFdatasync | Way::RingSilent | Way::RingLinked | Way::RingCancelled => "fdatasync",
             Way::AioFdatasync => "fdatasync",
             Way::AioFsync | Way::AioPgetevents | Way::AioBatch | Way::AioPartial | Way::AioNoRoom => "fsync",
@@ -209,6 +211,15 @@ pub fn run(way: Way, directory: &Path, calls: u64) -> Result<Done> {
             (0..calls).for_each(|_| done.record(fill::fill(call, &file, &source)));
             done.path = Some(path);
         }
+        Way::Written => {
+            create(&path)?;
+            let file = way.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+            for _ in 0..calls {
+                write(WriteCall::Pwrite64, file.as_raw_fd(), data).context("cannot write")?;
+                done.record(sync(Op::Fsync, file.as_raw_fd(), None).map(|()| 0));
+            }
+            done.path = Some(path);
+        }
         Way::OdsyncFull | Way::PlainFull => {
             create(&path)?;
             let file = way.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -276,6 +287,7 @@ fn in_ring(done: &mut Done, way: Way, fd: RawFd, data: Data, times: u64) -> Resu
     for _ in 0.. {
         let request = match (way, done.op) {
             (Way::RingFull, _) => Request::Write(Data { bytes: &block, offset: done.bytes as i64, ..data }),
+            (Way::RingWrittenRange, _) => Request::FsyncRange,
             (_, "fsync") => Request::Fsync,
             (_, "fdatasync") => Request::Fdatasync,
             (_, "sync_file_range") => Request::SyncFileRange,
@@ -287,6 +299,9 @@ fn in_ring(done: &mut Done, way: Way, fd: RawFd, data: Data, times: u64) -> Resu
             How { many: true, .. } => vec![request; MANY],
             _ => vec![request],
         };
+        if matches!(way, Way::RingWritten | Way::RingWrittenRange) {
+            write(WriteCall::Pwrite64, fd, data)?;
+        }
         let mut ends = ring.make(fd, &requests)?;
         if how.many {
             ends.drain(1..).for_each(|end| done.record(end));
@@ -360,6 +375,9 @@ fn by_libaio(done: &mut Done, way: Way, fd: RawFd, data: Data, times: u64) -> Re
             Way::AioPartial if round % 2 == 0 => places[1] = NOWHERE.cast(),
             Way::AioPartial => blocks[1] = Block::fsync(-1),
             _ => {}
+        }
+        if way == Way::AioWritten {
+            write(WriteCall::Pwrite64, fd, data)?;
         }
         match context.submit(&places) {
             Ok(taken) => {
@@ -444,6 +462,8 @@ mod tests {
         assert_eq!(done(Way::RingIopollFsync), ("fsync", 3, 0, error("EINVAL", 3)));
         assert_eq!(done(Way::RingThreads), ("fsync", 3, 0, vec![]));
         assert_eq!(done(Way::RingForked), ("fsync", 3, 0, vec![]));
+        assert_eq!(done(Way::Written), ("fsync", 3, 0, vec![]));
+        assert_eq!(done(Way::RingWrittenRange), ("fsync", 3, 0, vec![]));
         assert_eq!(done(Way::RingSilent), ("fdatasync", 0, 0, vec![]));
         assert_eq!(done(Way::AioFdatasync), ("fdatasync", 3, 0, vec![]));
         assert_eq!(done(Way::AioBatch), ("fsync", 7, 0, vec![]));
