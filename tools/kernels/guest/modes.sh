@@ -18,6 +18,8 @@ done
 writes=odsync-write,odsync-pwrite,odsync-writev,odsync-pwritev,odsync-pwritev2,osync-pwrite,rwf-dsync,rwf-sync,rwf-bad-descriptor
 writes=$writes,odsync-append,odsync-empty,odsync-short,odsync-fault,odsync-read-only,plain,plain-fault,plain-read-only
 rings=ring-fsync,ring-fdatasync,ring-sync-file-range,ring-odsync,ring-rwf-dsync,ring-short,ring-plain,ring-plain-fault,ring-polled,ring-registered,ring-linked
+# All writes, and what of them no sync has covered.
+all=plain,plain-fault,sendfile,copy-file-range,splice,fallocate,odsync-write,written
 aio=aio-fsync,aio-fdatasync,aio-pgetevents,aio-batch,aio-partial,aio-no-room,aio-odsync,aio-odsync-vector,aio-odsync-direct,aio-rwf-dsync
 aio=$aio,aio-short,aio-fault,aio-read-only,aio-plain,aio-plain-fault,aio-plain-read-only
 for filesystem in ext4 xfs; do
@@ -25,6 +27,10 @@ for filesystem in ext4 xfs; do
     if [ "$mode" = "${without:-}" ]; then continue; fi
     step aio-$mode-$filesystem fsynctop once --attach $mode --output json -- sh -c "syncgen /mnt/$filesystem --ways $aio --syncs 12 >/out/aio-$mode-$filesystem.load"
     step writes-$mode-$filesystem fsynctop once --attach $mode --output json -- sh -c "syncgen /mnt/$filesystem --ways $writes --syncs 12 >/out/writes-$mode-$filesystem.load"
+  done
+  for mode in $MODES; do
+    if [ "$mode" = "${without:-}" ]; then continue; fi
+    step unsynced-$mode-$filesystem fsynctop once --writes all --attach $mode --output json -- sh -c "syncgen /mnt/$filesystem --ways $all --syncs 12 >/out/unsynced-$mode-$filesystem.load"
   done
   step rings-$filesystem fsynctop once --ops fsync,fdatasync,sync_file_range --output json -- sh -c "syncgen /mnt/$filesystem --ways $rings --syncs 12 >/out/rings-$filesystem.load"
 done

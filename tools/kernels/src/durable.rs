@@ -47,6 +47,32 @@ pub fn expect_requests(outcome: &Outcome, way: &str, step: &str, findings: &mut 
     Ok(())
 }
 
+/// Of every write that no sync has covered, each byte; and of all writes, too.
+pub fn expect_unsynced(outcome: &Outcome, step: &str, findings: &mut Findings) -> Result<()> {
+    let (measured, load) = (outcome.json(&format!("{step}.out"))?, outcome.load(step)?);
+    let by_name = |table: &str, op: Option<&str>| -> BTreeMap<String, u64> {
+        let rows = rows(&measured[table]).filter(|row| op.is_none_or(|op| row["op"] == op));
+        let bytes = rows.map(|row| (name(&row["path"]), number(&row["bytes"])));
+        // What the loads copy, and what they say.
+        bytes
+            .filter(|(name, bytes)| name.starts_with("way-") && !name.ends_with(".source") && *bytes > 0)
+            .collect()
+    };
+    let done = load["ways"].as_object().into_iter().flat_map(|ways| ways.values());
+    let written: BTreeMap<String, u64> = done
+        .filter(|done| done["op"] == "write" && number(&done["bytes"]) > 0)
+        .map(|done| (name(&done["path"]), number(&done["bytes"])))
+        .collect();
+    findings.check(written.len() > 3, || format!("the load wrote too little: {load}"));
+    let unsynced = by_name("unsynced_files", None);
+    findings.check(unsynced == written, || format!("unsynced {unsynced:?}, written {written:?}"));
+    let mut all = by_name("writes", Some("write"));
+    all.remove("way-written");
+    findings.check(all == written, || format!("seen {all:?}, written {written:?}"));
+    nothing_is_lost(&measured, findings);
+    Ok(())
+}
+
 fn errors(value: &Value) -> BTreeMap<String, u64> {
     let all = value.as_object().into_iter().flatten();
     all.map(|(name, n)| (name.clone(), number(n))).collect()

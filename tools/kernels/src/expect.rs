@@ -94,6 +94,16 @@ fn modes(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
             let step = format!("writes-{mode}-{filesystem}");
             let names_failures = guest.names_failures(mode);
             findings.run(&step, |findings| durable::expect(outcome, &step, names_failures, findings));
+            let step = format!("unsynced-{mode}-{filesystem}");
+            findings.run(&step, |findings| {
+                if guest.watches_all_writes(mode) {
+                    return durable::expect_unsynced(outcome, &step, findings);
+                }
+                let said = outcome.text(&format!("{step}.err"))?;
+                findings
+                    .check(said.contains("no way of attaching works here"), || format!("it says {said:?}"));
+                Ok(())
+            });
         }
         let step = format!("rings-{filesystem}");
         findings.run(&step, |findings| durable::expect_requests(outcome, "io_uring", &step, findings));

@@ -107,6 +107,12 @@ impl Guest {
         (self.kernel, mode) != ("5.10", "tracepoint")
     }
 
+    /// Whether all writes can be watched in this mode: 5.10 knows copy_file_range's registers by name only,
+    /// and lets no program of fentry read them.
+    pub fn watches_all_writes(&self, mode: &str) -> bool {
+        (self.kernel, mode) != ("5.10", "fentry")
+    }
+
     /// How the verdict on task storage begins: before 5.13 there is none, and 7.2 refuses it where it lacks
     /// an instruction for it.
     pub fn wait_storage(&self) -> &'static str {
