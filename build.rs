@@ -23,11 +23,12 @@ const OBJECTS: [&str; 3] = ["sync", "wait", "timer"];
 const READ_THE_KERNEL: [&str; 2] = ["sync", "wait"];
 
 /// The enums whose constants both sides need: the object, the enum, and the type of its constants in Rust.
-const ENUMS: [(&str, &str, &str); 18] = [
+const ENUMS: [(&str, &str, &str); 19] = [
     ("sync", "histogram_shape", "usize"),
     ("sync", "target_limit", "usize"),
     ("sync", "name_limit", "usize"),
     ("sync", "pending_limit", "u64"),
+    ("sync", "unsynced_limit", "usize"),
     ("sync", "op", "u8"),
     ("sync", "watched_calls", "usize"),
     ("sync", "kind", "u8"),

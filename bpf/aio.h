@@ -168,7 +168,7 @@ __noinline int begin_block(u64 address, u64 context, u64 stack, u64 now)
 	if (before && !before->silent)
 		silence_process(key.tgid);
 	silent = aio_any_silent && bpf_map_lookup_elem(&aio_silent, &key.tgid);
-	if (fill_pending(&request, &who, file, op, block.fd, silent, 0))
+	if (fill_pending(&request, &who, file, op, block.fd, silent, 0, false))
 		begin_in_map(&aio_requests, &key, &request);
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include "self.h"
 #include "target.h"
 #include "thread_row.h"
+#include "unsynced.h"
 #include "waiting.h"
 #include "watch.h"
 #include "who.h"
@@ -70,6 +71,8 @@ static __always_inline void enter_traced(struct call *call, struct who *who, str
 	} else if (file) {
 		send_name(&call->id, file, fd, slot, 0);
 	}
+	if (all_writes)
+		take_cover(&call->cover, row, op, file);
 	call->start_ns = now;
 	if (watch_waits) {
 		change_in_flight(slot, 1);

@@ -72,6 +72,7 @@ struct super_block {
 
 struct inode {
 	u16 i_mode;
+	u32 i_nlink;
 	u32 i_flags;
 	struct super_block *i_sb;
 	unsigned long i_ino;
@@ -230,10 +231,13 @@ struct io_kiocb {
 	struct io_cqe cqe;
 	u64 flags; // 32 bits before 6.9; only the lower half is looked at
 	struct io_ring_ctx *ctx;
+	struct io_kiocb *link; // what is begun when this has ended
 };
 
 // What a request begins with, by its kind.
 struct io_sync {
+	s64 len; // 0: up to the end
+	s64 off;
 	s32 flags;
 };
 

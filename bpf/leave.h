@@ -12,6 +12,7 @@
 #include "self.h"
 #include "target.h"
 #include "thread_row.h"
+#include "unsynced.h"
 #include "waiting.h"
 #include "watch.h"
 #include "who.h"
@@ -87,11 +88,15 @@ static __noinline bool count_elsewhere(struct identity *id, u32 op, u64 latency,
 }
 
 // `id`: where there is no row.
-static __always_inline void finish_in_row(u32 slot, u32 sequence, struct identity *id, u32 op, u64 latency, s64 result)
+static __always_inline void finish_in_row(u32 slot, u32 sequence, struct identity *id, struct cover *cover, u32 op,
+					  u64 now, u64 latency, s64 result)
 {
 	struct row *row = row_at(slot);
+	bool is_its_own = row && row->sequence == sequence;
 
-	if (!row || row->sequence != sequence) {
+	if (all_writes)
+		note_unsynced(is_its_own ? row : 0, op, cover, now, latency, result);
+	if (!is_its_own) {
 		if (count_elsewhere(id, op, latency, result, !row))
 			return;
 		slot = op;
@@ -102,7 +107,7 @@ static __always_inline void finish_in_row(u32 slot, u32 sequence, struct identit
 	finish(row, slot, op, latency, result);
 }
 
-static __always_inline void finish_call(struct call *call, u32 op, u64 latency, s64 result)
+static __always_inline void finish_call(struct call *call, u32 op, u64 now, u64 latency, s64 result)
 {
 	if (call->slot == SELF_SLOT) {
 		leave_own(call, op);
@@ -110,7 +115,7 @@ static __always_inline void finish_call(struct call *call, u32 op, u64 latency, 
 	}
 	if (keep_threads && call->thread_row)
 		end_thread_row(call, op, latency, result);
-	finish_in_row(call->slot, call->sequence, &call->id, op, latency, result);
+	finish_in_row(call->slot, call->sequence, &call->id, &call->cover, op, now, latency, result);
 }
 
 static __always_inline void end_call(struct call *call, u32 op, u32 thread, u64 now, s64 result)
@@ -122,7 +127,7 @@ static __always_inline void end_call(struct call *call, u32 op, u32 thread, u64 
 		change_in_flight(call->slot, -1);
 		watch_end(now);
 	}
-	finish_call(call, op, latency, result);
+	finish_call(call, op, now, latency, result);
 	call_end(call, thread);
 }
 

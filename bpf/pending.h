@@ -12,9 +12,20 @@
 #include "read.h"
 #include "record.h"
 #include "rows.h"
+#include "unsynced.h"
 #include "who.h"
 
 const volatile u32 watched_ops; // a bit for each
+
+// A sync that had to wait for another request begins when that has ended.
+static __always_inline void begin_again(struct pending *request)
+{
+	struct row *row = row_at(request->slot);
+
+	if (row && row->sequence == request->sequence && is_covering(request->op) &&
+	    request->cover.file != COVERS_NOTHING)
+		begin_cover(row, &request->cover);
+}
 
 // A request that was none. Its row then never counts it.
 static __always_inline void take_back_pending(struct pending *request)
@@ -34,9 +45,9 @@ static __always_inline void forget_pending(struct pending *request)
 
 // What is known of a request at its beginning, all but when that was: by its start it is in flight. `silent`: of its
 // end is told only if it fails, or perhaps not at all. `completion`: of enum completion, or 0 where there is only one
-// kind. False: there is no memory for it.
+// kind. `partial`: a sync of a part of the file. False: there is no memory for it.
 static __always_inline bool fill_pending(struct pending *request, struct who *who, struct file *file, u32 op, s32 fd,
-					 bool silent, u8 completion)
+					 bool silent, u8 completion, bool partial)
 {
 	struct task_struct *task = who->task;
 	struct inode_key key = {};
@@ -74,6 +85,10 @@ static __always_inline bool fill_pending(struct pending *request, struct who *wh
 	// Another processor may take this one's bit away by its own, once. The next request sets it again.
 	if (row && (row->completions & completion) != completion)
 		row->completions |= completion;
+	if (all_writes && partial)
+		request->cover.file = COVERS_NOTHING;
+	else if (all_writes)
+		take_cover(&request->cover, row, op, file);
 	request->slot = slot;
 	request->sequence = row ? row->sequence : 0;
 	request->op = op;
@@ -96,7 +111,7 @@ static __always_inline void count_begun(struct pending *request)
 }
 
 // It is in flight no more.
-static __always_inline void count_ended(struct pending *request, u64 latency, s64 result)
+static __always_inline void count_ended(struct pending *request, u64 now, u64 latency, s64 result)
 {
 	struct row *row;
 
@@ -106,7 +121,8 @@ static __always_inline void count_ended(struct pending *request, u64 latency, s6
 		if (row && row->sequence == request->sequence)
 			add(&row->started, 1);
 	}
-	finish_in_row(request->slot, request->sequence, &request->id, request->op, latency, result);
+	finish_in_row(request->slot, request->sequence, &request->id, &request->cover, request->op, now, latency,
+		      result);
 }
 
 // The same of what is in a hash, which must have room for it. False: it has none, or the one before is gone, whose end
@@ -138,6 +154,6 @@ static __always_inline bool end_in_map(void *map, const void *key, u64 now, s64 
 	request = *found;
 	if (bpf_map_delete_elem(map, key))
 		return false;
-	count_ended(&request, now - request.start_ns, result);
+	count_ended(&request, now, now - request.start_ns, result);
 	return true;
 }

@@ -32,6 +32,12 @@ enum writeback_limit {
 	WRITEBACK_FILES = 1024,
 };
 
+// Of how many files unsynced bytes are kept, and how many times of first writes of each (unsynced.h).
+enum unsynced_limit {
+	UNSYNCED_FILES = 4096,
+	UNSYNCED_GENERATIONS = 8, // a power of two
+};
+
 // What a row is about.
 enum kind {
 	KIND_FREE = 0,
@@ -123,7 +129,7 @@ enum completion {
 // neighbour's, the first stays with all of them.
 struct row {
 	struct identity id;
-	u64 name_rest; // threads: the other eight bytes of their name
+	u64 more;     // threads: the other eight bytes of their name; files: where their unsynced bytes are (unsynced.h)
 	u64 name;     // the hash and length of the name that was last sent; threads: the first eight bytes of their name
 	u32 sequence; // how many lives this slot has had: a sync that outlives its row is noticed
 	s32 fd;       // the descriptor of the first sync
@@ -155,6 +161,34 @@ struct guess {
 	u32 slot;   // 0: none
 };
 
+// What a call takes with it from its entry to its exit, for the unsynced bytes of its file (unsynced.h).
+struct cover {
+	u64 file;       // of a sync: which file's; 0: it covers nothing so far
+	u64 upto;       // the file's `written` when it began
+	u64 generation; // the last that it covers
+};
+// In the place of a file: a sync of a part of one, which covers nothing here; a write to a file without a name.
+#define COVERS_NOTHING (~0ULL)
+
+// What was written to a file and is not synced. What a write changes fills two lines of the processor's cache.
+struct unsynced {
+	u64 written;    // bytes of all its writes that are not durable by themselves
+	u64 synced;     // so many of them are covered by a sync that succeeded
+	u64 generation; // the present one
+	u64 covered;    // the last that is covered by a sync that succeeded
+	u64 lost;       // bytes that a sync should have covered that failed
+	u64 failed;     // up to which byte these go
+	u64 sequence;   // of which the lower half counts: two for each life of this slot, odd while it is being freed
+	u64 reserved;
+	u64 first[UNSYNCED_GENERATIONS]; // when the first write of each of the last generations began
+	u64 most_bytes[2];               // the greatest number of unsynced bytes, in turns of `unsynced_epoch`
+	u64 most_age[2];                 // the greatest age of the oldest of them, in ns
+	struct identity id;              // as a row's, but without an operation
+	u64 spare[8];
+};
+_Static_assert(sizeof(struct unsynced) == 256, "a power of two, as user space wants it");
+_Static_assert(__builtin_offsetof(struct unsynced, first) == 64, "what each write changes is in the first two lines");
+
 // A thread's sync in flight, and what is kept from one to the next: a thread slot (inflight.h). A power of two in size;
 // what each sync needs is in one line of the processor's cache.
 struct call {
@@ -170,7 +204,8 @@ struct call {
 	u64 number; // 1 + its index in the array; 0: it is in the hash
 	u64 reserved;
 	struct identity id; // of the call only where slot is NO_SLOT or SELF_SLOT
-	u64 reserved_too[4];
+	struct cover cover; // only where all writes are watched
+	u64 reserved_too;
 };
 
 // A request in flight (pending.h).
@@ -187,6 +222,7 @@ struct pending {
 	u64 context;        // libaio: which of the process' contexts it is in
 	u64 stack;          // libaio: where the process' stack began, which is another once it executes another program
 	struct identity id; // where slot is NO_SLOT
+	struct cover cover; // only where all writes are watched
 };
 
 // A ring's request in flight, and what is kept from one to the next: a request slot (request_slots.h). What each
@@ -195,7 +231,6 @@ struct request_slot {
 	u64 owner;  // the address of the request whose slot this is, with the bits of request_owner_bit; 0: it is free
 	u64 claims; // the addresses that tried to take it while it was free: their sum
 	struct pending request; // none is in flight while its start is 0
-	u64 reserved[3];
 };
 _Static_assert(sizeof(struct request_slot) == 128, "two lines of the processor's cache");
 _Static_assert(__builtin_offsetof(struct request_slot, request.stack) == 64, "what a ring's requests have is in the first");
@@ -318,6 +353,7 @@ struct counters {
 	u64 unreported;                 // requests of which the kernel did not tell how they ended
 	u64 writeback_errors;           // of any file of the host
 	u64 writeback_errors_dropped;   // those of files for which the map had no room
+	u64 unsynced_dropped;           // bytes of files for which there was no room (unsynced.h)
 	u64 self_test[OPS];             // fsynctop's own calls, seen at entry and at exit
 	struct identity self_file[OPS]; // the file of the last of them
 };
@@ -332,6 +368,7 @@ struct contract {
 	enum target_limit target_limit;
 	enum pending_limit pending_limit;
 	enum writeback_limit writeback_limit;
+	enum unsynced_limit unsynced_limit;
 	enum name_limit name_limit;
 	enum op op;
 	enum watched_calls watched_calls;

@@ -40,6 +40,8 @@ enum ring_opcode {
 
 // include/linux/io_uring_types.h: the first bits are those of the ring's entry
 #define REQ_F_FIXED_FILE 1
+#define REQ_F_LINK (1 << 2)
+#define REQ_F_HARDLINK (1 << 3)
 #define REQ_F_CQE_SKIP (1 << 6)
 
 // The lower bits of a registered file's address say something else of it (io_uring/rsrc.h, filetable.h).
@@ -108,6 +110,14 @@ static __always_inline u32 op_of_request(struct io_kiocb *request, u8 opcode, st
 	return op == OP_DSYNC_WRITE ? OP_IO_URING_DSYNC_WRITE : op == OP_WRITE ? OP_IO_URING_WRITE : OPS;
 }
 
+// Whether a sync is of a part of the file.
+static __always_inline bool is_partial(struct io_kiocb *request, u32 op)
+{
+	struct io_sync *sync = (struct io_sync *)request;
+
+	return all_writes && is_covering(op) && (READ_AS(io_sync, sync, off) || READ_AS(io_sync, sync, len));
+}
+
 // What is begun.
 struct submission {
 	struct who who;
@@ -117,11 +127,13 @@ struct submission {
 	s32 fd;
 	bool silent;
 	u8 completion;
+	bool partial;
 };
 
 static __always_inline bool fill_from(struct pending *request, struct submission *from)
 {
-	return fill_pending(request, &from->who, from->file, from->op, from->fd, from->silent, from->completion);
+	return fill_pending(request, &from->who, from->file, from->op, from->fd, from->silent, from->completion,
+			    from->partial);
 }
 
 static __always_inline void begin_in_slot(struct pending *request, struct submission *from)
@@ -175,6 +187,7 @@ __noinline int begin_request(u64 address, u64 now)
 	if (from.op >= OPS || !(watched_ops & (1 << from.op)))
 		return 0;
 	from.completion = completion_of(request);
+	from.partial = is_partial(request, from.op);
 	kept = slot_for_request(address);
 	if (kept)
 		begin_in_slot(kept, &from);
@@ -210,18 +223,35 @@ static __always_inline s64 result_of(s64 result, struct io_uring_cqe *entry)
 static __always_inline bool end_request(u64 address, s64 result, struct io_uring_cqe *entry)
 {
 	struct pending *request = request_in_slot(address);
-	u64 latency;
+	u64 now, latency;
 
 	if (request) {
-		latency = bpf_ktime_get_ns() - request->start_ns;
+		now = bpf_ktime_get_ns();
+		latency = now - request->start_ns;
 		request->start_ns = 0;
-		count_ended(request, latency, result_of(result, entry));
+		count_ended(request, now, latency, result_of(result, entry));
 		return true;
 	}
 	if (!in_flight_without_slot || !end_in_map(&requests_without_slot, &address, 0, result_of(result, entry)))
 		return false;
 	add(&in_flight_without_slot, -1);
 	return true;
+}
+
+// A sync behind a write in a chain was submitted before the write had ended, and is begun now.
+static __always_inline void begin_linked(struct io_kiocb *request)
+{
+	struct pending *next;
+	u64 address;
+
+	if (!(REQUEST_READ(request, flags) & (REQ_F_LINK | REQ_F_HARDLINK)))
+		return;
+	address = (u64)REQUEST_READ(request, link);
+	next = request_in_slot(address);
+	if (!next && in_flight_without_slot)
+		next = bpf_map_lookup_elem(&requests_without_slot, &address);
+	if (next)
+		begin_again(next);
 }
 
 // A request that is not among those in flight is of another process, not durable, or began before the tracing. Of
@@ -231,12 +261,16 @@ static __always_inline void complete(struct io_kiocb *request, s64 result, struc
 	// One of several completions of one request has no request.
 	u8 opcode = request ? REQUEST_READ(request, opcode) : 0;
 
-	if (!is_of_interest(opcode) || end_request((u64)request, result, entry) || !is_ring_write(opcode) ||
-	    !(watched_ops & (1 << OP_IO_URING_DSYNC_WRITE)))
+	if (!is_of_interest(opcode))
 		return;
-	result = result_of(result, entry);
-	if (result < 0)
-		count_failure((u64)BPF_CORE_READ(request, file), -1, OP_IO_URING_WRITE, -result);
+	if (!end_request((u64)request, result, entry) && is_ring_write(opcode) &&
+	    (watched_ops & (1 << OP_IO_URING_DSYNC_WRITE))) {
+		result = result_of(result, entry);
+		if (result < 0)
+			count_failure((u64)BPF_CORE_READ(request, file), -1, OP_IO_URING_WRITE, -result);
+	}
+	if (all_writes && is_ring_write(opcode))
+		begin_linked(request);
 }
 
 // Up to 6.15 the hook is given the result.

@@ -36,7 +36,7 @@ static __always_inline void begin_thread_row(struct call *call, struct who *who)
 	// Once: by the time that user space looks, the thread may have ended.
 	if (!row->name) {
 		row->name = comm_low(task);
-		row->name_rest = comm_high(task);
+		row->more = comm_high(task);
 	}
 	row->started++;
 }

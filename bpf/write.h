@@ -21,11 +21,9 @@
 #include "self.h"
 #include "target.h"
 #include "tracepoint.h"
+#include "unsynced.h"
 #include "who.h"
 #include "wrapper.h"
-
-// Whether writes that are not durable are operations as well.
-const volatile bool all_writes;
 
 // Whether an inode holds data at all: a socket's or a pipe's does not.
 static __always_inline bool stores_data(u16 mode)

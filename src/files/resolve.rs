@@ -198,6 +198,34 @@ pub fn find_open_descriptors(
     found
 }
 
+/// Whether a process may have a file open. False only if all of its descriptors were looked at and lead
+/// elsewhere, or it has gone. It waits as [`resolve`] does.
+pub(crate) fn may_have_open(proc_root: &Path, pid: u32, id: FileId, until: Instant) -> bool {
+    let entries = match std::fs::read_dir(proc_root.join(format!("{pid}/fd"))) {
+        Ok(entries) => entries,
+        Err(error) => return error.kind() != std::io::ErrorKind::NotFound,
+    };
+    for entry in entries {
+        let Ok(entry) = entry else { return true };
+        if Instant::now() >= until {
+            return true;
+        }
+        let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { return true };
+        // One that cannot be read was closed meanwhile.
+        let Some(info) = DescriptorInfo::read(proc_root, pid, fd) else { continue };
+        let number = || rooted::attributes_of(&entry.path()).ok().map(|file| file.inode);
+        if info.inode.or_else(number).is_some_and(|number| number != id.inode) {
+            continue;
+        }
+        // Small numbers are those of many files, each on a filesystem of its own.
+        let mount = info.mount_id.and_then(|mount_id| mount_of(proc_root, pid, mount_id));
+        if !mount.is_some_and(|mount| !keeps_subvolumes(&mount) && mount.device != id.device) {
+            return true;
+        }
+    }
+    false
+}
+
 /// The first bytes of a file, for rules that look at the content. None where the path does not lead to that
 /// file. It reads from the file, without changing its access time: not where its filesystem may be stuck.
 pub fn first_bytes(proc_root: &Path, pid: u32, path: &Path, id: FileId) -> Option<Vec<u8>> {

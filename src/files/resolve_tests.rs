@@ -194,3 +194,19 @@ fn first_bytes_come_from_the_very_file() {
     assert_eq!(read(id).unwrap(), b"\xfebin...");
     assert_eq!(read(FileId { inode: id.inode + 1, ..id }), None);
 }
+
+#[test]
+fn a_file_is_open_until_its_last_descriptor_is_closed_and_while_that_is_not_known() {
+    let (proc_root, own) = (Path::new("/proc"), std::process::id());
+    let file = tempfile::tempfile().unwrap();
+    let id = id_of(&file);
+    let soon = || Instant::now() + Duration::from_secs(5);
+    let second = file.try_clone().unwrap();
+    assert!(may_have_open(proc_root, own, id, soon()));
+    drop(file);
+    assert!(may_have_open(proc_root, own, id, soon()));
+    drop(second);
+    assert!(!may_have_open(proc_root, own, id, soon()));
+    assert!(may_have_open(proc_root, own, id, Instant::now()), "there was no time to look");
+    assert!(!may_have_open(proc_root, u32::MAX >> 1, id, soon()), "there is no such process");
+}

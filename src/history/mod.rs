@@ -341,6 +341,7 @@ impl Sum {
             neighbours: self.neighbours.into_values().collect(),
             unwatched: self.unwatched.into_iter().collect(),
             devices: Vec::new(),
+            unsynced: Default::default(),
         };
         Merged { measurement, rest: self.rest, moments: self.moments }
     }

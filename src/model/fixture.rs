@@ -153,6 +153,7 @@ pub fn quiet() -> Measurement {
         neighbours: Vec::new(),
         unwatched: Vec::new(),
         devices: Vec::new(),
+        unsynced: Default::default(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     DeviceRow, FileRow, InFlight, Lost, NeighbourRow, OTHER_NEIGHBOURS, Op, Role, RoleRow, Server, ServerId,
-    Setup, Snapshot, Stats, Target, ThreadRow,
+    Setup, Snapshot, Stats, Target, ThreadRow, Unsynced, UnsyncedRow, unsynced,
 };
 
 /// One interval: the difference of two snapshots. Rows without any activity are omitted.
@@ -35,6 +35,8 @@ pub struct Measurement {
     pub unwatched: Vec<(ServerId, u64)>,
     /// The devices to which servers wrote files, where all writes are watched.
     pub devices: Vec<DeviceRow>,
+    /// Where all writes are watched.
+    pub unsynced: Unsynced<UnsyncedRow>,
 }
 
 impl Measurement {
@@ -100,6 +102,10 @@ impl Measurement {
             neighbours,
             unwatched: unwatched_between(&earlier.unwatched, &later.unwatched),
             devices,
+            unsynced: Unsynced {
+                rows: unsynced::since(earlier.taken, &later.unsynced.rows),
+                dropped: later.unsynced.dropped.saturating_sub(earlier.unsynced.dropped),
+            },
         }
     }
 
@@ -134,6 +140,7 @@ impl Measurement {
         self.write_roles.retain(|row| wanted(row.server));
         self.threads.retain(|row| wanted(row.server));
         self.in_flight.retain(|sync| wanted(sync.server));
+        self.unsynced.rows.retain(|row| wanted(row.server));
     }
 
     /// The sum of all traced syncs of the interval.
@@ -285,6 +292,7 @@ mod tests {
             neighbours: Vec::new(),
             unwatched: Vec::new(),
             disks: BTreeMap::new(),
+            unsynced: Unsynced::default(),
         };
         let of = |id, inode, n| row(id, inode, "/d/a", Role::Redo, Op::Fsync, stats(&vec![1_000; n]));
         let gone = |id, n| FileRow { target: Target::Gone(Role::Redo), ..of(id, 0, n) };

@@ -13,6 +13,7 @@ mod op;
 mod role;
 mod rows;
 mod stats;
+mod unsynced;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub use role::Role;
 pub(crate) use rows::OTHER_NEIGHBOURS;
 pub use rows::{DeviceRow, FileInfo, FileRow, InFlight, NeighbourRow, RoleRow, ThreadRow};
 pub use stats::{Max, Stats};
+pub(crate) use unsynced::unsynced_roles;
+pub use unsynced::{Backlog, Peak, Unsynced, UnsyncedFile, UnsyncedRole, UnsyncedRow};
 
 /// What could not be counted or attributed. All zero: everything was counted, which has been verified. The
 /// last two are not of the watched calls.
@@ -189,4 +192,6 @@ pub struct Snapshot {
     /// Where all writes are watched, what was written to each device of the host, by whomever, in bytes since
     /// long before.
     pub disks: BTreeMap<u32, u64>,
+    /// Where all writes are watched.
+    pub unsynced: Unsynced<UnsyncedFile>,
 }

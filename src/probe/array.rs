@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::MapCore;
 use memmap2::{MmapMut, MmapOptions};
@@ -118,6 +119,15 @@ impl MappedArray {
         let place = self.place(slot)?;
         // SAFETY: as for reading.
         unsafe { place.add(at).cast::<u64>().write_volatile(value) };
+        Ok(())
+    }
+
+    /// Adds to a word of an entry to which the programs add as well.
+    pub(super) fn add_u64(&mut self, slot: u32, at: usize, n: u64) -> std::io::Result<()> {
+        assert!(at + 8 <= self.stride && at.is_multiple_of(8));
+        let place = self.place(slot)?;
+        // SAFETY: within the entry, and aligned; whoever else writes to it adds to it at once, too.
+        unsafe { AtomicU64::from_ptr(place.add(at).cast()) }.fetch_add(n, Ordering::SeqCst);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject};
 use super::aio;
 use super::choice;
 use super::config::ProbeConfig;
-use super::contract::record::FIRST_FILE_SLOT;
+use super::contract::record::{FIRST_FILE_SLOT, UNSYNCED_FILES};
 use super::contract::{OBJECT_TYPES, SyncSkel, SyncSkelBuilder};
 use super::features::{self, Features, WaitStorage};
 use super::globals;
@@ -22,6 +22,7 @@ use super::requests::{Requests, ops_for};
 use super::ring;
 use super::self_test;
 use super::slots::FreeSlots;
+use super::unsynced;
 use crate::host::{self, Skips};
 use crate::model::{self, AttachMode, Op, Via};
 
@@ -224,6 +225,13 @@ fn try_mode(
     size(open.maps.free_cold.set_max_entries(capacity.slots()))?;
     size(open.maps.free_neighbour.set_max_entries(FIRST_FILE_SLOT))?;
     size(open.maps.calls.set_max_entries(capacity.thread_slots()))?;
+    let all_writes = config.ops.contains(&Op::Write);
+    size(open.maps.unsynced.set_autocreate(all_writes))?;
+    size(open.maps.unsynced_slots.set_autocreate(all_writes))?;
+    size(open.maps.free_unsynced.set_autocreate(all_writes))?;
+    if all_writes {
+        size(open.maps.free_unsynced.set_max_entries(UNSYNCED_FILES as u32))?;
+    }
     if config.watch_waits {
         size(open.maps.spent.set_max_entries(capacity.slots()))?;
         size(open.maps.waiting.set_autocreate(features.task_storage))?;
@@ -261,6 +269,9 @@ fn try_mode(
     // All that the programs look up is in place before the first of them runs.
     let mut slots = FreeSlots::new(capacity);
     slots.fill(&skel).map_err(|e| failed("fill the free lists".into(), e))?;
+    if all_writes {
+        unsynced::fill(&skel.maps).map_err(|e| failed("fill the free lists".into(), e))?;
+    }
     for pid in &targets.pids {
         let added = skel.maps.traced.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY);
         added.map_err(|e| failed("name the processes".into(), e))?;

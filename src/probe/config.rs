@@ -1,6 +1,8 @@
 //! What to trace and how much room to give it.
 
-use super::contract::record::{AIO_REQUESTS, FIRST_FILE_SLOT, REQUEST_SLOTS, REQUESTS_WITHOUT_SLOT};
+use super::contract::record::{
+    AIO_REQUESTS, FIRST_FILE_SLOT, REQUEST_SLOTS, REQUESTS_WITHOUT_SLOT, UNSYNCED_FILES,
+};
 use crate::model::{AttachMode, Op};
 
 /// The leader's name, at most 15 bytes, as the kernel compares it.
@@ -104,9 +106,11 @@ impl Capacity {
             + hash(8_192, 16)
             + hash(1_024, 24)
             + REQUEST_SLOTS * 128
-            + hash(REQUESTS_WITHOUT_SLOT, 8 + 88)
-            + hash(AIO_REQUESTS, 16 + 88)
+            + hash(REQUESTS_WITHOUT_SLOT, 8 + 112)
+            + hash(AIO_REQUESTS, 16 + 112)
             + hash(256, 8)
+            + hash(UNSYNCED_FILES as u64, 36)
+            + UNSYNCED_FILES as u64 * (256 + 4)
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Counters {
     pub neighbours_unwatched: u64,
     /// Requests of which the kernel did not tell how they ended.
     pub unreported: u64,
+    /// Bytes that are not known to be synced or not: there was no room for their file.
+    pub unsynced_dropped: u64,
     /// Changes of writeback errors that are counted for no file, at most: those for which there was no room,
     /// and runs of the program that the kernel skipped, each of which may have been one.
     pub writeback_errors_dropped: u64,
@@ -78,6 +80,7 @@ impl Counters {
             unwatched: raw.unwatched,
             neighbours_unwatched: raw.neighbours_unwatched,
             unreported: raw.unreported,
+            unsynced_dropped: raw.unsynced_dropped,
             writeback_errors_dropped: raw.writeback_errors_dropped
                 + programs::info(skel.progs.net_writeback.as_fd()).runs_skipped,
             entries_skipped: skipped(false),

@@ -20,6 +20,19 @@ pub(super) fn slots_popped(skel: &SyncSkel) -> [u64; 3] {
     unsafe { std::ptr::from_ref(&bss(skel).slots_popped).read_volatile() }
 }
 
+/// How often a slot for a file's unsynced bytes was taken.
+pub(super) fn unsynced_popped(skel: &SyncSkel) -> u64 {
+    // SAFETY: a word that the programs change at any moment; it is read once.
+    unsafe { std::ptr::from_ref(&bss(skel).unsynced_popped).read_volatile() }
+}
+
+/// Which half of the maxima of unsynced bytes counts from now on.
+pub(super) fn set_unsynced_epoch(skel: &mut SyncSkel, epoch: u32) {
+    let bss = skel.maps.bss_data.as_deref_mut().expect("the object has a .bss");
+    // SAFETY: one word that only this side writes; the programs read it at any moment.
+    unsafe { std::ptr::from_mut(&mut bss.unsynced_epoch).write_volatile(epoch) };
+}
+
 /// While this is set, no sync is counted that starts: the programs at the entries look at it first.
 pub(super) fn set_stopped(skel: &mut SyncSkel, stopped: bool) {
     if let Some(bss) = skel.maps.bss_data.as_deref_mut() {

@@ -29,6 +29,7 @@ mod self_test;
 mod slots;
 mod sync;
 mod timer;
+mod unsynced;
 mod wait;
 
 pub use attach::{AttachError, Attached, Failure};
@@ -54,4 +55,5 @@ pub(crate) use features::{WaitStorage, may_use_open_maps};
 pub(crate) use libbpf_log::take_libbpf_log;
 pub(crate) use requests::Requests;
 pub(crate) use timer::{LOGS, SLOTS_OF_LOG};
+pub(crate) use unsynced::UnsyncedFile;
 pub(crate) use wait::{CLOCKS, COMMITTER_STATES, MAX_FILESYSTEMS};

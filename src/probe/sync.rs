@@ -19,8 +19,10 @@ use super::net::WritebackError;
 use super::owned_slots::OwnedSlots;
 use super::slots::Popped;
 use super::timer::TimerProbe;
+use super::unsynced::{Unsynced, UnsyncedFile};
 use super::wait::{WaitError, WaitPlan, WaitProbe};
 use super::{allocator, buckets, globals, net, programs, self_test};
+use crate::model::Op;
 
 /// By (slot, sequence) of a row, how many of its syncs failed with which errno.
 pub(crate) type ErrorCounts = HashMap<(u32, u32), Vec<(i32, u64)>>;
@@ -35,6 +37,8 @@ pub struct Probe {
     thread_slots: OwnedSlots,
     /// None: rings are not watched.
     request_slots: Option<OwnedSlots>,
+    /// Only where all writes are watched.
+    unsynced: Option<Unsynced>,
     attached: Attached,
     capacity: Capacity,
 }
@@ -52,6 +56,8 @@ impl Probe {
         let thread_slots = OwnedSlots::of_threads(&maps.calls)?;
         let are_watched = attached.rings.are_watched();
         let request_slots = are_watched.then(|| OwnedSlots::of_requests(&maps.request_slots)).transpose()?;
+        let watches_all_writes = attached.ops().contains(&Op::Write);
+        let unsynced = watches_all_writes.then(|| Unsynced::new(maps)).transpose()?;
         let probe = Probe {
             events,
             thread_slots,
@@ -60,6 +66,7 @@ impl Probe {
             histograms,
             buckets: Vec::with_capacity(record::HISTOGRAM_BUCKETS),
             capacity: config.capacity,
+            unsynced,
             attached,
         };
         Ok(probe)
@@ -231,6 +238,7 @@ impl Probe {
         if let Some(slots) = &mut self.request_slots {
             slots.unmap();
         }
+        self.unsynced.iter_mut().for_each(Unsynced::unmap);
     }
 
     /// Clears a shared histogram that no row uses any more.
@@ -293,6 +301,26 @@ impl Probe {
     /// Which files those are. Not to be asked without need, as [`Probe::unwatched`].
     pub(crate) fn writeback_errors(&self) -> libbpf_rs::Result<Vec<WritebackError>> {
         net::writeback_errors(&self.attached.skel)
+    }
+
+    /// What is written and not synced, by file; none unless all writes are watched. The maxima are those
+    /// since this was last asked for.
+    pub(crate) fn unsynced(&mut self) -> std::io::Result<Vec<UnsyncedFile>> {
+        let Some(unsynced) = &mut self.unsynced else { return Ok(Vec::new()) };
+        unsynced.read(&mut self.attached.skel)
+    }
+
+    /// Gives these files' slots back; one of which something has become unsynced since stays, unless `dirty`
+    /// files may go as well.
+    pub(crate) fn free_unsynced(&mut self, slots: &[u32], dirty: bool) -> std::io::Result<()> {
+        let Some(unsynced) = &mut self.unsynced else { return Ok(()) };
+        unsynced.free(&self.attached.skel.maps, slots, dirty)
+    }
+
+    /// Nothing of this file is possibly lost any more, unless another sync has failed since so much was.
+    pub(crate) fn clear_lost(&mut self, slot: u32, known: u64) -> std::io::Result<()> {
+        let Some(unsynced) = &mut self.unsynced else { return Ok(()) };
+        unsynced.clear_lost(slot, known)
     }
 
     /// From now on no sync that starts is counted; those in flight still end. Immediate, unlike detaching.

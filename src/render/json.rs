@@ -14,7 +14,10 @@ use super::rows::{Row, Subject, everyone, max_ns, rows};
 use super::{By, Options};
 use crate::linux::mountinfo::format_device;
 use crate::model::durability;
-use crate::model::{DeviceRow, FileRow, Measurement, Op, Server, ServerId, Stats, Target};
+use crate::model::{
+    Backlog, DeviceRow, FileRow, Measurement, Op, Server, ServerId, Stats, Target, UnsyncedRole, UnsyncedRow,
+    unsynced_roles,
+};
 use crate::text::{errno, is_deceptive};
 
 /// Writes the object and a newline.
@@ -93,6 +96,11 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
             .contains(&Op::Write)
             .then(|| m.all_writes().map(|row| write_row(row, m)).collect()),
         devices: m.setup.ops.contains(&Op::Write).then(|| m.devices.iter().map(device).collect()),
+        unsynced: unsynced_where_watched(m, || {
+            unsynced_roles(&m.unsynced.rows).iter().map(unsynced_role).collect()
+        }),
+        unsynced_files: unsynced_where_watched(m, || m.unsynced.rows.iter().map(unsynced_file).collect()),
+        unsynced_unknown_bytes: unsynced_where_watched(m, || m.unsynced.dropped),
         threads: m.setup.by_thread.then(|| {
             let row = |row: &crate::model::ThreadRow| schema::ThreadRow {
                 pid: row.server.pid,
@@ -201,6 +209,42 @@ fn file<Figures>(row: &FileRow, figures: Figures) -> schema::FileRow<Figures> {
         identity_weak: id.map(|id| id.weak),
         open: row.info.open,
         figures,
+    }
+}
+
+fn unsynced_where_watched<T>(m: &Measurement, of: impl FnOnce() -> T) -> Option<T> {
+    m.setup.ops.contains(&Op::Write).then(of)
+}
+
+fn unsynced_role(row: &UnsyncedRole) -> schema::UnsyncedRole {
+    let backlog = backlog(row.now, row.most, row.possibly_lost);
+    schema::UnsyncedRole { pid: row.server.pid, role: row.role, backlog }
+}
+
+fn unsynced_file(row: &UnsyncedRow) -> schema::UnsyncedFile {
+    let (path, path_bytes) = split(row.info.path.as_deref());
+    schema::UnsyncedFile {
+        pid: row.server.pid,
+        role: row.info.role,
+        path,
+        path_bytes,
+        device_number: format_device(row.file.device),
+        inode: row.file.inode,
+        generation: row.file.generation,
+        open: row.info.open,
+        backlog: backlog(row.now, row.most, row.possibly_lost),
+    }
+}
+
+fn backlog(now: Backlog, most: Backlog, possibly_lost: u64) -> schema::Backlog {
+    let age = |of: Backlog| (of.bytes > 0).then(|| length(of.age));
+    schema::Backlog {
+        bytes: now.bytes,
+        oldest_seconds: age(now),
+        max_bytes: most.bytes,
+        max_oldest_seconds: age(most),
+        sync_failed: possibly_lost > 0,
+        possibly_lost_bytes: possibly_lost,
     }
 }
 

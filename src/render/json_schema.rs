@@ -35,6 +35,15 @@ pub(crate) struct Measurement {
     /// What arrived at the devices meanwhile. Only where all writes are watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub devices: Option<Vec<Device>>,
+    /// What is written and not synced, by role. Only where all writes are watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsynced: Option<Vec<UnsyncedRole>>,
+    /// The same by file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsynced_files: Option<Vec<UnsyncedFile>>,
+    /// Bytes of files for which there was no room in `unsynced`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsynced_unknown_bytes: Option<u64>,
     /// Only where rows by thread were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<Vec<ThreadRow>>,
@@ -225,6 +234,42 @@ pub(crate) struct Device {
     pub written_bytes: u64,
     /// By traced servers, to files on it.
     pub submitted_bytes: u64,
+}
+
+/// What no successful sync has covered: at the interval's end, and at most.
+#[derive(Serialize)]
+pub(crate) struct Backlog {
+    pub bytes: u64,
+    /// Since the oldest of them was written. Null where there are none.
+    pub oldest_seconds: Option<f64>,
+    pub max_bytes: u64,
+    pub max_oldest_seconds: Option<f64>,
+    /// A sync failed, and what it should have covered may be lost.
+    pub sync_failed: bool,
+    pub possibly_lost_bytes: u64,
+}
+
+#[derive(Serialize)]
+pub(crate) struct UnsyncedRole {
+    pub pid: u32,
+    pub role: Role,
+    #[serde(flatten)]
+    pub backlog: Backlog,
+}
+
+#[derive(Serialize)]
+pub(crate) struct UnsyncedFile {
+    pub pid: u32,
+    pub role: Role,
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<String>,
+    pub device_number: String,
+    pub inode: u64,
+    pub generation: u32,
+    pub open: bool,
+    #[serde(flatten)]
+    pub backlog: Backlog,
 }
 
 /// What `files`, `writes` and `threads` do not show.

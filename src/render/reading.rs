@@ -9,6 +9,7 @@ use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
 
 mod logs;
 mod trouble;
+mod unsynced;
 mod window;
 mod writes;
 
@@ -101,8 +102,10 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     let plain = [logs::busy(&scene), logs::ratio(&scene)].into_iter().flatten();
     sentences.extend(plain.map(Sentence::plain));
     sentences.extend(scene.notes().iter().map(|note| Sentence::plain(escape_sentence(note))));
+    sentences.extend(unsynced::failed(&scene));
     sentences.extend(writes::amplification(&scene).map(Sentence::plain));
     sentences.extend(writes::of_devices(&scene).into_iter().map(Sentence::plain));
+    sentences.extend(unsynced::recovery_point(&scene).map(Sentence::plain));
     let plain = [most_of_the_time(&scene, &total), outlier(&scene), neighbour(&scene, &total)];
     sentences.extend(plain.into_iter().flatten().map(Sentence::plain));
     sentences
@@ -121,7 +124,8 @@ pub(crate) fn failed_beside_syncs(m: &Measurement, options: &Options) -> Vec<Sen
 
 /// The last word: what is certain about all of it.
 pub(crate) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
-    trouble::confidence(m, options)
+    let unknown = unsynced::unknown(m).map(Sentence::plain);
+    trouble::confidence(m, options).into_iter().chain(unknown).collect()
 }
 
 /// What was lost of the watched calls, and what was done by others.

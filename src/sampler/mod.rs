@@ -8,6 +8,7 @@ mod rows;
 mod running;
 mod servers;
 mod stalls;
+mod unsynced;
 mod unwatched;
 mod waits;
 mod writeback;
@@ -59,6 +60,7 @@ pub struct Sampler {
     devices: devices::Devices,
     running: running::Running,
     unwatched: unwatched::Unwatched,
+    backlogs: unsynced::Backlogs,
     writeback: writeback::Writeback,
     setup: Arc<Setup>,
     last_reclaim: Instant,
@@ -105,6 +107,7 @@ impl Sampler {
             devices: devices::Devices::default(),
             running: running::Running::default(),
             unwatched: unwatched::Unwatched::default(),
+            backlogs: unsynced::Backlogs::default(),
             writeback: writeback::Writeback::default(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
@@ -212,6 +215,7 @@ impl Sampler {
         self.take_events(ALL)?;
         // Whatever ended before this is in it; while the rows are read, more ends.
         let (taken, taken_wall) = (Instant::now(), SystemTime::now());
+        let unsynced = self.read_unsynced()?;
         self.read_rows()?;
         // A row that was read may have sent its name, or a latency, just before.
         self.take_events(ALL)?;
@@ -221,6 +225,7 @@ impl Sampler {
         self.read_writeback()?;
         self.reclaim()?;
         self.forget_ended()?;
+        let unsynced = self.unsynced_files(&unsynced, taken)?;
         let Rows { files, failures, writes, threads, neighbours } = self.rows();
         let short_of_rows = self.short_of_rows();
         let in_flight = self
@@ -245,6 +250,7 @@ impl Sampler {
             neighbours,
             unwatched: self.unwatched_by_server(),
             disks,
+            unsynced,
         })
     }
 
@@ -330,6 +336,7 @@ impl Sampler {
         // Detaching, and learning the last names, take time that is no part of the measurement.
         (snapshot.taken, snapshot.taken_wall) = (at_end.taken, at_end.taken_wall);
         snapshot.lost.paused = at_end.lost.paused;
+        snapshot.unsynced = self.with_names(at_end.unsynced.clone());
         // So is what ended meanwhile; only the names that were learnt are taken.
         let learnt = std::mem::replace(&mut snapshot.in_flight, at_end.in_flight.clone());
         for sync in &mut snapshot.in_flight {
@@ -421,7 +428,7 @@ impl Sampler {
     fn attend(&mut self, slot: u32, row: &crate::probe::Row) {
         let subject = Subject::of(&row.id);
         if let Some(Subject::Thread { server, tid, start, .. }) = subject {
-            self.servers.learn_thread(server, tid, start, [row.name, row.name_rest]);
+            self.servers.learn_thread(server, tid, start, [row.name, row.more]);
         }
         let Some(Subject::File { server, target, op }) = subject else { return };
         if slot < FIRST_FILE_SLOT {
@@ -478,8 +485,10 @@ impl Sampler {
         let accounts = self.ledger.account_count();
         let ledger = &self.ledger;
         if self.names.len() > accounts + NAMES_WITHOUT_ACCOUNT {
-            let writeback = &self.writeback;
-            self.names.retain(|&(server, file)| ledger.knows(server, file) || writeback.knows(server, file));
+            let (writeback, backlogs) = (&self.writeback, &self.backlogs);
+            self.names.retain(|&(server, file)| {
+                ledger.knows(server, file) || writeback.knows(server, file) || backlogs.knows(server, file)
+            });
         }
         if self.servers.thread_names() > accounts + THREADS_WITHOUT_ACCOUNT {
             self.servers.retain_threads(|server, tid, start| ledger.knows_thread(server, tid, start));
@@ -503,6 +512,7 @@ impl Sampler {
         }
         if !gone.is_empty() {
             self.writeback.fold_ended(&gone, &self.names);
+            self.forget_unsynced(&gone)?;
             self.names.forget(&gone);
             self.servers.forget(&gone);
             self.forget_unwatched(|server| gone.contains(&server));

@@ -55,6 +55,7 @@ impl World {
             neighbours: Vec::new(),
             unwatched: Vec::new(),
             disks: BTreeMap::new(),
+            unsynced: Default::default(),
         };
         World { snapshot }
     }

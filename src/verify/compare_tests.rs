@@ -49,6 +49,7 @@ fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
         neighbours: Vec::new(),
         unwatched: Vec::new(),
         disks: BTreeMap::new(),
+        unsynced: Default::default(),
     }
 }
 

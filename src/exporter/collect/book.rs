@@ -397,6 +397,7 @@ fn nothing_before(snapshot: &Snapshot) -> Snapshot {
         neighbours: Vec::new(),
         unwatched: Vec::new(),
         disks: BTreeMap::new(),
+        unsynced: Default::default(),
     }
 }
 

@@ -75,6 +75,7 @@ impl World {
             neighbours: self.neighbours.clone(),
             unwatched: Vec::new(),
             disks: BTreeMap::new(),
+            unsynced: Default::default(),
         };
         self.book.feed(Arc::new(snapshot));
         let samples = samples(&self.text());

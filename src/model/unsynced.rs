@@ -1,0 +1,188 @@
+//! What is written and not synced: what a power failure would take.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{FileId, FileInfo, Role, ServerId};
+
+/// Bytes that no successful sync has covered, and how long ago the oldest of them was written. Where either
+/// is inexact, it is never too small.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    pub bytes: u64,
+    /// Since that write began. Zero where there are no bytes.
+    pub age: Duration,
+}
+
+impl Backlog {
+    /// The greater of both figures, each by itself.
+    #[must_use]
+    pub fn or_greater(self, other: Backlog) -> Backlog {
+        Backlog { bytes: self.bytes.max(other.bytes), age: self.age.max(other.age) }
+    }
+
+    /// Of two files together.
+    #[must_use]
+    fn and(self, other: Backlog) -> Backlog {
+        Backlog { bytes: self.bytes.saturating_add(other.bytes), age: self.age.max(other.age) }
+    }
+
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Backlog::default()
+    }
+}
+
+/// By file, and what could not be told by file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsynced<Row> {
+    pub rows: Vec<Row>,
+    /// Bytes of files for which there was no room: whether they are synced is not known.
+    pub dropped: u64,
+}
+
+impl<Row> Default for Unsynced<Row> {
+    fn default() -> Self {
+        Unsynced { rows: Vec::new(), dropped: 0 }
+    }
+}
+
+/// The greatest backlog between two looks at a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// When the second of them was.
+    pub at: Instant,
+    pub most: Backlog,
+}
+
+/// Of one file of a server, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsyncedFile {
+    pub server: ServerId,
+    pub file: FileId,
+    pub info: Arc<FileInfo>,
+    pub now: Backlog,
+    /// In their order; the first may be of more time than one interval.
+    pub peaks: Vec<Peak>,
+    /// Bytes that a sync should have covered that failed, for as long as the server has the file open: a sync
+    /// that succeeds later need not have written them (fsync(2)).
+    pub possibly_lost: u64,
+}
+
+/// Of one file in one interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsyncedRow {
+    pub server: ServerId,
+    pub file: FileId,
+    pub info: Arc<FileInfo>,
+    /// At its end.
+    pub now: Backlog,
+    /// The greatest of the interval.
+    pub most: Backlog,
+    /// As in [`UnsyncedFile`].
+    pub possibly_lost: u64,
+}
+
+/// Of all files of one role of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnsyncedRole {
+    pub server: ServerId,
+    pub role: Role,
+    /// The sum of the bytes, and the greatest age.
+    pub now: Backlog,
+    /// The same of the greatest of each file, which they need not have had at the same time: never too small.
+    pub most: Backlog,
+    pub possibly_lost: u64,
+}
+
+/// What is to be said of the interval since a moment; files that were synced all the time are left out.
+pub(super) fn since(earlier: Instant, later: &[UnsyncedFile]) -> Vec<UnsyncedRow> {
+    let row = |file: &UnsyncedFile| {
+        let peaks = file.peaks.iter().filter(|peak| peak.at > earlier).map(|peak| peak.most);
+        UnsyncedRow {
+            server: file.server,
+            file: file.file,
+            info: file.info.clone(),
+            now: file.now,
+            most: peaks.fold(file.now, Backlog::or_greater),
+            possibly_lost: file.possibly_lost,
+        }
+    };
+    let is_worth_it = |row: &UnsyncedRow| !row.most.is_none() || row.possibly_lost > 0;
+    later.iter().map(row).filter(is_worth_it).collect()
+}
+
+/// Sums up files by server and role, in that order.
+pub(crate) fn unsynced_roles(files: &[UnsyncedRow]) -> Vec<UnsyncedRole> {
+    let mut roles: BTreeMap<(ServerId, Role), UnsyncedRole> = BTreeMap::new();
+    for row in files {
+        let (server, role) = (row.server, row.info.role);
+        let none = Backlog::default();
+        let empty = UnsyncedRole { server, role, now: none, most: none, possibly_lost: 0 };
+        let sum = roles.entry((server, role)).or_insert(empty);
+        sum.now = sum.now.and(row.now);
+        sum.most = sum.most.and(row.most);
+        sum.possibly_lost = sum.possibly_lost.saturating_add(row.possibly_lost);
+    }
+    roles.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::fixture::{MARIADB, MYSQL};
+
+    fn backlog(bytes: u64, milliseconds: u64) -> Backlog {
+        Backlog { bytes, age: Duration::from_millis(milliseconds) }
+    }
+
+    #[test]
+    fn an_interval_has_the_peaks_that_lie_in_it_and_what_is_left_at_its_end() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let peak = |seconds, most| Peak { at: at(seconds), most };
+        let file = UnsyncedFile {
+            server: MYSQL,
+            file: FileId { device: 1, inode: 2, generation: 3, weak: false },
+            info: Arc::new(FileInfo::nameless(Role::Redo)),
+            now: backlog(700, 3),
+            peaks: vec![peak(1, backlog(9_000, 1)), peak(2, backlog(800, 40)), peak(3, backlog(900, 5))],
+            possibly_lost: 0,
+        };
+        let most = |seconds| since(at(seconds), std::slice::from_ref(&file))[0].most;
+        assert_eq!(most(0), backlog(9_000, 40));
+        assert_eq!(most(1), backlog(900, 40));
+        assert_eq!(most(2), backlog(900, 5));
+        assert_eq!(most(3), backlog(700, 3));
+        let synced = UnsyncedFile { now: Backlog::default(), ..file.clone() };
+        assert_eq!(since(at(3), std::slice::from_ref(&synced)), []);
+        let failed = UnsyncedFile { possibly_lost: 1, ..synced };
+        assert_eq!(since(at(3), &[failed]).len(), 1);
+    }
+
+    #[test]
+    fn a_roles_bytes_are_a_sum_and_its_age_is_that_of_the_oldest() {
+        let row = |server, role, now, possibly_lost| UnsyncedRow {
+            server,
+            file: FileId { device: 1, inode: 2, generation: 3, weak: false },
+            info: Arc::new(FileInfo::nameless(role)),
+            now,
+            most: now.and(now),
+            possibly_lost,
+        };
+        let roles = unsynced_roles(&[
+            row(MYSQL, Role::Redo, backlog(100, 9), 0),
+            row(MYSQL, Role::Redo, backlog(20, 30), 7),
+            row(MYSQL, Role::Binlog, backlog(1, 1), 0),
+            row(MARIADB, Role::Redo, backlog(5, 5), 0),
+        ]);
+        let shown: Vec<_> =
+            roles.iter().map(|role| (role.server, role.role, role.now, role.possibly_lost)).collect();
+        let redo = (MYSQL, Role::Redo, backlog(120, 30), 7);
+        let mut expected =
+            vec![redo, (MYSQL, Role::Binlog, backlog(1, 1), 0), (MARIADB, Role::Redo, backlog(5, 5), 0)];
+        expected.sort_by_key(|row| (row.0, row.1));
+        assert_eq!(shown, expected);
+        assert_eq!(roles.iter().find(|role| role.role == Role::Redo).unwrap().most, backlog(240, 30));
+    }
+}

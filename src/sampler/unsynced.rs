@@ -1,0 +1,235 @@
+//! Unsynced bytes by file: the peaks since the last few snapshots, what a failed sync may have lost for as
+//! long as the server has the file open, and which of the slots on the kernel side are given back.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::Sampler;
+use super::ledger::Subject;
+use super::running::monotonic_ns;
+use crate::files::resolve::may_have_open;
+use crate::linux::blocking::{Limits, Pool, Share};
+use crate::model::{Backlog, FileId, Peak, ServerId, Target, Unsynced, UnsyncedFile};
+use crate::probe::{UnsyncedFile as Kept, record};
+
+/// Intervals that are told apart, of each file. An older one is added to the next.
+const PEAKS: usize = 8;
+/// For so long: no view has longer intervals that are made of several.
+const REMEMBERED: Duration = Duration::from_secs(600);
+/// Slots are given back when fewer are free.
+const ENOUGH_FREE: usize = record::UNSYNCED_FILES / 4;
+
+/// One search at a time; a thread more may hang.
+const SEARCHES: Share = Share { threads: 1, with_abandoned: 2, queue: 1 };
+/// A file of which a sync has failed is looked for this often, and for so long.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const SEARCH_TIME: Duration = Duration::from_millis(200);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(1);
+
+type Key = (ServerId, FileId);
+
+/// A file of which a sync failed, its slot, and how many bytes that sync should have covered.
+#[derive(Clone, Copy)]
+struct Failed {
+    server: ServerId,
+    file: FileId,
+    slot: u32,
+    lost: u64,
+}
+
+/// And whether its server may still have it open.
+type Found = (Failed, bool);
+
+pub(super) struct Backlogs {
+    peaks: HashMap<Key, Vec<Peak>>,
+    /// By slot: whose it was when it was last read, and what had been written. Of one that is idle, it is the
+    /// same.
+    slots: HashMap<u32, (Key, u64)>,
+    searches: Pool<(), Failed, Found>,
+    searched: Instant,
+}
+
+impl Default for Backlogs {
+    fn default() -> Self {
+        let limits = Limits::for_one_owner(SEARCHES, SEARCH_TIMEOUT);
+        let search = |failed: &Failed| {
+            let until = Instant::now() + SEARCH_TIME;
+            let is_open = may_have_open(Path::new("/proc"), failed.server.pid, failed.file, until);
+            Some((*failed, is_open))
+        };
+        Backlogs {
+            peaks: HashMap::new(),
+            slots: HashMap::new(),
+            searches: Pool::new("unsynced", limits, search),
+            searched: Instant::now(),
+        }
+    }
+}
+
+/// The process and the file of a slot.
+fn whose(kept: &Kept) -> Option<Key> {
+    match Subject::of(&kept.id)? {
+        Subject::File { server, target: Target::File(file), .. } => Some((server, file)),
+        _ => None,
+    }
+}
+
+impl Backlogs {
+    /// Whether the name of this file is shown.
+    pub(super) fn knows(&self, server: ServerId, file: FileId) -> bool {
+        self.peaks.contains_key(&(server, file))
+    }
+
+    /// The greatest backlogs of a file, with that of the interval that ends now.
+    fn peaks(&mut self, key: Key, at: Instant, most: Backlog) -> Vec<Peak> {
+        let peaks = self.peaks.entry(key).or_default();
+        if !most.is_none() {
+            peaks.push(Peak { at, most });
+        }
+        peaks.retain(|peak| at.saturating_duration_since(peak.at) < REMEMBERED);
+        if peaks.len() > PEAKS {
+            let first = peaks.remove(0);
+            peaks[0].most = peaks[0].most.or_greater(first.most);
+        }
+        peaks.clone()
+    }
+}
+
+/// All files at one moment.
+pub(super) struct Moment {
+    kept: Vec<Kept>,
+    now_ns: u64,
+}
+
+impl Sampler {
+    /// The figures alone, at once; what else there is to say of them can wait.
+    pub(super) fn read_unsynced(&mut self) -> std::io::Result<Moment> {
+        let kept = self.probe.unsynced()?;
+        // After that: an age is never too small.
+        Ok(Moment { kept, now_ns: monotonic_ns() })
+    }
+
+    /// What was unsynced then, with the names that were learnt since.
+    pub(super) fn with_names(&self, mut unsynced: Unsynced<UnsyncedFile>) -> Unsynced<UnsyncedFile> {
+        for file in &mut unsynced.rows {
+            file.info = self.names.info(&(file.server, file.file)).clone();
+        }
+        unsynced
+    }
+
+    /// Every file of which something is unsynced, was in one of the last intervals, or is possibly lost.
+    pub(super) fn unsynced_files(
+        &mut self,
+        Moment { kept, now_ns }: &Moment,
+        at: Instant,
+    ) -> std::io::Result<Unsynced<UnsyncedFile>> {
+        let mut files = Vec::new();
+        let mut known = HashSet::new();
+        for file in kept {
+            let Some((server, id)) = whose(file) else { continue };
+            let age = file.oldest_ns.map_or(0, |oldest| now_ns.saturating_sub(oldest));
+            let now = Backlog { bytes: file.bytes, age: Duration::from_nanos(age) };
+            let most = Backlog { bytes: file.most_bytes, age: Duration::from_nanos(file.most_age_ns) };
+            let most = most.or_greater(now);
+            if most.is_none() && file.lost == 0 && !self.backlogs.knows(server, id) {
+                continue;
+            }
+            let peaks = self.backlogs.peaks((server, id), at, most);
+            if peaks.is_empty() && file.lost == 0 {
+                continue;
+            }
+            known.insert((server, id));
+            let info = self.names.info(&(server, id)).clone();
+            files.push(UnsyncedFile { server, file: id, info, now, peaks, possibly_lost: file.lost });
+        }
+        self.backlogs.peaks.retain(|key, _| known.contains(key));
+        self.look_for_failed(kept)?;
+        self.reclaim_unsynced(kept)?;
+        files.sort_by_key(|file: &UnsyncedFile| (file.server, file.file));
+        Ok(Unsynced { rows: files, dropped: self.probe.counters().unsynced_dropped })
+    }
+
+    /// What is possibly lost is so until the server has closed the file.
+    fn look_for_failed(&mut self, kept: &[Kept]) -> std::io::Result<()> {
+        while let Some((failed, is_open)) = self.backlogs.searches.poll() {
+            if !is_open && self.is_still(&failed, kept) {
+                self.probe.clear_lost(failed.slot, failed.lost)?;
+            }
+        }
+        if self.backlogs.searched.elapsed() < LOOK_AGAIN {
+            return Ok(());
+        }
+        self.backlogs.searched = Instant::now();
+        for file in kept.iter().filter(|file| file.lost > 0) {
+            let Some((server, id)) = whose(file) else { continue };
+            let failed = Failed { server, file: id, slot: file.slot, lost: file.lost };
+            // One at a time: where there are several, whichever is first.
+            self.backlogs.searches.submit((), failed);
+        }
+        Ok(())
+    }
+
+    /// The slot may be another file's by now.
+    fn is_still(&self, failed: &Failed, kept: &[Kept]) -> bool {
+        let slot = kept.iter().find(|file| file.slot == failed.slot);
+        slot.and_then(whose) == Some((failed.server, failed.file))
+    }
+
+    /// Makes room: first of files that have nothing unsynced and stand idle, then of those that are gone with
+    /// what they had.
+    fn reclaim_unsynced(&mut self, kept: &[Kept]) -> std::io::Result<()> {
+        let is_idle = |file: &&Kept| {
+            let before = self.backlogs.slots.get(&file.slot);
+            before.is_some_and(|(key, written)| *written == file.written && whose(file) == Some(*key))
+        };
+        let is_short = record::UNSYNCED_FILES - kept.len().min(record::UNSYNCED_FILES) < ENOUGH_FREE;
+        let (mut clean, mut gone) = (Vec::new(), Vec::new());
+        for file in kept.iter().filter(|_| is_short).filter(is_idle) {
+            if file.bytes == 0 && file.lost == 0 {
+                clean.push(file.slot);
+            } else if let Some(key) = whose(file)
+                && !self.names.info(&key).open
+            {
+                gone.push(file.slot);
+            }
+        }
+        let slot = |file: &Kept| Some((file.slot, (whose(file)?, file.written)));
+        self.backlogs.slots = kept.iter().filter_map(slot).collect();
+        self.backlogs.slots.retain(|slot, _| !clean.contains(slot) && !gone.contains(slot));
+        self.probe.free_unsynced(&clean, false)?;
+        self.probe.free_unsynced(&gone, true)
+    }
+
+    /// These servers are remembered no longer.
+    pub(super) fn forget_unsynced(&mut self, gone: &HashSet<ServerId>) -> std::io::Result<()> {
+        let theirs = self.backlogs.slots.extract_if(|_, ((server, _), _)| gone.contains(server));
+        let slots: Vec<u32> = theirs.map(|(slot, _)| slot).collect();
+        self.backlogs.peaks.retain(|(server, _), _| !gone.contains(server));
+        self.probe.free_unsynced(&slots, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_more_intervals_than_are_told_apart_none_is_forgotten() {
+        let mut backlogs = Backlogs::default();
+        let key = (ServerId::NONE, FileId { device: 1, inode: 2, generation: 3, weak: false });
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let most = |bytes| Backlog { bytes, age: Duration::from_millis(bytes) };
+        let mut peaks = Vec::new();
+        for second in 1..=20 {
+            // The greatest is the third.
+            peaks = backlogs.peaks(key, at(second), most(if second == 3 { 900 } else { second }));
+        }
+        assert_eq!(peaks.len(), PEAKS);
+        assert_eq!((peaks[0].at, peaks[0].most), (at(13), most(900)));
+        assert_eq!((peaks[7].at, peaks[7].most), (at(20), most(20)));
+        assert_eq!(backlogs.peaks(key, at(21), Backlog::default()).len(), PEAKS, "nothing was unsynced");
+        assert_eq!(backlogs.peaks(key, at(20) + REMEMBERED, Backlog::default()), []);
+    }
+}

@@ -1,0 +1,110 @@
+//! Needs root and real servers: how far the logs are behind under each setting is what the servers' manuals
+//! promise: one commit, a second, so many commits, or whatever the operating system thinks right.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use common::exact::on_each;
+use common::measured::{Measured, number};
+use common::server::Database;
+use common::traced::measure;
+use common::{Running, built};
+use serde_json::Value;
+
+/// More than a commit ever takes here, less than the second that InnoDB waits under
+/// innodb_flush_log_at_trx_commit=2.
+const COMMIT: f64 = 0.5;
+const ROWS: u32 = 1_500;
+
+fn set(database: &Database, flush_log: u32, sync_binlog: u32) {
+    let flush_log = format!("SET GLOBAL innodb_flush_log_at_trx_commit = {flush_log}");
+    database.execute(&[flush_log, format!("SET GLOBAL sync_binlog = {sync_binlog}")]);
+}
+
+/// What was unsynced of a log; None if nothing ever was.
+fn unsynced<'a>(measured: &'a Measured, role: &str) -> Option<&'a Value> {
+    measured.0["unsynced"].as_array().unwrap().iter().find(|row| row["role"] == role)
+}
+
+fn most(measured: &Measured, role: &str) -> (u64, f64) {
+    let row = unsynced(measured, role);
+    row.map_or((0, 0.0), |row| (number(row, "max_bytes"), row["max_oldest_seconds"].as_f64().unwrap_or(0.0)))
+}
+
+fn written(measured: &Measured, role: &str) -> u64 {
+    let rows = measured.0["writes"].as_array().unwrap().iter();
+    rows.filter(|row| row["role"] == role).map(|row| row["bytes"].as_u64().unwrap_or(0)).sum()
+}
+
+/// One connection, so that each commit is a group of its own; from before the first to after the last.
+fn load(database: &Database) -> Measured {
+    let pid = database.pid.to_string();
+    let load = database.load(1, ROWS);
+    let command: Vec<PathBuf> =
+        std::iter::once(load.get_program()).chain(load.get_args()).map(PathBuf::from).collect();
+    let run = measure(&["--writes", "all", "--pid", &pid], &command);
+    assert!(run.output.status.success(), "{:?}", run.output);
+    let [measured] = run.measured.try_into().unwrap_or_else(|_| panic!("one measurement"));
+    measured.assert_no_call_lost();
+    assert_eq!(number(&measured.0, "unsynced_unknown_bytes"), 0);
+    measured
+}
+
+/// In the midst of a load, as it is said.
+fn window(database: &Database, output: &str) -> String {
+    let mut load = database.load(4, 1_000_000);
+    let _load = Running(load.stdout(Stdio::null()).spawn().unwrap());
+    let output = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
+        .args(["once", "--writes", "all", "-d", "5", "--pid", &database.pid.to_string(), "--output", output])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
+fn root_the_logs_are_as_far_behind_as_the_settings_allow() {
+    built("insert-load");
+    on_each(|kind| {
+        let database = Database::start(kind, &[]);
+        database.prepare();
+        for sync_binlog in [0, 1, 100] {
+            set(&database, 1, sync_binlog);
+            let measured = load(&database);
+            let binlog = written(&measured, "binlog");
+            let (bytes, age) = most(&measured, "binlog");
+            let commit = binlog as f64 / f64::from(ROWS);
+            let (redo_bytes, redo_age) = most(&measured, "redo");
+            eprintln!(
+                "{kind:?}, sync_binlog={sync_binlog}: {binlog} bytes of binary log in {} s, at most {bytes} and \
+                 {age} s behind; the redo log {redo_bytes} and {redo_age} s",
+                measured.0["duration_seconds"]
+            );
+            assert!(redo_bytes > 0 && redo_age < COMMIT, "{redo_bytes} bytes of {redo_age} s");
+            match sync_binlog {
+                0 => assert_eq!(number(unsynced(&measured, "binlog").unwrap(), "bytes"), binlog),
+                1 => {
+                    assert!((bytes as f64) < 2.0 * commit, "{bytes} in commits of {commit}");
+                    assert!(age < COMMIT, "{age} s");
+                }
+                n => {
+                    let commits = bytes as f64 / commit;
+                    assert!((commits - f64::from(n)).abs() < 5.0, "{commits} commits");
+                }
+            }
+        }
+        set(&database, 2, 1);
+        let measured = Measured::parse(&window(&database, "json"));
+        let (bytes, age) = most(&measured, "redo");
+        eprintln!("{kind:?}, innodb_flush_log_at_trx_commit=2: at most {bytes} bytes and {age} s behind");
+        assert!((COMMIT..5.0).contains(&age) && bytes > 0, "{bytes} bytes of {age} s");
+        let text = window(&database, "table").split_whitespace().collect::<Vec<_>>().join(" ");
+        let said =
+            text.split("If the power had failed at the end, ").nth(1).unwrap_or_else(|| panic!("{text}"));
+        assert!(said.contains("of the redo log and"), "{said}");
+        assert!(said.contains("of the binary log would be lost"), "{said}");
+    });
+}
