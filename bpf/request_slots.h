@@ -81,8 +81,8 @@ __noinline u32 find_request_slot(u64 address)
 		slot = request_slot_at(index);
 		if (!slot || slot->claims)
 			continue;
-		// Of two that get here at once, at most one finds its own claim alone. The sum of two addresses of the
-		// kernel, whose highest bit is set, is none.
+		// Of those that get here at once, at most one finds its own claim alone: addresses of others never add
+		// up to 0.
 		add(&slot->claims, address);
 		if (*(volatile u64 *)&slot->claims != address)
 			continue;
