@@ -3,21 +3,6 @@
 #   faults.sh LOAD NAME           what is measured: failing, delayed or stalled; leaves what it did in /out/NAME.*.load
 . /t/functions.sh
 
-device_of() { case $1 in ext4) echo slow;; xfs) echo slow-xfs;; esac; }
-node_of() { case $1 in ext4) echo /dev/dm-0;; xfs) echo /dev/dm-1;; esac; }   # in the order of their creation
-disk_of() { case $1 in ext4) echo /dev/vda;; xfs) echo /dev/vdb;; esac; }
-sectors_of() { cat /sys/block/${1#/dev/}/size; }
-
-# Puts another table under a filesystem that is in use: becomes FILESYSTEM TARGET ARGUMENT...
-becomes() {
-  device=$(device_of $1) sectors=$(sectors_of $(disk_of $1)); shift
-  dmsetup --noudevsync suspend --noflush --nolockfs $device
-  dmsetup load $device --table "0 $sectors $*"
-  dmsetup --noudevsync resume $device
-}
-
-sound() { becomes $1 linear $(disk_of $1) 0; }
-
 # Half of the syncs are made on a sound device, half on one that fails every write.
 failing() {
   for filesystem in ext4 xfs; do

@@ -26,6 +26,22 @@ threads_of() {
   esac
 }
 
+# The devices below ext4 and XFS, where the device mapper made them.
+device_of() { case $1 in ext4) echo slow;; xfs) echo slow-xfs;; esac; }
+node_of() { case $1 in ext4) echo /dev/dm-0;; xfs) echo /dev/dm-1;; esac; }   # in the order of their creation
+disk_of() { case $1 in ext4) echo /dev/vda;; xfs) echo /dev/vdb;; esac; }
+sectors_of() { cat /sys/block/${1#/dev/}/size; }
+
+# Puts another table under a filesystem that is in use: becomes FILESYSTEM TARGET ARGUMENT...
+becomes() {
+  device=$(device_of $1) sectors=$(sectors_of $(disk_of $1)); shift
+  dmsetup --noudevsync suspend --noflush --nolockfs $device
+  dmsetup load $device --table "0 $sectors $*"
+  dmsetup --noudevsync resume $device
+}
+
+sound() { becomes $1 linear $(disk_of $1) 0; }
+
 # From now on $AS runs a program as a user who has some capabilities: with +CAPABILITY,...
 with() { AS="/t/setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=$1 --ambient-caps=$1"; }   # by its path: busybox's own can do less
 MINIMUM=+bpf,+perfmon,+dac_read_search,+sys_ptrace,+syslog

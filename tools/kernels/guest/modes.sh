@@ -58,5 +58,6 @@ for mode in $MODES; do
   wait $!
 done
 
+sh /t/unsynced.sh
 # From the kernel's command line.
 [ -z "${faults:-}" ] || sh /t/faults.sh

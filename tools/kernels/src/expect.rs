@@ -9,7 +9,7 @@ use crate::diff::differences;
 use crate::guests::{Guest, MODES, Scenario};
 use crate::measured::{compare, nothing_is_lost, number, rows, text};
 use crate::outcome::{Findings, Outcome};
-use crate::{durable, faults, filesystems, preemption, shape, users, waits};
+use crate::{durable, faults, filesystems, preemption, shape, unsynced, users, waits};
 
 /// What a kernel writes when something in it goes wrong.
 const ALARMS: [&str; 5] = ["WARNING:", "BUG:", "Oops", "cut here", "general protection"];
@@ -128,6 +128,7 @@ fn hangs_and_waits(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
         findings.run(&step, |findings| waits::expect(guest, outcome, &step, journal, findings));
     }
     findings.run("ops", |findings| every_operation(guest, outcome, findings));
+    findings.run("unsynced", |findings| unsynced::expect(outcome, findings));
     if guest.faults {
         faults::expect(guest, outcome, findings);
     }

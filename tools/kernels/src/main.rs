@@ -12,6 +12,7 @@ mod outcome;
 mod page;
 mod preemption;
 mod shape;
+mod unsynced;
 mod users;
 mod waits;
 

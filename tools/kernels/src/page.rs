@@ -17,7 +17,9 @@ cloud flavour), lets the static binary trace loads of exactly known counts there
 ## What works
 
 In each mode: every sync by file, operation, thread and errno, to the call, on ext4 and XFS; paths, inodes, roles and threads as they are; \
-a sync that hangs is shown, also one that hung before tracing began; nothing is lost; the JSON has the shape of [json.md](json.md); the \
+a sync that hangs is shown, also one that hung before tracing began; nothing is lost; what could not be written back of a file that \
+nobody syncs (ext4, on a device that fails every write) is told once, with its name, in the interval in which the kernel first records it \
+or in the next one; the JSON has the shape of [json.md](json.md); the \
 kernel's taint is unchanged and its log has no warning; each of the six operations is counted in the mode that auto takes for \
 them (`sync` cannot be watched by fentry: asking for it moves all of the tracing to another mode). `explain` \
 finds on ext4 and XFS a place for all of the syncs' time but 2 % at most, and calls no more than 5 % of it \"other\"; with both levels, also for what the \
