@@ -1,5 +1,5 @@
-//! Needs root, and a real PostgreSQL: its log is made durable by its writes or by syncs, as wal_sync_method says, and
-//! either is counted as the server counts it, to the call.
+//! Needs root, and a real PostgreSQL: its log is made durable by its writes or by syncs, as wal_sync_method
+//! says, and either is counted as the server counts it, to the call.
 
 mod common;
 

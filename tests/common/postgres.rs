@@ -1,5 +1,5 @@
-//! A PostgreSQL of its own (tools/postgres-root.sh), thrown away with the test, and what it counts itself of its
-//! write-ahead log.
+//! A PostgreSQL of its own (tools/postgres-root.sh), thrown away with the test, and what it counts itself of
+//! its write-ahead log.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,12 +15,12 @@ const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/postgres-root.sh"
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 /// The user of the tree: PostgreSQL does not run as root.
 const USER: &str = "26:26";
-/// Processes hand in what they have counted at the end of a transaction, the writer of the log each fifth of a
-/// second; the log is written now and then after a load.
+/// Processes hand in what they have counted at the end of a transaction, the writer of the log each fifth of
+/// a second; the log is written now and then after a load.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Mounts the devices in a namespace that ends with the server, as its segment of shared memory does, which a server
-/// that is killed leaves behind. It dies with the test.
+/// Mounts the devices in a namespace that ends with the server, as its segment of shared memory does, which a
+/// server that is killed leaves behind. It dies with the test.
 const ENTER: &str = r#"
 root=$1; shift
 for device in null zero random urandom; do mount --bind /dev/$device "$root/dev/$device"; done

@@ -92,11 +92,11 @@ impl Counters {
 /// What a server counts itself of the writes to its redo log's files, since it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedoWrites {
-    /// Innodb_log_writes: of the log's blocks; those that record a checkpoint and those of a file's head are not
-    /// among them.
+    /// Innodb_log_writes: of the log's blocks; those that record a checkpoint and those of a file's head are
+    /// not among them.
     pub blocks: u64,
-    /// COUNT_WRITE in performance_schema. MySQL 9.7: all of them. MySQL 5.6 records checkpoints by asynchronous
-    /// requests, of which it counts some; MariaDB writes its log past performance_schema.
+    /// COUNT_WRITE in performance_schema. MySQL 9.7: all of them. MySQL 5.6 records checkpoints by
+    /// asynchronous requests, of which it counts some; MariaDB writes its log past performance_schema.
     pub files: Option<u64>,
     /// MariaDB's last checkpoint.
     pub checkpoint: Option<u64>,
