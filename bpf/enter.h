@@ -33,7 +33,7 @@ static __always_inline struct call *start_call(struct task_struct *task, u32 op,
 		count(no_call_state);
 		return 0;
 	}
-	if (watch_waits && call->start_ns)
+	if (watches_waits_of(call->op) && call->start_ns)
 		change_in_flight(call->slot, -1);
 	call->op = op;
 	call->fd = fd;
@@ -74,7 +74,7 @@ static __always_inline void enter_traced(struct call *call, struct who *who, str
 	if (all_writes)
 		take_cover(&call->cover, row, op, file);
 	call->start_ns = now;
-	if (watch_waits) {
+	if (watches_waits_of(op)) {
 		change_in_flight(slot, 1);
 		if (file)
 			read_device_key(&key, file);

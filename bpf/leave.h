@@ -123,7 +123,7 @@ static __always_inline void end_call(struct call *call, u32 op, u32 thread, u64 
 	u64 latency = now - call->start_ns;
 
 	call->start_ns = 0;
-	if (watch_waits) {
+	if (watches_waits_of(op)) {
 		change_in_flight(call->slot, -1);
 		watch_end(now);
 	}

@@ -6,7 +6,14 @@
 #include "kernel.h"
 #include "record.h"
 #include "rows.h"
+#include "unsynced.h"
 #include "waiting.h"
+
+// A write that is not durable is nothing that a commit waits for.
+static __always_inline bool watches_waits_of(u32 op)
+{
+	return watch_waits && !(all_writes && (op == OP_WRITE || op == OP_FALLOCATE));
+}
 
 static __always_inline struct waiting *waiting_by_number(u32 thread, bool create)
 {
