@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use super::connection::ConnectionArgs;
 use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
 use super::one_server;
-use super::options::{StyleArgs, TraceArgs, duration};
+use super::options::{StyleArgs, TraceArgs, Writes, duration};
 use super::output::print;
 use super::output_file::OutputFile;
 use super::session;
@@ -87,6 +87,10 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let rules = Rules::builtin();
     let mut config = session::probe_config(&arguments.trace, &selection, false)?;
     config.watch_waits = true;
+    if arguments.trace.writes != Writes::Off {
+        // What was written, and what of it is not synced, is a part of the page.
+        config.watch(Writes::All.ops());
+    }
     let mut sampler = session::start(&arguments.trace, &config, roles)?;
     let plan = plan(&selection, &symbols, &rules);
     let probe = host::tracefs::with_tracefs_if_possible(|| sampler.watch_waits(&plan));

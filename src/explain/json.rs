@@ -6,8 +6,10 @@ use serde::Serialize;
 
 use super::Explanation;
 use super::waits::{Account, Journal, Who};
-use crate::render::json::{failed, write_visible};
-use crate::render::json_schema::Failed;
+use crate::explain::BytesPerTransaction;
+use crate::model::{Op, RoleRow, unsynced_roles};
+use crate::render::json::{device, failed, unsynced_role, write_visible};
+use crate::render::json_schema::{Device, Failed, UnsyncedRole};
 
 #[derive(Serialize)]
 struct Object<'a> {
@@ -18,6 +20,8 @@ struct Object<'a> {
     syncs: u64,
     #[serde(flatten)]
     failed: Failed,
+    #[serde(flatten)]
+    written: Option<Written>,
     phases: Vec<PhaseRow>,
     measured_seconds: f64,
     accounted_share: Option<f64>,
@@ -27,6 +31,25 @@ struct Object<'a> {
     commits: Option<&'a super::commits::Commits>,
     not_measurable: &'a [String],
     lost: Lost,
+}
+
+/// Where all writes were watched.
+#[derive(Serialize)]
+struct Written {
+    writes: Vec<WriteRow>,
+    bytes_per_transaction: Option<BytesPerTransaction>,
+    devices: Vec<Device>,
+    unsynced: Vec<UnsyncedRole>,
+}
+
+#[derive(Serialize)]
+struct WriteRow {
+    pid: u32,
+    role: &'static str,
+    op: &'static str,
+    via: &'static str,
+    count: u64,
+    bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -95,6 +118,7 @@ pub fn json(explanation: &Explanation) -> io::Result<String> {
         duration_seconds: waits.window.as_secs_f64(),
         syncs: m.total().count,
         failed: failed(m),
+        written: m.setup.ops.contains(&Op::Write).then(|| written(explanation)),
         phases: phases(waits),
         measured_seconds: seconds(waits.total().measured),
         accounted_share: waits.accounted_share(),
@@ -117,6 +141,24 @@ pub fn json(explanation: &Explanation) -> io::Result<String> {
     let mut text = Vec::new();
     write_visible(&object, &mut text)?;
     String::from_utf8(text).map_err(io::Error::other)
+}
+
+fn written(explanation: &Explanation) -> Written {
+    let m = &explanation.measurement;
+    let row = |row: &RoleRow| WriteRow {
+        pid: row.server.pid,
+        role: row.role.name(),
+        op: row.op.what(),
+        via: row.op.via().name(),
+        count: row.stats.count,
+        bytes: row.stats.bytes,
+    };
+    Written {
+        writes: m.all_write_roles().map(row).collect(),
+        bytes_per_transaction: explanation.bytes_per_transaction(),
+        devices: m.devices.iter().map(device).collect(),
+        unsynced: unsynced_roles(&m.unsynced.rows).iter().map(unsynced_role).collect(),
+    }
 }
 
 fn journal(journal: &Journal) -> JournalRow<'_> {

@@ -11,7 +11,9 @@ pub(crate) mod json;
 pub(crate) mod page;
 pub mod waits;
 
-use crate::model::{Measurement, Op, Via};
+use serde::Serialize;
+
+use crate::model::{Measurement, Op, Role, Via};
 use crate::server::durable_writes::DurableWrites;
 
 /// The content of the page and of the JSON object.
@@ -41,7 +43,31 @@ pub(crate) fn without_thread(measurement: &Measurement) -> Option<String> {
     })
 }
 
+/// What was written for each transaction, on average.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct BytesPerTransaction {
+    pub all: u64,
+    pub redo: u64,
+    pub binlog: u64,
+}
+
 impl Explanation {
+    /// None: not all writes were watched, or the transactions were not counted, or there were none. Of one
+    /// server: only of one are the transactions counted.
+    fn bytes_per_transaction(&self) -> Option<BytesPerTransaction> {
+        let m = &self.measurement;
+        let transactions = self.commits.as_ref()?.throughput.factors.transactions.as_ref()?.count;
+        if transactions == 0 || !m.setup.ops.contains(&Op::Write) {
+            return None;
+        }
+        let of = |role: Option<Role>| {
+            let rows = m.all_write_roles().filter(|row| role.is_none_or(|role| row.role == role));
+            rows.map(|row| row.stats.bytes).sum::<u64>() / transactions
+        };
+        let (all, redo, binlog) = (of(None), of(Some(Role::Redo)), of(Some(Role::Binlog)));
+        Some(BytesPerTransaction { all, redo, binlog })
+    }
+
     /// Which writes of a traced server are durable by themselves and may not have been seen, so that what a
     /// filesystem or a device did may have been for them. A sentence without its full stop. None: none, as
     /// far as is known.

@@ -15,6 +15,7 @@ const OWN_WRITES: &str =
     " Some of the commits, flushes and changes may be for the server's own durable writes.";
 
 const THROUGHPUT: &str = "Why transactions per second differ from syncs per second:";
+const WRITTEN: &str = "What was written:";
 const AUDIT: &str = "What the settings promise, and what was seen of it:";
 
 pub fn page(explanation: &Explanation, style: &Style) -> String {
@@ -34,6 +35,7 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     let mut parts: Vec<String> = failures(explanation, &options).into_iter().chain(first).collect();
     parts.extend(waits(explanation, style));
     parts.extend(throughput);
+    parts.extend(written(explanation, &options));
     parts.extend(later);
     let mut notes =
         explanation.not_measurable.iter().map(|what| format!("Not measurable here: {what}.")).collect();
@@ -44,6 +46,22 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     style.finish(
         parts.iter().map(|part| format!("{}\n", part.trim_end_matches('\n'))).collect::<Vec<_>>().join("\n"),
     )
+}
+
+/// Where all writes were watched.
+fn written(explanation: &Explanation, options: &Options) -> Option<String> {
+    let said = reading::written(&explanation.measurement, options);
+    let mut lines = vec![options.style.paint(Paint::Heading, WRITTEN)];
+    let each = explanation.bytes_per_transaction().map(|bytes| {
+        let (each, redo, binlog) = (text::bytes(bytes.all), text::bytes(bytes.redo), text::bytes(bytes.binlog));
+        format!("Each transaction is {each}: {redo} of the redo log, {binlog} of the binary log, and what follows from it.")
+    });
+    lines.extend(each.into_iter().flat_map(|text| options.style.wrap(&text, 2)));
+    for sentence in &said {
+        let wrapped = options.style.wrap(&sentence.text, 2);
+        lines.extend(wrapped.iter().map(|line| options.style.paint(sentence.paint, line)));
+    }
+    (lines.len() > 1).then(|| lines.join("\n"))
 }
 
 /// Before anything else: how long commits take matters little where they are lost.

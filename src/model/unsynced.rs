@@ -24,7 +24,7 @@ impl Backlog {
 
     /// Of two files together.
     #[must_use]
-    fn and(self, other: Backlog) -> Backlog {
+    pub(crate) fn and(self, other: Backlog) -> Backlog {
         Backlog { bytes: self.bytes.saturating_add(other.bytes), age: self.age.max(other.age) }
     }
 

@@ -143,7 +143,7 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
     }
 }
 
-fn device(row: &DeviceRow) -> schema::Device {
+pub(crate) fn device(row: &DeviceRow) -> schema::Device {
     let (mount, mount_bytes) = split(row.mount.as_deref());
     schema::Device {
         device: row.name.clone(),
@@ -216,7 +216,7 @@ fn unsynced_where_watched<T>(m: &Measurement, of: impl FnOnce() -> T) -> Option<
     m.setup.ops.contains(&Op::Write).then(of)
 }
 
-fn unsynced_role(row: &UnsyncedRole) -> schema::UnsyncedRole {
+pub(crate) fn unsynced_role(row: &UnsyncedRole) -> schema::UnsyncedRole {
     let backlog = backlog(row.now, row.most, row.possibly_lost);
     schema::UnsyncedRole { pid: row.server.pid, role: row.role, backlog }
 }

@@ -111,6 +111,22 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     sentences
 }
 
+/// What was written and what of it is not synced, of each server: as it stands for itself.
+pub(crate) fn written(m: &Measurement, options: &Options) -> Vec<Sentence> {
+    let of = |server: &std::sync::Arc<Server>| {
+        let scene = Scene { m, server: server.id, options };
+        let mut said: Vec<Sentence> =
+            writes::amplification(&scene).map(Sentence::plain).into_iter().collect();
+        said.extend(writes::of_devices(&scene).into_iter().map(Sentence::plain));
+        said.extend(unsynced::recovery_point(&scene).map(Sentence::plain));
+        said.extend(unsynced::failed(&scene));
+        said
+    };
+    let mut said: Vec<Sentence> = m.servers.iter().flat_map(of).collect();
+    said.extend(unsynced::unknown(m).map(Sentence::plain));
+    trouble::unique(said)
+}
+
 /// What failed beside the syncs, of each server's files and of others: as it stands for itself.
 pub(crate) fn failed_beside_syncs(m: &Measurement, options: &Options) -> Vec<Sentence> {
     let of = |of: fn(&Scene) -> Vec<Sentence>| {

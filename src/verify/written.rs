@@ -101,8 +101,8 @@ impl Line {
                 note: Some("this server does not count them, or the account may not read the counter".into()),
             };
         };
-        // A write is counted by the server when its thread goes on after it, which on a busy server may be after our
-        // figures and the server's own were read.
+        // A write is counted by the server when its thread goes on after it, which on a busy server may be
+        // after our figures and the server's own were read.
         let is_quiet = first.is_quiet && last.is_quiet;
         let counted = Range { at_least: inner.count.min(outer.count), at_most: outer.count };
         let agrees = (counted.at_least..=counted.at_most).contains(&traced);

@@ -12,7 +12,7 @@ use super::own::boot_time;
 use super::paths::Did;
 use super::totals::{Neighbours, ServerTotals};
 use super::waiting::Waiting;
-use crate::model::{Lost, Measurement, Op, Role, Server, ServerId, Setup, Snapshot};
+use crate::model::{Backlog, Lost, Measurement, Op, Role, Server, ServerId, Setup, Snapshot, unsynced_roles};
 use crate::server::processes::cut_to_tick;
 
 /// The label of syncs of which it is not known who made them, because no row was free, and of writeback
@@ -51,6 +51,8 @@ pub struct Place {
     pub is_alive: bool,
     /// In flight by role: how many, and the age of the oldest.
     pub in_flight: BTreeMap<Role, (u64, Duration)>,
+    /// What was unsynced in the last interval, at most; of roles that were ever unsynced.
+    pub unsynced: BTreeMap<Role, Backlog>,
     /// When a process of it was last there.
     seen: Instant,
 }
@@ -216,6 +218,7 @@ impl Book {
             server: None,
             is_alive: false,
             in_flight: BTreeMap::new(),
+            unsynced: BTreeMap::new(),
             seen: now,
         };
         &mut self.places.entry(number).or_insert_with(new).totals
@@ -343,6 +346,7 @@ impl Book {
     fn note_processes(&mut self, measurement: &Measurement, now: Instant) {
         for (number, place) in &mut self.places {
             place.in_flight.clear();
+            place.unsynced.values_mut().for_each(|unsynced| *unsynced = Backlog::default());
             let of_place = || self.processes.values().filter(|process| process.place == Some(*number));
             // A server may start short-lived processes under its own name: the one that clients can reach is
             // it.
@@ -358,6 +362,13 @@ impl Book {
             }
             if let Some(process) = alive.or_else(latest) {
                 place.server = Some(process.server.clone());
+            }
+        }
+        for row in unsynced_roles(&measurement.unsynced.rows) {
+            let process = self.processes.get(&cut_to_tick(row.server));
+            if let Some(place) = process.and_then(|process| self.places.get_mut(&process.place?)) {
+                let sum = place.unsynced.entry(row.role).or_default();
+                *sum = sum.and(row.most);
             }
         }
         for sync in &measurement.in_flight {

@@ -1,5 +1,6 @@
 //! From the books to metric families, and to Prometheus' text format.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +13,7 @@ use super::families::{self as family, Family, Kind};
 use super::own::Own;
 use super::totals::RoleTotals;
 use crate::exporter::web::Figures;
-use crate::model::{Role, Server, Setup, Via};
+use crate::model::{Backlog, Op, Role, Server, Setup, Via};
 use crate::probe::build_info;
 use crate::text;
 
@@ -129,6 +130,8 @@ fn of_servers(book: &Book) -> Vec<Samples> {
     let mut written = Samples::of(&family::WRITTEN_BYTES);
     let mut failed_writes = Samples::of(&family::FAILED_WRITES);
     let mut writeback = Samples::of(&family::WRITEBACK_ERRORS);
+    let mut unsynced = Samples::of(&family::UNSYNCED_BYTES);
+    let mut unsynced_age = Samples::of(&family::UNSYNCED_OLDEST);
     let mut in_flight = Samples::of(&family::IN_FLIGHT);
     let mut oldest = Samples::of(&family::OLDEST_IN_FLIGHT);
     let (mut info, mut start, mut up) = (
@@ -136,6 +139,7 @@ fn of_servers(book: &Book) -> Vec<Samples> {
         Samples::of(&family::SERVER_START),
         Samples::of(&family::SERVER_UP),
     );
+    let all_writes = book.last().is_some_and(|snapshot| snapshot.setup.ops.contains(&Op::Write));
     for place in book.places() {
         let label = place.label.as_str();
         for (&(role, op), totals) in &place.totals.roles {
@@ -171,6 +175,10 @@ fn of_servers(book: &Book) -> Vec<Samples> {
                 }
             }
         }
+        for (role, backlog) in backlogs(place, all_writes) {
+            unsynced.add(&[label, role.name()], backlog.bytes as f64);
+            unsynced_age.add(&[label, role.name()], backlog.age.as_secs_f64());
+        }
         for (role, count, age) in running(place) {
             in_flight.add(&[label, role], count as f64);
             oldest.add(&[label, role], age.as_secs_f64());
@@ -189,6 +197,8 @@ fn of_servers(book: &Book) -> Vec<Samples> {
         written,
         failed_writes,
         writeback,
+        unsynced,
+        unsynced_age,
         in_flight,
         oldest,
         up,
@@ -217,6 +227,21 @@ fn running(place: &Place) -> impl Iterator<Item = (&'static str, u64, Duration)>
         let (count, age) = place.in_flight.get(&role).copied().unwrap_or_default();
         (role.name(), count, age)
     })
+}
+
+/// Of the logs of a server that is known from the start, of other roles once there was any. Nothing where
+/// writes are not watched.
+fn backlogs(place: &Place, all_writes: bool) -> BTreeMap<Role, Backlog> {
+    if !all_writes {
+        return BTreeMap::new();
+    }
+    let mut all = place.unsynced.clone();
+    if place.server().is_some_and(|server| server.version.is_some()) {
+        for role in Role::SERIAL {
+            all.entry(role).or_default();
+        }
+    }
+    all
 }
 
 fn add_info(info: &mut Samples, label: &str, server: &Server) {

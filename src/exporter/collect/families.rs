@@ -102,6 +102,20 @@ families! {
                 that no traced server has open. There from the start, at zero, as `fsynctop_sync_errors_total`.",
         ..family("fsynctop_writeback_errors_total", Kind::Counter, "errors", &["server", "role", "errno"])
     };
+    pub(crate) static UNSYNCED_BYTES: Family = Family {
+        help: "Bytes written and not covered by a successful sync: the most in the last interval.",
+        notes: "Only with `--writes all`. What a power failure would take of files that nothing makes again: of `redo` and \
+                `binlog`, which are there from the start, it is what is lost; InnoDB makes its pages again out of the redo \
+                log. Never too small ([unsynced.md](unsynced.md)). What the server has not written yet comes on top. Of a \
+                role, the sum of the greatest of each file.",
+        ..family("fsynctop_unsynced_bytes", Kind::Gauge, "bytes", &["server", "role"])
+    };
+    pub(crate) static UNSYNCED_OLDEST: Family = Family {
+        help: "Age of the oldest of these bytes: the greatest in the last interval; 0 where there are none.",
+        notes: "With `innodb_flush_log_at_trx_commit=1` about as long as a commit takes, with 2 about a second; of the \
+                binary log with `sync_binlog=1` the same, with 0 as long as the kernel and the server like.",
+        ..family("fsynctop_unsynced_oldest_seconds", Kind::Gauge, "seconds", &["server", "role"])
+    };
     pub(crate) static IN_FLIGHT: Family = Family {
         help: "Syncs that had begun and not ended when the snapshot was taken.",
         notes: "Durable writes are among them, and any other write to a file once it has hung for a second; unless \

@@ -26,6 +26,7 @@ struct World {
     failures: Vec<FileRow>,
     neighbours: Vec<NeighbourRow>,
     in_flight: Vec<InFlight>,
+    unsynced: Vec<UnsyncedFile>,
     lost: Lost,
     book: Book,
     /// The samples of the scrape before.
@@ -43,6 +44,7 @@ impl World {
             failures: Vec::new(),
             neighbours: Vec::new(),
             in_flight: Vec::new(),
+            unsynced: Vec::new(),
             lost: Lost::default(),
             book: Book::new(options),
             before: BTreeMap::new(),
@@ -75,7 +77,7 @@ impl World {
             neighbours: self.neighbours.clone(),
             unwatched: Vec::new(),
             disks: BTreeMap::new(),
-            unsynced: Default::default(),
+            unsynced: Unsynced { rows: self.unsynced.clone(), dropped: 0 },
         };
         self.book.feed(Arc::new(snapshot));
         let samples = samples(&self.text());
@@ -259,6 +261,28 @@ fn all_writes_are_families_of_their_own_and_in_no_sum_of_syncs() {
     assert_eq!(sum(&all, "fsynctop_written_bytes_total", &[]), 55_808.0);
     let at_zero = "fsynctop_written_bytes_total{server=\"3306\",role=\"undo\",op=\"write\",via=\"call\"}";
     assert_eq!(all.get(at_zero), Some(&0.0));
+    // Of the logs it is known from the start that nothing is unsynced.
+    let unsynced = |all: &BTreeMap<String, f64>, role: &str| {
+        let of = |family: &str| sum(all, family, &[&format!("role=\"{role}\"")]);
+        (of("fsynctop_unsynced_bytes"), of("fsynctop_unsynced_oldest_seconds"))
+    };
+    assert_eq!(all.get("fsynctop_unsynced_bytes{server=\"3306\",role=\"binlog\"}"), Some(&0.0));
+    let peak = |at, bytes, milliseconds| Peak {
+        at,
+        most: Backlog { bytes, age: Duration::from_millis(milliseconds) },
+    };
+    let end = world.start + Duration::from_secs(world.seconds + 1);
+    world.unsynced = vec![UnsyncedFile {
+        server: MYSQL,
+        file: FileId { device: 1, inode: 2, generation: 3, weak: false },
+        info: Arc::new(FileInfo::nameless(Role::Redo)),
+        now: Backlog { bytes: 512, age: Duration::from_millis(2) },
+        peaks: vec![peak(world.start, 9_999, 9_999), peak(end, 4_096, 1_500)],
+        possibly_lost: 0,
+    }];
+    assert_eq!(unsynced(&world.tick(), "redo"), (4_096.0, 1.5), "the most of this interval");
+    world.unsynced.clear();
+    assert_eq!(unsynced(&world.tick(), "redo"), (0.0, 0.0));
     // Rows that are folded take nothing away.
     world.files[1].stats = Stats { bytes: 8_192, ..stats(&[(8, 80_000)]) };
     world.fold(1);
