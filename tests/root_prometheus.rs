@@ -85,7 +85,7 @@ const INNODB: &str = ",role=~\"redo|doublewrite|undo|system_tablespace|tablespac
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn prometheus_knows_what_the_servers_counted_to_the_sync() {
     needs(&[]);
-    let exporter = Exporter::start(&[]);
+    let exporter = Exporter::start(&["--writes", "all"]);
     let prometheus = Prometheus::start(exporter.port);
     let mut servers = [Kind::MariaDb, Kind::MySql].map(|kind| Database::start(kind, &[]));
     for database in &servers {
