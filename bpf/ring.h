@@ -246,7 +246,8 @@ static __always_inline void begin_linked(struct io_kiocb *request)
 
 	if (!(REQUEST_READ(request, flags) & (REQ_F_LINK | REQ_F_HARDLINK)))
 		return;
-	address = (u64)REQUEST_READ(request, link);
+	// A typed pointer would stay one, and the verifier allows no arithmetic with it.
+	address = (u64)BPF_CORE_READ(request, link);
 	next = request_in_slot(address);
 	if (!next && in_flight_without_slot)
 		next = bpf_map_lookup_elem(&requests_without_slot, &address);

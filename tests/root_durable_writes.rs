@@ -290,13 +290,16 @@ fn root_any_other_write_that_hangs_is_in_flight_too() {
 fn root_the_exporter_tells_them_apart_and_counts_their_bytes() {
     needs(&[TRACEFS]);
     let ext4 = Mounted::image("ext4", 64);
-    let exporter = Exporter::start(&["--comm", "syncgen", "--max-cpu", "off"]);
+    // Under a name of its own: other tests make other syncs meanwhile.
+    let exporter = Exporter::start(&["--comm", "exported", "--max-cpu", "off"]);
     let mut load = Command::new(built("syncgen"));
     load.arg(ext4.path()).args([
         "--syncs",
         "300",
         "--ways",
         "odsync-pwrite,rwf-dsync,ring-fsync,ring-odsync",
+        "--comm",
+        "exported",
     ]);
     let said: Value = serde_json::from_slice(&output(&mut load).stdout).unwrap();
     let mut expected: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
