@@ -335,6 +335,30 @@ mod tests {
     }
 
     #[test]
+    fn what_was_written_has_a_section_and_is_in_the_json_where_all_writes_were_watched() {
+        let mut explanation = explanation();
+        let json = |explanation: &Explanation| -> serde_json::Value {
+            serde_json::from_str(&super::super::json::json(explanation).unwrap()).unwrap()
+        };
+        let text = page(&explanation, &Style::default());
+        assert!(!text.contains(WRITTEN) && json(&explanation).get("writes").is_none(), "{text}");
+
+        let m = &mut explanation.measurement;
+        Arc::make_mut(&mut m.setup).ops.extend([Op::DsyncWrite, Op::Write]);
+        let row = m.files.iter().find(|row| row.info.role == Role::Redo).unwrap().clone();
+        let stats = Stats { count: 100, bytes: 1_024_000, ..Stats::default() };
+        m.writes = vec![FileRow { op: Op::Write, stats, ..row }];
+        m.write_roles = crate::model::roles_of(&m.writes);
+        let text = page(&explanation, &Style::default());
+        let said = "What was written:\n1.0 MB were written in all, 1.0 bytes for each byte of the redo log.";
+        assert!(text.contains(said), "{text}");
+        let json = json(&explanation);
+        let written = &json["writes"][0];
+        assert_eq!((&written["role"], &written["bytes"]), (&"redo".into(), &1_024_000.into()));
+        assert_eq!(json["bytes_per_transaction"], serde_json::Value::Null, "nobody counted them");
+    }
+
+    #[test]
     fn what_a_process_called_its_file_is_harmless_in_the_json() {
         let mut explanation = explanation();
         let hostile = Arc::new(FileInfo {

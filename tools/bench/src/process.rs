@@ -140,7 +140,7 @@ fn memory(context: &Context, load: &mut Load, mode: AttachMode, section: &mut Se
         Ok(())
     };
     for files in [10, 1_000, 10_000] {
-        measure("fsynctop", files, fsynctop(context, mode)?)?;
+        measure("fsynctop", files, fsynctop(context, mode, &[])?)?;
     }
     for files in [10, 10_000] {
         measure("bpftrace", files, bpftrace(SCRIPT)?)?;
@@ -162,7 +162,7 @@ fn cpu(context: &Context, load: &mut Load, mode: AttachMode, section: &mut Secti
         Table::new("Processor time of the process", &["syncs/s", "of one processor", "on so many files"]);
     let mut values = Vec::new();
     for rate in [Some(10.0), Some(10_000.0), Some(1_000_000.0), None] {
-        let program = fsynctop(context, mode)?;
+        let program = fsynctop(context, mode, &[])?;
         let mut round = round(10, seconds + 2.0, rate);
         if rate.is_none() {
             (round.threads, round.cpus) = (threads, threads);

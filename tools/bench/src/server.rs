@@ -82,7 +82,7 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
 
 /// Which share of one processor fsynctop's process takes of a server under load, at its usual interval.
 fn own_time(context: &Context, mode: AttachMode, server: u32) -> Result<f64> {
-    let program = crate::tracer::fsynctop(context, mode)?;
+    let program = crate::tracer::fsynctop(context, mode, &[])?;
     sleep(UNTIL_STEADY);
     let (before, began) = (proc::cpu_time(program.pid())?, Instant::now());
     sleep(PROCESS_TIME);

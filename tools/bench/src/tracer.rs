@@ -32,6 +32,8 @@ pub enum Tracer {
     /// Counts by descriptor in a hash and reads the clock; by tracepoint.
     Counts,
     Fsynctop(AttachMode),
+    /// Every write is an operation.
+    AllWrites(AttachMode),
     Bpftrace,
     Strace,
     PerfTrace,
@@ -46,6 +48,7 @@ impl Tracer {
             Tracer::Clock(mode) => format!("two that read the clock, {}", mode.name()),
             Tracer::Counts => "two that read the clock, one of which counts by descriptor in a hash".into(),
             Tracer::Fsynctop(mode) => format!("fsynctop, {}", mode.name()),
+            Tracer::AllWrites(mode) => format!("fsynctop --writes all, {}", mode.name()),
             Tracer::Bpftrace => "bpftrace, sync-histogram.bt".into(),
             Tracer::Strace => "strace -f -c".into(),
             Tracer::PerfTrace => "perf trace -s".into(),
@@ -59,7 +62,8 @@ impl Tracer {
             Tracer::Empty(mode) => Kind::Floor(Floor::attach(mode, Does::Nothing)?),
             Tracer::Clock(mode) => Kind::Floor(Floor::attach(mode, Does::ReadClock)?),
             Tracer::Counts => Kind::Floor(Floor::attach(AttachMode::Tracepoint, Does::CountDescriptors)?),
-            Tracer::Fsynctop(mode) => Kind::Program(fsynctop(context, mode)?),
+            Tracer::Fsynctop(mode) => Kind::Program(fsynctop(context, mode, &[])?),
+            Tracer::AllWrites(mode) => Kind::Program(fsynctop(context, mode, &["--writes", "all"])?),
             Tracer::Bpftrace => Kind::Program(bpftrace(&SCRIPT.replace("\n\n", "\n"))?),
             Tracer::Strace => {
                 let mut command = Command::new("strace");
@@ -88,9 +92,10 @@ pub const POLLS: [i64; 4] = [libc::SYS_poll, libc::SYS_ppoll, libc::SYS_epoll_wa
 pub const POLLS: [i64; 2] = [libc::SYS_ppoll, libc::SYS_epoll_pwait];
 
 /// fsynctop as it runs for long, at its usual interval.
-pub fn fsynctop(context: &Context, mode: AttachMode) -> Result<Program> {
+pub fn fsynctop(context: &Context, mode: AttachMode, options: &[&str]) -> Result<Program> {
     let mut command = Command::new(&context.fsynctop);
     command.args(["once", "-i", "1", "--max-cpu", "off", "--output", "csv", "--attach", mode.name()]);
+    command.args(options);
     Program::start(command, &POLLS)
 }
 
@@ -141,7 +146,7 @@ impl Running {
         let name = self.tracer.name();
         let (counted, right) = match self.tracer {
             Tracer::Empty(_) | Tracer::Clock(_) | Tracer::Counts => return Ok(()),
-            Tracer::Fsynctop(_) => {
+            Tracer::Fsynctop(_) | Tracer::AllWrites(_) => {
                 let (own, unattributed) = counted::by_fsynctop(&out, self.pid);
                 // A kernel that preempts programs skips some, which is said in another place than this table.
                 let least = if host::may_skip_programs() { syncs / 100 * 99 } else { syncs };

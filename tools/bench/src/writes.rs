@@ -28,7 +28,9 @@ const CALLS: [(Call, &str, &[bool]); 6] = [
 pub fn section(context: &Context) -> Result<Section> {
     let tracers = modes::all()
         .into_iter()
-        .flat_map(|mode| [Tracer::Empty(mode), Tracer::Clock(mode), Tracer::Fsynctop(mode)])
+        .flat_map(|mode| {
+            [Tracer::Empty(mode), Tracer::Clock(mode), Tracer::Fsynctop(mode), Tracer::AllWrites(mode)]
+        })
         .collect();
     let shapes = CALLS.iter().flat_map(|&(call, name, by)| {
         by.iter().map(move |&traced| calls::shape(context, call, traced, 1, name))
@@ -46,7 +48,8 @@ fn of(measured: &Measured) -> Section {
              without (looked at, and left); for `write` of a byte to /dev/null, which is left as a socket's or a pipe's; and \
              for requests of io_uring, 64 of them submitted by one system call, which is part of what is measured: an fsync, \
              which a worker of the kernel makes, and one that does nothing; and for such a durable write by libaio, one at \
-             a time: `io_submit`, which writes, and `io_getevents`, with three programs on the two instead of two. {}.",
+             a time: `io_submit`, which writes, and `io_getevents`, with three programs on the two instead of two. With `--writes all`, a \
+             write that is not durable is counted with its bytes and its latency, and what of it is not synced. {}.",
             measured.effort()
         )],
         tables: vec![table(measured)],
@@ -55,22 +58,33 @@ fn of(measured: &Measured) -> Section {
     };
     for mode in [AttachMode::Fentry, AttachMode::Kprobe, AttachMode::Tracepoint] {
         for (shape, column) in measured.shapes.iter().zip(&measured.columns) {
-            section.goals.extend(goal(measured, mode, shape, column));
+            for tracer in [Tracer::Fsynctop(mode), Tracer::AllWrites(mode)] {
+                section.goals.extend(goal(measured, tracer, shape, column));
+            }
         }
     }
     section
 }
 
 /// What is followed is held against the clock, what is not against the hooks alone.
-fn goal(measured: &Measured, mode: AttachMode, shape: &Shape, column: &Column) -> Option<Goal> {
-    let own = measured.at(Tracer::Fsynctop(mode))?;
-    let (other, most) = match (shape.traced && shape.round.call.counts(), shape.traced) {
+fn goal(measured: &Measured, tracer: Tracer, shape: &Shape, column: &Column) -> Option<Goal> {
+    let (mode, all_writes) = match tracer {
+        Tracer::Fsynctop(mode) => (mode, false),
+        Tracer::AllWrites(mode) => (mode, true),
+        _ => return None,
+    };
+    let own = measured.at(tracer)?;
+    let call = shape.round.call;
+    let (other, most) = match (shape.traced && (call.counts() || all_writes && call == Call::Write), shape.traced) {
+        // Others are the same with all writes, or nearly.
+        _ if all_writes && call != Call::Write => return None,
         (true, _) => (Tracer::Clock(mode), MOST_OF_CLOCK),
         (false, false) => (Tracer::Empty(mode), MOST_OF_EMPTY),
         (false, true) => return None,
     };
     let ratio = column.ratio(own, column, measured.at(other)?);
-    let what = format!("{}: fsynctop ({}) against {}", shape.name, mode.name(), other.name());
+    let option = if all_writes { " --writes all" } else { "" };
+    let what = format!("{}: fsynctop{option} ({}) against {}", shape.name, mode.name(), other.name());
     let verdict = match (ratio.low <= most, ratio.high <= most) {
         (true, true) => Verdict::Met,
         (false, _) => Verdict::Missed,
