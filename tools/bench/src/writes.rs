@@ -75,13 +75,14 @@ fn goal(measured: &Measured, tracer: Tracer, shape: &Shape, column: &Column) -> 
     };
     let own = measured.at(tracer)?;
     let call = shape.round.call;
-    let (other, most) = match (shape.traced && (call.counts() || all_writes && call == Call::Write), shape.traced) {
-        // Others are the same with all writes, or nearly.
-        _ if all_writes && call != Call::Write => return None,
-        (true, _) => (Tracer::Clock(mode), MOST_OF_CLOCK),
-        (false, false) => (Tracer::Empty(mode), MOST_OF_EMPTY),
-        (false, true) => return None,
-    };
+    let (other, most) =
+        match (shape.traced && (call.counts() || all_writes && call == Call::Write), shape.traced) {
+            // Others are the same with all writes, or nearly.
+            _ if all_writes && call != Call::Write => return None,
+            (true, _) => (Tracer::Clock(mode), MOST_OF_CLOCK),
+            (false, false) => (Tracer::Empty(mode), MOST_OF_EMPTY),
+            (false, true) => return None,
+        };
     let ratio = column.ratio(own, column, measured.at(other)?);
     let option = if all_writes { " --writes all" } else { "" };
     let what = format!("{}: fsynctop{option} ({}) against {}", shape.name, mode.name(), other.name());
