@@ -13,8 +13,8 @@ use common::traced::measure;
 use common::{Running, built};
 use serde_json::Value;
 
-/// More than a commit ever takes here, less than the second that InnoDB waits under
-/// innodb_flush_log_at_trx_commit=2.
+/// What a commit takes at most, unless its syncs take longer, on a crowded machine; less than the second that
+/// InnoDB waits under innodb_flush_log_at_trx_commit=2.
 const COMMIT: f64 = 0.5;
 const ROWS: u32 = 1_500;
 
@@ -36,6 +36,12 @@ fn most(measured: &Measured, role: &str) -> (u64, f64) {
 fn written(measured: &Measured, role: &str) -> u64 {
     let rows = measured.0["writes"].as_array().unwrap().iter();
     rows.filter(|row| row["role"] == role).map(|row| row["bytes"].as_u64().unwrap_or(0)).sum()
+}
+
+/// The longest sync of a log, in seconds.
+fn longest(measured: &Measured, role: &str) -> f64 {
+    let rows = measured.0["roles"].as_array().unwrap().iter().filter(|row| row["role"] == role);
+    rows.filter_map(|row| row["latency_seconds"]["max"].as_f64()).fold(0.0, f64::max)
 }
 
 /// One connection, so that each commit is a group of its own; from before the first to after the last.
@@ -83,12 +89,14 @@ fn root_the_logs_are_as_far_behind_as_the_settings_allow() {
                  {age} s behind; the redo log {redo_bytes} and {redo_age} s",
                 measured.0["duration_seconds"]
             );
-            assert!(redo_bytes > 0 && redo_age < COMMIT, "{redo_bytes} bytes of {redo_age} s");
+            // A write may have to wait for the sync before its own.
+            let commit_takes = |role| COMMIT.max(3.0 * longest(&measured, role));
+            assert!(redo_bytes > 0 && redo_age < commit_takes("redo"), "{redo_bytes} bytes of {redo_age} s");
             match sync_binlog {
                 0 => assert_eq!(number(unsynced(&measured, "binlog").unwrap(), "bytes"), binlog),
                 1 => {
                     assert!((bytes as f64) < 2.0 * commit, "{bytes} in commits of {commit}");
-                    assert!(age < COMMIT, "{age} s");
+                    assert!(age < commit_takes("binlog"), "{age} s");
                 }
                 n => {
                     let commits = bytes as f64 / commit;

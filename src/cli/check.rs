@@ -48,7 +48,7 @@ pub fn run(arguments: &Check, configuration: &Configuration, given: &ArgMatches)
     let selection = session::selection(&arguments.trace.targets)?;
     let config = session::probe_config(&arguments.trace, &selection, false)?;
 
-    let mut verdicts = host::checks(config.capacity.map_bytes());
+    let mut verdicts = host::checks(config.map_bytes());
     let chosen = probes(&config, &mut verdicts);
     let works = chosen.is_some() && host::pid_namespace().status != Status::Fail;
     session::print_libbpf_log(&arguments.trace);
@@ -226,7 +226,7 @@ fn writeback(net: &Net) -> Verdict {
 
 pub(crate) fn budget(config: &ProbeConfig) -> Verdict {
     let capacity = config.capacity;
-    let megabytes = capacity.map_bytes().div_ceil(1 << 20);
+    let megabytes = config.map_bytes().div_ceil(1 << 20);
     let detail = format!(
         "maps take {megabytes} MB of kernel memory for {} files, {} of them with histograms of their own; \
          the process itself about 15 MB and 4 KB more for each file that it has seen",

@@ -105,7 +105,7 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
     session::require_host_pids()?;
     let selection = session::selection(&arguments.trace.targets)?;
     let config = session::probe_config(&arguments.trace, &selection, false)?;
-    let map_bytes = config.capacity.map_bytes();
+    let map_bytes = config.map_bytes();
     let mut verdicts = host::checks(map_bytes);
     verdicts.push(check::budget(&config));
 

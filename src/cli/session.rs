@@ -175,7 +175,7 @@ pub fn attach(arguments: &TraceArgs, config: &ProbeConfig) -> anyhow::Result<Pro
     match attached {
         Ok(probe) => Ok(probe),
         Err(AttachError::NoMode(failures)) => {
-            let verdicts = host::checks(config.capacity.map_bytes());
+            let verdicts = host::checks(config.map_bytes());
             let mut message = "cannot trace: no way of attaching works here".to_owned();
             let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
             for failure in &failures {

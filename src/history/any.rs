@@ -107,7 +107,7 @@ proptest! {
     fn bytes_that_are_no_moment_are_none(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         if let Ok(packed) = postcard::from_bytes::<Packed>(&bytes) {
             // No more rows than bytes: a length that is claimed makes no room by itself.
-            let rows = packed.roles.len() + packed.write_roles.len() + packed.files.len() + packed.failures.len() + packed.writes.len() + packed.pending.len() + packed.neighbours.len();
+            let rows = packed.roles.len() + packed.write_roles.len() + packed.files.len() + packed.failures.len() + packed.writes.len() + packed.unsynced.len() + packed.devices.len() + packed.pending.len() + packed.neighbours.len();
             prop_assert!(rows + packed.servers.len() <= bytes.len());
         }
     }

@@ -250,6 +250,7 @@ impl Numbers {
         packed.server_numbers().try_for_each(|number| renumber(&self.servers, number))?;
         let mut files = packed.files.iter_mut().chain(&mut packed.failures).chain(&mut packed.writes);
         files.try_for_each(|row| renumber(&self.files, &mut row.file))?;
+        packed.unsynced.iter_mut().try_for_each(|row| renumber(&self.files, &mut row.file))?;
         packed.neighbours.iter_mut().try_for_each(|row| renumber(&self.neighbours, &mut row.neighbour))
     }
 }

@@ -21,7 +21,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::model::{
-    FileRow, Lost, Measurement, NeighbourRow, Op, Role, RoleRow, Server, ServerId, Setup, Stats, Target,
+    Backlog, DeviceRow, FileRow, Lost, Measurement, NeighbourRow, Op, Role, RoleRow, Server, ServerId, Setup,
+    Stats, Target, Unsynced, UnsyncedRow,
 };
 
 pub use json::ReadError;
@@ -140,6 +141,9 @@ impl History {
         for row in moment.files.iter().chain(&moment.failures).chain(&moment.writes) {
             self.tables.files.update(&(row.server, row.target), row.info.clone());
         }
+        for row in &moment.unsynced.rows {
+            self.tables.files.update(&(row.server, row.target), row.info.clone());
+        }
         let Ok(bytes) = postcard::to_stdvec(&packed) else {
             // Nothing in a moment can fail to be packed; if it did, it must not hold what it refers to.
             self.tables.release(&packed);
@@ -246,6 +250,9 @@ struct Sum {
     failures: BTreeMap<(ServerId, Target, Op), FileRow>,
     writes: BTreeMap<(ServerId, Target, Op), FileRow>,
     write_roles: BTreeMap<(ServerId, Role, Op), Stats>,
+    unsynced: BTreeMap<(ServerId, Target), UnsyncedRow>,
+    unsynced_dropped: u64,
+    devices: BTreeMap<u32, DeviceRow>,
     pending: Vec<Pending>,
     unwatched: BTreeMap<ServerId, u64>,
     moments: usize,
@@ -266,6 +273,9 @@ impl Sum {
             failures: BTreeMap::new(),
             writes: BTreeMap::new(),
             write_roles: BTreeMap::new(),
+            unsynced: BTreeMap::new(),
+            unsynced_dropped: 0,
+            devices: BTreeMap::new(),
             pending: Vec::new(),
             unwatched: BTreeMap::new(),
             moments: 0,
@@ -301,6 +311,17 @@ impl Sum {
                 None => drop(self.neighbours.insert((row.device_number, row.comm.clone()), row)),
             }
         }
+        self.add_unsynced(moment.unsynced);
+        for row in moment.devices {
+            let DeviceRow { written_bytes, submitted_bytes, .. } = row;
+            let sum = self.devices.entry(row.number).or_insert(DeviceRow {
+                written_bytes: 0,
+                submitted_bytes: 0,
+                ..row
+            });
+            sum.written_bytes = sum.written_bytes.saturating_add(written_bytes);
+            sum.submitted_bytes = sum.submitted_bytes.saturating_add(submitted_bytes);
+        }
         self.rest.rows = self.rest.rows.max(moment.rest.rows);
         self.rest.stats.merge(&moment.rest.stats);
         self.pending = moment.pending;
@@ -308,6 +329,21 @@ impl Sum {
             let sum = self.unwatched.entry(server).or_default();
             *sum = sum.saturating_add(n);
         }
+    }
+
+    /// What is unsynced is that of the last part, and the most that of all. A file without a row was synced
+    /// all the time.
+    fn add_unsynced(&mut self, unsynced: Unsynced<UnsyncedRow>) {
+        for known in self.unsynced.values_mut() {
+            (known.now, known.possibly_lost) = (Backlog::default(), 0);
+        }
+        for mut row in unsynced.rows {
+            if let Some(known) = self.unsynced.get(&(row.server, row.target)) {
+                row.most = row.most.or_greater(known.most);
+            }
+            self.unsynced.insert((row.server, row.target), row);
+        }
+        self.unsynced_dropped = self.unsynced_dropped.saturating_add(unsynced.dropped);
     }
 
     /// Parts of one moment as one, again with no more rows than there is room for.
@@ -340,8 +376,11 @@ impl Sum {
             in_flight: self.pending.into_iter().map(|pending| pending.oldest).collect(),
             neighbours: self.neighbours.into_values().collect(),
             unwatched: self.unwatched.into_iter().collect(),
-            devices: Vec::new(),
-            unsynced: Default::default(),
+            devices: self.devices.into_values().collect(),
+            unsynced: Unsynced {
+                rows: self.unsynced.into_values().collect(),
+                dropped: self.unsynced_dropped,
+            },
         };
         Merged { measurement, rest: self.rest, moments: self.moments }
     }

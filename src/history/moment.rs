@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::model::{
-    FileInfo, FileRow, InFlight, Lost, Measurement, NeighbourRow, OTHER_NEIGHBOURS, Role, RoleRow, Server,
-    ServerId, Stats, Target,
+    Backlog, DeviceRow, FileInfo, FileRow, InFlight, Lost, Measurement, NeighbourRow, OTHER_NEIGHBOURS, Role,
+    RoleRow, Server, ServerId, Stats, Target, Unsynced, UnsyncedRow,
 };
 
 /// Rows by role at most; those with the least time are summed up under no server's name ([`ServerId::NONE`]).
@@ -17,6 +17,9 @@ const MOST_NEIGHBOURS: usize = 16;
 const MOST_PENDING: usize = 32;
 /// Files that were written, where all writes are watched; those that took least time are left out.
 const MOST_WRITES: usize = 50;
+/// Files of which something was unsynced.
+const MOST_UNSYNCED: usize = 50;
+const MOST_DEVICES: usize = 16;
 /// Files of which something beside a sync failed.
 const MOST_FAILURES: usize = 50;
 
@@ -44,6 +47,11 @@ pub struct Moment {
     /// Writes that are not durable, where all are watched: by role all, by file a part.
     pub write_roles: Vec<RoleRow>,
     pub writes: Vec<FileRow>,
+    /// Files of which a sync failed first, then logs, then those with most; the others are one for each role,
+    /// under no server's name.
+    pub unsynced: Unsynced<UnsyncedRow>,
+    /// Those to which servers wrote most.
+    pub devices: Vec<DeviceRow>,
     /// At the end of the interval; oldest first.
     pub pending: Vec<Pending>,
     /// Those that took most time; the others under the name "other".
@@ -80,6 +88,7 @@ impl Moment {
                 || pending.iter().any(|role| role.oldest.server == id)
                 || measurement.unwatched_of(id) > 0
                 || measurement.failures.iter().any(|row| row.server == id)
+                || measurement.unsynced.rows.iter().any(|row| row.server == id)
         };
         let mut servers: Vec<_> =
             measurement.servers.iter().filter(|server| server.alive || has_rows(server.id)).collect();
@@ -100,6 +109,11 @@ impl Moment {
             failures: most_important_failures(&measurement.failures),
             write_roles,
             writes,
+            unsynced: Unsynced {
+                rows: most_important_unsynced(&measurement.unsynced.rows),
+                dropped: measurement.unsynced.dropped,
+            },
+            devices: most_important_devices(&measurement.devices),
             pending,
             neighbours: most_important_neighbours(&measurement.neighbours),
             unwatched,
@@ -166,6 +180,42 @@ fn most_important_failures(rows: &[FileRow]) -> Vec<FileRow> {
     let mut all: Vec<_> = rest.chain(kept.into_iter().map(|at| rows[at].clone())).collect();
     all.sort_by_key(|row| (row.server, row.target, row.op));
     all
+}
+
+fn most_important_unsynced(rows: &[UnsyncedRow]) -> Vec<UnsyncedRow> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    let importance = |&at: &usize| {
+        let row = &rows[at];
+        Reverse((row.possibly_lost > 0, row.info.role.is_serial(), row.most.bytes))
+    };
+    order.sort_by_key(importance);
+    let rest = order.split_off(MOST_UNSYNCED.min(order.len()));
+    let mut rest_of_roles: BTreeMap<Role, UnsyncedRow> = BTreeMap::new();
+    for at in rest {
+        let (row, role) = (&rows[at], rows[at].info.role);
+        let sum = rest_of_roles.entry(role).or_insert_with(|| UnsyncedRow {
+            server: ServerId::NONE,
+            target: Target::Gone(role),
+            info: Arc::new(FileInfo { open: false, unlinked: true, ..FileInfo::nameless(role) }),
+            now: Backlog::default(),
+            most: Backlog::default(),
+            possibly_lost: 0,
+        });
+        sum.now = sum.now.and(row.now);
+        sum.most = sum.most.and(row.most);
+        sum.possibly_lost = sum.possibly_lost.saturating_add(row.possibly_lost);
+    }
+    let kept = order.into_iter().map(|at| rows[at].clone());
+    let mut all: Vec<_> = rest_of_roles.into_values().chain(kept).collect();
+    all.sort_by_key(|row| (row.server, row.target));
+    all
+}
+
+fn most_important_devices(rows: &[DeviceRow]) -> Vec<DeviceRow> {
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|row| Reverse(row.submitted_bytes));
+    rows.truncate(MOST_DEVICES);
+    rows
 }
 
 fn most_important_roles(rows: &[RoleRow]) -> Vec<RoleRow> {

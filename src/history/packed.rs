@@ -11,8 +11,8 @@ use super::moment::{Moment, Pending, Rest};
 use super::table::Table;
 use crate::model::histogram::{BUCKETS, Histogram};
 use crate::model::{
-    Completions, FileInfo, FileRow, InFlight, Lost, Max, NeighbourRow, Op, Role, RoleRow, Server, ServerId,
-    Stats, Target,
+    Backlog, Completions, DeviceRow, FileInfo, FileRow, InFlight, Lost, Max, NeighbourRow, Op, Role, RoleRow,
+    Server, ServerId, Stats, Target, Unsynced, UnsyncedRow,
 };
 
 /// What moments refer to.
@@ -45,6 +45,12 @@ pub(crate) struct Packed {
     pub write_roles: Vec<PackedRole>,
     #[serde(default)]
     pub writes: Vec<PackedFile>,
+    #[serde(default)]
+    pub unsynced: Vec<PackedUnsynced>,
+    #[serde(default)]
+    pub unsynced_dropped: u64,
+    #[serde(default)]
+    pub devices: Vec<PackedDevice>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,6 +101,30 @@ pub(crate) struct PackedUnwatched {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PackedUnsynced {
+    pub file: u32,
+    pub now: PackedBacklog,
+    pub most: PackedBacklog,
+    pub possibly_lost: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PackedBacklog {
+    pub bytes: u64,
+    pub age_ns: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PackedDevice {
+    pub number: u32,
+    pub name: String,
+    #[serde(with = "super::bytes::optional_path")]
+    pub mount: Option<PathBuf>,
+    pub written_bytes: u64,
+    pub submitted_bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PackedStats {
     pub count: u64,
     pub sum_ns: u64,
@@ -118,6 +148,13 @@ impl Tables {
     /// Packs a moment; what it refers to is held until it is released.
     pub fn pack(&mut self, moment: &Moment) -> Packed {
         let Tables { servers, files, neighbours } = self;
+        let packed_unsynced = |row: &UnsyncedRow| PackedUnsynced {
+            file: files.hold(&(row.server, row.target), || row.info.clone()),
+            now: row.now.into(),
+            most: row.most.into(),
+            possibly_lost: row.possibly_lost,
+        };
+        let unsynced = moment.unsynced.rows.iter().map(packed_unsynced).collect();
         let mut packed_file = |row: &FileRow| PackedFile {
             file: files.hold(&(row.server, row.target), || row.info.clone()),
             op: row.op,
@@ -147,6 +184,9 @@ impl Tables {
             files: moment.files.iter().map(&mut packed_file).collect(),
             failures: moment.failures.iter().map(&mut packed_file).collect(),
             writes: moment.writes.iter().map(&mut packed_file).collect(),
+            unsynced,
+            unsynced_dropped: moment.unsynced.dropped,
+            devices: moment.devices.iter().map(PackedDevice::from).collect(),
             rest: PackedRest { rows: moment.rest.rows, stats: (&moment.rest.stats).into() },
             pending: moment
                 .pending
@@ -197,6 +237,17 @@ impl Tables {
             let (&(server, target), info) = self.files.get(row.file).ok_or(Inconsistent)?;
             Ok(FileRow { server, target, op: row.op, info: info.clone(), stats: row.stats.try_into()? })
         };
+        let unsynced = packed.unsynced.into_iter().map(|row| {
+            let (&(server, target), info) = self.files.get(row.file).ok_or(Inconsistent)?;
+            Ok(UnsyncedRow {
+                server,
+                target,
+                info: info.clone(),
+                now: row.now.into(),
+                most: row.most.into(),
+                possibly_lost: row.possibly_lost,
+            })
+        });
         let pending = packed.pending.into_iter().map(|row| {
             let oldest = InFlight {
                 server: *server(row.server)?.0,
@@ -235,6 +286,11 @@ impl Tables {
             files: packed.files.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
             failures: packed.failures.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
             writes: packed.writes.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
+            unsynced: Unsynced {
+                rows: unsynced.collect::<Result<_, Inconsistent>>()?,
+                dropped: packed.unsynced_dropped,
+            },
+            devices: packed.devices.into_iter().map(DeviceRow::from).collect(),
             rest: Rest { rows: packed.rest.rows, stats: packed.rest.stats.try_into()? },
             pending: pending.collect::<Result<_, Inconsistent>>()?,
             neighbours: neighbours.collect::<Result<_, Inconsistent>>()?,
@@ -251,6 +307,7 @@ impl Tables {
             .chain(&packed.failures)
             .chain(&packed.writes)
             .for_each(|row| self.files.release(row.file));
+        packed.unsynced.iter().for_each(|row| self.files.release(row.file));
         packed.neighbours.iter().for_each(|row| self.neighbours.release(row.neighbour));
     }
 
@@ -272,6 +329,42 @@ impl Packed {
         let pending = self.pending.iter_mut().map(|row| &mut row.server);
         let unwatched = self.unwatched.iter_mut().map(|row| &mut row.server);
         self.servers.iter_mut().chain(roles).chain(pending).chain(unwatched)
+    }
+}
+
+impl From<Backlog> for PackedBacklog {
+    fn from(backlog: Backlog) -> Self {
+        PackedBacklog { bytes: backlog.bytes, age_ns: nanoseconds(backlog.age) }
+    }
+}
+
+impl From<PackedBacklog> for Backlog {
+    fn from(packed: PackedBacklog) -> Self {
+        Backlog { bytes: packed.bytes, age: Duration::from_nanos(packed.age_ns) }
+    }
+}
+
+impl From<&DeviceRow> for PackedDevice {
+    fn from(row: &DeviceRow) -> Self {
+        PackedDevice {
+            number: row.number,
+            name: row.name.to_string(),
+            mount: row.mount.as_deref().map(Into::into),
+            written_bytes: row.written_bytes,
+            submitted_bytes: row.submitted_bytes,
+        }
+    }
+}
+
+impl From<PackedDevice> for DeviceRow {
+    fn from(packed: PackedDevice) -> Self {
+        DeviceRow {
+            number: packed.number,
+            name: packed.name.into(),
+            mount: packed.mount.map(Into::into),
+            written_bytes: packed.written_bytes,
+            submitted_bytes: packed.submitted_bytes,
+        }
     }
 }
 

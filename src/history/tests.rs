@@ -31,6 +31,51 @@ fn files(n: u64) -> Vec<FileRow> {
     (0..n).map(file).collect()
 }
 
+fn unsynced(inode: u64, now: u64, most: u64, possibly_lost: u64) -> UnsyncedRow {
+    let row = row(MYSQL, inode, "/d/#ib_redo5", Role::Redo, Op::Write, stats(&[]));
+    let backlog = |bytes| Backlog { bytes, age: Duration::from_micros(bytes) };
+    let FileRow { server, target, info, .. } = row;
+    UnsyncedRow { server, target, info, now: backlog(now), most: backlog(most), possibly_lost }
+}
+
+fn device(written_bytes: u64) -> DeviceRow {
+    let mount = Some(std::path::Path::new("/d\u{fffd}").into());
+    DeviceRow { number: 7, name: "/dev/vda".into(), mount, written_bytes, submitted_bytes: 600 }
+}
+
+#[test]
+fn of_several_moments_what_is_unsynced_is_the_last_ones_and_the_most_of_any() {
+    let mut history = History::new(Options::default());
+    let second = |n, rows: Vec<UnsyncedRow>| Measurement {
+        unsynced: Unsynced { rows, dropped: 1 },
+        devices: vec![device(1_000 * (n + 1))],
+        ..at(n, quiet())
+    };
+    history.push(&second(0, vec![unsynced(1, 700, 9_000, 0), unsynced(2, 50, 60, 50)]));
+    history.push(&second(1, vec![unsynced(1, 300, 800, 0)]));
+    let all = history.last(Duration::MAX).unwrap().measurement;
+    // Of the second nothing was unsynced any more.
+    assert_eq!(all.unsynced.rows, [unsynced(1, 300, 9_000, 0), unsynced(2, 0, 60, 0)]);
+    assert_eq!(all.unsynced.dropped, 2);
+    assert_eq!((all.devices[0].written_bytes, all.devices[0].submitted_bytes), (3_000, 1_200));
+}
+
+#[test]
+fn of_thousands_of_unsynced_files_the_logs_are_kept_and_the_sum_is() {
+    let mut rows: Vec<_> = (100..5_100).map(|inode| unsynced(inode, 700, 1_000, 0)).collect();
+    for row in &mut rows {
+        std::sync::Arc::make_mut(&mut row.info).role = Role::Tablespace;
+    }
+    rows.push(unsynced(1, 5, 6, 0));
+    let mut measurement = quiet();
+    measurement.unsynced = Unsynced { rows, dropped: 0 };
+    let moment = Moment::of(&measurement, 50);
+    assert!(moment.unsynced.rows.len() < 60, "{}", moment.unsynced.rows.len());
+    assert!(moment.unsynced.rows.contains(&unsynced(1, 5, 6, 0)));
+    let sum: u64 = moment.unsynced.rows.iter().map(|row| row.now.bytes).sum();
+    assert_eq!(sum, 5_000 * 700 + 5);
+}
+
 #[test]
 fn a_moment_comes_back_as_it_went_in() {
     for mut measurement in [quiet(), busy(), two_servers(), hostile()] {
@@ -39,6 +84,8 @@ fn a_moment_comes_back_as_it_went_in() {
         let written = Stats { bytes: 16_384, ..stats(&[(3, 9_000)]) };
         measurement.writes = vec![row(MYSQL, 7, "/d/undo_001", Role::Undo, Op::Write, written)];
         measurement.write_roles = crate::model::roles_of(&measurement.writes);
+        measurement.unsynced = Unsynced { rows: vec![unsynced(4_000, 900, 2_000, 0)], dropped: 5 };
+        measurement.devices = vec![device(1_000)];
         let mut history = History::new(Options::default());
         history.push(&measurement);
         let moments: Vec<_> = history.moments().collect();
@@ -51,6 +98,7 @@ fn a_moment_comes_back_as_it_went_in() {
         assert_eq!(moment.unwatched, measurement.unwatched);
         let last = history.last(Duration::MAX).unwrap().measurement;
         assert_eq!((last.writes, last.write_roles), (measurement.writes, measurement.write_roles));
+        assert_eq!((last.unsynced, last.devices), (measurement.unsynced, measurement.devices));
         // Nothing holds a file that is forgotten.
         let mut text = Vec::new();
         history.write_json(&mut text).unwrap();

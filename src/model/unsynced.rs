@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{FileId, FileInfo, Role, ServerId};
+use super::{FileId, FileInfo, Role, ServerId, Target};
 
 /// Bytes that no successful sync has covered, and how long ago the oldest of them was written. Where either
 /// is inexact, it is never too small.
@@ -69,11 +69,11 @@ pub struct UnsyncedFile {
     pub possibly_lost: u64,
 }
 
-/// Of one file in one interval.
+/// Of one file in one interval; in the history, also of all files of a role that are not kept apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsyncedRow {
     pub server: ServerId,
-    pub file: FileId,
+    pub target: Target,
     pub info: Arc<FileInfo>,
     /// At its end.
     pub now: Backlog,
@@ -101,7 +101,7 @@ pub(super) fn since(earlier: Instant, later: &[UnsyncedFile]) -> Vec<UnsyncedRow
         let peaks = file.peaks.iter().filter(|peak| peak.at > earlier).map(|peak| peak.most);
         UnsyncedRow {
             server: file.server,
-            file: file.file,
+            target: Target::File(file.file),
             info: file.info.clone(),
             now: file.now,
             most: peaks.fold(file.now, Backlog::or_greater),
@@ -164,7 +164,7 @@ mod tests {
     fn a_roles_bytes_are_a_sum_and_its_age_is_that_of_the_oldest() {
         let row = |server, role, now, possibly_lost| UnsyncedRow {
             server,
-            file: FileId { device: 1, inode: 2, generation: 3, weak: false },
+            target: Target::Gone(role),
             info: Arc::new(FileInfo::nameless(role)),
             now,
             most: now.and(now),

@@ -89,8 +89,7 @@ impl Capacity {
         self.threads.next_power_of_two()
     }
 
-    /// The kernel memory that the maps take, in bytes: rows, histograms, hash, ring and the rest.
-    pub fn map_bytes(&self) -> u64 {
+    fn map_bytes(&self, all_writes: bool) -> u64 {
         let slots = u64::from(self.slots());
         // A preallocated hash element has a header of 48 bytes beside key and value, and a bucket head of 16.
         let hash = |entries: u64, bytes: u64| entries * (48 + bytes) + entries.next_power_of_two() * 16;
@@ -109,8 +108,7 @@ impl Capacity {
             + hash(REQUESTS_WITHOUT_SLOT, 8 + 112)
             + hash(AIO_REQUESTS, 16 + 112)
             + hash(256, 8)
-            + hash(UNSYNCED_FILES as u64, 36)
-            + UNSYNCED_FILES as u64 * (256 + 4)
+            + if all_writes { hash(UNSYNCED_FILES as u64, 36) + UNSYNCED_FILES as u64 * (256 + 4) } else { 0 }
     }
 }
 
@@ -127,6 +125,13 @@ pub struct ProbeConfig {
     /// Prepare for `Probe::watch_waits`: costs each sync a little more.
     pub watch_waits: bool,
     pub capacity: Capacity,
+}
+
+impl ProbeConfig {
+    /// The kernel memory that the maps take, in bytes: rows, histograms, hash, ring and the rest.
+    pub fn map_bytes(&self) -> u64 {
+        self.capacity.map_bytes(self.ops.contains(&Op::Write))
+    }
 }
 
 #[cfg(test)]

@@ -223,14 +223,15 @@ pub(crate) fn unsynced_role(row: &UnsyncedRole) -> schema::UnsyncedRole {
 
 fn unsynced_file(row: &UnsyncedRow) -> schema::UnsyncedFile {
     let (path, path_bytes) = split(row.info.path.as_deref());
+    let id = if let Target::File(id) = row.target { Some(id) } else { None };
     schema::UnsyncedFile {
         pid: row.server.pid,
         role: row.info.role,
         path,
         path_bytes,
-        device_number: format_device(row.file.device),
-        inode: row.file.inode,
-        generation: row.file.generation,
+        device_number: id.map(|id| format_device(id.device)),
+        inode: id.map(|id| id.inode),
+        generation: id.map(|id| id.generation),
         open: row.info.open,
         backlog: backlog(row.now, row.most, row.possibly_lost),
     }

@@ -264,9 +264,10 @@ pub(crate) struct UnsyncedFile {
     pub path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_bytes: Option<String>,
-    pub device_number: String,
-    pub inode: u64,
-    pub generation: u32,
+    /// Null, as the path and the next two, in the history: of all files of a role that are not kept apart.
+    pub device_number: Option<String>,
+    pub inode: Option<u64>,
+    pub generation: Option<u32>,
     pub open: bool,
     #[serde(flatten)]
     pub backlog: Backlog,

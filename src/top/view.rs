@@ -27,6 +27,14 @@ impl View {
         }
     }
 
+    /// What its rows count, one of them and several.
+    pub(crate) fn counts(self) -> (&'static str, &'static str) {
+        match self {
+            View::Write => ("write", "writes"),
+            _ => ("sync", "syncs"),
+        }
+    }
+
     /// `servers`: several are shown. `cumulative`: counts are of more use than rates. `bytes`: there are
     /// durable writes.
     pub fn columns(self, servers: bool, cumulative: bool, bytes: bool) -> Vec<Column> {

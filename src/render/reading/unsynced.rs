@@ -78,7 +78,7 @@ pub(super) fn unknown(m: &Measurement) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FileId, FileInfo, fixture};
+    use crate::model::{FileInfo, Target, fixture};
     use crate::render::Options;
     use std::sync::Arc;
     use std::time::Duration;
@@ -90,7 +90,7 @@ mod tests {
     fn row(role: Role, now: Backlog, most: Backlog) -> UnsyncedRow {
         UnsyncedRow {
             server: fixture::MYSQL,
-            file: FileId { device: 1, inode: role as u64, generation: 3, weak: false },
+            target: Target::Gone(role),
             info: Arc::new(FileInfo::nameless(role)),
             now,
             most,

@@ -9,7 +9,7 @@ use super::readings::seconds;
 use crate::render::header::clock;
 use crate::render::histogram::bar;
 use crate::render::rows::p99;
-use crate::text::{count, end_of_path, rate, width};
+use crate::text::{count, counted, end_of_path, rate, width};
 use crate::top::cells::{Units, latency, latency_in_words, maximum_in_words};
 use crate::top::heatmap::{Map, Span, legend, level, map};
 use crate::top::palette::{ASCII_SHADES, Ink, SHADES};
@@ -55,7 +55,7 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
         found = drawn(label);
     }
     let Some((map, span, picture, _)) = found else {
-        let text = "no sync of this row in the time that would be drawn here ([ draws more)";
+        let text = "nothing of this row in the time that would be drawn here ([ draws more)";
         pen.put(area.x + label, area.y + 1, area.width - label, text, Ink::Faint);
         return;
     };
@@ -105,11 +105,9 @@ fn facts(state: &State, row: &Row) -> Vec<Part> {
     let over = state.shown.as_ref().map(|shown| shown.m.duration).unwrap_or_default();
     let stats = &row.stats;
     let fact = |rank, text: String| Part::new(rank, text, Ink::Plain);
-    let syncs = if stats.count == 1 { "sync" } else { "syncs" };
-    let mut facts = vec![
-        fact(2, format!("{} {syncs}", count(stats.count))),
-        fact(4, format!("{}/s", rate(stats.count, over))),
-    ];
+    let (one, several) = state.view.counts();
+    let mut facts =
+        vec![fact(2, counted(stats.count, one, several)), fact(4, format!("{}/s", rate(stats.count, over)))];
     if stats.count > 0 {
         let in_words = |ns| latency_in_words(ns, state.units);
         facts.extend(stats.quantile_ns(0.5).map(|ns| fact(3, format!("p50 {}", in_words(ns)))));
@@ -157,12 +155,13 @@ fn edge(from_ns: u64, units: Units) -> String {
 fn bars_title(state: &State, columns: usize) -> String {
     let Some(shown) = &state.shown else { return String::new() };
     let over = seconds(shown.m.duration);
-    let long = match (state.cumulative, &state.paused) {
-        (true, _) => format!("syncs since {}", clock(shown.m.start)),
-        (false, None) => format!("syncs in last {over}"),
-        (false, Some(_)) => format!("syncs in this {over}"),
+    let short = match (state.cumulative, &state.paused) {
+        (true, _) => format!("since {}", clock(shown.m.start)),
+        (false, None) => format!("in last {over}"),
+        (false, Some(_)) => format!("in this {over}"),
     };
-    if width(&long) < columns { long } else { long.trim_start_matches("syncs ").to_owned() }
+    let long = format!("{} {short}", state.view.counts().1);
+    if width(&long) < columns { long } else { short }
 }
 
 /// `║ in flight throughout  syncs per character: ░ 1+  ▒ 6+  ▓ 38+  █ 238 to 1,500`.
@@ -185,9 +184,10 @@ fn draw_legend(state: &State, map: &Map, area: Rect, pen: &mut Pen) {
     }
     let wide = texts.iter().map(|text| 1 + width(text)).sum::<usize>();
     let room = usize::from(area.right().saturating_sub(x));
-    let long = "syncs per character: ";
-    let title = if width(long) + wide <= room { long } else { "syncs: " };
-    x += pen.put(x, area.y, area.right().saturating_sub(x), title, Ink::Faint);
+    let (_, several) = state.view.counts();
+    let long = format!("{several} per character: ");
+    let title = if width(&long) + wide <= room { long } else { format!("{several}: ") };
+    x += pen.put(x, area.y, area.right().saturating_sub(x), &title, Ink::Faint);
     for (text, (shade, _)) in texts.iter().zip(&entries) {
         if x + 1 + width(text.trim_end()) as u16 > area.right() {
             return;

@@ -216,7 +216,7 @@ fn writing() -> Measurement {
 
 #[test]
 fn all_writes_have_a_table_of_their_own_by_bytes() {
-    let mut bench = Bench::new(120, 30);
+    let mut bench = Bench::new(120, 40);
     bench.world.snapshot.setup = writing().setup;
     bench.apply_first();
     bench.seconds(3, &writing());
@@ -227,6 +227,9 @@ fn all_writes_have_a_table_of_their_own_by_bytes() {
     let line = screen.lines().find(|line| line.contains("undo_001")).unwrap_or_else(|| panic!("{screen}"));
     assert!(screen.contains("BYTES/s▼") && line.contains(" write ") && line.contains(" 32,768 "), "{screen}");
     assert!(screen.contains(" role file thread server neighbour log[Write]"), "{screen}");
+    let details = screen.lines().find(|line| line.contains("5 writes")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(details.contains("/d/shop/a.ibd write "), "{details}");
+    assert!(screen.contains("writes in last 1"), "{screen}");
     // No table of syncs has them.
     bench.keys("f");
     assert_eq!(bench.state.rows.len(), 1);
