@@ -102,26 +102,24 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     let plain = [logs::busy(&scene), logs::ratio(&scene)].into_iter().flatten();
     sentences.extend(plain.map(Sentence::plain));
     sentences.extend(scene.notes().iter().map(|note| Sentence::plain(escape_sentence(note))));
-    sentences.extend(unsynced::failed(&scene));
-    sentences.extend(writes::amplification(&scene).map(Sentence::plain));
-    sentences.extend(writes::of_devices(&scene).into_iter().map(Sentence::plain));
-    sentences.extend(unsynced::recovery_point(&scene).map(Sentence::plain));
+    sentences.extend(writes_of(&scene));
     let plain = [most_of_the_time(&scene, &total), outlier(&scene), neighbour(&scene, &total)];
     sentences.extend(plain.into_iter().flatten().map(Sentence::plain));
     sentences
 }
 
-/// What was written and what of it is not synced, of each server: as it stands for itself.
+/// What of all that was written would be lost, and how much it was. A live view may have room for the first
+/// only.
+fn writes_of(scene: &Scene) -> Vec<Sentence> {
+    let mut said = unsynced::failed(scene);
+    let plain = unsynced::recovery_point(scene).into_iter().chain(writes::amplification(scene));
+    said.extend(plain.chain(writes::of_devices(scene)).map(Sentence::plain));
+    said
+}
+
+/// The same of each server, as it stands for itself.
 pub(crate) fn written(m: &Measurement, options: &Options) -> Vec<Sentence> {
-    let of = |server: &std::sync::Arc<Server>| {
-        let scene = Scene { m, server: server.id, options };
-        let mut said: Vec<Sentence> =
-            writes::amplification(&scene).map(Sentence::plain).into_iter().collect();
-        said.extend(writes::of_devices(&scene).into_iter().map(Sentence::plain));
-        said.extend(unsynced::recovery_point(&scene).map(Sentence::plain));
-        said.extend(unsynced::failed(&scene));
-        said
-    };
+    let of = |server: &std::sync::Arc<Server>| writes_of(&Scene { m, server: server.id, options });
     let mut said: Vec<Sentence> = m.servers.iter().flat_map(of).collect();
     said.extend(unsynced::unknown(m).map(Sentence::plain));
     trouble::unique(said)
