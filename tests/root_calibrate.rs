@@ -46,7 +46,7 @@ fn every_way_is_measured_on_ext4_and_xfs_and_the_result_is_kept() {
         // mkfs.xfs makes none smaller than 300 MB.
         let mounted = Mounted::image(filesystem, 400);
         let state = tempfile::tempdir().unwrap();
-        let options = ["--each", "100ms", "--threads", "8", "--output", "json"];
+        let options = ["--each", "300ms", "--threads", "8", "--output", "json"];
         let output = calibrate(mounted.path(), state.path(), &options).output().unwrap();
         assert!(output.status.success(), "{}", message(&output));
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
