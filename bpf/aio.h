@@ -144,11 +144,14 @@ int forget_process(u64 *arguments)
 	return 0;
 }
 
-// Not static, here and below: see lookup.h.
+static const struct pending no_request;
+
+// Not static, here and below: see lookup.h. The request is filled in where it is kept: 6.1 adds up the stacks of all
+// functions that call each other, and would refuse another copy of it there.
 __noinline int begin_block(u64 address, u64 context, u64 stack, u64 now)
 {
 	struct aio_key key = key_of_block(address);
-	struct pending request = {.start_ns = now, .context = context, .stack = stack}, *before;
+	struct pending *request;
 	struct block block;
 	struct file *file;
 	struct who who;
@@ -164,12 +167,26 @@ __noinline int begin_block(u64 address, u64 context, u64 stack, u64 now)
 	op = op_of_block(&block, file);
 	if (op >= OPS || !(watched_ops & (1 << op)))
 		return 0;
-	before = bpf_map_lookup_elem(&aio_requests, &key);
-	if (before && !before->silent)
+	request = bpf_map_lookup_elem(&aio_requests, &key);
+	if (request && !request->silent)
 		silence_process(key.tgid);
 	silent = aio_any_silent && bpf_map_lookup_elem(&aio_silent, &key.tgid);
-	if (fill_pending(&request, &who, file, op, block.fd, silent, 0, false))
-		begin_in_map(&aio_requests, &key, &request);
+	if (!request) {
+		bpf_map_update_elem(&aio_requests, &key, &no_request, BPF_NOEXIST);
+		request = bpf_map_lookup_elem(&aio_requests, &key);
+	}
+	if (!request) {
+		count(no_call_state);
+		return 0;
+	}
+	if (!fill_pending(request, &who, file, op, block.fd, silent, 0, false)) {
+		bpf_map_delete_elem(&aio_requests, &key);
+		return 0;
+	}
+	request->context = context;
+	request->stack = stack;
+	request->start_ns = now;
+	count_begun(request);
 	return 0;
 }
 
