@@ -3,13 +3,16 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use common::exact::on_each;
+use common::measured::Measured;
 use common::server::{Database, Kind};
+use common::tracing::Tracing;
 use common::{Running, needs};
 
 /// So many windows at most, until one decides.
@@ -62,37 +65,62 @@ fn traced_syncs_are_those_that_the_server_counts() {
     });
 }
 
+/// By each way that InnoDB opens its files: with durable descriptors, past the page cache, and with neither.
+const FLUSH_METHODS: [&str; 3] = ["O_DSYNC", "O_DIRECT", "fsync"];
+
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
 fn bytes_that_are_written_are_those_that_the_server_counts() {
     on_each(|kind| {
-        let mut database = Database::start(kind, &["--performance-schema=ON"]);
-        database.prepare();
-        database.quiet_counters();
-        let options = ["-d", "10", "--writes", "all"];
-        let child = verify(&database, &options).stdout(Stdio::piped()).spawn().unwrap();
-        std::thread::sleep(Duration::from_secs(3));
-        database.insert(16, 200);
-        let output = child.wait_with_output().unwrap();
-        let value = parse(&output);
-        assert!(output.status.success(), "{value:#}");
-        let exact: &[&str] = match kind {
-            Kind::MySql => {
-                &["redo log, bytes", "doublewrite buffer, bytes", "data files, bytes", "binary log, bytes"]
+        for method in FLUSH_METHODS {
+            let method = format!("--innodb-flush-method={method}");
+            let mut database = Database::start(kind, &["--performance-schema=ON", &method]);
+            database.prepare();
+            database.quiet_counters();
+            let pid = database.pid.to_string();
+            let beside = Tracing::begin(&["--pid", &pid, "--writes", "all", "--output", "json"]);
+            let options = ["-d", "7", "--writes", "all"];
+            let child = verify(&database, &options).stdout(Stdio::piped()).spawn().unwrap();
+            std::thread::sleep(Duration::from_secs(3));
+            database.insert(16, 200);
+            let value = parse(&child.wait_with_output().unwrap());
+            let written = Measured::parse(&beside.end()).0;
+            assert_eq!(value["agrees"], true, "{method}: {value:#}");
+            let exact: &[&str] = match kind {
+                Kind::MySql => &[
+                    "redo log, bytes",
+                    "doublewrite buffer, bytes",
+                    "data files, bytes",
+                    "binary log, bytes",
+                ],
+                // MariaDB's performance_schema knows nothing of InnoDB's writes, and 5.6 has its doublewrite
+                // buffer among the data files.
+                Kind::MariaDb => &["binary log, bytes"],
+                Kind::MySql56 => &["redo log, bytes", "binary log, bytes"],
+            };
+            for what in exact {
+                let row = row(&value, what);
+                let said = (&row["kind"], &row["verdict"]);
+                assert_eq!(said, (&"exact".into(), &"agrees".into()), "{method}: {value:#}");
+                let traced = row["traced"].as_u64().unwrap();
+                assert!(traced > 100_000 || *what == "data files, bytes", "{method}: {value:#}");
             }
-            // MariaDB's performance_schema knows nothing of InnoDB's writes, and 5.6 has its doublewrite
-            // buffer among the data files.
-            Kind::MariaDb => &["binary log, bytes"],
-            Kind::MySql56 => &["redo log, bytes", "binary log, bytes"],
-        };
-        for what in exact {
-            let row = row(&value, what);
-            assert_eq!((&row["kind"], &row["verdict"]), (&"exact".into(), &"agrees".into()), "{value:#}");
-            assert!(row["traced"].as_u64().unwrap() > 100_000 || *what == "data files, bytes", "{value:#}");
+            let all = row(&value, "InnoDB together, bytes");
+            assert!(all["kind"] == "approximate" && all["note"].is_string(), "{method}: {value:#}");
+            eprintln!("{kind:?} {method}: {}", ways(&written));
         }
-        let all = row(&value, "InnoDB together, bytes");
-        assert!(all["kind"] == "approximate" && all["note"].is_string(), "{value:#}");
     });
+}
+
+/// How many bytes were written by each way.
+fn ways(measured: &Value) -> String {
+    let rows = ["files", "writes"].iter().flat_map(|rows| measured[rows].as_array().unwrap());
+    let mut ways = BTreeMap::<String, u64>::new();
+    for row in rows.filter(|row| row["bytes"].as_u64() > Some(0)) {
+        let way = format!("{} {} {}", row["role"].as_str().unwrap(), row["op"].as_str().unwrap(), row["via"]);
+        *ways.entry(way).or_default() += row["bytes"].as_u64().unwrap();
+    }
+    format!("{ways:?}")
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The table of one measurement: whose figures, what is stuck, the rows, the neighbours, the reading.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::history::Troubles;
 use crate::model::histogram::LAST_EXPONENT;
-use crate::model::{Max, Measurement, RoleRow, Server, ServerId, Stats, Via};
+use crate::model::{Backlog, Max, Measurement, RoleRow, Server, ServerId, Stats, UnsyncedRow, Via};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::rows::{self, Row, Subject, nameless, p99, rows_for_people};
 use crate::render::{By, Options, Paint, Shown, Style, device, header, histogram, reading};
@@ -123,6 +124,9 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
             cells
         })
         .collect();
+    if options.by == By::Writes {
+        add_unsynced(&mut lines, &rows[..rows.len().min(shown)], m);
+    }
     let mut total = Stats::default();
     if options.by == By::Writes {
         rows.iter().for_each(|row| total.merge(&row.stats));
@@ -134,6 +138,10 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
     cells[0].text = "total".into();
     cells.extend(figures(&total, header::mean_in_flight(total.in_flight_mean(m.duration)), m, style));
     cells.push(bytes(total.bytes > 0, &total));
+    if options.by == By::Writes {
+        let its = m.unsynced.rows.iter().filter(|row| servers.contains(&row.server));
+        cells.push(unsynced(its.map(|row| row.now).reduce(Backlog::and)));
+    }
     lines.push(cells);
 
     let mut columns: Vec<Column> = subjects.into_iter().chain(figure_columns()).collect();
@@ -143,7 +151,10 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
             .filter(|column| column.title == title(Shown::Syncs))
             .for_each(|column| column.title = WRITES);
     }
-    if rows.iter().any(|row| row.op.writes()) || options.columns.contains(&Shown::Bytes) {
+    if options.by == By::Writes {
+        columns.push(right(title(Shown::Bytes), Some(4)));
+        columns.push(right(title(Shown::Unsynced), Some(4)));
+    } else if rows.iter().any(|row| row.op.writes()) || options.columns.contains(&Shown::Bytes) {
         columns.push(right(title(Shown::Bytes), Some(4)));
     } else {
         lines.iter_mut().for_each(|cells| drop(cells.pop()));
@@ -218,6 +229,7 @@ fn title(shown: Shown) -> &'static str {
         Shown::InFlight => "IN FLIGHT",
         Shown::Errors => "ERRORS",
         Shown::Bytes => "BYTES",
+        Shown::Unsynced => "UNSYNCED",
     }
 }
 
@@ -297,6 +309,34 @@ fn figures(stats: &Stats, in_flight: String, m: &Measurement, style: &Style) -> 
 /// What was written, where that is known.
 fn bytes(is_known: bool, stats: &Stats) -> Cell {
     if is_known { count(stats.bytes).into() } else { Cell::default() }
+}
+
+/// To each file's first row, since what is unsynced is the file's and not one operation's. Files that had one
+/// path one after the other are one.
+fn add_unsynced(lines: &mut [Vec<Cell>], rows: &[Row], m: &Measurement) {
+    let mut seen = BTreeSet::new();
+    for (cells, row) in lines.iter_mut().zip(rows) {
+        let Subject::File(file) = row.subject else { continue };
+        let path = file.info.path.as_deref();
+        let is_first = seen.insert((row.server, path, path.is_none().then_some(file.target)));
+        let is_its = |of: &&UnsyncedRow| {
+            let is_same =
+                if path.is_some() { of.info.path.as_deref() == path } else { of.target == file.target };
+            of.server == row.server && is_same
+        };
+        let its = m.unsynced.rows.iter().filter(is_its).map(|row| row.now).reduce(Backlog::and);
+        cells.push(if is_first { unsynced(its) } else { Cell::default() });
+    }
+}
+
+/// `0`, or `16,384 (1.2 s)`: the bytes, and the age of the oldest.
+fn unsynced(backlog: Option<Backlog>) -> Cell {
+    match backlog {
+        Some(Backlog { bytes, age }) if bytes > 0 => {
+            format!("{} ({})", count(bytes), duration(age.as_nanos() as u64)).into()
+        }
+        _ => "0".to_owned().into(),
+    }
 }
 
 /// The greatest latency; `≤` where only its bucket is known, whose upper edge this is.

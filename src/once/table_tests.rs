@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use crate::model::fixture;
-use crate::model::{FileRow, Max, Measurement, Op, Role, Stats};
+use crate::model::{Backlog, FileRow, Max, Measurement, Op, Role, Stats, UnsyncedRow};
 use crate::once::render;
 use crate::render::{By, Options, Output, Shown, Sort, Style};
 use crate::text::{is_deceptive, width};
@@ -86,13 +86,41 @@ fn every_column_can_be_asked_for() {
         // Bytes are a column of their own accord only where something was written.
         let is_there = |column: &Shown| match column {
             Shown::Role => by == By::File,
-            Shown::Bytes => false,
+            Shown::Bytes | Shown::Unsynced => false,
             _ => true,
         };
         let columns: Vec<_> = all.iter().copied().filter(is_there).collect();
         assert_eq!(titles(&columns), titles(&[]), "{by:?}");
         assert_eq!(titles(&[Shown::Syncs, Shown::Bytes]), titles(&[Shown::Syncs]).map(|count| count + 1));
     }
+}
+
+#[test]
+fn what_is_unsynced_stands_once_by_each_file_and_is_summed_up() {
+    let mut m = fixture::busy();
+    let of = |role| m.files.iter().find(|row| row.info.role == role).expect("a file of it").clone();
+    let (redo, table) = (of(Role::Redo), of(Role::Tablespace));
+    let write = |of: &FileRow, op, bytes| {
+        let mut row = FileRow { op, ..of.clone() };
+        row.stats.bytes = bytes;
+        row
+    };
+    m.writes =
+        vec![write(&redo, Op::Write, 9_000), write(&redo, Op::AioWrite, 512), write(&table, Op::Write, 1)];
+    let now = Backlog { bytes: 8_488, age: Duration::from_micros(2_100) };
+    m.unsynced.rows = vec![UnsyncedRow {
+        server: redo.server,
+        target: redo.target,
+        info: redo.info.clone(),
+        now,
+        most: now,
+        possibly_lost: 0,
+    }];
+    let text = rendered(&m, &options(By::Writes, Some(140)));
+    let last = |line: &str| line.rsplit("  ").next().unwrap_or_default().trim().to_owned();
+    let cells: Vec<_> =
+        text.lines().skip_while(|line| !line.contains("UNSYNCED")).take(5).map(last).collect();
+    assert_eq!(cells, ["UNSYNCED", "8,488 (2.1 ms)", "512", "0", "8,488 (2.1 ms)"], "{text}");
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub enum Shown {
     Errors,
     /// What was written
     Bytes,
+    /// In a table of writes, what of them no sync has covered yet, and since when
+    Unsynced,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -31,6 +31,13 @@ pub fn of_servers(mode: AttachMode) -> ProbeConfig {
     ProbeConfig { targets, ..config(Some(mode), Vec::new()) }
 }
 
+/// As `--writes all` has it.
+pub fn all_writes_of_servers(mode: AttachMode) -> ProbeConfig {
+    let mut config = of_servers(mode);
+    config.watch(&[Op::DsyncWrite, Op::Write, Op::Fallocate]);
+    config
+}
+
 /// The hooks that fsynctop has in a mode, by the names of its programs: on kernels that preempt, entries are
 /// kprobe's whatever the mode.
 pub fn hooks(mode: AttachMode) -> Result<Vec<String>> {

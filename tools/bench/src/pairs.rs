@@ -58,6 +58,8 @@ pub enum Attachment {
     /// fsynctop's programs; in the windows without them, two empty programs on the same hooks. Its process is
     /// measured apart.
     Programs,
+    /// The same with all writes watched.
+    AllWrites,
     /// Two empty programs; in the windows without them, nothing.
     Empty,
     /// As a control: it must come out at zero.
@@ -69,6 +71,7 @@ impl Attachment {
     pub fn name(self, mode: AttachMode) -> String {
         match self {
             Attachment::Programs => Tracer::Fsynctop(mode).name(),
+            Attachment::AllWrites => Tracer::AllWrites(mode).name(),
             Attachment::Empty => Tracer::Empty(mode).name(),
             Attachment::Nothing => "nothing, as a control".into(),
             Attachment::Process(tracer) => tracer.name(),
@@ -77,17 +80,22 @@ impl Attachment {
 
     /// What is attached in the windows that it is compared with.
     pub fn compared_with(self, mode: AttachMode) -> String {
-        match self {
-            Attachment::Programs => Tracer::Empty(mode).name(),
-            _ => "nothing".into(),
+        match self.is_own() {
+            true => Tracer::Empty(mode).name(),
+            false => "nothing".into(),
         }
+    }
+
+    fn is_own(self) -> bool {
+        matches!(self, Attachment::Programs | Attachment::AllWrites)
     }
 }
 
 /// Loaded once and then attached and detached: loading takes processor time, and a server makes up for what
 /// it was kept from, or does not, in the windows that follow.
 pub struct Loaded {
-    probe: Probe,
+    programs: Probe,
+    all_writes: Probe,
     floor: Floor,
     ids: Ids,
 }
@@ -95,19 +103,31 @@ pub struct Loaded {
 impl Loaded {
     pub fn new(context: &Context, mode: AttachMode) -> Result<Loaded> {
         context.others.wait()?;
-        let mut probe = Probe::attach(&modes::of_servers(mode)).context("fsynctop")?;
-        probe.detach();
+        let [programs, all_writes] =
+            [modes::of_servers(mode), modes::all_writes_of_servers(mode)].map(|config| {
+                let mut probe = Probe::attach(&config).context("fsynctop")?;
+                probe.detach();
+                anyhow::Ok(probe)
+            });
         let mut floor = Floor::attach(mode, Does::Nothing)?;
         floor.detach();
-        Ok(Loaded { probe, floor, ids: context.others.new_ids() })
+        Ok(Loaded { programs: programs?, all_writes: all_writes?, floor, ids: context.others.new_ids() })
     }
 
-    /// How many syncs fsynctop's programs have counted.
-    fn syncs(&mut self) -> Result<u64> {
-        while !self.probe.take_events()?.is_empty() {} // nobody else takes them
+    fn probe(&mut self, attachment: Attachment) -> &mut Probe {
+        match attachment {
+            Attachment::AllWrites => &mut self.all_writes,
+            _ => &mut self.programs,
+        }
+    }
+
+    /// How many calls these programs have counted.
+    fn calls(&mut self, attachment: Attachment) -> Result<u64> {
+        let probe = self.probe(attachment);
+        while !probe.take_events()?.is_empty() {} // nobody else takes them
         let mut sum = 0;
-        for slot in self.probe.slots_in_use() {
-            sum += self.probe.row(slot)?.started;
+        for slot in probe.slots_in_use() {
+            sum += probe.row(slot)?.started;
         }
         Ok(sum)
     }
@@ -150,7 +170,7 @@ impl Pairs<'_> {
     }
 
     fn window_without(&mut self, attachment: Attachment) -> Result<f64> {
-        if attachment != Attachment::Programs {
+        if !attachment.is_own() {
             return self.window(attachment);
         }
         self.loaded.floor.attach_again()?;
@@ -161,12 +181,12 @@ impl Pairs<'_> {
 
     fn windows_with(&mut self, attachment: Attachment) -> Result<[f64; 2]> {
         match attachment {
-            Attachment::Programs => {
-                let before = self.loaded.syncs()?;
-                self.loaded.probe.reattach()?;
+            Attachment::Programs | Attachment::AllWrites => {
+                let before = self.loaded.calls(attachment)?;
+                self.loaded.probe(attachment).reattach()?;
                 let rates = self.two_windows(attachment)?;
-                self.loaded.probe.detach();
-                ensure!(self.loaded.syncs()? > before, "fsynctop counted no sync of the server");
+                self.loaded.probe(attachment).detach();
+                ensure!(self.loaded.calls(attachment)? > before, "fsynctop counted no sync of the server");
                 Ok(rates)
             }
             Attachment::Empty => {

@@ -45,7 +45,8 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
             let place = if memory { ", data in memory" } else { "" };
             let server = format!("{} {}{place}", kind.name(), database.version);
             let with_others = workload == Workload::Insert && !memory;
-            let own_time = own_time(context, mode, database.pid)?;
+            let own_time = own_time(context, mode, database.pid, &[])?;
+            let all_writes_time = self::own_time(context, mode, database.pid, &["--writes", "all"])?;
             let cost = Cost::measure(own_time)?;
             let mut pairs = Pairs { context, database: &mut database, load: &mut load, loaded: &mut loaded };
             let mut measure = |attachments: &[Attachment], blocks| -> Result<()> {
@@ -57,6 +58,11 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
                 );
                 for (attachment, pairs) in attachments.iter().zip(pairs.measure(attachments, blocks)?) {
                     let own_mode = (*attachment == Attachment::Programs).then_some(mode);
+                    let process_time = match attachment {
+                        Attachment::Programs => own_time,
+                        Attachment::AllWrites => all_writes_time,
+                        _ => 0.0,
+                    };
                     all.push(Series {
                         server: server.clone(),
                         workload: workload.name(),
@@ -65,12 +71,12 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
                         compared_with: attachment.compared_with(mode),
                         pairs,
                         cost: own_mode.map(|_| cost),
-                        process_percent: own_mode.map_or(0.0, |_| 100.0 * own_time / context.cpus as f64),
+                        process_percent: 100.0 * process_time / context.cpus as f64,
                     });
                 }
                 Ok(())
             };
-            measure(&[Attachment::Programs, Attachment::Empty], own_blocks)?;
+            measure(&[Attachment::Programs, Attachment::AllWrites, Attachment::Empty], own_blocks)?;
             measure(&[Attachment::Nothing], control_blocks)?;
             for tracer in [Tracer::Bpftrace, Tracer::Strace].into_iter().filter(|_| with_others) {
                 measure(&[Attachment::Process(tracer)], other_blocks)?;
@@ -81,8 +87,8 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
 }
 
 /// Which share of one processor fsynctop's process takes of a server under load, at its usual interval.
-fn own_time(context: &Context, mode: AttachMode, server: u32) -> Result<f64> {
-    let program = crate::tracer::fsynctop(context, mode, &[])?;
+fn own_time(context: &Context, mode: AttachMode, server: u32, options: &[&str]) -> Result<f64> {
+    let program = crate::tracer::fsynctop(context, mode, options)?;
     sleep(UNTIL_STEADY);
     let (before, began) = (proc::cpu_time(program.pid())?, Instant::now());
     sleep(PROCESS_TIME);
