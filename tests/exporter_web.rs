@@ -83,7 +83,68 @@ fn an_answer_is_compressed_for_who_asks_for_that() {
     let mut text = String::new();
     flate2::read::GzDecoder::new(&compressed[..]).read_to_string(&mut text).unwrap();
     assert_eq!(text.len(), plain.body.len());
-    assert_eq!(plain.header("vary"), Some("Accept-Encoding"));
+    assert_eq!(plain.header("vary"), Some("Accept, Accept-Encoding"));
+}
+
+#[test]
+fn each_client_gets_the_form_that_it_asks_for_whatever_others_ask_for_at_the_same_time() {
+    const MESSAGE: &str =
+        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+    let server = Server::start(json!({ "takes_ms": 600 }));
+    let forms = [
+        ("*/*", "text/plain; version=0.0.4; charset=utf-8", "# Text"),
+        (
+            "application/openmetrics-text",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            "# OpenMetrics",
+        ),
+        (
+            MESSAGE,
+            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+            "# Protobuf",
+        ),
+    ];
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            for (accept, content_type, found) in forms {
+                let url = server.url("/metrics");
+                scope.spawn(move || {
+                    let accept = format!("Accept: {accept}");
+                    let answer = curl(&["--header", &accept, "--compressed", "--dump-header", "-", &url]);
+                    let answer = String::from_utf8(answer.stdout).unwrap();
+                    assert!(answer.contains(&format!("content-type: {content_type}\r\n")), "{answer}");
+                    assert!(answer.contains("content-encoding: gzip\r\n"), "{answer}");
+                    assert!(answer.contains(&format!("{found}\n")), "{answer}");
+                });
+            }
+        }
+    });
+    // Each was made once.
+    assert_eq!(server.end()["made"], 3);
+}
+
+#[test]
+fn whatever_stands_in_accept_is_answered() {
+    let server = Server::start(json!({}));
+    for accept in [
+        "",
+        ",,,;;;",
+        "text/plain;q=;version=",
+        "*/*;q=NaN",
+        "*/*;q=-1, text/*;q=1e999",
+        &"application/openmetrics-text;version=\"1.0.0,".repeat(300),
+        &"a/b;q=0.1,".repeat(1_400),
+        "text/plain;version=0.0.4;version=1.0.0;q=0;q=1",
+        "\u{202e}/\u{ff}",
+    ] {
+        let mut stream = server.connect();
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n");
+        let answer = ask(&mut stream, &request).unwrap();
+        assert_eq!(answer.status, 200, "{accept}");
+        assert!(
+            answer.header("content-type").is_some_and(|it| it.contains("version=") || it.contains("proto="))
+        );
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::collect::Collector;
 use super::history_socket::HistoryError;
 use super::link::{Answers, Life, Report};
-use super::source::{ATTACHING, NotReady};
+use super::source::{ATTACHING, Form, NotReady};
 use super::status::{self, AtStart};
 use super::web::Figures;
 use super::web::files::{Bundle, Files, OnDisk};
@@ -116,8 +116,8 @@ impl Stage {
 }
 
 impl Answers for Stage {
-    fn metrics(&self, web: Figures) -> Result<Vec<u8>, NotReady> {
-        self.collector()?.render(web)
+    fn metrics(&self, form: Form, web: Figures) -> Result<Vec<u8>, NotReady> {
+        self.collector()?.render(form, web)
     }
 
     fn status(&self) -> Value {

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::confine::{User, landlock, seccomp};
 use super::history_socket::{self, HistoryError};
 use super::link::{Given, Lane, Life, LinkError, Question, Report, take_over};
-use super::source::{NotReady, Source};
+use super::source::{Form, NotReady, Source};
 use super::web::files::{Bundle, Files};
 use super::web::{Statistics, Web};
 use super::{log, privileges};
@@ -63,8 +63,9 @@ pub fn run() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        // waiting for the prober, compressing, a password
-        .max_blocking_threads(6)
+        // waiting for the prober (its life, the configuration, /status, each form of the metrics),
+        // compressing, a password
+        .max_blocking_threads(8)
         .thread_keep_alive(Duration::from_secs(30))
         .thread_name("web-work")
         .build()
@@ -222,8 +223,8 @@ fn no_answer(error: LinkError) -> NotReady {
 }
 
 impl Source for Prober {
-    fn metrics(&self) -> Result<Vec<u8>, NotReady> {
-        let question = Question::Metrics(self.statistics.figures());
+    fn metrics(&self, form: Form) -> Result<Vec<u8>, NotReady> {
+        let question = Question::Metrics(form, self.statistics.figures());
         self.lanes.metrics.ask(&question, ANSWER_TIMEOUT).map_err(no_answer)
     }
 

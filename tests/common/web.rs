@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fsynctop::exporter::source::{NotReady, Source};
+use fsynctop::exporter::source::{Form, NotReady, Source};
 use fsynctop::exporter::web::address::listen;
 use fsynctop::exporter::web::files::{Files, OnDisk};
 use fsynctop::exporter::web::{Statistics, Web};
@@ -25,10 +25,10 @@ struct MadeUp {
 }
 
 impl Source for MadeUp {
-    fn metrics(&self) -> Result<Vec<u8>, NotReady> {
+    fn metrics(&self, form: Form) -> Result<Vec<u8>, NotReady> {
         std::thread::sleep(self.takes);
         let renders = self.renders.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut text = format!("# TYPE renders_total counter\nrenders_total {renders}\n");
+        let mut text = format!("# TYPE renders_total counter\nrenders_total {renders}\n# {form:?}\n");
         while text.len() < self.bytes {
             text.push_str(&format!("made_up{{n=\"{}\"}} 1\n", text.len()));
         }

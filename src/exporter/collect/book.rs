@@ -168,11 +168,11 @@ impl Book {
         let options = self.options.clone();
         for rows in measurement.roles.chunk_by(|a, b| a.server == b.server) {
             let totals = self.totals_of(rows[0].server, now);
-            rows.iter().for_each(|row| totals.add_role(row, &options.buckets));
+            rows.iter().for_each(|row| totals.add_role(row));
         }
         if measurement.setup.ops.contains(&Op::Write) {
             for row in measurement.all_write_roles() {
-                self.totals_of(row.server, now).add_write(row, &options.buckets);
+                self.totals_of(row.server, now).add_write(row);
             }
         }
         for rows in measurement.failures.chunk_by(|a, b| a.server == b.server) {
@@ -314,7 +314,6 @@ impl Book {
     }
 
     fn settle(&mut self, id: ServerId, number: u32, setup: &Setup, now: Instant) {
-        let options = self.options.clone();
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.place = Some(number);
         process.is_provisional = !process.server.known_by.described;
@@ -322,7 +321,7 @@ impl Book {
         let is_database = process.server.version.is_some();
         let totals = self.place(number, now);
         if is_database {
-            totals.begin_at_zero(setup, &options.buckets);
+            totals.begin_at_zero(setup);
         }
         if let Some(waiting) = waiting {
             waiting.settle(totals);

@@ -5,11 +5,13 @@ use crate::model::histogram::{
     BUCKETS, FIRST_EXPONENT, Histogram, LAST_EXPONENT, bucket_of, lower_edge, upper_edge,
 };
 
-/// 1-2.5-5 steps from 10 µs to 60 s, in seconds: dense where a sync of flash or of a network volume is
-/// expected and where alerts draw their lines, sparse elsewhere, because each one is a series for each
-/// server, role and operation.
-pub(crate) const DEFAULT: [f64; 15] =
-    [10e-6, 50e-6, 100e-6, 250e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 1.0, 10.0, 60.0];
+/// 1-2.5-5 steps from 25 µs to 60 s, in seconds, because a quantile is anywhere between two of them; not more
+/// of them, because each is a series for each server, role and operation. At 0.24, 24 and 2,400 ms, 2.5 would
+/// be snapped to more than 2.5 times the one before.
+pub(crate) const DEFAULT: [f64; 20] = [
+    25e-6, 50e-6, 100e-6, 240e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 24e-3, 50e-3, 100e-3, 250e-3, 500e-3,
+    1.0, 2.4, 5.0, 10.0, 25.0, 60.0,
+];
 /// More than this says no more about a latency than the kernel's own 3 %.
 const MOST: usize = 64;
 
@@ -72,23 +74,25 @@ impl Buckets {
     }
 
     /// The bounds as they are shown, in seconds.
+    #[cfg(test)]
     pub fn seconds(&self) -> impl Iterator<Item = f64> + '_ {
-        self.edges_ns.iter().map(|&ns| ns as f64 / 1e9)
+        self.edges_ns.iter().copied().map(in_seconds)
     }
 
-    /// The first bucket that holds all of a bucket of the kernel; [`Buckets::len`] for the infinite one.
-    fn place(&self, kernel_bucket: usize) -> usize {
-        let upper = upper_edge(kernel_bucket);
-        self.edges_ns.partition_point(|&edge| edge < upper)
+    /// Each bound in seconds, with how many took less than that; without the infinite one.
+    pub fn cumulative<'a>(&'a self, histogram: &'a Histogram) -> impl Iterator<Item = (f64, u64)> + 'a {
+        let (mut counts, mut sum) = (histogram.iter().peekable(), 0);
+        self.edges_ns.iter().map(move |&edge| {
+            while let Some((_, n)) = counts.next_if(|&(bucket, _)| upper_edge(bucket) <= edge) {
+                sum += n;
+            }
+            (in_seconds(edge), sum)
+        })
     }
+}
 
-    /// Adds a histogram of the kernel. `counts` has one for each bucket and one for the infinite one; not
-    /// cumulative.
-    pub fn add(&self, counts: &mut [u64], histogram: &Histogram) {
-        for (bucket, n) in histogram.iter() {
-            counts[self.place(bucket)] += n;
-        }
-    }
+fn in_seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }
 
 /// The boundary of the kernel's histogram that is nearest to a latency.
@@ -103,24 +107,15 @@ fn nearest_edge(seconds: f64) -> u64 {
 mod tests {
     use super::*;
 
-    fn cumulative(buckets: &Buckets, histogram: &Histogram) -> Vec<u64> {
-        let mut counts = vec![0; buckets.len() + 1];
-        buckets.add(&mut counts, histogram);
-        counts
-            .iter()
-            .scan(0, |sum, n| {
-                *sum += n;
-                Some(*sum)
-            })
-            .collect()
-    }
-
     #[test]
-    fn the_defaults_are_twelve_to_sixteen_boundaries_of_the_kernel_near_what_they_are_meant_to_be() {
+    fn the_defaults_are_twelve_to_twenty_boundaries_of_the_kernel_near_what_they_are_meant_to_be() {
         let buckets = Buckets::default();
         assert_eq!(buckets, Buckets::new(&DEFAULT).unwrap());
-        // The infinite one included.
-        assert!((12..=16).contains(&(buckets.len() + 1)));
+        assert!((12..=20).contains(&buckets.len()));
+        for bounds in buckets.edges_ns.windows(2) {
+            assert!(bounds[1] as f64 / bounds[0] as f64 <= 2.5, "{bounds:?}");
+        }
+        assert!(*buckets.edges_ns.last().unwrap() > 60_000_000_000);
         for (&edge, meant) in buckets.edges_ns.iter().zip(DEFAULT) {
             assert!((0..BUCKETS).any(|bucket| lower_edge(bucket) == edge), "{edge}");
             let other_edges = (0..BUCKETS).map(lower_edge);
@@ -130,7 +125,7 @@ mod tests {
             // Half a step of 1/16 at most.
             assert!((edge as f64 / 1e9 / meant - 1.0).abs() <= 1.0 / 32.0, "{meant}: {edge}");
         }
-        assert_eq!(buckets.seconds().next().unwrap().to_string(), "0.00001024");
+        assert_eq!(buckets.seconds().next().unwrap().to_string(), "0.000024576");
     }
 
     #[test]
@@ -158,11 +153,13 @@ mod tests {
                     latencies.push(ns);
                 }
             }
-            let counts = cumulative(&buckets, &histogram);
-            for (at, &edge) in buckets.edges_ns.iter().enumerate() {
-                assert_eq!(counts[at], latencies.iter().filter(|&&ns| ns < edge).count() as u64, "{edge}");
+            let counts: Vec<_> = buckets.cumulative(&histogram).collect();
+            assert_eq!(counts.len(), buckets.len());
+            for (&edge, (bound, count)) in buckets.edges_ns.iter().zip(counts) {
+                assert_eq!(bound, edge as f64 / 1e9);
+                assert_eq!(count, latencies.iter().filter(|&&ns| ns < edge).count() as u64, "{edge}");
             }
-            assert_eq!(counts[buckets.len()], latencies.len() as u64);
+            assert_eq!(histogram.count(), latencies.len() as u64);
         }
     }
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::book::{Book, Options};
-use super::expose;
 use super::own::{Own, ProcessFacts};
-use crate::exporter::source::NotReady;
+use super::{expose, forms};
+use crate::exporter::source::{Form, NotReady};
 use crate::exporter::web::Figures;
 use crate::history::{self, History};
 use crate::live::{self, Follower, Live, State};
@@ -75,12 +75,13 @@ impl Collector {
     }
 
     /// One exposition, with the counters of the web process. Waits for a fresh snapshot.
-    pub fn render(&self, web: Figures) -> Result<Vec<u8>, NotReady> {
+    pub fn render(&self, form: Form, web: Figures) -> Result<Vec<u8>, NotReady> {
         // None: tracing has ended, or is late. The metrics say so.
         let _ = self.live.fresh(FRESH, SCRAPE_TIMEOUT);
         let book = held(&self.kept.book).clone();
-        let text = expose::text(&book, &self.own(web));
-        Ok(text.map_err(|error| NotReady(format!("the metrics cannot be written: {error}")))?.into_bytes())
+        let families = expose::families(&book, &self.own(web));
+        forms::write(form, &families, &book.options().buckets)
+            .map_err(|error| NotReady(format!("the metrics cannot be written: {error}")))
     }
 
     /// Whoever ends the tracing stops it; what was counted can be scraped after that, too.

@@ -1,128 +1,34 @@
-//! From the books to metric families, and to Prometheus' text format.
+//! From the books to metric families.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use prometheus::TextEncoder;
-use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
-
 use super::book::{Book, Place};
-use super::buckets::Buckets;
-use super::families::{self as family, Family, Kind};
+use super::families::{self as family, Family};
 use super::own::Own;
-use super::totals::RoleTotals;
+use super::samples::Samples;
 use crate::exporter::web::Figures;
 use crate::model::{Backlog, Op, Role, Server, Setup, Via};
 use crate::probe::build_info;
 use crate::text;
 
-/// A family with its samples.
-struct Samples {
-    family: &'static Family,
-    metrics: Vec<Metric>,
-}
-
-impl Samples {
-    fn of(family: &'static Family) -> Samples {
-        Samples { family, metrics: Vec::new() }
-    }
-
-    fn metric(&self, values: &[&str]) -> Metric {
-        debug_assert_eq!(self.family.labels.len(), values.len(), "{}", self.family.name);
-        let pair = |(name, value): (&&str, &&str)| {
-            let mut pair = LabelPair::default();
-            pair.set_name((*name).to_owned());
-            pair.set_value((*value).to_owned());
-            pair
-        };
-        Metric::from_label(self.family.labels.iter().zip(values).map(pair).collect())
-    }
-
-    /// A sample of a counter or a gauge. Whole numbers are exact up to 2^53.
-    fn add(&mut self, labels: &[&str], value: f64) {
-        let mut metric = self.metric(labels);
-        match self.family.kind {
-            Kind::Counter => {
-                let mut counter = Counter::default();
-                counter.set_value(value);
-                metric.set_counter(counter);
-            }
-            Kind::Gauge => {
-                let mut gauge = Gauge::default();
-                gauge.set_value(value);
-                metric.set_gauge(gauge);
-            }
-            Kind::Histogram => debug_assert!(false, "{} is a histogram", self.family.name),
-        }
-        self.metrics.push(metric);
-    }
-
-    fn add_histogram(&mut self, labels: &[&str], bounds: &Buckets, totals: &RoleTotals) {
-        let mut cumulative = 0;
-        let buckets = bounds.seconds().zip(&totals.counts).map(|(bound, n)| {
-            cumulative += n;
-            let mut bucket = Bucket::default();
-            bucket.set_upper_bound(bound);
-            bucket.set_cumulative_count(cumulative);
-            bucket
-        });
-        let mut histogram = Histogram::default();
-        histogram.set_bucket(buckets.collect());
-        histogram.set_sample_count(totals.counts.iter().sum());
-        histogram.set_sample_sum(seconds(totals.sum_ns));
-        let mut metric = self.metric(labels);
-        metric.set_histogram(histogram);
-        self.metrics.push(metric);
-    }
-
-    /// As lines of text.
-    fn number(&self, book: &Book) -> usize {
-        let each = match self.family.kind {
-            // The infinite bucket, the sum and the count.
-            Kind::Histogram => book.options().buckets.len() + 3,
-            Kind::Counter | Kind::Gauge => 1,
-        };
-        self.metrics.len() * each
-    }
-
-    /// None: there is nothing to say.
-    fn finish(self) -> Option<MetricFamily> {
-        if self.metrics.is_empty() {
-            return None;
-        }
-        let mut family = MetricFamily::default();
-        family.set_name(self.family.name.to_owned());
-        family.set_help(self.family.help.to_owned());
-        family.set_field_type(match self.family.kind {
-            Kind::Counter => MetricType::COUNTER,
-            Kind::Gauge => MetricType::GAUGE,
-            Kind::Histogram => MetricType::HISTOGRAM,
-        });
-        family.set_metric(self.metrics);
-        Some(family)
-    }
-}
-
-/// An exposition in Prometheus' text format, version 0.0.4.
-pub fn text(book: &Book, own: &Own) -> prometheus::Result<String> {
+/// Everything that is exposed. Families of which there is nothing to say are there without samples.
+pub fn families(book: &Book, own: &Own) -> Vec<Samples> {
     let mut all = of_servers(book);
     all.extend(of_files(book));
     all.extend(of_neighbours(book));
     all.extend(of_tracing(book, own));
     all.extend(own.samples(book));
-    let number: usize = all.iter().map(|samples| samples.number(book)).sum();
+    let buckets = book.options().buckets.len();
+    let number: usize = all.iter().map(|samples| samples.number(buckets)).sum();
     let mut samples = Samples::of(&family::SAMPLES);
     samples.add(&[], (number + 1) as f64);
     all.push(samples);
-    let families: Vec<MetricFamily> = all.into_iter().filter_map(Samples::finish).collect();
-    let mut text = String::new();
-    TextEncoder::new().encode_utf8(&families, &mut text)?;
-    Ok(text)
+    all
 }
 
 fn of_servers(book: &Book) -> Vec<Samples> {
-    let buckets = &book.options().buckets;
     let mut durations = Samples::of(&family::SYNC_DURATION);
     let mut errors = Samples::of(&family::SYNC_ERRORS);
     let mut bytes = Samples::of(&family::DURABLE_BYTES);
@@ -144,23 +50,19 @@ fn of_servers(book: &Book) -> Vec<Samples> {
         let label = place.label.as_str();
         for (&(role, op), totals) in &place.totals.roles {
             let labels = [label, role.name(), op.what(), op.via().name()];
-            if !totals.counts.is_empty() {
-                durations.add_histogram(&labels, buckets, totals);
-            }
+            durations.add_histogram(&labels, totals);
             for (&errno, &n) in &totals.errors {
                 let name = errno_name(errno);
                 errors.add(&[label, role.name(), op.what(), op.via().name(), &name], n as f64);
             }
             // At zero from the start for calls, as their histograms are; a ring's from its first write.
-            if op.writes() && (op.via() == Via::Call || !totals.counts.is_empty()) {
+            if op.writes() && (op.via() == Via::Call || totals.latencies.is_some()) {
                 bytes.add(&[label, role.name(), op.via().name()], totals.bytes as f64);
             }
         }
         for (&(role, op), totals) in &place.totals.writes {
             let labels = [label, role.name(), op.what(), op.via().name()];
-            if !totals.counts.is_empty() {
-                write_durations.add_histogram(&labels, buckets, totals);
-            }
+            write_durations.add_histogram(&labels, totals);
             if op.writes() {
                 written.add(&labels, totals.bytes as f64);
             }
@@ -216,7 +118,7 @@ fn errno_name(errno: i32) -> String {
 
 /// Roles of which syncs were seen, or are expected, with what is in flight.
 fn running(place: &Place) -> impl Iterator<Item = (&'static str, u64, Duration)> {
-    let seen = place.totals.roles.iter().filter(|(_, totals)| !totals.counts.is_empty());
+    let seen = place.totals.roles.iter().filter(|(_, totals)| totals.latencies.is_some());
     let mut roles: Vec<_> = seen.map(|(&(role, _), _)| role).chain(place.in_flight.keys().copied()).collect();
     if place.server().is_some_and(|server| server.version.is_some()) {
         roles.extend(Role::SERIAL);

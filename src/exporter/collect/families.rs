@@ -8,8 +8,8 @@ pub enum Kind {
     Histogram,
 }
 
-#[cfg(test)] // for the page and the tests of the exposition
 impl Kind {
+    /// As all forms call it.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -246,10 +246,12 @@ families! {
     };
     pub(crate) static EXPOSITION_BYTES: Family = Family {
         help: "Size of the exposition before this one.",
+        notes: "In whichever form it was asked for.",
         ..family("fsynctop_exporter_exposition_bytes", Kind::Gauge, "bytes", &[])
     };
     pub(crate) static SAMPLES: Family = Family {
         help: "Samples of this exposition.",
+        notes: "As lines of text, also in the other forms. A native histogram is one sample more for Prometheus.",
         ..family("fsynctop_exporter_samples", Kind::Gauge, "samples", &[])
     };
     pub(crate) static REQUESTS: Family = Family {

@@ -22,6 +22,7 @@ pub fn page() -> String {
     }
     page.push_str(&labels());
     page.push_str(&buckets());
+    page.push_str(NATIVE);
     page.push_str("\n## Each metric\n");
     for family in ALL {
         describe(family, &mut page);
@@ -48,6 +49,17 @@ sync that was traced: the last ones of a server that ended, of a file that was d
 snapshots. A count stays under the labels that were valid when it was counted: a file whose role is found out after \
 its first syncs keeps those under `role=\"other\"`. Whole numbers are exact up to 2^53.
 
+";
+
+const NATIVE: &str = "
+## Native histograms
+
+In the protobuf format each histogram also has native buckets ([how to store them](exporter.md#native-histograms)): \
+schema 4, that is 16 exponential buckets per power of two. Each of the kernel's buckets is counted where its midpoint \
+lies, so that a quantile, whatever is interpolated, is off by 6.8 % at most; the count and the sum are exact. What took \
+less than 256 ns is in the zero bucket, which ends at 260 ns; what took longer than 18 minutes counts as 18 minutes. \
+There are as many native buckets as the kernel has at most, 514, which make a series 4 KB longer; for Prometheus it is \
+one series and one sample, however many are filled.
 ";
 
 fn labels() -> String {
@@ -95,7 +107,8 @@ fn buckets() -> String {
 
 The kernel side counts latencies in a histogram of 16 steps per power of two. Each `le` is a boundary of it, the one \
 nearest to a round figure, so that every count is a sum of whole buckets and exact; `--buckets` takes others, which \
-are snapped to the nearest boundary and shown as they are counted. A boundary belongs to the bucket above it: \
+are snapped to the nearest boundary and shown as they are counted. No default is more than 2.5 times the one before. \
+A boundary belongs to the bucket above it: \
 `le=\"0.001015808\"` counts the syncs that took less than 1,015,808 ns, that is, 1,015,807 ns or less.
 
 | meant | `le` |

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use super::buckets::Buckets;
 use super::paths::{Did, Files, Work};
+use crate::model::histogram::Histogram;
 use crate::model::{FileRow, Measurement, NeighbourRow, Op, Role, RoleRow, Scope, Setup, Via};
 use crate::text;
 
@@ -15,8 +15,9 @@ pub const ERRNOS: [i32; 4] = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EROFS
 /// The syncs of one role by one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RoleTotals {
-    /// By bucket, the infinite one last; not cumulative. Empty: there is no histogram yet.
-    pub counts: Vec<u64>,
+    /// As fine as the kernel's, because the forms of an exposition want different buckets: eight bytes for
+    /// each of its buckets that was ever filled, 514 at most. None: there is no histogram yet.
+    pub latencies: Option<Histogram>,
     pub sum_ns: u64,
     pub errors: BTreeMap<i32, u64>,
     /// What durable writes wrote.
@@ -52,10 +53,9 @@ fn role_of(roles: &mut Roles, role: Role, op: Op) -> &mut RoleTotals {
     roles.entry((role, op)).or_insert_with(|| RoleTotals { errors: zeros(), ..RoleTotals::default() })
 }
 
-fn add(roles: &mut Roles, row: &RoleRow, buckets: &Buckets) {
+fn add(roles: &mut Roles, row: &RoleRow) {
     let totals = role_of(roles, row.role, row.op);
-    totals.counts.resize(buckets.len() + 1, 0);
-    buckets.add(&mut totals.counts, &row.stats.histogram);
+    totals.latencies.get_or_insert_default().merge(&row.stats.histogram);
     totals.sum_ns += row.stats.sum_ns;
     totals.bytes += row.stats.bytes;
     for (&errno, &n) in row.stats.errors.iter() {
@@ -66,10 +66,9 @@ fn add(roles: &mut Roles, row: &RoleRow, buckets: &Buckets) {
 fn merge(roles: &mut Roles, other: &Roles) {
     for (&(role, op), more) in other {
         let totals = role_of(roles, role, op);
-        if totals.counts.len() < more.counts.len() {
-            totals.counts.resize(more.counts.len(), 0);
+        if let Some(latencies) = &more.latencies {
+            totals.latencies.get_or_insert_default().merge(latencies);
         }
-        totals.counts.iter_mut().zip(&more.counts).for_each(|(n, more)| *n += more);
         totals.sum_ns += more.sum_ns;
         totals.bytes += more.bytes;
         for (&errno, &n) in &more.errors {
@@ -96,7 +95,7 @@ impl ServerTotals {
     }
 
     /// Makes what is to be seen at zero before it happens.
-    pub(crate) fn begin_at_zero(&mut self, setup: &Setup, buckets: &Buckets) {
+    pub(crate) fn begin_at_zero(&mut self, setup: &Setup) {
         let ops = &setup.ops;
         for role in Role::DURABLE {
             if ops.contains(&Op::DsyncWrite) {
@@ -105,7 +104,7 @@ impl ServerTotals {
             if ops.contains(&Op::Write) {
                 let totals = role_of(&mut self.writes, role, Op::Write);
                 if role.is_serial() {
-                    totals.counts.resize(buckets.len() + 1, 0);
+                    totals.latencies.get_or_insert_default();
                 }
             }
             if setup.net.writeback {
@@ -118,18 +117,18 @@ impl ServerTotals {
                 let totals = role_of(&mut self.roles, role, op);
                 // A server that asks for nothing in a ring needs no histogram of it.
                 if role.is_serial() && op.via() == Via::Call && op != Op::SyncFileRange {
-                    totals.counts.resize(buckets.len() + 1, 0);
+                    totals.latencies.get_or_insert_default();
                 }
             }
         }
     }
 
-    pub(crate) fn add_role(&mut self, row: &RoleRow, buckets: &Buckets) {
-        add(&mut self.roles, row, buckets);
+    pub(crate) fn add_role(&mut self, row: &RoleRow) {
+        add(&mut self.roles, row);
     }
 
-    pub(crate) fn add_write(&mut self, row: &RoleRow, buckets: &Buckets) {
-        add(&mut self.writes, row, buckets);
+    pub(crate) fn add_write(&mut self, row: &RoleRow) {
+        add(&mut self.writes, row);
     }
 
     /// What failed beside the syncs.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::words::{Kind, Life, PIECE, Question, Report, pack, read_question, write_frame};
 use crate::exporter::history_socket::HistoryError;
-use crate::exporter::source::NotReady;
+use crate::exporter::source::{Form, NotReady};
 use crate::exporter::web::Figures;
 use crate::exporter::web::files::Bundle;
 use crate::history::deadline::WithDeadline;
@@ -27,7 +27,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the prober knows. Each may be called on several threads at a time, and may block.
 pub trait Answers: Send + Sync {
-    fn metrics(&self, web: Figures) -> Result<Vec<u8>, NotReady>;
+    fn metrics(&self, form: Form, web: Figures) -> Result<Vec<u8>, NotReady>;
     fn status(&self) -> Value;
     /// Writes the last minutes as a line of JSON.
     fn history(&self, out: &mut dyn Write) -> Result<(), HistoryError>;
@@ -51,7 +51,7 @@ pub fn serve(lane: &UnixStream, answers: &Arc<dyn Answers>) -> io::Result<()> {
 fn answer(lane: &UnixStream, number: u32, question: Question, answers: &dyn Answers) -> io::Result<()> {
     // What takes long is made before the web process's time to take it begins.
     let made = match question {
-        Question::Metrics(web) => answers.metrics(web).map_err(|why| why.0),
+        Question::Metrics(form, web) => answers.metrics(form, web).map_err(|why| why.0),
         Question::Status => Ok(format!("{:#}\n", answers.status()).into_bytes()),
         Question::Configuration(known) => Ok(pack(&answers.configuration(known))?),
         Question::Life(report) => Ok(pack(&answers.life(report))?),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::words::{Kind, PIECE, write_frame};
 use super::{Answers, Lane, Life, LinkError, Question, Report, serve};
 use crate::exporter::history_socket::HistoryError;
-use crate::exporter::source::NotReady;
+use crate::exporter::source::{Form, NotReady};
 use crate::exporter::web::Figures;
 use crate::exporter::web::files::Bundle;
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct MadeUp;
 
 impl Answers for MadeUp {
-    fn metrics(&self, web: Figures) -> Result<Vec<u8>, NotReady> {
+    fn metrics(&self, _: Form, web: Figures) -> Result<Vec<u8>, NotReady> {
         if web.connections == 0 {
             std::thread::sleep(Duration::from_millis(300));
             return Ok(b"late".to_vec());
@@ -55,7 +55,7 @@ fn lane() -> Lane {
 }
 
 fn metrics(bytes: u64) -> Question {
-    Question::Metrics(Figures { connections: bytes, ..Figures::default() })
+    Question::Metrics(Form::Text, Figures { connections: bytes, ..Figures::default() })
 }
 
 #[test]

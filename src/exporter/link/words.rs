@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::exporter::source::Form;
 use crate::exporter::web::Figures;
 
 /// A question that is longer is none: the longest has the web process's counters.
@@ -15,8 +16,8 @@ pub(super) const PIECE: usize = 64 << 10;
 /// All that can be asked.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Question {
-    /// `/metrics`, with what the web process has counted itself.
-    Metrics(Figures),
+    /// `/metrics` in one of its forms, with what the web process has counted itself.
+    Metrics(Form, Figures),
     /// `/status`, as JSON.
     Status,
     /// The last minutes, as a line of JSON.

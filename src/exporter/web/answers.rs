@@ -21,7 +21,7 @@ const YOUNG: Duration = Duration::from_millis(250);
 const TIMES_ITS_COST: u32 = 25;
 const MAX_YOUNG: Duration = Duration::from_secs(1);
 
-/// The text of an answer, and the same compressed once somebody wants that.
+/// The bytes of an answer, and the same compressed once somebody wants that.
 #[derive(Debug)]
 pub struct Answer {
     pub text: Bytes,

@@ -16,8 +16,6 @@ use super::state::Web;
 use crate::exporter::log::Seldom;
 use crate::exporter::source::{NotReady, Source};
 
-/// Content type of the metrics, whatever the client prefers: every version of Prometheus accepts it.
-const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
@@ -120,15 +118,17 @@ async fn page(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
 }
 
 async fn metrics(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
+    let form = negotiate::form(list(request, header::ACCEPT).as_deref());
     let (source, statistics) = (web.source.clone(), web.statistics.clone());
     let make = move || {
         let begun = Instant::now();
-        let text = source.metrics()?;
+        let text = source.metrics(form)?;
         statistics.exposition(begun.elapsed(), text.len());
         Ok(text)
     };
-    let mut response = answer(web.text.get(make).await, EXPOSITION, request).await;
-    let vary = HeaderValue::from_static("Accept-Encoding");
+    let outcome = web.metrics[form as usize].get(make).await;
+    let mut response = answer(outcome, negotiate::content_type(form), request).await;
+    let vary = HeaderValue::from_static("Accept, Accept-Encoding");
     response.headers_mut().insert(header::VARY, vary);
     response
 }

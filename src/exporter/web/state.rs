@@ -15,7 +15,7 @@ use super::local_user::LocalUsers;
 use super::origin::Origin;
 use super::reload::{Configuration, ConfigurationError};
 use super::statistics::Statistics;
-use crate::exporter::source::Source;
+use crate::exporter::source::{Form, Source};
 
 /// Why the web server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,8 @@ pub struct Web {
     pub(super) configuration: Arc<Configuration>,
     pub(super) authenticator: Authenticator,
     pub(super) statistics: Arc<Statistics>,
-    pub(super) text: Shared,
+    /// The metrics, by [`Form`].
+    pub(super) metrics: [Shared; Form::ALL.len()],
     pub(super) status: Shared,
     pub(super) connections: Arc<Connections>,
     /// None: they cannot be told apart here.
@@ -64,7 +65,7 @@ impl Web {
             configuration: Arc::new(configuration),
             authenticator: Authenticator::new()?,
             statistics,
-            text: Shared::default(),
+            metrics: Default::default(),
             status: Shared::default(),
             connections: Arc::default(),
             local_users: LocalUsers::open(),
