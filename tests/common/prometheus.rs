@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -15,6 +16,17 @@ pub const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/prometheu
 /// A port that was free a moment ago.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Which Prometheus, and what it makes of histograms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// This distribution's.
+    Installed,
+    /// 3.5 (tools/prometheus), as it is by default.
+    Newer,
+    /// The same, and it stores native histograms beside the classic ones.
+    Native,
 }
 
 pub struct Prometheus {
@@ -32,17 +44,29 @@ pub struct Sample {
 
 impl Prometheus {
     pub fn start(exporter: u16) -> Prometheus {
+        Prometheus::of(Release::Installed, exporter)
+    }
+
+    pub fn of(release: Release, exporter: u16) -> Prometheus {
+        let is_native = release == Release::Native;
+        let option = if is_native { "    always_scrape_classic_histograms: true\n" } else { "" };
         let directory = TempDir::with_prefix_in("prometheus-", "/var/tmp").unwrap();
         let port = free_port();
         let config = format!(
             "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\n\
              rule_files: ['{RULES}']\n\
-             scrape_configs:\n  - job_name: fsynctop\n    static_configs: [{{ targets: ['127.0.0.1:{exporter}'] }}]\n"
+             scrape_configs:\n  - job_name: fsynctop\n    static_configs: [{{ targets: ['127.0.0.1:{exporter}'] }}]\n{option}"
         );
         let file = directory.path().join("prometheus.yml");
         std::fs::write(&file, config).unwrap();
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
-        let mut command = Command::new("prometheus");
+        let mut command = Command::new(match release {
+            Release::Installed => "prometheus".into(),
+            Release::Newer | Release::Native => newer(),
+        });
+        if is_native {
+            command.arg("--enable-feature=native-histograms");
+        }
         command.arg(format!("--config.file={}", file.display()));
         command.arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()));
         command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
@@ -99,6 +123,17 @@ impl Prometheus {
         let alerts = self.query("ALERTS{alertstate=\"firing\"}");
         alerts.into_iter().map(|alert| (alert.labels["alertname"].clone(), alert.labels)).collect()
     }
+}
+
+/// The program, fetched if it is not there yet.
+fn newer() -> PathBuf {
+    static FETCHED: LazyLock<PathBuf> = LazyLock::new(|| {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/prometheus");
+        let output = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
+        assert!(output.status.success(), "{script} fails");
+        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end()).join("usr/bin/prometheus")
+    });
+    FETCHED.clone()
 }
 
 pub fn promtool(arguments: &[&str], directory: &Path) -> String {
