@@ -78,7 +78,7 @@ fn counts_are_the_servers_own_over_a_kill_and_a_restart() {
                 assert_eq!(now.servers(), then.servers());
                 assert_eq!(now.servers().len(), 1, "{:?}", now.servers());
                 assert_eq!(now.sum("fsynctop_server_up", &[]), 1);
-                assert_eq!(now.sum("fsynctop_server_info", &[&format!("pid=\"{}\"", database.pid)]), 1);
+                assert_eq!(now.sum("fsynctop_server_pid", &[]), u64::from(database.pid));
                 assert_eq!(now.sum("fsynctop_server_info", &[]), 1);
                 (Some(first), Some(second), died)
             });

@@ -71,7 +71,7 @@ pub struct Exporter {
     pub buckets: Vec<f64>,
     /// Files of each server that have metrics of their own
     ///
-    /// The others are summed up as path="other".
+    /// The busiest, by the time spent in syncs; the others are summed up as path="other".
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=100_000), help_heading = METRICS)]
     pub file_limit: u32,
     /// No metrics by file

@@ -274,6 +274,7 @@ fn tables_of(
             ports,
             container,
             device,
+            mount: None,
             filesystem,
             notes,
             alive,

@@ -239,6 +239,7 @@ fn most_important_neighbours(rows: &[NeighbourRow]) -> Vec<NeighbourRow> {
             None => kept.push(NeighbourRow {
                 device_number: 0,
                 device: String::new(),
+                mount: None,
                 comm: OTHER_NEIGHBOURS.into(),
                 stats: rows[at].stats.clone(),
             }),

@@ -266,6 +266,7 @@ impl Tables {
             Ok(NeighbourRow {
                 device_number: *device_number,
                 device: device.clone(),
+                mount: None,
                 comm: comm.clone(),
                 stats: row.stats.try_into()?,
             })

@@ -38,6 +38,8 @@ pub struct Server {
     pub container: Option<String>,
     /// The data directory's.
     pub device: Option<String>,
+    /// Where that device is mounted: as the server sees it; of an overlay, as the host sees the layer below.
+    pub mount: Option<PathBuf>,
     pub filesystem: Option<String>,
     /// What the reader must know to interpret the figures: "innodb_flush_method=O_DSYNC: …". Plain
     /// sentences.
@@ -77,6 +79,7 @@ impl Server {
             ports: Vec::new(),
             container: None,
             device: None,
+            mount: None,
             filesystem: None,
             notes: Vec::new(),
             alive: true,

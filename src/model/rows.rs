@@ -128,6 +128,8 @@ pub struct NeighbourRow {
     pub device_number: u32,
     /// As [`FileInfo::device`].
     pub device: String,
+    /// Where the device is mounted, as this process sees it; None: nowhere, or in another time than now.
+    pub mount: Option<Arc<Path>>,
     /// "other" if more commands synced than are kept apart.
     pub comm: String,
     pub stats: Stats,

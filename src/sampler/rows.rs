@@ -55,6 +55,7 @@ impl Sampler {
                 Subject::Neighbour { device, comm } => neighbours.push(NeighbourRow {
                     device_number: *device,
                     device: self.devices.name(*device),
+                    mount: self.devices.mount_point(*device),
                     comm: comm.clone(),
                     stats,
                 }),

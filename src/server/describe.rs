@@ -76,6 +76,7 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
         let own = if mount.filesystem == "overlay" { mounts::own() } else { Vec::new() };
         let holder = mounts::upper_mount(&own, &mount).unwrap_or_else(|| mount.clone());
         server.device = Some(mounts::device_name([&holder], holder.device));
+        server.mount = Some(holder.mount_point);
         server.filesystem = Some(mount.filesystem);
     }
     let open = OpenDescriptors::read(proc_root, pid, roles, &settings, &over);

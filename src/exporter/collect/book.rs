@@ -8,9 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::buckets::Buckets;
 use super::naming::{self, GivenName, Identity};
+use super::neighbours::Neighbours;
 use super::own::boot_time;
 use super::paths::Did;
-use super::totals::{Neighbours, ServerTotals};
+use super::totals::ServerTotals;
 use super::waiting::Waiting;
 use crate::model::{Backlog, Lost, Measurement, Op, Role, Server, ServerId, Setup, Snapshot, unsynced_roles};
 use crate::server::processes::cut_to_tick;
@@ -28,7 +29,7 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Options {
     pub buckets: Buckets,
-    /// Paths of a server with series of their own. None: no file metrics at all.
+    /// Paths of a server with series of their own, but for those about to end. None: no file metrics at all.
     pub paths: Option<usize>,
     pub names: Vec<GivenName>,
 }
@@ -136,7 +137,7 @@ impl Book {
         }
         self.decide(&snapshot.setup, now);
         self.note_processes(&measurement, now);
-        self.neighbours.add(&measurement);
+        self.neighbours.add(&measurement, now);
         self.lost = most(&self.lost, &snapshot.lost);
         self.last = Some(snapshot);
         measurement
@@ -182,8 +183,8 @@ impl Book {
         if options.paths.is_some() {
             for rows in measurement.files.chunk_by(|a, b| a.server == b.server) {
                 match self.waiting_of(rows[0].server) {
-                    Some(waiting) => waiting.add_files(rows),
-                    None => self.totals_of(rows[0].server, now).add_files(rows.iter().map(Did::from)),
+                    Some(waiting) => waiting.add_files(rows, now),
+                    None => self.totals_of(rows[0].server, now).add_files(rows.iter().map(Did::from), now),
                 }
             }
         }
@@ -324,7 +325,7 @@ impl Book {
             totals.begin_at_zero(setup);
         }
         if let Some(waiting) = waiting {
-            waiting.settle(totals);
+            waiting.settle(totals, now);
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::book::{Book, Place};
 use super::families::{self as family, Family};
+use super::neighbours::mount_label;
 use super::own::Own;
 use super::samples::Samples;
 use crate::exporter::web::Figures;
@@ -40,8 +41,9 @@ fn of_servers(book: &Book) -> Vec<Samples> {
     let mut unsynced_age = Samples::of(&family::UNSYNCED_OLDEST);
     let mut in_flight = Samples::of(&family::IN_FLIGHT);
     let mut oldest = Samples::of(&family::OLDEST_IN_FLIGHT);
-    let (mut info, mut start, mut up) = (
+    let (mut info, mut pid, mut start, mut up) = (
         Samples::of(&family::SERVER_INFO),
+        Samples::of(&family::SERVER_PID),
         Samples::of(&family::SERVER_START),
         Samples::of(&family::SERVER_UP),
     );
@@ -88,6 +90,7 @@ fn of_servers(book: &Book) -> Vec<Samples> {
         if let Some(server) = place.server() {
             up.add(&[label], f64::from(u8::from(place.is_alive)));
             add_info(&mut info, label, server);
+            pid.add(&[label], f64::from(server.id.pid));
             start.add(&[label], start_time(server, book));
         }
     }
@@ -105,6 +108,7 @@ fn of_servers(book: &Book) -> Vec<Samples> {
         oldest,
         up,
         info,
+        pid,
         start,
     ]
 }
@@ -164,9 +168,9 @@ fn add_info(info: &mut Samples, label: &str, server: &Server) {
             &path(&server.datadir),
             &path(&server.socket),
             &number(known.port.map(u64::from)),
-            &server.id.pid.to_string(),
             &name(&server.container),
             &name(&server.device),
+            &server.mount.as_deref().map(mount_label).unwrap_or_default(),
             &name(&server.filesystem),
         ],
         1.0,
@@ -183,7 +187,7 @@ fn of_files(book: &Book) -> Vec<Samples> {
     let mut time = Samples::of(&family::FILE_SYNC_SECONDS);
     for place in book.places() {
         for (role, op, path, work) in place.totals.files.iter() {
-            let labels = [place.label.as_str(), role.name(), op.what(), op.via().name(), path];
+            let labels = [place.label.as_str(), role.name(), op.what(), op.via().name(), &path];
             syncs.add(&labels, work.count as f64);
             time.add(&labels, seconds(work.sum_ns));
         }
@@ -195,8 +199,9 @@ fn of_neighbours(book: &Book) -> Vec<Samples> {
     let mut syncs = Samples::of(&family::NEIGHBOUR_SYNCS);
     let mut time = Samples::of(&family::NEIGHBOUR_SYNC_SECONDS);
     for (device, comm, work) in book.neighbours.iter() {
-        syncs.add(&[device, comm], work.count as f64);
-        time.add(&[device, comm], seconds(work.sum_ns));
+        let labels = [device.name.as_str(), &device.mount, comm];
+        syncs.add(&labels, work.count as f64);
+        time.add(&labels, seconds(work.sum_ns));
     }
     vec![syncs, time]
 }

@@ -129,10 +129,10 @@ families! {
     };
     pub(crate) static FILE_SYNCS: Family = Family {
         help: "Syncs by file.",
-        notes: "The first 200 paths of each server (`--file-limit`) have series of their own for as long as the exporter \
-                runs, the logs and InnoDB's own files among them in any case; all others are `path=\"other\"`. Files that \
-                take each other's place share one path: `binlog.*`, `#ib_redo*`. `--no-file-metrics` leaves both families \
-                out.",
+        notes: "The busiest 200 paths of each server (`--file-limit`) have series of their own, by the [time spent in \
+                syncs](#which-files-and-neighbours-have-series-of-their-own), the logs and InnoDB's own files among them in \
+                any case; all others are `path=\"other\"`. Files that take each other's place share one path: `binlog.*`, \
+                `#ib_redo*`. `--no-file-metrics` leaves both families out.",
         ..family("fsynctop_file_syncs_total", Kind::Counter, "syncs", &["server", "role", "op", "via", "path"])
     };
     pub(crate) static FILE_SYNC_SECONDS: Family = Family {
@@ -142,12 +142,14 @@ families! {
     };
     pub(crate) static NEIGHBOUR_SYNCS: Family = Family {
         help: "Syncs of processes that are not traced, by device and command.",
-        notes: "The first 20 pairs that were seen have series of their own; all others are `comm=\"other\"`.",
-        ..family("fsynctop_neighbour_syncs_total", Kind::Counter, "syncs", &["device", "comm"])
+        notes: "The busiest 20 pairs have series of their own, by the [time spent in \
+                syncs](#which-files-and-neighbours-have-series-of-their-own); all others are `comm=\"other\"`, and beyond 16 \
+                devices `device=\"other\"`. `mount` is where the exporter's own root shows the device, empty where it does not.",
+        ..family("fsynctop_neighbour_syncs_total", Kind::Counter, "syncs", &["device", "mount", "comm"])
     };
     pub(crate) static NEIGHBOUR_SYNC_SECONDS: Family = Family {
         help: "Time that processes which are not traced spent in syncs, by device and command.",
-        ..family("fsynctop_neighbour_sync_seconds_total", Kind::Counter, "seconds", &["device", "comm"])
+        ..family("fsynctop_neighbour_sync_seconds_total", Kind::Counter, "seconds", &["device", "mount", "comm"])
     };
     pub(crate) static SERVER_UP: Family = Family {
         help: "1 while the server's process runs, 0 once it has ended.",
@@ -156,7 +158,9 @@ families! {
     pub(crate) static SERVER_INFO: Family = Family {
         help: "What is known of a server, as labels; always 1.",
         notes: "Of the process that runs it, or ran it last. What is not known is empty. `server_uuid` is MySQL's \
-                (`auto.cnf`), `server_id` the one it was told.",
+                (`auto.cnf`), `server_id` the one it was told; `device` and `mount` are what the data directory lies on, the \
+                mount point as the server sees it, or, of an overlay, where the host has the layer that is written to. A \
+                restart changes no label, unless it changed the server: the pid and the start are metrics of their own.",
         ..family(
             "fsynctop_server_info",
             Kind::Gauge,
@@ -170,12 +174,17 @@ families! {
                 "datadir",
                 "socket",
                 "port",
-                "pid",
                 "container",
                 "device",
+                "mount",
                 "filesystem",
             ],
         )
+    };
+    pub(crate) static SERVER_PID: Family = Family {
+        help: "The pid of the process that runs the server, or ran it last.",
+        notes: "In the pid namespace of the exporter.",
+        ..family("fsynctop_server_pid", Kind::Gauge, "", &["server"])
     };
     pub(crate) static SERVER_START: Family = Family {
         help: "When the server's process was started, in seconds since 1970.",

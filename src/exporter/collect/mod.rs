@@ -6,11 +6,13 @@
 
 mod book;
 mod buckets;
+mod busiest;
 mod collector;
 mod expose;
 mod families;
 mod forms;
 mod naming;
+mod neighbours;
 mod own;
 #[cfg(test)]
 mod page;

@@ -94,6 +94,22 @@ unnoticed. So there are zeros from the moment that a server is known: of the his
 `fsynctop_sync_errors_total`, `fsynctop_failed_writes_total` and `fsynctop_writeback_errors_total` for EIO, ENOSPC, \
 EDQUOT and EROFS in {durable}, of the gauges of syncs in flight for \
 {commits}, and of `fsynctop_lost_total` for every kind. A file's series begins with its first sync.
+
+## Which files and neighbours have series of their own
+
+Those that take most of the time, where time counts half after five minutes; up to a limit, `--file-limit` for the paths \
+of each server and 20 for neighbours. While places are free, whoever comes takes one. After that a path takes the place \
+of the idlest one if it took more than its share, which is the time of all divided by one more than the limit, and twice \
+as much as the idlest. One place of a server changes hands every ten seconds at most; that of a log or of one of the few \
+files that every server has is never lost to a table.
+
+A sync is counted once: in the series that its path had at that moment, else in `other`. The series that lost its place \
+stands still for two minutes and then ends, so there are up to 12 more series than the limit. What it had counted is not \
+moved to `other`, where `rate()` would take it for new syncs. If the path gets a place again, its series goes on from the \
+count that it ended with, or, where that is no longer remembered, from zero, which Prometheus takes for the reset of a \
+counter. So `sum(rate())` and `sum(increase())` over all paths are never negative and count nothing twice, if scrapes are \
+less than two minutes apart; but the sum of the counters themselves falls when a series ends. A sum that does not is \
+`fsynctop_sync_duration_seconds_count` and `_sum`, by role.
 ",
         all = names(&Role::ALL),
         commits = names(&Role::SERIAL),

@@ -1,9 +1,10 @@
-//! Which files have series of their own: the first paths of a server up to a limit, for as long as the
-//! exporter runs.
+//! Which files have series of their own: the busiest paths of a server up to a limit.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
+use super::busiest::Busiest;
 use super::rotation;
 use crate::model::{FileInfo, FileRow, Op, Role, Target};
 use crate::text;
@@ -46,94 +47,76 @@ impl<'a> From<&'a FileRow> for Did<'a> {
     }
 }
 
+type ByOperation = BTreeMap<(Role, Op), Work>;
+
 /// Syncs of a server's files.
 #[derive(Clone, Debug)]
 pub struct Files {
-    limit: usize,
-    /// From what [`rotation::shown`] says to the number of its label.
-    known: HashMap<PathBuf, u32>,
-    /// Of the known ones, those that took none of the reserved places.
-    common: usize,
-    labels: Vec<String>,
-    work: BTreeMap<(Option<u32>, Role, Op), Work>,
+    /// By what [`rotation::shown`] says.
+    paths: Busiest<PathBuf, ByOperation>,
+    /// Of all files that had no series of their own at that time.
+    others: ByOperation,
 }
 
 impl Files {
     pub fn new(limit: usize) -> Files {
-        Files { limit, known: HashMap::new(), common: 0, labels: Vec::new(), work: BTreeMap::new() }
+        Files { paths: Busiest::new(limit, limit / RESERVED), others: ByOperation::new() }
     }
 
     /// Adds what files did. Of those that are new, the ones that took most time come first.
-    pub fn add<'a>(&mut self, rows: impl Iterator<Item = Did<'a>>) {
+    pub fn add<'a>(&mut self, rows: impl Iterator<Item = Did<'a>>, now: Instant) {
         let mut unknown: Vec<(Did, PathBuf)> = Vec::new();
         for row in rows {
-            let path = match (&row.target, &row.info.path) {
-                (Target::File(_), Some(path)) => rotation::shown(row.info.role, path),
-                _ => {
-                    self.count(None, &row);
-                    continue;
-                }
+            let (Target::File(_), Some(path)) = (&row.target, &row.info.path) else {
+                count(&mut self.others, &row);
+                continue;
             };
-            match self.known.get(&*path) {
-                Some(&number) => self.count(Some(number), &row),
-                None if self.is_full_for(row.info.role) => self.count(None, &row),
-                None => unknown.push((row, path.into_owned())),
+            let path = rotation::shown(row.info.role, path);
+            let few = row.info.role.is_few();
+            let has_room = self.paths.has_room(few);
+            match self.paths.spend(&*path, few, row.work.sum_ns, now) {
+                Some(own) => count(own, &row),
+                None if has_room => unknown.push((row, path.into_owned())),
+                None => count(&mut self.others, &row),
             }
         }
         unknown.sort_by_key(|(row, _)| std::cmp::Reverse(row.work.sum_ns));
         for (row, path) in unknown {
-            let number = self.number_of(&path, row.info.role);
-            self.count(number, &row);
+            count(self.paths.series(&path).unwrap_or(&mut self.others), &row);
         }
-    }
-
-    fn count(&mut self, number: Option<u32>, row: &Did) {
-        let work = self.work.entry((number, row.info.role, row.op)).or_default();
-        work.add(row.work.count, row.work.sum_ns);
-    }
-
-    fn is_full_for(&self, role: Role) -> bool {
-        self.known.len() >= self.limit
-            || (!role.is_few() && self.common >= self.limit - self.limit / RESERVED)
-    }
-
-    /// The label's number; None where there is no room for another one.
-    fn number_of(&mut self, path: &Path, role: Role) -> Option<u32> {
-        if let Some(&number) = self.known.get(path) {
-            return Some(number);
-        }
-        if self.is_full_for(role) {
-            return None;
-        }
-        let label = label_of(path);
-        // Names that are too long can be shortened to the same.
-        let number = self.labels.iter().position(|known| *known == label).unwrap_or_else(|| {
-            self.labels.push(label);
-            self.labels.len() - 1
-        });
-        self.known.insert(path.to_owned(), number as u32);
-        self.common += usize::from(!role.is_few());
-        Some(number as u32)
+        self.paths.change_hands(now);
     }
 
     /// Adds what was counted under another name.
-    pub(crate) fn merge(&mut self, other: &Files) {
-        let paths: HashMap<u32, &PathBuf> =
-            other.known.iter().map(|(path, &number)| (number, path)).collect();
-        for (&(number, role, op), work) in &other.work {
-            let number =
-                number.and_then(|number| paths.get(&number)).and_then(|path| self.number_of(path, role));
-            self.work.entry((number, role, op)).or_default().add(work.count, work.sum_ns);
+    pub(crate) fn merge(&mut self, other: &Files, now: Instant) {
+        for (path, own) in other.paths.iter() {
+            for (&(role, op), work) in own {
+                self.paths.spend(path.as_path(), role.is_few(), work.sum_ns, now);
+                let sum = self.paths.series(path.as_path()).unwrap_or(&mut self.others);
+                sum.entry((role, op)).or_default().add(work.count, work.sum_ns);
+            }
+        }
+        for (&by, work) in &other.others {
+            self.others.entry(by).or_default().add(work.count, work.sum_ns);
         }
     }
 
     /// (role, operation, path's label, work), each combination once.
-    pub fn iter(&self) -> impl Iterator<Item = (Role, Op, &str, Work)> {
-        self.work.iter().map(|(&(number, role, op), &work)| {
-            let label = number.and_then(|number| self.labels.get(number as usize));
-            (role, op, label.map_or(OTHER, String::as_str), work)
-        })
+    pub fn iter(&self) -> impl Iterator<Item = (Role, Op, String, Work)> {
+        let mut all: BTreeMap<(String, Role, Op), Work> = BTreeMap::new();
+        let own = self.paths.iter().map(|(path, own)| (label_of(path), own));
+        for (label, by_operation) in own.chain([(OTHER.to_owned(), &self.others)]) {
+            for (&(role, op), work) in by_operation {
+                // Names that are too long can be shortened to the same.
+                all.entry((label.clone(), role, op)).or_default().add(work.count, work.sum_ns);
+            }
+        }
+        all.into_iter().map(|((label, role, op), work)| (role, op, label, work))
     }
+}
+
+fn count(sum: &mut ByOperation, row: &Did) {
+    sum.entry((row.info.role, row.op)).or_default().add(row.work.count, row.work.sum_ns);
 }
 
 fn label_of(path: &Path) -> String {
@@ -144,12 +127,14 @@ fn label_of(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::model::fixture::{MYSQL, row, stats};
 
     fn files(limit: usize, rows: &[FileRow]) -> Files {
         let mut files = Files::new(limit);
-        files.add(rows.iter().map(Did::from));
+        files.add(rows.iter().map(Did::from), Instant::now());
         files
     }
 
@@ -168,17 +153,34 @@ mod tests {
     #[test]
     fn ten_thousand_tables_and_a_thousand_rotations_are_as_many_series_as_the_limit() {
         let mut files = Files::new(200);
+        let start = Instant::now();
         for n in 0..10_000 {
-            files.add([table(n), binlog(n / 10)].iter().map(Did::from));
+            let now = start + Duration::from_secs(n);
+            files.add([table(n), binlog(n / 10)].iter().map(Did::from), now);
         }
-        assert!(files.iter().count() <= 201, "{}", files.iter().count());
+        // Those that are about to end are a few more.
+        assert!(files.iter().count() <= 201 + 12, "{}", files.iter().count());
         assert_eq!(of(&files, "/d/binlog.*"), 20_000);
         assert_eq!(of(&files, "/d/shop/t0.ibd"), 1);
         assert_eq!(files.iter().map(|(.., work)| work.count).sum::<u64>(), 30_000);
-        assert!(files.known.len() <= 200);
-        // The first ones stay.
-        files.add([table(0), table(9_999)].iter().map(Did::from));
-        assert_eq!((of(&files, "/d/shop/t0.ibd"), of(&files, "/d/shop/t9999.ibd")), (2, 0));
+    }
+
+    /// `CREATE TABLE` a second for half an hour; then all time goes into one table of the two thousand.
+    #[test]
+    fn after_two_thousand_create_tables_the_one_that_is_slow_is_not_other() {
+        let mut files = Files::new(200);
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        for n in 0..2_000 {
+            files.add([table(n)].iter().map(Did::from), at(n));
+        }
+        assert_eq!(of(&files, "/d/shop/t1999.ibd"), 0);
+        let slow = || FileRow { stats: stats(&[(10, 30_000_000)]), ..table(1_999) };
+        (2_000..2_060).for_each(|second| files.add([slow()].iter().map(Did::from), at(second)));
+        let shown = of(&files, "/d/shop/t1999.ibd");
+        assert!(shown >= 500, "{shown} of 600 syncs have its name");
+        let all: u64 = files.iter().map(|(.., work)| work.count).sum();
+        assert_eq!(all, 2_600, "and the one that left is there for some time still");
     }
 
     #[test]
@@ -187,9 +189,9 @@ mod tests {
         let mut files = files(16, &tables);
         assert_eq!(of(&files, "/d/shop/t99.ibd"), 1);
         assert_eq!(of(&files, "/d/shop/t0.ibd"), 0);
-        files.add([binlog(1)].iter().map(Did::from));
+        files.add([binlog(1)].iter().map(Did::from), Instant::now());
         assert_eq!(of(&files, "/d/binlog.*"), 2);
-        assert_eq!(files.known.len(), 15);
+        assert_eq!(files.iter().count(), 16, "14 tables, a log and the rest");
     }
 
     #[test]
@@ -198,6 +200,8 @@ mod tests {
         nameless.target = Target::Gone(Role::Tablespace);
         let files = files(0, &[nameless, table(2)]);
         let all: Vec<_> = files.iter().collect();
+        let all: Vec<_> =
+            all.iter().map(|(role, op, label, work)| (*role, *op, label.as_str(), *work)).collect();
         let work = Work { count: 2, sum_ns: 200_003 };
         assert_eq!(all, [(Role::Tablespace, Op::Fsync, OTHER, work)]);
     }
@@ -224,8 +228,9 @@ mod tests {
     fn what_was_counted_before_the_server_had_a_name_is_added() {
         let mut all = files(10, &[table(1), binlog(1)]);
         let mut earlier = Files::new(10);
-        earlier.add([table(1), table(2), binlog(7)].iter().map(Did::from));
-        all.merge(&earlier);
+        let now = Instant::now();
+        earlier.add([table(1), table(2), binlog(7)].iter().map(Did::from), now);
+        all.merge(&earlier, now);
         assert_eq!(of(&all, "/d/shop/t1.ibd"), 2);
         assert_eq!(of(&all, "/d/shop/t2.ibd"), 1);
         assert_eq!(of(&all, "/d/binlog.*"), 4);

@@ -452,6 +452,7 @@ fn hostile_world() -> World {
     let mut world = World::with_mysql();
     world.servers[0].socket = Some("/run/\"my\nsql\\\x1b[2J.sock".into());
     world.servers[0].container = Some("docker 0123456789ab".into());
+    world.servers[0].mount = Some("/mnt/\"\x1b\n".into());
     let mut failed = redo(MYSQL, 1, &[(5, 80_000)]);
     failed.stats.errors.insert(libc::EIO, 2);
     failed.stats.errors.insert(0, 1);

@@ -1,13 +1,13 @@
-//! What a server, and the neighbours, did since the exporter began. Only ever added to, and always under the
+//! What a server did since the exporter began. Only ever added to, and always under the
 //! labels that are valid now: a file whose role is found out later takes nothing away from where its syncs
 //! were counted.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
-use super::paths::{Did, Files, Work};
+use super::paths::{Did, Files};
 use crate::model::histogram::Histogram;
-use crate::model::{FileRow, Measurement, NeighbourRow, Op, Role, RoleRow, Scope, Setup, Via};
-use crate::text;
+use crate::model::{FileRow, Op, Role, RoleRow, Scope, Setup, Via};
 
 /// Failures that are shown before there is one: `rate()` sees nothing of a series whose first sample is not
 /// zero, so a disk's first error would go unnoticed.
@@ -141,110 +141,16 @@ impl ServerTotals {
         merge_by_role(sum, &[(row.info.role, errors)].into());
     }
 
-    pub(crate) fn add_files<'a>(&mut self, rows: impl Iterator<Item = Did<'a>>) {
-        self.files.add(rows);
+    pub(crate) fn add_files<'a>(&mut self, rows: impl Iterator<Item = Did<'a>>, now: Instant) {
+        self.files.add(rows, now);
     }
 
     /// Adds what was counted before it was known whose it is.
-    pub(crate) fn merge(&mut self, other: &ServerTotals) {
+    pub(crate) fn merge(&mut self, other: &ServerTotals, now: Instant) {
         merge(&mut self.roles, &other.roles);
         merge(&mut self.writes, &other.writes);
-        self.files.merge(&other.files);
+        self.files.merge(&other.files, now);
         merge_by_role(&mut self.failed_writes, &other.failed_writes);
         merge_by_role(&mut self.writeback_errors, &other.writeback_errors);
-    }
-}
-
-/// Pairs of device and command with series of their own.
-const MAX_NEIGHBOURS: usize = 20;
-/// Devices that are told apart where the command is not.
-const MAX_DEVICES: usize = 16;
-const OTHER: &str = "other";
-/// Columns of a label.
-const MAX_LENGTH: usize = 100;
-
-/// Syncs of processes that are not traced, by device and command.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Neighbours {
-    work: BTreeMap<(String, String), Work>,
-}
-
-impl Neighbours {
-    /// Of those that are new, the ones that took most time come first.
-    pub fn add(&mut self, measurement: &Measurement) {
-        let mut rows: Vec<&NeighbourRow> = measurement.neighbours.iter().collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(row.stats.sum_ns));
-        for row in rows {
-            let key = self.key(row);
-            self.work.entry(key).or_default().add(row.stats.count, row.stats.sum_ns);
-        }
-    }
-
-    fn key(&self, row: &NeighbourRow) -> (String, String) {
-        let label = |text: &str| text::shorten_middle(&text::escape(text.as_bytes()), MAX_LENGTH, "…");
-        if row.device_number == 0 {
-            return (OTHER.into(), OTHER.into());
-        }
-        let (device, comm) = (label(&row.device), label(&row.comm));
-        let apart = self.work.keys().filter(|(_, comm)| comm != OTHER).count();
-        let key = (device, comm);
-        if self.work.contains_key(&key) || (apart < MAX_NEIGHBOURS && key.1 != OTHER) {
-            return key;
-        }
-        let of_device = (key.0, OTHER.to_owned());
-        let devices = self.work.keys().filter(|(_, comm)| comm == OTHER).count();
-        if self.work.contains_key(&of_device) || devices < MAX_DEVICES {
-            return of_device;
-        }
-        (OTHER.into(), OTHER.into())
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, Work)> {
-        self.work.iter().map(|((device, comm), &work)| (device.as_str(), comm.as_str(), work))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::fixture::{neighbour, quiet};
-
-    #[test]
-    fn neighbours_are_bounded_and_none_is_lost() {
-        let mut neighbours = Neighbours::default();
-        for n in 0..1_000 {
-            let mut row = neighbour("", &format!("command{n}"), &[(1, 1_000)]);
-            row.device = format!("/dev/loop{}", n % 100);
-            row.device_number = 7 << 20 | (n % 100);
-            let measurement = Measurement { neighbours: vec![row], ..quiet() };
-            neighbours.add(&measurement);
-        }
-        let rows: Vec<_> = neighbours.iter().collect();
-        assert!(rows.len() <= MAX_NEIGHBOURS + MAX_DEVICES + 1, "{}", rows.len());
-        assert_eq!(rows.iter().map(|(.., work)| work.count).sum::<u64>(), 1_000);
-        assert!(rows.iter().any(|&(device, comm, _)| (device, comm) == ("/dev/loop0", "command0")));
-        // Sticky: the first one still has its own.
-        neighbours.add(&Measurement {
-            neighbours: vec![NeighbourRow {
-                device: "/dev/loop0".into(),
-                ..neighbour("", "command0", &[(5, 1_000)])
-            }],
-            ..quiet()
-        });
-        let of = |wanted: &str| neighbours.iter().find(|(_, comm, _)| *comm == wanted).unwrap().2.count;
-        assert_eq!(of("command0"), 6);
-    }
-
-    #[test]
-    fn a_neighbour_cannot_choose_its_label_freely() {
-        let mut neighbours = Neighbours::default();
-        let rows = vec![
-            neighbour("/dev/vda", "a\n\"}\x1b[2J", &[(1, 1_000)]),
-            neighbour("/dev/vda", "other", &[(2, 1)]),
-        ];
-        neighbours.add(&Measurement { neighbours: rows, ..quiet() });
-        let labels: Vec<_> =
-            neighbours.iter().map(|(device, comm, work)| (device, comm, work.count)).collect();
-        assert_eq!(labels, [("/dev/vda", "a\\n\"}\\x1b[2J", 1), ("/dev/vda", "other", 2)]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::paths::{Did, Work};
 use super::totals::ServerTotals;
@@ -24,7 +25,7 @@ impl Waiting {
         Waiting { totals: ServerTotals::new(paths), files: BTreeMap::new() }
     }
 
-    pub(crate) fn add_files(&mut self, rows: &[FileRow]) {
+    pub(crate) fn add_files(&mut self, rows: &[FileRow], now: Instant) {
         for row in rows {
             let has_room = self.files.len() < MAX_FILES;
             let did = Did::from(row);
@@ -33,7 +34,7 @@ impl Waiting {
                 None if has_room => {
                     self.files.insert((row.target, row.op), (row.info.clone(), did.work));
                 }
-                None => self.totals.add_files(std::iter::once(did)),
+                None => self.totals.add_files(std::iter::once(did), now),
             }
         }
     }
@@ -46,9 +47,10 @@ impl Waiting {
     }
 
     /// Adds everything to the server that it turned out to be.
-    pub fn settle(&self, totals: &mut ServerTotals) {
-        totals.merge(&self.totals);
+    pub fn settle(&self, totals: &mut ServerTotals, now: Instant) {
+        totals.merge(&self.totals, now);
         let files = self.files.iter();
-        totals.add_files(files.map(|(&(target, op), (info, work))| Did { target, op, info, work: *work }));
+        totals
+            .add_files(files.map(|(&(target, op), (info, work))| Did { target, op, info, work: *work }), now);
     }
 }

@@ -75,12 +75,11 @@ fn two_that_ran_before_the_exporter_are_told_apart_also_where_their_directories_
     let all = world.tick();
     assert_eq!(sum(&all, "fsynctop_server_up", &[]), 2.0, "{all:#?}");
     let pids = |all: &BTreeMap<String, f64>| -> BTreeMap<String, String> {
-        let info = all.keys().filter(|series| series.starts_with("fsynctop_server_info{"));
-        let value = |series: &str, name: &str| {
-            let (_, rest) = series.split_once(&format!("{name}=\"")).unwrap();
-            rest.split_once('"').unwrap().0.to_owned()
+        let label = |series: &str| {
+            let rest = series.strip_prefix("fsynctop_server_pid{server=\"")?;
+            Some(rest.split_once('"').unwrap().0.to_owned())
         };
-        info.map(|series| (value(series, ",pid"), value(series, "server"))).collect()
+        all.iter().filter_map(|(series, pid)| Some((pid.to_string(), label(series)?))).collect()
     };
     let before = pids(&all);
     assert_eq!(before.len(), 2);
@@ -117,10 +116,7 @@ fn a_helper_of_a_servers_own_name_is_no_server() {
     world.servers[0].known_by.datadir = Some((8, 7));
     world.servers.push(helper);
     let all = world.tick();
-    assert_eq!(
-        sum(&all, "fsynctop_server_info", &["server=\"3306\"", &format!("pid=\"{}\"", MYSQL.pid)]),
-        1.0
-    );
+    assert_eq!(all["fsynctop_server_pid{server=\"3306\"}"], f64::from(MYSQL.pid));
 }
 
 #[test]
@@ -147,4 +143,19 @@ fn servers_are_bounded_and_those_that_run_have_a_label() {
         assert!(sum(&all, "fsynctop_server_info", &[]) <= 64.0);
         assert!(all.len() < 64 * 220, "{}", all.len());
     }
+}
+
+#[test]
+fn a_restart_makes_no_new_series() {
+    let mut world = World::with_mysql();
+    world.files.push(redo(MYSQL, 1, &[(5, 80_000)]));
+    let before: Vec<String> = world.tick().into_keys().collect();
+    world.servers[0].alive = false;
+    world.tick();
+    let again = ServerId { pid: MYSQL.pid + 7, start_ns: MYSQL.start_ns + 60_000_000_000 };
+    world.servers = vec![server(again, "mysqld", "MySQL 9.7.4", 3306)];
+    world.files = vec![redo(again, 1, &[(1, 80_000)])];
+    let all = world.tick();
+    assert_eq!(all["fsynctop_server_pid{server=\"3306\"}"], f64::from(again.pid));
+    assert_eq!(all.into_keys().collect::<Vec<_>>(), before);
 }

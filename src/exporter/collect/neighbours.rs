@@ -1,0 +1,170 @@
+//! Syncs of processes that are not traced, by device and command: the busiest pairs have series of their own.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::busiest::Busiest;
+use super::paths::Work;
+use crate::model::{Measurement, NeighbourRow};
+use crate::text;
+
+/// Pairs of device and command with series of their own.
+const MAX_NEIGHBOURS: usize = 20;
+/// Devices that are told apart where the command is not.
+const MAX_DEVICES: usize = 16;
+const OTHER: &str = "other";
+/// Columns of a label.
+const MAX_LENGTH: usize = 100;
+
+/// A device as the metrics call it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Device {
+    pub name: String,
+    /// Where it is mounted; empty where it is not.
+    pub mount: String,
+}
+
+impl Device {
+    fn other() -> Device {
+        Device { name: OTHER.into(), mount: String::new() }
+    }
+
+    fn of(row: &NeighbourRow) -> Device {
+        let mount = row.mount.as_deref().map(mount_label).unwrap_or_default();
+        Device { name: label(&row.device), mount }
+    }
+}
+
+fn label(text: &str) -> String {
+    text::shorten_middle(&text::escape(text.as_bytes()), MAX_LENGTH, "…")
+}
+
+/// A mount point as a label.
+pub(crate) fn mount_label(mount: &std::path::Path) -> String {
+    text::shorten_path(&text::escape(mount.as_os_str().as_encoded_bytes()), MAX_LENGTH, "…")
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Neighbours {
+    pairs: Busiest<(Device, String), Work>,
+    /// Of all commands that had no series of their own at that time.
+    others: BTreeMap<Device, Work>,
+}
+
+impl Default for Neighbours {
+    fn default() -> Neighbours {
+        Neighbours { pairs: Busiest::new(MAX_NEIGHBOURS, 0), others: BTreeMap::new() }
+    }
+}
+
+impl Neighbours {
+    /// Of those that are new, the ones that took most time come first.
+    pub fn add(&mut self, measurement: &Measurement, now: Instant) {
+        let mut rows: Vec<&NeighbourRow> = measurement.neighbours.iter().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.stats.sum_ns));
+        for row in rows {
+            let sum = match row.device_number {
+                0 => self.others.entry(Device::other()).or_default(),
+                _ => self.sum_of(row, now),
+            };
+            sum.add(row.stats.count, row.stats.sum_ns);
+        }
+        self.pairs.change_hands(now);
+    }
+
+    fn sum_of(&mut self, row: &NeighbourRow, now: Instant) -> &mut Work {
+        let mut pair = (Device::of(row), label(&row.comm));
+        if pair.1 != OTHER {
+            self.pairs.spend(&pair, false, row.stats.sum_ns, now);
+            if let Some(own) = self.pairs.series(&pair) {
+                return own;
+            }
+        }
+        if self.others.len() >= MAX_DEVICES && !self.others.contains_key(&pair.0) {
+            pair.0 = Device::other();
+        }
+        self.others.entry(pair.0).or_default()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Device, &str, Work)> {
+        let own = self.pairs.iter().map(|((device, comm), &work)| (device, comm.as_str(), work));
+        own.chain(self.others.iter().map(|(device, &work)| (device, OTHER, work)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::fixture::{neighbour, quiet};
+
+    fn add(neighbours: &mut Neighbours, rows: Vec<NeighbourRow>, now: Instant) {
+        neighbours.add(&Measurement { neighbours: rows, ..quiet() }, now);
+    }
+
+    fn of(neighbours: &Neighbours, wanted: &str) -> Option<u64> {
+        neighbours.iter().find(|(_, comm, _)| *comm == wanted).map(|(.., work)| work.count)
+    }
+
+    #[test]
+    fn neighbours_are_bounded_and_none_is_lost() {
+        let mut neighbours = Neighbours::default();
+        let now = Instant::now();
+        for n in 0..1_000 {
+            let mut row = neighbour("", &format!("command{n}"), &[(1, 1_000)]);
+            row.device = format!("/dev/loop{}", n % 100);
+            row.device_number = 7 << 20 | (n % 100);
+            add(&mut neighbours, vec![row], now);
+        }
+        let rows: Vec<_> = neighbours.iter().collect();
+        assert!(rows.len() <= MAX_NEIGHBOURS + MAX_DEVICES + 1, "{}", rows.len());
+        assert_eq!(rows.iter().map(|(.., work)| work.count).sum::<u64>(), 1_000);
+        let has = |name: &str, wanted: &str| {
+            rows.iter().any(|(device, comm, _)| (device.name.as_str(), *comm) == (name, wanted))
+        };
+        assert!(has("/dev/loop0", "command0") && has("/dev/loop99", "other") == (MAX_DEVICES >= 100));
+        // The first one still has its own.
+        let row = NeighbourRow { device: "/dev/loop0".into(), ..neighbour("", "command0", &[(5, 1_000)]) };
+        add(&mut neighbours, vec![row], now);
+        assert_eq!(of(&neighbours, "command0"), Some(6));
+    }
+
+    /// A package is upgraded: dpkg and the scripts of packages sync once or for some seconds each. Then a
+    /// backup begins.
+    #[test]
+    fn after_an_upgrade_and_a_pip_install_the_backup_that_syncs_most_is_not_other() {
+        let mut neighbours = Neighbours::default();
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let on_vda = |comm: &str, n| vec![neighbour("/dev/vda", comm, &[(n, 2_000_000)])];
+        for n in 0..120 {
+            add(&mut neighbours, on_vda(&format!("pkg{n}.postinst"), 5), at(n));
+            add(&mut neighbours, on_vda(["dpkg", "pip"][usize::from(n > 60)], 40), at(n));
+        }
+        assert_eq!(of(&neighbours, "dpkg"), Some(61 * 40), "among the first");
+        // Four seconds of its time are more than any of them took.
+        (120..150).for_each(|second| add(&mut neighbours, on_vda("xtrabackup", 400), at(second)));
+        let shown = of(&neighbours, "xtrabackup").expect("it has a series");
+        assert!(shown >= 25 * 400, "{shown} of 12,000 syncs have its name");
+        let all: u64 = neighbours.iter().map(|(.., work)| work.count).sum();
+        assert_eq!(all, 120 * 45 + 12_000);
+    }
+
+    #[test]
+    fn a_neighbour_cannot_choose_its_label_freely() {
+        let mut neighbours = Neighbours::default();
+        let mut rows = vec![
+            neighbour("/dev/vda", "a\n\"}\x1b[2J", &[(1, 1_000)]),
+            neighbour("/dev/vda", "other", &[(2, 1)]),
+        ];
+        rows.iter_mut().for_each(|row| row.mount = Some(std::path::Path::new("/mnt/\x1b[2J").into()));
+        add(&mut neighbours, rows, Instant::now());
+        let labels: Vec<_> = neighbours
+            .iter()
+            .map(|(device, comm, work)| (device.name.as_str(), device.mount.as_str(), comm, work.count))
+            .collect();
+        let mount = "/mnt/\\x1b[2J";
+        assert_eq!(labels, [("/dev/vda", mount, "a\\n\"}\\x1b[2J", 1), ("/dev/vda", mount, "other", 2)]);
+    }
+}
