@@ -14,7 +14,7 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint advisories test tracefs servers kernels soak bench pictures demo investigation dist packages packages-check \
+.PHONY: help deps build lint advisories test tracefs servers kernels soak bench alerts pictures demo investigation dist packages packages-check \
   image image-check release-check install uninstall clean
 .DEFAULT_GOAL := help
 
@@ -95,6 +95,10 @@ ifneq ($(if $(ONLY),$(filter guest,$(ONLY)),guest),)
 	@for program in fsynctop bench; do strip -o target/bench/guest/$$program $(BUILT)/$(HOST)/release/$$program; done
 endif
 	$(SUDO) $(BUILT)/release/bench $(if $(QUICK),--quick) $(ONLY)
+
+alerts: deps tracefs ## each alert of examples/prometheus made to fire by a real situation, and silent in what looks like it
+	cargo build --locked --package fsynctop --package faultfs
+	$(SUDO) env BIN='$(abspath $(BUILT)/debug)' tools/alerts
 
 pictures: deps tracefs ## draw the pictures of the documentation anew, from throw-away servers
 	@tools/dependencies pictures
