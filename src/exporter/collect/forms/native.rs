@@ -171,7 +171,7 @@ mod tests {
                     n > 0 && boundary(index - 1) / 1.032 <= seconds && seconds <= boundary(index) * 1.032
                 };
                 let is_outermost = seconds <= zero_threshold() || seconds >= 1_099.0;
-                near += u32::from(is_outermost || buckets.iter().any(|bucket| is_near(bucket)));
+                near += u32::from(is_outermost || buckets.iter().any(is_near));
             }
             prop_assert_eq!(near as usize, latencies.len());
         }
