@@ -74,8 +74,13 @@ pub fn row(server: ServerId, inode: u64, path: &str, role: Role, op: Op, stats: 
 
 pub fn neighbour(device: &str, comm: &str, latencies: &[(u64, u64)]) -> NeighbourRow {
     let device_number = if device == "/dev/vda" { DEVICE } else { 8 << 20 | 16 };
-    let mount = (device == "/dev/vda").then(|| Path::new("/srv").into());
-    NeighbourRow { device_number, device: device.into(), mount, comm: comm.into(), stats: stats(latencies) }
+    NeighbourRow {
+        device_number,
+        device: device.into(),
+        mount: None,
+        comm: comm.into(),
+        stats: stats(latencies),
+    }
 }
 
 pub fn server(id: ServerId, comm: &str, version: &str, port: u16) -> Server {

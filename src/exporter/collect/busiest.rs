@@ -92,8 +92,8 @@ impl<K: Hash + Eq + Ord + Clone, V: Default> Busiest<K, V> {
         }
     }
 
-    /// Notes that a key spent time; `few`: places are kept for its kind. Some: it has a place, and this is what
-    /// its series has counted.
+    /// Notes that a key spent time; `few`: places are kept for its kind. Some: it has a place, and this is
+    /// what its series has counted.
     pub fn spend<Q>(&mut self, key: &Q, few: bool, ns: u64, now: Instant) -> Option<&mut V>
     where
         K: Borrow<Q>,
