@@ -22,4 +22,5 @@ pub mod stuck;
 pub mod text;
 pub mod threads;
 pub mod top;
+pub mod verdict;
 pub(crate) mod verify;

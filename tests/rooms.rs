@@ -10,9 +10,10 @@ use std::path::Path;
 use imports::Room;
 
 /// From the ground up: a room imports what stands before it.
-const ROOMS: [&str; 13] = [
+const ROOMS: [&str; 14] = [
     "model",
     "text",
+    "verdict",
     "linux",
     "calibration",
     "host",

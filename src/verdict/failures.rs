@@ -1,0 +1,107 @@
+//! The failures of one server that are not over: bounded, and kept for as long as the file is open.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::Because;
+use super::errors::of_row;
+use crate::model::{FileId, FileInfo, FileRow, Op, Target};
+
+/// Files of one server that are told apart. Of a device that fails, a few are as good as all.
+const MOST: usize = 16;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Failures {
+    files: BTreeMap<Target, Failure>,
+    /// Failures of other files: over when they are acknowledged.
+    others: u64,
+    /// A failure that there is no file for.
+    last: Option<Failure>,
+}
+
+#[derive(Clone, Debug)]
+struct Failure {
+    info: Arc<FileInfo>,
+    op: Op,
+    errno: i32,
+    at: SystemTime,
+}
+
+impl Failure {
+    fn because(&self, more: u64) -> Because {
+        Because {
+            role: Some(self.info.role),
+            path: self.info.path.clone(),
+            op: Some(self.op),
+            errno: Some(self.errno),
+            failed_at: Some(self.at),
+            more,
+            ..Because::default()
+        }
+    }
+}
+
+impl Failures {
+    /// A row of the interval that ended then. True if something in it failed.
+    pub fn add(&mut self, row: &FileRow, at: SystemTime) -> bool {
+        let Some(errors) = of_row(row) else { return false };
+        // Of several kinds, the one that happened most; the number of an error can be unknown at first.
+        let worst = errors.iter().max_by_key(|&(&errno, &n)| (errno != 0, n));
+        let Some((&errno, _)) = worst else { return false };
+        let failure = Failure { info: row.info.clone(), op: row.op, errno, at };
+        let is_file = matches!(row.target, Target::File(_));
+        if is_file && (self.files.contains_key(&row.target) || self.files.len() < MOST) {
+            self.files.insert(row.target, failure);
+        } else {
+            self.others += errors.values().sum::<u64>();
+            self.last = Some(failure);
+        }
+        true
+    }
+
+    /// What is known of the files may be learnt later than that they failed.
+    pub fn learn<'a>(&mut self, rows: impl Iterator<Item = &'a FileRow>) {
+        if self.files.values().all(|failure| failure.info.path.is_some()) {
+            return;
+        }
+        for row in rows {
+            if let Some(failure) = self.files.get_mut(&row.target)
+                && failure.info.path.is_none()
+                && row.info.path.is_some()
+            {
+                failure.info = row.info.clone();
+            }
+        }
+    }
+
+    pub fn files(&self) -> impl Iterator<Item = FileId> {
+        self.files
+            .keys()
+            .filter_map(|target| if let Target::File(file) = target { Some(*file) } else { None })
+    }
+
+    pub fn close(&mut self, file: FileId) {
+        self.files.remove(&Target::File(file));
+    }
+
+    /// Of the most important file: a log's rather than another's, the latest of these.
+    pub fn because(&self) -> Option<Because> {
+        let rank = |failure: &&Failure| {
+            let role = failure.info.role;
+            (role.is_serial(), crate::model::Role::DURABLE.contains(&role), failure.at)
+        };
+        let all = self.files.values().chain(&self.last);
+        let first = all.max_by_key(rank)?;
+        let files = self.files.len() as u64 + self.others;
+        Some(first.because(files.saturating_sub(1)))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.last.is_none()
+    }
+
+    pub fn len(&self) -> usize {
+        self.files.len() + usize::from(self.last.is_some())
+    }
+}

@@ -1,0 +1,208 @@
+//! From one snapshot to the next: what is remembered of each server, and what follows from it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::failures::Failures;
+use super::slow::Log;
+use super::stalled::stalled;
+use super::{Because, State, Thresholds, Tracing, Verdict, Verdicts};
+use crate::model::{FileId, FileRow, Measurement, Role, RoleRow, Server, ServerId, Snapshot, Stats};
+
+/// Fed with every snapshot. Its memory is bounded by the servers that are there.
+#[derive(Debug)]
+pub struct Judge {
+    thresholds: Thresholds,
+    /// Of the last snapshot, only what is judged.
+    before: Option<Snapshot>,
+    servers: BTreeMap<ServerId, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// All that it has made durable.
+    count: u64,
+    /// When that last rose.
+    active: Option<Instant>,
+    logs: BTreeMap<Role, Log>,
+    failures: Failures,
+    verdict: Option<Verdict>,
+}
+
+impl Judge {
+    pub fn new(thresholds: Thresholds) -> Judge {
+        Judge { thresholds, before: None, servers: BTreeMap::new() }
+    }
+
+    pub fn update(&mut self, snapshot: &Snapshot, tracing: &Tracing) -> Arc<Verdicts> {
+        let judged = judged(snapshot);
+        // The first one is all that has happened since tracing began.
+        let nothing = Snapshot { files: Vec::new(), failures: Vec::new(), ..judged.clone() };
+        let before = self.before.replace(judged).unwrap_or(nothing);
+        if let Some(now) = &self.before {
+            let m = Measurement::between(&before, now);
+            self.enter(snapshot, &before, &m);
+        }
+        let servers = snapshot.servers.iter().filter(|server| is_judged(server));
+        Arc::new(Verdicts {
+            made: snapshot.taken,
+            made_wall: snapshot.taken_wall,
+            valid_for: Verdicts::valid_for(tracing),
+            tracing: tracing.clone(),
+            servers: servers.filter_map(|server| self.judge(server, snapshot, tracing)).collect(),
+        })
+    }
+
+    fn enter(&mut self, snapshot: &Snapshot, before: &Snapshot, m: &Measurement) {
+        let mut counts: BTreeMap<ServerId, u64> = BTreeMap::new();
+        for row in &snapshot.files {
+            *counts.entry(row.server).or_default() += row.stats.count;
+        }
+        let alive = || snapshot.servers.iter().filter(|server| is_judged(server)).map(|server| server.id);
+        let list: std::collections::BTreeSet<ServerId> = alive().collect();
+        self.servers.retain(|id, _| list.contains(id));
+        for id in list {
+            let count = counts.get(&id).copied().unwrap_or(0);
+            let known = self.servers.entry(id).or_insert_with(Known::new);
+            if count > known.count {
+                known.active = Some(snapshot.taken);
+            }
+            known.count = count;
+            for role in Role::SERIAL {
+                let syncs = of_log(&m.roles, id, role);
+                if syncs.is_some() || known.logs.contains_key(&role) {
+                    let log = known.logs.entry(role).or_default();
+                    log.add(before.taken, snapshot.taken, syncs.as_ref(), &self.thresholds);
+                }
+            }
+        }
+        for row in m.files.iter().chain(&m.failures) {
+            if let Some(known) = self.servers.get_mut(&row.server) {
+                known.failures.add(row, snapshot.taken_wall);
+            }
+        }
+        for (id, known) in self.servers.iter_mut().filter(|(_, known)| !known.failures.is_empty()) {
+            let all = snapshot.files.iter().chain(&snapshot.failures).chain(&snapshot.writes);
+            known.failures.learn(all.filter(|row| row.server == *id));
+        }
+    }
+
+    fn judge(&mut self, server: &Server, snapshot: &Snapshot, tracing: &Tracing) -> Option<Verdict> {
+        let thresholds = &self.thresholds;
+        let known = self.servers.get_mut(&server.id)?;
+        let (state, because) = known.state(server, snapshot, tracing, thresholds);
+        let (since, since_wall) = match &known.verdict {
+            Some(before) if before.state == state => (before.since, before.since_wall),
+            _ => (snapshot.taken, snapshot.taken_wall),
+        };
+        let verdict = Verdict { server: server.id, state, since, since_wall, because };
+        known.verdict = Some(verdict.clone());
+        Some(verdict)
+    }
+
+    /// The files that keep a server failing, a few of each: whether they are still open is to be found out
+    /// elsewhere.
+    pub fn failed_files(&self) -> Vec<(ServerId, FileId)> {
+        let of = |(id, known): (&ServerId, &Known)| {
+            known.failures.files().map(|file| (*id, file)).collect::<Vec<_>>()
+        };
+        self.servers.iter().flat_map(of).collect()
+    }
+
+    /// The server has no descriptor of this file any more.
+    pub fn closed(&mut self, server: ServerId, file: FileId) {
+        if let Some(known) = self.servers.get_mut(&server) {
+            known.failures.close(file);
+        }
+    }
+
+    /// An operator knows of its failures. Returns how many files they were of; what fails from now on counts
+    /// again.
+    pub fn acknowledge(&mut self, server: ServerId) -> usize {
+        let known = self.servers.get_mut(&server);
+        known.map_or(0, |known| std::mem::take(&mut known.failures).len())
+    }
+}
+
+impl Known {
+    fn new() -> Known {
+        Known { count: 0, active: None, logs: BTreeMap::new(), failures: Failures::default(), verdict: None }
+    }
+
+    /// The worst that is known of it. What has been seen needs no description of the server, which can be
+    /// missing because its option files lie on what hangs.
+    fn state(
+        &self,
+        server: &Server,
+        snapshot: &Snapshot,
+        tracing: &Tracing,
+        thresholds: &Thresholds,
+    ) -> (State, Option<Because>) {
+        if let Tracing::Not { why } = tracing {
+            return (State::Unknown, Some(Because::unknown(why)));
+        }
+        if let Some(because) = self.failures.because() {
+            return (State::Failing, Some(because));
+        }
+        if let Some(because) = stalled(snapshot.in_flight.iter(), server.id, thresholds.stalled) {
+            return (State::Stalled, Some(because));
+        }
+        if !server.known_by.described {
+            return (State::Unknown, Some(Because::unknown("the process has not been described yet")));
+        }
+        let slow = self.logs.iter().filter_map(|(role, log)| Some((*role, log.slow()?)));
+        if let Some((role, slow)) = slow.max_by_key(|(_, slow)| slow.p99) {
+            let because = Because {
+                role: Some(role),
+                p99: Some(slow.p99),
+                per_second: Some(slow.per_second),
+                ..Because::default()
+            };
+            return (State::Slow, Some(because));
+        }
+        let is_active = self
+            .active
+            .is_some_and(|at| snapshot.taken.saturating_duration_since(at) < thresholds.idle_after);
+        // What is in flight has not been counted.
+        let waits = snapshot.in_flight.iter().any(|sync| sync.server == server.id);
+        (if is_active || waits { State::Ok } else { State::Idle }, None)
+    }
+}
+
+/// One that has ended is no server to ask about.
+fn is_judged(server: &Server) -> bool {
+    server.alive && server.id != ServerId::NONE && server.id != ServerId::ENDED
+}
+
+/// All operations of a log together.
+pub(super) fn of_log(roles: &[RoleRow], server: ServerId, role: Role) -> Option<Stats> {
+    let mut rows = roles.iter().filter(|row| row.server == server && row.role == role);
+    let mut sum = rows.next()?.stats.clone();
+    rows.for_each(|row| sum.merge(&row.stats));
+    Some(sum)
+}
+
+/// Of a snapshot, the rows of serial logs and those with failures: a difference of these few costs nothing,
+/// however many files there are. Of a row that had no failure before, only its failures are new; nothing else
+/// of it is looked at.
+fn judged(snapshot: &Snapshot) -> Snapshot {
+    let with_errors = |row: &&FileRow| !row.stats.errors.is_empty();
+    let files = snapshot.files.iter().filter(|row| row.info.role.is_serial() || with_errors(row));
+    Snapshot {
+        taken: snapshot.taken,
+        taken_wall: snapshot.taken_wall,
+        setup: snapshot.setup.clone(),
+        lost: snapshot.lost,
+        servers: snapshot.servers.clone(),
+        files: files.cloned().collect(),
+        failures: snapshot.failures.iter().filter(with_errors).cloned().collect(),
+        writes: Vec::new(),
+        threads: Vec::new(),
+        in_flight: Vec::new(),
+        neighbours: Vec::new(),
+        unwatched: Vec::new(),
+        disks: BTreeMap::new(),
+        unsynced: Default::default(),
+    }
+}

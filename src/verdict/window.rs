@@ -1,0 +1,105 @@
+//! Verdicts of a window that has passed, and of what hangs right now: for actions that look once, and end.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::failures::Failures;
+use super::judge::of_log;
+use super::slow::figures;
+use super::stalled::stalled;
+use super::{Because, State, Thresholds, Tracing, Verdict, Verdicts};
+use crate::model::histogram::lower_edge;
+use crate::model::{InFlight, Measurement, Role, RoleRow, ServerId, Stats};
+
+/// What a measurement says of each of its servers, also of one that has ended in it. The whole of it is the
+/// time that a log has to be slow for; an operation that took too long counts also if it has ended.
+pub(crate) fn of_window(m: &Measurement, thresholds: &Thresholds, now: Instant) -> Verdicts {
+    let mut failures: BTreeMap<ServerId, Failures> = BTreeMap::new();
+    for row in m.files.iter().chain(&m.failures) {
+        failures.entry(row.server).or_default().add(row, m.end);
+    }
+    let state = |server: ServerId, described: bool| {
+        if let Some(because) = failures.get(&server).and_then(Failures::because) {
+            return (State::Failing, Some(because));
+        }
+        let hangs = stalled(m.in_flight.iter(), server, thresholds.stalled);
+        if let Some(because) = hangs.or_else(|| took_too_long(m, server, thresholds.stalled)) {
+            return (State::Stalled, Some(because));
+        }
+        if let Some(because) = slow(m, server, thresholds) {
+            return (State::Slow, Some(because));
+        }
+        if !described {
+            return (State::Unknown, Some(Because::unknown("the process has not been described yet")));
+        }
+        let is_its = |row: &&RoleRow| row.server == server && row.stats.count > 0;
+        let waits = m.in_flight.iter().any(|sync| sync.server == server);
+        (if waits || m.roles.iter().any(|row| is_its(&row)) { State::Ok } else { State::Idle }, None)
+    };
+    let is_one = |id: ServerId| id != ServerId::NONE && id != ServerId::ENDED;
+    let of = |server: &std::sync::Arc<crate::model::Server>| {
+        let (state, because) = state(server.id, server.known_by.described || !server.alive);
+        Verdict { server: server.id, state, since: now, since_wall: m.end, because }
+    };
+    Verdicts {
+        made: now,
+        made_wall: m.end,
+        valid_for: Duration::MAX,
+        tracing: Tracing::Running { interval: m.duration },
+        servers: m.servers.iter().filter(|server| is_one(server.id)).map(of).collect(),
+    }
+}
+
+/// What the longest operation took. Where that is known by its bucket alone, no more than is certain.
+fn at_least(stats: &Stats) -> u64 {
+    match stats.max.exact {
+        true => stats.max.ns,
+        false => stats.histogram.highest_bucket().map_or(0, lower_edge),
+    }
+}
+
+/// The longest operation of a serial log that has ended.
+fn took_too_long(m: &Measurement, server: ServerId, limit: Duration) -> Option<Because> {
+    let logs = m.files.iter().filter(|row| row.server == server && row.info.role.is_serial());
+    let longest = logs.max_by_key(|row| at_least(&row.stats))?;
+    let took = Duration::from_nanos(at_least(&longest.stats));
+    (took >= limit).then(|| Because {
+        role: Some(longest.info.role),
+        path: longest.info.path.clone(),
+        op: Some(longest.op),
+        took: Some(took),
+        ..Because::default()
+    })
+}
+
+fn slow(m: &Measurement, server: ServerId, thresholds: &Thresholds) -> Option<Because> {
+    let of = |role| Some((role, figures(&of_log(&m.roles, server, role)?.histogram, m.duration)?));
+    let (role, slow) = Role::SERIAL.into_iter().filter_map(of).max_by_key(|(_, slow)| slow.p99)?;
+    (slow.p99 > thresholds.slow && slow.per_second >= thresholds.min_rate).then(|| Because {
+        role: Some(role),
+        p99: Some(slow.p99),
+        per_second: Some(slow.per_second),
+        ..Because::default()
+    })
+}
+
+/// Of the processes that have operations in flight, those that are stalled by it.
+pub(crate) fn of_in_flight(
+    in_flight: &[InFlight],
+    limit: Duration,
+    now: Instant,
+    wall: SystemTime,
+) -> Verdicts {
+    let servers: std::collections::BTreeSet<ServerId> = in_flight.iter().map(|sync| sync.server).collect();
+    let of = |server: ServerId| {
+        let because = Some(stalled(in_flight.iter(), server, limit)?);
+        Some(Verdict { server, state: State::Stalled, since: now, since_wall: wall, because })
+    };
+    Verdicts {
+        made: now,
+        made_wall: wall,
+        valid_for: Duration::MAX,
+        tracing: Tracing::Running { interval: Duration::ZERO },
+        servers: servers.into_iter().filter_map(of).collect(),
+    }
+}
