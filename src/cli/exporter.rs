@@ -11,7 +11,7 @@ use super::exit::{BAD_USAGE, Exit, FAILED};
 use super::options::{LongRunArgs, TraceArgs, duration};
 use super::settings::exporter::unknown_variables;
 use super::{check, session};
-use crate::exporter::collect::{self, About, Buckets, Collector, GivenName};
+use crate::exporter::collect::{self, About, Buckets, Collector};
 use crate::exporter::confine::User;
 use crate::exporter::daemon;
 use crate::exporter::history_socket;
@@ -22,6 +22,7 @@ use crate::exporter::{log, privileges, web_process};
 use crate::history::{self, remote};
 use crate::host;
 use crate::live::Options;
+use crate::server::naming::GivenName;
 use crate::text::causes;
 
 /// Where the options of the figures stand in the help.

@@ -11,6 +11,7 @@ pub mod filter;
 pub(crate) mod finder;
 pub(crate) mod known_by;
 pub(crate) mod listening;
+pub mod naming;
 pub(crate) mod option_file;
 pub(crate) mod option_reader;
 pub mod processes;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::buckets::Buckets;
-use super::naming::{self, GivenName, Identity};
 use super::neighbours::Neighbours;
 use super::own::boot_time;
 use super::paths::Did;
 use super::totals::ServerTotals;
 use super::waiting::Waiting;
 use crate::model::{Backlog, Lost, Measurement, Op, Role, Server, ServerId, Setup, Snapshot, unsynced_roles};
+use crate::server::naming::{self, GivenName, Identity};
 use crate::server::processes::cut_to_tick;
 
 /// The label of syncs of which it is not known who made them, because no row was free, and of writeback

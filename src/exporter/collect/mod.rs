@@ -11,7 +11,6 @@ mod collector;
 mod expose;
 mod families;
 mod forms;
-mod naming;
 mod neighbours;
 mod own;
 #[cfg(test)]
@@ -27,4 +26,3 @@ mod waiting;
 pub use book::Options;
 pub(crate) use buckets::Buckets;
 pub(crate) use collector::{About, Collector};
-pub(crate) use naming::GivenName;
