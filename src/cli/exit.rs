@@ -5,7 +5,9 @@ pub const FAILED: u8 = 1;
 /// A wrong option, value, environment variable or configuration file.
 pub(crate) const BAD_USAGE: u8 = 2;
 pub(crate) const NOTHING_TO_TRACE: u8 = 3;
-/// Not everything could be examined. 4 is reserved for a condition that the user asks for.
+/// A condition holds that the user has asked for: what `--fail-on` names, or a line of `verify` that differs.
+pub(crate) const CONDITION: u8 = 4;
+/// Not everything could be examined.
 pub(crate) const INCOMPLETE: u8 = 5;
 
 /// What a shell makes of a signal.

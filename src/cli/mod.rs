@@ -5,9 +5,11 @@ mod calibrate;
 mod check;
 mod command;
 pub mod connection;
+mod events;
 pub mod exit;
 mod explain;
 mod exporter;
+mod fail_on;
 mod history;
 pub mod manual;
 mod once;
@@ -53,6 +55,7 @@ fn act() -> anyhow::Result<ExitCode> {
         Action::Once(once) => once::run(&once),
         Action::History(history) => history::run(&history),
         Action::Top(top) => top::run(top),
+        Action::Events(events) => events::run(&events),
         Action::Check(check) => check::run(&check, &asked.configuration, &asked.given),
         Action::Explain(explain) => explain::run(&explain),
         Action::Exporter(exporter) => exporter::run(exporter),

@@ -9,7 +9,8 @@ use anyhow::Context;
 use clap::{Args, Command, FromArgMatches};
 
 use super::command::{Traced, passed_on};
-use super::exit::{Exit, FAILED};
+use super::exit::{CONDITION, Exit, FAILED};
+use super::fail_on::{self, Condition};
 use super::options::{LongRunArgs, RowLimit, StyleArgs, TraceArgs, Writes, duration};
 use super::output::print;
 use super::output_file::OutputFile;
@@ -23,6 +24,7 @@ use crate::sampler::Sampler;
 use crate::server::finder::Finder;
 use crate::server::selection::Selection;
 use crate::text::causes;
+use crate::verdict::{State, Verdicts, of_window};
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 /// How long the first snapshot waits for the processes that are selected to be found.
@@ -96,6 +98,15 @@ pub struct Once {
     /// A sync in flight for this long is shown as stuck
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub stuck_after: Duration,
+    /// End with status 4 if this holds: stalled, failing, slow, unknown
+    ///
+    /// Of any server, in any interval: stalled=5s, an operation of the redo log or the binary log that takes
+    /// so long; slow=100ms, 99 % of the syncs of one of these logs taking longer than that; failing, a sync,
+    /// a write or writeback that fails; unknown, a process that could not be described. Several with commas
+    /// between them; times are optional. The verdicts are printed. With -- COMMAND, 4 comes before the
+    /// command's own status.
+    #[arg(long, value_name = "STATE,…", value_delimiter = ',')]
+    pub fail_on: Vec<Condition>,
     /// Trace this command and all that it starts, until it ends
     ///
     /// With --pid, --comm, --cgroup or --all, those are traced for as long as it runs.
@@ -174,6 +185,9 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
             status
         }
     };
+    if sink.condition {
+        return Ok(ExitCode::from(CONDITION));
+    }
     Ok(ExitCode::from(match (status, &command) {
         (Some(status), _) => passed_on(status),
         // It outlived Ctrl-C, so it has no status yet.
@@ -353,6 +367,9 @@ fn on_time(end: Instant, interval: Duration) -> Instant {
 /// Where measurements go.
 struct Sink {
     options: Options,
+    fail_on: Vec<Condition>,
+    /// One of them has held.
+    condition: bool,
     file: Option<OutputFile>,
     series: bool,
     written: usize,
@@ -379,16 +396,50 @@ impl Sink {
             interval: None,
             session: None,
             longest_path: None,
+            verdicts: None,
         };
-        Ok(Sink { options, file, series, written: 0 })
+        let fail_on = arguments.fail_on.clone();
+        Ok(Sink { options, fail_on, condition: false, file, series, written: 0 })
+    }
+
+    /// Which conditions hold, in the form that goes behind a table; in JSON and beside a CSV it has another.
+    fn judge(&mut self, measurement: &Measurement) -> String {
+        if self.fail_on.is_empty() {
+            return String::new();
+        }
+        let thresholds = fail_on::thresholds(&self.fail_on);
+        let verdicts = |of: &[State]| of_window(measurement, &thresholds, of, Instant::now());
+        let names = fail_on::names(&measurement.servers);
+        let wanted = fail_on::states(&self.fail_on);
+        let asked: Verdicts = verdicts(&wanted);
+        let lines = fail_on::lines(&asked, &wanted, |server| names.get(&server).cloned().unwrap_or_default());
+        self.condition |= !lines.is_empty();
+        let style = &self.options.style;
+        match self.options.output {
+            Output::Table => {
+                let lines = lines.iter().flat_map(|line| style.wrap(line, 2));
+                lines.map(|line| style.finish(format!("{line}\n"))).collect()
+            }
+            Output::Json => {
+                let report = verdicts(&State::ALL).report(Instant::now(), |id| names.get(&id).cloned());
+                self.options.verdicts = Some(report.servers);
+                String::new()
+            }
+            Output::Csv => {
+                lines.iter().for_each(|line| eprintln!("fsynctop: {line}"));
+                String::new()
+            }
+        }
     }
 
     /// What cannot be written to the file is printed instead: it cannot be measured again.
     fn write(&mut self, measurement: &Measurement) -> anyhow::Result<()> {
         self.options.interval = self.series.then_some(self.written);
         self.written += 1;
+        let said = self.judge(measurement);
         let mut text = Vec::new();
         render(measurement, &self.options, &mut text).context("cannot render")?;
+        text.extend_from_slice(said.as_bytes());
         if let Some(file) = &mut self.file {
             let Err(error) = file.write(&text) else { return Ok(()) };
             print(&text)?;

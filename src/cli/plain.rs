@@ -23,7 +23,7 @@ pub struct Plain {
     /// The old form of `fsynctop history --last`
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, conflicts_with_all = [
         "duration", "count", "wait", "by", "sort", "limit", "columns", "histogram", "command", "comm", "cgroup", "all", "ops", "writes",
-        "attach", "verbose", "roles", "max_files", "max_histograms", "max_cpu"
+        "attach", "verbose", "roles", "max_files", "max_histograms", "max_cpu", "fail_on"
     ])]
     pub last: Option<Duration>,
     /// Where an exporter is asked for the last ten minutes
@@ -57,6 +57,7 @@ impl Plain {
             || measure.histogram
             || measure.output != Output::Table
             || measure.output_file.is_some()
+            || !measure.fail_on.is_empty()
             || !measure.command.is_empty()
     }
 }

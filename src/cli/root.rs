@@ -8,6 +8,7 @@ use clap::{Command, CommandFactory, Parser, Subcommand};
 
 use super::calibrate::Calibrate;
 use super::check::Check;
+use super::events::Events;
 use super::explain::Explain;
 use super::exporter::Exporter;
 use super::history::History;
@@ -74,6 +75,11 @@ pub(crate) enum Action {
     ///
     /// It needs no BPF and works where nothing else does.
     Stuck(Stuck),
+    /// Tell of changed verdicts, and of what is slow or fails
+    ///
+    /// A JSON line for each, to standard output or to systemd's journal, until Ctrl-C. For programs to act
+    /// on.
+    Events(Events),
     /// Measure what one sync costs in a directory
     ///
     /// In every way that databases do it, alone and by many threads.
@@ -91,7 +97,7 @@ pub(crate) enum Action {
 }
 
 /// Options of [`Plain`] that the live view does not take: they only keep the old forms working.
-pub(crate) const OLD_FORMS: [&str; 12] = [
+pub(crate) const OLD_FORMS: [&str; 13] = [
     "once",
     "last",
     "duration",
@@ -103,6 +109,7 @@ pub(crate) const OLD_FORMS: [&str; 12] = [
     "histogram",
     "output",
     "output_file",
+    "fail_on",
     "command",
 ];
 

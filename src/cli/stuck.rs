@@ -3,21 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
 
-use super::exit::INCOMPLETE;
+use super::exit::{CONDITION, INCOMPLETE};
+use super::fail_on::{self, Condition};
 use super::options::{FormArgs, StyleArgs, TargetArgs, duration};
 use super::output::print;
 use super::session;
 use crate::files::open::OpenFiles;
+use crate::files::rules::Rules;
+use crate::model::{InFlight, Role, ServerId};
 use crate::render::Style;
 use crate::server::processes::{self, Unseen};
 use crate::server::settings::Settings;
 use crate::stuck;
-use crate::threads::{self, Looks, Processes};
+use crate::text::escape;
+use crate::threads::{self, AgeFrom, Looks, Processes, Scan, Standing, StuckSync};
+use crate::verdict::{State, Verdicts, of_in_flight};
 
 const PROC: &str = "/proc";
 
@@ -32,6 +37,12 @@ pub struct Stuck {
     /// A call that stands still all the while is at least that old.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "200ms")]
     pub watch: Duration,
+    /// End with status 4 if a log's operation hangs: stalled, stalled=5s
+    ///
+    /// An operation of the redo log or the binary log that is in flight for so long, 5 seconds if no time is
+    /// given. Where /proc does not tell how long a thread has waited, it is watched for that time.
+    #[arg(long, value_name = "STATE", value_parser = fail_on::stalled)]
+    pub fail_on: Option<Condition>,
     /// Rules of your own for the roles of files
     #[arg(long, value_name = "FILE")]
     pub roles: Option<PathBuf>,
@@ -56,22 +67,85 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
         }
         Processes::All
     };
-    let looks = Looks { apart: arguments.watch, ..Looks::default() };
-    let scan = threads::scan(Path::new(PROC), &processes, &looks).context("cannot list /proc")?;
-    // Not by the server's settings: its option files may lie on the disk that hangs, and a process with a
-    // thread that waits for a disk cannot even end.
-    let settings = Settings::default();
-    let open = |pid: u32| OpenFiles::of_process(Path::new(PROC), pid);
-    let pids: BTreeSet<u32> = scan.syncs.iter().map(|sync| sync.pid).collect();
-    let open: BTreeMap<u32, OpenFiles> = pids.into_iter().map(|pid| (pid, open(pid))).collect();
-    let role_of = |pid: u32, link: &Path| open[&pid].role(link, &settings, &rules);
+    let mut seen = Seen::look(&processes, arguments.watch, &rules)?;
+    let limit = arguments.fail_on.map(|condition| fail_on::thresholds(&[condition]).stalled);
+    if let Some(limit) = limit
+        && seen.is_undecided(limit)
+    {
+        seen = Seen::look(&processes, limit, &rules)?;
+    }
+    let verdicts = limit.map(|limit| seen.verdicts(limit));
+    let role_of = |pid: u32, link: &Path| seen.role(pid, link);
     let text = if arguments.form.is_json() {
-        format!("{}\n", stuck::json(&scan, &role_of))
+        format!("{}\n", stuck::json(&seen.scan, &role_of, verdicts.as_ref()))
     } else {
         let style = arguments.style.apply(Style::for_stdout());
-        stuck::table(&scan, &role_of, &style)
+        let mut text = stuck::table(&seen.scan, &role_of, &style);
+        let met = verdicts
+            .iter()
+            .flat_map(|verdicts| fail_on::lines(verdicts, &[State::Stalled], |server| seen.name(server)));
+        for line in met.flat_map(|line| style.wrap(&line, 2)) {
+            text.push_str(&style.finish(format!("{line}\n")));
+        }
+        text
     };
     print(text.as_bytes())?;
-    // Also where a sync was found: others may hang where nobody could look.
-    Ok(if scan.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+    // What was found is certain. Where nothing was, something may hang where nobody could look.
+    Ok(ExitCode::from(match verdicts {
+        Some(verdicts) if !verdicts.servers.is_empty() => CONDITION,
+        _ if !seen.scan.is_complete() => INCOMPLETE,
+        _ => 0,
+    }))
+}
+
+/// What was found, and what is needed to say which files they are.
+struct Seen<'a> {
+    scan: Scan,
+    open: BTreeMap<u32, OpenFiles>,
+    rules: &'a Rules,
+}
+
+impl Seen<'_> {
+    fn look<'a>(processes: &Processes, apart: Duration, rules: &'a Rules) -> anyhow::Result<Seen<'a>> {
+        let looks = Looks { apart, ..Looks::default() };
+        let scan = threads::scan(Path::new(PROC), processes, &looks).context("cannot list /proc")?;
+        let open = |pid: u32| OpenFiles::of_process(Path::new(PROC), pid);
+        let pids: BTreeSet<u32> = scan.syncs.iter().map(|sync| sync.pid).collect();
+        let open = pids.into_iter().map(|pid| (pid, open(pid))).collect();
+        Ok(Seen { scan, open, rules })
+    }
+
+    fn role(&self, pid: u32, link: &Path) -> Role {
+        // Not by the server's settings: its option files may lie on the disk that hangs, and a process with
+        // a thread that waits for a disk cannot even end.
+        self.open.get(&pid).map_or(Role::Other, |open| open.role(link, &Settings::default(), self.rules))
+    }
+
+    fn role_of(&self, sync: &StuckSync) -> Role {
+        sync.path.as_deref().map_or(Role::Other, |path| self.role(sync.pid, path))
+    }
+
+    /// A log's operation stands still, and nothing says for how long it has.
+    fn is_undecided(&self, limit: Duration) -> bool {
+        let is_young = |sync: &StuckSync| match sync.age {
+            Some((_, AgeFrom::Blocked)) => false,
+            Some((age, AgeFrom::Watched)) => age < limit,
+            None => true,
+        };
+        let stands = |sync: &&StuckSync| sync.standing == Standing::Unmoved && is_young(sync);
+        self.scan.syncs.iter().filter(stands).any(|sync| self.role_of(sync).is_serial())
+    }
+
+    fn verdicts(&self, limit: Duration) -> Verdicts {
+        let server = |pid| ServerId { pid, start_ns: 0 };
+        let in_flight: Vec<InFlight> =
+            self.scan.syncs.iter().map(|sync| sync.in_flight(server(sync.pid), self.role_of(sync))).collect();
+        of_in_flight(&in_flight, limit, Instant::now(), SystemTime::now())
+    }
+
+    /// Nothing is asked of a server that hangs.
+    fn name(&self, server: ServerId) -> String {
+        let comm = self.scan.syncs.iter().find(|sync| sync.pid == server.pid).map(|sync| &*sync.comm);
+        format!("{} {}", escape(comm.unwrap_or_default().as_bytes()), server.pid)
+    }
 }

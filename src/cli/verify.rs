@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::connection::ConnectionArgs;
-use super::exit::FAILED;
+use super::exit::CONDITION;
 use super::one_server;
 use super::options::{Form, TraceArgs, Writes, duration};
 use super::output::print;
@@ -71,5 +71,5 @@ pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
         }
     };
     print(text.as_bytes())?;
-    Ok(if verification.succeeds() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(if verification.succeeds() { ExitCode::SUCCESS } else { ExitCode::from(CONDITION) })
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod clients;
+mod judging;
 mod sampling;
 mod shared;
 mod watch;
@@ -18,6 +19,7 @@ use crate::sampler::{Retention, Sampler};
 use crate::server::selection::Selection;
 
 use budget::Limit;
+pub(crate) use judging::Judging;
 use shared::Shared;
 pub(crate) use watch::{Change, CpuWatch};
 

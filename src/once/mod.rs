@@ -15,10 +15,14 @@ mod worst;
 pub fn render(measurement: &Measurement, options: &Options, out: &mut impl Write) -> io::Result<()> {
     match options.output {
         Output::Table => out.write_all(options.style.finish(table::table(measurement, options)).as_bytes()),
-        Output::Json => match options.limit {
-            None => json::write(measurement, out),
-            Some(limit) => json::write_visible(&json::limited(measurement, options, limit), out),
-        },
+        Output::Json => {
+            let mut object = match options.limit {
+                None => json::of(measurement),
+                Some(limit) => json::limited(measurement, options, limit),
+            };
+            object.verdicts.clone_from(&options.verdicts);
+            json::write_visible(&object, out)
+        }
         Output::Csv => csv::write(measurement, options, out),
     }
 }

@@ -140,6 +140,7 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
                 figures: self::figures(None, &row.stats, m.duration),
             })
             .collect(),
+        verdicts: None,
     }
 }
 

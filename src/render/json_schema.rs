@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::model::{AttachMode, Lost, Op, Role};
+use crate::verdict::OfServer;
 
 #[derive(Serialize)]
 pub(crate) struct Measurement {
@@ -52,6 +53,9 @@ pub(crate) struct Measurement {
     pub left_out: Option<LeftOut>,
     pub in_flight: Vec<InFlight>,
     pub neighbours: Vec<Neighbour>,
+    /// Only where `--fail-on` asked for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdicts: Option<Vec<OfServer>>,
 }
 
 #[derive(Serialize)]

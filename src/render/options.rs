@@ -7,6 +7,7 @@ use clap::ValueEnum;
 
 use super::Style;
 use crate::history::Troubles;
+use crate::verdict::OfServer;
 
 /// What a row of the table stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -102,6 +103,8 @@ pub struct Options {
     pub session: Option<Arc<Troubles>>,
     /// A path in a sentence has at most so many columns. None: all of it.
     pub longest_path: Option<usize>,
+    /// For JSON, where verdicts were asked for.
+    pub verdicts: Option<Vec<OfServer>>,
 }
 
 impl Default for Options {
@@ -118,6 +121,7 @@ impl Default for Options {
             interval: None,
             session: None,
             longest_path: None,
+            verdicts: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -13,6 +13,7 @@ use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::{Paint, Style};
 use crate::text::{capitalize, duration_in_words};
 use crate::threads::{AgeFrom, Scan, Standing, StuckSync, Unexamined, waits_for};
+use crate::verdict::Verdicts;
 
 /// The role of a path in the process with this PID.
 pub(crate) type RoleOf<'a> = &'a dyn Fn(u32, &Path) -> Role;
@@ -209,7 +210,7 @@ fn duration(age: Duration) -> String {
 }
 
 /// The scan as one JSON object. Its `in_flight` has the fields of a measurement's, and more.
-pub fn json(scan: &Scan, role_of: RoleOf) -> Value {
+pub fn json(scan: &Scan, role_of: RoleOf, verdicts: Option<&Verdicts>) -> Value {
     let in_flight: Vec<Value> = scan
         .syncs
         .iter()
@@ -246,7 +247,7 @@ pub fn json(scan: &Scan, role_of: RoleOf) -> Value {
             })
         })
         .collect();
-    json!({
+    let mut object = json!({
         "schema": 1,
         "watched_seconds": scan.watched.as_secs_f64(),
         "in_flight": in_flight,
@@ -259,7 +260,12 @@ pub fn json(scan: &Scan, role_of: RoleOf) -> Value {
         })).collect::<Vec<_>>(),
         "hidden_processes": scan.hidden,
         "blocked_processes": scan.blocked,
-    })
+    });
+    if let Some(verdicts) = verdicts {
+        let comm = |pid| scan.syncs.iter().find(|sync| sync.pid == pid).map(|sync| sync.comm.clone());
+        object["verdicts"] = json!(verdicts.report(Instant::now(), |server| comm(server.pid)).servers);
+    }
+    object
 }
 
 #[cfg(test)]
@@ -400,7 +406,7 @@ Ages are minimums (the time since the thread last ran): /proc does not show when
 
     #[test]
     fn json_has_the_fields_of_a_measurement_and_the_wait() {
-        let value = json(&scan(vec![sync()]), &redo);
+        let value = json(&scan(vec![sync()]), &redo, None);
         let first = &value["in_flight"][0];
         assert_eq!(first["op"], "fdatasync");
         assert_eq!(first["role"], "redo");

@@ -28,8 +28,8 @@ const OF_THE_CALLER: [i32; 19] = [
 ];
 
 /// Whether what was to be durable may not be. All others are: besides EIO, ENOSPC, EDQUOT and EROFS a kernel
-/// knows a dozen ways to say that a device or a server of files has gone (block/blk-core.c, `blk_errors`), and
-/// 0, where the number is not known.
+/// knows a dozen ways to say that a device or a server of files has gone (block/blk-core.c, `blk_errors`),
+/// and 0, where the number is not known.
 pub fn is_failure_of_durability(errno: i32) -> bool {
     !OF_THE_CALLER.contains(&errno)
 }

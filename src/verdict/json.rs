@@ -98,7 +98,7 @@ impl From<&Because> for Reason {
 }
 
 impl OfServer {
-    fn of(verdict: &Verdict, name: String, now: Instant) -> OfServer {
+    pub(crate) fn of(verdict: &Verdict, name: String, now: Instant) -> OfServer {
         OfServer {
             server: name,
             pid: verdict.server.pid,

@@ -1,6 +1,6 @@
 //! How the durability of each server stands, in one word, with what it follows from: a pure function of
-//! snapshots and [`Thresholds`]. Nothing here waits, reads a clock or looks at the host; what is to be known of
-//! open files, of time and of the tracing itself is given as data.
+//! snapshots and [`Thresholds`]. Nothing here waits, reads a clock or looks at the host; what is to be known
+//! of open files, of time and of the tracing itself is given as data.
 
 mod because;
 mod errors;

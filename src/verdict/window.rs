@@ -1,6 +1,7 @@
 //! Verdicts of a window that has passed, and of what hangs right now: for actions that look once, and end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::failures::Failures;
@@ -9,35 +10,36 @@ use super::slow::figures;
 use super::stalled::stalled;
 use super::{Because, State, Thresholds, Tracing, Verdict, Verdicts};
 use crate::model::histogram::lower_edge;
-use crate::model::{InFlight, Measurement, Role, RoleRow, ServerId, Stats};
+use crate::model::{InFlight, Measurement, Role, Server, ServerId, Stats};
 
 /// What a measurement says of each of its servers, also of one that has ended in it. The whole of it is the
-/// time that a log has to be slow for; an operation that took too long counts also if it has ended.
-pub(crate) fn of_window(m: &Measurement, thresholds: &Thresholds, now: Instant) -> Verdicts {
+/// time that a log has to be slow for; an operation that took too long counts also if it has ended. Of these
+/// states only; a worse one that is none of them hides none.
+pub(crate) fn of_window(m: &Measurement, thresholds: &Thresholds, of: &[State], now: Instant) -> Verdicts {
     let mut failures: BTreeMap<ServerId, Failures> = BTreeMap::new();
     for row in m.files.iter().chain(&m.failures) {
         failures.entry(row.server).or_default().add(row, m.end);
     }
+    let found = |server: ServerId, state: State, described: bool| match state {
+        State::Failing => failures.get(&server).and_then(Failures::because),
+        State::Stalled => stalled(m.in_flight.iter(), server, thresholds.stalled)
+            .or_else(|| took_too_long(m, server, thresholds.stalled)),
+        State::Slow => slow(m, server, thresholds),
+        State::Unknown => (!described).then(|| Because::unknown("the process has not been described yet")),
+        State::Idle | State::Ok => None,
+    };
     let state = |server: ServerId, described: bool| {
-        if let Some(because) = failures.get(&server).and_then(Failures::because) {
-            return (State::Failing, Some(because));
-        }
-        let hangs = stalled(m.in_flight.iter(), server, thresholds.stalled);
-        if let Some(because) = hangs.or_else(|| took_too_long(m, server, thresholds.stalled)) {
-            return (State::Stalled, Some(because));
-        }
-        if let Some(because) = slow(m, server, thresholds) {
-            return (State::Slow, Some(because));
-        }
-        if !described {
-            return (State::Unknown, Some(Because::unknown("the process has not been described yet")));
-        }
-        let is_its = |row: &&RoleRow| row.server == server && row.stats.count > 0;
-        let waits = m.in_flight.iter().any(|sync| sync.server == server);
-        (if waits || m.roles.iter().any(|row| is_its(&row)) { State::Ok } else { State::Idle }, None)
+        let states = [State::Failing, State::Stalled, State::Slow, State::Unknown];
+        let wanted = states.into_iter().filter(|state| of.contains(state));
+        let worst = wanted.filter_map(|state| Some((state, Some(found(server, state, described)?)))).next();
+        worst.unwrap_or_else(|| {
+            let syncs = m.roles.iter().any(|row| row.server == server && row.stats.count > 0);
+            let waits = m.in_flight.iter().any(|sync| sync.server == server);
+            (if syncs || waits { State::Ok } else { State::Idle }, None)
+        })
     };
     let is_one = |id: ServerId| id != ServerId::NONE && id != ServerId::ENDED;
-    let of = |server: &std::sync::Arc<crate::model::Server>| {
+    let verdict = |server: &Arc<Server>| {
         let (state, because) = state(server.id, server.known_by.described || !server.alive);
         Verdict { server: server.id, state, since: now, since_wall: m.end, because }
     };
@@ -46,7 +48,7 @@ pub(crate) fn of_window(m: &Measurement, thresholds: &Thresholds, now: Instant) 
         made_wall: m.end,
         valid_for: Duration::MAX,
         tracing: Tracing::Running { interval: m.duration },
-        servers: m.servers.iter().filter(|server| is_one(server.id)).map(of).collect(),
+        servers: m.servers.iter().filter(|server| is_one(server.id)).map(verdict).collect(),
     }
 }
 
@@ -90,7 +92,7 @@ pub(crate) fn of_in_flight(
     now: Instant,
     wall: SystemTime,
 ) -> Verdicts {
-    let servers: std::collections::BTreeSet<ServerId> = in_flight.iter().map(|sync| sync.server).collect();
+    let servers: BTreeSet<ServerId> = in_flight.iter().map(|sync| sync.server).collect();
     let of = |server: ServerId| {
         let because = Some(stalled(in_flight.iter(), server, limit)?);
         Some(Verdict { server, state: State::Stalled, since: now, since_wall: wall, because })

@@ -22,6 +22,7 @@ pub fn all() -> impl Iterator<Item = &'static Manual> {
         &tracing::EXPLAIN,
         &tracing::EXPORTER,
         &untraced::STUCK,
+        &tracing::EVENTS,
         &untraced::CALIBRATE,
         &tracing::VERIFY,
     ]

@@ -70,7 +70,7 @@ pub(super) const PROGRAM: Manual = Manual {
         FAILED,
         BAD_USAGE,
         ("3", "nothing to trace: no server, process or control group of that kind, or nothing remembered"),
-        ("4", "reserved for a condition that the user asks for"),
+        ("4", "a condition holds: what --fail-on names, or a line of verify that differs"),
         ("5", "stuck: not everything could be examined; a sync may hang there"),
         SIGNAL,
     ],
@@ -132,14 +132,16 @@ pub(super) const ONCE: Manual = Manual {
         example("fsynctop once --wait", "a server that starts later"),
         example("fsynctop once --ops fsync,fdatasync,msync,sync", "more calls than by default"),
         example("fsynctop once --all --by thread", "every process on the host, by thread"),
+        example("fsynctop once --fail-on stalled,failing,slow=50ms", "status 4 if one of these holds"),
     ],
     exit: &[
         DONE,
         FAILED,
         BAD_USAGE,
         NOTHING,
+        ("4", "--fail-on: what it names holds, whatever the status of a command"),
         SIGNAL,
-        ("any", "with -- COMMAND, the command's own; 128 + signal if a signal ended it"),
+        ("any", "with -- COMMAND, else the command's own; 128 + signal if a signal ended it"),
     ],
     files: &[BTF, TRACEFS, DEFAULTS],
     environment: &[NO_COLOR, ("TERM", "a dumb terminal has no colours"), LOCALE],
@@ -272,6 +274,37 @@ pub(super) const EXPORTER: Manual = Manual {
     brief_examples: 3,
 };
 
+pub(super) const EVENTS: Manual = Manual {
+    action: "events",
+    notes: &[
+        "docs/verdicts.md says what the verdicts mean, and what a line has. Single operations are told at the end of the \
+         interval in which they ended: of each file and call the longest, and how many were long.",
+    ],
+    examples: &[
+        example("fsynctop events", "all servers, until Ctrl-C"),
+        example("fsynctop events --above 200ms", "what takes a fifth of a second"),
+        example("fsynctop events --journal", "to systemd's journal"),
+        example("fsynctop events | jq -r .sentence", "for people"),
+    ],
+    exit: &[("0", "a signal ended it"), FAILED, BAD_USAGE],
+    files: &[BTF, TRACEFS, ("/run/systemd/journal/socket", "where --journal sends to"), DEFAULTS],
+    environment: &[],
+    costs: &TRACING,
+    see_also: &["journalctl(1)"],
+    brief: Some(&[
+        "above",
+        "stalled",
+        "slow",
+        "slow-for",
+        "interval",
+        "per-minute",
+        "journal",
+        "pid",
+        "comm",
+    ]),
+    brief_examples: 3,
+};
+
 pub(super) const VERIFY: Manual = Manual {
     action: "verify",
     notes: &[
@@ -286,9 +319,10 @@ pub(super) const VERIFY: Manual = Manual {
     ],
     exit: &[
         ("0", "what was traced is what the server counts"),
-        ("1", "a line differs, or it failed"),
+        FAILED,
         BAD_USAGE,
         ("3", "nothing to trace, or the process is neither MySQL nor MariaDB"),
+        ("4", "a line differs"),
         SIGNAL,
     ],
     files: &[BTF, TRACEFS, DEFAULTS],

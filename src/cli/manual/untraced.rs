@@ -63,13 +63,15 @@ pub(super) const STUCK: Manual = Manual {
         example("fsynctop stuck", "every process on the host"),
         example("fsynctop stuck --watch 5s", "what stands still for five seconds"),
         example("fsynctop stuck --comm mysqld,mariadbd", "the servers alone"),
+        example("fsynctop stuck --fail-on stalled=5s", "status 4 if a log hangs that long"),
         example("fsynctop stuck --output json", "one object, for programs"),
     ],
     exit: &[
-        ("0", "everything was examined, whether or not a sync hangs"),
+        ("0", "everything was examined, whether or not a sync hangs; with --fail-on, no log hangs"),
         FAILED,
         BAD_USAGE,
         ("3", "no such process"),
+        ("4", "--fail-on: a log's operation has not returned for that long, whatever else could be examined"),
         (
             "5",
             "not everything could be examined: the output begins with what could not, and a sync may hang there",

@@ -62,18 +62,20 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 41] = [
+const FOR_ONE_CALL: [&str; 43] = [
     "buckets",
     "config",
     "count",
     "defaults-file",
     "duration",
     "each",
+    "fail-on",
     "file-limit",
     "flamegraph",
     "folded",
     "history",
     "host",
+    "journal",
     "json",
     "listen",
     "no-config",

@@ -12,19 +12,19 @@ pub struct Key {
 }
 
 /// What traces. `stuck` is none of them: without options it examines every process, whatever is traced.
-const TRACING: &[&str] = &["top", "once", "check", "explain", "verify", "exporter"];
-const LONG: &[&str] = &["top", "once", "exporter"];
+const TRACING: &[&str] = &["top", "once", "check", "explain", "verify", "exporter", "events"];
+const LONG: &[&str] = &["top", "once", "exporter", "events"];
 const PAINTED: &[&str] = &["top", "once", "history", "check", "explain", "stuck"];
 const DRAWN: &[&str] = &["top", "once", "history", "explain", "stuck"];
 const SHOWING_STUCK: &[&str] = &["top", "once", "history"];
-const WITH_ROLES: &[&str] = &["top", "once", "check", "explain", "verify", "exporter", "stuck"];
+const WITH_ROLES: &[&str] = &["top", "once", "check", "explain", "verify", "exporter", "events", "stuck"];
 
 const fn everywhere(name: &'static str, actions: &'static [&'static str]) -> Key {
     Key { name, table: None, actions }
 }
 
 /// In the order of the documentation.
-pub const KEYS: [Key; 22] = [
+pub const KEYS: [Key; 28] = [
     everywhere("comm", TRACING),
     everywhere("cgroup", TRACING),
     everywhere("all", TRACING),
@@ -47,6 +47,12 @@ pub const KEYS: [Key; 22] = [
     Key { name: "columns", table: Some("once"), actions: &["once"] },
     Key { name: "histogram", table: Some("once"), actions: &["once"] },
     Key { name: "last", table: Some("history"), actions: &["history"] },
+    Key { name: "above", table: Some("events"), actions: &["events"] },
+    Key { name: "stalled", table: Some("events"), actions: &["events"] },
+    Key { name: "slow", table: Some("events"), actions: &["events"] },
+    Key { name: "slow-for", table: Some("events"), actions: &["events"] },
+    Key { name: "interval", table: Some("events"), actions: &["events"] },
+    Key { name: "per-minute", table: Some("events"), actions: &["events"] },
 ];
 
 /// Which processes is one choice: what says it last says all of it.

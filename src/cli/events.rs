@@ -1,0 +1,194 @@
+//! `fsynctop events`: a line for whatever changes, for programs to act on.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context;
+use clap::Args;
+
+use super::fail_on::names;
+use super::options::{LongRunArgs, TraceArgs, duration};
+use super::output::print;
+use super::session;
+use super::signals::End;
+use crate::events::{Event, Journal, Limit, Line, Stacks, Watch};
+use crate::live::{self, Judging, Live};
+use crate::render::json;
+use crate::verdict::Thresholds;
+
+/// How long a wait for the next snapshot lasts at most: then Ctrl-C and the age of the verdicts are looked
+/// at.
+const SLICE: Duration = Duration::from_millis(200);
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "What to tell")]
+pub(crate) struct Events {
+    /// Tell of operations that take so long
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
+    pub above: Duration,
+    /// A log's operation in flight for so long: stalled
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "5s")]
+    pub stalled: Duration,
+    /// A log's 99th percentile above this: slow,
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "100ms")]
+    pub slow: Duration,
+    /// if it is for so long
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1m")]
+    pub slow_for: Duration,
+    /// From one look to the next
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
+    pub interval: Duration,
+    /// Lines in a minute, at most
+    ///
+    /// What is left out is counted, and told. Changes of verdicts have as many lines of their own.
+    #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub per_minute: u32,
+    /// To systemd's journal instead of standard output
+    #[arg(long)]
+    pub journal: bool,
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    #[command(flatten)]
+    pub long_run: LongRunArgs,
+}
+
+pub fn run(arguments: &Events) -> anyhow::Result<ExitCode> {
+    let stop = End::watch()?;
+    session::require_host_pids()?;
+    let journal = match arguments.journal {
+        true => Some(Journal::open().context("cannot reach systemd's journal")?),
+        false => None,
+    };
+    let rules = session::rules(arguments.trace.roles.as_deref())?;
+    let selection = session::selection(&arguments.trace.targets)?;
+    let config = session::probe_config(&arguments.trace, &selection, false)?;
+    let options = live::Options {
+        interval: arguments.interval,
+        max_cpu: arguments.long_run.max_cpu.0,
+        ..live::Options::default()
+    };
+    let trace = arguments.trace.clone();
+    let live = Live::start(move || session::start(&trace, &config, rules), selection, options)?;
+    let thresholds = Thresholds {
+        stalled: arguments.stalled,
+        slow: arguments.slow,
+        slow_for: arguments.slow_for,
+        ..Thresholds::default()
+    };
+    Telling::new(arguments, journal, thresholds).until(&stop, &live)
+}
+
+struct Telling {
+    judging: Judging,
+    watch: Watch,
+    operations: Limit,
+    verdicts: Limit,
+    journal: Option<Journal>,
+}
+
+impl Telling {
+    fn new(arguments: &Events, journal: Option<Journal>, thresholds: Thresholds) -> Telling {
+        let limit = || Limit::new(arguments.per_minute, Instant::now());
+        Telling {
+            judging: Judging::new(thresholds, arguments.interval),
+            watch: Watch::new(arguments.above),
+            operations: limit(),
+            verdicts: limit(),
+            journal,
+        }
+    }
+
+    fn until(mut self, stop: &End, live: &Live) -> anyhow::Result<ExitCode> {
+        let mut snapshot = live.latest();
+        let mut state = live.state();
+        let mut is_new = true;
+        let mut verdicts = self.judging.follow(&snapshot, &state);
+        while !stop.is_requested() {
+            // What is too old becomes unknown without a snapshot.
+            let mut events = self.watch.verdicts(verdicts.at(Instant::now()));
+            if is_new {
+                events.extend(self.watch.operations(&snapshot));
+            }
+            if !events.is_empty() {
+                let named = names(&snapshot.servers);
+                self.tell(events, |server| named.get(&server).cloned())?;
+            }
+            self.tell_left_out()?;
+            if let live::State::Failed { why } = &state {
+                anyhow::bail!("{why}");
+            }
+            let newer = live.newer_than(snapshot.taken, SLICE);
+            let now = live.state();
+            is_new = newer.is_some();
+            let is_other = now != state;
+            state = now;
+            if let Some(newer) = newer {
+                snapshot = newer;
+            }
+            if is_new || is_other {
+                verdicts = self.judging.follow(&snapshot, &state);
+            }
+        }
+        for left_out in [self.verdicts.end(), self.operations.end()].into_iter().flatten() {
+            self.write(&Line::left_out(left_out, SystemTime::now()))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn tell(
+        &mut self,
+        events: Vec<Event>,
+        name: impl Fn(crate::model::ServerId) -> Option<String>,
+    ) -> anyhow::Result<()> {
+        let now = (Instant::now(), SystemTime::now());
+        let mut admitted = Vec::new();
+        for event in events {
+            let limit = match event {
+                Event::Verdict { .. } | Event::Ended { .. } => &mut self.verdicts,
+                _ => &mut self.operations,
+            };
+            if limit.admits(event.kind(), now.0, now.1) {
+                admitted.push(event);
+            }
+        }
+        let waiting: BTreeSet<(u32, u32)> = admitted.iter().filter_map(waits).collect();
+        let stacks = Stacks::of(&waiting);
+        for event in admitted {
+            let name = name(event.server());
+            self.write(&Line::of(event, name, &stacks, now))?;
+        }
+        Ok(())
+    }
+
+    fn tell_left_out(&mut self) -> anyhow::Result<()> {
+        let now = Instant::now();
+        let left_out = [self.verdicts.take_left_out(now), self.operations.take_left_out(now)];
+        for left_out in left_out.into_iter().flatten() {
+            self.write(&Line::left_out(left_out, SystemTime::now()))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, line: &Line) -> anyhow::Result<()> {
+        let mut text = Vec::new();
+        json::write_visible(line, &mut text).context("cannot write JSON")?;
+        let Some(journal) = &self.journal else { return print(&text) };
+        let text = String::from_utf8_lossy(&text);
+        if journal.send(line, text.trim_end()).is_err() {
+            self.operations.leave_out(line.event, SystemTime::now());
+        }
+        Ok(())
+    }
+}
+
+/// The thread whose stack belongs to it.
+fn waits(event: &Event) -> Option<(u32, u32)> {
+    match event {
+        Event::InFlight(sync) => Some((sync.server.pid, sync.tid)),
+        Event::Verdict { verdict, .. } => {
+            Some((verdict.server.pid, verdict.because.as_ref().and_then(|because| because.tid)?))
+        }
+        _ => None,
+    }
+}

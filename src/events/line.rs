@@ -1,0 +1,201 @@
+//! An event as a JSON object on one line. docs/verdicts.md has the fields.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Instant, SystemTime};
+
+use serde::Serialize;
+
+use super::{Event, LeftOut, Stacks};
+use crate::model::{FileRow, InFlight, Op, Role, ServerId};
+use crate::render::header::rfc3339;
+use crate::render::json;
+use crate::text::{self, counted, duration_in_words, escape};
+use crate::verdict::{OfServer, State};
+
+/// Only what applies.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Line {
+    pub schema: u32,
+    /// When it was noticed.
+    pub time: String,
+    pub event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<State>,
+    /// Of a verdict: all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<OfServer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub op: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_is_minimum: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_is_exact: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errno: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
+    /// Of what was left out, how many of each kind, and since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<BTreeMap<&'static str, u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    pub sentence: String,
+    /// How urgent it is, as syslog numbers it; of the journal alone.
+    #[serde(skip)]
+    pub priority: u8,
+}
+
+const ERROR: u8 = 3;
+const WARNING: u8 = 4;
+const NOTICE: u8 = 5;
+
+impl Line {
+    pub fn of(event: Event, name: Option<String>, stacks: &Stacks, now: (Instant, SystemTime)) -> Line {
+        let server: ServerId = event.server();
+        let mut line = Line {
+            schema: 1,
+            time: rfc3339(now.1),
+            event: event.kind(),
+            // What belongs to no server is nobody's.
+            pid: (server.pid != 0).then_some(server.pid),
+            server: name.clone(),
+            ..Line::default()
+        };
+        match event {
+            Event::Verdict { from, verdict } => {
+                line.from = from;
+                line.priority = priority(verdict.state);
+                line.sentence = format!("It is {}. {}", verdict.state.name(), verdict.sentence());
+                let tid = verdict.because.as_ref().and_then(|because| because.tid);
+                let told = OfServer::of(&verdict, name.unwrap_or_default(), now.0);
+                line.verdict = Some(told);
+                line.with_stack(server.pid, tid, stacks);
+            }
+            Event::Ended { from, .. } => {
+                line.from = Some(from);
+                line.priority = NOTICE;
+                line.sentence = "It has ended.".into();
+            }
+            Event::InFlight(sync) => line.fill_in_flight(&sync, stacks),
+            Event::Slow { row, latency, is_exact, count, .. } => {
+                line.fill_row(&row);
+                line.latency_seconds = Some(json::length(latency));
+                line.latency_is_exact = Some(is_exact);
+                line.count = Some(count);
+                line.priority = WARNING;
+                let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+                let more = match count {
+                    1 => String::new(),
+                    n => format!(", the longest of {n}"),
+                };
+                let at_least = if is_exact { "" } else { "at least " };
+                line.sentence = format!(
+                    "A {} took {at_least}{}{more}.",
+                    what(row.op, row.info.role, row.info.path.as_deref()),
+                    duration_in_words(ns)
+                );
+            }
+            Event::Failed { row, errno, count, .. } => {
+                line.fill_row(&row);
+                let name = if errno == 0 { "unknown".to_owned() } else { text::errno(errno) };
+                line.count = Some(count);
+                line.priority = ERROR;
+                line.sentence = format!(
+                    "{} of {} failed with {name}.",
+                    counted(count, row.op.what(), &format!("× {}", row.op.what())),
+                    file(row.info.role, row.info.path.as_deref()),
+                );
+                line.errno = Some(name);
+            }
+        }
+        line
+    }
+
+    pub fn left_out(left_out: LeftOut, now: SystemTime) -> Line {
+        let all: u64 = left_out.counts.values().sum();
+        Line {
+            schema: 1,
+            time: rfc3339(now),
+            event: "left_out",
+            since: Some(rfc3339(left_out.since)),
+            sentence: format!("{} left out: there were too many.", counted(all, "event was", "events were")),
+            left_out: Some(left_out.counts),
+            priority: WARNING,
+            ..Line::default()
+        }
+    }
+
+    fn fill_in_flight(&mut self, sync: &InFlight, stacks: &Stacks) {
+        let (path, path_bytes) = json::split(sync.path.as_deref());
+        (self.path, self.path_bytes) = (path, path_bytes);
+        (self.role, self.op, self.via) = (Some(sync.role), Some(sync.op.what()), Some(sync.op.via().name()));
+        (self.tid, self.thread) = (Some(sync.tid), Some(sync.thread.clone()));
+        self.age_seconds = Some(json::length(sync.age));
+        self.age_is_minimum = Some(sync.age_is_minimum);
+        self.priority = WARNING;
+        let ns = u64::try_from(sync.age.as_nanos()).unwrap_or(u64::MAX);
+        let at_least = if sync.age_is_minimum { "at least " } else { "" };
+        self.sentence = format!(
+            "A {} has not returned for {at_least}{}.",
+            what(sync.op, sync.role, sync.path.as_deref()),
+            duration_in_words(ns)
+        );
+        self.with_stack(sync.server.pid, Some(sync.tid), stacks);
+    }
+
+    fn fill_row(&mut self, row: &FileRow) {
+        let (path, path_bytes) = json::split(row.info.path.as_deref());
+        (self.path, self.path_bytes) = (path, path_bytes);
+        self.role = Some(row.info.role);
+        (self.op, self.via) = (Some(row.op.what()), Some(row.op.via().name()));
+    }
+
+    fn with_stack(&mut self, pid: u32, tid: Option<u32>, stacks: &Stacks) {
+        if let Some(waiting) = tid.and_then(|tid| stacks.get(pid, tid)) {
+            self.waits_for.clone_from(&waiting.waits_for);
+            self.stack.clone_from(&waiting.stack);
+        }
+    }
+}
+
+fn priority(state: State) -> u8 {
+    match state {
+        State::Ok | State::Idle => NOTICE,
+        State::Slow | State::Unknown => WARNING,
+        State::Stalled | State::Failing => ERROR,
+    }
+}
+
+fn file(role: Role, path: Option<&Path>) -> String {
+    let path = path.map(|path| format!(" ({})", escape(path.as_os_str().as_encoded_bytes())));
+    format!("{}{}", role.in_a_sentence(), path.unwrap_or_default())
+}
+
+fn what(op: Op, role: Role, path: Option<&Path>) -> String {
+    format!("{} of {}", op.what(), file(role, path))
+}

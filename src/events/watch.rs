@@ -1,0 +1,216 @@
+//! What has happened since the last look. Pure: the same snapshots give the same events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::model::histogram::lower_edge;
+use crate::model::{FileRow, InFlight, Measurement, ServerId, Snapshot, Stats, Target};
+use crate::verdict::{State, Verdict, is_failure_of_durability};
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Event {
+    /// A server's state, and the one that it had before.
+    Verdict { from: Option<State>, verdict: Verdict },
+    /// It has ended.
+    Ended { server: ServerId, from: State },
+    /// It has been in flight for so long; told once.
+    InFlight(InFlight),
+    /// Of one file and operation in one interval: the longest, and how many took so long, at least.
+    Slow { row: FileRow, latency: Duration, is_exact: bool, count: u64, end: SystemTime },
+    /// Of one file, operation and errno in one interval.
+    Failed { row: FileRow, errno: i32, count: u64, end: SystemTime },
+}
+
+impl Event {
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Event::Verdict { .. } => "verdict",
+            Event::Ended { .. } => "ended",
+            Event::InFlight(_) => "in_flight",
+            Event::Slow { .. } => "slow",
+            Event::Failed { .. } => "failed",
+        }
+    }
+
+    pub fn server(&self) -> ServerId {
+        match self {
+            Event::Verdict { verdict, .. } => verdict.server,
+            Event::Ended { server, .. } => *server,
+            Event::InFlight(sync) => sync.server,
+            Event::Slow { row, .. } | Event::Failed { row, .. } => row.server,
+        }
+    }
+}
+
+pub(crate) struct Watch {
+    /// An operation that takes so long is told of.
+    above: Duration,
+    states: BTreeMap<ServerId, State>,
+    before: Option<Arc<Snapshot>>,
+    /// In flight for longer than that, when they were last looked at.
+    told: Vec<InFlight>,
+}
+
+impl Watch {
+    pub fn new(above: Duration) -> Watch {
+        Watch { above, states: BTreeMap::new(), before: None, told: Vec::new() }
+    }
+
+    /// The verdicts as they are to be told now.
+    pub fn verdicts(&mut self, verdicts: Vec<Verdict>) -> Vec<Event> {
+        let is_there = |id: &ServerId| verdicts.iter().any(|verdict| verdict.server == *id);
+        let gone = self.states.iter().filter(|(id, _)| !is_there(id));
+        let mut events: Vec<Event> = gone.map(|(&server, &from)| Event::Ended { server, from }).collect();
+        self.states.retain(|id, _| is_there(id));
+        for verdict in verdicts {
+            let from = self.states.insert(verdict.server, verdict.state);
+            if from != Some(verdict.state) {
+                events.push(Event::Verdict { from, verdict });
+            }
+        }
+        events
+    }
+
+    /// What the interval up to this snapshot had.
+    pub fn operations(&mut self, snapshot: &Arc<Snapshot>) -> Vec<Event> {
+        let mut events: Vec<Event> = self.in_flight(&snapshot.in_flight).collect();
+        // What had happened before the first look belongs to no interval.
+        if let Some(before) = self.before.replace(snapshot.clone()) {
+            let m = Measurement::between(&before, snapshot);
+            let rows = || m.files.iter().filter(|row| row.target != Target::BadDescriptor);
+            events.extend(rows().chain(&m.failures).flat_map(|row| failed(row, m.end)));
+            events.extend(rows().filter_map(|row| self.slow(row, m.end)));
+        }
+        events
+    }
+
+    fn in_flight(&mut self, now: &[InFlight]) -> impl Iterator<Item = Event> {
+        let long: Vec<InFlight> = now.iter().filter(|sync| sync.age >= self.above).cloned().collect();
+        let before = std::mem::replace(&mut self.told, long.clone());
+        // The same call is older than it was.
+        let is_told = move |sync: &InFlight| {
+            before.iter().any(|old| {
+                (old.server, old.tid, old.op, &old.path) == (sync.server, sync.tid, sync.op, &sync.path)
+                    && old.age <= sync.age
+            })
+        };
+        long.into_iter().filter(move |sync| !is_told(sync)).map(Event::InFlight)
+    }
+
+    fn slow(&self, row: &FileRow, end: SystemTime) -> Option<Event> {
+        let Stats { max, histogram, .. } = &row.stats;
+        // What is certain of the longest: where only its bucket is known, its lower edge.
+        let ns = match max.exact {
+            true => max.ns,
+            false => histogram.highest_bucket().map_or(0, lower_edge),
+        };
+        let latency = Duration::from_nanos(ns);
+        if latency < self.above {
+            return None;
+        }
+        let is_above = |&(bucket, _): &(usize, u64)| Duration::from_nanos(lower_edge(bucket)) >= self.above;
+        let count: u64 = histogram.iter().filter(is_above).map(|(_, n)| n).sum();
+        Some(Event::Slow { row: row.clone(), latency, is_exact: max.exact, count: count.max(1), end })
+    }
+}
+
+fn failed(row: &FileRow, end: SystemTime) -> impl Iterator<Item = Event> {
+    let counts = row.stats.errors.iter().filter(|&(&errno, &n)| n > 0 && is_failure_of_durability(errno));
+    counts.map(move |(&errno, &count)| Event::Failed { row: row.clone(), errno, count, end })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::fixture::{MYSQL, in_flight, quiet, row, server, stats};
+    use crate::model::{Lost, Op, Role};
+    use std::time::Instant;
+
+    const REDO: &str = "/var/lib/mysql/#ib_redo5";
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn snapshot(files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Arc<Snapshot> {
+        Arc::new(Snapshot {
+            taken: Instant::now(),
+            taken_wall: SystemTime::UNIX_EPOCH,
+            setup: quiet().setup,
+            lost: Lost::default(),
+            servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))],
+            files,
+            failures: Vec::new(),
+            writes: Vec::new(),
+            threads: Vec::new(),
+            in_flight,
+            neighbours: Vec::new(),
+            unwatched: Vec::new(),
+            disks: BTreeMap::new(),
+            unsynced: Default::default(),
+        })
+    }
+
+    fn redo(syncs: &[(u64, u64)]) -> FileRow {
+        row(MYSQL, 41, REDO, Role::Redo, Op::Fdatasync, stats(syncs))
+    }
+
+    #[test]
+    fn what_hangs_is_told_once_and_again_if_it_is_another_call() {
+        let mut watch = Watch::new(SECOND);
+        let hangs = |seconds| in_flight(Role::Redo, REDO, SECOND * seconds);
+        let mut told = |sync| watch.operations(&snapshot(Vec::new(), vec![sync])).len();
+        assert_eq!(told(in_flight(Role::Redo, REDO, SECOND / 2)), 0);
+        assert_eq!([told(hangs(1)), told(hangs(2)), told(hangs(3))], [1, 0, 0]);
+        assert_eq!(told(hangs(1)), 1, "the one before has ended");
+    }
+
+    #[test]
+    fn the_longest_of_an_interval_is_told_with_how_many_were_long() {
+        let mut watch = Watch::new(SECOND);
+        let before = [(5, 1_000), (1, 9_000_000_000)];
+        assert_eq!(watch.operations(&snapshot(vec![redo(&before)], Vec::new())), [], "before the first look");
+        let after = [&before[..], &[(2, 1_500_000_000), (1, 10_000_000_000)]].concat();
+        let events = watch.operations(&snapshot(vec![redo(&after)], Vec::new()));
+        let [Event::Slow { latency, is_exact, count, .. }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((*latency, *is_exact, *count), (10 * SECOND, true, 3));
+        // Below the longest ever, only the bucket is known.
+        let last = [&after[..], &[(1, 3_000_000_000)]].concat();
+        let events = watch.operations(&snapshot(vec![redo(&last)], Vec::new()));
+        let [Event::Slow { latency, is_exact: false, count: 1, .. }] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert!((2_800..=3_000).contains(&latency.as_millis()), "{latency:?}");
+        assert_eq!(watch.operations(&snapshot(vec![redo(&last)], Vec::new())), []);
+    }
+
+    #[test]
+    fn failures_are_told_by_errno_and_wrong_calls_are_not() {
+        let mut watch = Watch::new(SECOND);
+        watch.operations(&snapshot(vec![redo(&[(1, 1_000)])], Vec::new()));
+        let mut failed = redo(&[(6, 1_000)]);
+        failed.stats.errors = [(libc::EIO, 2), (libc::ENOSPC, 1), (libc::EINVAL, 1)].into();
+        let events = watch.operations(&snapshot(vec![failed], Vec::new()));
+        let told: Vec<_> = events
+            .iter()
+            .map(|event| match event {
+                Event::Failed { errno, count, .. } => (*errno, *count),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(told, [(libc::EIO, 2), (libc::ENOSPC, 1)]);
+    }
+
+    #[test]
+    fn a_verdict_is_told_when_it_changes_and_when_its_server_ends() {
+        let mut watch = Watch::new(SECOND);
+        let now = Instant::now();
+        let verdict = |state| {
+            let since_wall = SystemTime::UNIX_EPOCH;
+            vec![Verdict { server: MYSQL, state, since: now, since_wall, because: None }]
+        };
+        assert!(matches!(watch.verdicts(verdict(State::Ok))[..], [Event::Verdict { from: None, .. }]));
+        assert_eq!(watch.verdicts(verdict(State::Ok)), []);
+        let events = watch.verdicts(verdict(State::Stalled));
+        assert!(matches!(events[..], [Event::Verdict { from: Some(State::Ok), .. }]), "{events:?}");
+        assert_eq!(watch.verdicts(Vec::new()), [Event::Ended { server: MYSQL, from: State::Stalled }]);
+    }
+}
