@@ -2,18 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
 
+use super::connection::ConnectionArgs;
 use super::fail_on::names;
 use super::options::{LongRunArgs, TraceArgs, duration};
 use super::output::print;
 use super::session;
 use super::signals::End;
-use crate::events::{Event, Journal, Limit, Line, Stacks, Watch};
+use crate::events::{Asker, Event, Journal, Limit, Line, Stacks, Watch, Whose};
 use crate::live::{self, Judging, Live};
+use crate::model::Server;
 use crate::render::json;
 use crate::verdict::Thresholds;
 
@@ -47,6 +50,14 @@ pub(crate) struct Events {
     /// To systemd's journal instead of standard output
     #[arg(long)]
     pub journal: bool,
+    /// Ask the server whose connection it is that waits
+    ///
+    /// A line of an operation in flight then has the connection's number and its user, if the server answers
+    /// at once: one that hangs may not.
+    #[arg(long)]
+    pub sessions: bool,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
     #[command(flatten)]
     pub trace: TraceArgs,
     #[command(flatten)]
@@ -58,6 +69,10 @@ pub fn run(arguments: &Events) -> anyhow::Result<ExitCode> {
     session::require_host_pids()?;
     let journal = match arguments.journal {
         true => Some(Journal::open().context("cannot reach systemd's journal")?),
+        false => None,
+    };
+    let asker = match arguments.sessions {
+        true => Some(Asker::new(arguments.connection.options()?)),
         false => None,
     };
     let rules = session::rules(arguments.trace.roles.as_deref())?;
@@ -76,7 +91,7 @@ pub fn run(arguments: &Events) -> anyhow::Result<ExitCode> {
         slow_for: arguments.slow_for,
         ..Thresholds::default()
     };
-    Telling::new(arguments, journal, thresholds).until(&stop, &live)
+    Telling::new(arguments, journal, asker, thresholds).until(&stop, &live)
 }
 
 struct Telling {
@@ -85,10 +100,16 @@ struct Telling {
     operations: Limit,
     verdicts: Limit,
     journal: Option<Journal>,
+    asker: Option<Asker>,
 }
 
 impl Telling {
-    fn new(arguments: &Events, journal: Option<Journal>, thresholds: Thresholds) -> Telling {
+    fn new(
+        arguments: &Events,
+        journal: Option<Journal>,
+        asker: Option<Asker>,
+        thresholds: Thresholds,
+    ) -> Telling {
         let limit = || Limit::new(arguments.per_minute, Instant::now());
         Telling {
             judging: Judging::new(thresholds, arguments.interval),
@@ -96,6 +117,7 @@ impl Telling {
             operations: limit(),
             verdicts: limit(),
             journal,
+            asker,
         }
     }
 
@@ -110,10 +132,7 @@ impl Telling {
             if is_new {
                 events.extend(self.watch.operations(&snapshot));
             }
-            if !events.is_empty() {
-                let named = names(&snapshot.servers);
-                self.tell(events, |server| named.get(&server).cloned())?;
-            }
+            self.tell(events, &snapshot.servers)?;
             self.tell_left_out()?;
             if let live::State::Failed { why } = &state {
                 anyhow::bail!("{why}");
@@ -136,12 +155,12 @@ impl Telling {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn tell(
-        &mut self,
-        events: Vec<Event>,
-        name: impl Fn(crate::model::ServerId) -> Option<String>,
-    ) -> anyhow::Result<()> {
+    fn tell(&mut self, events: Vec<Event>, servers: &[Arc<Server>]) -> anyhow::Result<()> {
+        if events.is_empty() {
+            return Ok(());
+        }
         let now = (Instant::now(), SystemTime::now());
+        let names = names(servers);
         let mut admitted = Vec::new();
         for event in events {
             let limit = match event {
@@ -152,11 +171,15 @@ impl Telling {
                 admitted.push(event);
             }
         }
-        let waiting: BTreeSet<(u32, u32)> = admitted.iter().filter_map(waits).collect();
+        let waiting: BTreeSet<(u32, u32)> = admitted.iter().filter_map(Event::waiting).collect();
         let stacks = Stacks::of(&waiting);
+        let whose = match &mut self.asker {
+            Some(asker) if !waiting.is_empty() => asker.of(&waiting, servers),
+            _ => Whose::new(),
+        };
         for event in admitted {
-            let name = name(event.server());
-            self.write(&Line::of(event, name, &stacks, now))?;
+            let name = names.get(&event.server()).cloned();
+            self.write(&Line::of(event, name, (&stacks, &whose), now))?;
         }
         Ok(())
     }
@@ -179,16 +202,5 @@ impl Telling {
             self.operations.leave_out(line.event, SystemTime::now());
         }
         Ok(())
-    }
-}
-
-/// The thread whose stack belongs to it.
-fn waits(event: &Event) -> Option<(u32, u32)> {
-    match event {
-        Event::InFlight(sync) => Some((sync.server.pid, sync.tid)),
-        Event::Verdict { verdict, .. } => {
-            Some((verdict.server.pid, verdict.because.as_ref().and_then(|because| because.tid)?))
-        }
-        _ => None,
     }
 }

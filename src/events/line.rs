@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 
-use super::{Event, LeftOut, Stacks};
+use super::{Event, LeftOut, Stacks, Whose};
 use crate::model::{FileRow, InFlight, Op, Role, ServerId};
 use crate::render::header::rfc3339;
 use crate::render::json;
@@ -43,6 +43,11 @@ pub(crate) struct Line {
     pub tid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
+    /// Of the thread, as the server says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection_id: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,8 +80,14 @@ const WARNING: u8 = 4;
 const NOTICE: u8 = 5;
 
 impl Line {
-    pub fn of(event: Event, name: Option<String>, stacks: &Stacks, now: (Instant, SystemTime)) -> Line {
+    pub fn of(
+        event: Event,
+        name: Option<String>,
+        (stacks, whose): (&Stacks, &Whose),
+        now: (Instant, SystemTime),
+    ) -> Line {
         let server: ServerId = event.server();
+        let session = event.waiting().and_then(|thread| whose.get(&thread));
         let mut line = Line {
             schema: 1,
             time: rfc3339(now.1),
@@ -84,6 +95,8 @@ impl Line {
             // What belongs to no server is nobody's.
             pid: (server.pid != 0).then_some(server.pid),
             server: name.clone(),
+            connection_id: session.map(|session| session.id),
+            user: session.map(|session| session.user.clone()),
             ..Line::default()
         };
         match event {

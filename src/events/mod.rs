@@ -4,11 +4,13 @@
 mod journal;
 mod limit;
 mod line;
+mod sessions;
 mod stacks;
 mod watch;
 
 pub(crate) use journal::Journal;
 pub(crate) use limit::{LeftOut, Limit};
 pub(crate) use line::Line;
+pub(crate) use sessions::{Asker, Whose};
 pub(crate) use stacks::Stacks;
 pub(crate) use watch::{Event, Watch};

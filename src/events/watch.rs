@@ -33,6 +33,16 @@ impl Event {
         }
     }
 
+    /// The thread (pid, tid) that waits.
+    pub fn waiting(&self) -> Option<(u32, u32)> {
+        let tid = match self {
+            Event::InFlight(sync) => sync.tid,
+            Event::Verdict { verdict, .. } => verdict.because.as_ref()?.tid?,
+            _ => return None,
+        };
+        Some((self.server().pid, tid))
+    }
+
     pub fn server(&self) -> ServerId {
         match self {
             Event::Verdict { verdict, .. } => verdict.server,

@@ -284,6 +284,7 @@ pub(super) const EVENTS: Manual = Manual {
         example("fsynctop events", "all servers, until Ctrl-C"),
         example("fsynctop events --above 200ms", "what takes a fifth of a second"),
         example("fsynctop events --journal", "to systemd's journal"),
+        example("fsynctop events --sessions", "with the connection that waits"),
         example("fsynctop events | jq -r .sentence", "for people"),
     ],
     exit: &[("0", "a signal ended it"), FAILED, BAD_USAGE],

@@ -1,8 +1,8 @@
 //! What a server counts itself, read over one client connection: [`options`] says where to and as whom,
 //! [`find`] finds the socket of a server that runs here, [`choose`] which of several is meant, [`protection`]
 //! which connections a password may go over, [`connection`] asks with deadlines that a hung server cannot
-//! exceed, [`reading`] is what it answered, and [`counters`] what happened between two readings. [`bounded`]
-//! and [`tls`] are for any protocol; [`client`] speaks MySQL's.
+//! exceed, [`reading`] is what it answered ([`sessions`]: whose connections there are), and [`counters`] what
+//! happened between two readings. [`bounded`] and [`tls`] are for any protocol; [`client`] speaks MySQL's.
 
 pub(crate) mod bounded;
 pub mod choose;
@@ -16,6 +16,7 @@ pub mod options;
 pub(crate) mod protection;
 pub mod reading;
 pub mod secret;
+pub(crate) mod sessions;
 pub(crate) mod tls;
 pub(crate) mod trusted_file;
 

@@ -10,6 +10,7 @@ use super::StatusError;
 use super::client::{Error, Rows};
 use super::engine_status::EngineStatus;
 use super::gtid;
+use super::sessions::{self, Sessions};
 use crate::linux::rooted::Root;
 use crate::model::Server;
 
@@ -18,6 +19,8 @@ use crate::model::Server;
 pub enum Scope {
     /// Only that it answers at all.
     Nothing,
+    /// Whose connections there are.
+    Sessions,
     /// Sync counters only, which are quick to read.
     Syncs,
     /// These, and what was written to files, by kind.
@@ -43,6 +46,8 @@ pub struct Reading {
     /// Bytes written, by performance_schema's kind of file. None: as above, or not asked for.
     pub written: Option<BTreeMap<String, u64>>,
     pub engine: Option<EngineStatus>,
+    /// Only where they were asked for.
+    pub(crate) sessions: Option<Sessions>,
     /// Counters that the account has no privilege to read. Plain sentences.
     pub refused: Vec<String>,
 }
@@ -66,6 +71,10 @@ impl Reading {
         let mut reading = Reading::empty(began);
         if scope == Scope::Nothing {
             query("DO 0")?;
+            return Ok(reading);
+        }
+        if scope == Scope::Sessions {
+            reading.sessions = sessions::ask(query, |code| NOT_TO_BE_HAD.contains(&code))?;
             return Ok(reading);
         }
         // Without GLOBAL, this connection's own figures would be mixed in.
@@ -124,6 +133,7 @@ impl Reading {
             binlog_files: None,
             written: None,
             engine: None,
+            sessions: None,
             refused: Vec::new(),
         }
     }

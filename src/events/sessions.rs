@@ -1,0 +1,110 @@
+//! Whose statement waits: the connection and the user of a thread, as its server says. A server that hangs
+//! does not say it in time, and whatever listens in its place may say anything: it is asked by a thread of
+//! its own, seldom, and a line does without.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::linux::blocking::{Limits, Pool, Share};
+use crate::linux::proc_file;
+use crate::model::{Server, ServerId};
+use crate::server::status::connection::Connection;
+use crate::server::status::find::Target;
+use crate::server::status::options::ConnectOptions;
+use crate::server::status::reading::Scope;
+use crate::server::status::sessions::{Session, Sessions};
+
+const SHARE: Share = Share { threads: 2, with_abandoned: 4, queue: 16 };
+/// To find the socket, which may lie on what hangs, to connect, and to be answered.
+const TIMEOUT: Duration = Duration::from_secs(4);
+/// How long the lines of a moment wait for it.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// A server is asked this often.
+const SELDOM: Duration = Duration::from_secs(5);
+
+struct Question {
+    server: Server,
+    options: ConnectOptions,
+}
+
+pub(crate) struct Asker {
+    options: ConnectOptions,
+    answers: Pool<(), Question, (ServerId, Sessions)>,
+    asked: BTreeMap<ServerId, Instant>,
+}
+
+/// By (pid, tid), as the host has them.
+pub(crate) type Whose = BTreeMap<(u32, u32), Session>;
+
+impl Asker {
+    pub fn new(options: ConnectOptions) -> Asker {
+        let answers = Pool::new("sessions", Limits::for_one_owner(SHARE, TIMEOUT), answer);
+        Asker { options, answers, asked: BTreeMap::new() }
+    }
+
+    /// The connections of these threads, as far as they can be had at once.
+    pub fn of(&mut self, threads: &BTreeSet<(u32, u32)>, servers: &[std::sync::Arc<Server>]) -> Whose {
+        // Answers that nobody waited for any more.
+        while self.answers.poll().is_some() {}
+        let now = Instant::now();
+        self.asked.retain(|_, at| now.saturating_duration_since(*at) < SELDOM);
+        let pids: BTreeSet<u32> = threads.iter().map(|(pid, _)| *pid).collect();
+        let is_wanted = |server: &&std::sync::Arc<Server>| {
+            server.alive && server.version.is_some() && pids.contains(&server.id.pid)
+        };
+        let mut waited_for = 0;
+        for server in servers.iter().filter(is_wanted) {
+            if let Entry::Vacant(asked) = self.asked.entry(server.id) {
+                asked.insert(now);
+                let question = Question { server: (**server).clone(), options: self.options.clone() };
+                waited_for += usize::from(self.answers.submit((), question));
+            }
+        }
+        let until = now + PATIENCE;
+        let mut whose = Whose::new();
+        while waited_for > 0
+            && let Some((server, sessions)) =
+                self.answers.wait(until.saturating_duration_since(Instant::now()))
+        {
+            waited_for -= 1;
+            for &(pid, tid) in threads.iter().filter(|(pid, _)| *pid == server.pid) {
+                let own = own_tid(pid, tid);
+                whose.extend(sessions.get(&own).map(|session| ((pid, tid), session.clone())));
+            }
+        }
+        whose
+    }
+}
+
+fn answer(question: &Question) -> Option<(ServerId, Sessions)> {
+    let target = Target::of(question.options.clone(), &question.server).ok()?;
+    let reading = Connection::open(&target).ok()?.read(Scope::Sessions).ok()?;
+    Some((question.server.id, reading.sessions?))
+}
+
+/// As the server itself sees its thread's id: the last of NSpid, which is that of the innermost namespace.
+fn own_tid(pid: u32, tid: u32) -> u32 {
+    let status = proc_file::read(Path::new(&format!("/proc/{pid}/task/{tid}/status"))).unwrap_or_default();
+    innermost(&String::from_utf8_lossy(&status)).unwrap_or(tid)
+}
+
+fn innermost(status: &str) -> Option<u32> {
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().next_back()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_has_the_id_of_its_own_namespace() {
+        assert_eq!(innermost("Name:\tmysqld\nNSpid:\t4711\t41\t7\n"), Some(7));
+        assert_eq!(innermost("NSpid:\t4711\n"), Some(4711));
+        assert_eq!(innermost("Name:\tmysqld\n"), None);
+        let own = std::process::id();
+        assert_ne!(own_tid(own, own), 0);
+    }
+}
