@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::connection::ConnectionArgs;
 use super::fail_on::names;
-use super::options::{LongRunArgs, TraceArgs, duration};
+use super::options::{LongRunArgs, NameArgs, TraceArgs, duration};
 use super::output::print;
 use super::session;
 use super::signals::End;
@@ -59,6 +59,8 @@ pub(crate) struct Events {
     #[command(flatten)]
     pub connection: ConnectionArgs,
     #[command(flatten)]
+    pub names: NameArgs,
+    #[command(flatten)]
     pub trace: TraceArgs,
     #[command(flatten)]
     pub long_run: LongRunArgs,
@@ -84,7 +86,13 @@ pub fn run(arguments: &Events) -> anyhow::Result<ExitCode> {
         ..live::Options::default()
     };
     let trace = arguments.trace.clone();
-    let live = Live::start(move || session::start(&trace, &config, rules), selection, options)?;
+    let names = arguments.names.server_name.clone();
+    let make = move || -> anyhow::Result<_> {
+        let mut sampler = session::start(&trace, &config, rules)?;
+        sampler.set_given_names(names);
+        Ok(sampler)
+    };
+    let live = Live::start(make, selection, options)?;
     let thresholds = Thresholds {
         stalled: arguments.stalled,
         slow: arguments.slow,

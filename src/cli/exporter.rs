@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Command};
 
 use super::exit::{BAD_USAGE, Exit, FAILED};
-use super::options::{LongRunArgs, TraceArgs, duration};
+use super::options::{LongRunArgs, NameArgs, TraceArgs, duration};
 use super::settings::exporter::unknown_variables;
 use super::{check, session};
 use crate::exporter::collect::{self, About, Buckets, Collector};
@@ -22,7 +22,6 @@ use crate::exporter::{log, privileges, web_process};
 use crate::history::{self, remote};
 use crate::host;
 use crate::live::Options;
-use crate::server::naming::GivenName;
 use crate::text::causes;
 
 /// Where the options of the figures stand in the help.
@@ -58,12 +57,8 @@ pub struct Exporter {
     /// Each scrape takes a fresh one.
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub interval: Duration,
-    /// What a server is called in the metrics: 3306=orders
-    ///
-    /// May be given several times; by the port, the data directory (/var/lib/mysql2=billing), the socket or
-    /// the container. Without it, the first that a server has of container, port, socket, data directory.
-    #[arg(long, value_name = "WHICH=NAME", value_delimiter = ',', help_heading = METRICS)]
-    pub server_name: Vec<GivenName>,
+    #[command(flatten, next_help_heading = METRICS)]
+    pub names: NameArgs,
     /// Upper bounds of the latency histogram in seconds
     ///
     /// Each is moved to the nearest step of the kernel's histogram. Without it, there are 15 from 10 µs to
@@ -120,13 +115,14 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         at_start: AtStart { verdicts, map_bytes },
         interval: arguments.interval,
     };
+    let names = arguments.names.server_name;
     let shown = collect::Options {
         buckets: match &arguments.buckets[..] {
             [] => Buckets::default(),
             bounds => Buckets::new(bounds).map_err(|error| bad_usage(format!("--buckets: {error}")))?,
         },
         paths: (!arguments.no_file_metrics).then_some(arguments.file_limit as usize),
-        names: arguments.server_name,
+        names: names.clone(),
     };
     let remembered = history::Options { length: arguments.history, ..history::Options::default() };
     let trace = arguments.trace;
@@ -136,7 +132,9 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         let make = move || -> anyhow::Result<_> {
             let probe = session::attach(&trace, &config)?;
             privileges::keep_needed(user)?;
-            Ok(session::sampler(probe, rules))
+            let mut sampler = session::sampler(probe, rules);
+            sampler.set_given_names(names);
+            Ok(sampler)
         };
         let about = About { map_bytes, web_pid: Some(web_pid) };
         let collector = Collector::start(make, selection, long_run, shown, remembered, about)?;

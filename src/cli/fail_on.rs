@@ -1,13 +1,12 @@
 //! `--fail-on`: the verdicts that end an action with a status of their own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::options::duration;
 use crate::model::{Server, ServerId};
-use crate::server::naming;
 use crate::verdict::{State, Thresholds, Verdicts};
 
 /// `stalled`, `stalled=5s`, `failing`, `slow=50ms`.
@@ -61,9 +60,7 @@ pub(crate) fn states(conditions: &[Condition]) -> Vec<State> {
 
 /// Servers as the metrics call them.
 pub(crate) fn names(servers: &[Arc<Server>]) -> BTreeMap<ServerId, String> {
-    let candidates: Vec<_> = servers.iter().map(|server| naming::candidates(server, &[])).collect();
-    let labels = naming::labels(&candidates, &BTreeSet::new());
-    servers.iter().map(|server| server.id).zip(labels).collect()
+    servers.iter().map(|server| (server.id, server.name.to_string())).collect()
 }
 
 /// The verdicts that are conditions, as lines.

@@ -11,7 +11,7 @@ use clap::{Args, Command, FromArgMatches};
 use super::command::{Traced, passed_on};
 use super::exit::{CONDITION, Exit, FAILED};
 use super::fail_on::{self, Condition};
-use super::options::{LongRunArgs, RowLimit, StyleArgs, TraceArgs, Writes, duration};
+use super::options::{LongRunArgs, NameArgs, RowLimit, StyleArgs, TraceArgs, Writes, duration};
 use super::output::print;
 use super::output_file::OutputFile;
 use super::session;
@@ -95,6 +95,8 @@ pub struct Once {
     pub output_file: Option<PathBuf>,
     #[command(flatten)]
     pub style: StyleArgs,
+    #[command(flatten)]
+    pub names: NameArgs,
     /// A sync in flight for this long is shown as stuck
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub stuck_after: Duration,
@@ -153,6 +155,7 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
         config.watch(Writes::All.ops());
     }
     let mut sampler = session::start(&arguments.trace, &config, rules)?;
+    sampler.set_given_names(arguments.names.server_name.clone());
     let mut run = Run { sampler: &mut sampler, selection, stop: &stop, finder: None };
     if command.is_none() || own {
         run.look_for_servers(FIRST_LOOK);

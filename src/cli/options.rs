@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use crate::live::budget::Limit;
 use crate::model::{AttachMode, Op};
 use crate::render::Style;
+use crate::server::naming::GivenName;
 
 /// Which processes.
 #[derive(Args, Clone, Debug, Default)]
@@ -106,6 +107,17 @@ impl Writes {
             Writes::All => &[Op::DsyncWrite, Op::Write, Op::Fallocate],
         }
     }
+}
+
+/// For what tells one server from another.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct NameArgs {
+    /// What a server is called: 3306=orders
+    ///
+    /// May be given several times; by the port, the data directory (/var/lib/mysql2=billing), the socket or
+    /// the container. Without it, the first that a server has of container, port, socket, data directory.
+    #[arg(long, value_name = "WHICH=NAME", value_delimiter = ',')]
+    pub server_name: Vec<GivenName>,
 }
 
 /// For what runs for long: a series of intervals, the live view, the exporter.

@@ -76,6 +76,7 @@ pub fn run(plain: Plain) -> anyhow::Result<ExitCode> {
         by: Rows::Of(measure.by),
         stuck_after: measure.stuck_after,
         style: measure.style,
+        names: measure.names,
         no_mouse: false,
         socket,
         trace: measure.trace,

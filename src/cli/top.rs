@@ -9,7 +9,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
 use super::once::{self, Once};
-use super::options::{LongRunArgs, StyleArgs, TraceArgs, Writes, duration};
+use super::options::{LongRunArgs, NameArgs, StyleArgs, TraceArgs, Writes, duration};
 use super::output::print;
 use super::{exit, session};
 use crate::files::rules::Rules;
@@ -39,6 +39,8 @@ pub(crate) struct Top {
     pub stuck_after: Duration,
     #[command(flatten)]
     pub style: StyleArgs,
+    #[command(flatten)]
+    pub names: NameArgs,
     /// Leave the mouse to the terminal
     ///
     /// The terminal then selects and copies text with it.
@@ -153,7 +155,7 @@ fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
         all_writes: top.by == Rows::Of(By::Writes) || top.trace.writes == Writes::All,
     };
     let earlier = earlier(top.socket, selection.clone());
-    let start = starter(top.trace, top.long_run, selection);
+    let start = starter(top.trace, top.long_run, top.names, selection);
     let stuck_after = top.stuck_after;
     let ended = terminal::run(screen, options, start, extras, earlier)?;
     if let Some(signal) = ended.signal {
@@ -180,7 +182,7 @@ fn earlier(socket: PathBuf, selection: Selection) -> terminal::Earlier {
 }
 
 /// What attaches, now and when the view asks for it again.
-fn starter(trace: TraceArgs, long_run: LongRunArgs, selection: Selection) -> Start {
+fn starter(trace: TraceArgs, long_run: LongRunArgs, names: NameArgs, selection: Selection) -> Start {
     let start = move |extras: Extras, interval| -> anyhow::Result<Live> {
         let rules: Rules = session::rules(trace.roles.as_deref())?;
         let mut trace = trace.clone();
@@ -191,7 +193,13 @@ fn starter(trace: TraceArgs, long_run: LongRunArgs, selection: Selection) -> Sta
         };
         let config = session::probe_config(&trace, &selection, extras.by_thread)?;
         let options = live::Options { interval, max_cpu: long_run.max_cpu.0, ..live::Options::default() };
-        Live::start(move || session::start(&trace, &config, rules), selection.clone(), options)
+        let names = names.server_name.clone();
+        let make = move || {
+            let mut sampler = session::start(&trace, &config, rules)?;
+            sampler.set_given_names(names);
+            Ok(sampler)
+        };
+        Live::start(make, selection.clone(), options)
     };
     Arc::new(move |extras, interval| {
         start(extras, interval).map_err(|error| StartError(causes(error.chain())))

@@ -34,6 +34,8 @@ struct JsonSetup {
     mode: AttachMode,
     not_chosen: Vec<(AttachMode, String)>,
     kernel: String,
+    #[serde(default)]
+    host: String,
     ops: Vec<Op>,
     by_thread: bool,
     #[serde(default)]
@@ -52,6 +54,9 @@ struct JsonOptions {
 struct JsonServer {
     number: u32,
     id: ServerId,
+    /// None: of an exporter that did not tell.
+    #[serde(default)]
+    name: Option<Arc<str>>,
     comm: String,
     version: Option<String>,
     #[serde(with = "super::bytes::optional_path")]
@@ -129,6 +134,7 @@ impl Serialize for History {
             mode: setup.mode,
             not_chosen: setup.not_chosen.clone(),
             kernel: setup.kernel.clone(),
+            host: setup.host.clone(),
             ops: setup.ops.clone(),
             by_thread: setup.by_thread,
             net: setup.net.clone(),
@@ -166,6 +172,7 @@ fn json_server(number: u32, id: ServerId, server: &Server) -> JsonServer {
     JsonServer {
         number,
         id,
+        name: Some(server.name.clone()),
         comm: server.comm.clone(),
         version: server.version.clone(),
         datadir: server.datadir.clone(),
@@ -216,8 +223,8 @@ impl History {
             files: json.options.files,
         });
         history.setup = json.setup.map(|setup| {
-            let JsonSetup { mode, not_chosen, kernel, ops, by_thread, net, note } = setup;
-            Arc::new(Setup { mode, not_chosen, kernel, ops, by_thread, net, note })
+            let JsonSetup { mode, not_chosen, kernel, host, ops, by_thread, net, note } = setup;
+            Arc::new(Setup { mode, not_chosen, kernel, host, ops, by_thread, net, note })
         });
         history.short_of_memory = json.short_of_memory;
         let (tables, numbers) = tables_of(json.servers, json.files, json.neighbours);
@@ -262,11 +269,12 @@ fn tables_of(
 ) -> (Tables, Numbers) {
     let (mut tables, mut numbers) = (Tables::default(), Numbers::default());
     for server in servers {
-        let JsonServer { number, id, comm, version, datadir, socket, ports, container, device, .. } = server;
+        let JsonServer { number, id, name, comm, version, datadir, socket, ports, container, device, .. } = server;
         let (filesystem, notes, alive, known_by) =
             (server.filesystem, server.notes, server.alive, server.known_by);
         let server = Server {
             id,
+            name: name.unwrap_or_else(|| comm.as_str().into()),
             comm,
             version,
             datadir,

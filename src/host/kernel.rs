@@ -23,6 +23,12 @@ pub fn release(roots: &Roots) -> Option<String> {
     roots.read_proc("sys/kernel/osrelease").ok()
 }
 
+/// What the host calls itself, as `uname -n` prints it; in a container with a UTS namespace of its own, what
+/// the container does.
+pub fn node_name(roots: &Roots) -> Option<String> {
+    roots.read_proc("sys/kernel/hostname").ok()
+}
+
 pub fn version(roots: &Roots) -> Option<Version> {
     parse_version(&release(roots)?)
 }

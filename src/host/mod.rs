@@ -69,6 +69,11 @@ pub(crate) fn kernel_release() -> Option<String> {
     kernel::release(&Roots::default())
 }
 
+/// What the host calls itself, as `uname -n` prints it.
+pub(crate) fn node_name() -> Option<String> {
+    kernel::node_name(&Roots::default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

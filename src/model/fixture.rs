@@ -86,6 +86,7 @@ pub fn neighbour(device: &str, comm: &str, latencies: &[(u64, u64)]) -> Neighbou
 pub fn server(id: ServerId, comm: &str, version: &str, port: u16) -> Server {
     Server {
         id,
+        name: port.to_string().into(),
         comm: comm.into(),
         version: Some(version.into()),
         datadir: Some("/var/lib/mysql".into()),
@@ -138,6 +139,7 @@ pub fn quiet() -> Measurement {
             mode: AttachMode::Fentry,
             not_chosen: Vec::new(),
             kernel: "6.12.0-1-amd64".into(),
+            host: "db1".into(),
             ops: vec![Op::Fsync, Op::Fdatasync],
             by_thread: true,
             net: Net {

@@ -1,6 +1,7 @@
 //! What the rows are about: servers and files.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,8 @@ impl ServerId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     pub id: ServerId,
+    /// What it is called, in the metrics and elsewhere: unlike any other server that was there at the time.
+    pub name: Arc<str>,
     pub comm: String,
     /// "MySQL 9.7.4", "MariaDB 10.11.14". None if it is not a known server.
     pub version: Option<String>,
@@ -72,6 +75,7 @@ impl Server {
     pub fn new(id: ServerId, comm: String) -> Server {
         Server {
             id,
+            name: comm.as_str().into(),
             comm,
             version: None,
             datadir: None,

@@ -160,6 +160,8 @@ pub struct Setup {
     pub not_chosen: Vec<(AttachMode, String)>,
     /// "6.12.0-1-amd64".
     pub kernel: String,
+    /// The host, as it calls itself (`uname -n`).
+    pub host: String,
     /// The watched operations.
     pub ops: Vec<Op>,
     /// True if rows by thread are kept.

@@ -14,7 +14,7 @@ use crate::text::{errno, escape};
 /// What every row begins with, before what it stands for.
 const INTERVAL: [&str; 5] = ["start", "end", "duration_seconds", "pid", "comm"];
 /// What every row ends with. An empty field is a figure that does not exist.
-const FIGURES: [&str; 18] = [
+const FIGURES: [&str; 20] = [
     "op",
     "syncs",
     "syncs_per_second",
@@ -33,6 +33,8 @@ const FIGURES: [&str; 18] = [
     "bytes",
     "via",
     "completion",
+    "host",
+    "server_name",
 ];
 
 fn subject_columns(by: By) -> &'static [&'static str] {
@@ -62,6 +64,9 @@ pub(super) fn write(m: &Measurement, options: &Options, out: &mut impl Write) ->
         fields.push(server.map(|server| name(server.comm.as_bytes())).unwrap_or_default());
         subject(&row, &mut fields);
         figures(&row, m, &mut fields);
+        // What came later comes last: some read columns by their number.
+        fields.push(name(m.setup.host.as_bytes()));
+        fields.push(server.map(|server| no_formula(&server.name)).unwrap_or_default());
         csv.write_record(&fields)?;
     }
     csv.flush()
@@ -69,10 +74,13 @@ pub(super) fn write(m: &Measurement, options: &Options, out: &mut impl Write) ->
 
 /// An escaped name, which a spreadsheet does not take for a formula.
 fn name(bytes: &[u8]) -> String {
-    let escaped = escape(bytes);
+    no_formula(&escape(bytes))
+}
+
+fn no_formula(escaped: &str) -> String {
     match escaped.bytes().next() {
         Some(first @ (b'=' | b'+' | b'-' | b'@')) => format!("\\x{first:02x}{}", &escaped[1..]),
-        _ => escaped,
+        _ => escaped.to_owned(),
     }
 }
 

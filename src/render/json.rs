@@ -73,6 +73,7 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
         duration_seconds: length(m.duration),
         attach: m.setup.mode,
         kernel: m.setup.kernel.clone(),
+        host: m.setup.host.clone(),
         lost: m.lost,
         not_watched: durability::not_watched(&m.setup.ops).map(|way| way.name).collect(),
         unwatched_counted_on: m.setup.net.filesystems.clone(),
@@ -157,7 +158,7 @@ pub(crate) fn device(row: &DeviceRow) -> schema::Device {
 }
 
 fn server(server: &Server, unwatched: u64) -> schema::Server {
-    let (name, version) = match server.version.as_deref().map(|version| version.split_once(' ')) {
+    let (product, version) = match server.version.as_deref().map(|version| version.split_once(' ')) {
         Some(Some((name, version))) => (Some(name.to_owned()), Some(version.to_owned())),
         Some(None) => (server.version.clone(), None),
         None => (None, None),
@@ -166,8 +167,9 @@ fn server(server: &Server, unwatched: u64) -> schema::Server {
     schema::Server {
         pid: server.id.pid,
         start_since_boot_seconds: seconds(server.id.start_ns),
+        name: server.name.clone(),
         comm: server.comm.clone(),
-        server: name,
+        server: product,
         version,
         datadir: datadir.map(|datadir| schema::Datadir { datadir, datadir_bytes }),
         container: server.container.clone(),

@@ -18,6 +18,8 @@ pub(crate) struct Measurement {
     pub duration_seconds: f64,
     pub attach: AttachMode,
     pub kernel: String,
+    /// As it calls itself.
+    pub host: String,
     pub lost: Lost,
     /// Ways to make data durable of which no figure says anything: model/durability.rs.
     pub not_watched: Vec<&'static str>,
@@ -63,6 +65,8 @@ pub(crate) struct Server {
     pub pid: u32,
     /// With the pid, what identifies the server: a reused pid has another start.
     pub start_since_boot_seconds: f64,
+    /// As the label `server` of the metrics.
+    pub name: Arc<str>,
     pub comm: String,
     /// "MySQL", "MariaDB"; null for what is no known server.
     pub server: Option<String>,

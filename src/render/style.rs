@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use anstyle::AnsiColor;
 
-use crate::text::{escape, escape_to_ascii, width};
+use crate::text::{escape, escape_sentence, escape_to_ascii, sentence_to_ascii, width};
 
 /// What the output may contain. The default is for a pipe: no colour, no width, Unicode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,11 @@ impl Style {
     /// A name that a traced process chose, escaped for this terminal.
     pub(crate) fn name(&self, bytes: &[u8]) -> String {
         if self.unicode { escape(bytes) } else { escape_to_ascii(bytes) }
+    }
+
+    /// A name that is escaped already.
+    pub(crate) fn escaped_name(&self, name: &str) -> String {
+        if self.unicode { escape_sentence(name) } else { sentence_to_ascii(name) }
     }
 
     pub(crate) fn ellipsis(&self) -> &'static str {

@@ -23,6 +23,7 @@ use crate::linux::disk_statistics;
 use crate::model::{InFlight, Op, Role, Server, ServerId, Setup, Snapshot, Target};
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
 use crate::probe::{Attached, Event, Probe, ProbeConfig, allocator};
+use crate::server::naming::GivenName;
 
 use ledger::{Ledger, Reading, Slots, Subject};
 use names::Names;
@@ -94,6 +95,7 @@ impl Sampler {
             mode: attached.mode,
             not_chosen: attached.not_chosen.clone(),
             kernel,
+            host: crate::host::node_name().unwrap_or_default(),
             ops: attached.ops().to_vec(),
             by_thread: attached.by_thread,
             net: attached.net().clone(),
@@ -147,6 +149,11 @@ impl Sampler {
         if self.servers.meet(server) && server.start_ns < self.began_ns {
             self.running.find_earlier(server);
         }
+    }
+
+    /// Names for servers by which users know them.
+    pub(crate) fn set_given_names(&mut self, given: Vec<GivenName>) {
+        self.servers.set_given_names(given);
     }
 
     /// How long servers that have ended are remembered one by one.
@@ -225,6 +232,7 @@ impl Sampler {
         self.read_writeback()?;
         self.reclaim()?;
         self.forget_ended()?;
+        self.servers.name_them();
         let unsynced = self.unsynced_files(&unsynced, taken)?;
         let Rows { files, failures, writes, threads, neighbours } = self.rows();
         let short_of_rows = self.short_of_rows();

@@ -15,6 +15,7 @@ use crate::linux::proc_file;
 use crate::model::{Server, ServerId};
 use crate::server::describe::describe;
 use crate::server::describers::Describers;
+use crate::server::naming::{self, GivenName};
 use crate::server::processes::{self, start_tick};
 use crate::server::settings::Settings;
 
@@ -101,6 +102,9 @@ pub struct Servers {
     round: u64,
     retention: Retention,
     describers: Describers,
+    given_names: Vec<GivenName>,
+    /// What is known of them has changed since they were called by it.
+    must_be_named: bool,
     thread_names: HashMap<(ServerId, u32, u32), ThreadName>,
 }
 
@@ -113,12 +117,33 @@ impl Servers {
             round: 0,
             retention: Retention::default(),
             describers: Describers::new(move |id| describe(Path::new(PROC), id, &*rules)),
+            given_names: Vec::new(),
+            must_be_named: false,
             thread_names: HashMap::new(),
         }
     }
 
     pub(crate) fn set_retention(&mut self, retention: Retention) {
         self.retention = retention;
+    }
+
+    pub(crate) fn set_given_names(&mut self, given: Vec<GivenName>) {
+        self.given_names = given;
+        self.must_be_named = true;
+    }
+
+    /// Calls each by what is known of all of them by now.
+    pub(crate) fn name_them(&mut self) {
+        if !std::mem::take(&mut self.must_be_named) {
+            return;
+        }
+        let servers: Vec<&Server> = self.met.values().map(|met| &*met.server).collect();
+        let names = naming::names(&servers, &self.given_names);
+        for (met, name) in self.met.values_mut().zip(names) {
+            if *met.server.name != *name {
+                Arc::make_mut(&mut met.server).name = name.into();
+            }
+        }
     }
 
     /// Notes a server; true if it is new.
@@ -133,6 +158,7 @@ impl Servers {
         let server = Arc::new(Server::new(id, comm));
         let met = Met { server, met: Instant::now(), ended: None, descriptions: 0, pending: false };
         let (at, _) = self.met.insert_full(process(id), met);
+        self.must_be_named = true;
         self.describe(at);
         true
     }
@@ -160,6 +186,7 @@ impl Servers {
             let id = met.server.id;
             if met.ended.is_none() && !processes::is_alive(Path::new(PROC), id) {
                 Arc::make_mut(&mut met.server).alive = false;
+                self.must_be_named = true;
                 met.ended = Some((self.round, Instant::now()));
                 met.pending &= !self.describers.forget(id);
                 names.server_ended(id);
@@ -194,6 +221,7 @@ impl Servers {
         // Of a process that has gone meanwhile, what was known before stays.
         if !server.comm.is_empty() && server.alive {
             met.server = Arc::new(Server { id: known.id, alive: known.alive, ..server });
+            self.must_be_named = true;
             names.set_settings(known.id, settings);
         }
     }
@@ -229,6 +257,7 @@ impl Servers {
 
     pub fn forget(&mut self, gone: &HashSet<ServerId>) {
         self.met.retain(|_, met| !gone.contains(&met.server.id));
+        self.must_be_named = true;
         self.thread_names.retain(|(server, ..), _| !gone.contains(server));
     }
 

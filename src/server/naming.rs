@@ -1,7 +1,7 @@
-//! What a server is called in the metrics: what a pager should say, the same over every restart of the
-//! server, and the same again when the exporter itself is started anew.
+//! What a server is called: what a pager should say, the same over every restart of the server, and the same
+//! again when whoever traces it is started anew.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -10,6 +10,10 @@ use crate::text;
 
 /// Columns of a label.
 const MAX_LENGTH: usize = 200;
+/// In the metrics, what is no server's.
+pub(crate) const UNKNOWN: &str = "unknown";
+/// In the metrics, all servers that have no label of their own.
+pub(crate) const OTHER: &str = "other";
 
 /// A name that the user gave: `3306=orders`, `/var/lib/mysql2=billing`, `mysql-0=shop`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +169,52 @@ pub(crate) fn candidates(server: &Server, given: &[GivenName]) -> Vec<String> {
     names.iter().map(|name| text::shorten_path(name, MAX_LENGTH, "…")).collect()
 }
 
+/// What each of these processes is called by all that is known of it now. Processes of one server have one
+/// name: it, and what it starts under its own name; and so have all of one command that are no servers.
+pub(crate) fn names(servers: &[&Server], given: &[GivenName]) -> Vec<String> {
+    let groups = groups(servers);
+    let candidates: Vec<Vec<String>> =
+        groups.iter().map(|group| candidates(servers[group[0]], given)).collect();
+    let labels = labels(&candidates, &BTreeSet::from([UNKNOWN, OTHER]));
+    let mut names = vec![String::new(); servers.len()];
+    for (group, label) in groups.iter().zip(labels) {
+        group.iter().for_each(|&at| names[at].clone_from(&label));
+    }
+    names
+}
+
+/// The processes that are one server, by their places.
+fn groups(servers: &[&Server]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    // Of those without a data directory there may be thousands: they are not compared one by one.
+    let mut bare: HashMap<(&str, Option<String>), usize> = HashMap::new();
+    let mut known: Vec<(Identity, bool, usize)> = Vec::new();
+    for (at, server) in servers.iter().enumerate() {
+        let identity = Identity::of(server);
+        let group = if identity.is_bare() {
+            *bare.entry((&server.comm, container(server))).or_insert(groups.len())
+        } else {
+            let same =
+                known.iter_mut().find(|(other, lives, _)| other.is_taken_up_by(&identity, *lives && server.alive));
+            match same {
+                Some((_, lives, group)) => {
+                    *lives |= server.alive;
+                    *group
+                }
+                None => {
+                    known.push((identity, server.alive, groups.len()));
+                    groups.len()
+                }
+            }
+        };
+        match groups.get_mut(group) {
+            Some(group) => group.push(at),
+            None => groups.push(vec![at]),
+        }
+    }
+    groups
+}
+
 /// One label for each list of candidates, all different and none of them taken. Of several that would have
 /// the same, each gets what tells them apart: none takes what another could be known by already.
 pub fn labels(candidates: &[Vec<String>], taken: &BTreeSet<&str>) -> Vec<String> {
@@ -250,6 +300,38 @@ mod tests {
             assert_eq!(named(&server, &[]), expected);
             assert_eq!(named(&server, &[&format!("{expected}=shop")]), "shop");
         }
+    }
+
+    #[test]
+    fn each_server_has_a_name_of_its_own_and_its_processes_have_the_same() {
+        let at = |port, datadir: &str, inode| {
+            let mut server = server(port);
+            (server.datadir, server.known_by.datadir) = (Some(datadir.into()), Some((8, inode)));
+            server
+        };
+        let bare = |comm: &str| Server::new(MYSQL, comm.into());
+        let all = [
+            at(3306, "/a", 1),
+            at(3306, "/b", 2),
+            at(3307, "/c", 3),
+            at(3307, "/c", 3),
+            bare("dd"),
+            bare("other"),
+            bare("dd"),
+        ];
+        let all: Vec<&Server> = all.iter().collect();
+        assert_eq!(names(&all, &[]), ["3306 /a", "3306 /b", "3307", "3307", "dd", "other #1", "dd"]);
+        let given = ["/a=orders".parse().unwrap()];
+        assert_eq!(names(&all[..2], &given), ["orders", "3306"]);
+    }
+
+    #[test]
+    fn a_server_that_was_started_anew_is_called_as_before() {
+        let mut before = server(3306);
+        before.known_by.datadir = Some((8, 77));
+        let after = before.clone();
+        before.alive = false;
+        assert_eq!(names(&[&before, &after], &[]), ["3306", "3306"]);
     }
 
     #[test]

@@ -19,6 +19,11 @@ pub(crate) fn escape_sentence(text: &str) -> String {
     escape_as(text.as_bytes(), true, false)
 }
 
+/// As [`escape_sentence`], for a terminal that cannot show other characters than ASCII.
+pub(crate) fn sentence_to_ascii(text: &str) -> String {
+    escape_as(text.as_bytes(), false, false)
+}
+
 fn escape_as(bytes: &[u8], unicode: bool, double_backslash: bool) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -9,7 +9,7 @@ mod tests;
 mod units;
 
 pub(crate) use causes::causes;
-pub(crate) use escape::{escape, escape_sentence, escape_to_ascii, is_deceptive};
+pub(crate) use escape::{escape, escape_sentence, escape_to_ascii, is_deceptive, sentence_to_ascii};
 pub use shorten::width;
 pub(crate) use shorten::{end_of_path, shorten_end, shorten_middle, shorten_path};
 pub(crate) use units::{

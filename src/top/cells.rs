@@ -40,7 +40,7 @@ pub(crate) struct Format<'a> {
 }
 
 impl Format<'_> {
-    /// `mysqld 31960`.
+    /// As the metrics call it.
     pub(crate) fn server_name(&self, id: ServerId) -> String {
         let server = self.servers.iter().find(|server| server.id == id);
         rows::server_name(Some(id), server.map(|server| &**server), &self.style)

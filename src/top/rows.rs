@@ -147,7 +147,7 @@ impl Row {
             About::Role => (self.role.map_or(usize::MAX, |role| role as usize), b""),
             About::File(info) => (0, info.path.as_deref().map_or(b"", path_bytes)),
             About::Thread(name) => (0, name.as_bytes()),
-            About::Server(_) => (self.key.server().map_or(0, |id| id.pid as usize), b""),
+            About::Server(server) => (0, server.as_deref().map_or(b"", |server| server.name.as_bytes())),
             About::Neighbour { comm, .. } => (0, comm.as_bytes()),
             About::Log(entry) => (0, entry.info.path.as_deref().map_or(b"", path_bytes)),
         }
@@ -197,13 +197,18 @@ pub fn file_name(target: Target, info: &FileInfo, style: &Style) -> String {
     }
 }
 
-/// `mysqld 31960`.
+/// As the metrics call it: `3306`, `orders`.
 pub(crate) fn server_name(id: Option<ServerId>, server: Option<&Server>, style: &Style) -> String {
     match (id, server) {
-        (Some(id), Some(server)) => format!("{} {}", style.name(server.comm.as_bytes()), id.pid),
+        (Some(_), Some(server)) => style.escaped_name(&server.name),
         (Some(id), None) => format!("pid {}", id.pid),
         (None, _) => String::new(),
     }
+}
+
+/// `mysqld 31960`.
+pub(crate) fn process_name(server: &Server, style: &Style) -> String {
+    format!("{} {}", style.name(server.comm.as_bytes()), server.id.pid)
 }
 
 /// Which rows.

@@ -21,6 +21,7 @@ fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
         mode: AttachMode::Tracepoint,
         not_chosen: Vec::new(),
         kernel: "6.12.0".into(),
+        host: String::new(),
         ops: vec![Op::Fsync, Op::Fdatasync],
         by_thread: false,
         net: Net::default(),

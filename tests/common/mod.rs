@@ -15,6 +15,7 @@ pub mod nested;
 pub mod postgres;
 pub mod prometheus;
 pub mod rows;
+pub mod schema;
 pub mod scrape;
 pub mod server;
 pub mod terminal;

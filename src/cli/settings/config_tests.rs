@@ -62,7 +62,7 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 44] = [
+const FOR_ONE_CALL: [&str; 43] = [
     "buckets",
     "config",
     "count",
@@ -89,7 +89,6 @@ const FOR_ONE_CALL: [&str; 44] = [
     "pid",
     "port",
     "production",
-    "server-name",
     "sessions",
     "socket",
     "ssl-ca",

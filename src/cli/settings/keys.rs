@@ -24,7 +24,7 @@ const fn everywhere(name: &'static str, actions: &'static [&'static str]) -> Key
 }
 
 /// In the order of the documentation.
-pub const KEYS: [Key; 28] = [
+pub const KEYS: [Key; 29] = [
     everywhere("comm", TRACING),
     everywhere("cgroup", TRACING),
     everywhere("all", TRACING),
@@ -35,6 +35,7 @@ pub const KEYS: [Key; 28] = [
     everywhere("max-files", TRACING),
     everywhere("max-histograms", TRACING),
     everywhere("max-cpu", LONG),
+    everywhere("server-name", LONG),
     everywhere("color", PAINTED),
     everywhere("no-unicode", DRAWN),
     everywhere("stuck-after", SHOWING_STUCK),

@@ -13,14 +13,9 @@ use super::paths::Did;
 use super::totals::ServerTotals;
 use super::waiting::Waiting;
 use crate::model::{Backlog, Lost, Measurement, Op, Role, Server, ServerId, Setup, Snapshot, unsynced_roles};
-use crate::server::naming::{self, GivenName, Identity};
+use crate::server::naming::{self, GivenName, Identity, OTHER, UNKNOWN};
 use crate::server::processes::cut_to_tick;
 
-/// The label of syncs of which it is not known who made them, because no row was free, and of writeback
-/// errors of files that are no server's and of devices.
-pub(crate) const UNKNOWN: &str = "unknown";
-/// The label of servers beyond [`MAX_SERVERS`].
-const OTHER: &str = "other";
 /// Servers with a label of their own.
 const MAX_SERVERS: usize = 64;
 /// How long a server waits for its description before it is called by the little that is known.
@@ -118,7 +113,7 @@ impl Book {
 
     /// Takes in what happened since the snapshot before; the first one's since the probes were attached.
     pub(crate) fn feed(&mut self, snapshot: Arc<Snapshot>) -> Measurement {
-        let measurement = match &self.last {
+        let mut measurement = match &self.last {
             Some(last) => Measurement::between(last, &snapshot),
             None => Measurement::between(&nothing_before(&snapshot), &snapshot),
         };
@@ -138,6 +133,7 @@ impl Book {
         self.decide(&snapshot.setup, now);
         self.note_processes(&measurement, now);
         self.neighbours.add(&measurement, now);
+        self.call(&mut measurement.servers);
         self.lost = most(&self.lost, &snapshot.lost);
         self.last = Some(snapshot);
         measurement
@@ -340,6 +336,17 @@ impl Book {
         self.places.remove(&number);
         self.processes.retain(|_, process| process.place != Some(number));
         true
+    }
+
+    /// Gives servers the labels that they have here, which may be those of an earlier time.
+    fn call(&self, servers: &mut [Arc<Server>]) {
+        for server in servers {
+            let place = self.processes.get(&cut_to_tick(server.id)).and_then(|process| process.place);
+            let Some(place) = place.and_then(|number| self.places.get(&number)) else { continue };
+            if place.identity.is_some() && *server.name != *place.label {
+                Arc::make_mut(server).name = place.label.as_str().into();
+            }
+        }
     }
 
     /// Who runs each server now, and what is in flight.

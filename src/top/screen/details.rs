@@ -13,7 +13,7 @@ use crate::text::{count, counted, end_of_path, rate, width};
 use crate::top::cells::{Units, latency, latency_in_words, maximum_in_words};
 use crate::top::heatmap::{Map, Span, legend, level, map};
 use crate::top::palette::{ASCII_SHADES, Ink, SHADES};
-use crate::top::rows::{About, Row};
+use crate::top::rows::{About, Row, process_name};
 use crate::top::state::State;
 use crate::top::view::View;
 
@@ -93,12 +93,12 @@ fn title(state: &State, row: &Row, area: Rect, pen: &mut Pen) {
     }
 }
 
-/// `mysqld 31960: ` where several servers are shown; where that is too much, `31960: `.
+/// `3306: ` where several servers are shown.
 fn whose(state: &State, row: &Row, room: usize) -> String {
     let is_named = row.key.view() != View::Server && state.servers().len() > 1;
     let Some(id) = row.server().filter(|_| is_named) else { return String::new() };
     let name = format!("{}: ", state.server_name(id));
-    if width(&name) <= room { name } else { format!("{}: ", id.pid) }
+    if width(&name) <= room { name } else { String::new() }
 }
 
 fn facts(state: &State, row: &Row) -> Vec<Part> {
@@ -114,6 +114,9 @@ fn facts(state: &State, row: &Row) -> Vec<Part> {
         facts.extend(p99(stats).map(|ns| fact(5, format!("p99 {}", in_words(ns)))));
         facts.push(fact(6, format!("max {}", maximum_in_words(stats.max, state.units))));
     }
+    let server = row.server().and_then(|id| state.server(id));
+    let rank = if row.key.view() == View::Server { 6 } else { 0 };
+    facts.extend(server.map(|server| fact(rank, process_name(server, &state.style))));
     if let About::File(info) = &row.about {
         let escaped = |text: &Arc<str>| state.style.name(text.as_bytes());
         let filesystem = info.filesystem.as_ref().map(escaped);

@@ -47,7 +47,7 @@ pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
     tab_line(state, areas.tabs, pen);
 }
 
-/// `mysqld 31960  MySQL 9.7.4  port 3306  /var/lib/mysql  ext4 on /dev/vda`.
+/// `3306  mysqld 31960  MySQL 9.7.4  port 3306  /var/lib/mysql  ext4 on /dev/vda`.
 fn who(state: &State) -> Vec<Part> {
     let Some(shown) = &state.shown else { return vec![Part::new(9, "fsynctop", Ink::Strong)] };
     let servers = state.servers();
@@ -114,8 +114,9 @@ fn server_parts(server: &Server, state: &State) -> Vec<Part> {
     }
     let name = rows::server_name(Some(server.id), Some(server), &state.style);
     parts.insert(0, Part::new(9, name, Ink::Strong));
+    parts.insert(1, Part::new(7, rows::process_name(server, &state.style), Ink::Plain));
     if !server.alive {
-        parts.insert(1, Part::new(8, "exited", Ink::Warning));
+        parts.insert(2, Part::new(8, "exited", Ink::Warning));
     }
     parts
 }

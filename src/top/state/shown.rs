@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::State;
 use crate::history::{Merged, Rest};
-use crate::model::{FileRow, Measurement, ServerId};
+use crate::model::{FileRow, Measurement, Server, ServerId};
 use crate::render::device::{self, Device};
 use crate::render::reading::{self, Sentence};
 use crate::render::{self, Paint};
-use crate::top::rows::{self, About, Key, Row};
+use crate::top::rows::{self, About, Key, Row, process_name};
 use crate::top::view::View;
 
 /// Roles, servers and neighbours that were active in so many intervals keep their rows while they are idle.
@@ -164,12 +164,20 @@ impl State {
         }
         if let Some(id) = row.server() {
             add(&self.server_name(id));
+            if let Some(server) = self.server(id) {
+                add(&process_name(server, &self.style));
+            }
         }
         text
     }
 
     pub(crate) fn server_name(&self, id: ServerId) -> String {
         self.format().server_name(id)
+    }
+
+    /// As far as it is known.
+    pub(crate) fn server(&self, id: ServerId) -> Option<&Server> {
+        self.shown.as_ref()?.m.servers.iter().map(|server| &**server).find(|server| server.id == id)
     }
 
     /// The servers whose figures are shown.

@@ -1,0 +1,42 @@
+//! Needs root: docs/json.schema.json knows every field of what is really printed, with all that can be asked
+//! for.
+
+mod common;
+
+use common::disk::Mounted;
+use common::exporter::Exporter;
+use common::faults::fsynctop;
+use common::schema::{LIBRARY, is_known};
+use common::{built, needs};
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_every_field_of_a_measurement_and_of_the_history_is_in_the_schema() {
+    needs(&[LIBRARY]);
+    let memory = Mounted::tmpfs();
+    let directory = memory.path().to_str().unwrap();
+    let program = built("syncgen");
+    let load = [program.to_str().unwrap(), directory, "--threads", "2", "--syncs", "50"];
+    for options in [&["--limit", "1"][..], &["--by", "thread"], &["--by", "writes"], &["--by", "writes", "--limit", "1"]] {
+        let output = fsynctop()
+            .args(["once", "--output", "json"])
+            .args(options)
+            .args(["--", "sh", "-c", "\"$@\" >&2", "sh"])
+            .args(load)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("\"comm\""), "{options:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        is_known(&text).unwrap_or_else(|why| panic!("{options:?}: {why}\n{text}"));
+    }
+
+    let socket = memory.path().join("history.sock");
+    let socket = socket.to_str().unwrap();
+    let exporter = Exporter::start(&["--comm", "syncgen", "--writes", "all", "--socket", socket]);
+    assert!(std::process::Command::new(load[0]).args(&load[1..]).output().unwrap().status.success());
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let output = fsynctop().args(["history", "--output", "json", "--socket", socket]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\"name\":\"syncgen\""), "{text}{}", exporter.log());
+    is_known(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
+}
