@@ -17,7 +17,9 @@ fn root_every_field_of_a_measurement_and_of_the_history_is_in_the_schema() {
     let directory = memory.path().to_str().unwrap();
     let program = built("syncgen");
     let load = [program.to_str().unwrap(), directory, "--threads", "2", "--syncs", "50"];
-    for options in [&["--limit", "1"][..], &["--by", "thread"], &["--by", "writes"], &["--by", "writes", "--limit", "1"]] {
+    for options in
+        [&["--limit", "1"][..], &["--by", "thread"], &["--by", "writes"], &["--by", "writes", "--limit", "1"]]
+    {
         let output = fsynctop()
             .args(["once", "--output", "json"])
             .args(options)

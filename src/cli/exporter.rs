@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Command};
+use rustix::fs::Mode;
 
 use super::exit::{BAD_USAGE, Exit, FAILED};
 use super::options::{LongRunArgs, NameArgs, TraceArgs, duration};
@@ -15,17 +16,20 @@ use crate::exporter::collect::{self, About, Buckets, Collector};
 use crate::exporter::confine::User;
 use crate::exporter::daemon;
 use crate::exporter::history_socket;
+use crate::exporter::local_socket::{self, Kind};
 use crate::exporter::status::AtStart;
 use crate::exporter::web::StartError;
-use crate::exporter::web::address::ListenAddress;
+use crate::exporter::web::address::{ListenAddress, LoopbackAddress};
 use crate::exporter::{log, privileges, web_process};
 use crate::history::{self, remote};
 use crate::host;
 use crate::live::Options;
 use crate::text::causes;
+use crate::verdict::Thresholds;
 
 /// Where the options of the figures stand in the help.
 const METRICS: &str = "What to tell";
+const VERDICTS: &str = "Verdicts";
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Serving")]
@@ -87,6 +91,26 @@ pub struct Exporter {
     /// No such socket
     #[arg(long, help_heading = METRICS)]
     pub no_socket: bool,
+    /// A local socket that tells verdicts, and nothing else, to every user of this host
+    ///
+    /// `curl --unix-socket PATH http://localhost/api/v1/verdict`. Root, and the user of --user, can also
+    /// acknowledge a failure there.
+    #[arg(long, value_name = "PATH", help_heading = VERDICTS)]
+    pub verdict_socket: Option<PathBuf>,
+    /// A loopback address that does the same, for those that know no local sockets
+    ///
+    /// May be given several times; 127.0.0.1:9872 or [::1]:9872. Other addresses are refused.
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = VERDICTS)]
+    pub verdict_listen: Vec<LoopbackAddress>,
+    /// A sync of a log that has not returned for this long makes its server stalled
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "5s", help_heading = VERDICTS)]
+    pub verdict_stalled: Duration,
+    /// A log's 99th percentile above this makes its server slow
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "100ms", help_heading = VERDICTS)]
+    pub verdict_slow: Duration,
+    /// … if it has been above it for this long
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1m", help_heading = VERDICTS)]
+    pub verdict_slow_for: Duration,
     #[command(flatten)]
     pub long_run: LongRunArgs,
     #[command(flatten)]
@@ -106,11 +130,20 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
     verdicts.push(check::budget(&config));
 
     let history = if arguments.no_socket { None } else { open_socket(arguments.socket.as_deref())? };
+    let verdict_socket = arguments.verdict_socket.as_deref().map(open_verdict_socket).transpose()?;
     let user = arguments.user.unwrap_or_default();
     let options = daemon::Options {
         listen: arguments.listen,
         web_config_file: arguments.web_config_file,
         history,
+        verdict_socket,
+        verdict_listen: arguments.verdict_listen.into_iter().map(ListenAddress::from).collect(),
+        thresholds: Thresholds {
+            stalled: arguments.verdict_stalled,
+            slow: arguments.verdict_slow,
+            slow_for: arguments.verdict_slow_for,
+            ..Thresholds::default()
+        },
         user,
         at_start: AtStart { verdicts, map_bytes },
         interval: arguments.interval,
@@ -180,6 +213,18 @@ fn open_socket(asked: Option<&Path>) -> anyhow::Result<Option<UnixListener>> {
             Ok(None)
         }
     }
+}
+
+/// Everybody may connect: what is told there is no secret on this host, and what is not for everybody is for
+/// whom the kernel says is root.
+fn open_verdict_socket(path: &Path) -> anyhow::Result<UnixListener> {
+    let kind = Kind {
+        option: "--verdict-socket",
+        without: "nothing else needs it: leaving it out",
+        mode: Mode::from_raw_mode(0o666),
+        waiting: 128,
+    };
+    Ok(local_socket::open(path, kind)?)
 }
 
 fn bad_usage(message: String) -> Exit {

@@ -18,7 +18,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::collect::Collector;
 use super::confine::{User, seccomp};
-use super::link::{self, Answers, WebProcess};
+use super::link::{self, Answers, Sockets, WebProcess};
 use super::stage::Stage;
 use super::status::AtStart;
 use super::watching::Watching;
@@ -29,6 +29,7 @@ use super::web::reload::Loaded;
 use super::{log, notify, privileges};
 use crate::linux::descriptors;
 use crate::live::State;
+use crate::verdict::Thresholds;
 
 /// How often the state of the tracing is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -47,6 +48,11 @@ pub struct Options {
     pub web_config_file: Option<PathBuf>,
     /// Open, and answered on by the web process.
     pub history: Option<UnixListener>,
+    /// The same, for verdicts.
+    pub verdict_socket: Option<UnixListener>,
+    /// Where verdicts, and nothing else, are told without a password.
+    pub verdict_listen: Vec<ListenAddress>,
+    pub thresholds: Thresholds,
     /// Who both processes are, if they were started as root.
     pub user: User,
     pub at_start: AtStart,
@@ -76,7 +82,14 @@ where
         log::info(format_args!("listening on {scheme}://{place}/metrics"));
     }
 
-    let (web, lanes) = WebProcess::start(listeners, options.history, files.is_some(), options.user)
+    let verdict_listeners = address::listen(&options.verdict_listen)?;
+    for place in verdict_listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
+        log::info(format_args!("verdicts on http://{place}/api/v1/verdict"));
+    }
+
+    let sockets =
+        Sockets { listeners, verdict_listeners, history: options.history, verdicts: options.verdict_socket };
+    let (web, lanes) = WebProcess::start(sockets, files.is_some(), options.user)
         .context("cannot start the process that serves")?;
     let started = Instant::now();
     let (attached, outcome) = oneshot::channel();
@@ -90,7 +103,7 @@ where
     // Other processes of its user can neither trace it nor read its memory.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot forbid tracing")?;
 
-    let stage = Arc::new(Stage::new(options.at_start, files));
+    let stage = Arc::new(Stage::new(options.at_start, files, options.thresholds, options.interval));
     for lane in lanes {
         answer_on(lane, stage.clone()).context("cannot start a thread")?;
     }

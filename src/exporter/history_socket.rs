@@ -1,16 +1,16 @@
 //! Hands the history to `fsynctop history` on the same host, over a local socket that root and its
 //! group alone may open.
 
-use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::fs::{FileType, Mode};
+use rustix::fs::Mode;
 
+use super::local_socket::{self, Kind, SocketError};
 use super::log::Seldom;
-use super::socket_directory::{DirectoryError, SocketDirectory};
 use super::source::NotReady;
 use super::web::is_the_listeners_end;
 use crate::history::deadline::WithDeadline;
@@ -28,31 +28,10 @@ const CLIENTS: Share = Share { threads: MAX_CLIENTS, with_abandoned: MAX_CLIENTS
 /// How long a client may take to ask and to take its answer, altogether.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-#[derive(Debug, thiserror::Error)]
-pub enum SocketError {
-    #[error(
-        "another exporter listens on {} already: give this one a path of its own with --socket, or --no-socket",
-        .0.display()
-    )]
-    Taken(PathBuf),
-    #[error("{} is there and is no socket: remove it, or take another path with --socket", .0.display())]
-    NotASocket(PathBuf),
-    #[error("cannot listen on {}: {source}; --socket takes another path, --no-socket does without", .path.display())]
-    Io { path: PathBuf, source: io::Error },
-    #[error("no socket at {}: {source} with --socket; --no-socket does without", .path.display())]
-    Directory { path: PathBuf, source: DirectoryError },
-}
-
-/// Opens the socket, in the place of one that an exporter left behind which has ended: by then it has no
-/// right to remove the file.
+/// Opens the socket.
 pub fn open(path: &Path) -> Result<UnixListener, SocketError> {
-    let failed = |source: io::Error| SocketError::Io { path: path.to_owned(), source };
-    let directory = SocketDirectory::open(path).map_err(|error| match error {
-        DirectoryError::Io(source) => failed(source),
-        source => SocketError::Directory { path: path.to_owned(), source },
-    })?;
-    make_way(&directory, path)?;
-    directory.bind(MODE, WAITING).map(UnixListener::from).map_err(failed)
+    let kind = Kind { option: "--socket", without: "--no-socket", mode: MODE, waiting: WAITING };
+    local_socket::open(path, kind)
 }
 
 /// Answers, on a thread of its own, until the listener accepts nothing any more: it ends with why. `write`
@@ -76,19 +55,6 @@ pub enum HistoryError {
     NotReady(#[from] NotReady),
     #[error(transparent)]
     Io(#[from] io::Error),
-}
-
-/// Removes what an earlier exporter left behind.
-fn make_way(directory: &SocketDirectory, path: &Path) -> Result<(), SocketError> {
-    let failed = |source| SocketError::Io { path: path.to_owned(), source };
-    let Some((kind, file)) = directory.stat().map_err(failed)? else { return Ok(()) };
-    if kind != FileType::Socket {
-        return Err(SocketError::NotASocket(path.to_owned()));
-    }
-    match directory.connect() {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => directory.remove(file).map_err(failed),
-        _ => Err(SocketError::Taken(path.to_owned())),
-    }
 }
 
 fn accept(listener: &UnixListener, clients: &Pool<(), UnixStream, ()>) -> io::Error {
@@ -175,7 +141,7 @@ mod tests {
         let history = remote::fetch(&path).unwrap();
         assert!(history.moments().eq(remembered().moments()));
         // A second exporter sees that it is taken.
-        assert!(matches!(open(&path), Err(SocketError::Taken(_))));
+        assert!(matches!(open(&path), Err(SocketError::Taken { .. })));
         let error = remote::fetch(&directory.path().join("none.sock")).unwrap_err();
         assert!(matches!(error, remote::RemoteError::Nobody(_)), "{error}");
         assert!(error.to_string().contains("Start `fsynctop exporter`"), "{error}");
@@ -190,7 +156,7 @@ mod tests {
         open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "precious").unwrap();
-        assert!(matches!(open(&path), Err(SocketError::NotASocket(_))));
+        assert!(matches!(open(&path), Err(SocketError::NotASocket { .. })));
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 

@@ -1,6 +1,10 @@
 //! The interface between the web side and the figures.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+
+use super::verdict::Told;
 
 /// There is no answer yet, or no more. Says why in a sentence that may be shown to anybody.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,4 +45,11 @@ pub trait Source: Send + Sync {
 
     /// `/-/ready`; never blocks.
     fn ready(&self) -> Result<(), NotReady>;
+
+    /// The newest verdicts that are known here; never blocks.
+    fn verdicts(&self) -> Result<Arc<Told>, NotReady>;
+
+    /// A user of this host knows of the failures of a server: how many there were. None: there is no such
+    /// server. May block.
+    fn acknowledge(&self, server: &str, user: u32) -> Result<Option<u64>, NotReady>;
 }

@@ -10,11 +10,15 @@ use serde_json::Value;
 use super::collect::Collector;
 use super::history_socket::HistoryError;
 use super::link::{Answers, Life, Report};
+use super::log;
 use super::source::{ATTACHING, Form, NotReady};
 use super::status::{self, AtStart};
+use super::verdict::{Told, Verdicts};
 use super::web::Figures;
 use super::web::files::{Bundle, Files, OnDisk};
 use crate::live::{Live, State};
+use crate::text::{counted, escape_sentence};
+use crate::verdict::Thresholds;
 
 /// A question of life is answered after this, news or not.
 const BEAT: Duration = Duration::from_secs(1);
@@ -36,10 +40,18 @@ pub(crate) struct Stage {
     told: Mutex<Option<Life>>,
     /// It has asked again after it was told that tracing goes on.
     is_known_ready: AtomicBool,
+    /// Held by who makes them, for as long as a judgement takes: nothing there waits.
+    verdicts: Mutex<Verdicts>,
 }
 
 impl Stage {
-    pub fn new(at_start: AtStart, files: Option<OnDisk>) -> Stage {
+    /// `thresholds`, `interval`: of the verdicts.
+    pub fn new(
+        at_start: AtStart,
+        files: Option<OnDisk>,
+        thresholds: Thresholds,
+        interval: Duration,
+    ) -> Stage {
         Stage {
             at_start,
             files,
@@ -50,7 +62,18 @@ impl Stage {
             reported: Mutex::new(None),
             told: Mutex::new(None),
             is_known_ready: AtomicBool::new(false),
+            verdicts: Mutex::new(Verdicts::new(thresholds, interval)),
         }
+    }
+
+    fn verdicts(&self) -> MutexGuard<'_, Verdicts> {
+        self.verdicts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest verdicts, made anew where there is a new snapshot.
+    fn newest(&self) -> Option<Arc<Told>> {
+        let collector = self.collector.get()?;
+        Some(self.verdicts().of(collector))
     }
 
     pub fn attached(&self, collector: Collector) {
@@ -111,13 +134,13 @@ impl Stage {
             false => Err("no snapshot is made any more: the sampler's thread hangs".to_owned()),
         };
         let (reload, ending) = (self.reload.load(Ordering::Relaxed), self.is_ending());
-        Life { ready: self.ready(), healthy, reload, ending }
+        Life { ready: self.ready(), healthy, reload, ending, verdicts: self.newest() }
     }
 }
 
 impl Answers for Stage {
     fn metrics(&self, form: Form, web: Figures) -> Result<Vec<u8>, NotReady> {
-        self.collector()?.render(form, web)
+        self.collector()?.render(form, web, || self.newest())
     }
 
     fn status(&self) -> Value {
@@ -131,6 +154,16 @@ impl Answers for Stage {
 
     fn configuration(&self, known: Option<u64>) -> Option<Bundle> {
         self.files.as_ref()?.changed(known)
+    }
+
+    fn acknowledge(&self, server: &str, user: u32) -> Option<u64> {
+        let number = self.verdicts().acknowledge(server)?;
+        log::info(format_args!(
+            "user {user} has acknowledged {} of {}",
+            counted(number, "failure", "failures"),
+            escape_sentence(server)
+        ));
+        Some(number)
     }
 
     fn life(&self, report: Report) -> Life {

@@ -13,8 +13,9 @@ use tokio::sync::watch;
 
 use super::confine::{User, landlock, seccomp};
 use super::history_socket::{self, HistoryError};
-use super::link::{Given, Lane, Life, LinkError, Question, Report, take_over};
+use super::link::{Given, Lane, Life, LinkError, Question, Report, Sockets, take_over};
 use super::source::{Form, NotReady, Source};
+use super::verdict::Told;
 use super::web::files::{Bundle, Files};
 use super::web::{Statistics, Web};
 use super::{log, privileges};
@@ -42,8 +43,7 @@ pub fn run() -> anyhow::Result<()> {
 
     let statistics = Arc::new(Statistics::default());
     let Given {
-        listeners,
-        history,
+        sockets: Sockets { listeners, verdict_listeners, history, verdicts },
         is_configured,
         user: _,
         life,
@@ -83,16 +83,23 @@ pub fn run() -> anyhow::Result<()> {
     let history = history.context("cannot start a thread")?;
     let (stop, stopped) = watch::channel(false);
     let ended = runtime.block_on(async {
+        let has_verdicts = !verdict_listeners.is_empty() || verdicts.is_some();
+        let telling = web.clone().serve_verdicts(verdict_listeners, verdicts, stopped.clone());
+        let mut telling = tokio::spawn(telling);
         let mut serving = tokio::spawn(web.clone().serve(listeners, stopped));
         let ended = tokio::select! {
             ended = follow(&prober, &web, report, history) => ended,
             served = &mut serving => return served.context("serving")?.context(DEAF),
+            told = &mut telling, if has_verdicts => return told.context("serving verdicts")?.context(DEAF),
         };
         if ended.is_err() {
             tokio::time::sleep(LAST_WORDS).await;
         }
         stop.send_replace(true);
         let _ = serving.await;
+        if has_verdicts {
+            let _ = telling.await;
+        }
         ended
     });
     // A thread that waits for the prober must not keep the process.
@@ -171,7 +178,8 @@ fn write_history(free: &Mutex<Vec<Lane>>, out: &mut dyn Write) -> Result<(), His
 
 /// What there is before the first answer.
 fn attaching() -> Life {
-    Life { ready: Err(super::source::ATTACHING.into()), healthy: Ok(()), reload: 0, ending: false }
+    let ready = Err(super::source::ATTACHING.into());
+    Life { ready, healthy: Ok(()), reload: 0, ending: false, verdicts: None }
 }
 
 #[derive(Debug)]
@@ -238,6 +246,18 @@ impl Source for Prober {
 
     fn ready(&self) -> Result<(), NotReady> {
         self.judge(|life| &life.ready)
+    }
+
+    fn verdicts(&self) -> Result<Arc<Told>, NotReady> {
+        let heard = self.heard();
+        let life = heard.life.as_ref().map_err(|why| NotReady(why.clone()))?;
+        // How old it is, is part of it.
+        life.verdicts.clone().ok_or_else(|| NotReady(super::source::ATTACHING.into()))
+    }
+
+    fn acknowledge(&self, server: &str, user: u32) -> Result<Option<u64>, NotReady> {
+        let question = Question::Acknowledge(server.to_owned(), user);
+        self.lanes.status.acknowledge(&question).map_err(no_answer)
     }
 }
 

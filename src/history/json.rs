@@ -269,7 +269,8 @@ fn tables_of(
 ) -> (Tables, Numbers) {
     let (mut tables, mut numbers) = (Tables::default(), Numbers::default());
     for server in servers {
-        let JsonServer { number, id, name, comm, version, datadir, socket, ports, container, device, .. } = server;
+        let JsonServer { number, id, name, comm, version, datadir, socket, ports, container, device, .. } =
+            server;
         let (filesystem, notes, alive, known_by) =
             (server.filesystem, server.notes, server.alive, server.known_by);
         let server = Server {

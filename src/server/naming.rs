@@ -194,8 +194,9 @@ fn groups(servers: &[&Server]) -> Vec<Vec<usize>> {
         let group = if identity.is_bare() {
             *bare.entry((&server.comm, container(server))).or_insert(groups.len())
         } else {
-            let same =
-                known.iter_mut().find(|(other, lives, _)| other.is_taken_up_by(&identity, *lives && server.alive));
+            let same = known
+                .iter_mut()
+                .find(|(other, lives, _)| other.is_taken_up_by(&identity, *lives && server.alive));
             match same {
                 Some((_, lives, group)) => {
                     *lives |= server.alive;

@@ -1,9 +1,9 @@
 //! The word of a verdict.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// In the order of severity: of several servers, the last of these states is the worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It syncs, and nothing is wrong with that.

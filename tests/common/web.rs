@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fsynctop::exporter::source::{Form, NotReady, Source};
+use fsynctop::exporter::verdict::Told;
 use fsynctop::exporter::web::address::listen;
 use fsynctop::exporter::web::files::{Files, OnDisk};
 use fsynctop::exporter::web::{Statistics, Web};
@@ -45,6 +46,14 @@ impl Source for MadeUp {
 
     fn ready(&self) -> Result<(), NotReady> {
         if self.is_ready { Ok(()) } else { Err(NotReady("not yet: <attaching>".into())) }
+    }
+
+    fn verdicts(&self) -> Result<Arc<Told>, NotReady> {
+        Err(NotReady("nothing is traced here".into()))
+    }
+
+    fn acknowledge(&self, _: &str, _: u32) -> Result<Option<u64>, NotReady> {
+        Ok(None)
     }
 }
 

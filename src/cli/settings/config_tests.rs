@@ -62,7 +62,7 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 43] = [
+const FOR_ONE_CALL: [&str; 48] = [
     "buckets",
     "config",
     "count",
@@ -98,6 +98,11 @@ const FOR_ONE_CALL: [&str; 43] = [
     "threads",
     "user",
     "verbose",
+    "verdict-listen",
+    "verdict-slow",
+    "verdict-slow-for",
+    "verdict-socket",
+    "verdict-stalled",
     "wait",
     "watch",
     "web-config-file",

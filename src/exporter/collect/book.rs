@@ -53,6 +53,17 @@ pub struct Place {
     seen: Instant,
 }
 
+/// A label of the metrics, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Labelled {
+    pub label: String,
+    /// The server's process, or the last one. None: several servers share the label.
+    pub main: Option<ServerId>,
+    pub is_alive: bool,
+    /// What it has started under its own name; of several servers, all.
+    pub others: Vec<ServerId>,
+}
+
 /// A process whose syncs were counted.
 #[derive(Clone, Debug)]
 struct Process {
@@ -104,6 +115,30 @@ impl Book {
 
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         self.places.values()
+    }
+
+    /// What the metrics call servers, and the processes of each, the one that is it first. Of those without a
+    /// place, the name that they are likely to get.
+    pub(crate) fn labelled(&self) -> Vec<Labelled> {
+        let mut all: BTreeMap<&str, Labelled> = BTreeMap::new();
+        for place in self.places.values().filter(|place| place.label == OTHER || place.server().is_some()) {
+            let main = place.server().map(|server| server.id);
+            let label =
+                || Labelled { label: place.label.clone(), main, is_alive: place.is_alive, others: vec![] };
+            all.entry(&place.label).or_insert_with(label);
+        }
+        for process in self.processes.values().filter(|process| process.server.alive) {
+            let (id, place) = (process.server.id, process.place.and_then(|number| self.places.get(&number)));
+            let label = place.map_or(&*process.server.name, |place| &*place.label);
+            let new = || Labelled { label: label.to_owned(), main: Some(id), is_alive: true, others: vec![] };
+            let known = all.entry(label).or_insert_with(new);
+            match known.main {
+                Some(main) if main == id => {}
+                _ if place.is_none() && !known.is_alive => (known.main, known.is_alive) = (Some(id), true),
+                _ => known.others.push(id),
+            }
+        }
+        all.into_values().collect()
     }
 
     /// The last snapshot that was fed.

@@ -4,10 +4,11 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::book::{Book, Options};
+use super::book::{Book, Labelled, Options};
 use super::own::{Own, ProcessFacts};
 use super::{expose, forms};
 use crate::exporter::source::{Form, NotReady};
+use crate::exporter::verdict::Told;
 use crate::exporter::web::Figures;
 use crate::history::{self, History};
 use crate::live::{self, Follower, Live, State};
@@ -74,12 +75,24 @@ impl Collector {
         move || held(&kept.history).clone()
     }
 
-    /// One exposition, with the counters of the web process. Waits for a fresh snapshot.
-    pub fn render(&self, form: Form, web: Figures) -> Result<Vec<u8>, NotReady> {
+    /// What servers are called in the metrics.
+    pub fn labelled(&self) -> Vec<Labelled> {
+        held(&self.kept.book).labelled()
+    }
+
+    /// One exposition, with the counters of the web process and the verdicts of that moment. Waits for a
+    /// fresh snapshot.
+    pub fn render(
+        &self,
+        form: Form,
+        web: Figures,
+        verdicts: impl Fn() -> Option<Arc<Told>>,
+    ) -> Result<Vec<u8>, NotReady> {
         // None: tracing has ended, or is late. The metrics say so.
         let _ = self.live.fresh(FRESH, SCRAPE_TIMEOUT);
         let book = held(&self.kept.book).clone();
-        let families = expose::families(&book, &self.own(web));
+        let own = Own { verdicts: verdicts(), ..self.own(web) };
+        let families = expose::families(&book, &own);
         forms::write(form, &families, &book.options().buckets)
             .map_err(|error| NotReady(format!("the metrics cannot be written: {error}")))
     }

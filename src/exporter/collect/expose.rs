@@ -13,10 +13,12 @@ use crate::exporter::web::Figures;
 use crate::model::{Backlog, Op, Role, Server, Setup, Via};
 use crate::probe::build_info;
 use crate::text;
+use crate::verdict::State;
 
 /// Everything that is exposed. Families of which there is nothing to say are there without samples.
 pub fn families(book: &Book, own: &Own) -> Vec<Samples> {
     let mut all = of_servers(book);
+    all.extend(of_verdicts(own));
     all.extend(of_files(book));
     all.extend(of_neighbours(book));
     all.extend(of_tracing(book, own));
@@ -111,6 +113,22 @@ fn of_servers(book: &Book) -> Vec<Samples> {
         pid,
         start,
     ]
+}
+
+/// Each state of each server, so that one that is rare is there before it comes.
+fn of_verdicts(own: &Own) -> Vec<Samples> {
+    let mut verdicts = Samples::of(&family::VERDICT);
+    let mut since = Samples::of(&family::VERDICT_SINCE);
+    for server in own.verdicts.iter().flat_map(|told| told.now()) {
+        for state in State::ALL {
+            verdicts.add(&[&server.name, state.name()], f64::from(u8::from(state == server.state)));
+        }
+        since.add(
+            &[&server.name],
+            server.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+        );
+    }
+    vec![verdicts, since]
 }
 
 fn errno_name(errno: i32) -> String {

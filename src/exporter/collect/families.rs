@@ -155,6 +155,17 @@ families! {
         help: "1 while the server's process runs, 0 once it has ended.",
         ..family("fsynctop_server_up", Kind::Gauge, "", &["server"])
     };
+    pub(crate) static VERDICT: Family = Family {
+        help: "1 for the state that the server's durability is in, 0 for the others.",
+        notes: "`state` is `ok`, `idle`, `slow`, `unknown`, `stalled` or `failing`; all are there from the start. \
+                [verdicts.md](verdicts.md) says what each means. `/api/v1/verdict` says the same without \
+                Prometheus, and why.",
+        ..family("fsynctop_verdict", Kind::Gauge, "", &["server", "state"])
+    };
+    pub(crate) static VERDICT_SINCE: Family = Family {
+        help: "Since when the server has been in that state.",
+        ..family("fsynctop_verdict_since_timestamp_seconds", Kind::Gauge, "seconds", &["server"])
+    };
     pub(crate) static SERVER_INFO: Family = Family {
         help: "What is known of a server, as labels; always 1.",
         notes: "Of the process that runs it, or ran it last. What is not known is empty. `server_uuid` is MySQL's \

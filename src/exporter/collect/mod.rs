@@ -23,6 +23,7 @@ mod tests;
 mod totals;
 mod waiting;
 
+pub(crate) use book::Labelled;
 pub use book::Options;
 pub(crate) use buckets::Buckets;
 pub(crate) use collector::{About, Collector};

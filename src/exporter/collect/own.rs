@@ -1,10 +1,12 @@
 //! The exporter's metrics about itself: whether it traces, and what it costs.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use procfs::process::{LimitValue, Process};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::exporter::verdict::Told;
 use crate::exporter::web::Figures;
 
 #[derive(Clone, Debug, Default)]
@@ -21,6 +23,7 @@ pub struct Own {
     pub history_length: Duration,
     pub history_is_short: bool,
     pub process: Option<ProcessFacts>,
+    pub verdicts: Option<Arc<Told>>,
     /// Those of the process that serves.
     pub web_process: Option<ProcessFacts>,
 }

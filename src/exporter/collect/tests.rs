@@ -12,8 +12,10 @@ use super::families::{self, Kind};
 use super::own::{Own, ProcessFacts};
 use super::{expose, forms};
 use crate::exporter::source::Form;
+use crate::exporter::verdict::{OfServer, Told};
 use crate::model::fixture::*;
 use crate::model::*;
+use crate::verdict::State;
 
 mod forms_of_it;
 mod servers;
@@ -138,8 +140,39 @@ fn own() -> Own {
         self_test: Some(SystemTime::UNIX_EPOCH),
         process: ProcessFacts::read(),
         web_process: ProcessFacts::read(),
+        verdicts: Some(Arc::new(told())),
         ..Own::default()
     }
+}
+
+/// Never too old.
+fn told() -> Told {
+    let server = OfServer {
+        name: "3306".into(),
+        pid: MYSQL.pid,
+        state: State::Slow,
+        since: SystemTime::UNIX_EPOCH,
+        sentence: String::new(),
+        because: None,
+        is_running: true,
+    };
+    Told {
+        host: "db1".into(),
+        made: Duration::MAX,
+        made_wall: SystemTime::UNIX_EPOCH,
+        valid_for: Duration::from_secs(5),
+        not_tracing: None,
+        servers: vec![server],
+    }
+}
+
+#[test]
+fn each_state_has_its_sample_and_the_present_one_is_1() {
+    let text = expose::text(&Book::new(Options::default()), &own()).unwrap();
+    let samples = samples(&text);
+    let of = |state: &str| samples[&format!("fsynctop_verdict{{server=\"3306\",state=\"{state}\"}}")];
+    assert_eq!(State::ALL.map(|state| of(state.name())), [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(samples["fsynctop_verdict_since_timestamp_seconds{server=\"3306\"}"], 0.0);
 }
 
 fn is_counter(series: &str) -> bool {

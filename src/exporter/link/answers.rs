@@ -32,6 +32,9 @@ pub trait Answers: Send + Sync {
     /// Writes the last minutes as a line of JSON.
     fn history(&self, out: &mut dyn Write) -> Result<(), HistoryError>;
     fn configuration(&self, known: Option<u64>) -> Option<Bundle>;
+    /// Takes the failures of a server back, for this user: how many files they were of. None: there is no
+    /// such server.
+    fn acknowledge(&self, server: &str, user: u32) -> Option<u64>;
     /// Returns when there is news, or after a second.
     fn life(&self, report: Report) -> Life;
 }
@@ -54,6 +57,7 @@ fn answer(lane: &UnixStream, number: u32, question: Question, answers: &dyn Answ
         Question::Metrics(form, web) => answers.metrics(form, web).map_err(|why| why.0),
         Question::Status => Ok(format!("{:#}\n", answers.status()).into_bytes()),
         Question::Configuration(known) => Ok(pack(&answers.configuration(known))?),
+        Question::Acknowledge(server, user) => Ok(pack(&answers.acknowledge(&server, user))?),
         Question::Life(report) => Ok(pack(&answers.life(report))?),
         Question::History => {
             let pieces = Pieces { stream: WithDeadline::new(lane, TAKE_TIMEOUT), number };

@@ -13,6 +13,8 @@ use crate::history::deadline::WithDeadline;
 const LONGEST_ANSWER: u64 = 64 << 20;
 /// How long the prober may take to say that it lives.
 const LIFE_TIMEOUT: Duration = Duration::from_secs(5);
+/// An operator waits for it.
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Files of the web configuration; on a disk that hangs, what was read before has to do.
 const FILES_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -96,6 +98,11 @@ impl Lane {
 
     pub fn life(&self, question: &Question) -> Result<Life, LinkError> {
         Ok(unpack(&self.ask(question, LIFE_TIMEOUT)?)?)
+    }
+
+    /// None: there is no such server.
+    pub fn acknowledge(&self, question: &Question) -> Result<Option<u64>, LinkError> {
+        Ok(unpack(&self.ask(question, ACKNOWLEDGE_TIMEOUT)?)?)
     }
 
     /// None: the files are as they were.

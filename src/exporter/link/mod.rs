@@ -14,5 +14,5 @@ mod words;
 
 pub use answers::{Answers, serve};
 pub use lane::{Lane, LinkError};
-pub use spawn::{Given, WebProcess, take_over};
+pub use spawn::{Given, Sockets, WebProcess, take_over};
 pub use words::{Life, Question, Report};

@@ -26,16 +26,30 @@ pub(crate) const ACTION: &str = "exporter-web";
 const ENVIRONMENT: [&str; 2] = ["JOURNAL_STREAM", "RUST_BACKTRACE"];
 /// Life, metrics, status and configuration, which never wait for each other.
 const LANES: usize = 4;
-/// More sockets than anybody listens on; one message carries 253 (SCM_MAX_FD in include/net/scm.h).
+/// More sockets than anybody listens on, for all pages and for verdicts each; one message carries 253
+/// (SCM_MAX_FD in include/net/scm.h).
 const MAX_LISTENERS: usize = 64;
-const MAX_DESCRIPTORS: usize = MAX_LISTENERS + 1 + LANES + MAX_CLIENTS;
+const MAX_DESCRIPTORS: usize = 2 * MAX_LISTENERS + 2 + LANES + MAX_CLIENTS;
 const LONGEST_MESSAGE: usize = 256;
 
-/// What comes with the descriptors, and in which order they are: listeners, history, lanes.
+/// The sockets on which clients come.
+#[derive(Debug)]
+pub struct Sockets {
+    pub listeners: Vec<TcpListener>,
+    /// For verdicts alone.
+    pub verdict_listeners: Vec<TcpListener>,
+    pub history: Option<UnixListener>,
+    pub verdicts: Option<UnixListener>,
+}
+
+/// What comes with the descriptors, and in which order they are: listeners, those for verdicts, history,
+/// verdicts, lanes.
 #[derive(Debug, Serialize, Deserialize)]
 struct Message {
     listeners: usize,
+    verdict_listeners: usize,
     history: bool,
+    verdicts: bool,
     is_configured: bool,
     user: (u32, u32),
 }
@@ -43,8 +57,7 @@ struct Message {
 /// What the web process has.
 #[derive(Debug)]
 pub struct Given {
-    pub listeners: Vec<TcpListener>,
-    pub history: Option<UnixListener>,
+    pub sockets: Sockets,
     /// There is a web configuration to ask for.
     pub is_configured: bool,
     /// Who it is to be, if it was started as root.
@@ -66,12 +79,12 @@ impl WebProcess {
     /// another process of that user could trace it. The lanes are to be answered on. This process has none of
     /// the sockets any more.
     pub fn start(
-        listeners: Vec<TcpListener>,
-        history: Option<UnixListener>,
+        sockets: Sockets,
         is_configured: bool,
         user: User,
     ) -> io::Result<(WebProcess, Vec<UnixStream>)> {
-        if listeners.len() > MAX_LISTENERS {
+        let Sockets { listeners, verdict_listeners, history, verdicts } = sockets;
+        if listeners.len().max(verdict_listeners.len()) > MAX_LISTENERS {
             let text = format!("more than {MAX_LISTENERS} addresses to listen on");
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
         }
@@ -86,12 +99,15 @@ impl WebProcess {
 
         let message = Message {
             listeners: listeners.len(),
+            verdict_listeners: verdict_listeners.len(),
             history: history.is_some(),
+            verdicts: verdicts.is_some(),
             is_configured,
             user: (user.uid, user.gid),
         };
-        let mut all: Vec<BorrowedFd<'_>> = listeners.iter().map(AsFd::as_fd).collect();
-        all.extend(history.as_ref().map(AsFd::as_fd));
+        let mut all: Vec<BorrowedFd<'_>> =
+            listeners.iter().chain(&verdict_listeners).map(AsFd::as_fd).collect();
+        all.extend(history.iter().chain(&verdicts).map(AsFd::as_fd));
         all.extend(their_lanes.iter().map(AsFd::as_fd));
         send(&own, &serde_json::to_vec(&message)?, &all)?;
         Ok((WebProcess(child), lanes))
@@ -132,7 +148,8 @@ pub fn take_over() -> io::Result<Given> {
         }
     }
     let message: Message = serde_json::from_slice(&bytes[..received.bytes])?;
-    let expected = message.listeners + usize::from(message.history) + LANES + MAX_CLIENTS;
+    let local = usize::from(message.history) + usize::from(message.verdicts);
+    let expected = message.listeners + message.verdict_listeners + local + LANES + MAX_CLIENTS;
     if all.len() != expected {
         let text = format!("{} descriptors came with it instead of {expected}", all.len());
         return Err(io::Error::new(ErrorKind::InvalidData, text));
@@ -142,13 +159,19 @@ pub fn take_over() -> io::Result<Given> {
         .into_iter()
         .map(|lane| Lane::new(lane.into()))
         .collect();
+    let verdicts = message.verdicts.then(|| all.pop()).flatten().map(UnixListener::from);
     let history = message.history.then(|| all.pop()).flatten().map(UnixListener::from);
+    let verdict_listeners = all.split_off(message.listeners).into_iter().map(TcpListener::from).collect();
     let of_history = lanes.split_off(LANES);
     let mut lanes = lanes.into_iter();
     let mut next = || lanes.next().ok_or_else(|| io::Error::from(ErrorKind::InvalidData));
     Ok(Given {
-        listeners: all.into_iter().map(TcpListener::from).collect(),
-        history,
+        sockets: Sockets {
+            listeners: all.into_iter().map(TcpListener::from).collect(),
+            verdict_listeners,
+            history,
+            verdicts,
+        },
         is_configured: message.is_configured,
         user: User { uid: message.user.0, gid: message.user.1 },
         life: next()?,

@@ -40,8 +40,18 @@ impl Answers for MadeUp {
         None
     }
 
+    fn acknowledge(&self, server: &str, user: u32) -> Option<u64> {
+        (server == "3306").then_some(u64::from(user))
+    }
+
     fn life(&self, report: Report) -> Life {
-        Life { ready: Err(report.confined), healthy: Ok(()), reload: report.reloaded + 1, ending: false }
+        Life {
+            ready: Err(report.confined),
+            healthy: Ok(()),
+            reload: report.reloaded + 1,
+            ending: false,
+            verdicts: None,
+        }
     }
 }
 
@@ -69,6 +79,8 @@ fn answers_of_any_size_arrive_as_they_are() {
     let report = Report { confined: "well".into(), reloaded: 4 };
     let life = lane.life(&Question::Life(report)).unwrap();
     assert_eq!((life.ready, life.reload), (Err("well".into()), 5));
+    let acknowledge = |server: &str| lane.acknowledge(&Question::Acknowledge(server.into(), 7)).unwrap();
+    assert_eq!((acknowledge("3306"), acknowledge("3307")), (Some(7), None));
     assert!(lane.configuration(&Question::Configuration(Some(1))).unwrap().is_none());
 }
 

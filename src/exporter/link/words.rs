@@ -1,11 +1,13 @@
 //! The questions, what comes with them, and how both sides put bytes into frames.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::exporter::source::Form;
+use crate::exporter::verdict::Told;
 use crate::exporter::web::Figures;
 
 /// A question that is longer is none: the longest has the web process's counters.
@@ -26,6 +28,8 @@ pub enum Question {
     Configuration(Option<u64>),
     /// Asked each second: that both live.
     Life(Report),
+    /// An operator, by number, knows of the failures of the server of this name.
+    Acknowledge(String, u32),
 }
 
 /// What the web process says of itself.
@@ -46,6 +50,8 @@ pub struct Life {
     pub reload: u64,
     /// The exporter ends in order.
     pub ending: bool,
+    /// The newest; None: nothing has been traced yet.
+    pub verdicts: Option<Arc<Told>>,
 }
 
 /// What a frame of an answer is.

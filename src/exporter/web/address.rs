@@ -61,6 +61,29 @@ impl fmt::Display for ListenAddress {
     }
 }
 
+/// One that only this host reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopbackAddress(ListenAddress);
+
+impl FromStr for LoopbackAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LoopbackAddress, String> {
+        let address: ListenAddress = text.parse().map_err(|error: ListenAddressError| error.to_string())?;
+        match address.host {
+            Host::Localhost => Ok(LoopbackAddress(address)),
+            Host::Address(one) if one.is_loopback() => Ok(LoopbackAddress(address)),
+            _ => Err("nobody is asked for a password there: only a loopback address is taken, as 127.0.0.1:9872 or [::1]:9872".into()),
+        }
+    }
+}
+
+impl From<LoopbackAddress> for ListenAddress {
+    fn from(address: LoopbackAddress) -> ListenAddress {
+        address.0
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error("cannot listen on {address}: {source}{hint}", hint = hint(source))]
@@ -166,6 +189,17 @@ mod tests {
         for text in ["9871", "example.org:9871", "127.0.0.1", "127.0.0.1:99999", "::1:9871", ""] {
             let error = text.parse::<ListenAddress>().unwrap_err();
             assert!(error.to_string().contains("127.0.0.1:9871"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_open_to_everybody_is_open_on_this_host_only() {
+        for text in ["127.0.0.1:9872", "127.1.2.3:0", "[::1]:9872", "localhost:9872"] {
+            assert_eq!(ListenAddress::from(text.parse::<LoopbackAddress>().unwrap()).to_string(), text);
+        }
+        for text in [":9872", "*:9872", "0.0.0.0:9872", "[::]:9872", "192.0.2.1:9872", "[::ffff:10.0.0.1]:1"]
+        {
+            assert!(text.parse::<LoopbackAddress>().is_err(), "{text}");
         }
     }
 

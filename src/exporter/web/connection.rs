@@ -22,9 +22,20 @@ pub(crate) enum End {
     GaveWay,
 }
 
+/// Where a client has come in, which decides what is there for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entrance {
+    /// All pages, for those whom the web configuration lets in.
+    Main,
+    /// Verdicts, for everybody: on a loopback address, or on a local socket, where the kernel says which user
+    /// it is.
+    Verdicts { user: Option<u32> },
+}
+
 #[derive(Debug)]
 pub struct Connection {
     pub origin: Origin,
+    pub entrance: Entrance,
     state: Mutex<State>,
     give_way: Notify,
 }
@@ -38,9 +49,9 @@ struct State {
 }
 
 impl Connection {
-    fn new(origin: Origin) -> Connection {
+    fn new(origin: Origin, entrance: Entrance) -> Connection {
         let state = State { phase: Phase::Request, since: Instant::now(), handed_over: false };
-        Connection { origin, state: Mutex::new(state), give_way: Notify::new() }
+        Connection { origin, entrance, state: Mutex::new(state), give_way: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -105,18 +116,29 @@ impl Default for Connections {
 
 impl Connections {
     /// A place for a new connection, if need be that of another one. None: all are at work.
-    pub(crate) fn admit(self: &Arc<Self>, origin: Origin) -> Option<Admitted> {
+    pub(crate) fn admit(self: &Arc<Self>, origin: Origin, entrance: Entrance) -> Option<Admitted> {
         let mut open = self.open();
         if open.len() >= CONNECTIONS {
             let seen: Vec<Seen> = open.iter().map(|connection| connection.seen()).collect();
             let at = gives_way(&seen, Instant::now())?;
             open.swap_remove(at).give_way.notify_one();
         }
-        let connection = Arc::new(Connection::new(origin));
+        let connection = Arc::new(Connection::new(origin, entrance));
         open.push(connection.clone());
         drop(open);
         self.count.send_modify(|count| *count += 1);
         Some(Admitted { connection, table: self.clone() })
+    }
+
+    /// Whether another one would find a place without taking it from one that has only just come.
+    pub(crate) fn has_room(&self) -> bool {
+        let open = self.open();
+        if open.len() < CONNECTIONS {
+            return true;
+        }
+        let (seen, now): (Vec<Seen>, _) =
+            (open.iter().map(|connection| connection.seen()).collect(), Instant::now());
+        gives_way(&seen, now).is_some_and(|at| !seen[at].has_just_come(now))
     }
 
     /// Waits until there are none.

@@ -59,6 +59,14 @@ pub(crate) struct Seen {
     pub since: Instant,
 }
 
+impl Seen {
+    /// It may not have had the time to ask.
+    pub(crate) fn has_just_come(&self, now: Instant) -> bool {
+        let age = now.saturating_duration_since(self.since);
+        self.phase == Phase::Request && age < ENOUGH_FOR_A_REQUEST
+    }
+}
+
 /// Who has had the time to send a request, or to take an answer.
 const ENOUGH_FOR_A_REQUEST: Duration = Duration::from_millis(250);
 const ENOUGH_FOR_A_RESPONSE: Duration = Duration::from_secs(2);

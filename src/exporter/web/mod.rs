@@ -10,6 +10,7 @@ mod local_user;
 mod negotiate;
 pub(crate) mod origin;
 mod pages;
+mod query;
 mod queue;
 pub(crate) mod reload;
 mod serve;
@@ -17,6 +18,7 @@ mod settings;
 mod state;
 mod statistics;
 mod tls;
+mod verdicts;
 
 pub(super) use serve::is_the_listeners_end;
 pub use state::{StartError, Web};

@@ -32,6 +32,11 @@ impl Origin {
         Origin { party, network: prefix(address, 24, 64), address }
     }
 
+    /// A user of this host, on a local socket.
+    pub(crate) fn local(user: u32) -> Origin {
+        Origin::new((Ipv4Addr::LOCALHOST, 0).into(), Some(user))
+    }
+
     pub(crate) fn is_same_network(&self, other: &Origin) -> bool {
         self.network == other.network
     }

@@ -10,9 +10,10 @@ use hyper::{Method, Request, Response, StatusCode};
 
 use super::answers::{Answer, Outcome};
 use super::auth::Verdict;
-use super::connection::Connection;
+use super::connection::{Connection, Entrance};
 use super::negotiate;
 use super::state::Web;
+use super::verdicts;
 use crate::exporter::log::Seldom;
 use crate::exporter::source::{NotReady, Source};
 
@@ -28,16 +29,25 @@ pub(crate) async fn respond(
     request: &Request<Incoming>,
     connection: &Connection,
 ) -> Response<Bytes> {
+    if let Entrance::Verdicts { user } = connection.entrance {
+        web.turn(connection).await;
+        return hardened(verdicts::page(web, request, user).await, request);
+    }
     let configuration = web.configuration.current().await;
     let mut response = match admit(web, request, &configuration.settings, connection).await {
         Ok(()) => page(web, request).await,
         Err(refusal) => refusal,
     };
-    let headers = response.headers_mut();
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     for (name, value) in &configuration.settings.headers {
-        headers.insert(name, value.clone());
+        response.headers_mut().insert(name, value.clone());
     }
+    hardened(response, request)
+}
+
+/// What every response has.
+fn hardened(mut response: Response<Bytes>, request: &Request<Incoming>) -> Response<Bytes> {
+    let headers = response.headers_mut();
+    headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
     if !request.body().is_end_stream() {
         // It is not read, however long it is.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -82,27 +92,20 @@ async fn admit(
 
 async fn page(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
     let path = request.uri().path();
-    if !["/", "/metrics", "/status", "/-/healthy", "/-/ready"].contains(&path) {
+    if !["/", "/metrics", "/status", "/-/healthy", "/-/ready", verdicts::PATH].contains(&path) {
         return error(StatusCode::NOT_FOUND, "there is no such page; / lists those that there are");
     }
-    if ![Method::GET, Method::HEAD].contains(request.method()) {
-        let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "GET and HEAD are the methods here");
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return response;
-    }
-    if !request.body().is_end_stream() {
-        return error(StatusCode::BAD_REQUEST, "no request here has a body");
+    if let Err(refusal) = only(request, &[Method::GET, Method::HEAD]) {
+        return refusal;
     }
     match path {
+        verdicts::PATH => verdicts::answer(web, request),
         "/metrics" => metrics(web, request).await,
         "/status" => {
             let source = web.source.clone();
             answer(web.status.get(move || source.status()).await, JSON, request).await
         }
-        "/-/healthy" => match web.source.healthy() {
-            Ok(()) => plain(StatusCode::OK, TEXT, "fsynctop exporter is healthy.\n"),
-            Err(why) => not_ready(&why),
-        },
+        "/-/healthy" => healthy(web),
         "/-/ready" => match web.source.ready() {
             Ok(()) => plain(StatusCode::OK, TEXT, "fsynctop exporter is ready.\n"),
             Err(why) => not_ready(&why),
@@ -115,6 +118,33 @@ async fn page(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
             response
         }
     }
+}
+
+pub(super) fn healthy(web: &Web) -> Response<Bytes> {
+    match web.source.healthy() {
+        Ok(()) => plain(StatusCode::OK, TEXT, "fsynctop exporter is healthy.\n"),
+        Err(why) => not_ready(&why),
+    }
+}
+
+/// Refuses other methods than these, and bodies.
+pub(super) fn only(request: &Request<Incoming>, methods: &[Method]) -> Result<(), Response<Bytes>> {
+    if !methods.contains(request.method()) {
+        let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+        let text = match &names[..] {
+            [one] => format!("{one} is the method here"),
+            several => format!("{} are the methods here", several.join(" and ")),
+        };
+        let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &text);
+        if let Ok(allowed) = HeaderValue::from_str(&names.join(", ")) {
+            response.headers_mut().insert(header::ALLOW, allowed);
+        }
+        return Err(response);
+    }
+    if !request.body().is_end_stream() {
+        return Err(error(StatusCode::BAD_REQUEST, "no request here has a body"));
+    }
+    Ok(())
 }
 
 async fn metrics(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
@@ -159,12 +189,16 @@ async fn answer(
     plain(StatusCode::OK, content_type, answer.text.clone())
 }
 
-fn not_ready(why: &NotReady) -> Response<Bytes> {
+pub(super) fn not_ready(why: &NotReady) -> Response<Bytes> {
     error(StatusCode::SERVICE_UNAVAILABLE, &why.0)
 }
 
 pub fn error(status: StatusCode, text: &str) -> Response<Bytes> {
     plain(status, TEXT, format!("{text}\n"))
+}
+
+pub(super) fn json(status: StatusCode, body: String) -> Response<Bytes> {
+    plain(status, JSON, body)
 }
 
 fn plain(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Bytes> {
@@ -176,11 +210,15 @@ fn plain(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-const PAGES: [(&str, &str); 4] = [
+const PAGES: [(&str, &str); 5] = [
     ("/metrics", "the figures, for Prometheus"),
     (
         "/status",
         "what works on this host and what does not, as JSON (the same as <code>fsynctop check</code>)",
+    ),
+    (
+        verdicts::PATH,
+        "how the durability of each server stands, as JSON: 503 while one is stalled or failing; ?server= asks for one",
     ),
     ("/-/healthy", "200 while both of its processes are at work, else 503 and why"),
     ("/-/ready", "200 while it traces, else 503 and why"),

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::connection::{Admitted, Connection, End, Page, Watched};
+use super::connection::{Admitted, Connection, End, Entrance, Page, Watched};
 use super::limits::{ANSWER_TIMEOUT, HANDSHAKES, HEADER_BYTES, HEADERS, NEW_CONNECTIONS, Phase};
 use super::pages;
 use super::state::Web;
@@ -65,7 +65,7 @@ impl Web {
                     // Nagle's algorithm would hold the end of an answer back until the client has confirmed
                     // the rest.
                     let _ = stream.set_nodelay(true);
-                    match self.connections.admit(self.origin(&stream, peer)) {
+                    match self.connections.admit(self.origin(&stream, peer), Entrance::Main) {
                         Some(place) => drop(tokio::spawn(self.clone().converse(stream, place, stop.clone()))),
                         None => self.refuse(&stream),
                     }
@@ -106,8 +106,13 @@ impl Web {
 
     async fn converse(self: Arc<Web>, stream: TcpStream, place: Admitted, stop: watch::Receiver<bool>) {
         let connection = &place.connection;
+        self.within_limits(connection, self.speak(stream, connection, stop)).await;
+    }
+
+    /// Until it has been spoken to its end, or must end.
+    pub(super) async fn within_limits(&self, connection: &Connection, speaking: impl Future<Output = ()>) {
         tokio::select! {
-            () = self.speak(stream, connection, stop) => {}
+            () = speaking => {}
             end = connection.must_end() => match end {
                 End::TimedOut => self.statistics.timed_out.add_one(),
                 End::GaveWay => {
@@ -147,7 +152,7 @@ impl Web {
         }
     }
 
-    async fn http<S: AsyncRead + AsyncWrite + Unpin>(
+    pub(super) async fn http<S: AsyncRead + AsyncWrite + Unpin>(
         self: &Arc<Web>,
         stream: S,
         connection: &Arc<Connection>,

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::answers::Shared;
 use super::auth::Authenticator;
-use super::connection::{Connection, Connections};
+use super::connection::{Connection, Connections, Entrance};
 use super::files::Files;
 use super::limits::{Phase, REQUESTS, Turns};
 use super::local_user::LocalUsers;
@@ -36,10 +36,13 @@ pub struct Web {
     pub(super) metrics: [Shared; Form::ALL.len()],
     pub(super) status: Shared,
     pub(super) connections: Arc<Connections>,
+    /// Of those who ask for verdicts alone: nobody else takes their places, or their turns.
+    pub(super) verdict_connections: Arc<Connections>,
     /// None: they cannot be told apart here.
     local_users: Option<LocalUsers>,
     /// Held by the request that is next. Who goes away while it waits has taken no turn from the others.
     requests: tokio::sync::Mutex<Turns>,
+    verdict_requests: tokio::sync::Mutex<Turns>,
     turns: Mutex<AllTurns>,
 }
 
@@ -48,6 +51,7 @@ pub struct Web {
 pub(super) struct AllTurns {
     pub(super) connections: Turns,
     pub(super) handshakes: Turns,
+    pub(super) verdict_connections: Turns,
     /// The web configuration file's own limit.
     pub(super) configured: Turns,
 }
@@ -68,8 +72,10 @@ impl Web {
             metrics: Default::default(),
             status: Shared::default(),
             connections: Arc::default(),
+            verdict_connections: Arc::default(),
             local_users: LocalUsers::open(),
             requests: tokio::sync::Mutex::default(),
+            verdict_requests: tokio::sync::Mutex::default(),
             turns: Mutex::default(),
         }))
     }
@@ -91,7 +97,11 @@ impl Web {
     /// Waits for a request's turn, after those that came before it and are still there.
     pub(super) async fn turn(&self, connection: &Connection) {
         connection.enter(Phase::Turn);
-        let mut requests = self.requests.lock().await;
+        let turns = match connection.entrance {
+            Entrance::Main => &self.requests,
+            Entrance::Verdicts { .. } => &self.verdict_requests,
+        };
+        let mut requests = turns.lock().await;
         let wait = requests.wait(REQUESTS, Instant::now());
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;

@@ -21,7 +21,7 @@ impl Counter {
 }
 
 /// The status codes that are answered with; 400 also stands for what is no HTTP.
-pub(crate) const CODES: [u16; 9] = [200, 400, 401, 404, 405, 429, 431, 500, 503];
+pub(crate) const CODES: [u16; 10] = [200, 400, 401, 403, 404, 405, 429, 431, 500, 503];
 
 #[derive(Debug, Default)]
 pub struct Statistics {

@@ -229,7 +229,8 @@ fn the_heat_map_says_whose_latencies_it_shows_where_there_are_several_servers() 
     bench.apply(Event::Resize(120, 30));
     bench.press(Press::Esc);
     bench.keys("s");
-    bench.assert_shows("\n3306  6,248 syncs  6,248/s  p50 225 µs  p99 737 µs  max up to 3.1 ms  mysqld 31960");
+    bench
+        .assert_shows("\n3306  6,248 syncs  6,248/s  p50 225 µs  p99 737 µs  max up to 3.1 ms  mysqld 31960");
     bench.press(Press::Tab);
     bench.keys("r");
     bench.assert_shows("\nredo fdatasync  3,237 syncs");
@@ -308,7 +309,9 @@ fn the_log_is_sorted_by_server_too() {
 fn forty_servers() -> Measurement {
     let id = |pid| ServerId { pid, start_ns: 1 };
     let quiet = fixture::quiet();
-    let server = |pid| Arc::new(Server { id: id(pid), name: format!("shop{pid}").into(), ..(*quiet.servers[0]).clone() });
+    let server = |pid| {
+        Arc::new(Server { id: id(pid), name: format!("shop{pid}").into(), ..(*quiet.servers[0]).clone() })
+    };
     let file = |pid: u32| {
         let path = format!("/srv/{pid}/ib_logfile0");
         let stats = stats(&[(u64::from(pid), 100_000)]);
