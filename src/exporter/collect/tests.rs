@@ -168,8 +168,10 @@ fn told() -> Told {
 
 #[test]
 fn each_state_has_its_sample_and_the_present_one_is_1() {
-    let text = expose::text(&Book::new(Options::default()), &own()).unwrap();
-    let samples = samples(&text);
+    let book = Book::new(Options::default());
+    let families = expose::families(&book, &own());
+    let text = forms::write(Form::Text, &families, &book.options().buckets).unwrap();
+    let samples = samples(std::str::from_utf8(&text).unwrap());
     let of = |state: &str| samples[&format!("fsynctop_verdict{{server=\"3306\",state=\"{state}\"}}")];
     assert_eq!(State::ALL.map(|state| of(state.name())), [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
     assert_eq!(samples["fsynctop_verdict_since_timestamp_seconds{server=\"3306\"}"], 0.0);
