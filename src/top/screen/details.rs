@@ -93,12 +93,13 @@ fn title(state: &State, row: &Row, area: Rect, pen: &mut Pen) {
     }
 }
 
-/// `3306: ` where several servers are shown.
+/// `3306: ` where several servers are shown; of a name that is too long, the pid instead.
 fn whose(state: &State, row: &Row, room: usize) -> String {
     let is_named = row.key.view() != View::Server && state.servers().len() > 1;
     let Some(id) = row.server().filter(|_| is_named) else { return String::new() };
     let name = format!("{}: ", state.server_name(id));
-    if width(&name) <= room { name } else { String::new() }
+    let pid = format!("{}: ", id.pid);
+    if width(&name) <= room || width(&name) <= width(&pid) { name } else { pid }
 }
 
 fn facts(state: &State, row: &Row) -> Vec<Part> {

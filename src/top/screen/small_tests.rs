@@ -224,7 +224,7 @@ fn the_heat_map_says_whose_latencies_it_shows_where_there_are_several_servers() 
     bench.press(Press::Enter);
     bench.assert_shows("\n3307: /srv/mariadb/ib_logfile0 fdatasync  410 syncs");
     bench.apply(Event::Resize(40, 24));
-    bench.assert_shows("\n3307: …mariadb/ib_logfile0 fdatasync");
+    bench.assert_shows("\n3307: …/mariadb/ib_logfile0 fdatasync");
     // Its own row says so itself, and of one server there is nothing to tell.
     bench.apply(Event::Resize(120, 30));
     bench.press(Press::Esc);
