@@ -329,7 +329,7 @@ fn add_unsynced(lines: &mut [Vec<Cell>], rows: &[Row], m: &Measurement) {
     }
 }
 
-/// `0`, or `16,384 (1.2 s)`: the bytes, and the age of the oldest.
+/// `0`, or `16,384 (1.2s)`: the bytes, and the age of the oldest.
 fn unsynced(backlog: Option<Backlog>) -> Cell {
     match backlog {
         Some(Backlog { bytes, age }) if bytes > 0 => {

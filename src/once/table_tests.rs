@@ -120,7 +120,7 @@ fn what_is_unsynced_stands_once_by_each_file_and_is_summed_up() {
     let last = |line: &str| line.rsplit("  ").next().unwrap_or_default().trim().to_owned();
     let cells: Vec<_> =
         text.lines().skip_while(|line| !line.contains("UNSYNCED")).take(5).map(last).collect();
-    assert_eq!(cells, ["UNSYNCED", "8,488 (2.1 ms)", "512", "0", "8,488 (2.1 ms)"], "{text}");
+    assert_eq!(cells, ["UNSYNCED", "8,488 (2.1ms)", "512", "0", "8,488 (2.1ms)"], "{text}");
 }
 
 #[test]
