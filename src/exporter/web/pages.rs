@@ -95,7 +95,7 @@ async fn page(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
     if !["/", "/metrics", "/status", "/-/healthy", "/-/ready", verdicts::PATH].contains(&path) {
         return error(StatusCode::NOT_FOUND, "there is no such page; / lists those that there are");
     }
-    if let Err(refusal) = only(request, &[Method::GET, Method::HEAD]) {
+    if let Some(refusal) = refusal(request, &[Method::GET, Method::HEAD]) {
         return refusal;
     }
     match path {
@@ -127,8 +127,8 @@ pub(super) fn healthy(web: &Web) -> Response<Bytes> {
     }
 }
 
-/// Refuses other methods than these, and bodies.
-pub(super) fn only(request: &Request<Incoming>, methods: &[Method]) -> Result<(), Response<Bytes>> {
+/// What refuses other methods than these, and bodies; None for a request that has neither.
+pub(super) fn refusal(request: &Request<Incoming>, methods: &[Method]) -> Option<Response<Bytes>> {
     if !methods.contains(request.method()) {
         let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
         let text = match &names[..] {
@@ -139,12 +139,10 @@ pub(super) fn only(request: &Request<Incoming>, methods: &[Method]) -> Result<()
         if let Ok(allowed) = HeaderValue::from_str(&names.join(", ")) {
             response.headers_mut().insert(header::ALLOW, allowed);
         }
-        return Err(response);
+        return Some(response);
     }
-    if !request.body().is_end_stream() {
-        return Err(error(StatusCode::BAD_REQUEST, "no request here has a body"));
-    }
-    Ok(())
+    let has_body = !request.body().is_end_stream();
+    has_body.then(|| error(StatusCode::BAD_REQUEST, "no request here has a body"))
 }
 
 async fn metrics(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {

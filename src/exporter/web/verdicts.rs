@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::connection::{Admitted, Entrance};
 use super::limits::NEW_CONNECTIONS;
 use super::origin::Origin;
-use super::pages::{error, healthy, json as page_of, only};
+use super::pages::{error, healthy, json as page_of, refusal};
 use super::query::{self, Query};
 use super::serve::is_the_listeners_end;
 use super::state::Web;
@@ -42,7 +42,7 @@ pub(super) async fn page(web: &Arc<Web>, request: &Request<Incoming>, user: Opti
         ACKNOWLEDGE if user.is_some() => &[Method::POST],
         _ => return error(StatusCode::NOT_FOUND, "there is no such page here: it has verdicts only"),
     };
-    if let Err(refusal) = only(request, methods) {
+    if let Some(refusal) = refusal(request, methods) {
         return refusal;
     }
     match (request.uri().path(), user) {

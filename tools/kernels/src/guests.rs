@@ -219,8 +219,8 @@ pub const GUESTS: &[Guest] = &[
     arm64("6.12-arm64", "6.12", "Debian 13"),
 ];
 
-/// Of every commit: the oldest kernel, the one whose verifier allows programs the least stack, the newest, and
-/// the other architecture.
+/// Of every commit: the oldest kernel, the one whose verifier allows programs the least stack, the newest,
+/// and the other architecture.
 const QUICK: [&str; 4] = ["5.10", "6.1", "7.2", "6.12-arm64"];
 
 /// The guests that are asked for: all whose names contain `only`, or the few of every commit.
