@@ -339,5 +339,5 @@ fn root_the_table_names_durable_writes_and_failed_ones() {
     let text = common::faults::stdout(&output(once.arg(ext4.path().join("file"))));
     let row =
         text.lines().find(|line| line.contains(",dsync_write,200,")).unwrap_or_else(|| panic!("{text}"));
-    assert!(row.ends_with(",819200,call,"), "{text}");
+    assert!(row.contains(",819200,call,,"), "{text}");
 }

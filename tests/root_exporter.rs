@@ -87,22 +87,28 @@ fn every_thread_keeps_what_it_needs_and_no_more() {
 fn the_metrics_are_what_their_content_type_says_whatever_was_asked_for() {
     needs(&[TRACEPOINTS]);
     let exporter = Exporter::start(&NOBODY);
-    for accept in [
-        "*/*",
-        "application/openmetrics-text",
-        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+    for (accept, is_open_metrics) in [
+        ("*/*", false),
+        ("application/openmetrics-text", true),
+        (
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+            true,
+        ),
+        ("application/openmetrics-text;q=0.2,text/plain;version=0.0.4;q=0.3", false),
     ] {
         let header = format!("Accept: {accept}");
         let output = curl(&["--include", "--header", &header, &exporter.url("/metrics")]);
         let answer = String::from_utf8(output.stdout).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(
-            head.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"),
-            "{accept}: {head}"
-        );
+        let form = match is_open_metrics {
+            true => "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n",
+            false => "content-type: text/plain; version=0.0.4; charset=utf-8\r\n",
+        };
+        assert!(head.contains(form), "{accept}: {head}");
         // OpenMetrics has an end mark, units, and counters named without `_total`; version 0.0.4 has none of
         // them.
-        assert!(!body.contains("# EOF") && !body.contains("# UNIT"), "{accept}");
+        assert_eq!(body.ends_with("\n# EOF\n"), is_open_metrics, "{accept}");
+        assert_eq!(body.contains("# UNIT"), is_open_metrics, "{accept}");
         let samples = body.lines().filter(|line| !line.starts_with('#')).map(|line| {
             let (series, value) = line.rsplit_once(' ').unwrap();
             (series.split('{').next().unwrap(), value.parse::<f64>().unwrap())
@@ -116,6 +122,8 @@ fn the_metrics_are_what_their_content_type_says_whatever_was_asked_for() {
                 "histogram" => {
                     ["_bucket", "_sum", "_count"].into_iter().any(|suffix| base(suffix) == *family)
                 }
+                "counter" if is_open_metrics => name.strip_suffix("_total") == Some(family),
+                "info" => name.strip_suffix("_info") == Some(family),
                 _ => name == family,
             };
             assert!(types.iter().any(is_of), "{accept}: {name} has no type");

