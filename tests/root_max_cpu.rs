@@ -238,10 +238,10 @@ fn root_max_cpu_attaching_does_not_count() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
         // The first interval is over a second before the two end that do not count, for a busy machine may be
         // late: at its end the process is described, and to see what it listens on is to have the kernel walk
-        // the table of all connections. After them, four intervals may use what ten times as many of them
-        // take.
+        // the table of all connections. After them, four intervals may use several times what they take, also
+        // where another virtual machine makes this one's processor three times as slow.
         .args(["once", "--output", "json", "-i", "1", "-n", "6"])
-        .args(["--max-cpu", "0.25%/12s", "--pid", &pid])
+        .args(["--max-cpu", "1.5%/12s", "--pid", &pid])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -254,8 +254,10 @@ fn root_max_cpu_attaching_does_not_count() {
     let ticks =
         |field: usize| stat.rsplit(") ").next().unwrap().split(' ').nth(field - 3).unwrap().parse::<u64>();
     let used = (ticks(14).unwrap() + ticks(15).unwrap()) * 1_000 / procfs_ticks();
-    println!("attaching and the first interval: {used} ms of processor time; the limit allows 30 ms in 12 s");
-    assert!(used > 30, "it costs so little ({used} ms) that this shows nothing");
+    println!(
+        "attaching and the first interval: {used} ms of processor time; the limit allows 180 ms in 12 s"
+    );
+    assert!(used > 180, "it costs so little ({used} ms) that this shows nothing");
     let lines = output.lines().map(Result::unwrap).collect::<Vec<_>>();
     assert!(child.wait().unwrap().success());
     assert_eq!(lines.len(), 5);
