@@ -366,7 +366,7 @@ fn clients_that_ask_without_end_do_not_end_the_tracing() {
     needs(&[TRACEPOINTS]);
     // The window is long enough for what answers under way cost, which is known to be the clients' when they
     // are ready.
-    let exporter = Exporter::start(&["--max-cpu", "3%/10s", "--comm", "no-such-comm"]);
+    let exporter = Exporter::start(&["--max-cpu", "6%/10s", "--comm", "no-such-comm"]);
     let web = children(exporter.pid())[0];
     let used = || clock_ticks(exporter.pid()) + clock_ticks(web);
     let (begun, before) = (Instant::now(), used());
@@ -382,7 +382,7 @@ fn clients_that_ask_without_end_do_not_end_the_tracing() {
     });
     let share = (used() - before) / begun.elapsed().as_secs_f64();
     println!("{:.1} % of a processor in all", share * 100.0);
-    assert!(share > 0.04, "too little to show anything: {share}");
+    assert!(share > 0.08, "too little to show anything: {share}");
     assert_eq!(status(&[&exporter.url("/-/ready")]), 200);
     let metrics = exporter.get("/metrics");
     assert!(metrics.contains("\nfsynctop_up 1\n"), "{metrics}");

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::exporter::Exporter;
@@ -61,17 +62,22 @@ fn converse(mut stream: impl Read + Write, method: &str, path: &str) -> Asked {
     Asked { status, body: body.to_owned(), took: begun.elapsed() }
 }
 
+/// Each exporter watches all servers of that name, those of other tests as well.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// An exporter, and a server that it watches.
 struct Setting {
     mount: FaultFs,
     directory: tempfile::TempDir,
     _server: Running,
     exporter: Exporter,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Setting {
     fn new(options: &[&str]) -> Setting {
         needs(&[FUSE]);
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mount = FaultFs::mount("ok");
         let file = mount.path().join("ib_logfile0");
         std::fs::write(&file, "redo").unwrap();
@@ -84,7 +90,7 @@ impl Setting {
         let own = ["--comm", "shop", "--verdict-stalled", "2s", "--verdict-listen", "127.0.0.1:0"];
         let arguments = [&own[..], &["--verdict-socket", socket.to_str().unwrap()], options].concat();
         let exporter = Exporter::start(&arguments);
-        let setting = Setting { mount, directory, _server: server, exporter };
+        let setting = Setting { mount, directory, _server: server, exporter, _turn: turn };
         setting.wait_for("ok", 200);
         setting
     }
