@@ -144,17 +144,29 @@ int forget_process(u64 *arguments)
 	return 0;
 }
 
-static const struct pending no_request;
+// The slot of a file's row, if it can be guessed. Not static, here and below: see lookup.h. It is a function of its own
+// because 6.1 adds up the stacks of all functions that call each other, to 512 bytes at most.
+__noinline u32 guess_of_block(u64 file_address, u32 op)
+{
+	struct file *file = (struct file *)file_address;
+	struct inode_key key = {};
+	struct who who;
+	u32 slot = NO_SLOT;
 
-// Not static, here and below: see lookup.h. The request is filled in where it is kept: 6.1 adds up the stacks of all
-// functions that call each other, and would refuse another copy of it there.
+	if (!file)
+		return NO_SLOT;
+	read_who(&who, current_task_rarely());
+	read_row_key(&key, file, false);
+	return guess_file(&key, &who, op, &slot) ? slot : NO_SLOT;
+}
+
 __noinline int begin_block(u64 address, u64 context, u64 stack, u64 now)
 {
 	struct aio_key key = key_of_block(address);
-	struct pending *request;
+	struct pending request = {.start_ns = now, .context = context, .stack = stack}, *before;
+	struct task_struct *task = current_task_rarely();
 	struct block block;
 	struct file *file;
-	struct who who;
 	bool silent;
 	u32 op;
 
@@ -162,31 +174,17 @@ __noinline int begin_block(u64 address, u64 context, u64 stack, u64 now)
 		return 0;
 	if (block.opcode != BLOCK_FSYNC && block.opcode != BLOCK_FDSYNC && !is_block_write(&block))
 		return 0;
-	read_who(&who, current_task_rarely());
-	file = file_of(who.task, block.fd);
+	file = file_of(task, block.fd);
 	op = op_of_block(&block, file);
 	if (op >= OPS || !(watched_ops & (1 << op)))
 		return 0;
-	request = bpf_map_lookup_elem(&aio_requests, &key);
-	if (request && !request->silent)
+	before = bpf_map_lookup_elem(&aio_requests, &key);
+	if (before && !before->silent)
 		silence_process(key.tgid);
 	silent = aio_any_silent && bpf_map_lookup_elem(&aio_silent, &key.tgid);
-	if (!request) {
-		bpf_map_update_elem(&aio_requests, &key, &no_request, BPF_NOEXIST);
-		request = bpf_map_lookup_elem(&aio_requests, &key);
-	}
-	if (!request) {
-		count(no_call_state);
-		return 0;
-	}
-	if (!fill_pending(request, &who, file, op, block.fd, silent, 0, false)) {
-		bpf_map_delete_elem(&aio_requests, &key);
-		return 0;
-	}
-	request->context = context;
-	request->stack = stack;
-	request->start_ns = now;
-	count_begun(request);
+	request.slot = guess_of_block((u64)file, op);
+	if (fill_pending(&request, task, file, op, block.fd, silent, 0, false))
+		begin_in_map(&aio_requests, &key, &request);
 	return 0;
 }
 

@@ -43,23 +43,17 @@ static __always_inline void forget_pending(struct pending *request)
 	take_back_pending(request);
 }
 
-// What is known of a request at its beginning, all but when that was: by its start it is in flight. `silent`: of its
-// end is told only if it fails, or perhaps not at all. `completion`: of enum completion, or 0 where there is only one
-// kind. `partial`: a sync of a part of the file. False: there is no memory for it.
-static __always_inline bool fill_pending(struct pending *request, struct who *who, struct file *file, u32 op, s32 fd,
-					 bool silent, u8 completion, bool partial)
+// What is known of a request at its beginning, all but when that was: by its start it is in flight. Its slot is that of
+// its row if that could be guessed, else NO_SLOT. `silent`: of its end is told only if it fails, or perhaps not at all.
+// `completion`: of enum completion, or 0 where there is only one kind. `partial`: a sync of a part of the file. False:
+// there is no memory for it.
+static __always_inline bool fill_pending(struct pending *request, struct task_struct *task, struct file *file,
+					 u32 op, s32 fd, bool silent, u8 completion, bool partial)
 {
-	struct task_struct *task = who->task;
-	struct inode_key key = {};
-	struct row *row = 0;
-	u64 name = 0;
-	u32 slot = 0;
+	u64 name = file ? name_hash(file) : 0;
+	u32 slot = request->slot;
+	struct row *row = row_at(slot);
 
-	if (file) {
-		name = name_hash(file);
-		read_row_key(&key, file, false);
-		row = guess_file(&key, who, op, &slot);
-	}
 	if (!row) {
 		u32 thread = TASK_READ(task, pid);
 		// The thread is in no watched call: it is the one that submits, or the ring's own.
@@ -94,7 +88,7 @@ static __always_inline bool fill_pending(struct pending *request, struct who *wh
 	request->op = op;
 	request->fd = fd;
 	request->silent = silent;
-	request->tgid = who->tgid;
+	request->tgid = TASK_READ(task, tgid);
 	request->tid = TASK_READ(task, pid);
 	return true;
 }

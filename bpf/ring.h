@@ -132,7 +132,16 @@ struct submission {
 
 static __always_inline bool fill_from(struct pending *request, struct submission *from)
 {
-	return fill_pending(request, &from->who, from->file, from->op, from->fd, from->silent, from->completion,
+	struct inode_key key = {};
+	u32 slot = NO_SLOT;
+
+	if (from->file) {
+		read_row_key(&key, from->file, false);
+		if (!guess_file(&key, &from->who, from->op, &slot))
+			slot = NO_SLOT;
+	}
+	request->slot = slot;
+	return fill_pending(request, from->who.task, from->file, from->op, from->fd, from->silent, from->completion,
 			    from->partial);
 }
 

@@ -88,8 +88,7 @@ pub(super) fn add_requests_of_libaio(attached: &Attached, calls: &mut Calls) -> 
     if attached.aio().are_watched() {
         let mut requests = aio::requests(&attached.skel)?;
         aio::forget_ended(&attached.skel, &mut requests)?;
-        // What has no start yet is being filled in.
-        calls.running.extend(requests.iter().map(running).filter(|call| call.start_ns > 0));
+        calls.running.extend(requests.iter().map(running));
     }
     Ok(())
 }
