@@ -106,7 +106,7 @@ fn root_stuck_ends_with_4_while_a_log_hangs_and_with_0_when_it_no_longer_does() 
     assert!(hung.elapsed() >= limit - Duration::from_millis(300), "too early: {:?}", hung.elapsed());
     let text = stdout(&found);
     assert!(
-        text.contains("is stalled. A fdatasync of the redo log has not returned for at least 2."),
+        text.contains("is stalled. An fdatasync of the redo log has not returned for at least 2."),
         "{text}"
     );
     let json = stuck(&["--fail-on", "stalled=2s", "--output", "json"]);
@@ -147,7 +147,7 @@ fn root_once_ends_with_4_while_a_log_hangs_fails_or_is_slow_and_with_0_when_that
     let hangs = server.once(&command);
     assert_eq!(hangs.status.code(), Some(4), "{hangs:?}");
     let text = stdout(&hangs);
-    assert!(text.contains("is stalled. A fdatasync of the redo log has not returned for "), "{text}");
+    assert!(text.contains("is stalled. An fdatasync of the redo log has not returned for "), "{text}");
     mount.control("ok\nrelease");
     let command = ["--fail-on", "stalled=1s", "--", "sh", "-c", "sleep 1; exit 7"];
     let ended = server.once(&command);
@@ -161,7 +161,7 @@ fn root_once_ends_with_4_while_a_log_hangs_fails_or_is_slow_and_with_0_when_that
     assert_eq!((&verdict["state"], &verdict["because"]["errno"]), (&"failing".into(), &"EIO".into()));
     let csv = server.once(&["-d", "1", "--output", "csv", "--fail-on", "failing"]);
     assert_eq!(csv.status.code(), Some(4), "{csv:?}");
-    assert!(stderr(&csv).contains("is failing. A fdatasync of the redo log failed with EIO"), "{csv:?}");
+    assert!(stderr(&csv).contains("is failing. An fdatasync of the redo log failed with EIO"), "{csv:?}");
     mount.control(&format!("fail EINVAL on {LOG}"));
     well();
 

@@ -27,27 +27,27 @@ const SLICE: Duration = Duration::from_millis(200);
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to tell")]
 pub(crate) struct Events {
-    /// Tell of operations that take so long
+    /// Report operations that take this long or longer
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub above: Duration,
-    /// A log's operation in flight for so long: stalled
+    /// How long a log's operation may be in flight before its server is stalled
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "5s")]
     pub stalled: Duration,
-    /// A log's 99th percentile above this: slow,
+    /// The 99th percentile of a log's syncs above which its server is slow
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "100ms")]
     pub slow: Duration,
-    /// if it is for so long
+    /// How long it has to be above that
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1m")]
     pub slow_for: Duration,
     /// From one look to the next
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub interval: Duration,
-    /// Lines in a minute, at most
+    /// Most lines in a minute
     ///
-    /// What is left out is counted, and told. Changes of verdicts have as many lines of their own.
+    /// What is left out is counted, and a line says so. Changes of verdicts have as many lines of their own.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub per_minute: u32,
-    /// To systemd's journal instead of standard output
+    /// Write to systemd's journal instead of standard output
     #[arg(long)]
     pub journal: bool,
     /// Ask the server whose connection it is that waits

@@ -102,13 +102,13 @@ pub struct Exporter {
     /// May be given several times; 127.0.0.1:9872 or [::1]:9872. Other addresses are refused.
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = VERDICTS)]
     pub verdict_listen: Vec<LoopbackAddress>,
-    /// A sync of a log that has not returned for this long makes its server stalled
+    /// How long a log's operation may be in flight before its server is stalled
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "5s", help_heading = VERDICTS)]
     pub verdict_stalled: Duration,
-    /// A log's 99th percentile above this makes its server slow
+    /// The 99th percentile of a log's syncs above which its server is slow
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "100ms", help_heading = VERDICTS)]
     pub verdict_slow: Duration,
-    /// … if it has been above it for this long
+    /// How long it has to be above that
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1m", help_heading = VERDICTS)]
     pub verdict_slow_for: Duration,
     #[command(flatten)]

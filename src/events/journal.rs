@@ -71,14 +71,14 @@ mod tests {
         let line = Line {
             event: "slow",
             server: Some("3306".into()),
-            sentence: "A fdatasync took 2.0 s.".into(),
+            sentence: "An fdatasync took 2.0 s.".into(),
             priority: 4,
             ..Line::default()
         };
         journal.send(&line, "{}").unwrap();
         let mut buffer = [0; 1_024];
         let length = server.recv(&mut buffer).unwrap();
-        let expected = "MESSAGE=3306: A fdatasync took 2.0 s.\nPRIORITY=4\nSYSLOG_IDENTIFIER=fsynctop\nFSYNCTOP_EVENT=slow\n\
+        let expected = "MESSAGE=3306: An fdatasync took 2.0 s.\nPRIORITY=4\nSYSLOG_IDENTIFIER=fsynctop\nFSYNCTOP_EVENT=slow\n\
                         FSYNCTOP_SERVER=3306\nFSYNCTOP_JSON={}\n";
         assert_eq!(std::str::from_utf8(&buffer[..length]).unwrap(), expected);
         // Nobody reads: it does not wait for whoever should.

@@ -8,9 +8,8 @@ use serde::Serialize;
 
 use super::{Event, LeftOut, Stacks, Whose};
 use crate::model::{FileRow, InFlight, Op, Role, ServerId};
-use crate::render::header::rfc3339;
 use crate::render::json;
-use crate::text::{self, counted, duration_in_words, escape};
+use crate::text::{self, capitalize, counted, duration_in_words, escape, rfc3339};
 use crate::verdict::{OfServer, State};
 
 /// Only what applies.
@@ -128,7 +127,7 @@ impl Line {
                 };
                 let at_least = if is_exact { "" } else { "at least " };
                 line.sentence = format!(
-                    "A {} took {at_least}{}{more}.",
+                    "{} took {at_least}{}{more}.",
                     what(row.op, row.info.role, row.info.path.as_deref()),
                     duration_in_words(ns)
                 );
@@ -174,7 +173,7 @@ impl Line {
         let ns = u64::try_from(sync.age.as_nanos()).unwrap_or(u64::MAX);
         let at_least = if sync.age_is_minimum { "at least " } else { "" };
         self.sentence = format!(
-            "A {} has not returned for {at_least}{}.",
+            "{} has not returned for {at_least}{}.",
             what(sync.op, sync.role, sync.path.as_deref()),
             duration_in_words(ns)
         );
@@ -210,5 +209,5 @@ fn file(role: Role, path: Option<&Path>) -> String {
 }
 
 fn what(op: Op, role: Role, path: Option<&Path>) -> String {
-    format!("{} of {}", op.what(), file(role, path))
+    format!("{} of {}", capitalize(&op.in_a_sentence()), file(role, path))
 }

@@ -134,7 +134,7 @@ fn failed(row: &FileRow, end: SystemTime) -> impl Iterator<Item = Event> {
 mod tests {
     use super::*;
     use crate::model::fixture::{MYSQL, in_flight, quiet, row, server, stats};
-    use crate::model::{Lost, Op, Role};
+    use crate::model::{Op, Role};
     use std::time::Instant;
 
     const REDO: &str = "/var/lib/mysql/#ib_redo5";
@@ -142,20 +142,10 @@ mod tests {
 
     fn snapshot(files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Arc<Snapshot> {
         Arc::new(Snapshot {
-            taken: Instant::now(),
-            taken_wall: SystemTime::UNIX_EPOCH,
-            setup: quiet().setup,
-            lost: Lost::default(),
             servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))],
             files,
-            failures: Vec::new(),
-            writes: Vec::new(),
-            threads: Vec::new(),
             in_flight,
-            neighbours: Vec::new(),
-            unwatched: Vec::new(),
-            disks: BTreeMap::new(),
-            unsynced: Default::default(),
+            ..Snapshot::empty(Instant::now(), SystemTime::UNIX_EPOCH, quiet().setup)
         })
     }
 

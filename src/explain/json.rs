@@ -10,6 +10,7 @@ use crate::explain::BytesPerTransaction;
 use crate::model::{Op, RoleRow, unsynced_roles};
 use crate::render::json::{device, failed, unsynced_role, write_visible};
 use crate::render::json_schema::{Device, Failed, UnsyncedRole};
+use crate::text::rfc3339_millis;
 
 #[derive(Serialize)]
 struct Object<'a> {
@@ -113,8 +114,8 @@ pub fn json(explanation: &Explanation) -> io::Result<String> {
     let waits = &explanation.waits;
     let object = Object {
         schema: 1,
-        start: humantime::format_rfc3339_millis(m.start).to_string(),
-        end: humantime::format_rfc3339_millis(m.end).to_string(),
+        start: rfc3339_millis(m.start),
+        end: rfc3339_millis(m.end),
         duration_seconds: waits.window.as_secs_f64(),
         syncs: m.total().count,
         failed: failed(m),

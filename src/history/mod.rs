@@ -29,7 +29,6 @@ pub use json::ReadError;
 pub(crate) use json::SCHEMA;
 pub use moment::{Moment, Pending, Rest};
 use packed::{Packed, Tables, wall_clock};
-pub(crate) use troubles::SATURATED;
 pub use troubles::{Busy, Longest, Troubles};
 pub(crate) use worst::{What, WorstMoment};
 

@@ -8,11 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use super::{History, Moment, plus};
 use crate::model::{
-    Errors, FileRow, InFlight, Lost, Max, Measurement, Op, Role, RoleRow, ServerId, Stats, Target,
+    Errors, FileRow, InFlight, Lost, Max, Measurement, Op, Role, RoleRow, SATURATED, ServerId, Stats, Target,
 };
 
-/// From this share of the time on a log is saturated: a queue in front of it grows steeply.
-pub(crate) const SATURATED: f64 = 0.8;
 /// Files whose failures are told apart; those of others are counted.
 const MOST_FAILED: usize = 100;
 /// Roles of servers whose longest sync is kept, and as many whose busy times are.

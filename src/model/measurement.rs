@@ -279,20 +279,9 @@ mod tests {
     fn what_servers_did_that_are_remembered_no_longer_is_not_new() {
         use crate::model::fixture::{MARIADB, MYSQL, busy, row, server};
         let snapshot = |servers: &[ServerId], files: Vec<FileRow>| Snapshot {
-            taken: std::time::Instant::now(),
-            taken_wall: SystemTime::now(),
-            setup: busy().setup,
-            lost: Lost::default(),
             servers: servers.iter().map(|&id| Arc::new(server(id, "mysqld", "MySQL 9.7.4", 1))).collect(),
             files,
-            failures: Vec::new(),
-            writes: Vec::new(),
-            threads: Vec::new(),
-            in_flight: Vec::new(),
-            neighbours: Vec::new(),
-            unwatched: Vec::new(),
-            disks: BTreeMap::new(),
-            unsynced: Unsynced::default(),
+            ..Snapshot::empty(std::time::Instant::now(), SystemTime::now(), busy().setup)
         };
         let of = |id, inode, n| row(id, inode, "/d/a", Role::Redo, Op::Fsync, stats(&vec![1_000; n]));
         let gone = |id, n| FileRow { target: Target::Gone(Role::Redo), ..of(id, 0, n) };

@@ -34,6 +34,7 @@ pub(crate) use role::Numbering;
 pub use role::Role;
 pub(crate) use rows::OTHER_NEIGHBOURS;
 pub use rows::{DeviceRow, FileInfo, FileRow, InFlight, NeighbourRow, RoleRow, ThreadRow};
+pub(crate) use stats::SATURATED;
 pub use stats::{Max, Stats};
 pub(crate) use unsynced::unsynced_roles;
 pub use unsynced::{Backlog, Peak, Unsynced, UnsyncedFile, UnsyncedRole, UnsyncedRow};
@@ -196,4 +197,26 @@ pub struct Snapshot {
     pub disks: BTreeMap<u32, u64>,
     /// Where all writes are watched.
     pub unsynced: Unsynced<UnsyncedFile>,
+}
+
+impl Snapshot {
+    /// In which nothing was counted.
+    pub(crate) fn empty(taken: Instant, taken_wall: SystemTime, setup: Arc<Setup>) -> Snapshot {
+        Snapshot {
+            taken,
+            taken_wall,
+            setup,
+            lost: Lost::default(),
+            servers: Vec::new(),
+            files: Vec::new(),
+            failures: Vec::new(),
+            writes: Vec::new(),
+            threads: Vec::new(),
+            in_flight: Vec::new(),
+            neighbours: Vec::new(),
+            unwatched: Vec::new(),
+            disks: BTreeMap::new(),
+            unsynced: Unsynced::default(),
+        }
+    }
 }

@@ -148,6 +148,12 @@ impl Op {
         Op::ALL.into_iter().find(|op| op.via() == via && op.what() == self.what())
     }
 
+    /// `an fsync`, `a write`: as it is said.
+    pub(crate) fn in_a_sentence(self) -> String {
+        let article = if self.what().starts_with(['f', 'm']) { "an" } else { "a" };
+        format!("{article} {}", self.what())
+    }
+
     /// It writes as well: a row has bytes.
     pub(crate) fn writes(self) -> bool {
         matches!(self.what(), "dsync_write" | "write")

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::{Completions, Errors};
 use crate::model::histogram::{Histogram, lower_edge, upper_edge};
 
+/// From this share of the time on a log is saturated: a queue in front of it grows steeply.
+pub(crate) const SATURATED: f64 = 0.8;
+
 /// The maximum latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Max {
@@ -112,6 +115,15 @@ impl Stats {
     /// share.
     pub fn in_flight_mean(&self, over: Duration) -> f64 {
         if over.is_zero() { 0.0 } else { self.sum_ns as f64 / over.as_nanos() as f64 }
+    }
+
+    /// What is certain of the longest latency: where only its bucket is known, its lower edge.
+    pub(crate) fn longest_at_least(&self) -> Duration {
+        let ns = match self.max.exact {
+            true => self.max.ns,
+            false => self.histogram.highest_bucket().map_or(0, lower_edge),
+        };
+        Duration::from_nanos(ns)
     }
 
     /// Makes the maximum consistent with the histogram: never below the highest non-empty bucket. Two CPUs

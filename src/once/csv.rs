@@ -5,11 +5,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use crate::model::{Measurement, Stats};
-use crate::render::header::rfc3339;
 use crate::render::json::{length, seconds};
 use crate::render::rows::{Row, Subject, everyone, max_ns, nameless, rows};
 use crate::render::{By, Options};
-use crate::text::{errno, escape};
+use crate::text::{errno, escape, rfc3339};
 
 /// What every row begins with, before what it stands for.
 const INTERVAL: [&str; 5] = ["start", "end", "duration_seconds", "pid", "comm"];

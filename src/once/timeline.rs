@@ -13,10 +13,10 @@ use crate::history::series::{Part, Standout, Worst};
 use crate::history::{Troubles, WorstMoment};
 use crate::model::{Measurement, Role, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
-use crate::render::header::{self, rfc3339};
+use crate::render::header;
 use crate::render::json::{self, length, seconds};
 use crate::render::{Options, Output, Paint, json_schema, reading};
-use crate::text::{count, duration, percent, rate};
+use crate::text::{count, duration, percent, rate, rfc3339};
 
 /// Rows whose worst second is marked.
 const WORST_MARKED: usize = 5;

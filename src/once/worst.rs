@@ -8,10 +8,10 @@ use super::table;
 use crate::history::{What, WorstMoment};
 use crate::model::{Errors, Measurement, Op, Role};
 use crate::render::grid::{Align, Cell, Column, layout};
-use crate::render::header::{self, clock, rfc3339};
+use crate::render::header::{self, clock};
 use crate::render::json::{length, seconds, split};
 use crate::render::{Options, Paint};
-use crate::text::{count, duration, errno, percent};
+use crate::text::{count, duration, errno, percent, rfc3339};
 
 const fn column(title: &'static str, drop_at: Option<u8>) -> Column {
     Column { title, align: Align::Left, roomy: 0, drop_at, flexible: false }

@@ -4,7 +4,7 @@ use super::Options;
 use super::rows::Row;
 use super::style::{Paint, Style};
 use crate::model::{InFlight, Measurement, Server, ServerId};
-use crate::text::{counted, duration_in_words, interval};
+use crate::text::{counted, duration_in_words, interval, rfc3339};
 
 /// Stuck syncs listed one by one; the rest is a count.
 const STUCK_SHOWN: usize = 10;
@@ -72,13 +72,6 @@ fn describe(server: &Server, style: &Style, parts: &mut Vec<String>) {
         (None, Some(device)) => parts.push(format!("on {device}")),
         (None, None) => {}
     }
-}
-
-/// RFC 3339 in UTC. A recording may hold any time: what that format cannot express becomes its nearest.
-pub(crate) fn rfc3339(time: std::time::SystemTime) -> String {
-    use std::time::{Duration, SystemTime};
-    let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
-    humantime::format_rfc3339_micros(time.clamp(SystemTime::UNIX_EPOCH, last)).to_string()
 }
 
 /// The syncs of these servers that hang, the oldest first.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::header::rfc3339;
 use super::json_schema as schema;
 use super::rows::{Row, Subject, everyone, max_ns, rows};
 use super::{By, Options};
@@ -18,7 +17,7 @@ use crate::model::{
     Backlog, DeviceRow, FileRow, Measurement, Op, Server, ServerId, Stats, Target, UnsyncedRole, UnsyncedRow,
     unsynced_roles,
 };
-use crate::text::{errno, is_deceptive};
+use crate::text::{errno, is_deceptive, rfc3339};
 
 /// Writes the object and a newline.
 pub(crate) fn write(m: &Measurement, out: &mut impl Write) -> io::Result<()> {

@@ -3,7 +3,6 @@
 
 use super::style::Paint;
 use super::{Options, device, header};
-use crate::history::SATURATED;
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, Stats, Via, durability};
 use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
 

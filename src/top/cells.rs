@@ -7,14 +7,11 @@ use super::palette::Ink;
 use super::rows::{self, About, Row};
 use super::view::{Column, View};
 use crate::model::histogram::LAST_EXPONENT;
-use crate::model::{Max, Op, Server, ServerId, Stats};
+use crate::model::{Max, Op, SATURATED, Server, ServerId, Stats};
 use crate::render::Style;
 use crate::render::header::clock;
 use crate::render::rows::p99;
 use crate::text::{count, duration, duration_in_words, errno, rate};
-
-/// From this share of the time on, commits queue for a log: as in the sentences.
-pub(crate) const SATURATED: f64 = 0.8;
 
 /// The unit of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! A world for the tests: servers whose figures grow, snapshots of them, and a view that sees those.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,7 +14,7 @@ use super::state::{Options, State};
 use super::view::View;
 use crate::model::fixture::{self, quiet};
 use crate::model::{
-    FileRow, InFlight, Lost, Measurement, NeighbourRow, Op, Role, Server, ServerId, Snapshot, ThreadRow,
+    FileRow, InFlight, Measurement, NeighbourRow, Op, Role, Server, ServerId, Snapshot, ThreadRow,
 };
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -42,20 +41,8 @@ impl World {
         let m = quiet();
         let begun = Instant::now();
         let snapshot = Snapshot {
-            taken: begun,
-            taken_wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_779_937_200),
-            setup: m.setup,
-            lost: Lost::default(),
             servers: m.servers,
-            files: Vec::new(),
-            failures: Vec::new(),
-            writes: Vec::new(),
-            threads: Vec::new(),
-            in_flight: Vec::new(),
-            neighbours: Vec::new(),
-            unwatched: Vec::new(),
-            disks: BTreeMap::new(),
-            unsynced: Default::default(),
+            ..Snapshot::empty(begun, SystemTime::UNIX_EPOCH + Duration::from_secs(1_779_937_200), m.setup)
         };
         World { snapshot }
     }

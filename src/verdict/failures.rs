@@ -14,9 +14,7 @@ const MOST: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Failures {
     files: BTreeMap<Target, Failure>,
-    /// Failures of other files: over when they are acknowledged.
-    others: u64,
-    /// A failure that there is no file for.
+    /// Of what is beyond these, or no file that is known, the last one: over when it is acknowledged.
     last: Option<Failure>,
 }
 
@@ -54,7 +52,6 @@ impl Failures {
         if is_file && (self.files.contains_key(&row.target) || self.files.len() < MOST) {
             self.files.insert(row.target, failure);
         } else {
-            self.others += errors.values().sum::<u64>();
             self.last = Some(failure);
         }
         true
@@ -93,8 +90,7 @@ impl Failures {
         };
         let all = self.files.values().chain(&self.last);
         let first = all.max_by_key(rank)?;
-        let files = self.files.len() as u64 + self.others;
-        Some(first.because(files.saturating_sub(1)))
+        Some(first.because(self.len().saturating_sub(1) as u64))
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,12 +1,12 @@
 //! Verdicts for programs. docs/verdicts.md has the fields.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use serde::Serialize;
 
 use super::{Because, State, Tracing, Verdict, Verdicts};
 use crate::model::{Role, ServerId};
-use crate::text;
+use crate::text::{self, rfc3339_millis};
 
 /// All of them, at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -68,13 +68,6 @@ pub struct Reason {
     pub why: Option<String>,
 }
 
-/// RFC 3339, in UTC, with milliseconds.
-fn time(at: SystemTime) -> String {
-    // A clock that is wrong can show years that it has no words for.
-    let most = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
-    humantime::format_rfc3339_millis(at.clamp(SystemTime::UNIX_EPOCH, most)).to_string()
-}
-
 impl From<&Because> for Reason {
     fn from(because: &Because) -> Reason {
         Reason {
@@ -87,7 +80,7 @@ impl From<&Because> for Reason {
             age_seconds: because.age.map(|age| age.as_secs_f64()),
             age_is_minimum: because.age.map(|_| because.age_is_minimum),
             errno: because.errno.map(|errno| if errno == 0 { "unknown".into() } else { text::errno(errno) }),
-            failed_at: because.failed_at.map(time),
+            failed_at: because.failed_at.map(rfc3339_millis),
             p99_seconds: because.p99.map(|p99| p99.as_secs_f64()),
             per_second: because.per_second,
             took_seconds: because.took.map(|took| took.as_secs_f64()),
@@ -103,7 +96,7 @@ impl OfServer {
             server: name,
             pid: verdict.server.pid,
             state: verdict.state,
-            since: time(verdict.since_wall),
+            since: rfc3339_millis(verdict.since_wall),
             for_seconds: now.saturating_duration_since(verdict.since).as_secs_f64(),
             sentence: verdict.sentence(),
             because: verdict.because.as_ref().map(Reason::from),
@@ -119,7 +112,7 @@ impl Verdicts {
         Report {
             schema: 1,
             state: servers.iter().map(|server| server.state).max().unwrap_or(State::Unknown),
-            made: time(self.made_wall),
+            made: rfc3339_millis(self.made_wall),
             age_seconds: self.age(now).as_secs_f64(),
             valid_for_seconds: self.valid_for.as_secs_f64(),
             stale: self.is_stale(now),

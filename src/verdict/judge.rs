@@ -151,7 +151,7 @@ impl Known {
         if !server.known_by.described {
             return (State::Unknown, Some(Because::unknown("the process has not been described yet")));
         }
-        let slow = self.logs.iter().filter_map(|(role, log)| Some((*role, log.slow()?)));
+        let slow = self.logs.iter().filter_map(|(role, log)| Some((*role, log.slow(thresholds)?)));
         if let Some((role, slow)) = slow.max_by_key(|(_, slow)| slow.p99) {
             let because = Because {
                 role: Some(role),
@@ -190,19 +190,10 @@ fn judged(snapshot: &Snapshot) -> Snapshot {
     let with_errors = |row: &&FileRow| !row.stats.errors.is_empty();
     let files = snapshot.files.iter().filter(|row| row.info.role.is_serial() || with_errors(row));
     Snapshot {
-        taken: snapshot.taken,
-        taken_wall: snapshot.taken_wall,
-        setup: snapshot.setup.clone(),
         lost: snapshot.lost,
         servers: snapshot.servers.clone(),
         files: files.cloned().collect(),
         failures: snapshot.failures.iter().filter(with_errors).cloned().collect(),
-        writes: Vec::new(),
-        threads: Vec::new(),
-        in_flight: Vec::new(),
-        neighbours: Vec::new(),
-        unwatched: Vec::new(),
-        disks: BTreeMap::new(),
-        unsynced: Default::default(),
+        ..Snapshot::empty(snapshot.taken, snapshot.taken_wall, snapshot.setup.clone())
     }
 }

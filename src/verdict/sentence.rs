@@ -11,8 +11,12 @@ use crate::text::{capitalize, count, duration_in_words, errno, escape, rate};
 pub(super) fn of(verdict: &Verdict) -> String {
     let because = verdict.because.as_ref();
     match (verdict.state, because) {
-        (State::Ok, _) => "Its syncs return, and none has failed.".into(),
-        (State::Idle, _) => "It makes nothing durable at present, and nothing hangs.".into(),
+        (State::Ok, _) => {
+            "No operation of its logs has been in flight for too long, and no failure is outstanding.".into()
+        }
+        (State::Idle, _) => {
+            "It makes nothing durable at present, and nothing of it is known to be in flight.".into()
+        }
         (State::Unknown, because) => {
             let why = because.and_then(|because| because.unknown.as_deref());
             let why = why.map_or(String::new(), |why| format!(": {}", crate::text::escape_sentence(why)));
@@ -31,9 +35,9 @@ fn words(time: Duration) -> String {
 
 fn what(op: Op) -> String {
     match op.via() {
-        Via::IoUring => format!("{} of io_uring", op.what()),
-        Via::Aio => format!("{} of libaio", op.what()),
-        Via::Call | Via::Kernel => op.what().to_owned(),
+        Via::IoUring => format!("{} of io_uring", capitalize(&op.in_a_sentence())),
+        Via::Aio => format!("{} of libaio", capitalize(&op.in_a_sentence())),
+        Via::Call | Via::Kernel => capitalize(&op.in_a_sentence()),
     }
 }
 
@@ -57,37 +61,41 @@ fn details(because: &Because) -> String {
 }
 
 fn stalled(because: &Because) -> String {
-    let op = because.op.map_or("operation".into(), what);
+    let op = because.op.map_or("An operation".into(), what);
     let role = of_role(because.role);
     if let Some(took) = because.took {
-        return format!("A {op} of {role} took {}{}.", words(took), details(because));
+        return format!("{op} of {role} took {}{}.", words(took), details(because));
     }
     let at_least = if because.age_is_minimum { "at least " } else { "" };
     let age = words(because.age.unwrap_or_default());
     let more = match because.more {
         0 => String::new(),
-        more => format!("; so have {} more", count(more)),
+        1 => "; nor has 1 more".into(),
+        more => format!("; nor have {} more", count(more)),
     };
-    format!("A {op} of {role} has not returned for {at_least}{age}{}{more}.", details(because))
+    format!("{op} of {role} has not returned for {at_least}{age}{}{more}.", details(because))
 }
 
 fn failing(because: &Because) -> String {
     let what = match because.op {
         Some(Op::Writeback) => "The kernel could not write back what was written to".to_owned(),
-        Some(op) => format!("A {} of", what(op)),
+        Some(op) => format!("{} of", what(op)),
         None => "An operation of".into(),
     };
     let role = of_role(because.role);
-    let error = match because.errno {
-        Some(0) | None => "an error whose number is not known".to_owned(),
-        Some(number) => errno(number),
-    };
+    let error = error(because.errno.unwrap_or(0));
     let verb = if because.op == Some(Op::Writeback) { ":" } else { " failed with" };
     let more = match because.more {
         0 => String::new(),
-        more => format!(", and {} more", count(more)),
+        1 => "; so has another file".into(),
+        more => format!("; so have {} other files", count(more)),
     };
     format!("{what} {role}{verb} {error}{}{more}.", details(because))
+}
+
+/// By its name; 0 where the number is not known.
+pub(crate) fn error(number: i32) -> String {
+    if number == 0 { "an error whose number is not known".into() } else { errno(number) }
 }
 
 fn slow(because: &Because) -> String {

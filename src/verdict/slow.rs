@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::Thresholds;
-use crate::model::Stats;
 use crate::model::histogram::Histogram;
+use crate::model::{SATURATED, Stats};
 
 /// Into which the time that a log has to be slow for is divided.
 const PARTS: u32 = 6;
@@ -24,6 +24,7 @@ struct Part {
     begin: Instant,
     end: Instant,
     syncs: Histogram,
+    sum_ns: u64,
 }
 
 /// A log that is slow.
@@ -33,11 +34,20 @@ pub(super) struct Slow {
     pub per_second: f64,
 }
 
-/// The 99th percentile, and the syncs per second.
-pub(super) fn figures(syncs: &Histogram, time: Duration) -> Option<Slow> {
-    let p99 = Duration::from_nanos(syncs.quantile(0.99).filter(|_| syncs.count() >= ENOUGH)?);
-    let per_second = syncs.count() as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE);
-    Some(Slow { p99, per_second })
+/// None if there are too few syncs to speak of: of a log that is saturated a few are enough, because it makes
+/// fewer the longer each takes.
+pub(super) fn figures(
+    syncs: &Histogram,
+    sum_ns: u64,
+    time: Duration,
+    thresholds: &Thresholds,
+) -> Option<Slow> {
+    let p99 = Duration::from_nanos(syncs.quantile(0.99)?);
+    let seconds = time.as_secs_f64().max(f64::MIN_POSITIVE);
+    let per_second = syncs.count() as f64 / seconds;
+    let is_saturated = sum_ns as f64 / 1e9 >= SATURATED * seconds;
+    let is_enough = syncs.count() >= ENOUGH && per_second >= thresholds.min_rate;
+    (is_enough || is_saturated).then_some(Slow { p99, per_second })
 }
 
 impl Log {
@@ -46,10 +56,11 @@ impl Log {
         let part_length = thresholds.slow_for / PARTS;
         match self.parts.back_mut() {
             Some(part) if part.end.saturating_duration_since(part.begin) < part_length => part.end = end,
-            _ => self.parts.push_back(Part { begin, end, syncs: Histogram::default() }),
+            _ => self.parts.push_back(Part { begin, end, syncs: Histogram::default(), sum_ns: 0 }),
         }
         if let (Some(part), Some(stats)) = (self.parts.back_mut(), stats) {
             part.syncs.merge(&stats.histogram);
+            part.sum_ns += stats.sum_ns;
         }
         // What is left covers the whole time.
         while self
@@ -66,7 +77,7 @@ impl Log {
         let is_above = |syncs: &Histogram| {
             syncs.quantile(0.99).is_some_and(|ns| Duration::from_nanos(ns) > thresholds.slow)
         };
-        let Some(all) = self.all().filter(|all| all.per_second >= thresholds.min_rate) else {
+        let Some(all) = self.all(thresholds) else {
             self.is_slow = false;
             return;
         };
@@ -88,13 +99,13 @@ impl Log {
             .map_or(Duration::ZERO, |(first, last)| last.end.saturating_duration_since(first.begin))
     }
 
-    fn all(&self) -> Option<Slow> {
+    fn all(&self, thresholds: &Thresholds) -> Option<Slow> {
         let mut all = Histogram::default();
         self.parts.iter().for_each(|part| all.merge(&part.syncs));
-        figures(&all, self.length())
+        figures(&all, self.parts.iter().map(|part| part.sum_ns).sum(), self.length(), thresholds)
     }
 
-    pub fn slow(&self) -> Option<Slow> {
-        self.all().filter(|_| self.is_slow)
+    pub fn slow(&self, thresholds: &Thresholds) -> Option<Slow> {
+        self.all(thresholds).filter(|_| self.is_slow)
     }
 }

@@ -86,7 +86,8 @@ impl Verdicts {
     }
 
     fn told(&self, verdict: &Verdict, now: Instant) -> Verdict {
-        if !self.is_stale(now) {
+        // What was unknown before has been for longer.
+        if !self.is_stale(now) || verdict.state == State::Unknown {
             return verdict.clone();
         }
         let why = match &self.tracing {

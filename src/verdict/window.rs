@@ -9,8 +9,7 @@ use super::judge::of_log;
 use super::slow::figures;
 use super::stalled::stalled;
 use super::{Because, State, Thresholds, Tracing, Verdict, Verdicts};
-use crate::model::histogram::lower_edge;
-use crate::model::{InFlight, Measurement, Role, Server, ServerId, Stats};
+use crate::model::{InFlight, Measurement, Role, Server, ServerId};
 
 /// What a measurement says of each of its servers, also of one that has ended in it. The whole of it is the
 /// time that a log has to be slow for; an operation that took too long counts also if it has ended. Of these
@@ -52,19 +51,11 @@ pub(crate) fn of_window(m: &Measurement, thresholds: &Thresholds, of: &[State], 
     }
 }
 
-/// What the longest operation took. Where that is known by its bucket alone, no more than is certain.
-fn at_least(stats: &Stats) -> u64 {
-    match stats.max.exact {
-        true => stats.max.ns,
-        false => stats.histogram.highest_bucket().map_or(0, lower_edge),
-    }
-}
-
 /// The longest operation of a serial log that has ended.
 fn took_too_long(m: &Measurement, server: ServerId, limit: Duration) -> Option<Because> {
     let logs = m.files.iter().filter(|row| row.server == server && row.info.role.is_serial());
-    let longest = logs.max_by_key(|row| at_least(&row.stats))?;
-    let took = Duration::from_nanos(at_least(&longest.stats));
+    let longest = logs.max_by_key(|row| row.stats.longest_at_least())?;
+    let took = longest.stats.longest_at_least();
     (took >= limit).then(|| Because {
         role: Some(longest.info.role),
         path: longest.info.path.clone(),
@@ -75,9 +66,12 @@ fn took_too_long(m: &Measurement, server: ServerId, limit: Duration) -> Option<B
 }
 
 fn slow(m: &Measurement, server: ServerId, thresholds: &Thresholds) -> Option<Because> {
-    let of = |role| Some((role, figures(&of_log(&m.roles, server, role)?.histogram, m.duration)?));
+    let of = |role| {
+        let syncs = of_log(&m.roles, server, role)?;
+        Some((role, figures(&syncs.histogram, syncs.sum_ns, m.duration, thresholds)?))
+    };
     let (role, slow) = Role::SERIAL.into_iter().filter_map(of).max_by_key(|(_, slow)| slow.p99)?;
-    (slow.p99 > thresholds.slow && slow.per_second >= thresholds.min_rate).then(|| Because {
+    (slow.p99 > thresholds.slow).then(|| Because {
         role: Some(role),
         p99: Some(slow.p99),
         per_second: Some(slow.per_second),

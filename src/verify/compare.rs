@@ -6,7 +6,7 @@ use super::{Edge, redo_made, written};
 use crate::model::{FileRow, Lost, Measurement, Op, Role, Server, ServerId, durability};
 use crate::server::durable_writes::DurableWrites;
 use crate::server::status::counters::{Between, Counted};
-use crate::text::capitalize;
+use crate::text::{capitalize, rfc3339_millis};
 
 /// How far MariaDB's count of commit groups may lag behind under load: a group is counted once it has
 /// acquired the locks of the next two stages after its sync (trx_group_commit_leader in sql/log.cc), and
@@ -190,10 +190,9 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
     rows.push(nothing_counts_it);
     rows.extend(written);
     rows.retain(|row| row.kind == Kind::Exact || is_worth_a_line(row));
-    let time = |time| humantime::format_rfc3339_millis(time).to_string();
     Verification {
-        start: time(measurement.start),
-        end: time(measurement.end),
+        start: rfc3339_millis(measurement.start),
+        end: rfc3339_millis(measurement.end),
         duration_seconds: measurement.duration.as_secs_f64(),
         possible_causes: possible_causes(server, &rows, &measurement),
         rows,

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
@@ -30,11 +29,6 @@ fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
     let other =
         fixture::row(MARIADB, 9, "/b/ib_logfile0", Role::Redo, Op::Fsync, fixture::stats(&[(77, 1_000)]));
     Snapshot {
-        taken: Instant::now() + Duration::from_secs(seconds),
-        taken_wall: SystemTime::now(),
-        setup: setup.into(),
-        lost: Lost::default(),
-        servers: Vec::new(),
         files: vec![
             row(1, "/d/ib_logfile0", Role::Redo, redo),
             row(2, "/d/t/a.ibd", Role::Tablespace, data),
@@ -43,14 +37,7 @@ fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
             row(5, "/d", Role::Directory, directory),
             other,
         ],
-        failures: Vec::new(),
-        writes: Vec::new(),
-        threads: Vec::new(),
-        in_flight: Vec::new(),
-        neighbours: Vec::new(),
-        unwatched: Vec::new(),
-        disks: BTreeMap::new(),
-        unsynced: Default::default(),
+        ..Snapshot::empty(Instant::now() + Duration::from_secs(seconds), SystemTime::now(), setup.into())
     }
 }
 

@@ -436,22 +436,7 @@ impl Place {
 
 /// Before the probes were attached nothing was counted.
 fn nothing_before(snapshot: &Snapshot) -> Snapshot {
-    Snapshot {
-        taken: snapshot.taken,
-        taken_wall: snapshot.taken_wall,
-        setup: snapshot.setup.clone(),
-        lost: Lost::default(),
-        servers: Vec::new(),
-        files: Vec::new(),
-        failures: Vec::new(),
-        writes: Vec::new(),
-        threads: Vec::new(),
-        in_flight: Vec::new(),
-        neighbours: Vec::new(),
-        unwatched: Vec::new(),
-        disks: BTreeMap::new(),
-        unsynced: Default::default(),
-    }
+    Snapshot::empty(snapshot.taken, snapshot.taken_wall, snapshot.setup.clone())
 }
 
 fn most(a: &Lost, b: &Lost) -> Lost {

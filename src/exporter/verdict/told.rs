@@ -8,6 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::text::rfc3339_millis;
 use crate::verdict::State;
 
 /// All servers, as they were at one moment.
@@ -65,7 +66,11 @@ impl Told {
         let why = self.not_tracing.as_deref().unwrap_or("the last look at it is too old");
         OfServer {
             state: State::Unknown,
-            since: self.made_wall.checked_add(self.valid_for).unwrap_or(self.made_wall),
+            // What was unknown before has been for longer.
+            since: match server.state {
+                State::Unknown => server.since,
+                _ => self.made_wall.checked_add(self.valid_for).unwrap_or(self.made_wall),
+            },
             sentence: format!("Nothing can be said of it: {why}."),
             because: None,
             ..server.clone()
@@ -93,7 +98,7 @@ impl Told {
                 "pid": server.pid,
                 "running": server.is_running,
                 "state": server.state,
-                "since": rfc3339(server.since),
+                "since": rfc3339_millis(server.since),
                 "for_seconds": now.duration_since(server.since).unwrap_or_default().as_secs_f64(),
                 "sentence": server.sentence,
                 "because": because,
@@ -103,7 +108,7 @@ impl Told {
             "schema": 1,
             "host": self.host,
             "state": worst,
-            "made": rfc3339(self.made_wall),
+            "made": rfc3339_millis(self.made_wall),
             "age_seconds": self.age().as_secs_f64(),
             "valid_for_seconds": self.valid_for.as_secs_f64(),
             "stale": self.is_stale(),
@@ -125,12 +130,6 @@ impl Told {
             "servers": [],
         })
     }
-}
-
-fn rfc3339(at: SystemTime) -> String {
-    // A clock that is wrong can show years that it has no words for.
-    let most = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
-    humantime::format_rfc3339_millis(at.clamp(SystemTime::UNIX_EPOCH, most)).to_string()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Sentences on the two logs that every commit waits for.
 
-use super::{SATURATED, Scene};
-use crate::model::{Role, RoleRow};
+use super::Scene;
+use crate::model::{Role, RoleRow, SATURATED};
 use crate::text::{capitalize, count, percent};
 
 /// From so many redo syncs per binary-log sync on, commits do not each sync the binary log: with

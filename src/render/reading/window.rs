@@ -11,9 +11,8 @@ use super::trouble::{
 use crate::history::{Busy, Longest, Troubles};
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId};
 use crate::render::Options;
-use crate::render::header::rfc3339;
 use crate::render::style::Paint;
-use crate::text::{capitalize, count, duration_in_words, interval, percent};
+use crate::text::{capitalize, count, duration_in_words, interval, percent, rfc3339};
 
 /// Syncs that hung told one by one; the rest is a count.
 const HUNG_SHOWN: usize = 3;
