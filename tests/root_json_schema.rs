@@ -17,9 +17,13 @@ fn root_every_field_of_a_measurement_and_of_the_history_is_in_the_schema() {
     let directory = memory.path().to_str().unwrap();
     let program = built("syncgen");
     let load = [program.to_str().unwrap(), directory, "--threads", "2", "--syncs", "50"];
-    for options in
-        [&["--limit", "1"][..], &["--by", "thread"], &["--by", "writes"], &["--by", "writes", "--limit", "1"]]
-    {
+    for options in [
+        &["--limit", "1"][..],
+        &["--by", "thread"],
+        &["--by", "writes"],
+        &["--by", "writes", "--limit", "1"],
+        &["--fail-on", "stalled,failing,slow,unknown"],
+    ] {
         let output = fsynctop()
             .args(["once", "--output", "json"])
             .args(options)
@@ -30,6 +34,7 @@ fn root_every_field_of_a_measurement_and_of_the_history_is_in_the_schema() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("\"comm\""), "{options:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
         is_known(&text).unwrap_or_else(|why| panic!("{options:?}: {why}\n{text}"));
+        assert_eq!(text.contains("\"verdicts\""), options[0] == "--fail-on", "{text}");
     }
 
     // Not in the filesystem's root, which everybody may write to.

@@ -14,7 +14,7 @@ use super::options::{LongRunArgs, NameArgs, TraceArgs, duration};
 use super::output::print;
 use super::session;
 use super::signals::End;
-use crate::events::{Asker, Event, Journal, Limit, Line, Stacks, Watch, Whose};
+use crate::events::{Asker, Event, Journal, Limit, Line, Stacks, Waits, Watch, Whose};
 use crate::live::{self, Judging, Live};
 use crate::model::Server;
 use crate::render::json;
@@ -175,11 +175,12 @@ impl Telling {
                 Event::Verdict { .. } | Event::Ended { .. } => &mut self.verdicts,
                 _ => &mut self.operations,
             };
-            if limit.admits(event.kind(), now.0, now.1) {
-                admitted.push(event);
+            match limit.admits(event.kind(), now.0, now.1) {
+                true => admitted.push(event),
+                false => self.watch.not_told(&event),
             }
         }
-        let waiting: BTreeSet<(u32, u32)> = admitted.iter().filter_map(Event::waiting).collect();
+        let waiting: BTreeSet<Waits> = admitted.iter().filter_map(Event::waiting).collect();
         let stacks = Stacks::of(&waiting);
         let whose = match &mut self.asker {
             Some(asker) if !waiting.is_empty() => asker.of(&waiting, servers),
@@ -187,7 +188,11 @@ impl Telling {
         };
         for event in admitted {
             let name = names.get(&event.server()).cloned();
-            self.write(&Line::of(event, name, (&stacks, &whose), now))?;
+            let line = Line::of(event.clone(), name, (&stacks, &whose), now);
+            if !self.write(&line)? {
+                self.watch.not_told(&event);
+                self.operations.leave_out(line.event, now.1);
+            }
         }
         Ok(())
     }
@@ -196,19 +201,19 @@ impl Telling {
         let now = Instant::now();
         let left_out = [self.verdicts.take_left_out(now), self.operations.take_left_out(now)];
         for left_out in left_out.into_iter().flatten() {
-            self.write(&Line::left_out(left_out, SystemTime::now()))?;
+            if !self.write(&Line::left_out(left_out.clone(), SystemTime::now()))? {
+                self.operations.give_back(left_out);
+            }
         }
         Ok(())
     }
 
-    fn write(&mut self, line: &Line) -> anyhow::Result<()> {
+    /// False: the journal does not take it.
+    fn write(&self, line: &Line) -> anyhow::Result<bool> {
         let mut text = Vec::new();
         json::write_visible(line, &mut text).context("cannot write JSON")?;
-        let Some(journal) = &self.journal else { return print(&text) };
+        let Some(journal) = &self.journal else { return print(&text).map(|()| true) };
         let text = String::from_utf8_lossy(&text);
-        if journal.send(line, text.trim_end()).is_err() {
-            self.operations.leave_out(line.event, SystemTime::now());
-        }
-        Ok(())
+        Ok(journal.send(line, text.trim_end()).is_ok())
     }
 }

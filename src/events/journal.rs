@@ -3,13 +3,17 @@
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Line;
 
 const SOCKET: &str = "/run/systemd/journal/socket";
 
-pub(crate) struct Journal(UnixDatagram);
+pub(crate) struct Journal {
+    socket: UnixDatagram,
+    /// Each entry names it: the journal may be restarted, and then has another socket of that name.
+    path: PathBuf,
+}
 
 impl Journal {
     pub fn open() -> io::Result<Journal> {
@@ -17,10 +21,11 @@ impl Journal {
     }
 
     fn at(path: &Path) -> io::Result<Journal> {
+        // Whether there is one.
+        UnixDatagram::unbound()?.connect(path)?;
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        socket.connect(path)?;
-        Ok(Journal(socket))
+        Ok(Journal { socket, path: path.to_owned() })
     }
 
     /// `json`: the whole line.
@@ -41,7 +46,7 @@ impl Journal {
             push(&mut entry, "FSYNCTOP_STATE", verdict.state.name());
         }
         push(&mut entry, "FSYNCTOP_JSON", json);
-        self.0.send(&entry).map(|_| ())
+        self.socket.send_to(&entry, &self.path).map(|_| ())
     }
 }
 

@@ -55,6 +55,17 @@ impl Limit {
         self.left_out.take_if(|_| is_over)
     }
 
+    /// The line that said so could not be sent.
+    pub fn give_back(&mut self, left_out: LeftOut) {
+        for (kind, n) in left_out.counts {
+            let now = self
+                .left_out
+                .get_or_insert_with(|| LeftOut { counts: BTreeMap::new(), since: left_out.since });
+            now.since = now.since.min(left_out.since);
+            *now.counts.entry(kind).or_default() += n;
+        }
+    }
+
     /// At the end, whatever room there is.
     pub fn end(&mut self) -> Option<LeftOut> {
         self.left_out.take()

@@ -10,7 +10,7 @@ use super::{Event, LeftOut, Stacks, Whose};
 use crate::model::{FileRow, InFlight, Op, Role, ServerId};
 use crate::render::json;
 use crate::text::{self, capitalize, counted, duration_in_words, escape, rfc3339};
-use crate::verdict::{OfServer, State};
+use crate::verdict::{self, OfServer, State};
 
 /// Only what applies.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -86,7 +86,8 @@ impl Line {
         now: (Instant, SystemTime),
     ) -> Line {
         let server: ServerId = event.server();
-        let session = event.waiting().and_then(|thread| whose.get(&thread));
+        let waits = event.waiting();
+        let session = waits.and_then(|waits| whose.get(&waits));
         let mut line = Line {
             schema: 1,
             time: rfc3339(now.1),
@@ -103,17 +104,15 @@ impl Line {
                 line.from = from;
                 line.priority = priority(verdict.state);
                 line.sentence = format!("It is {}. {}", verdict.state.name(), verdict.sentence());
-                let tid = verdict.because.as_ref().and_then(|because| because.tid);
                 let told = OfServer::of(&verdict, name.unwrap_or_default(), now.0);
                 line.verdict = Some(told);
-                line.with_stack(server.pid, tid, stacks);
             }
             Event::Ended { from, .. } => {
                 line.from = Some(from);
                 line.priority = NOTICE;
                 line.sentence = "It has ended.".into();
             }
-            Event::InFlight(sync) => line.fill_in_flight(&sync, stacks),
+            Event::InFlight(sync) => line.fill_in_flight(&sync),
             Event::Slow { row, latency, is_exact, count, .. } => {
                 line.fill_row(&row);
                 line.latency_seconds = Some(json::length(latency));
@@ -134,16 +133,24 @@ impl Line {
             }
             Event::Failed { row, errno, count, .. } => {
                 line.fill_row(&row);
-                let name = if errno == 0 { "unknown".to_owned() } else { text::errno(errno) };
                 line.count = Some(count);
                 line.priority = ERROR;
-                line.sentence = format!(
-                    "{} of {} failed with {name}.",
-                    counted(count, row.op.what(), &format!("× {}", row.op.what())),
-                    file(row.info.role, row.info.path.as_deref()),
-                );
-                line.errno = Some(name);
+                line.errno = Some(if errno == 0 { "unknown".into() } else { text::errno(errno) });
+                let (file, error) = (file(row.info.role, row.info.path.as_deref()), verdict::error(errno));
+                line.sentence = match row.op {
+                    Op::Writeback => {
+                        format!("The kernel could not write back what was written to {file}: {error}.")
+                    }
+                    op => {
+                        let what = counted(count, op.what(), &format!("× {}", op.what()));
+                        format!("{what} of {file} failed with {error}.")
+                    }
+                };
             }
+        }
+        if let Some(waiting) = waits.and_then(|waits| stacks.get(&waits)) {
+            line.waits_for.clone_from(&waiting.waits_for);
+            line.stack.clone_from(&waiting.stack);
         }
         line
     }
@@ -155,14 +162,17 @@ impl Line {
             time: rfc3339(now),
             event: "left_out",
             since: Some(rfc3339(left_out.since)),
-            sentence: format!("{} left out: there were too many.", counted(all, "event was", "events were")),
+            sentence: format!(
+                "{} left out: there were too many, or the journal took none.",
+                counted(all, "event was", "events were")
+            ),
             left_out: Some(left_out.counts),
             priority: WARNING,
             ..Line::default()
         }
     }
 
-    fn fill_in_flight(&mut self, sync: &InFlight, stacks: &Stacks) {
+    fn fill_in_flight(&mut self, sync: &InFlight) {
         let (path, path_bytes) = json::split(sync.path.as_deref());
         (self.path, self.path_bytes) = (path, path_bytes);
         (self.role, self.op, self.via) = (Some(sync.role), Some(sync.op.what()), Some(sync.op.via().name()));
@@ -177,7 +187,6 @@ impl Line {
             what(sync.op, sync.role, sync.path.as_deref()),
             duration_in_words(ns)
         );
-        self.with_stack(sync.server.pid, Some(sync.tid), stacks);
     }
 
     fn fill_row(&mut self, row: &FileRow) {
@@ -185,13 +194,6 @@ impl Line {
         (self.path, self.path_bytes) = (path, path_bytes);
         self.role = Some(row.info.role);
         (self.op, self.via) = (Some(row.op.what()), Some(row.op.via().name()));
-    }
-
-    fn with_stack(&mut self, pid: u32, tid: Option<u32>, stacks: &Stacks) {
-        if let Some(waiting) = tid.and_then(|tid| stacks.get(pid, tid)) {
-            self.waits_for.clone_from(&waiting.waits_for);
-            self.stack.clone_from(&waiting.stack);
-        }
     }
 }
 

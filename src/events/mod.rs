@@ -13,4 +13,4 @@ pub(crate) use limit::{LeftOut, Limit};
 pub(crate) use line::Line;
 pub(crate) use sessions::{Asker, Whose};
 pub(crate) use stacks::Stacks;
-pub(crate) use watch::{Event, Watch};
+pub(crate) use watch::{Event, Waits, Watch};

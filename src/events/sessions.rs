@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::Waits;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::proc_file;
 use crate::model::{Server, ServerId};
@@ -31,12 +32,12 @@ struct Question {
 
 pub(crate) struct Asker {
     options: ConnectOptions,
-    answers: Pool<(), Question, (ServerId, Sessions)>,
+    answers: Pool<(), Question, (ServerId, Option<Sessions>)>,
     asked: BTreeMap<ServerId, Instant>,
 }
 
-/// By (pid, tid), as the host has them.
-pub(crate) type Whose = BTreeMap<(u32, u32), Session>;
+/// By the thread, as the host has it.
+pub(crate) type Whose = BTreeMap<Waits, Session>;
 
 impl Asker {
     pub fn new(options: ConnectOptions) -> Asker {
@@ -45,12 +46,12 @@ impl Asker {
     }
 
     /// The connections of these threads, as far as they can be had at once.
-    pub fn of(&mut self, threads: &BTreeSet<(u32, u32)>, servers: &[std::sync::Arc<Server>]) -> Whose {
+    pub fn of(&mut self, threads: &BTreeSet<Waits>, servers: &[std::sync::Arc<Server>]) -> Whose {
         // Answers that nobody waited for any more.
         while self.answers.poll().is_some() {}
         let now = Instant::now();
         self.asked.retain(|_, at| now.saturating_duration_since(*at) < SELDOM);
-        let pids: BTreeSet<u32> = threads.iter().map(|(pid, _)| *pid).collect();
+        let pids: BTreeSet<u32> = threads.iter().map(|waits| waits.pid).collect();
         let is_wanted = |server: &&std::sync::Arc<Server>| {
             server.alive && server.version.is_some() && pids.contains(&server.id.pid)
         };
@@ -69,19 +70,27 @@ impl Asker {
                 self.answers.wait(until.saturating_duration_since(Instant::now()))
         {
             waited_for -= 1;
-            for &(pid, tid) in threads.iter().filter(|(pid, _)| *pid == server.pid) {
-                let own = own_tid(pid, tid);
-                whose.extend(sessions.get(&own).map(|session| ((pid, tid), session.clone())));
+            let Some(sessions) = sessions else { continue };
+            for &waits in threads.iter().filter(|waits| waits.pid == server.pid) {
+                let own = own_tid(waits.pid, waits.tid);
+                whose.extend(sessions.get(&own).map(|session| (waits, session.clone())));
             }
         }
         whose
     }
 }
 
-fn answer(question: &Question) -> Option<(ServerId, Sessions)> {
+/// None of them where there is no answer: whoever waits need not go on waiting.
+fn answer(question: &Question) -> Option<(ServerId, Option<Sessions>)> {
+    Some((question.server.id, sessions(question)))
+}
+
+fn sessions(question: &Question) -> Option<Sessions> {
     let target = Target::of(question.options.clone(), &question.server).ok()?;
     let reading = Connection::open(&target).ok()?.read(Scope::Sessions).ok()?;
-    Some((question.server.id, reading.sessions?))
+    // A place that was named is asked for each server that waits, and is one of them at most.
+    reading.is_of(&question.server).ok()?;
+    reading.sessions
 }
 
 /// As the server itself sees its thread's id: the last of NSpid, which is that of the innermost namespace.
@@ -104,7 +113,5 @@ mod tests {
         assert_eq!(innermost("Name:\tmysqld\nNSpid:\t4711\t41\t7\n"), Some(7));
         assert_eq!(innermost("NSpid:\t4711\n"), Some(4711));
         assert_eq!(innermost("Name:\tmysqld\n"), None);
-        let own = std::process::id();
-        assert_ne!(own_tid(own, own), 0);
     }
 }

@@ -1,11 +1,12 @@
 //! What has happened since the last look. Pure: the same snapshots give the same events.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::model::histogram::lower_edge;
-use crate::model::{FileRow, InFlight, Measurement, ServerId, Snapshot, Stats, Target};
+use crate::model::{FileRow, InFlight, Measurement, Op, ServerId, Snapshot, Stats, Target, Via};
 use crate::verdict::{State, Verdict, is_failure_of_durability};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -17,9 +18,9 @@ pub(crate) enum Event {
     /// It has been in flight for so long; told once.
     InFlight(InFlight),
     /// Of one file and operation in one interval: the longest, and how many took so long, at least.
-    Slow { row: FileRow, latency: Duration, is_exact: bool, count: u64, end: SystemTime },
+    Slow { row: FileRow, latency: Duration, is_exact: bool, count: u64 },
     /// Of one file, operation and errno in one interval.
-    Failed { row: FileRow, errno: i32, count: u64, end: SystemTime },
+    Failed { row: FileRow, errno: i32, count: u64 },
 }
 
 impl Event {
@@ -33,14 +34,17 @@ impl Event {
         }
     }
 
-    /// The thread (pid, tid) that waits.
-    pub fn waiting(&self) -> Option<(u32, u32)> {
-        let tid = match self {
-            Event::InFlight(sync) => sync.tid,
-            Event::Verdict { verdict, .. } => verdict.because.as_ref()?.tid?,
+    /// The call that waits. Of a request no thread does: the one that submitted it may be in another call.
+    pub fn waiting(&self) -> Option<Waits> {
+        let (tid, op) = match self {
+            Event::InFlight(sync) => (sync.tid, sync.op),
+            Event::Verdict { verdict, .. } => {
+                let because = verdict.because.as_ref()?;
+                (because.tid?, because.op?)
+            }
             _ => return None,
         };
-        Some((self.server().pid, tid))
+        (op.via() == Via::Call).then_some(Waits { pid: self.server().pid, tid, op })
     }
 
     pub fn server(&self) -> ServerId {
@@ -51,6 +55,14 @@ impl Event {
             Event::Slow { row, .. } | Event::Failed { row, .. } => row.server,
         }
     }
+}
+
+/// A thread in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Waits {
+    pub pid: u32,
+    pub tid: u32,
+    pub op: Op,
 }
 
 pub(crate) struct Watch {
@@ -67,7 +79,7 @@ impl Watch {
         Watch { above, states: BTreeMap::new(), before: None, told: Vec::new() }
     }
 
-    /// The verdicts as they are to be told now.
+    /// The verdicts as they are to be told now, the worst first.
     pub fn verdicts(&mut self, verdicts: Vec<Verdict>) -> Vec<Event> {
         let is_there = |id: &ServerId| verdicts.iter().any(|verdict| verdict.server == *id);
         let gone = self.states.iter().filter(|(id, _)| !is_there(id));
@@ -79,7 +91,21 @@ impl Watch {
                 events.push(Event::Verdict { from, verdict });
             }
         }
+        events.sort_by_key(|event| match event {
+            Event::Verdict { verdict, .. } => Reverse(Some(verdict.state)),
+            _ => Reverse(None),
+        });
         events
+    }
+
+    /// A change for which there was no room. It is one again the next time, if it still is.
+    pub fn not_told(&mut self, event: &Event) {
+        match event {
+            Event::Verdict { from: Some(from), verdict } => drop(self.states.insert(verdict.server, *from)),
+            Event::Verdict { from: None, verdict } => drop(self.states.remove(&verdict.server)),
+            Event::Ended { server, from } => drop(self.states.insert(*server, *from)),
+            _ => {}
+        }
     }
 
     /// What the interval up to this snapshot had.
@@ -89,8 +115,8 @@ impl Watch {
         if let Some(before) = self.before.replace(snapshot.clone()) {
             let m = Measurement::between(&before, snapshot);
             let rows = || m.files.iter().filter(|row| row.target != Target::BadDescriptor);
-            events.extend(rows().chain(&m.failures).flat_map(|row| failed(row, m.end)));
-            events.extend(rows().filter_map(|row| self.slow(row, m.end)));
+            events.extend(rows().chain(&m.failures).flat_map(failed));
+            events.extend(rows().filter_map(|row| self.slow(row)));
         }
         events
     }
@@ -108,26 +134,21 @@ impl Watch {
         long.into_iter().filter(move |sync| !is_told(sync)).map(Event::InFlight)
     }
 
-    fn slow(&self, row: &FileRow, end: SystemTime) -> Option<Event> {
+    fn slow(&self, row: &FileRow) -> Option<Event> {
         let Stats { max, histogram, .. } = &row.stats;
-        // What is certain of the longest: where only its bucket is known, its lower edge.
-        let ns = match max.exact {
-            true => max.ns,
-            false => histogram.highest_bucket().map_or(0, lower_edge),
-        };
-        let latency = Duration::from_nanos(ns);
+        let latency = row.stats.longest_at_least();
         if latency < self.above {
             return None;
         }
         let is_above = |&(bucket, _): &(usize, u64)| Duration::from_nanos(lower_edge(bucket)) >= self.above;
         let count: u64 = histogram.iter().filter(is_above).map(|(_, n)| n).sum();
-        Some(Event::Slow { row: row.clone(), latency, is_exact: max.exact, count: count.max(1), end })
+        Some(Event::Slow { row: row.clone(), latency, is_exact: max.exact, count: count.max(1) })
     }
 }
 
-fn failed(row: &FileRow, end: SystemTime) -> impl Iterator<Item = Event> {
+fn failed(row: &FileRow) -> impl Iterator<Item = Event> {
     let counts = row.stats.errors.iter().filter(|&(&errno, &n)| n > 0 && is_failure_of_durability(errno));
-    counts.map(move |(&errno, &count)| Event::Failed { row: row.clone(), errno, count, end })
+    counts.map(move |(&errno, &count)| Event::Failed { row: row.clone(), errno, count })
 }
 
 #[cfg(test)]
@@ -135,7 +156,7 @@ mod tests {
     use super::*;
     use crate::model::fixture::{MYSQL, in_flight, quiet, row, server, stats};
     use crate::model::{Op, Role};
-    use std::time::Instant;
+    use std::time::{Instant, SystemTime};
 
     const REDO: &str = "/var/lib/mysql/#ib_redo5";
     const SECOND: Duration = Duration::from_secs(1);
@@ -211,6 +232,41 @@ mod tests {
         assert_eq!(watch.verdicts(verdict(State::Ok)), []);
         let events = watch.verdicts(verdict(State::Stalled));
         assert!(matches!(events[..], [Event::Verdict { from: Some(State::Ok), .. }]), "{events:?}");
-        assert_eq!(watch.verdicts(Vec::new()), [Event::Ended { server: MYSQL, from: State::Stalled }]);
+        // For which there was no room: told again for as long as it is so.
+        watch.not_told(&events[0]);
+        assert_eq!(watch.verdicts(verdict(State::Stalled)), events);
+        assert_eq!(watch.verdicts(verdict(State::Stalled)), []);
+        let ended = watch.verdicts(Vec::new());
+        assert_eq!(ended, [Event::Ended { server: MYSQL, from: State::Stalled }]);
+        watch.not_told(&ended[0]);
+        assert_eq!(watch.verdicts(Vec::new()), ended);
+        let mut watch = Watch::new(SECOND);
+        let first = watch.verdicts(verdict(State::Ok));
+        watch.not_told(&first[0]);
+        assert_eq!(watch.verdicts(verdict(State::Ok)), first);
+    }
+
+    #[test]
+    fn the_worst_verdict_is_told_first() {
+        let verdict = |pid, state| Verdict {
+            server: ServerId { pid, ..MYSQL },
+            state,
+            since: Instant::now(),
+            since_wall: SystemTime::UNIX_EPOCH,
+            because: None,
+        };
+        let events = Watch::new(SECOND).verdicts(vec![
+            verdict(1, State::Ok),
+            verdict(2, State::Failing),
+            verdict(3, State::Stalled),
+        ]);
+        assert_eq!(events.iter().map(|event| event.server().pid).collect::<Vec<_>>(), [2, 3, 1]);
+    }
+
+    #[test]
+    fn a_request_has_no_thread_that_waits() {
+        let sync = in_flight(Role::Redo, REDO, 9 * SECOND);
+        assert_eq!(Event::InFlight(sync.clone()).waiting().unwrap().tid, sync.tid);
+        assert_eq!(Event::InFlight(InFlight { op: Op::IoUringFdatasync, ..sync }).waiting(), None);
     }
 }

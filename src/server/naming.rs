@@ -1,7 +1,7 @@
 //! What a server is called: what a pager should say, the same over every restart of the server, and the same
 //! again when whoever traces it is started anew.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -163,7 +163,8 @@ pub(crate) fn candidates(server: &Server, given: &[GivenName]) -> Vec<String> {
         server.datadir.as_ref().map(path),
     ];
     let mut names: Vec<String> = names.into_iter().flatten().collect();
-    if names.is_empty() {
+    // What has no data is told from others of its container by its command.
+    if server.datadir.is_none() {
         names.push(text::escape(server.comm.as_bytes()));
     }
     names.iter().map(|name| text::shorten_path(name, MAX_LENGTH, "…")).collect()
@@ -238,10 +239,17 @@ pub fn labels(candidates: &[Vec<String>], taken: &BTreeSet<&str>) -> Vec<String>
 
 /// Where nothing is left that tells them apart.
 fn numbered(mut labels: Vec<String>, stuck: &[usize], taken: &BTreeSet<&str>) -> Vec<String> {
+    let mut used: HashSet<String> = labels.iter().cloned().collect();
+    let mut next: HashMap<String, u32> = HashMap::new();
     for &at in stuck {
-        let is_free = |label: &String| !taken.contains(label.as_str()) && !labels.contains(label);
-        let found = (1..).map(|number| format!("{} #{number}", labels[at])).find(is_free);
-        labels[at] = found.unwrap_or_default();
+        let number = next.entry(labels[at].clone()).or_default();
+        labels[at] = loop {
+            *number += 1;
+            let label = format!("{} #{number}", labels[at]);
+            if !taken.contains(label.as_str()) && used.insert(label.clone()) {
+                break label;
+            }
+        };
     }
     labels
 }

@@ -21,6 +21,7 @@ pub use because::Because;
 pub use errors::is_failure_of_durability;
 pub use json::{OfServer, Report};
 pub use judge::Judge;
+pub(crate) use sentence::error;
 pub use state::State;
 pub use thresholds::Thresholds;
 pub use verdicts::{Tracing, Verdict, Verdicts};

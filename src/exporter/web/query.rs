@@ -10,9 +10,9 @@ impl Query {
     }
 }
 
-/// An error: a name that is none of these, or a name that stands twice. One that is not understood must not be
-/// passed over: it may be `strict` with a letter missing. What is encoded wrongly is read as the standard of
-/// forms has it, and then is no server's name.
+/// An error: a name that is none of these, or a name that stands twice. One that is not understood
+/// must not be passed over: it may be `strict` with a letter missing. What is encoded wrongly is
+/// read as the standard of forms has it, and then is no server's name.
 pub(super) fn read(text: &str, known: &[&str]) -> Result<Query, String> {
     let mut query = Query::default();
     for (name, value) in form_urlencoded::parse(text.as_bytes()) {

@@ -75,6 +75,8 @@ impl Reading {
         }
         if scope == Scope::Sessions {
             reading.sessions = sessions::ask(query, |code| NOT_TO_BE_HAD.contains(&code))?;
+            // Who it is.
+            reading.variables = Arc::new(table(query("SHOW GLOBAL VARIABLES")?));
             return Ok(reading);
         }
         // Without GLOBAL, this connection's own figures would be mixed in.

@@ -7,35 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{from_mut, from_ref};
 
-/// struct iocb of include/uapi/linux/aio_abi.h, little-endian.
-#[repr(C)]
-#[derive(Default)]
-struct Block {
-    data: u64,
-    key: u32,
-    flags: i32,
-    opcode: u16,
-    priority: i16,
-    fd: i32,
-    buffer: u64,
-    bytes: u64,
-    offset: i64,
-    reserved: u64,
-    block_flags: u32,
-    event_fd: u32,
-}
-
-/// struct io_event.
-#[repr(C)]
-#[derive(Default)]
-struct Event {
-    data: u64,
-    block: u64,
-    result: i64,
-    result_too: i64,
-}
-
-const PWRITE: u16 = 1;
+use crate::aio_abi::{Block, Event, PWRITE};
 
 /// A context; dropping it destroys it.
 pub struct Context(u64);

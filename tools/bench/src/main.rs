@@ -2,6 +2,8 @@
 //! tracers; writes docs/overhead.md.
 
 mod aio;
+#[path = "../../syncgen/src/aio_abi.rs"]
+mod aio_abi;
 mod by_kernel;
 mod calls;
 mod context;

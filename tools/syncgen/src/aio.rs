@@ -8,35 +8,9 @@ use std::ptr::from_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+pub use crate::aio_abi::Block;
+use crate::aio_abi::{Event, PWRITE};
 use crate::call::{Data, NOWHERE};
-
-/// struct iocb of include/uapi/linux/aio_abi.h, little-endian.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Block {
-    data: u64,
-    key: u32,
-    flags: i32,
-    opcode: u16,
-    priority: i16,
-    fd: RawFd,
-    buffer: u64,
-    bytes: u64,
-    offset: i64,
-    reserved: u64,
-    block_flags: u32,
-    event_fd: u32,
-}
-
-/// struct io_event.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-struct Event {
-    data: u64,
-    block: u64,
-    result: i64,
-    result_too: i64,
-}
 
 /// What a context's address leads to: struct aio_ring of the kernel's fs/aio.c, which libaio knows as well.
 #[repr(C)]
@@ -47,7 +21,6 @@ struct Ring {
     tail: AtomicU32,
 }
 
-const PWRITE: u16 = 1;
 const FSYNC: u16 = 2;
 const FDSYNC: u16 = 3;
 const PWRITEV: u16 = 8;

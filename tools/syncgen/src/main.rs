@@ -2,6 +2,7 @@
 //! what was traced.
 
 mod aio;
+mod aio_abi;
 mod call;
 mod count;
 mod fill;
