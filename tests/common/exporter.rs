@@ -91,6 +91,10 @@ impl Exporter {
         signal(self.pid, name);
     }
 
+    pub fn is_running(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none())
+    }
+
     /// Waits for its end; what it logged.
     pub fn ended(mut self) -> (ExitStatus, String) {
         let child = self.child.take().unwrap();

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test program uses a part of it
 
+pub mod asked;
 pub mod disk;
 pub mod durable;
 pub mod exact;

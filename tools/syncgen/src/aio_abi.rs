@@ -1,5 +1,5 @@
-//! What the kernel and a program give each other for libaio: include/uapi/linux/aio_abi.h, little-endian. The bench
-//! has it from here as well.
+//! What the kernel and a program give each other for libaio: include/uapi/linux/aio_abi.h, little-endian. The
+//! bench has it from here as well.
 
 /// struct iocb.
 #[repr(C)]
