@@ -60,6 +60,8 @@ pub struct KnownBy {
     pub listens: bool,
     /// The TCP port for clients: one that it listens on, or is configured to.
     pub port: Option<u16>,
+    /// The number of the user whose process it is, from the kernel; all else here is what the process says.
+    pub owner: Option<u32>,
     /// Device (`st_dev`) and inode of the data directory.
     pub datadir: Option<(u64, u64)>,
     /// The host name inside its container or pod; for a pod, the pod's name.

@@ -85,6 +85,7 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     server.known_by = KnownBy {
         described: true,
         listens: !server.ports.is_empty() || !sockets.is_empty(),
+        owner: processes::owner(proc_root, pid),
         ..KnownBy::default()
     };
     server.socket = socket_path(sockets, &settings);

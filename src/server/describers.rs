@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
-use crate::linux::proc_file;
 use crate::model::{Server, ServerId};
 use crate::server::describe::{Roles, describe};
-use crate::server::processes::ThreadGroup;
+use crate::server::processes::{self, ThreadGroup};
 use crate::server::settings::Settings;
 
 const PROC: &str = "/proc";
@@ -55,7 +54,7 @@ impl Describers {
 
     /// False: too many wait; it may be asked for later.
     pub(crate) fn ask(&self, id: ServerId) -> bool {
-        self.0.submit(owner(id.pid), id)
+        self.0.submit(processes::owner(Path::new(PROC), id.pid), id)
     }
 
     /// A server that has ended need not be described. Whether it waited for that.
@@ -106,23 +105,9 @@ pub(crate) fn describe_all(
     processes.iter().map(of).filter(|(server, _)| server.alive).collect()
 }
 
-/// The user whose process it is: what /proc/PID belongs to would be root, where a server has given up root's
-/// rights.
-fn owner(pid: u32) -> Owner {
-    let status = proc_file::read_once::<1024>(&Path::new(PROC).join(format!("{pid}/status"))).ok()?;
-    let line = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
-    std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_owner_of_a_process_is_its_user() {
-        assert_eq!(owner(std::process::id()), Some(rustix::process::getuid().as_raw()));
-        assert_eq!(owner(1 << 30), None);
-    }
 
     #[test]
     fn the_mysqlds_of_one_user_do_not_take_all_the_room_to_wait() {

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use crate::model::Server;
 use crate::text;
 
+const ROOT: u32 = 0;
 /// Columns of a label.
 const MAX_LENGTH: usize = 200;
 /// In the metrics, what is no server's.
@@ -96,6 +97,8 @@ pub(crate) struct Identity {
     datadir: Option<PathBuf>,
     inode: Option<(u64, u64)>,
     container: Option<String>,
+    /// Whose process it is. All else is what the process says of itself.
+    owner: Option<u32>,
 }
 
 impl Identity {
@@ -105,7 +108,23 @@ impl Identity {
             datadir: server.datadir.clone(),
             inode: server.known_by.datadir,
             container: container(server),
+            owner: server.known_by.owner,
         }
+    }
+
+    /// Takes note that the same process is described anew: it may have given up root's rights in between,
+    /// and what it starts from then on is no longer root's.
+    pub(crate) fn follow_owner(&mut self, before: &Server, now: &Server) {
+        let (before, now) = (before.known_by.owner, now.known_by.owner);
+        if before == Some(ROOT) && before == self.owner && now.is_some() {
+            self.owner = now;
+        }
+    }
+
+    /// True if a process of this user is trusted to say that it belongs to the server: the server's own user
+    /// could do whatever the server does, and so could root.
+    fn trusts(&self, new: &Identity) -> bool {
+        new.owner == self.owner || new.owner == Some(ROOT)
     }
 
     /// True if both run on the same data directory.
@@ -129,9 +148,13 @@ impl Identity {
         if self.datadir != new.datadir {
             return false;
         }
-        // A directory that was made anew, or a pod's volume on another device. Two servers that run at the
-        // same time in directories of the same name are two.
-        self.is_on_directory_of(new) || (!is_alive && self.container == new.container)
+        // A directory that was made anew, or a pod's volume on another device; the user may be another one as
+        // well. Two servers that run at the same time in directories of the same name are two, and so is
+        // another user's process that says that it runs in the directory of one.
+        match is_alive {
+            true => self.is_on_directory_of(new) && self.trusts(new),
+            false => self.is_on_directory_of(new) || self.container == new.container,
+        }
     }
 }
 
@@ -378,6 +401,23 @@ mod tests {
         again.known_by.datadir = Some((8, 78));
         assert!(identity.is_taken_up_by(&Identity::of(&again), false), "the directory was made anew");
         assert!(!identity.is_taken_up_by(&Identity::of(&again), true), "two that run at the same time");
+        let owned = |server: &Server, owner| {
+            let mut server = server.clone();
+            server.known_by.owner = owner;
+            server
+        };
+        let (own, same) = (Identity::of(&owned(&first, Some(999))), first.clone());
+        for (owner, joins) in [(Some(999), true), (Some(0), true), (Some(1000), false), (None, false)] {
+            let new = Identity::of(&owned(&same, owner));
+            assert_eq!(own.is_taken_up_by(&new, true), joins, "{owner:?} beside a server that is alive");
+            assert!(own.is_taken_up_by(&new, false), "{owner:?} after it has ended");
+        }
+        let (mut dropped, roots) = (Identity::of(&owned(&first, Some(0))), owned(&first, Some(0)));
+        assert!(!dropped.is_taken_up_by(&own, true));
+        dropped.follow_owner(&roots, &owned(&first, Some(999)));
+        assert!(dropped.is_taken_up_by(&own, true), "it was root's when it began");
+        dropped.follow_owner(&owned(&first, Some(999)), &owned(&first, Some(1000)));
+        assert_eq!(dropped, own, "nobody but root can become another");
         again.container = Some("docker 0123456789ab".into());
         assert!(!identity.is_taken_up_by(&Identity::of(&again), false), "one of a container");
         again.known_by.datadir = Some((8, 77));

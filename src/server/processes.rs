@@ -106,6 +106,14 @@ pub fn find(proc_root: &Path, pid: u32) -> Option<ThreadGroup> {
     Some(read(proc_root, pid)?.0)
 }
 
+/// The user whose process it is: what /proc/PID belongs to would be root, where a server has given up root's
+/// rights.
+pub(crate) fn owner(proc_root: &Path, pid: u32) -> Option<u32> {
+    let status = proc_file::read_once::<1024>(&proc_root.join(format!("{pid}/status"))).ok()?;
+    let line = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// True if the pid still belongs to this server.
 pub(crate) fn is_alive(proc_root: &Path, id: ServerId) -> bool {
     let still = read(proc_root, id.pid).filter(|(group, _)| same_start(id.start_ns, group.start_ticks));
@@ -172,6 +180,13 @@ mod tests {
 
     fn pids(filter: &TargetFilter) -> Vec<u32> {
         list(Path::new("/proc"), filter).iter().map(|group| group.pid).collect()
+    }
+
+    #[test]
+    fn the_owner_of_a_process_is_its_user() {
+        let proc_root = Path::new("/proc");
+        assert_eq!(owner(proc_root, std::process::id()), Some(rustix::process::getuid().as_raw()));
+        assert_eq!(owner(proc_root, 1 << 30), None);
     }
 
     #[test]

@@ -127,9 +127,14 @@ impl Book {
                 || Labelled { label: place.label.clone(), main, is_alive: place.is_alive, others: vec![] };
             all.entry(&place.label).or_insert_with(label);
         }
+        let runs = |label: &str| self.places.values().any(|place| place.label == label && place.is_alive);
         for process in self.processes.values().filter(|process| process.server.alive) {
             let (id, place) = (process.server.id, process.place.and_then(|number| self.places.get(&number)));
             let label = place.map_or(&*process.server.name, |place| &*place.label);
+            // Nobody has looked yet whether it may call itself what a server is called that runs.
+            if place.is_none() && runs(label) {
+                continue;
+            }
             let new = || Labelled { label: label.to_owned(), main: Some(id), is_alive: true, others: vec![] };
             let known = all.entry(label).or_insert_with(new);
             match known.main {
@@ -191,6 +196,10 @@ impl Book {
             });
             if process.is_provisional && server.known_by.described {
                 process.place = None;
+            }
+            let place = process.place.and_then(|number| self.places.get_mut(&number));
+            if let Some(identity) = place.and_then(|place| place.identity.as_mut()) {
+                identity.follow_owner(&process.server, server);
             }
             process.server = server.clone();
         }

@@ -71,8 +71,8 @@ fn labels() -> String {
 
 **`server`** is the first of these that is known: the name given by `--server-name`; the pod's or container's name; \
 the TCP port for clients; the socket; the data directory; the name of the process. It is chosen once for each data \
-directory and kept for as long as the exporter runs, whatever process serves the directory and on which port; it never \
-holds a pid. The same is chosen again when the exporter is started anew. A new server waits for it up to 5 seconds, \
+directory and kept for as long as the exporter runs, whatever process serves the directory and on which port; while one \
+does, another joins it only if it belongs to the same user or to root. It never holds a pid. The same is chosen again when the exporter is started anew. A new server waits for it up to 5 seconds, \
 and its syncs with it. Where two servers would have the same, each that is new gets the next in that list behind it, as \
 in `3306 /srv/b`. 64 servers have labels of their own; then those that ended longest ago make room, their series end, \
 and if all run, the others share `other`. `unknown` stands for syncs that found no row \

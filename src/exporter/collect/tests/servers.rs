@@ -120,6 +120,47 @@ fn a_helper_of_a_servers_own_name_is_no_server() {
 }
 
 #[test]
+fn another_users_process_that_claims_a_servers_directory_is_not_told_of_under_its_label() {
+    let of = |pid: u32, owner: u32| {
+        let id = ServerId { pid, start_ns: u64::from(pid) << 30 };
+        let mut one = server(id, "mysqld", "MySQL 9.7.4", 3306);
+        (one.known_by.datadir, one.known_by.owner) = (Some((8, 7)), Some(owner));
+        one
+    };
+    let mut world = World::new(Options::default());
+    world.servers.push(of(10, 999));
+    world.tick();
+    // It is asked for by its name, and whoever shares that can make it failing.
+    world.servers.extend([of(11, 1_000), of(12, 999), of(13, 0)]);
+    world.files.push(redo(world.servers[1].id, 1, &[(1, 80_000)]));
+    let all = world.tick();
+    let labelled = world.book.labelled();
+    let own = labelled.iter().find(|of| of.label == "3306").unwrap();
+    let pids: Vec<u32> = own.main.iter().chain(&own.others).map(|id| id.pid).collect();
+    assert_eq!(pids, [10, 12, 13]);
+    assert_eq!(syncs(&all, &["server=\"3306\""]), 0.0);
+    assert_eq!(syncs(&all, &[]), 1.0);
+    // Nor is one of which that is not known yet.
+    let mut undescribed = of(15, 1_000);
+    (undescribed.known_by.described, undescribed.name) = (false, "3306".into());
+    world.servers.push(undescribed);
+    world.tick();
+    let labelled = world.book.labelled();
+    let own = labelled.iter().find(|of| of.label == "3306").unwrap();
+    assert!(own.others.iter().all(|id| id.pid != 15), "{own:?}");
+    world.servers.pop();
+    // It goes on when the server is started again.
+    world.servers[0].alive = false;
+    world.servers.retain(|server| ![12, 13].contains(&server.id.pid));
+    world.tick();
+    world.servers.push(of(14, 999));
+    world.tick();
+    let labelled = world.book.labelled();
+    let own = labelled.iter().find(|of| of.label == "3306").unwrap();
+    assert_eq!((own.main.map(|id| id.pid), own.others.len()), (Some(14), 0));
+}
+
+#[test]
 fn servers_are_bounded_and_those_that_run_have_a_label() {
     let mut world = World::new(Options::default());
     for n in 0..150u32 {
