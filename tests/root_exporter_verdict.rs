@@ -85,6 +85,10 @@ fn root_a_failure_stays_until_root_acknowledges_it() {
     };
     let other = ["setpriv", "--reuid", "4711", "--regid", "4711", "--clear-groups"];
     assert!(ask(&other, &format!("{acknowledge}shop")).ends_with("403"));
+    // The exporter's own user, which is nobody here, and other daemons' as well.
+    let nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let refused = ask(&nobody, &format!("{acknowledge}shop"));
+    assert!(refused.ends_with("403") && refused.contains("only root may"), "{refused}");
     assert!(ask(&[], &format!("{acknowledge}nobody")).ends_with("404"));
     assert!(ask(&[], acknowledge.trim_end_matches("?server=")).ends_with("400"));
     assert_eq!(setting.ask("/api/v1/verdict/acknowledge?server=shop").status, 405, "by GET");
@@ -92,9 +96,9 @@ fn root_a_failure_stays_until_root_acknowledges_it() {
     assert_eq!(setting.verdict().state(), "failing");
 
     let done = ask(&[], &format!("{acknowledge}shop"));
-    assert!(done.ends_with("200") && done.contains("\"acknowledged\":1"), "{done}");
+    assert!(done.ends_with("200") && done.contains("\"acknowledged_files\":1"), "{done}");
     setting.wait_for("ok", 200);
-    setting.exporter.wait_for_line("user 0 has acknowledged 1 failure of shop");
+    setting.exporter.wait_for_line("user 0 has acknowledged failures of 1 file of shop");
 }
 
 #[test]

@@ -159,8 +159,8 @@ impl Answers for Stage {
     fn acknowledge(&self, server: &str, user: u32) -> Option<u64> {
         let number = self.verdicts().acknowledge(server)?;
         log::info(format_args!(
-            "user {user} has acknowledged {} of {}",
-            counted(number, "failure", "failures"),
+            "user {user} has acknowledged failures of {} of {}",
+            counted(number, "file", "files"),
             escape_sentence(server)
         ));
         Some(number)

@@ -24,11 +24,13 @@ use super::pages::{error, healthy, json as page_of, refusal};
 use super::query::{self, Query};
 use super::serve::is_the_listeners_end;
 use super::state::Web;
+use crate::exporter::confine::User;
 use crate::exporter::log::Seldom;
 use crate::exporter::verdict::Told;
 use crate::verdict::State;
 
 pub(super) const PATH: &str = "/api/v1/verdict";
+const ROOT: u32 = 0;
 const ACKNOWLEDGE: &str = "/api/v1/verdict/acknowledge";
 /// All places are taken by clients that have only just come: how soon it is looked again.
 const NO_ROOM: Duration = Duration::from_millis(5);
@@ -81,10 +83,20 @@ pub(super) fn answer(web: &Web, request: &Request<Incoming>) -> Response<Bytes> 
     page_of(status, format!("{body}\n"))
 }
 
-/// For root, and for the user that the exporter is.
+/// Who may acknowledge failures, beside root: the user that the exporter runs as, unless that is "nobody". What
+/// gives up root's rights may be that user as well, and so is, to the kernel, whoever has no number here.
+fn operator(own: u32) -> Option<u32> {
+    (own != User::default().uid).then_some(own)
+}
+
 async fn acknowledge(web: &Arc<Web>, request: &Request<Incoming>, user: u32) -> Response<Bytes> {
-    if user != 0 && user != geteuid().as_raw() {
-        return error(StatusCode::FORBIDDEN, "root may acknowledge, and the user that the exporter runs as");
+    let operator = operator(geteuid().as_raw());
+    if user != ROOT && Some(user) != operator {
+        let why = match operator {
+            Some(_) => "only root and the user that the exporter runs as may acknowledge failures",
+            None => "only root may acknowledge failures: the exporter runs as a user that others share",
+        };
+        return error(StatusCode::FORBIDDEN, why);
     }
     let query = query::read(request.uri().query().unwrap_or_default(), &["server"]);
     let server = match query.map(|query: Query| query.get("server").map(str::to_owned)) {
@@ -95,8 +107,9 @@ async fn acknowledge(web: &Arc<Web>, request: &Request<Incoming>, user: u32) -> 
     let source = web.source.clone();
     let asked = tokio::task::spawn_blocking(move || (source.acknowledge(&server, user), server)).await;
     match asked {
-        Ok((Ok(Some(failures)), server)) => {
-            page_of(StatusCode::OK, format!("{}\n", json!({ "server": server, "acknowledged": failures })))
+        Ok((Ok(Some(files)), server)) => {
+            let done = json!({ "server": server, "acknowledged_files": files });
+            page_of(StatusCode::OK, format!("{done}\n"))
         }
         Ok((Ok(None), _)) => error(StatusCode::NOT_FOUND, "no server is called so"),
         Ok((Err(why), _)) => super::pages::not_ready(&why),
@@ -207,5 +220,16 @@ impl Web {
         let connection = &place.connection;
         let changes = self.configuration.changes();
         self.within_limits(connection, self.http(stream, connection, stop, changes)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whom_the_exporter_shares_its_user_with_acknowledges_nothing() {
+        assert_eq!(operator(998), Some(998));
+        assert_eq!(operator(User::default().uid), None);
     }
 }
