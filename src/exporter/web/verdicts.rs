@@ -155,15 +155,19 @@ impl Web {
 
     async fn let_in(self: Arc<Web>, door: Door, mut stop: watch::Receiver<bool>) -> std::io::Result<()> {
         loop {
-            // Whoever waits in the kernel's queue is not sent away: an answer takes a moment only.
-            if !self.verdict_connections.has_room() {
-                tokio::time::sleep(NO_ROOM).await;
-                continue;
-            }
+            // Nobody is sent away: an answer takes a moment only. Those behind the client wait in the kernel's
+            // queue. Whether there is room is asked when it has come, which may be long after the one before.
+            let next = async {
+                let accepted = self.next_client(&door).await;
+                while accepted.is_ok() && !self.verdict_connections.has_room() {
+                    tokio::time::sleep(NO_ROOM).await;
+                }
+                accepted
+            };
             let accepted = tokio::select! {
                 biased;
                 _ = stop.wait_for(|&stop| stop) => return Ok(()),
-                accepted = self.next_client(&door) => accepted,
+                accepted = next => accepted,
             };
             match accepted {
                 Ok(Client::Loopback(stream, origin)) => {
