@@ -111,12 +111,17 @@ fn root_whatever_hangs_there_is_an_answer_at_once() {
 
     // The filesystem of its own configuration hangs.
     let frozen = users.freeze();
+    setting.exporter.signal("HUP");
     for _ in 0..20 {
         let asked = setting.verdict();
         assert!(asked.status == 200 && asked.state() == "ok" && asked.took < AT_ONCE, "{:?}", asked.took);
         std::thread::sleep(Duration::from_millis(100));
     }
+    let looked = "was read anew";
+    assert!(!setting.exporter.log().contains(looked), "it waits: {}", setting.exporter.log());
     drop(frozen);
+    // It had been about to read it all the while.
+    setting.exporter.wait_for_line(looked);
 
     // A hundred at once.
     let slowest = std::thread::scope(|scope| {
