@@ -220,7 +220,7 @@ fn open_socket(asked: Option<&Path>) -> anyhow::Result<Option<UnixListener>> {
 fn open_verdict_socket(path: &Path) -> anyhow::Result<UnixListener> {
     let kind = Kind {
         option: "--verdict-socket",
-        without: "nothing else needs it: leaving it out",
+        without: "start it without that option",
         mode: Mode::from_raw_mode(0o666),
         waiting: 128,
     };

@@ -30,7 +30,8 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Opens the socket.
 pub fn open(path: &Path) -> Result<UnixListener, SocketError> {
-    let kind = Kind { option: "--socket", without: "--no-socket", mode: MODE, waiting: WAITING };
+    let kind =
+        Kind { option: "--socket", without: "start it with --no-socket", mode: MODE, waiting: WAITING };
     local_socket::open(path, kind)
 }
 

@@ -13,7 +13,7 @@ use super::socket_directory::{DirectoryError, SocketDirectory};
 pub struct Kind {
     /// The option that names its path.
     pub option: &'static str,
-    /// How to do without.
+    /// How to do without it, as an instruction.
     pub without: &'static str,
     pub mode: Mode,
     /// Clients that wait in the kernel's queue.
@@ -27,11 +27,11 @@ pub enum SocketError {
         .path.display(), .kind.option, .kind.without
     )]
     Taken { path: PathBuf, kind: Kind },
-    #[error("{} is there and is no socket: remove it, or take another path with {}", .path.display(), .kind.option)]
+    #[error("{} is there and is no socket: remove it, or give the exporter another path with {}", .path.display(), .kind.option)]
     NotASocket { path: PathBuf, kind: Kind },
-    #[error("cannot listen on {}: {source}; {} takes another path, {} does without", .path.display(), .kind.option, .kind.without)]
+    #[error("cannot listen on {}: {source}; give the exporter another path with {}, or {}", .path.display(), .kind.option, .kind.without)]
     Io { path: PathBuf, kind: Kind, source: io::Error },
-    #[error("no socket at {}: {source} with {}; {} does without", .path.display(), .kind.option, .kind.without)]
+    #[error("no socket at {}: {source} with {}, or {}", .path.display(), .kind.option, .kind.without)]
     Directory { path: PathBuf, kind: Kind, source: DirectoryError },
 }
 
