@@ -123,10 +123,7 @@ fn of_verdicts(own: &Own) -> Vec<Samples> {
         for state in State::ALL {
             verdicts.add(&[&server.name, state.name()], f64::from(u8::from(state == server.state)));
         }
-        since.add(
-            &[&server.name],
-            server.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
-        );
+        since.add(&[&server.name], since_1970(server.since));
     }
     vec![verdicts, since]
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::busiest::Busiest;
-use super::paths::Work;
+use super::paths::{OTHER, Work};
 use crate::model::{Measurement, NeighbourRow};
 use crate::text;
 
@@ -12,7 +12,6 @@ use crate::text;
 const MAX_NEIGHBOURS: usize = 20;
 /// Devices that are told apart where the command is not.
 const MAX_DEVICES: usize = 16;
-const OTHER: &str = "other";
 /// Columns of a label.
 const MAX_LENGTH: usize = 100;
 
