@@ -371,11 +371,22 @@ fn clients_that_ask_without_end_do_not_end_the_tracing() {
     let used = || clock_ticks(exporter.pid()) + clock_ticks(web);
     let (begun, before) = (Instant::now(), used());
     std::thread::scope(|scope| {
-        for page in ["/metrics", "/status", "/nothing", "/metrics"] {
-            let url = exporter.url(page);
+        // Each form of the metrics is written for itself.
+        for (page, accept) in [
+            ("/metrics", "text/plain"),
+            ("/metrics", "application/openmetrics-text"),
+            (
+                "/metrics",
+                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+            ),
+            ("/status", "*/*"),
+            ("/nothing", "*/*"),
+        ] {
+            let (url, accept) = (exporter.url(page), format!("Accept: {accept}"));
             scope.spawn(move || {
                 while begun.elapsed() < Duration::from_secs(12) {
-                    curl(&["--output", "/dev/null", &url, &url, &url, &url, &url, &url, &url, &url]);
+                    let urls = [url.as_str(); 8];
+                    curl(&[&["--output", "/dev/null", "--header", &accept][..], &urls].concat());
                 }
             });
         }
