@@ -107,6 +107,11 @@ impl<K: Hash + Eq + Ord + Clone, V: Default> Busiest<K, V> {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.score.add(ns, now);
             entry.few = few;
+            // What kind it is may be found out when it has a place already.
+            if few && entry.place == (Place::Has { few: false }) {
+                entry.place = Place::Has { few: true };
+                self.common -= 1;
+            }
         } else if self.has_room(few) || ns >= negligible {
             let score = Score { ns, at: now };
             let entry = Entry { score, few, place: Place::None, value: V::default() };
@@ -394,5 +399,29 @@ mod tests {
         }
         assert!(shown(&busiest).contains("log3"));
         assert_eq!(busiest.taken, 4);
+    }
+
+    #[test]
+    fn one_that_turns_out_to_be_of_the_few_gives_a_common_place_back_and_loses_its_own_to_no_other() {
+        let mut busiest: Busiest<String, u64> = Busiest::new(3, 1);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for key in ["late", "a", "b"] {
+            busiest.spend(key, false, 10, at(0));
+            busiest.series(key);
+        }
+        let shown = |busiest: &Busiest<String, u64>| {
+            busiest.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(shown(&busiest), "a late");
+        busiest.spend("late", true, 10, at(1));
+        assert!(busiest.has_room(false));
+        assert!(busiest.spend("b", false, 10, at(1)).is_none() && busiest.series("b").is_some());
+        assert_eq!((shown(&busiest).as_str(), busiest.taken, busiest.common), ("a b late", 3, 2));
+        for second in 2..300 {
+            busiest.spend("c", false, 1_000_000, at(second));
+            busiest.change_hands(at(second));
+        }
+        assert_eq!((shown(&busiest).as_str(), busiest.taken, busiest.common), ("b c late", 3, 2));
     }
 }
