@@ -213,8 +213,8 @@ fn of_files(book: &Book) -> Vec<Samples> {
 fn of_neighbours(book: &Book) -> Vec<Samples> {
     let mut syncs = Samples::of(&family::NEIGHBOUR_SYNCS);
     let mut time = Samples::of(&family::NEIGHBOUR_SYNC_SECONDS);
-    for (device, comm, work) in book.neighbours.iter() {
-        let labels = [device.name.as_str(), &device.mount, comm];
+    for (device, mount, comm, work) in book.neighbours.iter() {
+        let labels = [device, mount, comm];
         syncs.add(&labels, work.count as f64);
         time.add(&labels, seconds(work.sum_ns));
     }

@@ -1,6 +1,6 @@
 //! Syncs of processes that are not traced, by device and command: the busiest pairs have series of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::busiest::Busiest;
@@ -15,25 +15,6 @@ const MAX_DEVICES: usize = 16;
 /// Columns of a label.
 const MAX_LENGTH: usize = 100;
 
-/// A device as the metrics call it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Device {
-    pub name: String,
-    /// Where it is mounted; empty where it is not.
-    pub mount: String,
-}
-
-impl Device {
-    fn other() -> Device {
-        Device { name: OTHER.into(), mount: String::new() }
-    }
-
-    fn of(row: &NeighbourRow) -> Device {
-        let mount = row.mount.as_deref().map(mount_label).unwrap_or_default();
-        Device { name: label(&row.device), mount }
-    }
-}
-
 fn label(text: &str) -> String {
     text::shorten_middle(&text::escape(text.as_bytes()), MAX_LENGTH, "…")
 }
@@ -43,16 +24,26 @@ pub(crate) fn mount_label(mount: &std::path::Path) -> String {
     text::shorten_path(&text::escape(mount.as_os_str().as_encoded_bytes()), MAX_LENGTH, "…")
 }
 
+/// A device as the metrics call it.
+type Device = String;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Neighbours {
     pairs: Busiest<(Device, String), Work>,
     /// Of all commands that had no series of their own at that time.
     others: BTreeMap<Device, Work>,
+    /// Where the devices of these are mounted, as far as they are. That may change, and what was counted goes
+    /// on.
+    mounts: BTreeMap<Device, String>,
 }
 
 impl Default for Neighbours {
     fn default() -> Neighbours {
-        Neighbours { pairs: Busiest::new(MAX_NEIGHBOURS, 0), others: BTreeMap::new() }
+        Neighbours {
+            pairs: Busiest::new(MAX_NEIGHBOURS, 0),
+            others: BTreeMap::new(),
+            mounts: BTreeMap::new(),
+        }
     }
 }
 
@@ -61,18 +52,19 @@ impl Neighbours {
     pub fn add(&mut self, measurement: &Measurement, now: Instant) {
         let mut rows: Vec<&NeighbourRow> = measurement.neighbours.iter().collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.stats.sum_ns));
-        for row in rows {
+        for row in &rows {
             let sum = match row.device_number {
-                0 => self.others.entry(Device::other()).or_default(),
+                0 => self.others.entry(OTHER.into()).or_default(),
                 _ => self.sum_of(row, now),
             };
             sum.add(row.stats.count, row.stats.sum_ns);
         }
         self.pairs.change_hands(now);
+        self.note_mounts(&rows);
     }
 
     fn sum_of(&mut self, row: &NeighbourRow, now: Instant) -> &mut Work {
-        let mut pair = (Device::of(row), label(&row.comm));
+        let mut pair = (label(&row.device), label(&row.comm));
         if pair.1 != OTHER {
             self.pairs.spend(&pair, false, row.stats.sum_ns, now);
             if let Some(own) = self.pairs.series(&pair) {
@@ -80,14 +72,37 @@ impl Neighbours {
             }
         }
         if self.others.len() >= MAX_DEVICES && !self.others.contains_key(&pair.0) {
-            pair.0 = Device::other();
+            pair.0 = OTHER.into();
         }
         self.others.entry(pair.0).or_default()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&Device, &str, Work)> {
+    /// Devices of one name may be mounted at several places, as the subvolumes of btrfs are: the one that is
+    /// known stays for as long as somebody syncs there.
+    fn note_mounts(&mut self, rows: &[&NeighbourRow]) {
+        let mut seen: BTreeMap<Device, Vec<String>> = BTreeMap::new();
+        for row in rows.iter().filter(|row| row.device_number != 0) {
+            let mounts = seen.entry(label(&row.device)).or_default();
+            mounts.extend(row.mount.as_deref().map(mount_label));
+        }
+        let shown: BTreeSet<&Device> =
+            self.pairs.iter().map(|((device, _), _)| device).chain(self.others.keys()).collect();
+        self.mounts.retain(|device, mount| {
+            shown.contains(device) && seen.get(device).is_none_or(|seen| seen.contains(mount))
+        });
+        for (device, mounts) in seen.into_iter().filter(|(device, _)| shown.contains(device)) {
+            if let Some(mount) = mounts.into_iter().next() {
+                self.mounts.entry(device).or_insert(mount);
+            }
+        }
+    }
+
+    /// (device, where it is mounted, command, work); the mount is empty where there is none.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &str, Work)> {
         let own = self.pairs.iter().map(|((device, comm), &work)| (device, comm.as_str(), work));
-        own.chain(self.others.iter().map(|(device, &work)| (device, OTHER, work)))
+        let all = own.chain(self.others.iter().map(|(device, &work)| (device, OTHER, work)));
+        let mount = |device: &Device| self.mounts.get(device).map_or("", String::as_str);
+        all.map(move |(device, comm, work)| (device.as_str(), mount(device), comm, work))
     }
 }
 
@@ -103,7 +118,7 @@ mod tests {
     }
 
     fn of(neighbours: &Neighbours, wanted: &str) -> Option<u64> {
-        neighbours.iter().find(|(_, comm, _)| *comm == wanted).map(|(.., work)| work.count)
+        neighbours.iter().find(|&(_, _, comm, _)| comm == wanted).map(|(.., work)| work.count)
     }
 
     #[test]
@@ -120,7 +135,7 @@ mod tests {
         assert!(rows.len() <= MAX_NEIGHBOURS + MAX_DEVICES + 1, "{}", rows.len());
         assert_eq!(rows.iter().map(|(.., work)| work.count).sum::<u64>(), 1_000);
         let has = |name: &str, wanted: &str| {
-            rows.iter().any(|(device, comm, _)| (device.name.as_str(), *comm) == (name, wanted))
+            rows.iter().any(|&(device, _, comm, _)| (device, comm) == (name, wanted))
         };
         assert!(has("/dev/loop0", "command0") && has("/dev/loop99", "other") == (MAX_DEVICES >= 100));
         // The first one still has its own.
@@ -151,6 +166,35 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_is_mounted_elsewhere_goes_on_and_takes_no_place() {
+        let mut neighbours = Neighbours::default();
+        let start = Instant::now();
+        let on = |device: &str, comm: &str, mount: Option<&str>| {
+            let mount = mount.map(|mount| std::path::Path::new(mount).into());
+            NeighbourRow { mount, ..neighbour(device, comm, &[(1, 1_000)]) }
+        };
+        for n in 0..40 {
+            let mount = format!("/backup/{n}");
+            let rows = ["rsync", OTHER].map(|comm| on("/dev/sdb", comm, Some(&mount))).to_vec();
+            add(&mut neighbours, rows, start + Duration::from_secs(n));
+        }
+        let all = |neighbours: &Neighbours| -> Vec<_> {
+            let all = neighbours.iter().map(|(device, mount, comm, work)| {
+                (device.to_owned(), mount.to_owned(), comm.to_owned(), work.count)
+            });
+            all.collect()
+        };
+        let of = |mount: &str, comm: &str, count| ("/dev/sdb".into(), mount.into(), comm.into(), count);
+        assert_eq!(all(&neighbours), [of("/backup/39", "rsync", 40), of("/backup/39", OTHER, 40)]);
+        // Two places at once are no reason to change it at each look; none at all is.
+        let two = vec![on("/dev/sdb", "rsync", Some("/b")), on("/dev/sdb", "rsync", Some("/backup/39"))];
+        add(&mut neighbours, two, start + Duration::from_secs(40));
+        assert_eq!(all(&neighbours)[0], of("/backup/39", "rsync", 42));
+        add(&mut neighbours, vec![on("/dev/sdb", "rsync", None)], start + Duration::from_secs(41));
+        assert_eq!(all(&neighbours)[0], of("", "rsync", 43));
+    }
+
+    #[test]
     fn a_neighbour_cannot_choose_its_label_freely() {
         let mut neighbours = Neighbours::default();
         let mut rows = vec![
@@ -159,10 +203,8 @@ mod tests {
         ];
         rows.iter_mut().for_each(|row| row.mount = Some(std::path::Path::new("/mnt/\x1b[2J").into()));
         add(&mut neighbours, rows, Instant::now());
-        let labels: Vec<_> = neighbours
-            .iter()
-            .map(|(device, comm, work)| (device.name.as_str(), device.mount.as_str(), comm, work.count))
-            .collect();
+        let labels: Vec<_> =
+            neighbours.iter().map(|(device, mount, comm, work)| (device, mount, comm, work.count)).collect();
         let mount = "/mnt/\\x1b[2J";
         assert_eq!(labels, [("/dev/vda", mount, "a\\n\"}\\x1b[2J", 1), ("/dev/vda", mount, "other", 2)]);
     }
