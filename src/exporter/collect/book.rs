@@ -227,6 +227,9 @@ impl Book {
                     None => self.totals_of(rows[0].server, now).add_files(rows.iter().map(Did::from), now),
                 }
             }
+            self.places.values_mut().for_each(|place| place.totals.files.change_hands(now));
+            let waiting = self.processes.values_mut().filter_map(|process| process.waiting.as_mut());
+            waiting.for_each(|waiting| waiting.totals.files.change_hands(now));
         }
     }
 

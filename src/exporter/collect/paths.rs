@@ -84,6 +84,10 @@ impl Files {
         for (row, path) in unknown {
             count(self.paths.series(&path).unwrap_or(&mut self.others), &row);
         }
+    }
+
+    /// Once for each snapshot, also where nothing was added: a series that is about to end does so.
+    pub(crate) fn change_hands(&mut self, now: Instant) {
         self.paths.change_hands(now);
     }
 
@@ -134,8 +138,14 @@ mod tests {
 
     fn files(limit: usize, rows: &[FileRow]) -> Files {
         let mut files = Files::new(limit);
-        files.add(rows.iter().map(Did::from), Instant::now());
+        follow(&mut files, rows, Instant::now());
         files
+    }
+
+    /// A snapshot.
+    fn follow(files: &mut Files, rows: &[FileRow], now: Instant) {
+        files.add(rows.iter().map(Did::from), now);
+        files.change_hands(now);
     }
 
     fn table(n: u64) -> FileRow {
@@ -156,7 +166,7 @@ mod tests {
         let start = Instant::now();
         for n in 0..10_000 {
             let now = start + Duration::from_secs(n);
-            files.add([table(n), binlog(n / 10)].iter().map(Did::from), now);
+            follow(&mut files, &[table(n), binlog(n / 10)], now);
         }
         // Those that are about to end are a few more.
         assert!(files.iter().count() <= 201 + 12, "{}", files.iter().count());
@@ -172,11 +182,11 @@ mod tests {
         let start = Instant::now();
         let at = |second| start + Duration::from_secs(second);
         for n in 0..2_000 {
-            files.add([table(n)].iter().map(Did::from), at(n));
+            follow(&mut files, &[table(n)], at(n));
         }
         assert_eq!(of(&files, "/d/shop/t1999.ibd"), 0);
         let slow = || FileRow { stats: stats(&[(10, 30_000_000)]), ..table(1_999) };
-        (2_000..2_060).for_each(|second| files.add([slow()].iter().map(Did::from), at(second)));
+        (2_000..2_060).for_each(|second| follow(&mut files, &[slow()], at(second)));
         let shown = of(&files, "/d/shop/t1999.ibd");
         assert!(shown >= 500, "{shown} of 600 syncs have its name");
         let all: u64 = files.iter().map(|(.., work)| work.count).sum();

@@ -161,6 +161,37 @@ fn another_users_process_that_claims_a_servers_directory_is_not_told_of_under_it
 }
 
 #[test]
+fn a_series_that_has_lost_its_place_ends_though_the_server_has_gone() {
+    let mut world = World::new(Options { paths: Some(1), ..Options::default() });
+    world.servers.push(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306));
+    world.files = vec![table(MYSQL, 1, &[(1, 100_000)]), table(MYSQL, 2, &[(1, 50_000)])];
+    let paths: Vec<String> =
+        world.files.iter().map(|row| row.info.path.as_ref().unwrap().display().to_string()).collect();
+    let series = |all: &BTreeMap<String, f64>| {
+        let of = |path: &String| {
+            let label = format!("path=\"{path}\"");
+            all.keys()
+                .any(|series| series.starts_with("fsynctop_file_syncs_total{") && series.contains(&label))
+        };
+        paths.iter().map(of).collect::<Vec<bool>>()
+    };
+    world.tick();
+    assert_eq!(series(&world.tick()), [true, false]);
+    for _ in 0..15 {
+        world.sync(1, &[(10, 1_000_000)]);
+        world.tick();
+    }
+    assert_eq!(series(&world.tick()), [true, true], "one has lost its place");
+    world.servers[0].alive = false;
+    for _ in 0..121 {
+        // A series that ends takes its counter with it.
+        world.before.clear();
+        world.tick();
+    }
+    assert_eq!(series(&world.tick()), [false, true]);
+}
+
+#[test]
 fn servers_are_bounded_and_those_that_run_have_a_label() {
     let mut world = World::new(Options::default());
     for n in 0..150u32 {
