@@ -93,8 +93,8 @@ pub struct Exporter {
     pub no_socket: bool,
     /// A local socket that tells verdicts, and nothing else, to every user of this host
     ///
-    /// `curl --unix-socket PATH http://localhost/api/v1/verdict`. Root can also acknowledge failures there, and
-    /// so can the user that this runs as if that is a user of its own (--user).
+    /// `curl --unix-socket PATH http://localhost/api/v1/verdict`. Root can also acknowledge failures there,
+    /// and so can the user that this runs as if that is a user of its own (--user).
     #[arg(long, value_name = "PATH", help_heading = VERDICTS)]
     pub verdict_socket: Option<PathBuf>,
     /// A loopback address that does the same, for those that know no local sockets

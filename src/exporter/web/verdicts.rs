@@ -83,8 +83,8 @@ pub(super) fn answer(web: &Web, request: &Request<Incoming>) -> Response<Bytes> 
     page_of(status, format!("{body}\n"))
 }
 
-/// Who may acknowledge failures, beside root: the user that the exporter runs as, unless that is "nobody". What
-/// gives up root's rights may be that user as well, and so is, to the kernel, whoever has no number here.
+/// Who may acknowledge failures, beside root: the user that the exporter runs as, unless that is "nobody".
+/// Other daemons may be that user as well, and so is, to the kernel, whoever has no number here.
 fn operator(own: u32) -> Option<u32> {
     (own != User::default().uid).then_some(own)
 }
@@ -155,8 +155,9 @@ impl Web {
 
     async fn let_in(self: Arc<Web>, door: Door, mut stop: watch::Receiver<bool>) -> std::io::Result<()> {
         loop {
-            // Nobody is sent away: an answer takes a moment only. Those behind the client wait in the kernel's
-            // queue. Whether there is room is asked when it has come, which may be long after the one before.
+            // Nobody is sent away: an answer takes a moment only. Those behind the client wait in the
+            // kernel's queue. Whether there is room is asked once it has come, which may be long after the
+            // one before.
             let next = async {
                 let accepted = self.next_client(&door).await;
                 while accepted.is_ok() && !self.verdict_connections.has_room() {
