@@ -162,6 +162,8 @@ fn the_old_forms_of_actions_and_output_say_the_same_as_the_new() {
         let ended = output(fsynctop().args(["stuck", "--pid", &pid]).args(form));
         let answer: serde_json::Value = serde_json::from_slice(&ended.stdout).expect("JSON");
         assert_eq!(answer["schema"], 1, "{form:?}");
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        assert_eq!(answer["host"], host.trim_end(), "{form:?}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Needs root and FUSE, and real programs that act on a verdict, configured as examples/verdict has it: each sees
-//! in time that a log hangs, and that it goes on, and an upgrade of the exporter moves none of them.
+//! Needs root and FUSE, and real programs that act on a verdict, configured as examples/verdict has it: each
+//! sees in time that a log hangs, and that it goes on, and an upgrade of the exporter moves none of them.
 
 mod common;
 
@@ -236,8 +236,8 @@ fn root_keepalived_gives_the_address_to_the_other_host_and_takes_it_back() {
     drop((a, b));
 }
 
-/// The exec probe of the example, with the socket and the name of these tests. A kubelet runs it in the container
-/// once a second, and takes its exit status.
+/// The exec probe of the example, with the socket and the name of these tests. A kubelet runs it in the
+/// container once a second, and takes its exit status.
 fn probe(socket: &Path) -> (Vec<String>, Value) {
     let pod: Value = serde_saphyr::from_str(&example("kubernetes-readiness.yaml")).unwrap();
     let containers = pod["spec"]["containers"].as_array().unwrap();

@@ -77,7 +77,8 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
     let verdicts = limit.map(|limit| seen.verdicts(limit));
     let role_of = |pid: u32, link: &Path| seen.role(pid, link);
     let text = if arguments.form.is_json() {
-        format!("{}\n", stuck::json(&seen.scan, &role_of, verdicts.as_ref()))
+        let host = crate::host::node_name().unwrap_or_default();
+        format!("{}\n", stuck::json(&host, &seen.scan, &role_of, verdicts.as_ref()))
     } else {
         let style = arguments.style.apply(Style::for_stdout());
         let mut text = stuck::table(&seen.scan, &role_of, &style);

@@ -15,6 +15,7 @@ use crate::text::rfc3339_millis;
 #[derive(Serialize)]
 struct Object<'a> {
     schema: u32,
+    host: &'a str,
     start: String,
     end: String,
     duration_seconds: f64,
@@ -114,6 +115,7 @@ pub fn json(explanation: &Explanation) -> io::Result<String> {
     let waits = &explanation.waits;
     let object = Object {
         schema: 1,
+        host: &m.setup.host,
         start: rfc3339_millis(m.start),
         end: rfc3339_millis(m.end),
         duration_seconds: waits.window.as_secs_f64(),

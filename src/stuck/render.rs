@@ -210,7 +210,8 @@ fn duration(age: Duration) -> String {
 }
 
 /// The scan as one JSON object. Its `in_flight` has the fields of a measurement's, and more.
-pub fn json(scan: &Scan, role_of: RoleOf, verdicts: Option<&Verdicts>) -> Value {
+/// `host`: what the host calls itself.
+pub fn json(host: &str, scan: &Scan, role_of: RoleOf, verdicts: Option<&Verdicts>) -> Value {
     let in_flight: Vec<Value> = scan
         .syncs
         .iter()
@@ -249,6 +250,7 @@ pub fn json(scan: &Scan, role_of: RoleOf, verdicts: Option<&Verdicts>) -> Value 
         .collect();
     let mut object = json!({
         "schema": 1,
+        "host": host,
         "watched_seconds": scan.watched.as_secs_f64(),
         "in_flight": in_flight,
         "finished": scan.finished,
@@ -406,7 +408,8 @@ Ages are minimums (the time since the thread last ran): /proc does not show when
 
     #[test]
     fn json_has_the_fields_of_a_measurement_and_the_wait() {
-        let value = json(&scan(vec![sync()]), &redo, None);
+        let value = json("db1", &scan(vec![sync()]), &redo, None);
+        assert_eq!(value["host"], "db1");
         let first = &value["in_flight"][0];
         assert_eq!(first["op"], "fdatasync");
         assert_eq!(first["role"], "redo");

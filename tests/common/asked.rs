@@ -1,4 +1,5 @@
-//! An exporter that is asked how a server stands, and that server, whose log hangs and fails as it is told to.
+//! An exporter that is asked how a server stands, and that server, whose log hangs and fails as it is told
+//! to.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -118,6 +118,7 @@ impl Explained {
     /// The parts add up to the measured time within 2 %, level two to its wait, and hardly anything is not
     /// known.
     pub fn assert_adds_up(&self) {
+        assert!(self.0["host"].as_str().is_some_and(|host| !host.is_empty()), "{:#}", self.0);
         let accounted = self.0["accounted_share"].as_f64().unwrap();
         assert!((accounted - 1.0).abs() < 0.02, "{accounted}: {}", self.0);
         let measured = self.0["measured_seconds"].as_f64().unwrap();
