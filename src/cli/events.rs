@@ -155,6 +155,7 @@ impl Telling {
             }
             if is_new || is_other {
                 verdicts = self.judging.follow(&snapshot, &state);
+                live.set_judging(self.judging.spent());
             }
         }
         for left_out in [self.verdicts.end(), self.operations.end()].into_iter().flatten() {

@@ -173,6 +173,12 @@ impl Live {
         self.shared.set_interval(interval);
     }
 
+    /// Processor time that was used so far to judge what is sampled here: it has an allowance of its own, and
+    /// does not count for `max_cpu`.
+    pub(crate) fn set_judging(&self, spent: Duration) {
+        self.shared.set_judging(spent);
+    }
+
     /// When calls of this process's own were last seen to be counted; tried every minute.
     pub fn tested(&self) -> SystemTime {
         self.shared.tested()

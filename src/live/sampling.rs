@@ -94,7 +94,8 @@ impl Sampling {
                     self.follow_interval(None);
                 }
             }
-            match self.watch.sample(self.sampler.spent_apart() + self.finder.spent()) {
+            let apart = self.sampler.spent_apart() + self.finder.spent() + self.shared.judging();
+            match self.watch.sample(apart) {
                 None => {}
                 Some(Change::Every { why, .. }) => self.follow_interval(Some(why)),
                 Some(Change::Pause { why }) => self.pause(why)?,

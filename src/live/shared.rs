@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,6 +16,8 @@ pub struct Shared {
     published: Mutex<Published>,
     changed: Condvar,
     orders: Mutex<Orders>,
+    /// Nanoseconds of processor time that a view's judge has used, of its own allowance.
+    judging: AtomicU64,
     /// Wakes the sampler's thread out of its wait for events.
     wake: OwnedFd,
 }
@@ -61,6 +64,7 @@ impl Shared {
             }),
             changed: Condvar::new(),
             orders: Mutex::new(Orders { interval: bounded(interval), one_now: false, end: false }),
+            judging: AtomicU64::new(0),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
     }
@@ -120,6 +124,10 @@ impl Shared {
         self.order(|orders| orders.end = true);
     }
 
+    pub(crate) fn set_judging(&self, spent: Duration) {
+        self.judging.store(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
     pub fn set_interval(&self, interval: Duration) {
         self.order(|orders| orders.interval = bounded(interval));
     }
@@ -142,6 +150,10 @@ impl Shared {
         let taken = *orders;
         orders.one_now = false;
         taken
+    }
+
+    pub(crate) fn judging(&self) -> Duration {
+        Duration::from_nanos(self.judging.load(Ordering::Relaxed))
     }
 
     pub fn wake(&self) -> BorrowedFd<'_> {

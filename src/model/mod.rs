@@ -36,8 +36,8 @@ pub(crate) use rows::OTHER_NEIGHBOURS;
 pub use rows::{DeviceRow, FileInfo, FileRow, InFlight, NeighbourRow, RoleRow, ThreadRow};
 pub(crate) use stats::SATURATED;
 pub use stats::{Max, Stats};
-pub(crate) use unsynced::unsynced_roles;
 pub use unsynced::{Backlog, Peak, Unsynced, UnsyncedFile, UnsyncedRole, UnsyncedRow};
+pub(crate) use unsynced::{PEAKS_REMEMBERED, unsynced_roles};
 
 /// What could not be counted or attributed. All zero: everything was counted, which has been verified. The
 /// last two are not of the watched calls.

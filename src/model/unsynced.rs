@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::{FileId, FileInfo, Role, ServerId, Target};
 
+/// The greatest backlogs are remembered for so long. In a longer interval that is made of several (the live
+/// view's, since its beginning) there may have been greater ones.
+pub(crate) const PEAKS_REMEMBERED: Duration = Duration::from_secs(600);
+
 /// Bytes that no successful sync has covered, and how long ago the oldest of them was written. Where either
 /// is inexact, it is never too small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +117,7 @@ pub(super) fn since(earlier: Instant, later: &[UnsyncedFile]) -> Vec<UnsyncedRow
 }
 
 /// Sums up files by server and role, in that order.
-pub(crate) fn unsynced_roles(files: &[UnsyncedRow]) -> Vec<UnsyncedRole> {
+pub(crate) fn unsynced_roles<'a>(files: impl IntoIterator<Item = &'a UnsyncedRow>) -> Vec<UnsyncedRole> {
     let mut roles: BTreeMap<(ServerId, Role), UnsyncedRole> = BTreeMap::new();
     for row in files {
         let (server, role) = (row.server, row.info.role);

@@ -313,11 +313,12 @@ impl Sampler {
         self.paused + self.paused_since.map_or(Duration::ZERO, |since| until.saturating_duration_since(since))
     }
 
-    /// Processor time that was used so far for what others make: descriptions of servers and names of files.
+    /// Processor time that was used so far for what others make: descriptions of servers, names of files, and
+    /// whether those of which a sync failed are open.
     /// Each has an allowance of its own, so that nobody who starts processes or makes files can end the
     /// tracing by that.
     pub(crate) fn spent_apart(&self) -> Duration {
-        self.servers.spent() + self.names.spent()
+        self.servers.spent() + self.names.spent() + self.backlogs.spent()
     }
 
     /// Ends counting, waits a moment for the last names, and takes the last snapshot.

@@ -2,67 +2,43 @@
 //! long as the server has the file open, and which of the slots on the kernel side are given back.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::Sampler;
 use super::ledger::Subject;
 use super::running::monotonic_ns;
-use crate::files::resolve::may_have_open;
-use crate::linux::blocking::{Limits, Pool, Share};
-use crate::model::{Backlog, FileId, Peak, ServerId, Target, Unsynced, UnsyncedFile};
+use crate::files::still_open::StillOpen;
+use crate::model::{Backlog, FileId, PEAKS_REMEMBERED, Peak, ServerId, Target, Unsynced, UnsyncedFile};
 use crate::probe::{UnsyncedFile as Kept, record};
 
 /// Intervals that are told apart, of each file. An older one is added to the next.
 const PEAKS: usize = 8;
-/// For so long: no view has longer intervals that are made of several.
-const REMEMBERED: Duration = Duration::from_secs(600);
 /// Slots are given back when fewer are free.
 const ENOUGH_FREE: usize = record::UNSYNCED_FILES / 4;
 
-/// One search at a time; a thread more may hang.
-const SEARCHES: Share = Share { threads: 1, with_abandoned: 2, queue: 1 };
-/// A file of which a sync has failed is looked for this often, and for so long.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
-const SEARCH_TIME: Duration = Duration::from_millis(200);
-const SEARCH_TIMEOUT: Duration = Duration::from_secs(1);
-
 type Key = (ServerId, FileId);
 
-/// A file of which a sync failed, its slot, and how many bytes that sync should have covered.
+/// Of a file of which a sync failed: its slot, and how many bytes that sync should have covered.
 #[derive(Clone, Copy)]
 struct Failed {
-    server: ServerId,
-    file: FileId,
     slot: u32,
     lost: u64,
 }
-
-/// And whether its server may still have it open.
-type Found = (Failed, bool);
 
 pub(super) struct Backlogs {
     peaks: HashMap<Key, Vec<Peak>>,
     /// By slot: whose it was when it was last read, and what had been written. Of one that is idle, it is the
     /// same.
     slots: HashMap<u32, (Key, u64)>,
-    searches: Pool<(), Failed, Found>,
-    searched: Instant,
+    failed: StillOpen<Failed>,
 }
 
 impl Default for Backlogs {
     fn default() -> Self {
-        let limits = Limits::for_one_owner(SEARCHES, SEARCH_TIMEOUT);
-        let search = |failed: &Failed| {
-            let until = Instant::now() + SEARCH_TIME;
-            let is_open = may_have_open(Path::new("/proc"), failed.server.pid, failed.file, until);
-            Some((*failed, is_open))
-        };
         Backlogs {
             peaks: HashMap::new(),
             slots: HashMap::new(),
-            searches: Pool::new("unsynced", limits, search),
-            searched: Instant::now(),
+            failed: StillOpen::new("unsynced"),
         }
     }
 }
@@ -76,6 +52,11 @@ fn whose(kept: &Kept) -> Option<Key> {
 }
 
 impl Backlogs {
+    /// Processor time that was used to find out whether files are open.
+    pub(super) fn spent(&self) -> Duration {
+        self.failed.spent()
+    }
+
     /// Whether the name of this file is shown.
     pub(super) fn knows(&self, server: ServerId, file: FileId) -> bool {
         self.peaks.contains_key(&(server, file))
@@ -87,7 +68,7 @@ impl Backlogs {
         if !most.is_none() {
             peaks.push(Peak { at, most });
         }
-        peaks.retain(|peak| at.saturating_duration_since(peak.at) < REMEMBERED);
+        peaks.retain(|peak| at.saturating_duration_since(peak.at) < PEAKS_REMEMBERED);
         if peaks.len() > PEAKS {
             let first = peaks.remove(0);
             peaks[0].most = peaks[0].most.or_greater(first.most);
@@ -152,28 +133,19 @@ impl Sampler {
 
     /// What is possibly lost is so until the server has closed the file.
     fn look_for_failed(&mut self, kept: &[Kept]) -> std::io::Result<()> {
-        while let Some((failed, is_open)) = self.backlogs.searches.poll() {
-            if !is_open && self.is_still(&failed, kept) {
-                self.probe.clear_lost(failed.slot, failed.lost)?;
+        for (key, Failed { slot, lost }) in self.backlogs.failed.closed() {
+            // The slot may be another file's by now.
+            let is_still = |file: &&Kept| file.slot == slot && whose(file) == Some(key);
+            if kept.iter().any(|file| is_still(&file)) {
+                self.probe.clear_lost(slot, lost)?;
             }
         }
-        if self.backlogs.searched.elapsed() < LOOK_AGAIN {
-            return Ok(());
-        }
-        self.backlogs.searched = Instant::now();
-        for file in kept.iter().filter(|file| file.lost > 0) {
-            let Some((server, id)) = whose(file) else { continue };
-            let failed = Failed { server, file: id, slot: file.slot, lost: file.lost };
-            // One at a time: where there are several, whichever is first.
-            self.backlogs.searches.submit((), failed);
-        }
+        let failed = kept
+            .iter()
+            .filter(|file| file.lost > 0)
+            .filter_map(|file| Some((whose(file)?, Failed { slot: file.slot, lost: file.lost })));
+        self.backlogs.failed.look_for(failed);
         Ok(())
-    }
-
-    /// The slot may be another file's by now.
-    fn is_still(&self, failed: &Failed, kept: &[Kept]) -> bool {
-        let slot = kept.iter().find(|file| file.slot == failed.slot);
-        slot.and_then(whose) == Some((failed.server, failed.file))
     }
 
     /// Makes room: first of files that have nothing unsynced and stand idle, then of those that are gone with
@@ -230,6 +202,6 @@ mod tests {
         assert_eq!((peaks[0].at, peaks[0].most), (at(13), most(900)));
         assert_eq!((peaks[7].at, peaks[7].most), (at(20), most(20)));
         assert_eq!(backlogs.peaks(key, at(21), Backlog::default()).len(), PEAKS, "nothing was unsynced");
-        assert_eq!(backlogs.peaks(key, at(20) + REMEMBERED, Backlog::default()), []);
+        assert_eq!(backlogs.peaks(key, at(20) + PEAKS_REMEMBERED, Backlog::default()), []);
     }
 }

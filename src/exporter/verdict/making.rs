@@ -43,6 +43,7 @@ impl Verdicts {
             return told.clone();
         }
         let verdicts = self.judging.follow(&snapshot, &sampling);
+        collector.live().set_judging(self.judging.spent());
         let labelled = collector.labelled();
         let before = self.last.as_ref().map(|(.., told)| &**told);
         let told = Arc::new(told(&verdicts, &labelled, &snapshot.setup.host, before));
