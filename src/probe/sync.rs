@@ -311,9 +311,9 @@ impl Probe {
     }
 
     /// Gives these files' slots back; one of which something has become unsynced since stays, unless `dirty`
-    /// files may go as well.
-    pub(crate) fn free_unsynced(&mut self, slots: &[u32], dirty: bool) -> std::io::Result<()> {
-        let Some(unsynced) = &mut self.unsynced else { return Ok(()) };
+    /// files may go as well: how many bytes went with them.
+    pub(crate) fn free_unsynced(&mut self, slots: &[u32], dirty: bool) -> std::io::Result<u64> {
+        let Some(unsynced) = &mut self.unsynced else { return Ok(0) };
         unsynced.free(&self.attached.skel.maps, slots, dirty)
     }
 

@@ -123,8 +123,9 @@ impl Unsynced {
     }
 
     /// Gives slots back. One in which something has become unsynced meanwhile stays, unless `dirty` may go as
-    /// well.
-    pub(super) fn free(&mut self, maps: &SyncMaps, slots: &[u32], dirty: bool) -> std::io::Result<()> {
+    /// well: how many bytes went with them, unsynced or possibly lost.
+    pub(super) fn free(&mut self, maps: &SyncMaps, slots: &[u32], dirty: bool) -> std::io::Result<u64> {
+        let mut dropped = 0;
         for &slot in slots {
             let raw: Raw = self.files.read(slot)?;
             match maps.unsynced_slots.delete(raw.id.as_bytes()) {
@@ -148,8 +149,11 @@ impl Unsynced {
             }
             self.files.write(slot, &Raw { sequence, ..Raw::default() })?;
             push(maps, slot).map_err(std::io::Error::other)?;
+            if dirty {
+                dropped += raw.written.saturating_sub(raw.synced).max(raw.lost);
+            }
         }
-        Ok(())
+        Ok(dropped)
     }
 
     fn set_sequence(&mut self, slot: u32, sequence: u64) -> std::io::Result<()> {

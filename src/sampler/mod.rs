@@ -13,7 +13,7 @@ mod unwatched;
 mod waits;
 mod writeback;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -231,9 +231,11 @@ impl Sampler {
         self.servers.refresh(&mut self.names);
         self.read_writeback()?;
         self.reclaim()?;
-        self.forget_ended()?;
+        let mut unsynced = self.unsynced_files(&unsynced, taken)?;
+        // After that: what it gives back must not come in again.
+        let gone = self.forget_ended()?;
+        unsynced.rows.retain(|row| !gone.contains(&row.server));
         self.servers.name_them();
-        let unsynced = self.unsynced_files(&unsynced, taken)?;
         let Rows { files, failures, writes, threads, neighbours } = self.rows();
         let short_of_rows = self.short_of_rows();
         let in_flight = self
@@ -505,11 +507,11 @@ impl Sampler {
     }
 
     /// Servers that ended long ago, or are too many, become one. Their rows go out of use first: that takes
-    /// some snapshots.
-    fn forget_ended(&mut self) -> std::io::Result<()> {
+    /// some snapshots. Returns which they are.
+    fn forget_ended(&mut self) -> std::io::Result<HashSet<ServerId>> {
         let outlived = self.servers.outlived();
         if outlived.is_empty() {
-            return Ok(());
+            return Ok(outlived);
         }
         let rows = self.ledger.rows_of_ended(&outlived);
         self.probe.unlink(&rows)?;
@@ -529,7 +531,7 @@ impl Sampler {
                 || Server { alive: false, ..Server::new(ServerId::ENDED, "(ended processes)".into()) };
             self.forgotten.get_or_insert_with(|| Arc::new(together()));
         }
-        Ok(())
+        Ok(gone)
     }
 }
 

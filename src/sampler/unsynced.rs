@@ -1,6 +1,8 @@
 //! Unsynced bytes by file: the peaks since the last few snapshots, what a failed sync may have lost for as
 //! long as the server has the file open, and which of the slots on the kernel side are given back.
 
+mod room;
+
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,8 @@ use crate::probe::{UnsyncedFile as Kept, record};
 const PEAKS: usize = 8;
 /// Slots are given back when fewer are free.
 const ENOUGH_FREE: usize = record::UNSYNCED_FILES / 4;
+/// So many are, whatever one process does: those of its files that stand idle are given up, unsynced or not.
+const LEFT_FREE: usize = record::UNSYNCED_FILES / 16;
 
 type Key = (ServerId, FileId);
 
@@ -31,6 +35,8 @@ pub(super) struct Backlogs {
     /// same.
     slots: HashMap<u32, (Key, u64)>,
     failed: StillOpen<Failed>,
+    /// Bytes of which it is not known any more whether they are synced, because other files needed the room.
+    dropped: u64,
 }
 
 impl Default for Backlogs {
@@ -39,6 +45,7 @@ impl Default for Backlogs {
             peaks: HashMap::new(),
             slots: HashMap::new(),
             failed: StillOpen::new("unsynced"),
+            dropped: 0,
         }
     }
 }
@@ -128,7 +135,8 @@ impl Sampler {
         self.look_for_failed(kept)?;
         self.reclaim_unsynced(kept)?;
         files.sort_by_key(|file: &UnsyncedFile| (file.server, file.file));
-        Ok(Unsynced { rows: files, dropped: self.probe.counters().unsynced_dropped })
+        let dropped = self.probe.counters().unsynced_dropped + self.backlogs.dropped;
+        Ok(Unsynced { rows: files, dropped })
     }
 
     /// What is possibly lost is so until the server has closed the file.
@@ -148,29 +156,54 @@ impl Sampler {
         Ok(())
     }
 
-    /// Makes room: first of files that have nothing unsynced and stand idle, then of those that are gone with
-    /// what they had.
+    /// Makes room, of files that stand idle: first of those that have nothing unsynced or are deleted, then
+    /// of whichever process has most, at last of servers that have ended.
     fn reclaim_unsynced(&mut self, kept: &[Kept]) -> std::io::Result<()> {
-        let is_idle = |file: &&Kept| {
-            let before = self.backlogs.slots.get(&file.slot);
-            before.is_some_and(|(key, written)| *written == file.written && whose(file) == Some(*key))
-        };
-        let is_short = record::UNSYNCED_FILES - kept.len().min(record::UNSYNCED_FILES) < ENOUGH_FREE;
-        let (mut clean, mut gone) = (Vec::new(), Vec::new());
-        for file in kept.iter().filter(|_| is_short).filter(is_idle) {
-            if file.bytes == 0 && file.lost == 0 {
-                clean.push(file.slot);
-            } else if let Some(key) = whose(file)
-                && !self.names.info(&key).open
-            {
-                gone.push(file.slot);
+        let slot = |file: &Kept| Some((file.slot, (whose(file)?, file.written)));
+        let before = std::mem::replace(&mut self.backlogs.slots, kept.iter().filter_map(slot).collect());
+        let free = record::UNSYNCED_FILES.saturating_sub(kept.len());
+        if free >= ENOUGH_FREE {
+            return Ok(());
+        }
+        let (mut clean, mut deleted, mut ended, mut dirty) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut held: HashMap<ServerId, usize> = HashMap::new();
+        for file in kept {
+            let Some(key) = whose(file) else { continue };
+            let (slot, info) = (file.slot, self.names.info(&key));
+            let is_idle = before.get(&slot) == Some(&(key, file.written));
+            if is_idle && file.bytes == 0 && file.lost == 0 {
+                clean.push(slot);
+                continue;
+            }
+            if is_idle && info.unlinked {
+                deleted.push(slot);
+                continue;
+            }
+            *held.entry(key.0).or_default() += 1;
+            if is_idle {
+                let importance = (info.role.is_serial(), file.lost > 0, file.bytes);
+                dirty.push(room::Idle { slot, server: key.0, importance });
+            }
+            if is_idle && !info.open {
+                ended.push(slot);
             }
         }
-        let slot = |file: &Kept| Some((file.slot, (whose(file)?, file.written)));
-        self.backlogs.slots = kept.iter().filter_map(slot).collect();
-        self.backlogs.slots.retain(|slot, _| !clean.contains(slot) && !gone.contains(slot));
+        let missing = LEFT_FREE.saturating_sub(free + clean.len() + deleted.len());
+        let mut given_up = room::of_the_greatest(dirty, held, missing);
+        if given_up.len() < missing {
+            let known: HashSet<u32> = given_up.iter().copied().collect();
+            ended.retain(|slot| !known.contains(slot));
+            given_up.extend(ended.into_iter().take(missing - known.len()));
+        }
+        for slot in [&clean, &deleted, &given_up].into_iter().flatten() {
+            self.backlogs.slots.remove(slot);
+        }
         self.probe.free_unsynced(&clean, false)?;
-        self.probe.free_unsynced(&gone, true)
+        // These have nothing to lose.
+        self.probe.free_unsynced(&deleted, true)?;
+        let dropped = self.probe.free_unsynced(&given_up, true)?;
+        self.backlogs.dropped = self.backlogs.dropped.saturating_add(dropped);
+        Ok(())
     }
 
     /// These servers are remembered no longer.
@@ -178,7 +211,8 @@ impl Sampler {
         let theirs = self.backlogs.slots.extract_if(|_, ((server, _), _)| gone.contains(server));
         let slots: Vec<u32> = theirs.map(|(slot, _)| slot).collect();
         self.backlogs.peaks.retain(|(server, _), _| !gone.contains(server));
-        self.probe.free_unsynced(&slots, true)
+        self.probe.free_unsynced(&slots, true)?;
+        Ok(())
     }
 }
 
