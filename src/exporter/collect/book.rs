@@ -86,6 +86,8 @@ pub(crate) struct Book {
     pub neighbours: Neighbours,
     /// The most that was ever said: of some it turns out later that less was lost.
     pub lost: Lost,
+    /// Bytes of which it is not known whether they are synced; as above.
+    pub unsynced_dropped: u64,
     last: Option<Arc<Snapshot>>,
     boot_time: SystemTime,
 }
@@ -99,6 +101,7 @@ impl Book {
             processes: BTreeMap::new(),
             neighbours: Neighbours::default(),
             lost: Lost::default(),
+            unsynced_dropped: 0,
             last: None,
             boot_time: boot_time(),
         }
@@ -175,6 +178,7 @@ impl Book {
         self.neighbours.add(&measurement, now);
         self.call(&mut measurement.servers);
         self.lost = most(&self.lost, &snapshot.lost);
+        self.unsynced_dropped = self.unsynced_dropped.max(snapshot.unsynced.dropped);
         self.last = Some(snapshot);
         measurement
     }

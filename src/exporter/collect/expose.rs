@@ -49,7 +49,7 @@ fn of_servers(book: &Book) -> Vec<Samples> {
         Samples::of(&family::SERVER_START),
         Samples::of(&family::SERVER_UP),
     );
-    let all_writes = book.last().is_some_and(|snapshot| snapshot.setup.ops.contains(&Op::Write));
+    let all_writes = watches_all_writes(book);
     for place in book.places() {
         let label = place.label.as_str();
         for (&(role, op), totals) in &place.totals.roles {
@@ -113,6 +113,10 @@ fn of_servers(book: &Book) -> Vec<Samples> {
         pid,
         start,
     ]
+}
+
+fn watches_all_writes(book: &Book) -> bool {
+    book.last().is_some_and(|snapshot| snapshot.setup.ops.contains(&Op::Write))
 }
 
 /// Each state of each server, so that one that is rare is there before it comes.
@@ -241,6 +245,10 @@ fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
     }
     let mut paused = Samples::of(&family::PAUSED);
     paused.add(&[], counts.paused.as_secs_f64());
+    let mut unsynced_unknown = Samples::of(&family::UNSYNCED_UNKNOWN);
+    if watches_all_writes(book) {
+        unsynced_unknown.add(&[], book.unsynced_dropped as f64);
+    }
     let mut nameless = Samples::of(&family::NAMELESS_FILES);
     nameless.add(&[], counts.names as f64);
     let mut attached = Samples::of(&family::ATTACH_INFO);
@@ -255,7 +263,7 @@ fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
     }
     let mut interval = Samples::of(&family::SNAPSHOT_INTERVAL);
     interval.add(&[], own.interval.as_secs_f64());
-    vec![up, lost, paused, nameless, attached, tested, taken, interval]
+    vec![up, lost, paused, unsynced_unknown, nameless, attached, tested, taken, interval]
 }
 
 fn add_attached(attached: &mut Samples, setup: &Setup) {

@@ -106,8 +106,9 @@ families! {
         help: "Bytes written and not covered by a successful sync: the most in the last interval.",
         notes: "Only with `--writes all`. What a power failure would take of files that nothing makes again: of `redo` and \
                 `binlog`, which are there from the start, it is what is lost; InnoDB makes its pages again out of the redo \
-                log. Never too small ([unsynced.md](unsynced.md)). What the server has not written yet comes on top. Of a \
-                role, the sum of the greatest of each file.",
+                log, besides whatever the server has not written yet. Never too small \
+                ([unsynced.md](unsynced.md)) but while `fsynctop_unsynced_unknown_bytes_total` grows: then there may be \
+                more, also where this is zero. Of a role, the sum of the greatest of each file.",
         ..family("fsynctop_unsynced_bytes", Kind::Gauge, "bytes", &["server", "role"])
     };
     pub(crate) static UNSYNCED_OLDEST: Family = Family {
@@ -115,6 +116,12 @@ families! {
         notes: "With `innodb_flush_log_at_trx_commit=1` about as long as a commit takes, with 2 about a second; of the \
                 binary log with `sync_binlog=1` the same, with 0 as long as the kernel and the server like.",
         ..family("fsynctop_unsynced_oldest_seconds", Kind::Gauge, "seconds", &["server", "role"])
+    };
+    pub(crate) static UNSYNCED_UNKNOWN: Family = Family {
+        help: "Bytes written to files of which it is not known any more what is synced: too many were written.",
+        notes: "Only with `--writes all`. Where room is short, the files of whichever process has most of them are given up \
+                first ([unsynced.md](unsynced.md)). What became of these bytes is not known.",
+        ..family("fsynctop_unsynced_unknown_bytes_total", Kind::Counter, "bytes", &[])
     };
     pub(crate) static IN_FLIGHT: Family = Family {
         help: "Syncs that had begun and not ended when the snapshot was taken.",

@@ -32,6 +32,7 @@ struct World {
     neighbours: Vec<NeighbourRow>,
     in_flight: Vec<InFlight>,
     unsynced: Vec<UnsyncedFile>,
+    unsynced_dropped: u64,
     lost: Lost,
     book: Book,
     /// The samples of the scrape before.
@@ -50,6 +51,7 @@ impl World {
             neighbours: Vec::new(),
             in_flight: Vec::new(),
             unsynced: Vec::new(),
+            unsynced_dropped: 0,
             lost: Lost::default(),
             book: Book::new(options),
             before: BTreeMap::new(),
@@ -82,7 +84,7 @@ impl World {
             neighbours: self.neighbours.clone(),
             unwatched: Vec::new(),
             disks: BTreeMap::new(),
-            unsynced: Unsynced { rows: self.unsynced.clone(), dropped: 0 },
+            unsynced: Unsynced { rows: self.unsynced.clone(), dropped: self.unsynced_dropped },
         };
         self.book.feed(Arc::new(snapshot));
         let samples = samples(&self.text());

@@ -85,7 +85,12 @@ fn all_writes_are_families_of_their_own_and_in_no_sum_of_syncs() {
     }];
     assert_eq!(unsynced(&world.tick(), "redo"), (4_096.0, 1.5), "the most of this interval");
     world.unsynced.clear();
-    assert_eq!(unsynced(&world.tick(), "redo"), (0.0, 0.0));
+    world.unsynced_dropped = 700;
+    let all = world.tick();
+    assert_eq!(unsynced(&all, "redo"), (0.0, 0.0));
+    assert_eq!(all.get("fsynctop_unsynced_unknown_bytes_total"), Some(&700.0));
+    world.unsynced_dropped = 0;
+    assert_eq!(world.tick().get("fsynctop_unsynced_unknown_bytes_total"), Some(&700.0), "never down");
     // Rows that are folded take nothing away.
     world.files[1].stats = Stats { bytes: 8_192, ..stats(&[(8, 80_000)]) };
     world.fold(1);
