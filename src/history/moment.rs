@@ -186,7 +186,7 @@ fn most_important_unsynced(rows: &[UnsyncedRow]) -> Vec<UnsyncedRow> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     let importance = |&at: &usize| {
         let row = &rows[at];
-        Reverse((row.possibly_lost > 0, row.info.role.is_serial(), row.most.bytes))
+        Reverse((row.info.role.is_serial(), row.possibly_lost > 0, row.most.bytes))
     };
     order.sort_by_key(importance);
     let rest = order.split_off(MOST_UNSYNCED.min(order.len()));

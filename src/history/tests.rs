@@ -77,6 +77,21 @@ fn of_thousands_of_unsynced_files_the_logs_are_kept_and_the_sum_is() {
 }
 
 #[test]
+fn however_many_files_fail_the_logs_are_kept_apart() {
+    let mut rows: Vec<_> = (100..5_100).map(|inode| unsynced(inode, 700, 1_000, 300)).collect();
+    for row in &mut rows {
+        std::sync::Arc::make_mut(&mut row.info).role = Role::Tablespace;
+    }
+    rows.push(unsynced(1, 5, 6, 0));
+    let mut measurement = quiet();
+    measurement.unsynced = Unsynced { rows, dropped: 0 };
+    let moment = Moment::of(&measurement, 50);
+    assert!(moment.unsynced.rows.contains(&unsynced(1, 5, 6, 0)));
+    let lost: u64 = moment.unsynced.rows.iter().map(|row| row.possibly_lost).sum();
+    assert_eq!(lost, 5_000 * 300);
+}
+
+#[test]
 fn a_moment_comes_back_as_it_went_in() {
     for mut measurement in [quiet(), busy(), two_servers(), hostile()] {
         measurement.lost = Lost { preempted: 3, names: 1, unwatched: 5, ..Lost::default() };
