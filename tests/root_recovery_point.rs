@@ -113,6 +113,6 @@ fn root_the_logs_are_as_far_behind_as_the_settings_allow() {
         let said =
             text.split("If the power had failed at the end, ").nth(1).unwrap_or_else(|| panic!("{text}"));
         assert!(said.contains("of the redo log and"), "{said}");
-        assert!(said.contains("of the binary log would be lost"), "{said}");
+        assert!(said.contains("of the binary log would have been lost"), "{said}");
     });
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::{History, Moment, plus};
 use crate::model::{
     Errors, FileRow, InFlight, Lost, Max, Measurement, Op, Role, RoleRow, SATURATED, ServerId, Stats, Target,
+    Unsynced, UnsyncedRow, unsynced_roles,
 };
 
 /// Files whose failures are told apart; those of others are counted.
@@ -40,6 +41,10 @@ pub struct Troubles {
     pub writeback: Others,
     /// Of devices, and of files that are no server's.
     pub others_writeback: Others,
+    /// Bytes of which it is not known whether they are synced.
+    pub unsynced_dropped: u64,
+    /// Bytes that a sync should have covered that failed: the most of any moment.
+    pub possibly_lost: BTreeMap<(ServerId, Role), u64>,
     last_failure: Option<SystemTime>,
     failed: BTreeMap<(ServerId, Target, Op), Failed>,
     longest: BTreeMap<OfServer, Longest>,
@@ -126,6 +131,7 @@ impl Troubles {
         let span = (m.start, m.end);
         self.add_rows(span, &m.roles, &m.files);
         m.failures.iter().for_each(|row| self.add_other(span, row));
+        self.add_unsynced(&m.unsynced, |_| true);
         self.add_in_flight(span, m.in_flight.iter());
         self.add_busy(span, m.duration, &m.roles, &m.files, m.in_flight.iter());
     }
@@ -139,6 +145,7 @@ impl Troubles {
         self.add_rows(span, &roles, &files);
         let failures = moment.failures.iter().filter(|row| wanted(row.server) || row.is_nobodys());
         failures.for_each(|row| self.add_other(span, row));
+        self.add_unsynced(&moment.unsynced, |server| wanted(server) || server == ServerId::NONE);
         self.add_in_flight(span, in_flight());
         self.add_busy(span, moment.duration, &roles, &files, in_flight());
     }
@@ -229,6 +236,19 @@ impl Troubles {
         }
         if row.stats.error_count() > 0 {
             self.add_failed(span, row);
+        }
+    }
+
+    fn add_unsynced(&mut self, unsynced: &Unsynced<UnsyncedRow>, wanted: impl Fn(ServerId) -> bool) {
+        self.unsynced_dropped = self.unsynced_dropped.saturating_add(unsynced.dropped);
+        let failed = unsynced.rows.iter().filter(|row| row.possibly_lost > 0 && wanted(row.server));
+        for role in unsynced_roles(failed) {
+            let key = (role.server, role.role);
+            if self.possibly_lost.len() >= MOST_KEPT && !self.possibly_lost.contains_key(&key) {
+                continue;
+            }
+            let most = self.possibly_lost.entry(key).or_default();
+            *most = role.possibly_lost.max(*most);
         }
     }
 

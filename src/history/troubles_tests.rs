@@ -58,6 +58,36 @@ fn a_stall_is_known_after_it_ended_with_its_file_and_its_end() {
 }
 
 #[test]
+fn what_may_be_lost_is_the_most_of_any_moment_and_what_had_no_room_is_a_sum() {
+    let lost = |inode, possibly_lost| {
+        let row = failing(inode, libc::EIO);
+        let none = crate::model::Backlog::default();
+        let (now, most) = (none, none);
+        UnsyncedRow { server: row.server, target: row.target, info: row.info, now, most, possibly_lost }
+    };
+    let moment = |number, rows, dropped| Measurement {
+        unsynced: Unsynced { rows, dropped },
+        ..second(number, Vec::new(), Vec::new())
+    };
+    let moments = [
+        moment(0, vec![lost(1, 300), lost(2, 50)], 0),
+        moment(1, vec![lost(1, 300)], 7),
+        moment(2, Vec::new(), 4),
+    ];
+    let (server, role) = (lost(1, 0).server, lost(1, 0).info.role);
+    for troubles in both(&moments) {
+        assert_eq!(troubles.possibly_lost, [((server, role), 350)].into());
+        assert_eq!(troubles.unsynced_dropped, 11);
+    }
+    let mut session = Troubles::default();
+    for pid in 1..5_000 {
+        let server = ServerId { pid, start_ns: 1 };
+        session.record(&moment(0, vec![UnsyncedRow { server, ..lost(1, 1) }], 0));
+    }
+    assert_eq!(session.possibly_lost.len(), MOST_KEPT);
+}
+
+#[test]
 fn every_failure_is_remembered_however_long_ago_and_its_files_up_to_a_number() {
     let mut session = Troubles::default();
     session.record(&second(0, vec![failing(1, libc::EIO)], Vec::new()));

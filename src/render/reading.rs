@@ -110,8 +110,9 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
 /// What of all that was written would be lost, and how much it was. A live view may have room for the first
 /// only.
 fn writes_of(scene: &Scene) -> Vec<Sentence> {
-    let mut said = unsynced::failed(scene);
-    let plain = unsynced::recovery_point(scene).into_iter().chain(writes::amplification(scene));
+    let roles = unsynced::roles(scene);
+    let mut said = unsynced::failed(&roles);
+    let plain = unsynced::recovery_point(scene, &roles).into_iter().chain(writes::amplification(scene));
     said.extend(plain.chain(writes::of_devices(scene)).map(Sentence::plain));
     said
 }
@@ -120,7 +121,7 @@ fn writes_of(scene: &Scene) -> Vec<Sentence> {
 pub(crate) fn written(m: &Measurement, options: &Options) -> Vec<Sentence> {
     let of = |server: &std::sync::Arc<Server>| writes_of(&Scene { m, server: server.id, options });
     let mut said: Vec<Sentence> = m.servers.iter().flat_map(of).collect();
-    said.extend(unsynced::unknown(m).map(Sentence::plain));
+    said.extend(unsynced::unknown(m.unsynced.dropped, &m.setup.ops).map(Sentence::plain));
     trouble::unique(said)
 }
 
@@ -137,7 +138,7 @@ pub(crate) fn failed_beside_syncs(m: &Measurement, options: &Options) -> Vec<Sen
 
 /// The last word: what is certain about all of it.
 pub(crate) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
-    let unknown = unsynced::unknown(m).map(Sentence::plain);
+    let unknown = unsynced::unknown(m.unsynced.dropped, &m.setup.ops).map(Sentence::plain);
     trouble::confidence(m, options).into_iter().chain(unknown).collect()
 }
 

@@ -467,6 +467,39 @@ fn what_is_not_watched_is_said_as_far_as_a_line_has_room_and_never_hides_that_th
     assert!(!last.contains("atched:"), "{last}");
 }
 
+#[test]
+fn a_window_tells_of_what_failed_syncs_may_have_lost_and_of_files_without_room() {
+    let all_writes = |m: &mut Measurement| {
+        let setup = crate::model::Setup { ops: Op::ALL.to_vec(), ..(*m.setup).clone() };
+        m.setup = Arc::new(setup);
+    };
+    let mut seconds = vec![second(vec![redo(&[(10, 100_000)])]); 60];
+    seconds.iter_mut().for_each(all_writes);
+    let before = redo(&[]);
+    let lost = |possibly_lost| crate::model::UnsyncedRow {
+        server: before.server,
+        target: before.target,
+        info: before.info.clone(),
+        now: crate::model::Backlog::default(),
+        most: crate::model::Backlog::default(),
+        possibly_lost,
+    };
+    // Closed after a while: what it was is told nevertheless.
+    seconds[3].unsynced.rows = vec![lost(4_096)];
+    seconds[4].unsynced.rows = vec![lost(8_192)];
+    seconds[5].unsynced.rows = vec![lost(8_192)];
+    seconds[7].unsynced.dropped = 300;
+    seconds[9].unsynced.dropped = 400;
+    let mut troubles = Troubles::default();
+    seconds.iter().for_each(|m| troubles.record(m));
+    let said = of_window(&troubles, "these 60 s", &seconds[0], &Options::default());
+    assert_eq!(said[0].paint, Paint::Error);
+    let of_redo = "8.2 kB of the redo log may be lost whatever was synced since: a sync that should have covered them failed.";
+    assert_eq!(said[0].text, of_redo);
+    let unknown: Vec<_> = said.iter().filter(|sentence| sentence.text.starts_with("Of 700 B")).collect();
+    assert_eq!(unknown.len(), 1, "{said:?}");
+}
+
 /// Moments of a second each, and what is said of them together.
 fn of_seconds(seconds: &[Measurement]) -> Vec<String> {
     let mut troubles = Troubles::default();

@@ -1,21 +1,24 @@
 //! The last word on a span of time of which only the end is a snapshot: a window of the past, a session of
 //! the live view. The worst comes first, and all is well only if it was all the time.
 
+use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
 
-use super::Sentence;
 use super::trouble::{
     fine, missed, named_failures, named_writeback, named_writes, not_watched, nothing, others_writeback,
     unique, unwatched,
 };
+use super::{Sentence, unsynced};
 use crate::history::{Busy, Longest, Troubles};
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId};
 use crate::render::Options;
 use crate::render::style::Paint;
-use crate::text::{capitalize, count, duration_in_words, interval, percent, rfc3339};
+use crate::text::{capitalize, count, counted, duration_in_words, interval, percent, rfc3339};
 
 /// Syncs that hung told one by one; the rest is a count.
 const HUNG_SHOWN: usize = 3;
+/// Roles of which something may be lost told one by one.
+const LOST_SHOWN: usize = 3;
 /// A log that was saturated for less than this, and for less than a tenth of the time, is not worth a
 /// sentence.
 const BUSY_FOR: Duration = Duration::from_secs(10);
@@ -38,6 +41,7 @@ pub(crate) fn of_window(
     };
     let mut sentences = hung(troubles, options, &name);
     sentences.extend(failures(troubles, options));
+    sentences.extend(possibly_lost(troubles, &name));
     sentences.extend(saturated(troubles, &name).into_iter().map(Sentence::plain));
     if troubles.gaps > 0 {
         let times = if troubles.gaps == 1 { "once".into() } else { format!("{} times", troubles.gaps) };
@@ -54,8 +58,30 @@ pub(crate) fn of_window(
     sentences.extend(fine(&is_fine).map(|fine| Sentence::plain(format!("In {whole} {fine}."))));
     sentences.extend(missed(&troubles.lost, troubles.count).into_iter().map(Sentence::plain));
     sentences.extend(unwatched(&troubles.lost, &m.setup.ops, m.servers.len()).map(Sentence::plain));
+    sentences.extend(unsynced::unknown(troubles.unsynced_dropped, &m.setup.ops).map(Sentence::plain));
     sentences.extend(not_watched(&m.setup.ops, options).map(Sentence::plain));
     sentences
+}
+
+/// What failed syncs should have covered.
+fn possibly_lost(troubles: &Troubles, name: NameOf) -> Vec<Sentence> {
+    let say = |(&(server, role), &lost): (&(ServerId, Role), &u64)| {
+        let mut said = unsynced::may_be_lost(lost, role);
+        // What the history does not keep apart is no server's.
+        if let Some(name) = name(server).filter(|_| server != ServerId::NONE) {
+            said.text.insert_str(0, &format!("{name}: "));
+        }
+        said
+    };
+    let mut lost: Vec<_> = troubles.possibly_lost.iter().collect();
+    lost.sort_by_key(|&(&(_, role), &lost)| Reverse((role.is_serial(), lost)));
+    let more = lost.len().saturating_sub(LOST_SHOWN);
+    let mut said: Vec<Sentence> = lost.into_iter().take(LOST_SHOWN).map(say).collect();
+    if more > 0 {
+        let text = format!("So may something of {}.", counted(more as u64, "other role", "other roles"));
+        said.push(Sentence { text, paint: Paint::Error });
+    }
+    said
 }
 
 fn name_of(server: &Server, options: &Options) -> String {
