@@ -7,8 +7,8 @@
 // that it ended. So the oldest unsynced byte is no older than the first write of the first generation that is not
 // covered. When syncs fail, or many are in flight, fewer generations are opened, and the age is too great.
 //
-// Whatever is inexact here is never too small. 5.10 refuses atomic operations that return a value, so there are races,
-// each with its direction at its place.
+// Whatever is inexact here is never too small, but for what docs/unsynced.md lists. 5.10 refuses atomic operations that
+// return a value, so there are races, each with its direction at its place.
 //
 // A file that nobody can find after a power failure, because it has no name, has nothing to lose.
 #pragma once
