@@ -264,7 +264,15 @@ fn try_mode(
         };
         program.set_autoload(wanted);
     }
-    let mut skel: Box<SyncSkel<'static>> = Box::new(open.load().map_err(|e| failed("load".into(), e))?);
+    let said = libbpf_log::count();
+    let refused = |error| {
+        // Where it says why, its error number has nothing to add: nothing that the host lacks explains it.
+        libbpf_log::refusal_since(said).map_or_else(
+            || failed("load".into(), error),
+            |cause| Failure { mode, step: "load".to_owned(), cause, errno: None },
+        )
+    };
+    let mut skel: Box<SyncSkel<'static>> = Box::new(open.load().map_err(refused)?);
 
     // All that the programs look up is in place before the first of them runs.
     let mut slots = FreeSlots::new(capacity);
@@ -317,20 +325,19 @@ fn bits(ops: impl Iterator<Item = Op>) -> u32 {
     ops.fold(0, |bits, op| bits | 1 << op as u32)
 }
 
-/// libbpf-rs exposes no error numbers: they follow from its kinds, or are part of its message.
+/// libbpf-rs exposes no error numbers: they are part of its message, or follow from its kinds, of which one
+/// may stand for several.
 fn errno_of(error: &libbpf_rs::Error) -> Option<i32> {
-    Some(match error.kind() {
-        ErrorKind::NotFound => libc::ENOENT,
-        ErrorKind::PermissionDenied => libc::EPERM,
-        ErrorKind::InvalidInput => libc::EINVAL,
-        ErrorKind::OutOfMemory => libc::ENOMEM,
-        ErrorKind::TooBig => libc::E2BIG,
-        ErrorKind::Unsupported => libc::EOPNOTSUPP,
-        _ => {
-            let message = format!("{error:#}");
-            let (_, number) = message.rsplit_once("(os error ")?;
-            return number.split(')').next()?.parse().ok();
-        }
+    let message = format!("{error:#}");
+    let number = message.rsplit_once("(os error ").and_then(|(_, rest)| rest.split(')').next()?.parse().ok());
+    number.or(match error.kind() {
+        ErrorKind::NotFound => Some(libc::ENOENT),
+        ErrorKind::PermissionDenied => Some(libc::EPERM),
+        ErrorKind::InvalidInput => Some(libc::EINVAL),
+        ErrorKind::OutOfMemory => Some(libc::ENOMEM),
+        ErrorKind::TooBig => Some(libc::E2BIG),
+        ErrorKind::Unsupported => Some(libc::EOPNOTSUPP),
+        _ => None,
     })
 }
 
@@ -341,7 +348,7 @@ mod tests {
 
     #[test]
     fn an_error_number_is_found_under_the_words_that_libbpf_rs_puts_around_it() {
-        for number in [libc::EPERM, libc::ENOENT, libc::ESRCH, 524] {
+        for number in [libc::EPERM, libc::EACCES, libc::ENOENT, libc::ESRCH, 524] {
             let error = libbpf_rs::Error::from_raw_os_error(number);
             assert_eq!(errno_of(&error), Some(number));
             assert_eq!(errno_of(&error.context("failed to attach BPF program")), Some(number));

@@ -14,9 +14,11 @@ const MAX_BYTES: usize = 64 << 10;
 struct Log {
     messages: VecDeque<String>,
     bytes: usize,
+    /// How many there were, with those that are kept no more.
+    count: usize,
 }
 
-static LOG: Mutex<Log> = Mutex::new(Log { messages: VecDeque::new(), bytes: 0 });
+static LOG: Mutex<Log> = Mutex::new(Log { messages: VecDeque::new(), bytes: 0, count: 0 });
 
 impl Log {
     fn push(&mut self, mut message: String) {
@@ -26,11 +28,18 @@ impl Log {
             message.drain(..from);
         }
         self.bytes += message.len();
+        self.count += 1;
         self.messages.push_back(message);
         while self.bytes > MAX_BYTES {
             let Some(oldest) = self.messages.pop_front() else { break };
             self.bytes -= oldest.len();
         }
+    }
+
+    /// Those after the first `count`.
+    fn since(&self, count: usize) -> String {
+        let wanted = self.count.saturating_sub(count).min(self.messages.len());
+        self.messages.range(self.messages.len() - wanted..).map(String::as_str).collect()
     }
 }
 
@@ -44,8 +53,33 @@ pub(super) fn capture() {
 
 /// Takes the messages since the last call.
 pub(crate) fn take_libbpf_log() -> String {
-    let log = std::mem::take(&mut *lock());
-    log.messages.into_iter().collect()
+    let mut log = lock();
+    log.bytes = 0;
+    std::mem::take(&mut log.messages).into_iter().collect()
+}
+
+/// How many messages there have been.
+pub(super) fn count() -> usize {
+    lock().count
+}
+
+/// Which program the kernel's verifier has refused since so many messages, and its reason.
+pub(super) fn refusal_since(count: usize) -> Option<String> {
+    refusal(&lock().since(count))
+}
+
+/// libbpf loads a program that was refused once more, for the verifier's log. Its last line that is no
+/// statistic is the reason.
+fn refusal(log: &str) -> Option<String> {
+    const STATISTICS: [&str; 5] =
+        ["processed ", "verification time ", "stack depth ", "peak_states ", "mark_read "];
+    let (before, _) = log.rsplit_once("-- END PROG LOAD LOG --")?;
+    let (head, said) = before.rsplit_once("-- BEGIN PROG LOAD LOG --")?;
+    let program = head.rsplit_once("prog '")?.1.split('\'').next()?;
+    let said = said.rsplit_once('\n').map_or(said, |(said, _end)| said);
+    let is_reason = |line: &&str| !line.is_empty() && !STATISTICS.iter().any(|start| line.starts_with(start));
+    let reason = said.lines().map(str::trim).rfind(is_reason)?;
+    Some(format!("the kernel's verifier refuses {program}: {reason}"))
 }
 
 fn lock() -> std::sync::MutexGuard<'static, Log> {
@@ -69,5 +103,30 @@ mod tests {
         log.push("é".repeat(MAX_BYTES) + "the reason");
         assert_eq!(log.messages.len(), 1);
         assert!(log.bytes <= MAX_BYTES && log.messages[0].ends_with("the reason"));
+        assert_eq!(log.count, 103);
+        log.push("one ".into());
+        log.push("two".into());
+        assert_eq!(
+            (log.since(103), log.since(104), log.since(105)),
+            ("one two".into(), "two".into(), "".into())
+        );
+        assert_eq!(log.since(0), log.messages.iter().map(String::as_str).collect::<String>());
+    }
+
+    #[test]
+    fn the_verifiers_reason_is_its_last_line_that_is_no_statistic() {
+        let log = "libbpf: prog 'begin_submit': BPF program load failed: Permission denied\n\
+            libbpf: prog 'begin_submit': -- BEGIN PROG LOAD LOG --\n\
+            0: R1=ctx() R10=fp0\n; (line of the source)\n\
+            combined stack size of 4 calls is 576. Too large\n\
+            verification time 5512 usec\nstack depth 72+216+288\n\
+            processed 4025 insns (limit 1000000) max_states_per_insn 6 total_states 230 peak_states 230 mark_read 9\n\
+            libbpf: prog 'begin_submit': -- END PROG LOAD LOG --\n\
+            libbpf: prog 'begin_submit': failed to load: -EACCES\n";
+        let expected =
+            "the kernel's verifier refuses begin_submit: combined stack size of 4 calls is 576. Too large";
+        assert_eq!(refusal(log).as_deref(), Some(expected));
+        assert_eq!(refusal("libbpf: failed to load object 'sync_bpf'\n"), None);
+        assert_eq!(refusal(&log.replace("-- END PROG LOAD LOG --", "")), None);
     }
 }
