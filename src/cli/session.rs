@@ -200,7 +200,8 @@ pub(crate) fn explain_failure(failure: &Failure, verdicts: &[Verdict]) -> String
     match failure.errno {
         Some(errno) => {
             let error = std::io::Error::from_raw_os_error(errno);
-            format!("{}: {}", failure.step, host::explain_load_error(&error, verdicts))
+            let refused = failure.refused.then_some(failure.cause.as_str());
+            format!("{}: {}", failure.step, host::explain_load_error(&error, verdicts, refused))
         }
         None => failure.reason(),
     }
@@ -227,6 +228,7 @@ mod tests {
             step: "attach syscalls:sys_enter_fsync".into(),
             cause: "No such file or directory (os error 2)".into(),
             errno: Some(libc::ENOENT),
+            refused: false,
         };
         let shown = explain_failure(&failure, &[]);
         assert!(shown.starts_with("attach syscalls:sys_enter_fsync: "), "{shown}");

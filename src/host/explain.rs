@@ -45,14 +45,19 @@ fn suspects(errno: i32) -> (&'static [&'static str], &'static str) {
 }
 
 /// The message for the user: the error, then the failed checks that explain it with their cures, or the
-/// error's own meaning if every check passed. `verdicts` come from [`super::checks`].
-pub(crate) fn explain_load_error(error: &io::Error, verdicts: &[Verdict]) -> String {
+/// error's own meaning if every check passed. `verdicts` come from [`super::checks`]. `refused`: what the
+/// kernel's verifier said. It refuses what a lockdown forbids in its own words, so the checks go first; a
+/// warning explains nothing that it says.
+pub(crate) fn explain_load_error(error: &io::Error, verdicts: &[Verdict], refused: Option<&str>) -> String {
     // Errors from libbpf carry an errno; others are self-explanatory.
     let Some(errno) = error.raw_os_error() else { return error.to_string() };
     let (suspects, by_itself) = suspects(errno.abs());
     let failed_for = |name: &&str| verdicts.iter().find(|verdict| verdict.name == *name);
-    let mut causes: Vec<&Verdict> =
-        suspects.iter().filter_map(failed_for).filter(|verdict| verdict.status != Status::Ok).collect();
+    let is_cause = |verdict: &&Verdict| match refused {
+        Some(_) => verdict.status == Status::Fail,
+        None => verdict.status != Status::Ok,
+    };
+    let mut causes: Vec<&Verdict> = suspects.iter().filter_map(failed_for).filter(is_cause).collect();
     // Failures come before warnings.
     causes.sort_by_key(|verdict| std::cmp::Reverse(verdict.status));
     if causes.is_empty() {
@@ -63,7 +68,7 @@ pub(crate) fn explain_load_error(error: &io::Error, verdicts: &[Verdict]) -> Str
     let what =
         if errno.abs() == ENOTSUPP { "not supported (os error 524)".to_owned() } else { what.to_string() };
     if causes.is_empty() {
-        return format!("{what}: {by_itself}");
+        return refused.map_or_else(|| format!("{what}: {by_itself}"), str::to_owned);
     }
     let causes: Vec<String> = causes
         .iter()
@@ -80,7 +85,7 @@ mod tests {
     use super::*;
 
     fn explain(errno: i32, verdicts: &[Verdict]) -> String {
-        explain_load_error(&io::Error::from_raw_os_error(errno), verdicts)
+        explain_load_error(&io::Error::from_raw_os_error(errno), verdicts, None)
     }
 
     fn healthy() -> Vec<Verdict> {
@@ -95,6 +100,19 @@ mod tests {
         let text = explain(libc::EPERM, &[missing, Verdict::ok(lockdown::NAME, "none")]);
         assert!(text.contains("capabilities: missing: CAP_BPF. To do: run it as root"), "{text}");
         assert!(!text.contains("lockdown"), "{text}");
+    }
+
+    #[test]
+    fn what_the_verifier_said_counts_unless_a_check_failed() {
+        let refused = |verdicts: &[Verdict]| {
+            let error = io::Error::from_raw_os_error(libc::EACCES);
+            explain_load_error(&error, verdicts, Some("the kernel's verifier refuses net_file: too much"))
+        };
+        assert_eq!(refused(&healthy()), "the kernel's verifier refuses net_file: too much");
+        let warned = Verdict::warn(tracefs::NAME, "not mounted");
+        assert_eq!(refused(&[warned]), "the kernel's verifier refuses net_file: too much");
+        let text = refused(&[Verdict::fail(lockdown::NAME, "confidentiality")]);
+        assert!(text.contains("lockdown: confidentiality") && !text.contains("net_file"), "{text}");
     }
 
     #[test]
@@ -129,6 +147,6 @@ mod tests {
 
     #[test]
     fn an_error_without_a_number_speaks_for_itself() {
-        assert_eq!(explain_load_error(&io::Error::other("no skeleton"), &healthy()), "no skeleton");
+        assert_eq!(explain_load_error(&io::Error::other("no skeleton"), &healthy(), None), "no skeleton");
     }
 }

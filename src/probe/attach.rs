@@ -47,6 +47,8 @@ pub struct Failure {
     pub cause: String,
     /// Of the cause, where it is an error of the kernel's.
     pub errno: Option<i32>,
+    /// The cause is what the kernel's verifier said.
+    pub refused: bool,
 }
 
 impl Failure {
@@ -136,13 +138,15 @@ pub(super) fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
             && let Some(error) = features::fentry_refused()
         {
             let (step, cause) = ("load".to_owned(), error.to_string());
-            failures.push(Failure { mode, step, cause, errno: error.raw_os_error() });
+            failures.push(Failure { mode, step, cause, errno: error.raw_os_error(), refused: false });
             continue;
         }
         let attempt = try_mode(mode, config, features, types.as_ref()).and_then(|mut attached| {
             match self_test::run(&mut attached.skel, &config.ops) {
                 Ok(()) => Ok(attached),
-                Err(cause) => Err(Failure { mode, step: "self-test".to_owned(), cause, errno: None }),
+                Err(cause) => {
+                    Err(Failure { mode, step: "self-test".to_owned(), cause, errno: None, refused: false })
+                }
             }
         });
         match attempt {
@@ -171,6 +175,7 @@ fn try_mode(
         step,
         cause: format!("{error:#}"),
         errno: errno_of(&error),
+        refused: false,
     };
     if mode == AttachMode::Fentry && config.ops.contains(&Op::Sync) {
         return Err(Failure {
@@ -178,6 +183,7 @@ fn try_mode(
             step: "sync".to_owned(),
             cause: "its function is not one that fentry can watch".to_owned(),
             errno: None,
+            refused: false,
         });
     }
     // The object lives as long as the process; a failed attempt leaves these few bytes behind.
@@ -266,11 +272,11 @@ fn try_mode(
     }
     let said = libbpf_log::count();
     let refused = |error| {
-        // Where it says why, its error number has nothing to add: nothing that the host lacks explains it.
-        libbpf_log::refusal_since(said).map_or_else(
-            || failed("load".into(), error),
-            |cause| Failure { mode, step: "load".to_owned(), cause, errno: None },
-        )
+        let failure = failed("load".into(), error);
+        match libbpf_log::refusal_since(said) {
+            Some(cause) => Failure { cause, refused: true, ..failure },
+            None => failure,
+        }
     };
     let mut skel: Box<SyncSkel<'static>> = Box::new(open.load().map_err(refused)?);
 
@@ -300,6 +306,7 @@ fn try_mode(
         step: "the loaded programs".to_owned(),
         cause: error.to_string(),
         errno: error.raw_os_error(),
+        refused: false,
     })?;
     Ok(Attached {
         mode,
