@@ -96,7 +96,7 @@ impl Setting {
         setting
     }
 
-    /// Another exporter in the place of the one that ran, as an upgrade has it.
+    /// Another exporter in the place of the one that ran, as an upgrade has it; without `options`.
     pub fn upgrade(&mut self) {
         let listen = self.exporter.url("").trim_start_matches("http://").to_owned();
         self.exporter.signal("TERM");

@@ -105,10 +105,10 @@ families! {
     pub(crate) static UNSYNCED_BYTES: Family = Family {
         help: "Bytes written and not covered by a successful sync: the most in the last interval.",
         notes: "Only with `--writes all`. What a power failure would take of files that nothing makes again: of `redo` and \
-                `binlog`, which are there from the start, it is what is lost; InnoDB makes its pages again out of the redo \
-                log, besides whatever the server has not written yet. Never too small \
-                ([unsynced.md](unsynced.md)) but while `fsynctop_unsynced_unknown_bytes_total` grows: then there may be \
-                more, also where this is zero. Of a role, the sum of the greatest of each file.",
+                `binlog`, which are there from the start, these bytes are lost, besides whatever the server has not written \
+                yet; InnoDB makes its pages again out of the redo log. Never too small ([unsynced.md](unsynced.md)), except \
+                while `fsynctop_unsynced_unknown_bytes_total` grows: then there may be more, also where this is zero. Of a \
+                role, the sum of the greatest of each file.",
         ..family("fsynctop_unsynced_bytes", Kind::Gauge, "bytes", &["server", "role"])
     };
     pub(crate) static UNSYNCED_OLDEST: Family = Family {
@@ -118,9 +118,9 @@ families! {
         ..family("fsynctop_unsynced_oldest_seconds", Kind::Gauge, "seconds", &["server", "role"])
     };
     pub(crate) static UNSYNCED_UNKNOWN: Family = Family {
-        help: "Bytes written to files of which it is not known any more what is synced: too many were written.",
+        help: "Bytes of which it is no longer known whether they are synced: too many files were being written.",
         notes: "Only with `--writes all`. Where room is short, the files of whichever process has most of them are given up \
-                first ([unsynced.md](unsynced.md)). What became of these bytes is not known.",
+                first ([unsynced.md](unsynced.md)).",
         ..family("fsynctop_unsynced_unknown_bytes_total", Kind::Counter, "bytes", &[])
     };
     pub(crate) static IN_FLIGHT: Family = Family {
