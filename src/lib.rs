@@ -5,6 +5,7 @@
 pub(crate) mod calibrate;
 pub mod calibration;
 pub mod cli;
+pub mod engine;
 pub(crate) mod events;
 pub mod explain;
 pub mod exporter;

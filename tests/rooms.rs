@@ -10,7 +10,7 @@ use std::path::Path;
 use imports::Room;
 
 /// From the ground up: a room imports what stands before it.
-const ROOMS: [&str; 14] = [
+const ROOMS: [&str; 15] = [
     "model",
     "text",
     "verdict",
@@ -18,6 +18,7 @@ const ROOMS: [&str; 14] = [
     "calibration",
     "host",
     "probe",
+    "engine",
     "server",
     "files",
     "threads",

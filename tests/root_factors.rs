@@ -15,7 +15,7 @@ use fsynctop::explain::commits::Commits;
 use fsynctop::explain::factors::samples::{By, Sampled};
 use fsynctop::explain::factors::{DurableBy, Log};
 use fsynctop::explain::waits::Account;
-use fsynctop::files::rules::Rules;
+use fsynctop::engine::rules::Rules;
 use fsynctop::model::{Measurement, Op};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;

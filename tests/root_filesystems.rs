@@ -16,7 +16,7 @@ use common::measured::{Measured, counts, number, text};
 use common::traced::Traced;
 use common::{Running, id_of, needs, rows};
 use fsynctop::files::resolve;
-use fsynctop::files::rules::Rules;
+use fsynctop::engine::rules::Rules;
 use fsynctop::model::Role;
 use fsynctop::sampler::Sampler;
 use serde_json::Value;

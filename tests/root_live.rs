@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::disk::Mounted;
 use common::rows;
 use common::{Running, built, needs, wait_until};
-use fsynctop::files::rules::Rules;
+use fsynctop::engine::rules::Rules;
 use fsynctop::history::{self, History};
 use fsynctop::live::{Live, Options, State};
 use fsynctop::model::{Measurement, Snapshot};

@@ -13,7 +13,7 @@ use common::measured::{Measured, count, number};
 use common::rows;
 use common::traced::measure;
 use common::{Running, built, needs, wait_until};
-use fsynctop::files::rules::Rules;
+use fsynctop::engine::rules::Rules;
 use fsynctop::live::{Live, Options};
 use fsynctop::model::{Measurement, Op, ServerId, Snapshot};
 use fsynctop::probe::ProbeConfig;

@@ -13,7 +13,7 @@ use common::faults::{FaultFs, Hung};
 use common::measured::{Measured, number};
 use common::rows;
 use common::{Running, built, needs, wait_until};
-use fsynctop::files::rules::Rules;
+use fsynctop::engine::rules::Rules;
 use fsynctop::live::{Live, Options, State};
 use fsynctop::model::{Op, Snapshot};
 use fsynctop::probe::ProbeConfig;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::disk::Mounted;
 use common::{needs, rows};
-use fsynctop::files::rules::Rules;
+use fsynctop::engine::rules::Rules;
 use fsynctop::sampler::Sampler;
 
 const COMM: &str = "wanderer";

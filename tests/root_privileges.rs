@@ -14,7 +14,7 @@ use common::rows;
 use common::{Running, built, needs, wait_until};
 use fsynctop::exporter::confine::User;
 use fsynctop::exporter::privileges;
-use fsynctop::files::rules::Rules;
+use fsynctop::engine::rules::Rules;
 use fsynctop::host::tracefs::with_tracefs_if_possible;
 use fsynctop::live::{Live, Options};
 use fsynctop::model::{FileRow, Snapshot, Target};

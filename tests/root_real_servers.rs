@@ -12,7 +12,7 @@ use common::server::{Home, Kind};
 use common::{Running, id_of, needs};
 use fsynctop::files::classify::Candidate;
 use fsynctop::files::resolve;
-use fsynctop::files::rules::Rules;
+use fsynctop::engine::rules::Rules;
 use fsynctop::linux::open_files;
 use fsynctop::model::{Role, Server};
 use fsynctop::server::describe::describe;

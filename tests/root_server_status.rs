@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use fsynctop::files::rules::Rules;
+use fsynctop::engine::rules::Rules;
 use fsynctop::server::status::connection::Connection;
 use fsynctop::server::status::counters::Between;
 use fsynctop::server::status::find::Target;

@@ -18,7 +18,7 @@ use crate::calibrate::{calibrate, render};
 use crate::calibration::Place;
 use crate::calibration::plan::{self, Case};
 use crate::calibration::{CalibrateError, state};
-use crate::files::rules::Rules;
+use crate::engine::rules::Rules;
 use crate::model::Server;
 use crate::server::describers::describe_all;
 use crate::server::settings::Settings;

@@ -15,7 +15,7 @@ use super::session;
 use super::settings::config::{Configuration, is_given};
 use super::settings::report;
 use crate::files::open::OpenFiles;
-use crate::files::rules::Rules;
+use crate::engine::rules::Rules;
 use crate::host::{self, Status, Verdict, tracefs};
 use crate::model::durability::{self, Way};
 use crate::model::{AttachMode, Net, Op, Role, Server};

@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use super::exit::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE};
 use super::options::{TargetArgs, TraceArgs};
-use crate::files::rules::Rules;
+use crate::engine::rules::Rules;
 use crate::host::{self, Status, Verdict};
 use crate::probe::{
     AttachError, Capacity, CommPattern, Failure, Probe, ProbeConfig, Targets, record, take_libbpf_log,

@@ -14,7 +14,7 @@ use super::options::{FormArgs, StyleArgs, TargetArgs, duration};
 use super::output::print;
 use super::session;
 use crate::files::open::OpenFiles;
-use crate::files::rules::Rules;
+use crate::engine::rules::Rules;
 use crate::model::{InFlight, Role, ServerId};
 use crate::render::Style;
 use crate::server::processes::{self, Unseen};

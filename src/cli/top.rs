@@ -12,7 +12,7 @@ use super::once::{self, Once};
 use super::options::{LongRunArgs, NameArgs, StyleArgs, TraceArgs, Writes, duration};
 use super::output::print;
 use super::{exit, session};
-use crate::files::rules::Rules;
+use crate::engine::rules::Rules;
 use crate::history::remote;
 use crate::live::{self, Live};
 use crate::model::Measurement;

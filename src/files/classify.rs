@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::files::rules::{Content, Rule, Rules, Setting, SettingNames};
+use crate::engine::rules::{Content, Rule, Rules, Setting, SettingNames};
 use crate::model::Role;
 use crate::server::describe::Roles;
 use crate::server::settings::Settings;
@@ -18,7 +18,7 @@ pub struct Candidate<'a> {
     pub path: &'a Path,
     pub is_directory: bool,
     pub settings: &'a Settings,
-    /// At most [`super::rules::FIRST_BYTES`] of them; None where the file cannot be read. Called once at
+    /// At most [`crate::engine::rules::FIRST_BYTES`] of them; None where the file cannot be read. Called once at
     /// most, and only if a rule asks for them whose other conditions hold and before which none decides.
     pub first_bytes: &'a dyn Fn() -> Option<Vec<u8>>,
 }

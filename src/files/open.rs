@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::classify::Candidate;
 use crate::files::resolve::DELETED;
-use crate::files::rules::Rules;
+use crate::engine::rules::Rules;
 use crate::linux::mounts::root_of;
 use crate::linux::open_files::descriptors;
 use crate::linux::rooted::strip_root;

@@ -1,5 +1,5 @@
 //! What a file is to the database: one line for each role, with all that the views know of it. A new role is
-//! a line here, a rule in `files/rules.toml`, and a line in `docs/roles.md`, which a test asks for.
+//! a line here, a rule in `engine/rules/innodb.toml`, and a line in `docs/roles.md`, which a test asks for.
 
 use serde::{Deserialize, Serialize};
 

@@ -18,7 +18,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::files::rules::Rules;
+use crate::engine::rules::Rules;
 use crate::linux::disk_statistics;
 use crate::model::{InFlight, Op, Role, Server, ServerId, Setup, Snapshot, Target};
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 
 use super::names::Names;
-use crate::files::rules::Rules;
+use crate::engine::rules::Rules;
 use crate::linux::proc_file;
 use crate::model::{Server, ServerId};
 use crate::server::describe::describe;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 
 use crate::files::classify::Candidate;
-use crate::files::rules::Rules;
+use crate::engine::rules::Rules;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::linux::mounts;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use fsynctop::files::rules::Rules;
+use fsynctop::engine::rules::Rules;
 use fsynctop::model::AttachMode;
 use fsynctop::sampler::Sampler;
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,4 +1,4 @@
-//! The rules that assign roles, as data: the user's own file first, then the built-in `rules.toml`.
+//! The rules that assign roles, as data: the user's own file first, then the built-in `rules/innodb.toml`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use crate::model::Role;
 
-const BUILTIN: &str = include_str!("rules.toml");
+const BUILTIN: &str = include_str!("rules/innodb.toml");
 
 /// How many of a file's first bytes a rule can look at.
 pub(crate) const FIRST_BYTES: usize = 4096;
@@ -17,16 +17,16 @@ pub(crate) const FIRST_BYTES: usize = 4096;
 /// The rules in their order: the first that holds decides.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    pub(super) rules: Vec<Rule>,
-    pub(super) names: Patterns,
-    pub(super) paths: Patterns,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) names: Patterns,
+    pub(crate) paths: Patterns,
     /// The server's settings that rules ask for.
     settings: BTreeSet<String>,
 }
 
 /// The patterns of all rules, matched in one pass: a server may open thousands of files in a second.
 #[derive(Clone, Debug)]
-pub(super) struct Patterns {
+pub(crate) struct Patterns {
     set: RegexSet,
     /// By rule: its pattern's place in the set. A rule without one matches everything.
     places: Vec<Option<usize>>,
@@ -43,7 +43,7 @@ pub(crate) enum RulesError {
 
 /// All conditions of a rule must hold.
 #[derive(Clone, Debug)]
-pub(super) struct Rule {
+pub(crate) struct Rule {
     pub role: Role,
     /// Matched with those of all rules, in one pass.
     name: Option<String>,
@@ -54,7 +54,7 @@ pub(super) struct Rule {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     pub name: String,
     pub names: SettingNames,
     pub rest: Option<Regex>,
@@ -63,7 +63,7 @@ pub(super) struct Setting {
 /// How a setting's value relates to the file's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum SettingNames {
+pub(crate) enum SettingNames {
     /// The file itself.
     File,
     /// What its path begins with; `rest` matches what follows. An extension of the value is ignored, as
@@ -79,7 +79,7 @@ pub(super) enum SettingNames {
 
 /// Bytes at an offset.
 #[derive(Clone, Debug)]
-pub(super) struct Content {
+pub(crate) struct Content {
     pub offset: usize,
     pub bytes: Vec<u8>,
 }
@@ -158,7 +158,7 @@ impl Rules {
 type Check = fn(&str) -> Result<(), regex::Error>;
 
 fn builtin() -> Vec<Rule> {
-    parse(BUILTIN, |_| Ok(())).expect("rules.toml is part of the program and tested with it")
+    parse(BUILTIN, |_| Ok(())).expect("innodb.toml is part of the program and tested with it")
 }
 
 fn parse(text: &str, check: Check) -> Result<Vec<Rule>, Complaint> {
@@ -216,7 +216,7 @@ impl Patterns {
     }
 
     /// Whether a rule, by its place, matches the text.
-    pub(super) fn matches(&self, text: &[u8]) -> impl Fn(usize) -> bool {
+    pub(crate) fn matches(&self, text: &[u8]) -> impl Fn(usize) -> bool {
         let matched = self.set.matches(text);
         move |rule| self.places[rule].is_none_or(|place| matched.matched(place))
     }

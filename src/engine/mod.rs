@@ -1,0 +1,3 @@
+//! What is known of each database engine, as data.
+
+pub mod rules;
