@@ -10,9 +10,9 @@ use std::time::Instant;
 use common::exact::on_each;
 use common::server::{Home, Kind};
 use common::{Running, id_of, needs};
+use fsynctop::engine::rules::Rules;
 use fsynctop::files::classify::Candidate;
 use fsynctop::files::resolve;
-use fsynctop::engine::rules::Rules;
 use fsynctop::linux::open_files;
 use fsynctop::model::{Role, Server};
 use fsynctop::server::describe::describe;
@@ -41,8 +41,12 @@ fn open_files(pid: u32, settings: &Settings) -> BTreeMap<PathBuf, Role> {
         };
         let first_bytes = || resolve::first_bytes(Path::new(PROC), pid, &resolved.path, id);
         let is_directory = resolved.is_directory == Some(true);
-        let candidate = Candidate { path: &resolved.path, is_directory, settings, first_bytes: &first_bytes };
-        let role = Rules::builtin().classify(&candidate);
+        let rules = Rules::builtin();
+        let process = processes::find(Path::new(PROC), pid);
+        let engine = process.and_then(|process| rules.engines().by_command(&process.comm));
+        let (path, engine) = (&*resolved.path, engine.as_deref());
+        let role =
+            rules.classify(&Candidate { path, is_directory, engine, settings, first_bytes: &first_bytes });
         files.insert(resolved.path.clone(), role);
     }
     files

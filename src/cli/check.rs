@@ -14,8 +14,8 @@ use super::output::print;
 use super::session;
 use super::settings::config::{Configuration, is_given};
 use super::settings::report;
-use crate::files::open::OpenFiles;
 use crate::engine::rules::Rules;
+use crate::files::open::OpenFiles;
 use crate::host::{self, Status, Verdict, tracefs};
 use crate::model::durability::{self, Way};
 use crate::model::{AttachMode, Net, Op, Role, Server};
@@ -44,7 +44,7 @@ pub(crate) struct Check {
 }
 
 pub fn run(arguments: &Check, configuration: &Configuration, given: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let rules = session::rules(arguments.trace.roles.as_deref())?;
+    let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
     let selection = session::selection(&arguments.trace.targets)?;
     let config = session::probe_config(&arguments.trace, &selection, false)?;
 
@@ -265,7 +265,7 @@ fn described(server: &Server, settings: &Settings, rules: &Rules) -> Verdict {
     let open = OpenFiles::of_process(Path::new("/proc"), server.id.pid);
     let mut roles: BTreeMap<Role, usize> = BTreeMap::new();
     for link in open.links() {
-        *roles.entry(open.role(link, settings, rules)).or_default() += 1;
+        *roles.entry(open.role(link, server.engine.as_deref(), settings, rules)).or_default() += 1;
     }
     let files: Vec<_> = roles.iter().map(|(role, n)| format!("{n} {}", role.name())).collect();
     let files = if files.is_empty() { "none that can be seen".to_owned() } else { files.join(", ") };

@@ -77,7 +77,7 @@ pub fn run(arguments: &Events) -> anyhow::Result<ExitCode> {
         true => Some(Asker::new(arguments.connection.options()?)),
         false => None,
     };
-    let rules = session::rules(arguments.trace.roles.as_deref())?;
+    let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
     let selection = session::selection(&arguments.trace.targets)?;
     let config = session::probe_config(&arguments.trace, &selection, false)?;
     let options = live::Options {

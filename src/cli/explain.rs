@@ -27,7 +27,6 @@ use crate::model::Measurement;
 use crate::probe::{CLOCKS, WaitPlan, Waits};
 use crate::render::Style;
 use crate::sampler::Sampler;
-use crate::server::filter::SERVERS;
 use crate::server::finder::Finder;
 use crate::server::selection::Selection;
 use crate::server::status::choose::Chosen;
@@ -75,7 +74,7 @@ pub(crate) struct Explain {
 
 pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
-    let roles = session::rules(arguments.trace.roles.as_deref())?;
+    let roles = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
     session::require_host_pids()?;
     let selection = session::selection(&arguments.trace.targets)?;
     if selection.processes().is_empty() {
@@ -186,7 +185,7 @@ fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::
     let roles = arguments.trace.roles.as_deref();
     match one_server::choose(&arguments.trace.targets, &arguments.connection, roles) {
         Ok(Chosen { server, status: Err(error) }) if server.version.is_none() => {
-            if SERVERS.contains(&server.comm.as_str()) {
+            if server.engine.as_deref().is_some_and(one_server::has_counters) {
                 not_measurable.push(format!("{OF_ONE_SERVER}: {error}"));
             }
             Ok(None)

@@ -121,7 +121,7 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
     for name in unknown_variables(&Exporter::augment_args(Command::new("exporter"))) {
         log::warning(format_args!("the environment variable {name} is no option of the exporter"));
     }
-    let rules = session::rules(arguments.trace.roles.as_deref())?;
+    let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
     session::require_host_pids()?;
     let selection = session::selection(&arguments.trace.targets)?;
     let config = session::probe_config(&arguments.trace, &selection, false)?;

@@ -130,7 +130,7 @@ impl Once {
 
 pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
-    let rules = session::rules(arguments.trace.roles.as_deref())?;
+    let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
     session::require_host_pids()?;
     let mut sink = Sink::open(arguments)?;
 

@@ -8,10 +8,9 @@ use super::connection::ConnectionArgs;
 use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
 use super::options::TargetArgs;
 use super::session;
-use crate::model::Server;
+use crate::model::{Engine, Role, Server};
 use crate::server::describe;
 use crate::server::describers::describe_all;
-use crate::server::filter::SERVERS;
 use crate::server::status::choose::{self, Chosen};
 
 /// How long describing the servers may take.
@@ -25,9 +24,9 @@ pub fn choose(
     rules: Option<&Path>,
 ) -> anyhow::Result<Chosen> {
     session::require_host_pids()?;
-    let rules = session::rules(rules)?;
+    let rules = session::rules(targets, rules)?;
     let options = connection.options()?;
-    let selection = session::selection(targets)?;
+    let selection = session::selection_of(targets, has_counters)?;
     let described = describe_all(&selection.processes(), Arc::new(rules), DESCRIBE_TIMEOUT);
     let servers: Vec<Server> = described.into_iter().map(|(server, _)| server).collect();
     if servers.is_empty() {
@@ -46,7 +45,12 @@ pub fn choose(
 
 /// By its executable or by its name.
 fn is_known(server: &Server) -> bool {
-    server.version.is_some() || SERVERS.contains(&server.comm.as_str())
+    server.version.is_some() || server.engine.as_deref().is_some_and(has_counters)
+}
+
+/// The engines whose counters this program knows to read.
+pub(crate) fn has_counters(engine: &Engine) -> bool {
+    engine.has(Role::Redo)
 }
 
 /// Of processes of which none is known.

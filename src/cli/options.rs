@@ -17,7 +17,7 @@ use crate::server::naming::GivenName;
 #[group(id = "targets", multiple = true)]
 #[command(next_help_heading = "Which processes")]
 pub struct TargetArgs {
-    /// These processes [default: every mysqld and mariadbd]
+    /// These processes [default: the servers of every engine]
     ///
     /// The default of `stuck` is every process.
     #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with = "comm")]
@@ -35,11 +35,23 @@ pub struct TargetArgs {
     /// Every process on the host
     #[arg(long)]
     pub all: bool,
+    /// The servers of this engine: mysql, mariadb, postgres, etcd, redis, valkey
+    ///
+    /// Several with commas between them. A server is known by the name of its main thread, which
+    /// docs/engines.md lists.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub engine: Vec<String>,
+    /// A profile of your own for an engine
+    ///
+    /// May be given several times; docs/engines.md says how profiles are written. The servers of the engine
+    /// are then found by default, too.
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    pub profile: Vec<PathBuf>,
 }
 
 impl TargetArgs {
     pub(crate) fn is_given(&self) -> bool {
-        self.all || self.cgroup.is_some() || !self.pid.is_empty() || !self.comm.is_empty()
+        self.all || self.cgroup.is_some() || [self.comm.len(), self.engine.len(), self.pid.len()] != [0; 3]
     }
 }
 

@@ -22,8 +22,8 @@ pub struct Plain {
     pub once: bool,
     /// The old form of `fsynctop history --last`
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, conflicts_with_all = [
-        "duration", "count", "wait", "by", "sort", "limit", "columns", "histogram", "command", "comm", "cgroup", "all", "ops", "writes",
-        "attach", "verbose", "roles", "max_files", "max_histograms", "max_cpu", "fail_on"
+        "duration", "count", "wait", "by", "sort", "limit", "columns", "histogram", "command", "comm", "cgroup", "all", "engine", "profile", "ops",
+        "writes", "attach", "verbose", "roles", "max_files", "max_histograms", "max_cpu", "fail_on"
     ])]
     pub last: Option<Duration>,
     /// Where an exporter is asked for the last ten minutes

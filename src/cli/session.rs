@@ -1,13 +1,16 @@
 //! From arguments to what is traced, and to a sampler that traces it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 
 use super::exit::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE};
 use super::options::{TargetArgs, TraceArgs};
+use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
 use crate::host::{self, Status, Verdict};
+use crate::model::Engine;
 use crate::probe::{
     AttachError, Capacity, CommPattern, Failure, Probe, ProbeConfig, Targets, record, take_libbpf_log,
 };
@@ -18,8 +21,48 @@ use crate::server::selection::Selection;
 
 const PROC: &str = "/proc";
 
-/// What the arguments select; by default the servers.
+/// The engines that are known: with the user's own profiles.
+pub(crate) fn engines(arguments: &TargetArgs) -> anyhow::Result<Arc<Engines>> {
+    Ok(Engines::with_user_files(&arguments.profile).map_err(bad_configuration)?)
+}
+
+/// The servers of the engines that were asked for, or else of those that are meant by default.
+fn servers(
+    arguments: &TargetArgs,
+    engines: &Engines,
+    by_default: fn(&Engine) -> bool,
+) -> anyhow::Result<TargetFilter> {
+    let mut commands: Vec<String> = Vec::new();
+    for name in &arguments.engine {
+        let Some(engine) = engines.by_name(name) else {
+            let message = format!("there is no engine {name:?}: there are {}", engines.names());
+            return Err(bad_configuration(message).into());
+        };
+        if engine.commands.is_empty() {
+            let message = format!(
+                "{} is a library, and its databases are part of other programs: select those by --pid or --comm",
+                engine.title
+            );
+            return Err(bad_configuration(message).into());
+        }
+        commands.extend(engine.commands.iter().cloned());
+    }
+    if arguments.engine.is_empty() {
+        commands = engines.commands(by_default);
+    }
+    Ok(TargetFilter::of_commands(&commands))
+}
+
+/// What the arguments select; by default the servers of all engines.
 pub fn selection(arguments: &TargetArgs) -> anyhow::Result<Selection> {
+    selection_of(arguments, |_| true)
+}
+
+/// The same; by default the servers of those engines that an action knows to ask.
+pub(crate) fn selection_of(
+    arguments: &TargetArgs,
+    by_default: fn(&Engine) -> bool,
+) -> anyhow::Result<Selection> {
     let proc_root = Path::new(PROC);
     // On the command line clap refuses them. One may also stand in the exporter's file.
     if !arguments.pid.is_empty() && !arguments.comm.is_empty() {
@@ -38,6 +81,10 @@ pub fn selection(arguments: &TargetArgs) -> anyhow::Result<Selection> {
     }
     if arguments.all {
         filters.push(TargetFilter::All);
+    }
+    let engines = engines(arguments)?;
+    if filters.is_empty() || !arguments.engine.is_empty() {
+        filters.push(servers(arguments, &engines, by_default)?);
     }
     Ok(Selection::new(filters))
 }
@@ -96,7 +143,12 @@ fn targets(selection: &Selection) -> anyhow::Result<Targets> {
     }
     let most = record::COMM_PATTERNS;
     if targets.comms.len() > most {
-        return Err(bad_configuration(format_args!("at most {most} names can be given with --comm")).into());
+        let message = format!(
+            "at most {most} process names can be watched for, and these are {}: name fewer with --comm, or \
+             fewer engines with --engine",
+            targets.comms.len()
+        );
+        return Err(bad_configuration(message).into());
     }
     Ok(targets)
 }
@@ -107,11 +159,8 @@ pub(crate) fn bad_configuration(error: impl std::fmt::Display) -> Exit {
 }
 
 /// The rules of the roles, with the user's own in front.
-pub fn rules(file: Option<&Path>) -> anyhow::Result<Rules> {
-    Ok(match file {
-        Some(file) => Rules::with_user_file(file).map_err(bad_configuration)?,
-        None => Rules::builtin(),
-    })
+pub(crate) fn rules(targets: &TargetArgs, file: Option<&Path>) -> anyhow::Result<Rules> {
+    Ok(Rules::of_engines(engines(targets)?, file).map_err(bad_configuration)?)
 }
 
 /// Tracing needs the host's own process numbers: in another PID namespace every filter would select the wrong

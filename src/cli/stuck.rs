@@ -13,8 +13,8 @@ use super::fail_on::{self, Condition};
 use super::options::{FormArgs, StyleArgs, TargetArgs, duration};
 use super::output::print;
 use super::session;
-use crate::files::open::OpenFiles;
 use crate::engine::rules::Rules;
+use crate::files::open::OpenFiles;
 use crate::model::{InFlight, Role, ServerId};
 use crate::render::Style;
 use crate::server::processes::{self, Unseen};
@@ -51,7 +51,7 @@ pub struct Stuck {
 }
 
 pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
-    let rules = session::rules(arguments.roles.as_deref())?;
+    let rules = session::rules(&arguments.targets, arguments.roles.as_deref())?;
     let unseen = processes::unseen(Path::new(PROC));
     let processes = if arguments.targets.is_given() {
         let selection = session::selection(&arguments.targets)?;
@@ -119,7 +119,10 @@ impl Seen<'_> {
     fn role(&self, pid: u32, link: &Path) -> Role {
         // Not by the server's settings: its option files may lie on the disk that hangs, and a process with
         // a thread that waits for a disk cannot even end.
-        self.open.get(&pid).map_or(Role::Other, |open| open.role(link, &Settings::default(), self.rules))
+        let sync = self.scan.syncs.iter().find(|sync| sync.pid == pid);
+        let engine = sync.and_then(|sync| self.rules.engines().by_command(&sync.comm));
+        let role = |open: &OpenFiles| open.role(link, engine.as_deref(), &Settings::default(), self.rules);
+        self.open.get(&pid).map_or(Role::Other, role)
     }
 
     fn role_of(&self, sync: &StuckSync) -> Role {

@@ -132,7 +132,7 @@ pub fn run(top: Top) -> anyhow::Result<ExitCode> {
 }
 
 fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
-    session::rules(top.trace.roles.as_deref())?;
+    session::rules(&top.trace.targets, top.trace.roles.as_deref())?;
     session::require_host_pids()?;
     let selection = session::selection(&top.trace.targets)?;
     let style = top.style.apply(Style::for_stdout());
@@ -184,7 +184,7 @@ fn earlier(socket: PathBuf, selection: Selection) -> terminal::Earlier {
 /// What attaches, now and when the view asks for it again.
 fn starter(trace: TraceArgs, long_run: LongRunArgs, names: NameArgs, selection: Selection) -> Start {
     let start = move |extras: Extras, interval| -> anyhow::Result<Live> {
-        let rules: Rules = session::rules(trace.roles.as_deref())?;
+        let rules: Rules = session::rules(&trace.targets, trace.roles.as_deref())?;
         let mut trace = trace.clone();
         trace.writes = match trace.writes {
             _ if extras.all_writes => Writes::All,

@@ -49,7 +49,8 @@ pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let filter = TargetFilter::pids(std::path::Path::new("/proc"), &[server.id.pid])?;
     let selection = Selection::new(vec![filter]);
     let config = session::probe_config(&arguments.trace, &selection, false)?;
-    let mut sampler = session::start(&arguments.trace, &config, session::rules(roles)?)?;
+    let mut sampler =
+        session::start(&arguments.trace, &config, session::rules(&arguments.trace.targets, roles)?)?;
     sampler.expect_server(server.id);
     sampler.settle(PATIENCE)?;
     let scope = if arguments.trace.writes == Writes::All { Scope::Writes } else { Scope::Syncs };

@@ -1,3 +1,11 @@
-//! What is known of each database engine, as data.
+//! What is known of each database engine, as data: a profile for each in `profiles/`, rules that several
+//! share in `rules/`. [`engines`] has all profiles, the user's own in front; [`rules`] are those by which
+//! files get their roles.
 
+pub mod engines;
+pub mod profile;
 pub mod rules;
+mod source;
+
+#[cfg(test)]
+mod page;

@@ -1,18 +1,21 @@
-//! The rules that assign roles, as data: the user's own file first, then the built-in `rules/innodb.toml`.
+//! The rules that assign roles, as data: the user's own file first, then those of the engines' profiles.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::model::Role;
-
-const BUILTIN: &str = include_str!("rules/innodb.toml");
+use super::engines::{Engines, Members};
+use super::source::{self, Complaint, FileError};
+use crate::model::{Engine, Role};
 
 /// How many of a file's first bytes a rule can look at.
 pub(crate) const FIRST_BYTES: usize = 4096;
+/// More rules than this in one file are no rules but a mistake.
+const MOST_RULES: usize = 512;
 
 /// The rules in their order: the first that holds decides.
 #[derive(Clone, Debug)]
@@ -22,6 +25,7 @@ pub struct Rules {
     pub(crate) paths: Patterns,
     /// The server's settings that rules ask for.
     settings: BTreeSet<String>,
+    engines: Arc<Engines>,
 }
 
 /// The patterns of all rules, matched in one pass: a server may open thousands of files in a second.
@@ -32,25 +36,27 @@ pub(crate) struct Patterns {
     places: Vec<Option<usize>>,
 }
 
-/// Why a rules file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RulesError {
-    #[error("cannot read the rules file {path}: {source}", path = path.display())]
-    Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{path}:{line}: {message}", path = path.display())]
-    Invalid { path: PathBuf, line: usize, message: String },
-}
-
 /// All conditions of a rule must hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub role: Role,
+    /// Whose files it is about. None: any process's.
+    pub of: Option<Members>,
+    /// Whether it also holds where it is not known which engine a process is.
+    guess: bool,
     /// Matched with those of all rules, in one pass.
     name: Option<String>,
     path: Option<String>,
     pub directory: bool,
     pub setting: Option<Setting>,
     pub content: Vec<Content>,
+}
+
+impl Rule {
+    /// The same of these engines' files alone.
+    pub(super) fn about(&self, members: Members) -> Rule {
+        Rule { of: Some(members), ..self.clone() }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -93,8 +99,12 @@ struct RulesFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RuleText {
+pub(super) struct RuleText {
     role: Role,
+    /// In a file of rules alone: a profile's are about its own engine.
+    engine: Option<Spanned<String>>,
+    #[serde(default = "yes")]
+    guess: bool,
     name: Option<Spanned<String>>,
     path: Option<Spanned<String>>,
     #[serde(default)]
@@ -116,60 +126,111 @@ struct ContentText {
     hex: Option<String>,
 }
 
-/// A message and the byte of the file it is about.
-type Complaint = (usize, String);
+fn yes() -> bool {
+    true
+}
 
 impl Rules {
     /// The rules that come with the program.
     pub fn builtin() -> Rules {
-        Rules::new(builtin()).expect("they are small")
+        Rules::of_engines(Engines::builtin(), None)
+            .expect("they come with the program and are tested with it")
     }
 
-    /// The user's rules in front of the program's own.
-    pub(crate) fn with_user_file(path: &Path) -> Result<Rules, RulesError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| RulesError::Unreadable { path: path.to_owned(), source })?;
-        let invalid = |(at, message): Complaint| RulesError::Invalid {
-            path: path.to_owned(),
-            line: 1 + text.as_bytes()[..at.min(text.len())].iter().filter(|&&b| b == b'\n').count(),
-            message,
+    /// Those of a file of the user's in front.
+    #[cfg(test)]
+    pub(crate) fn with_user_file(path: &Path) -> Result<Rules, FileError> {
+        Rules::of_engines(Engines::builtin(), Some(path))
+    }
+
+    /// The engines' rules, and those of a file of the user's in front of them.
+    pub(crate) fn of_engines(engines: Arc<Engines>, user_file: Option<&Path>) -> Result<Rules, FileError> {
+        let Some(path) = user_file else {
+            let rules = engines.rules();
+            return Ok(Rules::new(rules, engines).expect("each profile was compiled before"));
         };
+        let text = source::read("rules file", path)?;
+        let invalid = |complaint| source::invalid(path, &text, complaint);
         // One by one, so that a mistake is named with its line.
-        let mut rules = parse(&text, |pattern| regex(pattern).map(drop)).map_err(invalid)?;
-        rules.extend(builtin());
-        Rules::new(rules)
+        let mut rules = of_file(&text, &engines).map_err(invalid)?;
+        rules.extend(engines.rules());
+        Rules::new(rules, engines)
             .map_err(|error| invalid((0, format!("the patterns cannot be used together: {error}"))))
     }
 
-    fn new(rules: Vec<Rule>) -> Result<Rules, regex::Error> {
+    pub(super) fn new(rules: Vec<Rule>, engines: Arc<Engines>) -> Result<Rules, regex::Error> {
         let names = Patterns::new(rules.iter().map(|rule| rule.name.as_deref()))?;
         let paths = Patterns::new(rules.iter().map(|rule| rule.path.as_deref()))?;
         let settings = rules.iter().filter_map(|rule| Some(rule.setting.as_ref()?.name.clone())).collect();
-        Ok(Rules { rules, names, paths, settings })
+        Ok(Rules { rules, names, paths, settings, engines })
     }
 
     /// The names of the server's settings that rules ask for.
     pub fn settings(&self) -> &BTreeSet<String> {
         &self.settings
     }
+
+    pub fn engines(&self) -> &Arc<Engines> {
+        &self.engines
+    }
+
+    /// Which rules are about files of such a server. None: it is not known which engine it is, if any.
+    pub(crate) fn about(&self, engine: Option<&Engine>) -> impl Fn(&Rule) -> bool {
+        let member = engine.and_then(|engine| self.engines.member(&engine.name));
+        move |rule| match (rule.of, member) {
+            (None, _) => true,
+            (Some(members), Some(member)) => members.has(member),
+            (Some(_), None) => rule.guess,
+        }
+    }
 }
 
 /// Says what is wrong with a pattern of a name or a path, which is otherwise compiled with all others only.
-type Check = fn(&str) -> Result<(), regex::Error>;
+pub(super) type Check = fn(&str) -> Result<(), regex::Error>;
 
-fn builtin() -> Vec<Rule> {
-    parse(BUILTIN, |_| Ok(())).expect("innodb.toml is part of the program and tested with it")
+/// Patterns that come with the program are compiled, and tested, all together only.
+pub(super) fn unchecked(_: &str) -> Result<(), regex::Error> {
+    Ok(())
 }
 
-fn parse(text: &str, check: Check) -> Result<Vec<Rule>, Complaint> {
-    let file: RulesFile = toml::from_str(text)
-        .map_err(|error| (error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
-    file.rule.into_iter().map(|rule| compile(rule, check)).collect()
+pub(super) fn checked(pattern: &str) -> Result<(), regex::Error> {
+    regex(pattern).map(drop)
 }
 
-fn compile(rule: Spanned<RuleText>, check: Check) -> Result<Rule, Complaint> {
+/// A file that has rules and nothing else.
+pub(super) fn of_set(text: &str, check: Check) -> Result<Vec<Rule>, Complaint> {
+    let file: RulesFile = toml::from_str(text).map_err(|error| source::complaint(&error))?;
+    of_profile(file.rule, check)
+}
+
+/// Whose engine the file says.
+pub(super) fn of_profile(rules: Vec<Spanned<RuleText>>, check: Check) -> Result<Vec<Rule>, Complaint> {
+    let not_here = |_: &str| Err("a profile's rules are about its own engine: leave `engine` out".to_owned());
+    compile_all(rules, check, &not_here)
+}
+
+fn of_file(text: &str, engines: &Engines) -> Result<Vec<Rule>, Complaint> {
+    let file: RulesFile = toml::from_str(text).map_err(|error| source::complaint(&error))?;
+    let members = |name: &str| {
+        let member = engines.member(name).map(Members::of);
+        member.ok_or_else(|| format!("there is no engine {name:?}: there are {}", engines.names()))
+    };
+    compile_all(file.rule, checked, &members)
+}
+
+type ByName<'a> = &'a dyn Fn(&str) -> Result<Members, String>;
+
+fn compile_all(rules: Vec<Spanned<RuleText>>, check: Check, members: ByName) -> Result<Vec<Rule>, Complaint> {
+    if let Some(first_too_many) = rules.get(MOST_RULES) {
+        return Err((first_too_many.span().start, format!("there are more than {MOST_RULES} rules")));
+    }
+    rules.into_iter().map(|rule| compile(rule, check, members)).collect()
+}
+
+fn compile(rule: Spanned<RuleText>, check: Check, members: ByName) -> Result<Rule, Complaint> {
     let at = rule.span().start;
     let text = rule.into_inner();
+    let of = text.engine.map(|name| members(name.as_ref()).map_err(|message| (name.span().start, message)));
     let content = text.content.into_iter().map(compile_content).collect::<Result<Vec<_>, _>>()?;
     let rest = text.rest.map(|text| pattern(text, regex)).transpose()?;
     let setting = match (text.setting, text.setting_names) {
@@ -190,6 +251,8 @@ fn compile(rule: Spanned<RuleText>, check: Check) -> Result<Rule, Complaint> {
     let checked = |text| pattern(text, |pattern| check(pattern).map(|()| pattern.to_owned()));
     let rule = Rule {
         role: text.role,
+        of: of.transpose()?,
+        guess: text.guess,
         name: text.name.map(checked).transpose()?,
         path: text.path.map(checked).transpose()?,
         directory: text.directory,
@@ -287,6 +350,10 @@ mod tests {
                 ":3: `content` lies",
             ),
             ("[[rule]]\nrole = \"redo\"\ncontent = [{ offset = 1 }]\n", ":3: `content` needs"),
+            (
+                "[[rule]]\nrole = \"redo\"\nengine = \"oracle\"\nname = 'x'\n",
+                ":3: there is no engine \"oracle\": there are mysql, mariadb, postgres,",
+            ),
             ("role = 1\n", ":1: unknown field `role`"),
             ("[[rule]\n", ":1: "),
         ] {

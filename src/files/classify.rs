@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::engine::rules::{Content, Rule, Rules, Setting, SettingNames};
-use crate::model::Role;
+use crate::model::{Engine, Role};
 use crate::server::describe::Roles;
 use crate::server::settings::Settings;
 
@@ -17,9 +18,12 @@ pub struct Candidate<'a> {
     /// Inside the server's own root; any bytes.
     pub path: &'a Path,
     pub is_directory: bool,
+    /// The server's. None: not known, or none; then all engines' rules are tried, in a fixed order.
+    pub engine: Option<&'a Engine>,
     pub settings: &'a Settings,
-    /// At most [`crate::engine::rules::FIRST_BYTES`] of them; None where the file cannot be read. Called once at
-    /// most, and only if a rule asks for them whose other conditions hold and before which none decides.
+    /// At most [`FIRST_BYTES`](crate::engine::rules::FIRST_BYTES) of them; None where the file cannot be
+    /// read. Called once at most, and only if a rule asks for them whose other conditions hold and before
+    /// which none decides.
     pub first_bytes: &'a dyn Fn() -> Option<Vec<u8>>,
 }
 
@@ -32,7 +36,9 @@ impl Rules {
         let name = candidate.path.file_name().unwrap_or_default().as_bytes();
         let (name_matches, path_matches) = (self.names.matches(name), OnceCell::new());
         let path = candidate.path.as_os_str().as_bytes();
+        let is_about = self.about(candidate.engine);
         let mut by_name = (0..self.rules.len())
+            .filter(|&at| is_about(&self.rules[at]))
             .filter(|&at| name_matches(at) && path_matches.get_or_init(|| self.paths.matches(path))(at));
         let by_rule =
             by_name.find(|&at| self.rules[at].holds(candidate, &content)).map(|at| self.rules[at].role);
@@ -41,12 +47,17 @@ impl Rules {
 }
 
 impl Roles for Rules {
+    fn engine(&self, command: &str, version: Option<&str>) -> Option<Arc<Engine>> {
+        self.engines().of_server(command, version)
+    }
+
     fn settings(&self) -> &BTreeSet<String> {
         Rules::settings(self)
     }
 
     fn is_redo(&self, path: &Path, settings: &Settings) -> bool {
-        let candidate = Candidate { path, is_directory: false, settings, first_bytes: &|| None };
+        let candidate =
+            Candidate { path, is_directory: false, engine: None, settings, first_bytes: &|| None };
         self.classify(&candidate) == Role::Redo
     }
 }

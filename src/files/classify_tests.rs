@@ -7,12 +7,21 @@ use super::*;
 
 const DATADIR: &str = "/var/lib/mysql";
 
+/// Of a file of MySQL's.
 fn role_of(path: &[u8], settings: &Settings, first_bytes: Option<&[u8]>) -> Role {
+    role_for(Some("mysql"), path, settings, first_bytes)
+}
+
+/// `engine`: of its files; None: of a process that is none of them.
+fn role_for(engine: Option<&str>, path: &[u8], settings: &Settings, first_bytes: Option<&[u8]>) -> Role {
     let path = Path::new(DATADIR).join(OsStr::from_bytes(path));
     let first_bytes = || first_bytes.map(<[u8]>::to_vec);
-    Rules::builtin().classify(&Candidate {
+    let rules = Rules::builtin();
+    let engine = engine.map(|name| rules.engines().by_name(name).expect("it is known"));
+    rules.classify(&Candidate {
         path: &path,
         is_directory: false,
+        engine: engine.as_deref(),
         settings,
         first_bytes: &first_bytes,
     })
@@ -309,6 +318,7 @@ fn a_file_is_read_once_and_only_when_its_name_says_nothing() {
         rules.classify(&Candidate {
             path: Path::new(path),
             is_directory,
+            engine: None,
             settings: &settings,
             first_bytes: &first_bytes,
         })
@@ -343,6 +353,7 @@ fn the_users_rules_stand_in_front() {
         rules.classify(&Candidate {
             path: Path::new(path),
             is_directory,
+            engine: None,
             settings: &settings,
             first_bytes: &first_bytes,
         })
@@ -352,4 +363,212 @@ fn the_users_rules_stand_in_front() {
     assert_eq!(classify("/backup/x", false), Role::Undo);
     assert_eq!(classify("/d/ib_logfile0", false), Role::Undo, "by its content, before its name");
     assert_eq!(classify("/other", true), Role::Directory);
+}
+
+/// Names that PostgreSQL 15 was seen to sync (tables, VACUUM, a tablespace, slots, prepared transactions, an
+/// archive, a base backup, a crash, a standby that is promoted), and a few of later versions.
+#[test]
+fn names_of_postgresql_have_their_roles() {
+    use Role::*;
+    let role = |name: &str| role_for(Some("postgres"), name.as_bytes(), &Settings::default(), None);
+    for (name, expected) in [
+        ("pg_wal/000000010000000000000003", Wal),
+        ("pg_wal/0000000100000000000000A3.partial", Wal),
+        ("pg_wal/xlogtemp.4711", Wal),
+        ("pg_wal/00000002.history", Wal),
+        ("pg_wal/RECOVERYXLOG", Wal),
+        ("pg_wal/RECOVERYHISTORY", Wal),
+        ("pg_wal/archive_status/000000010000000000000003.ready", Wal),
+        ("pg_wal/archive_status/000000010000000000000003.done", Wal),
+        ("pg_wal/archive_status/00000002.history.ready", Wal),
+        ("pg_wal/archive_status/000000010000000000000009.000000D8.backup.done", Wal),
+        ("pg_wal/000000010000000000000009.000000D8.backup", Wal),
+        ("pg_wal/summaries/0000000100000000010000280000000001000128.summary", Wal),
+        // pg_wal is a link to a filesystem of its own.
+        ("/wal/000000010000000000000003", Wal),
+        ("/wal/xlogtemp.4711", Wal),
+        ("/wal/archive_status/000000010000000000000003.done", Wal),
+        ("/wal/00000002.history", Wal),
+        ("base/5/16385", Data),
+        ("base/5/16385.1", Data),
+        ("base/5/16385_fsm", Data),
+        ("base/5/16385_vm.2", Data),
+        ("base/5/16385_init", Data),
+        ("base/16425/pg_filenode.map", Data),
+        ("base/16425/PG_VERSION", Data),
+        ("global/1262", Data),
+        ("global/1213_vm", Data),
+        ("global/pg_filenode.map", Data),
+        ("global/pg_filenode.map.tmp", Data),
+        ("global/pg_control", Control),
+        ("/ts/PG_15_202209061/16384/16390", Data),
+        ("pg_tblspc/16390/PG_18_202506291/16384/16390_fsm", Data),
+        ("base/pgsql_tmp/pgsql_tmp4711.0", Temporary),
+        ("base/pgsql_tmp/pgsql_tmp4711.0.fileset/0.0", Temporary),
+        ("/ts/PG_15_202209061/pgsql_tmp/pgsql_tmp4711.3", Temporary),
+        ("base/5/t3_16400", Temporary),
+        ("base/5/t12_16400_fsm", Temporary),
+        ("base/5/t12_16400.1", Temporary),
+        ("pg_xact/0000", CommitStatus),
+        ("pg_commit_ts/0000", CommitStatus),
+        ("pg_subtrans/0000", CommitStatus),
+        ("pg_multixact/offsets/0000", CommitStatus),
+        ("pg_multixact/members/0000", CommitStatus),
+        ("pg_multixact/members/0000000000A1F", CommitStatus),
+        ("pg_twophase/000002E4", CommitStatus),
+        ("pg_twophase/000002E4.tmp", CommitStatus),
+        ("pg_twophase/00000000000002E4", CommitStatus),
+        ("pg_replslot/s1/state", ReplicationSlot),
+        ("pg_replslot/s1.tmp/state.tmp", ReplicationSlot),
+        ("pg_replslot/pg_basebackup_3769.tmp/state", ReplicationSlot),
+        ("pg_logical/replorigin_checkpoint", ReplicationSlot),
+        ("pg_logical/replorigin_checkpoint.tmp", ReplicationSlot),
+        ("pg_logical/snapshots/0-1A2B3C8.snap", ReplicationSlot),
+        ("pg_stat/pgstat.stat", Statistics),
+        ("pg_stat_tmp/pgss_query_texts.stat", Statistics),
+        ("log/postgresql-2026-11-26_234032.log", Log),
+        // What docs/engines.md lists.
+        ("postgresql.auto.conf", Other),
+        ("postgresql.auto.conf.tmp", Other),
+        ("postmaster.pid", Other),
+        (".s.PGSQL.5432.lock", Other),
+        ("backup_label", Other),
+        ("backup_label.old", Other),
+        ("standby.signal", Other),
+        ("PG_VERSION", Other),
+        // What only looks like them.
+        ("pg_wal/00000001000000000000000", Other),
+        ("pg_wal/0000000100000000000000a3", Other),
+        ("base/5/16385x", Other),
+        ("base/5/t_16400", Other),
+        ("pg_control", Other),
+        ("pg_xact/000", Other),
+        ("ib_logfile0", Other),
+        ("binlog.000001", Other),
+        ("shop/products.ibd", Other),
+        ("000123.log", Other),
+    ] {
+        assert_eq!(role(name), expected, "{name}");
+    }
+}
+
+/// As etcd 3.4 syncs them, with a defragmentation and snapshots.
+#[test]
+fn names_of_etcd_have_their_roles() {
+    use Role::*;
+    let role = |name: &str| role_for(Some("etcd"), name.as_bytes(), &Settings::default(), None);
+    for (name, expected) in [
+        ("member/wal/0000000000000001-000000000000c3f0.wal", Wal),
+        ("member/wal.tmp/0000000000000000-0000000000000000.wal", Wal),
+        ("member/wal/0.tmp", Wal),
+        ("member/wal/1.tmp", Wal),
+        ("/wal/0000000000000001-000000000000c3f0.wal", Wal),
+        ("member/snap/0000000000000002-00000000000186a1.snap", Snapshot),
+        ("member/snap/00000000000186a1.snap.db", Snapshot),
+        ("member/snap/tmp123456", Snapshot),
+        ("member/snap/db", Backend),
+        ("member/snap/db.tmp.918245562", Backend),
+        ("member/snap/db.bak", Other),
+        ("member/wal/x.tmp", Other),
+        ("0000000000000001-c3f0.wal", Other),
+        ("binlog.000001", Other),
+    ] {
+        assert_eq!(role(name), expected, "{name}");
+    }
+}
+
+/// As Redis 7.0 syncs them, with BGSAVE and BGREWRITEAOF, and the one file of earlier versions.
+#[test]
+fn names_of_redis_and_valkey_have_their_roles() {
+    use Role::*;
+    for engine in ["redis", "valkey"] {
+        let role = |name: &str, content: &[u8]| {
+            role_for(Some(engine), name.as_bytes(), &Settings::default(), Some(content))
+        };
+        for (name, expected) in [
+            ("appendonlydir/appendonly.aof.1.incr.aof", Aof),
+            ("appendonlydir/appendonly.aof.2.base.rdb", Aof),
+            ("appendonlydir/appendonly.aof.2.base.aof", Aof),
+            ("aofs/mine.5.incr.aof", Other),
+            ("aofs/mine.aof.5.incr.aof", Aof),
+            ("appendonly.aof", Aof),
+            ("appendonlydir/appendonly.aof.manifest", AofManifest),
+            ("appendonlydir/temp-appendonly.aof.manifest", AofManifest),
+            ("dump.rdb", Rdb),
+            ("temp-8744.rdb", Rdb),
+            ("temp-rewriteaof-9857.aof", Temporary),
+            ("temp-rewriteaof-bg-9857.aof", Temporary),
+            ("nodes.conf", Other),
+        ] {
+            assert_eq!(role(name, b""), expected, "{engine} {name}");
+        }
+        assert_eq!(role("shop6380", b"REDIS0011\xfa"), Rdb);
+        assert_eq!(role("shop6380", b"VALKEY080\xfa"), Rdb);
+        assert_eq!(role("shop6380", b"REDIS11"), Other);
+    }
+}
+
+/// As RocksDB 7.8 and SQLite 3.40 sync them, in a process that is no engine's.
+#[test]
+fn files_of_libraries_have_their_roles_in_any_other_process() {
+    use Role::*;
+    let journal_once_it_is_synced = b"\0\0\0\0\0\0\0\0";
+    for (name, content, expected) in [
+        ("db/000014.log", &b""[..], Wal),
+        ("db/000120.sst", b"", Sst),
+        ("db/000013.blob", b"", Sst),
+        ("db/MANIFEST-000005", b"", Manifest),
+        ("db/000002.dbtmp", b"", Manifest),
+        ("db/CURRENT", b"", Manifest),
+        ("db/OPTIONS-000006.dbtmp", b"", Options),
+        ("db/OPTIONS-000007", b"", Options),
+        ("db/LOG", b"", Other),
+        ("a.db", b"SQLite format 3\0\x10", Database),
+        ("history", b"SQLite format 3\0\x10", Database),
+        ("a.db", b"SQLite format 3", Other),
+        ("a.db-wal", b"\x37\x7f\x06\x82\0", Wal),
+        ("a.db-wal", b"\x37\x7f\x06\x83\0", Wal),
+        ("a.db-wal", b"", Other),
+        ("a.db-journal", journal_once_it_is_synced, Journal),
+        ("a.db-mjFB0D9A9C9", b"a.db-journal", Journal),
+        ("a.db-shm", b"", Shm),
+        // Other engines' files too, where no setting is needed and no other program has such names.
+        ("ib_logfile0", b"", Redo),
+        ("binlog.000001", b"", Binlog),
+        (".rocksdb/000012.log", b"", EngineLog),
+        ("base/5/16385", b"", Data),
+        ("global/pg_control", b"", Control),
+        ("pg_wal/000000010000000000000003", b"", Wal),
+        ("/wal/000000010000000000000003", b"\x10\xd1\x02\0", Wal),
+        ("/wal/000000010000000000000003", b"\x10\xd2\x02\0", Other),
+        ("member/wal/0000000000000001-000000000000c3f0.wal", b"", Wal),
+        ("member/snap/db", b"", Backend),
+        ("appendonlydir/appendonly.aof.1.incr.aof", b"", Aof),
+        ("log/messages", b"", Other),
+    ] {
+        let role = role_for(None, name.as_bytes(), &Settings::default(), Some(content));
+        assert_eq!(role, expected, "{name} {content:?}");
+    }
+}
+
+#[test]
+fn a_users_rule_may_be_about_one_engine() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rules.toml");
+    std::fs::write(&path, "[[rule]]\nrole = \"audit\"\nengine = \"postgres\"\nname = '.*'\n").unwrap();
+    let rules = Rules::with_user_file(&path).unwrap();
+    let settings = Settings::default();
+    let role = |engine: Option<&str>| {
+        let engine = engine.and_then(|name| rules.engines().by_name(name));
+        let (engine, path) = (engine.as_deref(), Path::new("/d/pg_wal/000000010000000000000003"));
+        rules.classify(&Candidate {
+            path,
+            is_directory: false,
+            engine,
+            settings: &settings,
+            first_bytes: &|| None,
+        })
+    };
+    assert_eq!((role(Some("postgres")), role(Some("mysql"))), (Role::Audit, Role::Other));
+    assert_eq!(role(None), Role::Audit, "it may be one");
 }

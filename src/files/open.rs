@@ -5,13 +5,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::engine::rules::Rules;
 use crate::files::classify::Candidate;
 use crate::files::resolve::DELETED;
-use crate::engine::rules::Rules;
 use crate::linux::mounts::root_of;
 use crate::linux::open_files::descriptors;
 use crate::linux::rooted::strip_root;
-use crate::model::Role;
+use crate::model::{Engine, Role};
 use crate::server::settings::Settings;
 
 /// How many of a process's descriptors are looked at.
@@ -40,11 +40,12 @@ impl OpenFiles {
     }
 
     /// The role of the file that one of its descriptors leads to.
-    pub fn role(&self, link: &Path, settings: &Settings, rules: &Rules) -> Role {
+    pub fn role(&self, link: &Path, engine: Option<&Engine>, settings: &Settings, rules: &Rules) -> Role {
         let inside = |link: &Path| self.root.as_ref().and_then(|root| strip_root(link, root));
         let role = |link: &Path, is_directory| {
             let path = inside(link).unwrap_or_else(|| link.to_owned());
-            rules.classify(&Candidate { path: &path, is_directory, settings, first_bytes: &|| None })
+            let path = &*path;
+            rules.classify(&Candidate { path, is_directory, engine, settings, first_bytes: &|| None })
         };
         let last_name = link.as_os_str().as_bytes().strip_suffix(DELETED).map(OsStr::from_bytes);
         // A name that really ends like this comes first: whether it does cannot be told here.
@@ -85,7 +86,7 @@ mod tests {
         let settings = Settings::from_pairs(&directory, [("log_bin", "odd")]);
         let role = |path: &Path| {
             assert!(open.links().any(|link| link == path), "{path:?} is open");
-            open.role(path, &settings, &Rules::builtin())
+            open.role(path, None, &settings, &Rules::builtin())
         };
         assert_eq!(role(&redo), Role::Directory);
         assert_eq!(role(&redo.join("#ib_redo5")), Role::Redo);
@@ -98,7 +99,7 @@ mod tests {
     fn in_a_chroot_settings_name_files_as_the_process_sees_them() {
         let open = OpenFiles { root: Some("/jail".into()), links: vec!["/jail/logs/odd.000007".into()] };
         let settings = Settings::from_pairs(Path::new("/data"), [("log_bin", "/logs/odd")]);
-        let role = open.role(Path::new("/jail/logs/odd.000007"), &settings, &Rules::builtin());
+        let role = open.role(Path::new("/jail/logs/odd.000007"), None, &settings, &Rules::builtin());
         assert_eq!(role, Role::Binlog);
     }
 
@@ -108,7 +109,7 @@ mod tests {
         let mut open = OpenFiles { root: None, links: links.to_vec() };
         open.links.sort();
         let role =
-            |open: &OpenFiles| open.role(Path::new("/d/shop"), &Settings::default(), &Rules::builtin());
+            |open: &OpenFiles| open.role(Path::new("/d/shop"), None, &Settings::default(), &Rules::builtin());
         assert_eq!(role(&open), Role::Directory);
         open.links.retain(|link| link != Path::new("/d/shop/b.ibd"));
         assert_eq!(role(&open), Role::Other);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::packed::{Inconsistent, Packed, Tables};
 use super::{History, Options};
-use crate::model::{AttachMode, FileInfo, KnownBy, Net, Op, Role, Server, ServerId, Setup, Target};
+use crate::model::{AttachMode, Engine, FileInfo, KnownBy, Net, Op, Role, Server, ServerId, Setup, Target};
 
 pub(crate) const SCHEMA: u32 = 1;
 
@@ -58,6 +58,9 @@ struct JsonServer {
     #[serde(default)]
     name: Option<Arc<str>>,
     comm: String,
+    /// As the exporter knows it, whose profiles a reader may not have.
+    #[serde(default)]
+    engine: Option<Arc<Engine>>,
     version: Option<String>,
     #[serde(with = "super::bytes::optional_path")]
     datadir: Option<PathBuf>,
@@ -174,6 +177,7 @@ fn json_server(number: u32, id: ServerId, server: &Server) -> JsonServer {
         id,
         name: Some(server.name.clone()),
         comm: server.comm.clone(),
+        engine: server.engine.clone(),
         version: server.version.clone(),
         datadir: server.datadir.clone(),
         socket: server.socket.clone(),
@@ -271,12 +275,13 @@ fn tables_of(
     for server in servers {
         let JsonServer { number, id, name, comm, version, datadir, socket, ports, container, device, .. } =
             server;
-        let (filesystem, notes, alive, known_by) =
-            (server.filesystem, server.notes, server.alive, server.known_by);
+        let (engine, filesystem, notes, alive, known_by) =
+            (server.engine, server.filesystem, server.notes, server.alive, server.known_by);
         let server = Server {
             id,
             name: name.unwrap_or_else(|| comm.as_str().into()),
             comm,
+            engine,
             version,
             datadir,
             socket,

@@ -83,11 +83,32 @@ pub fn neighbour(device: &str, comm: &str, latencies: &[(u64, u64)]) -> Neighbou
     }
 }
 
+/// As the profiles of MySQL and MariaDB say, which the rooms below theirs cannot read; a test there compares.
+pub fn engine(comm: &str) -> Option<Arc<Engine>> {
+    let (name, title) = match comm {
+        "mysqld" => ("mysql", "MySQL"),
+        "mariadbd" => ("mariadb", "MariaDB"),
+        _ => return None,
+    };
+    let are_innodbs = |role: &Role| (*role as usize) <= Role::EngineData as usize;
+    Some(Arc::new(Engine {
+        name: name.into(),
+        title: title.into(),
+        commands: vec![comm.into()],
+        processes: Processes::Alone,
+        datadir: Datadir::Settings,
+        serial: vec![Role::Redo, Role::Binlog],
+        roles: Role::ALL.into_iter().filter(are_innodbs).collect(),
+        words: Words::of_any(Some(Role::Redo)),
+    }))
+}
+
 pub fn server(id: ServerId, comm: &str, version: &str, port: u16) -> Server {
     Server {
         id,
         name: port.to_string().into(),
         comm: comm.into(),
+        engine: engine(comm),
         version: Some(version.into()),
         datadir: Some("/var/lib/mysql".into()),
         socket: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Role;
+use super::{Engine, Role};
 
 /// A process, identified by PID and start time: after PID reuse it is another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,6 +31,8 @@ pub struct Server {
     /// What it is called, in the metrics and elsewhere: unlike any other server that was there at the time.
     pub name: Arc<str>,
     pub comm: String,
+    /// Known from its command on; None of a process that is no server, or of an engine that has no command.
+    pub engine: Option<Arc<Engine>>,
     /// "MySQL 9.7.4", "MariaDB 10.11.14". None if it is not a known server.
     pub version: Option<String>,
     /// As the server itself sees it, inside its own root.
@@ -79,6 +81,7 @@ impl Server {
             id,
             name: comm.as_str().into(),
             comm,
+            engine: None,
             version: None,
             datadir: None,
             socket: None,

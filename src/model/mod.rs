@@ -3,6 +3,7 @@
 
 mod completion;
 pub(crate) mod durability;
+mod engine;
 mod errors;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -23,6 +24,8 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub use completion::Completions;
+pub(crate) use engine::words;
+pub use engine::{Datadir, Engine, Processes, Words};
 pub use errors::Errors;
 pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
 pub use measurement::Measurement;

@@ -1,5 +1,6 @@
 //! What a file is to the database: one line for each role, with all that the views know of it. A new role is
-//! a line here, a rule in `engine/rules/innodb.toml`, and a line in `docs/roles.md`, which a test asks for.
+//! a line here, a rule in an engine's profile (`src/engine/`), and a line in `docs/roles.md`, which a test
+//! asks for.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,8 @@ pub(crate) enum Numbering {
     /// The last one counts up; others, as in a host's name, stay.
     Last,
     Every,
+    /// Each word of hexadecimal digits that begins with a decimal one.
+    Hexadecimal,
 }
 
 macro_rules! roles {
@@ -70,6 +73,24 @@ roles! {
     /// Logs and data files of engines other than InnoDB (Aria, MyISAM, MyRocks, TokuDB, Galera's cache).
     EngineLog "engine_log", "engine log files", Every, 0;
     EngineData "engine_data", "engine data files", Fixed, 0;
+    Wal "wal", "the WAL", Hexadecimal, SERIAL | DURABLE | FEW;
+    Data "data", "data files", Fixed, DURABLE;
+    CommitStatus "commit_status", "the commit status", Fixed, DURABLE;
+    Control "control", "the control file", Fixed, DURABLE | FEW;
+    ReplicationSlot "replication_slot", "replication slots", Hexadecimal, 0;
+    Statistics "statistics", "statistics", Fixed, 0;
+    Log "log", "message logs", Every, 0;
+    Snapshot "snapshot", "snapshots", Hexadecimal, DURABLE | FEW;
+    Backend "backend", "the backend", Fixed, DURABLE | FEW;
+    Aof "aof", "the AOF", Last, SERIAL | DURABLE | FEW;
+    AofManifest "aof_manifest", "the AOF's manifest", Every, DURABLE | FEW;
+    Rdb "rdb", "RDB files", Every, DURABLE | FEW;
+    Sst "sst", "SST files", Every, DURABLE;
+    Manifest "manifest", "the manifest", Every, DURABLE | FEW;
+    Options "options", "options files", Every, 0;
+    Database "database", "the database files", Fixed, DURABLE;
+    Journal "journal", "rollback journals", Fixed, DURABLE;
+    Shm "shm", "the WAL's index", Fixed, 0;
     Directory "directory", "directories", Fixed, 0;
     Other "other", "other files", Fixed, 0;
 }
@@ -158,8 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn the_logs_that_commits_wait_for_are_the_redo_log_and_the_binary_log() {
-        assert_eq!(Role::SERIAL, [Role::Redo, Role::Binlog]);
+    fn the_logs_that_commits_wait_for_are_few_and_durable() {
+        assert_eq!(Role::SERIAL, [Role::Redo, Role::Binlog, Role::Wal, Role::Aof]);
         assert!(Role::SERIAL.iter().all(|role| Role::DURABLE.contains(role) && role.is_few()));
         assert_eq!((Role::Redo.title(), Role::Directory.title()), ("redo log", "directories"));
     }

@@ -80,7 +80,7 @@ impl Met {
         match DESCRIBE_AGAIN.get(again) {
             Some(&after) => age >= after,
             None => {
-                let is_database = self.server.version.is_some();
+                let is_database = self.server.is_database();
                 let heard = self.server.known_by.listens;
                 is_database && !heard && age >= UNTIL_IT_LISTENS * self.descriptions as u32
             }
@@ -101,6 +101,7 @@ pub struct Servers {
     next: usize,
     round: u64,
     retention: Retention,
+    rules: Arc<Rules>,
     describers: Describers,
     given_names: Vec<GivenName>,
     /// What is known of them has changed since they were called by it.
@@ -109,14 +110,16 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// `rules`: to know a server's redo log among its open files.
+    /// `rules`: to know its engine, and a server's redo log among its open files.
     pub fn new(rules: Arc<Rules>) -> Servers {
+        let for_describing = rules.clone();
         Servers {
+            rules,
             met: IndexMap::new(),
             next: 0,
             round: 0,
             retention: Retention::default(),
-            describers: Describers::new(move |id| describe(Path::new(PROC), id, &*rules)),
+            describers: Describers::new(move |id| describe(Path::new(PROC), id, &*for_describing)),
             given_names: Vec::new(),
             must_be_named: false,
             thread_names: HashMap::new(),
@@ -155,7 +158,8 @@ impl Servers {
             return false;
         }
         let comm = processes::find(Path::new(PROC), id.pid).map(|group| group.comm).unwrap_or_default();
-        let server = Arc::new(Server::new(id, comm));
+        let engine = self.rules.engines().by_command(&comm);
+        let server = Arc::new(Server { engine, ..Server::new(id, comm) });
         let met = Met { server, met: Instant::now(), ended: None, descriptions: 0, pending: false };
         let (at, _) = self.met.insert_full(process(id), met);
         self.must_be_named = true;
@@ -222,7 +226,7 @@ impl Servers {
         if !server.comm.is_empty() && server.alive {
             met.server = Arc::new(Server { id: known.id, alive: known.alive, ..server });
             self.must_be_named = true;
-            names.set_settings(known.id, settings);
+            names.set_server(known.id, met.server.engine.clone(), settings);
         }
     }
 

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::linux::cpu_time::of_this_thread;
 use crate::linux::{mounts, open_files, proc_file};
-use crate::model::{KnownBy, Server, ServerId, durability};
+use crate::model::{Engine, KnownBy, Server, ServerId, durability};
 use crate::server::settings::{Bounds, Settings};
 use crate::server::{container, known_by, listening, processes, version};
 use crate::text::escape;
@@ -20,6 +21,10 @@ const MAPS_LIMIT: u64 = 16 << 20;
 
 /// What describing a server has to know of the roles of files, which stand above it.
 pub trait Roles: Send + Sync {
+    /// The engine of a process by its command, and by its version where that is known.
+    fn engine(&self, _command: &str, _version: Option<&str>) -> Option<Arc<Engine>> {
+        None
+    }
     /// The names of the settings that decide roles.
     fn settings(&self) -> &BTreeSet<String>;
     /// Whether an open file is of the redo log, as far as its name and the settings tell.
@@ -66,6 +71,7 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     let bounds = Bounds { also: roles.settings(), over: &over };
     let settings = Settings::of_server(proc_root, pid, version.as_ref(), &bounds);
     server.version = version.map(|version| version.to_string());
+    server.engine = roles.engine(&server.comm, server.version.as_deref());
     server.datadir = settings.datadir().map(Path::to_owned);
     server.container = proc_file::read(&proc_root.join(format!("{pid}/cgroup")))
         .ok()

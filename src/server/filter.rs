@@ -4,6 +4,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::engine::engines::Engines;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::proc_file;
 use crate::linux::rooted;
@@ -83,17 +84,19 @@ impl Comm {
     }
 }
 
-/// The names of servers' processes.
-pub const SERVERS: [&str; 2] = ["mysqld", "mariadbd"];
-
 impl Default for TargetFilter {
-    /// The servers: [`SERVERS`].
+    /// The servers: of every engine that comes with the program and is told by its command.
     fn default() -> Self {
-        TargetFilter::Comms(SERVERS.map(|name| Comm(name.into())).to_vec())
+        TargetFilter::of_commands(&Engines::builtin().commands(|_| true))
     }
 }
 
 impl TargetFilter {
+    /// Of engines, whose profiles were checked.
+    pub(crate) fn of_commands(commands: &[String]) -> TargetFilter {
+        TargetFilter::Comms(commands.iter().map(|command| Comm(command.clone().into_bytes())).collect())
+    }
+
     pub fn comms(names: &[String]) -> Result<TargetFilter, FilterError> {
         Ok(TargetFilter::Comms(names.iter().map(|name| Comm::new(name)).collect::<Result<_, _>>()?))
     }
@@ -122,15 +125,24 @@ impl TargetFilter {
         Ok(TargetFilter::Cgroups(paths.iter().map(|path| cgroup(&mount, path)).collect::<Result<_, _>>()?))
     }
 
-    /// What was looked for, for messages: "a process called mysqld or mariadbd".
+    /// What was looked for, for messages: "a process called mysqld or mariadbd", of more "mysqld, mariadbd or
+    /// postgres".
     pub fn describe(&self) -> String {
         fn list(items: impl Iterator<Item = String>) -> String {
             items.collect::<Vec<_>>().join(" or ")
         }
         match self {
             TargetFilter::Comms(comms) => {
-                let names = comms.iter().map(|comm| comm.0.escape_ascii().to_string());
-                format!("a process called {}", list(names))
+                let names: Vec<_> = comms.iter().map(|comm| comm.0.escape_ascii().to_string()).collect();
+                // Of a long list, commas: "mysqld, postgres or etcd".
+                let names = match names.split_last() {
+                    Some((last, [first @ .., before])) if !first.is_empty() => {
+                        let first = [first, std::slice::from_ref(before)].concat().join(", ");
+                        format!("{first} or {last}")
+                    }
+                    _ => list(names.into_iter()),
+                };
+                format!("a process called {names}")
             }
             TargetFilter::Pids(pids) => format!("process {}", list(pids.iter().map(u32::to_string))),
             TargetFilter::Cgroups(cgroups) => {
@@ -181,12 +193,15 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_both_servers() {
+    fn the_default_is_the_servers_of_every_engine() {
+        let names = ["mysqld", "mariadbd", "postgres", "etcd", "redis-server", "valkey-server"];
+        assert_eq!(TargetFilter::default(), TargetFilter::comms(&names.map(str::to_owned)).unwrap());
         assert_eq!(
-            TargetFilter::default(),
-            TargetFilter::comms(&["mysqld".into(), "mariadbd".into()]).unwrap()
+            TargetFilter::default().describe(),
+            "a process called mysqld, mariadbd, postgres, etcd, redis-server or valkey-server"
         );
-        assert_eq!(TargetFilter::default().describe(), "a process called mysqld or mariadbd");
+        let two = TargetFilter::comms(&["mysqld".into(), "mariadbd".into()]).unwrap();
+        assert_eq!(two.describe(), "a process called mysqld or mariadbd");
     }
 
     #[test]

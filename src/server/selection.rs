@@ -76,7 +76,7 @@ mod tests {
         let gone = ServerId { pid: own.pid, start_ns: 1 };
         let by_name = Selection::new(Vec::new());
         assert!(by_name.takes(&server("mariadbd", gone), &[]));
-        assert!(!by_name.takes(&server("postgres", gone), &[]));
+        assert!(!by_name.takes(&server("syncgen", gone), &[]));
         let by_pid = Selection::new(vec![TargetFilter::Pids(vec![own.pid])]);
         let alive = [own.clone()];
         assert!(by_pid.takes(&server("postgres", own.id()), &alive));

@@ -24,14 +24,16 @@ const fn everywhere(name: &'static str, actions: &'static [&'static str]) -> Key
 }
 
 /// In the order of the documentation.
-pub const KEYS: [Key; 29] = [
+pub const KEYS: [Key; 31] = [
     everywhere("comm", TRACING),
     everywhere("cgroup", TRACING),
     everywhere("all", TRACING),
+    everywhere("engine", TRACING),
     everywhere("ops", TRACING),
     everywhere("writes", TRACING),
     everywhere("attach", TRACING),
     everywhere("roles", WITH_ROLES),
+    everywhere("profile", WITH_ROLES),
     everywhere("max-files", TRACING),
     everywhere("max-histograms", TRACING),
     everywhere("max-cpu", LONG),
@@ -57,10 +59,10 @@ pub const KEYS: [Key; 29] = [
 ];
 
 /// Which processes is one choice: what says it last says all of it.
-pub(super) const TARGETS: [&str; 3] = ["comm", "cgroup", "all"];
+pub(super) const TARGETS: [&str; 4] = ["comm", "cgroup", "all", "engine"];
 
 /// Must not depend on the directory in which fsynctop is started.
-pub(super) const PATHS: [&str; 2] = ["cgroup", "roles"];
+pub(super) const PATHS: [&str; 3] = ["cgroup", "roles", "profile"];
 
 impl Key {
     /// As it is written in a sentence: `comm`, `[top] interval`.

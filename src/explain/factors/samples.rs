@@ -13,7 +13,7 @@ use crate::probe::{LOGS, TimerSamples};
 pub(crate) const MIN_SAMPLES: u64 = 100;
 
 /// The logs that the timer samples.
-pub(crate) const LOG_ROLES: [Role; LOGS] = Role::SERIAL;
+pub(crate) const LOG_ROLES: [Role; LOGS] = [Role::Redo, Role::Binlog];
 
 /// Samples of one role, each weighted by the seconds since the previous one.
 #[derive(Clone, Debug, Default, PartialEq)]

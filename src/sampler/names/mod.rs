@@ -16,14 +16,15 @@ use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 
-use crate::files::classify::Candidate;
 use crate::engine::rules::Rules;
+use crate::files::classify::Candidate;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::linux::mounts;
 use crate::linux::rooted::strip_root;
-use crate::model::{FileId, FileInfo, Role, ServerId};
+use crate::model::{Engine, FileId, FileInfo, Role, ServerId};
 use crate::probe::FileEvent;
+use crate::server::processes;
 use crate::server::settings::Settings;
 
 use super::devices::Devices;
@@ -97,6 +98,8 @@ pub struct Names {
     /// The mounts that were seen, by server and the kernel's number.
     mounts: HashMap<(ServerId, i32), Mounted>,
     devices: Devices,
+    /// None: of no engine that is told by its command.
+    engines: HashMap<ServerId, Option<Arc<Engine>>>,
     settings: HashMap<ServerId, Arc<Settings>>,
     /// None: in no chroot.
     roots: HashMap<ServerId, Option<PathBuf>>,
@@ -124,6 +127,7 @@ impl Names {
             points: HashSet::new(),
             mounts: HashMap::new(),
             devices: Devices::default(),
+            engines: HashMap::new(),
             settings: HashMap::new(),
             roots: HashMap::new(),
             none: Arc::new(Settings::default()),
@@ -157,6 +161,7 @@ impl Names {
             path = inside;
         }
         path.shrink_to_fit();
+        self.find_engine(key.0);
         let (role, wants_content) = self.role(key.0, &path, is_directory, None);
         // The kernel's own name is complete where the mount is known. Confirming it can wait until the file
         // is synced again, where files come faster than the worker confirms them.
@@ -209,7 +214,17 @@ impl Names {
         self.ask(key, true);
     }
 
+    /// Its engine decides which rules hold; looked at when its first file is named.
+    fn find_engine(&mut self, server: ServerId) {
+        let look = || {
+            let process = processes::find(Path::new(PROC), server.pid)?;
+            self.rules.engines().by_command(&process.comm)
+        };
+        self.engines.entry(server).or_insert_with(look);
+    }
+
     fn enter_nameless(&mut self, key: FileKey, fd: i32) {
+        self.find_engine(key.0);
         let named = Named {
             info: self.unknown.clone(),
             fd,
@@ -311,12 +326,14 @@ impl Names {
     pub fn forget(&mut self, gone: &HashSet<ServerId>) {
         self.named.retain(|(server, _), _| !gone.contains(server));
         self.mounts.retain(|(server, _), _| !gone.contains(server));
+        self.engines.retain(|server, _| !gone.contains(server));
         self.settings.retain(|server, _| !gone.contains(server));
         self.roots.retain(|server, _| !gone.contains(server));
     }
 
-    /// The server's settings are known: they come before names.
-    pub(crate) fn set_settings(&mut self, server: ServerId, settings: Settings) {
+    /// What the server is, as far as that is known, and its settings: they come before names.
+    pub(crate) fn set_server(&mut self, server: ServerId, engine: Option<Arc<Engine>>, settings: Settings) {
+        self.engines.insert(server, engine);
         self.settings.insert(server, Arc::new(settings));
         let keys: Vec<_> = self.named.keys().filter(|key| key.0 == server).copied().collect();
         for key in keys {
@@ -410,13 +427,14 @@ impl Names {
     /// nothing yet.
     fn role(&self, server: ServerId, path: &Path, is_directory: bool, first: Option<&[u8]>) -> (Role, bool) {
         let settings = self.settings.get(&server).unwrap_or(&self.none);
+        let engine = self.engines.get(&server).and_then(|engine| engine.as_deref());
         let asks = Cell::new(false);
         let first_bytes = || {
             asks.set(true);
             first.map(<[u8]>::to_vec)
         };
-        let role =
-            self.rules.classify(&Candidate { path, is_directory, settings, first_bytes: &first_bytes });
+        let candidate = Candidate { path, is_directory, engine, settings, first_bytes: &first_bytes };
+        let role = self.rules.classify(&candidate);
         (role, asks.get() && first.is_none_or(<[u8]>::is_empty))
     }
 

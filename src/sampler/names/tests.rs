@@ -6,7 +6,6 @@ use std::os::fd::AsRawFd;
 use super::*;
 use crate::linux::open_files::DescriptorInfo;
 use crate::linux::rooted;
-use crate::server::processes;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -93,7 +92,7 @@ fn a_users_rule_by_content_comes_before_a_built_in_rule_by_name() {
         look_again(&mut names, &mine);
         assert_eq!(names.role_of(&mine.key), Role::EngineLog);
     }
-    names.set_settings(mine.key.0, Settings::default());
+    names.set_server(mine.key.0, None, Settings::default());
     assert_eq!(names.role_of(&mine.key), Role::EngineLog);
     look_again(&mut names, &mine);
     assert_eq!(names.role_of(&mine.key), Role::EngineLog);

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use fsynctop::host;
 use fsynctop::model::{AttachMode, Op};
 use fsynctop::probe::{AttachedProgram, Capacity, CommPattern, Probe, ProbeConfig, Targets};
-use fsynctop::server::filter::SERVERS;
+use fsynctop::server::filter::TargetFilter;
 
 use crate::floor::{Does, Floor};
 use crate::progress;
@@ -26,7 +26,8 @@ pub fn config(mode: Option<AttachMode>, pids: Vec<u32>) -> ProbeConfig {
 
 /// What fsynctop traces by itself: servers, by the names of their processes.
 pub fn of_servers(mode: AttachMode) -> ProbeConfig {
-    let comms = SERVERS.map(|name| CommPattern::new(name.as_bytes())).to_vec();
+    let TargetFilter::Comms(names) = TargetFilter::default() else { unreachable!("they have names") };
+    let comms = names.iter().map(|name| CommPattern::new(name.bytes())).collect();
     let targets = Targets { comms, ..Targets::default() };
     ProbeConfig { targets, ..config(Some(mode), Vec::new()) }
 }

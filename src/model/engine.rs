@@ -1,0 +1,106 @@
+//! What the views know of an engine: PostgreSQL, MySQL, Redis. Plain data; `src/engine/` reads it from
+//! profiles.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Role, Server};
+
+/// A kind of server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Engine {
+    /// In options, JSON and labels: "postgres".
+    pub name: String,
+    /// In sentences: "PostgreSQL".
+    pub title: String,
+    /// What the main threads of its processes are called; none for a library, which any process may have.
+    pub commands: Vec<String>,
+    pub processes: Processes,
+    pub datadir: Datadir,
+    /// The logs that a commit waits for, in the order of a commit. The engine syncs each of them one call at
+    /// a time.
+    pub serial: Vec<Role>,
+    /// All roles that its files may have, but for those that any process's may.
+    pub roles: Vec<Role>,
+    pub words: Words,
+}
+
+/// Which processes are one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Processes {
+    /// Each by itself.
+    #[default]
+    Alone,
+    /// One, with its children that run the same executable.
+    Children,
+}
+
+/// Where the data directory is found that relative paths are relative to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Datadir {
+    /// Among the server's settings.
+    #[default]
+    Settings,
+    /// The server makes it its working directory.
+    WorkingDirectory,
+}
+
+/// What is said of a serial log, in the engine's own words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Words {
+    /// Who waits for it, at the head of a sentence: "Every commit".
+    pub who: String,
+    /// What becomes of them when it is saturated: "commits queue for it".
+    pub queue: String,
+    /// Why a server that works may sync nothing, behind "the server": "does not sync at commit
+    /// (synchronous_commit=off)".
+    pub unsynced: Option<String>,
+}
+
+impl Words {
+    /// Of an engine of which it is not known.
+    pub(crate) fn of_any(log: Option<Role>) -> Words {
+        let who = match log {
+            Some(Role::Redo | Role::Binlog) => "commit",
+            _ => "durable write",
+        };
+        Words { who: format!("Every {who}"), queue: format!("{who}s queue for it"), unsynced: None }
+    }
+
+    pub(crate) fn waits(&self) -> String {
+        format!("{} waits for this log.", self.who)
+    }
+
+    pub(crate) fn waited(&self) -> String {
+        format!("{} waited for this log.", self.who)
+    }
+}
+
+impl Engine {
+    pub fn has(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+}
+
+impl Server {
+    /// It is what its name says. The executables of MySQL and MariaDB always tell their version: a process
+    /// that only has their name is none.
+    pub(crate) fn is_database(&self) -> bool {
+        let is_other = |engine: &Engine| !engine.has(Role::Redo) && self.known_by.described;
+        self.version.is_some() || self.engine.as_deref().is_some_and(is_other)
+    }
+
+    /// The logs that its commits wait for, in their order; none where its engine is not known.
+    pub(crate) fn logs(&self) -> &[Role] {
+        self.engine.as_deref().map_or(&[], |engine| &engine.serial)
+    }
+}
+
+/// What is said of a server's serial log.
+pub(crate) fn words(server: Option<&Server>, log: Role) -> Words {
+    let engine = server.and_then(|server| server.engine.as_deref());
+    let engine = engine.filter(|engine| engine.serial.contains(&log));
+    engine.map_or_else(|| Words::of_any(Some(log)), |engine| engine.words.clone())
+}
