@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{render, table, worst};
 use crate::history::series::{Part, Standout, Worst};
 use crate::history::{Troubles, WorstMoment};
-use crate::model::{Measurement, Role, ServerId, Stats};
+use crate::model::{Measurement, Role, Server, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header;
 use crate::render::json::{self, length, seconds};
@@ -72,7 +72,9 @@ fn text(parts: &[Part], all: &Measurement, troubles: &Troubles, options: &Option
             let _ = writeln!(out, "{}", options.style.paint(Paint::Heading, &line));
         }
         out.push('\n');
-        out.push_str(&rows(parts, server, options));
+        let known = all.servers.iter().find(|known| known.id == server);
+        let logs = logs(parts, server, known.map(|known| &**known));
+        out.push_str(&rows(parts, server, &logs, options));
         out.push('\n');
     }
     if servers.is_empty() {
@@ -93,14 +95,21 @@ const fn column(title: &'static str, drop_at: Option<u8>) -> Column {
 
 const BYTES: &str = "BYTES";
 
-const COLUMNS: [Column; 13] = [
-    Column { align: Align::Left, ..column("UTC", None) },
-    column("SYNCS/S", Some(4)),
-    column("BUSY", None),
-    column("REDO P99", Some(2)),
-    column("REDO MAX", None),
-    column("BINLOG P99", Some(2)),
-    column("BINLOG MAX", None),
+/// Of each log that commits wait for, its title in the two columns that it has.
+const fn of_log(log: Role) -> Option<(&'static str, &'static str)> {
+    match log {
+        Role::Redo => Some(("REDO P99", "REDO MAX")),
+        Role::Binlog => Some(("BINLOG P99", "BINLOG MAX")),
+        Role::Wal => Some(("WAL P99", "WAL MAX")),
+        Role::Aof => Some(("AOF P99", "AOF MAX")),
+        _ => None,
+    }
+}
+
+const BEFORE_LOGS: [Column; 3] =
+    [Column { align: Align::Left, ..column("UTC", None) }, column("SYNCS/S", Some(4)), column("BUSY", None)];
+
+const BEHIND_LOGS: [Column; 6] = [
     column("OTHER MAX", Some(1)),
     column("IN FLIGHT", Some(0)),
     column("OLDEST", Some(3)),
@@ -110,15 +119,27 @@ const COLUMNS: [Column; 13] = [
     Column { align: Align::Left, ..column("WORST SECOND", None) },
 ];
 
-fn rows(parts: &[Part], server: ServerId, options: &Options) -> String {
+/// The logs of the server's engine; of one that is not known, those that were synced.
+fn logs(parts: &[Part], server: ServerId, known: Option<&Server>) -> Vec<Role> {
+    if let Some(known) = known.filter(|known| !known.logs().is_empty()) {
+        return known.logs().to_vec();
+    }
+    let rows = parts.iter().flat_map(|part| &part.merged.measurement.roles);
+    let synced: BTreeSet<Role> = rows.filter(|row| row.server == server).map(|row| row.role).collect();
+    Role::SERIAL.into_iter().filter(|role| synced.contains(role)).collect()
+}
+
+fn rows(parts: &[Part], server: ServerId, logs: &[Role], options: &Options) -> String {
     let marked = worst_of(parts, server);
     let mut rows: Vec<Vec<Cell>> =
-        parts.iter().enumerate().map(|(at, part)| row(part, server, marked.contains(&at))).collect();
+        parts.iter().enumerate().map(|(at, part)| row(part, server, logs, marked.contains(&at))).collect();
     let of_server = |part: &Part| {
         let rows = part.merged.measurement.roles.iter().filter(|row| row.server == server);
         rows.map(|row| row.stats.bytes).any(|bytes| bytes > 0)
     };
-    let mut columns = COLUMNS.to_vec();
+    let of_logs = logs.iter().filter_map(|&log| of_log(log));
+    let of_logs = of_logs.flat_map(|(p99, max)| [column(p99, Some(2)), column(max, None)]);
+    let mut columns: Vec<Column> = BEFORE_LOGS.into_iter().chain(of_logs).chain(BEHIND_LOGS).collect();
     if !parts.iter().any(of_server) {
         let at = columns.iter().position(|column| column.title == BYTES).expect("it is one of them");
         columns.remove(at);
@@ -138,7 +159,7 @@ fn worst_of(parts: &[Part], server: ServerId) -> BTreeSet<usize> {
     waits.into_iter().take(WORST_MARKED).map(|(_, at)| at).collect()
 }
 
-fn row(part: &Part, server: ServerId, is_marked: bool) -> Vec<Cell> {
+fn row(part: &Part, server: ServerId, logs: &[Role], is_marked: bool) -> Vec<Cell> {
     let m = &part.merged.measurement;
     let standout = part.servers.get(&server).cloned().unwrap_or_default();
     let of = |wanted: &dyn Fn(Role) -> bool| {
@@ -148,30 +169,33 @@ fn row(part: &Part, server: ServerId, is_marked: bool) -> Vec<Cell> {
         total
     };
     let all = of(&|_| true);
-    let (redo, binlog) = (of(&|role| role == Role::Redo), of(&|role| role == Role::Binlog));
+    let of_log = |&log: &Role| {
+        let syncs = of(&|role| role == log);
+        [p99(&syncs).into(), max(&syncs).into()]
+    };
     let other = of(&|role| !role.is_serial());
     let errors = match all.error_count() {
         0 => "0".to_owned().into(),
         n => Cell { text: count(n), paint: Paint::Error, ..Cell::default() },
     };
-    vec![
+    let mut cells: Vec<Cell> = vec![
         time_of_day(m.start).into(),
         rate(all.count, m.duration).into(),
         busy(&standout, m.duration).into(),
-        p99(&redo).into(),
-        max(&redo).into(),
-        p99(&binlog).into(),
-        max(&binlog).into(),
+    ];
+    cells.extend(logs.iter().flat_map(of_log));
+    cells.extend([
         max(&other).into(),
         count(standout.in_flight).into(),
         oldest(&standout),
         errors,
         count(all.bytes).into(),
         standout.worst.filter(|_| is_marked).map(|worst| mark(&worst)).unwrap_or_default(),
-    ]
+    ]);
+    cells
 }
 
-/// Of the busier one of the two logs.
+/// Of the busiest log.
 fn busy(standout: &Standout, over: Duration) -> String {
     standout.busy.values().max().map_or_else(|| "–".into(), |busy| percent(share(*busy, over)))
 }

@@ -168,6 +168,7 @@ fn server(server: &Server, unwatched: u64) -> schema::Server {
         start_since_boot_seconds: seconds(server.id.start_ns),
         name: server.name.clone(),
         comm: server.comm.clone(),
+        engine: server.engine.as_ref().map(|engine| engine.name.clone()),
         server: product,
         version,
         datadir: datadir.map(|datadir| schema::Datadir { datadir, datadir_bytes }),

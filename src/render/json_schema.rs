@@ -68,6 +68,9 @@ pub(crate) struct Server {
     /// As the label `server` of the metrics.
     pub name: Arc<str>,
     pub comm: String,
+    /// By the name of its profile: "mysql", "postgres".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// "MySQL", "MariaDB"; null for what is no known server.
     pub server: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

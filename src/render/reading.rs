@@ -171,6 +171,15 @@ fn nothing_synced(scene: &Scene) -> String {
     if scene.server().is_some_and(durability::syncs_do_nothing) {
         return format!("{watched}.");
     }
+    let Some(engine) = scene.server().and_then(|server| server.engine.as_deref()) else {
+        return format!("{watched}.");
+    };
+    if !engine.has(Role::Redo) {
+        let words = &engine.words;
+        let does_not = words.unsynced.as_deref().unwrap_or("does not sync what it writes");
+        let durably = if scene.watches_durable_writes() { "" } else { ", or writes durably without a sync" };
+        return format!("{watched}: either nothing was written, or the server {does_not}{durably}.");
+    }
     let does_not = if scene.redo_is_durable_by_writes() {
         "does not sync its binary log at commit (sync_binlog other than 1)"
     } else if scene.watches_durable_writes() {
@@ -182,7 +191,8 @@ fn nothing_synced(scene: &Scene) -> String {
     format!("{watched}: either nothing was committed, or the server {does_not}.")
 }
 
-/// Which role takes most of the time, unless it is one of the two logs, whose busy shares say so already.
+/// Which role takes most of the time, unless it is a log that commits wait for, whose busy share says so
+/// already.
 fn most_of_the_time(scene: &Scene, total: &Stats) -> Option<String> {
     let (role, sum_ns) = Role::ALL
         .into_iter()

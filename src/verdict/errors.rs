@@ -39,8 +39,9 @@ fn matters(role: Role, op: Op) -> bool {
     match role {
         // What is lost of them is made again, or was never needed.
         Role::Temporary | Role::Clone | Role::RedoArchive | Role::Audit => false,
+        Role::Statistics | Role::Shm => false,
         // Error logs and whatever else a server writes; but what somebody syncs is meant to last.
-        Role::Other => op.makes_durable() || op == Op::Writeback,
+        Role::Other | Role::Log => op.makes_durable() || op == Op::Writeback,
         _ => true,
     }
 }

@@ -366,10 +366,10 @@ impl Book {
         process.place = Some(number);
         process.is_provisional = !process.server.known_by.described;
         let waiting = process.waiting.take();
-        let is_database = process.server.version.is_some();
+        let engine = process.server.engine.clone().filter(|_| process.server.is_database());
         let totals = self.place(number, now);
-        if is_database {
-            totals.begin_at_zero(setup);
+        if let Some(engine) = engine {
+            totals.begin_at_zero(setup, &engine);
         }
         if let Some(waiting) = waiting {
             waiting.settle(totals, now);

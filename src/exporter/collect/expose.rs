@@ -143,9 +143,7 @@ fn errno_name(errno: i32) -> String {
 fn running(place: &Place) -> impl Iterator<Item = (&'static str, u64, Duration)> {
     let seen = place.totals.roles.iter().filter(|(_, totals)| totals.latencies.is_some());
     let mut roles: Vec<_> = seen.map(|(&(role, _), _)| role).chain(place.in_flight.keys().copied()).collect();
-    if place.server().is_some_and(|server| server.version.is_some()) {
-        roles.extend(Role::SERIAL);
-    }
+    roles.extend(expected(place));
     roles.sort_unstable();
     roles.dedup();
     roles.into_iter().map(|role| {
@@ -161,12 +159,15 @@ fn backlogs(place: &Place, all_writes: bool) -> BTreeMap<Role, Backlog> {
         return BTreeMap::new();
     }
     let mut all = place.unsynced.clone();
-    if place.server().is_some_and(|server| server.version.is_some()) {
-        for role in Role::SERIAL {
-            all.entry(role).or_default();
-        }
+    for &role in expected(place) {
+        all.entry(role).or_default();
     }
     all
+}
+
+/// The logs of which syncs will come.
+fn expected(place: &Place) -> &[Role] {
+    place.server().filter(|server| server.is_database()).map_or(&[], Server::logs)
 }
 
 fn add_info(info: &mut Samples, label: &str, server: &Server) {

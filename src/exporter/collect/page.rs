@@ -90,10 +90,11 @@ Prometheus' own quoting. Paths are those inside the server's root, and longer on
 ## What is there from the start
 
 `rate()` and `increase()` see nothing of a series before its second sample: the first failure of a disk would go \
-unnoticed. So there are zeros from the moment that a server is known: of the histogram for {commits}, of \
+unnoticed. So there are zeros from the moment that a server is known: of the histogram for the logs that its \
+engine's commits wait for (of {commits}), of \
 `fsynctop_sync_errors_total`, `fsynctop_failed_writes_total` and `fsynctop_writeback_errors_total` for EIO, ENOSPC, \
-EDQUOT and EROFS in {durable}, of the gauges of syncs in flight for \
-{commits}, and of `fsynctop_lost_total` for every kind. A file's series begins with its first sync.
+EDQUOT and EROFS in the roles that its engine has of {durable}, of the gauges of syncs in flight for \
+the same logs, and of `fsynctop_lost_total` for every kind. A file's series begins with its first sync.
 
 ## Which files and neighbours have series of their own
 

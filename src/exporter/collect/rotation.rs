@@ -43,6 +43,7 @@ fn pattern(role: Role, name: &[u8]) -> Option<Vec<u8>> {
             Numbering::Fixed => None,
             Numbering::Last => last_number(name),
             Numbering::Every => every_number(name),
+            Numbering::Hexadecimal => hexadecimal_words(name),
         },
     }
 }
@@ -67,6 +68,19 @@ fn last_number(name: &[u8]) -> Option<Vec<u8>> {
     let end = name.iter().rposition(u8::is_ascii_digit)? + 1;
     let begin = name[..end].iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1);
     Some([&name[..begin], b"*", &name[end..]].concat())
+}
+
+/// Every word of hexadecimal digits that begins with a decimal one as a star: `0000000100000003.partial`, but
+/// not the `db` of `app.db-wal`.
+fn hexadecimal_words(name: &[u8]) -> Option<Vec<u8>> {
+    fn shown(word: &[u8]) -> &[u8] {
+        let is_number =
+            word.first().is_some_and(u8::is_ascii_digit) && word.iter().all(u8::is_ascii_hexdigit);
+        if is_number { b"*" } else { word }
+    }
+    let words = name.chunk_by(|a, b| a.is_ascii_alphanumeric() == b.is_ascii_alphanumeric());
+    let pattern: Vec<u8> = words.flat_map(shown).copied().collect();
+    (pattern != name).then_some(pattern)
 }
 
 /// Every run of digits as a star.
@@ -118,6 +132,23 @@ mod tests {
             (Role::EngineData, "/d/.rocksdb/000124.sst", "/d/.rocksdb/*.sst"),
             (Role::EngineData, "/d/shop/t1.MYD", "/d/shop/t1.MYD"),
             (Role::Audit, "/d/audit.20260528T100301.log", "/d/audit.*T*.log"),
+            (Role::Wal, "/d/pg_wal/0000000100000000000000A3", "/d/pg_wal/*"),
+            (Role::Wal, "/d/pg_wal/0000000100000000000000A3.partial", "/d/pg_wal/*.partial"),
+            (Role::Wal, "/d/pg_wal/xlogtemp.4711", "/d/pg_wal/xlogtemp.*"),
+            (Role::Wal, "/d/pg_wal/00000002.history", "/d/pg_wal/*.history"),
+            (Role::Wal, "/d/member/wal/0000000000000001-000000000000c3f0.wal", "/d/member/wal/*-*.wal"),
+            (Role::Wal, "/d/member/wal/1.tmp", "/d/member/wal/*.tmp"),
+            (Role::Wal, "/d/000123.log", "/d/*.log"),
+            (Role::Wal, "/d/app2.db-wal", "/d/app2.db-wal"),
+            (
+                Role::Snapshot,
+                "/d/member/snap/0000000000000002-00000000000186a1.snap",
+                "/d/member/snap/*-*.snap",
+            ),
+            (Role::Aof, "/d/appendonly.aof.12.incr.aof", "/d/appendonly.aof.*.incr.aof"),
+            (Role::Rdb, "/d/temp-4711.rdb", "/d/temp-*.rdb"),
+            (Role::Sst, "/d/000124.sst", "/d/*.sst"),
+            (Role::Data, "/d/base/16384/16385.1", "/d/base/16384/16385.1"),
             (Role::Other, "/d/strange.000007", "/d/strange.*"),
             (Role::Other, "/d/file7", "/d/file7"),
             (Role::Binlog, "/binlog.000001", "/binlog.*"),

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::paths::{Did, Files};
 use crate::model::histogram::Histogram;
-use crate::model::{FileRow, Op, Role, RoleRow, Scope, Setup, Via};
+use crate::model::{Engine, FileRow, Op, Role, RoleRow, Scope, Setup, Via};
 
 /// Failures that are shown before there is one: `rate()` sees nothing of a series whose first sample is not
 /// zero, so a disk's first error would go unnoticed.
@@ -95,15 +95,17 @@ impl ServerTotals {
     }
 
     /// Makes what is to be seen at zero before it happens.
-    pub(crate) fn begin_at_zero(&mut self, setup: &Setup) {
+    pub(crate) fn begin_at_zero(&mut self, setup: &Setup, engine: &Engine) {
         let ops = &setup.ops;
-        for role in Role::DURABLE {
+        let is_serial = |role: Role| engine.serial.contains(&role);
+        let durable = || Role::DURABLE.into_iter().filter(|&role| engine.has(role));
+        for role in durable() {
             if ops.contains(&Op::DsyncWrite) {
                 self.failed_writes.entry(role).or_insert_with(zeros);
             }
             if ops.contains(&Op::Write) {
                 let totals = role_of(&mut self.writes, role, Op::Write);
-                if role.is_serial() {
+                if is_serial(role) {
                     totals.latencies.get_or_insert_default();
                 }
             }
@@ -111,12 +113,12 @@ impl ServerTotals {
                 self.writeback_errors.entry(role).or_insert_with(zeros);
             }
         }
-        for (role, op) in Role::DURABLE.into_iter().flat_map(|role| ops.iter().map(move |&op| (role, op))) {
+        for (role, op) in durable().flat_map(|role| ops.iter().map(move |&op| (role, op))) {
             // Other calls name no file, and so no role.
             if op.scope() == Scope::File && op.makes_durable() {
                 let totals = role_of(&mut self.roles, role, op);
                 // A server that asks for nothing in a ring needs no histogram of it.
-                if role.is_serial() && op.via() == Via::Call && op != Op::SyncFileRange {
+                if is_serial(role) && op.via() == Via::Call && op != Op::SyncFileRange {
                     totals.latencies.get_or_insert_default();
                 }
             }

@@ -1,15 +1,14 @@
-//! Sentences on the two logs that every commit waits for.
+//! Sentences on the logs that commits wait for.
 
 use super::Scene;
-use crate::model::{Role, RoleRow, SATURATED};
+use crate::model::{Role, RoleRow, SATURATED, words};
 use crate::text::{capitalize, count, percent};
 
 /// From so many redo syncs per binary-log sync on, commits do not each sync the binary log: with
 /// sync_binlog=1 servers were seen between 1.0 and 1.4.
 const RATIO_OF_UNSYNCED_BINLOG: f64 = 10.0;
 
-/// How busy the redo log and the binary log are. They overlap for certain where their shares exceed the
-/// whole.
+/// How busy the logs are. Two of them overlap for certain where their shares exceed the whole.
 pub(super) fn busy(scene: &Scene) -> Option<String> {
     let logs: Vec<(Role, f64)> = Role::SERIAL
         .into_iter()
@@ -21,20 +20,24 @@ pub(super) fn busy(scene: &Scene) -> Option<String> {
         .collect();
     let limit = percent(SATURATED);
     let (saturated, free): (Vec<_>, Vec<_>) = logs.iter().partition(|(_, busy)| *busy >= SATURATED);
+    let queue = |&(role, _): &(Role, f64)| words(scene.server(), role).queue;
     let say = |&(role, busy): &(Role, f64)| format!("{} is {} busy", role.in_a_sentence(), percent(busy));
     Some(match (saturated.as_slice(), free.as_slice()) {
         ([], []) => return None,
         ([], [one]) => format!("{}: not saturated ({limit}).", capitalize(&say(one))),
-        ([], [(_, redo), (_, binlog)]) if redo + binlog > 1.0 => {
-            format!("The redo log and the binary log overlap; neither is saturated ({limit}).")
+        ([], [(one, first), (other, second), ..]) => {
+            let (one, other) = (one.in_a_sentence(), other.in_a_sentence());
+            match first + second > 1.0 {
+                true => format!("{} and {other} overlap; neither is saturated ({limit}).", capitalize(one)),
+                false => format!("Neither {one} nor {other} is saturated ({limit})."),
+            }
         }
-        ([], _) => format!("Neither the redo log nor the binary log is saturated ({limit})."),
-        ([one], []) => format!("{}: saturated ({limit}), commits queue for it.", capitalize(&say(one))),
+        ([one], []) => format!("{}: saturated ({limit}), {}.", capitalize(&say(one)), queue(one)),
         ([one], [other, ..]) => {
-            format!("{}: saturated ({limit}), commits queue for it; {}.", capitalize(&say(one)), say(other))
+            format!("{}: saturated ({limit}), {}; {}.", capitalize(&say(one)), queue(one), say(other))
         }
-        ([redo, binlog, ..], _) => {
-            format!("{} and {}: both are saturated ({limit}).", capitalize(&say(redo)), say(binlog))
+        ([one, other, ..], _) => {
+            format!("{} and {}: both are saturated ({limit}).", capitalize(&say(one)), say(other))
         }
     })
 }

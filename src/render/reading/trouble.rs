@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Scene, Sentence};
 use crate::model::durability;
-use crate::model::{Errors, FileRow, Lost, Measurement, Op, ServerId, Target};
+use crate::model::{Errors, FileRow, Lost, Measurement, Op, ServerId, Target, words};
 use crate::render::rows::nameless;
 use crate::render::style::Paint;
 use crate::render::{Options, header};
@@ -18,7 +18,10 @@ pub(super) fn stuck(scene: &Scene) -> Option<Sentence> {
     let stuck = header::stuck(scene.m, &[scene.server], scene.options);
     let oldest = stuck.first()?;
     let (age, which) = (header::age(oldest), header::describe_sync(oldest, &scene.options.style));
-    let waits = if oldest.role.is_serial() { " Every commit waits for this log." } else { "" };
+    let waits = match oldest.role.is_serial() {
+        true => format!(" {}", words(scene.server(), oldest.role).waits()),
+        false => String::new(),
+    };
     let text = match stuck.len() {
         1 => format!("One sync is stuck {age}: {which}.{waits}"),
         n => format!("{} syncs are stuck, the oldest {age}: {which}.{waits}", count(n as u64)),

@@ -10,7 +10,7 @@ use super::trouble::{
 };
 use super::{Sentence, unsynced};
 use crate::history::{Busy, Longest, Troubles};
-use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId};
+use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, words};
 use crate::render::Options;
 use crate::render::style::Paint;
 use crate::text::{capitalize, count, counted, duration_in_words, interval, percent, rfc3339};
@@ -26,6 +26,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// Whose sync it was, where there are several servers.
 type NameOf<'a> = &'a dyn Fn(ServerId) -> Option<String>;
+type ServerOf<'a> = &'a dyn Fn(ServerId) -> Option<&'a Server>;
 
 /// `whole`: what was judged, with its length: "the last 600 s".
 pub(crate) fn of_window(
@@ -39,7 +40,8 @@ pub(crate) fn of_window(
         let server = m.servers.iter().find(|server| server.id == id);
         several.then(|| server.map_or_else(|| format!("pid {}", id.pid), |server| name_of(server, options)))
     };
-    let mut sentences = hung(troubles, options, &name);
+    let server = |id: ServerId| m.servers.iter().find(|server| server.id == id).map(|server| &**server);
+    let mut sentences = hung(troubles, options, &name, &server);
     sentences.extend(failures(troubles, options));
     sentences.extend(possibly_lost(troubles, &name));
     sentences.extend(saturated(troubles, &name).into_iter().map(Sentence::plain));
@@ -89,7 +91,7 @@ fn name_of(server: &Server, options: &Options) -> String {
 }
 
 /// The syncs that took longest, if they took long enough to be called stuck.
-fn hung(troubles: &Troubles, options: &Options, name: NameOf) -> Vec<Sentence> {
+fn hung(troubles: &Troubles, options: &Options, name: NameOf, server: ServerOf) -> Vec<Sentence> {
     let all = troubles.longest(options.stuck_after);
     let say = |sync: &&Longest| {
         let took = duration_in_words(sync.took.ns);
@@ -106,7 +108,10 @@ fn hung(troubles: &Troubles, options: &Options, name: NameOf) -> Vec<Sentence> {
             (true, _) => format!("until {}", clock(sync.seen, troubles)),
             (false, _) => from_to(began, sync.seen, troubles),
         };
-        let waits = if sync.role.is_serial() { " Every commit waited for this log." } else { "" };
+        let waits = match sync.role.is_serial() {
+            true => format!(" {}", words(server(sync.server), sync.role).waited()),
+            false => String::new(),
+        };
         Sentence { text: format!("A sync hung for {took}, {when}: {which}.{waits}"), paint: Paint::Stuck }
     };
     let mut sentences: Vec<Sentence> = all.iter().take(HUNG_SHOWN).map(say).collect();

@@ -1,5 +1,7 @@
 //! What was written, and how much of it for each byte of the logs.
 
+use std::collections::BTreeMap;
+
 use super::Scene;
 use crate::model::{DeviceRow, FileRow, Role};
 use crate::text::{bytes, percent};
@@ -14,25 +16,21 @@ const WORTH_SAYING: f64 = 0.05;
 pub(super) fn amplification(scene: &Scene) -> Option<String> {
     let mut all = 0;
     let (mut logged, mut doublewrite) = (0, 0);
-    let (mut redo, mut binlog) = (0, 0);
+    let mut logs: BTreeMap<Role, u64> = BTreeMap::new();
     for row in scene.m.all_writes().filter(|row| row.server == scene.server) {
         all += row.stats.bytes;
         match row.info.role {
-            Role::Redo => redo += row.stats.bytes,
-            Role::Binlog => binlog += row.stats.bytes,
+            log if log.is_serial() => *logs.entry(log).or_default() += row.stats.bytes,
             Role::Doublewrite => doublewrite += row.stats.bytes,
             _ => {}
         }
     }
-    logged += redo + binlog;
+    logged += logs.values().sum::<u64>();
     if !scene.watches_all_writes() || logged < LEAST_LOGGED {
         return None;
     }
-    let logs = match (redo, binlog) {
-        (_, 0) => "the redo log",
-        (0, _) => "the binary log",
-        _ => "the redo log and the binary log",
-    };
+    let logs = logs.iter().filter(|(_, bytes)| **bytes > 0).map(|(log, _)| log.in_a_sentence());
+    let logs = logs.collect::<Vec<_>>().join(" and ");
     let times = all as f64 / logged as f64;
     let share = doublewrite as f64 / all as f64;
     let of_them = match share {

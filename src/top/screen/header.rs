@@ -1,5 +1,6 @@
 //! The lines above the table: whose figures these are, how busy the logs are, who else syncs, what is stuck.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -134,7 +135,7 @@ fn totals(state: &State) -> Vec<Part> {
     if !state.cumulative && is_unusual(m.duration, state.expected_interval()) {
         parts.push(Part::new(8, format!("over {}", interval(m.duration)), Ink::Plain));
     }
-    for role in Role::SERIAL {
+    for role in logs(m, &servers) {
         parts.extend(busiest(state, m, &servers, role));
     }
     let in_flight = m.in_flight.iter().filter(|sync| servers.contains(&sync.server)).count();
@@ -142,6 +143,16 @@ fn totals(state: &State) -> Vec<Part> {
     parts.push(failures(state));
     parts.push(confidence(state, m));
     parts
+}
+
+/// The logs of these servers' engines, and others that were synced.
+fn logs(m: &Measurement, servers: &[ServerId]) -> Vec<Role> {
+    let known = m.servers.iter().filter(|server| servers.contains(&server.id));
+    let known = known.flat_map(|server| server.logs().iter().copied());
+    let synced = m.roles.iter().filter(|row| servers.contains(&row.server)).map(|row| row.role);
+    let in_flight = m.in_flight.iter().filter(|sync| servers.contains(&sync.server)).map(|sync| sync.role);
+    let all: BTreeSet<Role> = known.chain(synced).chain(in_flight).collect();
+    Role::SERIAL.into_iter().filter(|role| all.contains(role)).collect()
 }
 
 /// The first interval is short, so is one in which another length was asked for, and an exporter has a length

@@ -7,6 +7,7 @@ use ratatui::layout::Rect;
 
 use super::pen::Pen;
 use crate::live;
+use crate::model::words;
 use crate::render::Paint;
 use crate::render::device::{Device, Neighbour};
 use crate::render::header::clock;
@@ -93,7 +94,8 @@ fn commits_wait(state: &State) -> Option<String> {
     } else {
         String::new()
     };
-    Some(format!("Every commit{whose} waits for {}.", sync.role.in_a_sentence()))
+    let who = words(state.server(sync.server), sync.role).who;
+    Some(format!("{who}{whose} waits for {}.", sync.role.in_a_sentence()))
 }
 
 /// `also on /dev/vda, last 10 s: xtrabackup 41/s, p99 90 ms; 2 more`: as much as there is room for.
