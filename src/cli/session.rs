@@ -270,6 +270,61 @@ mod tests {
         assert_eq!(error.downcast_ref::<Exit>().map(|exit| exit.status), Some(BAD_USAGE));
     }
 
+    fn names(arguments: &TargetArgs) -> String {
+        selection(arguments).unwrap().name()
+    }
+
+    fn wrong(arguments: &TargetArgs) -> String {
+        let error = selection(arguments).and_then(|selection| targets(&selection)).unwrap_err();
+        let exit = error.downcast_ref::<Exit>().unwrap();
+        assert_eq!(exit.status, BAD_USAGE);
+        exit.message.clone()
+    }
+
+    #[test]
+    fn servers_are_those_of_all_engines_or_of_the_ones_that_are_asked_for() {
+        let of = |engines: &[&str]| TargetArgs {
+            engine: engines.iter().map(|&name| name.to_owned()).collect(),
+            ..TargetArgs::default()
+        };
+        assert!(names(&of(&[])).contains("mysqld, mariadbd, postgres"), "{}", names(&of(&[])));
+        assert_eq!(names(&of(&["postgres", "etcd"])), "process called postgres or etcd");
+        let with_another = TargetArgs { comm: vec!["dd".into()], ..of(&["etcd"]) };
+        assert_eq!(
+            selection(&with_another).unwrap().describe(),
+            "a process called dd or a process called etcd"
+        );
+        assert!(
+            wrong(&of(&["oracle"])).starts_with("there is no engine \"oracle\": there are mysql, mariadb,")
+        );
+        assert!(wrong(&of(&["sqlite"])).starts_with("SQLite is a library"));
+        let asked = selection_of(&of(&[]), |engine| engine.name == "mysql").unwrap();
+        assert_eq!(asked.name(), "process called mysqld");
+    }
+
+    #[test]
+    fn engines_of_the_users_own_are_found_too_and_as_many_names_as_the_kernel_side_has_room_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let profile = |number: usize| {
+            let path = directory.path().join(format!("{number}.toml"));
+            let text = format!("name = \"n{number}\"\ntitle = \"N\"\ncommands = [\"own{number}\"]\n");
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let with =
+            |profiles| TargetArgs { profile: (0..profiles).map(profile).collect(), ..TargetArgs::default() };
+        assert!(names(&with(1)).starts_with("process called own0, mysqld, "), "{}", names(&with(1)));
+        assert!(selection(&with(1)).and_then(|selection| targets(&selection)).is_ok());
+        let most = record::COMM_PATTERNS;
+        let message = wrong(&with(most));
+        assert!(
+            message.starts_with(&format!("at most {most} process names can be watched for")),
+            "{message}"
+        );
+        let few = TargetArgs { engine: vec!["n0".into()], ..with(most) };
+        assert_eq!(names(&few), "process called own0");
+    }
+
     #[test]
     fn a_step_is_shown_whole_whatever_is_in_its_name() {
         let failure = Failure {

@@ -52,7 +52,7 @@ fn an_engine_is_known_by_its_command_and_better_by_its_version() {
 /// Rooms below this one cannot read profiles, so their tests have engines of their own.
 #[test]
 fn the_engines_of_the_fixtures_are_those_of_the_profiles() {
-    for command in ["mysqld", "mariadbd"] {
+    for command in ["mysqld", "mariadbd", "postgres"] {
         assert_eq!(fixture::engine(command), Engines::builtin().by_command(command));
     }
 }

@@ -83,24 +83,47 @@ pub fn neighbour(device: &str, comm: &str, latencies: &[(u64, u64)]) -> Neighbou
     }
 }
 
-/// As the profiles of MySQL and MariaDB say, which the rooms below theirs cannot read; a test there compares.
+/// As the profiles say, which this room cannot read; a test of theirs compares.
 pub fn engine(comm: &str) -> Option<Arc<Engine>> {
-    let (name, title) = match comm {
-        "mysqld" => ("mysql", "MySQL"),
-        "mariadbd" => ("mariadb", "MariaDB"),
+    let innodb = |name: &str, title: &str| {
+        let is_its = |role: &Role| (*role as usize) <= Role::EngineData as usize;
+        Engine {
+            name: name.into(),
+            title: title.into(),
+            commands: vec![comm.into()],
+            processes: Processes::Alone,
+            datadir: Datadir::Settings,
+            serial: vec![Role::Redo, Role::Binlog],
+            roles: Role::ALL.into_iter().filter(is_its).collect(),
+            words: Words::of_any(Some(Role::Redo)),
+        }
+    };
+    let engine = match comm {
+        "mysqld" => innodb("mysql", "MySQL"),
+        "mariadbd" => innodb("mariadb", "MariaDB"),
+        "postgres" => {
+            let is_its = |role: &Role| (Role::Wal..=Role::Log).contains(role) || *role == Role::Temporary;
+            let unsynced = Some("does not sync (fsync=off)".to_owned());
+            Engine {
+                processes: Processes::Children,
+                datadir: Datadir::WorkingDirectory,
+                serial: vec![Role::Wal],
+                roles: Role::ALL.into_iter().filter(is_its).collect(),
+                words: Words { unsynced, ..Words::of_any(Some(Role::Redo)) },
+                ..innodb("postgres", "PostgreSQL")
+            }
+        }
         _ => return None,
     };
-    let are_innodbs = |role: &Role| (*role as usize) <= Role::EngineData as usize;
-    Some(Arc::new(Engine {
-        name: name.into(),
-        title: title.into(),
-        commands: vec![comm.into()],
-        processes: Processes::Alone,
-        datadir: Datadir::Settings,
-        serial: vec![Role::Redo, Role::Binlog],
-        roles: Role::ALL.into_iter().filter(are_innodbs).collect(),
-        words: Words::of_any(Some(Role::Redo)),
-    }))
+    Some(Arc::new(engine))
+}
+
+/// The server of a measurement, as PostgreSQL.
+pub fn of_postgres(mut m: Measurement) -> Measurement {
+    let mysql = Arc::make_mut(&mut m.servers[0]);
+    let port = mysql.ports[0];
+    *mysql = server(mysql.id, "postgres", "PostgreSQL 15.14", port);
+    m
 }
 
 pub fn server(id: ServerId, comm: &str, version: &str, port: u16) -> Server {

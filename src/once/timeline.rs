@@ -300,7 +300,9 @@ fn write_json(part: &Part, moments: &[WorstMoment], out: &mut impl Write) -> io:
 mod tests {
     use super::*;
     use crate::history::{self, History};
-    use crate::model::fixture::{MYSQL, assert_expected, busy, hostile, in_flight, quiet, two_servers};
+    use crate::model::fixture::{
+        MYSQL, assert_expected, busy, hostile, in_flight, of_postgres, quiet, two_servers,
+    };
     use crate::render::Style;
 
     fn history() -> History {
@@ -338,6 +340,37 @@ mod tests {
         assert!(heading.contains("ERRORS  BYTES  WORST SECOND"), "{text}");
         assert!(text.lines().any(|line| line.contains("  4,608")), "{text}");
         assert!(!render(Output::Table, Some(200)).contains("BYTES"));
+    }
+
+    #[test]
+    fn the_columns_are_those_of_the_logs_of_its_engine() {
+        let heading = |m: Measurement| {
+            let mut history = History::new(history::Options::default());
+            history.push(&Measurement {
+                duration: Duration::from_secs(1),
+                end: m.start + Duration::from_secs(1),
+                ..m
+            });
+            let all = history.last(Duration::from_secs(60)).unwrap().measurement;
+            let parts = history.series(Duration::from_secs(60), Duration::from_secs(30));
+            let troubles = history.troubles(Duration::from_secs(60), |_| true);
+            let mut out = Vec::new();
+            write(&parts, &all, &troubles, &Options::default(), &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            text.lines().find(|line| line.starts_with("UTC")).unwrap_or_else(|| panic!("{text}")).to_owned()
+        };
+        let columns = |heading: &str| {
+            ["REDO P99", "BINLOG MAX", "WAL P99", "WAL MAX"].map(|title| heading.contains(title))
+        };
+        assert_eq!(columns(&heading(quiet())), [true, true, false, false]);
+        assert_eq!(columns(&heading(of_postgres(quiet()))), [false, false, true, true]);
+        // Of another process, what there was.
+        let mut stranger = busy();
+        std::sync::Arc::make_mut(&mut stranger.servers[0]).engine = None;
+        assert_eq!(columns(&heading(stranger)), [true, true, false, false]);
+        let mut stranger = quiet();
+        std::sync::Arc::make_mut(&mut stranger.servers[0]).engine = None;
+        assert_eq!(columns(&heading(stranger)), [false; 4]);
     }
 
     fn render(output: Output, width: Option<usize>) -> String {

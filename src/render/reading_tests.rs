@@ -584,3 +584,43 @@ fn a_window_in_which_all_was_well_says_so_of_its_length() {
         "A sync hung for at least 3.0 s, from 10:03:02 to 10:03:05 UTC: tablespace fdatasync, /d/t\\n."
     );
 }
+
+fn wal(latencies: &[(u64, u64)]) -> FileRow {
+    row(MYSQL, 4, "/d/pg_wal/000000010000000000000003", Role::Wal, Op::Fdatasync, stats(latencies))
+}
+
+#[test]
+fn of_another_engine_nothing_is_said_in_innodbs_words() {
+    let m = fixture::of_postgres(second(vec![wal(&[(1_000, 500_000)])]));
+    assert_eq!(said(&m), ["The WAL is 50 % busy: not saturated (80 %)."]);
+    let m = fixture::of_postgres(second(vec![wal(&[(1_000, 900_000)])]));
+    assert_says(&m, "The WAL is 90 % busy: saturated (80 %), commits queue for it.");
+    let mut m = fixture::of_postgres(second(Vec::new()));
+    assert_says(
+        &m,
+        "No sync in 1.00 s (fsync, fdatasync watched): either nothing was written, or the server does not sync \
+         (fsync=off), or writes durably without a sync.",
+    );
+    m.in_flight = vec![fixture::in_flight(Role::Wal, "/w", Duration::from_secs(3))];
+    assert_eq!(
+        said(&m)[0],
+        "One sync is stuck for 3.0 s: wal fdatasync, thread ib_log_flush 31999, /w. Every commit waits for this log."
+    );
+    Arc::make_mut(&mut m.setup).ops.push(Op::DsyncWrite);
+    m.in_flight.clear();
+    assert_says(
+        &m,
+        "No sync in 1.00 s (fsync, fdatasync, dsync_write watched): either nothing was written, or the server does not \
+         sync (fsync=off).",
+    );
+}
+
+#[test]
+fn of_a_process_that_is_no_known_engine_no_reason_is_supposed() {
+    let mut m = second(vec![wal(&[(1_000, 900_000)])]);
+    Arc::make_mut(&mut m.servers[0]).engine = None;
+    assert_says(&m, "The WAL is 90 % busy: saturated (80 %), durable writes queue for it.");
+    let mut m = second(Vec::new());
+    Arc::make_mut(&mut m.servers[0]).engine = None;
+    assert_says(&m, "No sync in 1.00 s (fsync, fdatasync watched).");
+}

@@ -92,7 +92,7 @@ pub(super) const TOP: Manual = Manual {
         example("fsynctop top", "all servers on this host"),
         example("fsynctop top --by file -i 2", "by file, a snapshot every two seconds"),
         example("fsynctop top --by neighbour", "who else syncs on the same disks?"),
-        example("fsynctop top --comm postgres", "processes of another name"),
+        example("fsynctop top --engine postgres", "the servers of one engine"),
         example("fsynctop top --no-mouse --color never", "plain; the terminal keeps the mouse"),
     ],
     exit: &[DONE, FAILED, BAD_USAGE, NOTHING, SIGNAL],

@@ -52,11 +52,11 @@ macro_rules! families {
 families! {
     pub(crate) static SYNC_DURATION: Family = Family {
         help: "How long the syncs of a server took, by what the file is to it.",
-        notes: "`rate()` of `_sum` is the mean number in flight; for `redo` and `binlog`, which a server syncs one after \
-                the other, it is how busy the log is, 0 to 1. `_count` is every sync whose latency is known: all, unless \
+        notes: "`rate()` of `_sum` is the mean number in flight; for the logs that commits wait for (`redo`, `binlog`, \
+                `wal`, `aof`), of which a server syncs each one call at a time, it is how busy the log is, 0 to 1. `_count` is every sync whose latency is known: all, unless \
                 `fsynctop_lost_total{kind=\"events\"}` grows. `op=\"dsync_write\"` is a write that is durable when it \
-                returns. `via` says how it was asked for: `call`, a system call of its own, is there at zero for both \
-                logs; `io_uring` from the first request in a ring.",
+                returns. `via` says how it was asked for: `call`, a system call of its own, is there at zero for the \
+                logs of its engine; `io_uring` from the first request in a ring.",
         ..family("fsynctop_sync_duration_seconds", Kind::Histogram, "seconds", &["server", "role", "op", "via"])
     };
     pub(crate) static SYNC_ERRORS: Family = Family {
@@ -83,9 +83,9 @@ families! {
     };
     pub(crate) static WRITTEN_BYTES: Family = Family {
         help: "Bytes that a server wrote to its files, as the kernel returned them.",
-        notes: "Only with `--writes all`, of the same writes. Divided by the rate of `role=\"redo\"` and `role=\"binlog\"`: \
-                how much is written for each byte of the logs. `write` by a call is there from the start, at zero, for each \
-                role that holds committed data.",
+        notes: "Only with `--writes all`, of the same writes. Divided by the rate of the logs that commits wait for \
+                (`role=~\"redo|binlog|wal|aof\"`): how much is written for each byte of the logs. `write` by a call is there \
+                from the start, at zero, for each role that holds committed data.",
         ..family("fsynctop_written_bytes_total", Kind::Counter, "bytes", &["server", "role", "op", "via"])
     };
     pub(crate) static FAILED_WRITES: Family = Family {
@@ -104,9 +104,9 @@ families! {
     };
     pub(crate) static UNSYNCED_BYTES: Family = Family {
         help: "Bytes written and not covered by a successful sync: the most in the last interval.",
-        notes: "Only with `--writes all`. What a power failure would take of files that nothing makes again: of `redo` and \
-                `binlog`, which are there from the start, these bytes are lost, besides whatever the server has not written \
-                yet; InnoDB makes its pages again out of the redo log. Never too small ([unsynced.md](unsynced.md)), except \
+        notes: "Only with `--writes all`. What a power failure would take of files that nothing makes again: of the \
+                logs that commits wait for, which are there from the start, these bytes are lost, besides whatever the server \
+                has not written yet; data files are made again out of them. Never too small ([unsynced.md](unsynced.md)), except \
                 while `fsynctop_unsynced_unknown_bytes_total` grows: then there may be more, also where this is zero. Of a \
                 role, the sum of the greatest of each file.",
         ..family("fsynctop_unsynced_bytes", Kind::Gauge, "bytes", &["server", "role"])

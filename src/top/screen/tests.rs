@@ -467,3 +467,12 @@ fn what_is_shown_of_the_past_says_when_it_was() {
     bench.assert_shows("150 more files, 470 syncs");
     expected(&bench, "past_120x30");
 }
+
+#[test]
+fn the_head_has_the_logs_of_the_servers_engines() {
+    let mut bench = Bench::new(120, 30);
+    bench.world.snapshot.servers = fixture::of_postgres(fixture::quiet()).servers;
+    bench.apply_first();
+    bench.seconds(2, &fixture::of_postgres(fixture::quiet()));
+    bench.assert_shows("0 syncs/s  wal 0 % busy  0 in flight");
+}

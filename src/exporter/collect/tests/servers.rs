@@ -231,3 +231,41 @@ fn a_restart_makes_no_new_series() {
     assert_eq!(all["fsynctop_server_pid{server=\"3306\"}"], f64::from(again.pid));
     assert_eq!(all.into_keys().collect::<Vec<_>>(), before);
 }
+
+#[test]
+fn a_server_has_zeros_for_the_roles_of_its_own_engine_alone() {
+    let mut world = World::with_mysql();
+    let id = ServerId { pid: 77, start_ns: 1 << 50 };
+    let mut postgres = server(id, "postgres", "PostgreSQL 15.14", 5432);
+    postgres.datadir = Some("/var/lib/postgresql/15/main".into());
+    world.servers.push(postgres);
+    // Not described yet, so it may be anything that calls itself so.
+    let mut bare = Server::new(ServerId { pid: 78, start_ns: 1 << 51 }, "postgres".into());
+    bare.engine = engine("postgres");
+    world.servers.push(bare);
+    // It is waited for what may still be found out about the other.
+    (0..15).for_each(|_| drop(world.tick()));
+    let all = world.tick();
+    let roles = |family: &str, label: &str| -> Vec<String> {
+        let of = |series: &&String| series.starts_with(family) && series.contains(label);
+        let role = |series: &String| {
+            let (_, rest) = series.split_once("role=\"").unwrap();
+            rest.split('"').next().unwrap().to_owned()
+        };
+        let mut roles: Vec<String> = all.keys().filter(of).map(role).collect();
+        roles.dedup();
+        roles.sort();
+        roles.dedup();
+        roles
+    };
+    let duration = "fsynctop_sync_duration_seconds_count{";
+    assert_eq!(roles(duration, "server=\"5432\""), ["wal"]);
+    assert_eq!(roles(duration, "server=\"3306\""), ["binlog", "redo"]);
+    assert_eq!(roles("fsynctop_syncs_in_flight{", "server=\"5432\""), ["wal"]);
+    let durable = roles("fsynctop_sync_errors_total{", "server=\"5432\"");
+    assert_eq!(durable, ["commit_status", "control", "data", "wal"]);
+    assert!(roles("fsynctop_sync_errors_total{", "server=\"3306\"").contains(&"relay_log".to_owned()));
+    let of_others = all.keys().filter(|series| series.contains("role=\"wal\"")).count();
+    let of_it = all.keys().filter(|series| series.contains("server=\"5432\",role=\"wal\"")).count();
+    assert_eq!(of_others, of_it, "the one that is not described has none");
+}
