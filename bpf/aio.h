@@ -156,6 +156,7 @@ __noinline u32 guess_of_block(u64 file_address, u32 op)
 	if (!file)
 		return NO_SLOT;
 	read_who(&who, current_task_rarely());
+	find_server_outside(&who);
 	read_row_key(&key, file, false);
 	return guess_file(&key, &who, op, &slot) ? slot : NO_SLOT;
 }

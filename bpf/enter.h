@@ -50,6 +50,7 @@ static __always_inline void enter_traced(struct call *call, struct who *who, str
 
 	if (call->start_ns)
 		count(entries_without_exit);
+	find_server(who, call);
 	if (keep_threads)
 		begin_thread_row(call, who);
 	if (file) {

@@ -38,6 +38,7 @@ enum {
 #define BPF_F_MMAPABLE (1 << 10)
 #define BPF_LOCAL_STORAGE_GET_F_CREATE 1
 
+#define PF_FORKNOEXEC 0x00000040 // it still runs the program of the process that forked it
 #define PF_IO_WORKER 0x00000010 // since 5.12; before, these are kernel threads
 #define PF_KTHREAD 0x00200000
 
@@ -131,6 +132,11 @@ struct signal_struct {
 
 struct mm_struct {
 	unsigned long start_stack;
+	struct file *exe_file;
+};
+
+struct fs_struct {
+	struct path pwd;
 };
 
 struct task_struct {
@@ -138,9 +144,12 @@ struct task_struct {
 	unsigned int on_cpu; // an int; a u8 in 7.2: libbpf fits the size of what has no sign
 	int pid;
 	int tgid;
+	struct task_struct *real_parent;
 	struct task_struct *group_leader;
+	u64 self_exec_id; // goes up when it executes another program
 	u64 start_boottime;
 	char comm[16];
+	struct fs_struct *fs;
 	struct files_struct *files;
 	struct mm_struct *mm;
 	struct signal_struct *signal;

@@ -45,7 +45,6 @@ static __always_inline struct row *guessed_row(const struct guess *guess, u32 *s
 static __always_inline struct row *row_if_of_file(const struct guess *guess, const struct inode_key *key,
 						  struct who *who, u32 op, u32 *slot)
 {
-	struct task_struct *leader = who->leader;
 	struct row *row;
 
 	if (!guess || guess->inode != key->inode)
@@ -58,9 +57,9 @@ static __always_inline struct row *row_if_of_file(const struct guess *guess, con
 	if (row && !key->inode && (row->id.kind != KIND_FILESYSTEM || row->id.of.file.device != guess->device))
 		return 0;
 	if (!row || row->id.of.file.inode != key->number || row->id.of.file.generation != key->generation ||
-	    row->id.op != op || row->id.tgid != who->tgid)
+	    row->id.op != op || row->id.tgid != who->server)
 		return 0;
-	return row->id.of.file.leader_start == TASK_READ(leader, start_boottime) ? row : 0;
+	return row->id.of.file.leader_start == who->server_start ? row : 0;
 }
 
 // A file's row, read from no more of the file than its inode; else 0.
@@ -178,9 +177,10 @@ __noinline u32 find_row(u64 address, u32 kind, bool target, u32 number)
 	else if (file)
 		id->of.file.device = device_of(&key); // or the neighbour's device
 	if (target) {
+		find_server(&who, call);
 		id->op = call->op;
-		id->tgid = who.tgid;
-		id->of.file.leader_start = TASK_READ(leader, start_boottime);
+		id->tgid = who.server;
+		id->of.file.leader_start = who.server_start;
 	} else {
 		id->kind = KIND_NEIGHBOUR;
 		id->of.neighbour.comm_low = who.name;

@@ -147,7 +147,6 @@ static __always_inline bool is_outside_of_calls(void)
 static __noinline void count_unwatched(struct inode *inode)
 {
 	struct task_struct *task = current_task_rarely();
-	struct task_struct *leader;
 	struct process process = {};
 	u32 flags = TASK_READ(task, flags);
 	bool traced, watched = false;
@@ -160,7 +159,6 @@ static __noinline void count_unwatched(struct inode *inode)
 		return;
 	}
 	read_who(&who, task);
-	leader = who.leader;
 	if (who.tgid == self_tgid)
 		return;
 	traced = is_traced(&who);
@@ -171,8 +169,9 @@ static __noinline void count_unwatched(struct inode *inode)
 		count(neighbours_unwatched);
 		return;
 	}
-	process.tgid = who.tgid;
-	process.leader_start = TASK_READ(leader, start_boottime);
+	find_server_outside(&who);
+	process.tgid = who.server;
+	process.leader_start = who.server_start;
 	count_for(&process);
 }
 

@@ -16,7 +16,7 @@ enum histogram_shape {
 
 // How many names of processes are compared.
 enum target_limit {
-	COMM_PATTERNS = 8,
+	COMM_PATTERNS = 16,
 };
 
 // How many requests of rings can be in flight in slots of their own, and how many that find none; how many of libaio.
@@ -55,14 +55,14 @@ enum identity_flags {
 
 // Key of a row. Which arm of it holds is said by `kind`.
 struct file_identity {    // KIND_FILE; KIND_FILESYSTEM has the device only, the other two kinds neither
-	u64 leader_start; // of the thread group's leader, since boot in ns
+	u64 leader_start; // of the server's thread group's leader, since boot in ns
 	u64 inode;
 	u32 device; // of the superblock; on btrfs the subvolume's own, as stat shows it
 	u32 generation;
 };
 
 struct thread_identity { // KIND_THREAD
-	u64 leader_start;
+	u64 leader_start; // the server's
 	u64 reserved;
 	u32 tid;
 	u32 start; // since boot in us, the lower 32 bits
@@ -79,7 +79,7 @@ struct identity {
 	u8 op;
 	u8 kind;
 	u16 flags;
-	u32 tgid; // in the initial PID namespace; neighbours: 0
+	u32 tgid; // the server's (instance.h), in the initial PID namespace; neighbours: 0
 	union {
 		struct file_identity file;
 		struct thread_identity thread;
@@ -199,14 +199,18 @@ struct call {
 	u32 sequence;
 	u32 thread_row; // the slot of this thread's own row, kept from call to call; 0: none
 	u32 thread_row_sequence;
-	u32 op;
+	u16 op;
+	u16 instance_exec; // the next three are of the process that `instance` was found for (instance.h)
 	s32 fd;
-	u64 number; // 1 + its index in the array; 0: it is in the hash
-	u64 reserved;
+	u32 number; // 1 + its index in the array; 0: it is in the hash
+	u32 instance;
+	u64 instance_of;
 	struct identity id; // of the call only where slot is NO_SLOT or SELF_SLOT
 	struct cover cover; // only where all writes are watched
-	u64 reserved_too;
+	u64 instance_start;
 };
+_Static_assert(sizeof(struct call) == 128, "two lines of the processor's cache");
+_Static_assert(__builtin_offsetof(struct call, id) == 64, "what each sync needs is in the first");
 
 // A request in flight (pending.h).
 struct pending {
@@ -270,7 +274,7 @@ struct call_record {
 	struct identity id;
 };
 
-// Whose syncs outside of the watched calls are counted (net.h).
+// A server's first process, or that of any other.
 struct process {
 	u64 leader_start; // as in a file's identity
 	u32 tgid;

@@ -197,6 +197,7 @@ __noinline int begin_request(u64 address, u64 now)
 		return 0;
 	from.completion = completion_of(request);
 	from.partial = is_partial(request, from.op);
+	find_server_outside(&from.who);
 	kept = slot_for_request(address);
 	if (kept)
 		begin_in_slot(kept, &from);

@@ -19,6 +19,14 @@ const volatile u64 target_comm_high[COMM_PATTERNS];
 // Up to and with the ending NUL: kernels before 5.15 do not clear what follows it (strscpy_pad).
 const volatile u64 target_comm_low_mask[COMM_PATTERNS];
 const volatile u64 target_comm_high_mask[COMM_PATTERNS];
+// The names of servers that are a process with its children (instance.h), compared in the same way.
+const volatile u32 instance_comms;
+const volatile u64 instance_comm_low[COMM_PATTERNS];
+const volatile u64 instance_comm_high[COMM_PATTERNS];
+const volatile u64 instance_comm_low_mask[COMM_PATTERNS];
+const volatile u64 instance_comm_high_mask[COMM_PATTERNS];
+// Of which of them a process that has lost its parent belongs to the server of the same working directory: bits.
+const volatile u32 instance_by_directory;
 const volatile u64 target_cgroup;       // id; 0: none
 const volatile u32 target_cgroup_level; // its depth below the root of cgroup2
 

@@ -15,14 +15,14 @@ const volatile bool keep_threads;
 // The row is kept from call to call.
 static __always_inline void begin_thread_row(struct call *call, struct who *who)
 {
-	struct task_struct *task = who->task, *leader = who->leader;
+	struct task_struct *task = who->task;
 	struct identity id = {};
 	struct row *row;
 
 	id.kind = KIND_THREAD;
 	id.op = call->op;
-	id.of.thread.leader_start = TASK_READ(leader, start_boottime);
-	id.tgid = who->tgid;
+	id.of.thread.leader_start = who->server_start;
+	id.tgid = who->server;
 	id.of.thread.tid = TASK_READ(task, pid);
 	id.of.thread.start = TASK_READ(task, start_boottime) / 1000;
 	call->thread_row = find_slot_again(call, &id, -1, call->thread_row);

@@ -1,7 +1,10 @@
-//! Needs root, and a real PostgreSQL: its log is made durable by its writes or by syncs, as wal_sync_method
-//! says, and either is counted as the server counts it, to the call.
+//! Needs root, and a real PostgreSQL. All of its processes are one server. Its log is made durable by its
+//! writes or by syncs, as wal_sync_method says, and either is counted as the server counts it, to the call.
 
 mod common;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -10,30 +13,46 @@ use common::measured::{Measured, number, path_of, sum};
 use common::needs;
 use common::postgres::{Cluster, Postgres, Wal};
 use common::tracing::Tracing;
+use common::wait_until;
 
 /// A page of the log (XLOG_BLCKSZ); whole ones are written.
 const PAGE: u64 = 8192;
 
-/// A load of 16 connections: what was traced of it, and what the server counted in that time.
-fn measure(comm: &str, server: &Postgres) -> (Measured, Wal) {
+/// What was traced of a load, and what the server counted in that time.
+fn measure(options: &[&str], server: &Postgres, load: impl Fn(&Postgres)) -> (Measured, Wal) {
     until_quiet(|| {
         let before = server.quiet_wal();
-        let tracing = Tracing::begin(&["--comm", comm, "--output", "json"]);
+        let tracing = Tracing::begin(&[options, &["--output", "json"]].concat());
         if server.wal() != before {
             return None;
         }
-        server.load(16, 200);
+        load(server);
         let quiet = server.quiet_wal();
         let [measured] = tracing.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
         (server.wal() == quiet).then(|| (measured, quiet.since(before)))
     })
 }
 
-/// The rows of the log's files. Each process has its own, because each counts as a server.
+fn is_of_log(row: &Value) -> bool {
+    path_of(row).is_some_and(|path| path.parent().is_some_and(|at| at.ends_with("pg_wal")))
+}
+
+/// The rows of the log's files.
 fn of_log<'a>(measured: &'a Measured, op: &str) -> Vec<&'a Value> {
-    let is_log =
-        |row: &Value| path_of(row).is_some_and(|path| path.parent().is_some_and(|at| at.ends_with("pg_wal")));
-    measured.files().iter().filter(|row| row["op"] == op && is_log(row)).collect()
+    measured.files().iter().filter(|row| row["op"] == op && is_of_log(row)).collect()
+}
+
+/// All that was traced is this server's, by one row for each of its files.
+fn assert_is_one(measured: &Measured, server: &Postgres) {
+    let servers: Vec<u64> =
+        measured.0["servers"].as_array().unwrap().iter().map(|server| number(server, "pid")).collect();
+    assert_eq!(servers, [u64::from(server.pid())]);
+    let mut rows: BTreeMap<String, u32> = BTreeMap::new();
+    for row in measured.files() {
+        assert_eq!(number(row, "pid"), u64::from(server.pid()), "{row}");
+        *rows.entry(format!("{} {} {}", row["op"], row["path"], row["inode"])).or_default() += 1;
+    }
+    assert!(rows.values().all(|&rows| rows == 1), "{rows:?}");
 }
 
 fn each_method_on(filesystem: &str, megabytes: u64, wal_level: &str) {
@@ -41,15 +60,22 @@ fn each_method_on(filesystem: &str, megabytes: u64, wal_level: &str) {
     let server = cluster.start(&["fsync=off"]);
     server.prepare();
     server.stop();
-    for (method, is_durable) in [("open_datasync", true), ("open_sync", true), ("fdatasync", false)] {
-        let method = format!("wal_sync_method={method}");
-        let server = cluster.start(&[&method, wal_level, "max_wal_senders=0"]);
-        let (measured, counted) = measure(&cluster.comm, &server);
+    for (method, is_durable) in
+        [("open_datasync", true), ("open_sync", true), ("fsync", false), ("fdatasync", false)]
+    {
+        let setting = format!("wal_sync_method={method}");
+        let server = cluster.start(&[&setting, wal_level, "max_wal_senders=0"]);
+        let pid = server.pid().to_string();
+        let (measured, counted) = measure(&["--pid", &pid], &server, |server| server.load(16, 200));
+        assert_is_one(&measured, &server);
         server.stop();
         let said = format!("{filesystem} {method}: {counted:?} {}", counts_of(&measured));
         measured.assert_nothing_lost();
         assert!(counted.writes > 100, "{said}");
-        let (writes, syncs) = (of_log(&measured, "dsync_write"), of_log(&measured, "fdatasync"));
+        let (writes, syncs) = (
+            of_log(&measured, "dsync_write"),
+            of_log(&measured, if is_durable { "fdatasync" } else { method }),
+        );
         let made = [&writes, &syncs].map(|rows| sum(rows.iter().copied()));
         if is_durable {
             assert_eq!((made, counted.syncs), ([counted.writes, 0], 0), "{said}");
@@ -72,4 +98,106 @@ fn root_postgres_is_seen_to_make_its_log_durable_as_often_as_it_counts() {
         scope.spawn(|| each_method_on("ext4", 512, "wal_level=replica"));
         scope.spawn(|| each_method_on("xfs", 512, "wal_level=minimal"));
     });
+}
+
+/// A cluster with the tables of pgbench.
+fn cluster() -> Cluster {
+    let cluster = Cluster::on("ext4", 512);
+    let server = cluster.start(&["fsync=off"]);
+    server.prepare();
+    server.stop();
+    cluster
+}
+
+/// Hundreds of processes that live for one transaction each, selected by the number of any of the server's.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_all_processes_of_postgres_are_one_server() {
+    needs(&[]);
+    let cluster = cluster();
+    let server = cluster.start(&[]);
+    let walwriter = server.query("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
+    let (measured, counted) =
+        measure(&["--pid", &walwriter], &server, |server| server.load_by_short_lived(8, 50));
+    measured.assert_nothing_lost();
+    assert_is_one(&measured, &server);
+    let said = format!("{counted:?} {}", counts_of(&measured));
+    assert!(counted.syncs > 100, "{said}");
+    assert_eq!(sum(of_log(&measured, "fdatasync")), counted.syncs, "{said}");
+    server.stop();
+}
+
+/// By their name both are found, and each has what is its own.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_two_clusters_are_two_servers() {
+    needs(&[]);
+    let clusters = [cluster(), cluster()];
+    let [first, second] = clusters.each_ref().map(|cluster| cluster.start(&[]));
+    let before = Cell::new(None);
+    let (measured, counted) = measure(&["--comm", "postgres"], &first, |server| {
+        before.set(Some(second.quiet_wal()));
+        server.load_by_short_lived(4, 50);
+        second.load(4, 25);
+    });
+    let also = second.quiet_wal().since(before.get().unwrap());
+    for (server, counted) in [(&first, counted), (&second, also)] {
+        let own = |row: &&&Value| number(row, "pid") == u64::from(server.pid());
+        let rows = of_log(&measured, "fdatasync");
+        assert_eq!(sum(rows.iter().filter(own).copied()), counted.syncs, "{}", counts_of(&measured));
+        assert!(counted.syncs > 50);
+    }
+    first.stop();
+    second.stop();
+}
+
+/// A postmaster that is killed leaves processes behind that go on until they are to wait for something. Those
+/// that synced before and those that did not still belong to it.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_what_a_killed_postmaster_leaves_behind_is_still_its_server() {
+    needs(&[]);
+    let cluster = cluster();
+    let server = cluster.start(&[]);
+    server.query("CREATE TABLE t (n int)");
+    server.query(
+        "CREATE PROCEDURE go_on(wait interval) LANGUAGE plpgsql AS $$ BEGIN \
+         WHILE clock_timestamp() < statement_timestamp() + wait LOOP END LOOP; \
+         LOOP INSERT INTO t VALUES (pg_backend_pid()); COMMIT; END LOOP; END $$",
+    );
+    let tracing = Tracing::begin(&["--comm", "postgres", "--by", "thread", "--output", "json"]);
+    let clients = [server.begin("CALL go_on('0 s')"), server.begin("CALL go_on('4 s')")];
+    let backends = || {
+        let pids =
+            server.query("SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL%' ORDER BY backend_start");
+        pids.lines().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>()
+    };
+    wait_until("both to be at work", || backends().len() == 2);
+    wait_until("the first to have synced", || server.query("SELECT count(*) > 10 FROM t") == "t");
+    let backends = backends();
+    let postmaster = server.pid();
+    server.kill();
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    let alive = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "postgres\n")
+    };
+    assert!(backends.iter().all(alive), "they were to outlive it");
+    let [measured] = tracing.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
+    for pid in &backends {
+        common::disk::run("kill", &["-KILL", &pid.to_string()]);
+    }
+    drop(clients);
+    let ours = |row: &&Value| {
+        let pid = number(row, "pid");
+        pid == u64::from(postmaster) || backends.iter().any(|&backend| u64::from(backend) == pid)
+    };
+    let rows: Vec<&Value> = measured.files().iter().filter(ours).collect();
+    assert!(rows.iter().all(|row| number(row, "pid") == u64::from(postmaster)), "{rows:#?}");
+    let threads: Vec<&Value> = measured.threads().iter().filter(ours).collect();
+    for backend in backends {
+        let own = threads.iter().find(|row| number(row, "tid") == u64::from(backend));
+        let own = own.unwrap_or_else(|| panic!("{backend}: {threads:#?}"));
+        assert_eq!(number(own, "pid"), u64::from(postmaster));
+        assert!(number(own, "count") > 10, "{own}");
+    }
 }

@@ -262,7 +262,7 @@ fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
 }
 
 fn described(server: &Server, settings: &Settings, rules: &Rules) -> Verdict {
-    let open = OpenFiles::of_process(Path::new("/proc"), server.id.pid);
+    let open = OpenFiles::of_server(Path::new("/proc"), server.id.pid);
     let mut roles: BTreeMap<Role, usize> = BTreeMap::new();
     for link in open.links() {
         *roles.entry(open.role(link, server.engine.as_deref(), settings, rules)).or_default() += 1;

@@ -1,6 +1,6 @@
 //! `fsynctop history`: what an exporter on this host remembers, as a time line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::history::{self, remote};
 use crate::model::Measurement;
 use crate::once::timeline;
 use crate::render::{Options, Output, Style};
+use crate::server::instances::Instances;
 
 #[derive(Args, Debug)]
 pub struct History {
@@ -72,8 +73,11 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
     };
     let mut all = all.measurement;
     let mut parts = history.series(length, step);
-    if !arguments.pid.is_empty() {
-        let pids = &arguments.pid;
+    // Of a server of several processes any may be named, while they live.
+    let mut instances = Instances::new(Path::new("/proc"));
+    let pids: Vec<u32> = arguments.pid.iter().map(|&pid| instances.first_of(pid)).collect();
+    let pids = &pids;
+    if !pids.is_empty() {
         restrict(&mut all, pids);
         parts.iter_mut().for_each(|part| restrict_part(part, pids));
         if all.servers.is_empty() {
@@ -81,7 +85,6 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
             return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
         }
     }
-    let pids = &arguments.pid;
     let troubles = history.troubles(length, |server| pids.is_empty() || pids.contains(&server.pid));
     say_what_is_missing(&history, length, all.duration);
 

@@ -12,10 +12,12 @@ use crate::engine::rules::Rules;
 use crate::host::{self, Status, Verdict};
 use crate::model::Engine;
 use crate::probe::{
-    AttachError, Capacity, CommPattern, Failure, Probe, ProbeConfig, Targets, record, take_libbpf_log,
+    AttachError, Capacity, CommPattern, Failure, InstancePattern, Probe, ProbeConfig, Targets, record,
+    take_libbpf_log,
 };
 use crate::sampler::Sampler;
 use crate::server::filter::{FilterError, TargetFilter};
+use crate::server::instances;
 use crate::server::processes::{self, Unseen};
 use crate::server::selection::Selection;
 
@@ -124,7 +126,12 @@ pub(crate) fn nothing_selected(work: &str, selection: &Selection, hint: &str) ->
 
 /// The same for the kernel side.
 fn targets(selection: &Selection) -> anyhow::Result<Targets> {
-    let mut targets = Targets::default();
+    let instance = |name: &str| InstancePattern {
+        comm: CommPattern::new(name.as_bytes()),
+        by_directory: instances::AT_THEIR_DATA.contains(&name),
+    };
+    let mut targets =
+        Targets { instances: instances::WITH_CHILDREN.map(instance).to_vec(), ..Targets::default() };
     for filter in selection.filters() {
         match filter {
             TargetFilter::Comms(comms) => {

@@ -17,6 +17,7 @@ use crate::engine::rules::Rules;
 use crate::files::open::OpenFiles;
 use crate::model::{InFlight, Role, ServerId};
 use crate::render::Style;
+use crate::server::instances::{Instances, members};
 use crate::server::processes::{self, Unseen};
 use crate::server::settings::Settings;
 use crate::stuck;
@@ -59,7 +60,8 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
         if let (true, Some(why)) = (found.is_empty(), unseen) {
             return Err(session::cannot_look(&selection.describe(), why).into());
         }
-        Processes::These(found.iter().map(|process| process.pid).collect())
+        let servers: Vec<u32> = found.iter().map(|process| process.pid).collect();
+        Processes::These(members(Path::new(PROC), &servers))
     } else {
         // What it hides from this user is told with the result.
         if let Some(why @ Unseen::Everything) = unseen {
@@ -78,7 +80,10 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
     let role_of = |pid: u32, link: &Path| seen.role(pid, link);
     let text = if arguments.form.is_json() {
         let host = crate::host::node_name().unwrap_or_default();
-        format!("{}\n", stuck::json(&host, &seen.scan, &role_of, verdicts.as_ref()))
+        format!(
+            "{}\n",
+            stuck::json(&host, &seen.scan, &role_of, verdicts.as_ref(), &|server| seen.comm(server))
+        )
     } else {
         let style = arguments.style.apply(Style::for_stdout());
         let mut text = stuck::table(&seen.scan, &role_of, &style);
@@ -103,6 +108,8 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
 struct Seen<'a> {
     scan: Scan,
     open: BTreeMap<u32, OpenFiles>,
+    /// The server that each process belongs to.
+    servers: BTreeMap<u32, u32>,
     rules: &'a Rules,
 }
 
@@ -112,8 +119,10 @@ impl Seen<'_> {
         let scan = threads::scan(Path::new(PROC), processes, &looks).context("cannot list /proc")?;
         let open = |pid: u32| OpenFiles::of_process(Path::new(PROC), pid);
         let pids: BTreeSet<u32> = scan.syncs.iter().map(|sync| sync.pid).collect();
+        let mut instances = Instances::new(Path::new(PROC));
+        let servers = pids.iter().map(|&pid| (pid, instances.first_of(pid))).collect();
         let open = pids.into_iter().map(|pid| (pid, open(pid))).collect();
-        Ok(Seen { scan, open, rules })
+        Ok(Seen { scan, open, servers, rules })
     }
 
     fn role(&self, pid: u32, link: &Path) -> Role {
@@ -141,15 +150,20 @@ impl Seen<'_> {
     }
 
     fn verdicts(&self, limit: Duration) -> Verdicts {
-        let server = |pid| ServerId { pid, start_ns: 0 };
+        let server = |pid| ServerId { pid: self.servers[&pid], start_ns: 0 };
         let in_flight: Vec<InFlight> =
             self.scan.syncs.iter().map(|sync| sync.in_flight(server(sync.pid), self.role_of(sync))).collect();
         of_in_flight(&in_flight, limit, Instant::now(), SystemTime::now())
     }
 
+    /// The name of a server's processes.
+    fn comm(&self, server: ServerId) -> Option<String> {
+        let is_its = |sync: &&StuckSync| self.servers[&sync.pid] == server.pid;
+        Some(self.scan.syncs.iter().find(is_its)?.comm.clone())
+    }
+
     /// Nothing is asked of a server that hangs.
     fn name(&self, server: ServerId) -> String {
-        let comm = self.scan.syncs.iter().find(|sync| sync.pid == server.pid).map(|sync| &*sync.comm);
-        format!("{} {}", escape(comm.unwrap_or_default().as_bytes()), server.pid)
+        format!("{} {}", escape(self.comm(server).unwrap_or_default().as_bytes()), server.pid)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::Waits;
+use crate::server::instances::members;
 use crate::threads::{Looks, Processes, StuckSync, scan, waits_for};
 
 /// Frames of a line.
@@ -26,12 +27,14 @@ impl Stacks {
             return Stacks::default();
         }
         let pids: BTreeSet<u32> = threads.iter().map(|waits| waits.pid).collect();
-        let processes = Processes::These(pids.into_iter().collect());
+        let processes = Processes::These(members(Path::new("/proc"), &pids.into_iter().collect::<Vec<_>>()));
         let found = scan(Path::new("/proc"), &processes, &Looks::once()).unwrap_or_default();
-        let waits = |sync: &StuckSync| Waits { pid: sync.pid, tid: sync.tid, op: sync.op };
-        let wanted = found.syncs.into_iter().filter(|sync| threads.contains(&waits(sync)));
-        let waiting = wanted.map(|mut sync| {
-            let key = waits(&sync);
+        // A thread's number is its own; its process may be another one of the server's.
+        let key = |sync: &StuckSync| {
+            threads.iter().copied().find(|waits| (waits.tid, waits.op) == (sync.tid, sync.op))
+        };
+        let wanted = found.syncs.into_iter().filter_map(|sync| Some((key(&sync)?, sync)));
+        let waiting = wanted.map(|(key, mut sync)| {
             sync.stack.truncate(MOST);
             let wait = waits_for(&sync.stack, sync.wait_channel.as_deref());
             (key, Waiting { waits_for: wait.map(|wait| wait.what), stack: sync.stack })

@@ -12,9 +12,10 @@ use crate::linux::mounts::root_of;
 use crate::linux::open_files::descriptors;
 use crate::linux::rooted::strip_root;
 use crate::model::{Engine, Role};
+use crate::server::instances::members;
 use crate::server::settings::Settings;
 
-/// How many of a process's descriptors are looked at.
+/// How many descriptors are looked at.
 const DESCRIPTORS: usize = 4_096;
 
 /// What a process has open.
@@ -27,11 +28,23 @@ pub(crate) struct OpenFiles {
 
 impl OpenFiles {
     pub fn of_process(proc_root: &Path, pid: u32) -> OpenFiles {
-        let link = |fd| std::fs::read_link(proc_root.join(format!("{pid}/fd/{fd}"))).ok();
-        let links = descriptors(proc_root, pid).take(DESCRIPTORS).filter_map(link);
+        OpenFiles::of(proc_root, &[pid])
+    }
+
+    /// Of a server of several processes, by the first: of all of them, each file once.
+    pub fn of_server(proc_root: &Path, first: u32) -> OpenFiles {
+        let mut open = OpenFiles::of(proc_root, &members(proc_root, &[first]));
+        open.links.dedup();
+        open
+    }
+
+    fn of(proc_root: &Path, pids: &[u32]) -> OpenFiles {
+        let all = pids.iter().flat_map(|&pid| descriptors(proc_root, pid).map(move |fd| (pid, fd)));
+        let link = |(pid, fd)| std::fs::read_link(proc_root.join(format!("{pid}/fd/{fd}"))).ok();
+        let links = all.take(DESCRIPTORS).filter_map(link);
         let mut links: Vec<PathBuf> = links.filter(|link| link.is_absolute()).collect();
         links.sort();
-        OpenFiles { root: root_of(proc_root, pid), links }
+        OpenFiles { root: pids.first().and_then(|&pid| root_of(proc_root, pid)), links }
     }
 
     /// Where its descriptors lead, as /proc shows it: several may lead to one file.

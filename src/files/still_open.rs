@@ -10,6 +10,7 @@ use crate::files::resolve::may_have_open;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::model::{FileId, ServerId};
+use crate::server::instances::members;
 
 pub(crate) type File = (ServerId, FileId);
 
@@ -43,7 +44,8 @@ struct Asked {
 impl<T: Copy + Send + 'static> StillOpen<T> {
     pub fn new(name: &'static str) -> StillOpen<T> {
         let search = |&(server, file): &File| {
-            may_have_open(Path::new("/proc"), server.pid, file, Instant::now() + SEARCH_TIME)
+            let (proc_root, until) = (Path::new("/proc"), Instant::now() + SEARCH_TIME);
+            members(proc_root, &[server.pid]).iter().any(|&pid| may_have_open(proc_root, pid, file, until))
         };
         StillOpen::with(name, search)
     }

@@ -219,6 +219,14 @@ fn try_mode(
         rodata.target_comm_low_mask[i] = pattern.mask[0];
         rodata.target_comm_high_mask[i] = pattern.mask[1];
     }
+    rodata.instance_comms = targets.instances.len() as u32;
+    for (i, instance) in targets.instances.iter().enumerate().take(rodata.instance_comm_low.len()) {
+        rodata.instance_comm_low[i] = instance.comm.value[0];
+        rodata.instance_comm_high[i] = instance.comm.value[1];
+        rodata.instance_comm_low_mask[i] = instance.comm.mask[0];
+        rodata.instance_comm_high_mask[i] = instance.comm.mask[1];
+        rodata.instance_by_directory |= u32::from(instance.by_directory) << i;
+    }
     (rodata.target_cgroup, rodata.target_cgroup_level) = targets.cgroup.unwrap_or_default();
 
     let capacity = config.capacity;

@@ -32,11 +32,21 @@ impl CommPattern {
     }
 }
 
+/// The name of a server that is a process with its children, as PostgreSQL is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstancePattern {
+    pub comm: CommPattern,
+    /// Who has lost its parent belongs to the server that works in the same directory.
+    pub by_directory: bool,
+}
+
 /// Which thread groups are traced: any of these.
 #[derive(Clone, Debug, Default)]
 pub struct Targets {
     pub all: bool,
     pub comms: Vec<CommPattern>,
+    /// Servers that are a process with its children; they are traced if they are any of the others.
+    pub instances: Vec<InstancePattern>,
     pub pids: Vec<u32>,
     /// Id and depth below the root of the cgroup2 hierarchy.
     pub cgroup: Option<(u64, u32)>,

@@ -21,6 +21,8 @@ pub enum Event {
 #[derive(Clone, Debug)]
 pub struct FileEvent {
     pub id: types::identity,
+    /// The thread that synced it first.
+    pub tid: u32,
     pub fd: i32,
     pub mount_id: i32,
     /// File type and permissions, as `st_mode`.
@@ -109,6 +111,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 names.split(|&b| b == 0).filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect();
             Some(Event::File(Box::new(FileEvent {
                 id: raw.id,
+                tid: raw.tid,
                 fd: raw.fd,
                 mount_id: raw.mount_id,
                 mode: raw.mode,

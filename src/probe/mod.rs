@@ -34,7 +34,7 @@ mod wait;
 
 pub use attach::{AttachError, Attached, Failure};
 pub use build_info::{BuildInfo, build_info};
-pub use config::{Capacity, CommPattern, ProbeConfig, Targets};
+pub use config::{Capacity, CommPattern, InstancePattern, ProbeConfig, Targets};
 pub use contract::{OBJECT, OBJECT_TYPES, Row, record};
 pub use counters::Counters;
 pub use events::{Event, FileEvent, SyncEvent};

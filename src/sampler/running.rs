@@ -11,8 +11,10 @@ use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::proc_file;
 use crate::model::{InFlight, Op, Role, ServerId, Target, Via};
 use crate::probe::{Calls, Probe, RunningCall, record};
+use crate::server::instances::{may_have_children, members};
 use crate::threads::{Looks, Processes, StuckSync, scan, syscalls};
 
+const PROC: &str = "/proc";
 /// From this age on a sync in flight is looked at in /proc as well.
 const DOUBTFUL: Duration = Duration::from_millis(500);
 
@@ -49,8 +51,8 @@ impl Default for Running {
 
 /// The syncs of a server that hung before the programs were there. It has thousands of threads.
 fn scan_earlier(&server: &ServerId) -> Option<Vec<Earlier>> {
-    let processes = Processes::These(vec![server.pid]);
-    let scan = scan(Path::new("/proc"), &processes, &Looks::once()).ok()?;
+    let processes = Processes::These(members(Path::new(PROC), &[server.pid]));
+    let scan = scan(Path::new(PROC), &processes, &Looks::once()).ok()?;
     let seen = Instant::now();
     // What else hangs is looked for all the time.
     let syncs = scan.syncs.into_iter().filter(|sync| sync.op.makes_durable());
@@ -77,7 +79,9 @@ impl Running {
         self.refresh(probe);
         let mut processes = ledger.running();
         processes.extend(always);
-        processes.extend(short_of_rows.then_some(0));
+        // Those of a server of several processes are found among all threads of the host.
+        let has_several = processes.iter().any(|&pid| may_have_children(Path::new(PROC), pid));
+        processes.extend((short_of_rows || has_several).then_some(0));
         processes.extend(self.earlier.iter().map(|earlier| earlier.server.pid));
         let processes: Vec<u32> = processes.into_iter().collect();
         let mut calls = if processes.is_empty() { Calls::default() } else { probe.in_flight(&processes)? };
@@ -89,7 +93,7 @@ impl Running {
             calls.running.iter().filter_map(|call| in_flight(call, ledger, names, now_ns)).collect();
         // A kernel that skipped an exit leaves a call behind that looks as if it hung.
         let is_doubtful = |sync: &InFlight| sync.age >= DOUBTFUL && sync.op.via() == Via::Call;
-        all.retain(|sync| !is_doubtful(sync) || is_in_call(sync.server.pid, sync.tid, sync.op));
+        all.retain(|sync| !is_doubtful(sync) || is_in_call(sync.tid, sync.op));
         // A thread that was still in a call, before its place was looked at: a later call than the one that
         // was found has left its mark there, even if it has ended again.
         self.earlier.retain(|earlier| !calls.seen.contains(&earlier.sync.tid));
@@ -119,7 +123,7 @@ impl Running {
 impl Earlier {
     /// The thread is in a call of the same kind, this one or a later one.
     fn is_still_running(&self) -> bool {
-        is_in_call(self.sync.pid, self.sync.tid, self.sync.op)
+        is_in_call(self.sync.tid, self.sync.op)
     }
 
     fn role(&self, names: &Names) -> Role {
@@ -129,8 +133,8 @@ impl Earlier {
 
 /// Whether the thread is inside a call of this kind, this one or a later one, as /proc has it. One whose call
 /// cannot be read is believed to be.
-fn is_in_call(pid: u32, tid: u32, op: Op) -> bool {
-    match proc_file::read(Path::new(&format!("/proc/{pid}/task/{tid}/syscall"))) {
+fn is_in_call(tid: u32, op: Op) -> bool {
+    match proc_file::read(Path::new(&format!("{PROC}/{tid}/syscall"))) {
         // A thread that is on a processor shows no call.
         Ok(text) => {
             let text = String::from_utf8_lossy(&text);
@@ -160,7 +164,7 @@ fn in_flight(call: &RunningCall, ledger: &Ledger, names: &Names, now_ns: u64) ->
     Some(InFlight {
         server,
         tid: call.tid,
-        thread: thread_name(call, server.pid),
+        thread: thread_name(call),
         op: *Op::ALL.get(usize::from(call.op))?,
         role,
         path,
@@ -170,11 +174,9 @@ fn in_flight(call: &RunningCall, ledger: &Ledger, names: &Names, now_ns: u64) ->
 }
 
 /// As the programs saw it; of a thread without a place, as /proc has it.
-fn thread_name(call: &RunningCall, pid: u32) -> String {
-    let from_proc = || {
-        proc_file::read_once::<64>(Path::new(&format!("/proc/{pid}/task/{}/comm", call.tid)))
-            .unwrap_or_default()
-    };
+fn thread_name(call: &RunningCall) -> String {
+    let from_proc =
+        || proc_file::read_once::<64>(Path::new(&format!("{PROC}/{}/comm", call.tid))).unwrap_or_default();
     let name = if call.thread.is_empty() { from_proc() } else { call.thread.clone() };
     String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned()
 }

@@ -11,6 +11,7 @@ use indexmap::IndexMap;
 
 use super::names::Names;
 use crate::engine::rules::Rules;
+use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::proc_file;
 use crate::model::{Server, ServerId};
 use crate::server::describe::describe;
@@ -18,6 +19,7 @@ use crate::server::describers::Describers;
 use crate::server::naming::{self, GivenName};
 use crate::server::processes::{self, start_tick};
 use crate::server::settings::Settings;
+use crate::server::titles;
 
 const PROC: &str = "/proc";
 /// A server that was just started says more about itself a moment later.
@@ -58,6 +60,14 @@ type Process = (u32, u64);
 fn process(id: ServerId) -> Process {
     (id.pid, start_tick(id.start_ns))
 }
+
+/// A thread by its server, its number and its start.
+type Thread = (ServerId, u32, u32);
+
+/// Titles of processes that are looked at at the same time, and with those that hang. Where too many wait,
+/// the others are asked for again.
+const TITLES: Share = Share { threads: 1, with_abandoned: 4, queue: 1_024 };
+const TITLE_TIMEOUT: Duration = Duration::from_millis(500);
 
 struct Met {
     server: Arc<Server>,
@@ -106,7 +116,8 @@ pub struct Servers {
     given_names: Vec<GivenName>,
     /// What is known of them has changed since they were called by it.
     must_be_named: bool,
-    thread_names: HashMap<(ServerId, u32, u32), ThreadName>,
+    thread_names: HashMap<Thread, ThreadName>,
+    titles: Pool<(), Thread, (Thread, String)>,
 }
 
 impl Servers {
@@ -123,6 +134,10 @@ impl Servers {
             given_names: Vec::new(),
             must_be_named: false,
             thread_names: HashMap::new(),
+            titles: Pool::new("titles", Limits::for_one_owner(TITLES, TITLE_TIMEOUT), |&thread: &Thread| {
+                let (server, tid, _) = thread;
+                Some((thread, titles::of_process(Path::new(PROC), tid, server.pid)?))
+            }),
         }
     }
 
@@ -180,6 +195,7 @@ impl Servers {
         while let Some(description) = self.describers.take() {
             self.take(description, names);
         }
+        self.take_titles();
         self.round += 1;
         let number = self.met.len();
         // However fast they come: else those that have ended would never be forgotten.
@@ -213,7 +229,19 @@ impl Servers {
         while self.met.values().any(|met| met.pending) {
             match self.describers.wait(end.saturating_duration_since(Instant::now())) {
                 Some(description) => self.take(description, names),
-                None => return,
+                None => break,
+            }
+        }
+        while self.titles.pending() > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.take_titles();
+    }
+
+    fn take_titles(&mut self) {
+        while let Some((thread, title)) = self.titles.poll() {
+            if let Some(known) = self.thread_names.get_mut(&thread) {
+                known.name = title;
             }
         }
     }
@@ -274,7 +302,8 @@ impl Servers {
         self.thread_names.entry((server, tid, start)).or_insert_with(known);
     }
 
-    /// What a thread calls itself; the last name it had if it has ended. `changed`: it has synced just now,
+    /// What a thread calls itself, or the title of a process of a server of several; the last name it had if
+    /// it has ended. `changed`: it has synced just now,
     /// and may have another name.
     pub(crate) fn thread_name(&mut self, server: ServerId, tid: u32, start: u32, changed: bool) -> String {
         if tid == 0 {
@@ -284,10 +313,15 @@ impl Servers {
         let again = |looked: Instant| changed && looked.elapsed() >= LOOK_AGAIN;
         if known.looked.is_none_or(again) {
             known.looked = Some(Instant::now());
-            if let Ok(name) =
-                proc_file::read_once::<64>(Path::new(&format!("{PROC}/{}/task/{tid}/comm", server.pid)))
-            {
-                known.name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
+            let own = format!("{PROC}/{}/task/{tid}/comm", server.pid);
+            match proc_file::read_once::<64>(Path::new(&own)) {
+                Ok(name) => {
+                    let name = name.strip_suffix(b"\n").unwrap_or(&name);
+                    known.name = String::from_utf8_lossy(name).into_owned();
+                }
+                Err(_) => {
+                    self.titles.submit((), (server, tid, start));
+                }
             }
         }
         known.name.clone()

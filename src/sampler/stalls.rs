@@ -10,6 +10,7 @@ use super::names::Names;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::proc_file;
 use crate::model::{InFlight, Role, ServerId};
+use crate::server::instances::members;
 use crate::threads::{Looks, MIN_HANG, Processes, StuckSync, scan};
 
 /// After each scan of a server, as many times as long as that took, so that a server of thousands of threads
@@ -78,7 +79,7 @@ impl Default for Stalls {
 
 fn find(proc_root: &Path, server: ServerId) -> Found {
     let began = Instant::now();
-    let processes = Processes::These(vec![server.pid]);
+    let processes = Processes::These(members(proc_root, &[server.pid]));
     // Where the kernel does not tell for how long a thread has been blocked, it is seen to be for as long as
     // this.
     let looks = Looks { apart: MIN_HANG, plain_writes_only: true, ..Looks::default() };

@@ -8,6 +8,7 @@ use crate::engine::engines::Engines;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::proc_file;
 use crate::linux::rooted;
+use crate::server::instances::Instances;
 
 /// The kernel keeps so much of a name (TASK_COMM_LEN without its NUL).
 pub(crate) const COMM_LENGTH: usize = 15;
@@ -101,7 +102,7 @@ impl TargetFilter {
         Ok(TargetFilter::Comms(names.iter().map(|name| Comm::new(name)).collect::<Result<_, _>>()?))
     }
 
-    /// All of them must be alive, and leaders: a thread's number would match nothing.
+    /// The servers of these processes. All must be alive, and leaders: a thread's number would match nothing.
     pub fn pids(proc_root: &Path, pids: &[u32]) -> Result<TargetFilter, FilterError> {
         for &pid in pids {
             // /proc/TID can be opened for any thread, though only leaders are listed.
@@ -115,7 +116,8 @@ impl TargetFilter {
                 None => return Err(FilterError::NoProcess(pid)),
             }
         }
-        Ok(TargetFilter::Pids(pids.to_vec()))
+        let mut instances = Instances::new(proc_root);
+        Ok(TargetFilter::Pids(pids.iter().map(|&pid| instances.first_of(pid)).collect()))
     }
 
     /// Each a path of the file system, or as /proc/PID/cgroup shows it.

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::linux::proc_file;
 use crate::model::ServerId;
 use crate::server::filter::TargetFilter;
+use crate::server::instances::Instances;
 
 /// A kernel thread (include/linux/sched.h: PF_KTHREAD): it makes no system calls.
 const PF_KTHREAD: u32 = 0x0020_0000;
@@ -59,28 +60,22 @@ pub(crate) fn unseen(proc_root: &Path) -> Option<Unseen> {
     }
 }
 
-/// All thread groups that the filter selects, ascending by pid.
+/// The servers, and other thread groups, that the filter selects, ascending by pid: of a server of several
+/// processes, the first.
 pub fn list(proc_root: &Path, filter: &TargetFilter) -> Vec<ThreadGroup> {
-    let describe = |pid| Some(read(proc_root, pid)?.0);
+    let mut instances = Instances::new(proc_root);
     match filter {
-        TargetFilter::Pids(pids) => {
-            pids.iter().copied().collect::<BTreeSet<_>>().into_iter().filter_map(describe).collect()
-        }
-        TargetFilter::Comms(comms) => all_pids(proc_root)
-            .filter(|pid| {
-                let path = proc_root.join(format!("{pid}/comm"));
-                let comm = proc_file::read_once::<COMM_BYTES>(&path).unwrap_or_default();
-                let comm = comm.strip_suffix(b"\n").unwrap_or(&comm);
-                comms.iter().any(|wanted| wanted.bytes() == comm)
-            })
-            .filter_map(describe)
-            .collect(),
+        TargetFilter::Pids(pids) => instances.servers_of(pids.iter().copied()),
+        TargetFilter::Comms(comms) => instances.servers_of(all_pids(proc_root).filter(|&pid| {
+            let comm = comm_bytes(proc_root, pid).unwrap_or_default();
+            comms.iter().any(|wanted| wanted.bytes() == comm)
+        })),
         TargetFilter::Cgroups(cgroups) => {
             let mut pids = BTreeSet::new();
             for cgroup in cgroups {
                 collect_members(&cgroup.directory, CGROUP_DEPTH, &mut pids);
             }
-            pids.into_iter().filter_map(describe).collect()
+            instances.servers_of(pids)
         }
         TargetFilter::Tree(root) => {
             let all: BTreeMap<u32, (ThreadGroup, procfs::process::Stat)> =
@@ -91,14 +86,27 @@ pub fn list(proc_root: &Path, filter: &TargetFilter) -> Vec<ThreadGroup> {
                 // might loop.
                 std::iter::successors(Some(pid), parent).take(all.len()).any(|ancestor| ancestor == *root)
             };
-            all.keys().filter(|pid| descends(pid)).map(|pid| all[pid].0.clone()).collect()
+            instances.servers_of(all.keys().filter(|pid| descends(pid)).copied())
         }
-        TargetFilter::All => all_pids(proc_root)
-            .filter_map(|pid| read(proc_root, pid))
-            .filter(|(_, stat)| stat.flags & PF_KTHREAD == 0)
-            .map(|(group, _)| group)
-            .collect(),
+        TargetFilter::All => {
+            let makes_calls =
+                |pid: &u32| read(proc_root, *pid).is_some_and(|(_, stat)| stat.flags & PF_KTHREAD == 0);
+            instances.servers_of(all_pids(proc_root).filter(makes_calls))
+        }
     }
+}
+
+/// The name of a thread group's leader; invalid UTF-8 is replaced.
+pub(super) fn comm(proc_root: &Path, pid: u32) -> Option<String> {
+    Some(String::from_utf8_lossy(&comm_bytes(proc_root, pid)?).into_owned())
+}
+
+fn comm_bytes(proc_root: &Path, pid: u32) -> Option<Vec<u8>> {
+    let mut comm = proc_file::read_once::<COMM_BYTES>(&proc_root.join(format!("{pid}/comm"))).ok()?;
+    if comm.last() == Some(&b'\n') {
+        comm.pop();
+    }
+    Some(comm)
 }
 
 /// One thread group. None: it has gone.
@@ -146,13 +154,13 @@ fn ns_per_tick() -> u64 {
     1_000_000_000 / procfs::ticks_per_second().clamp(1, 1_000_000_000)
 }
 
-fn read(proc_root: &Path, pid: u32) -> Option<(ThreadGroup, procfs::process::Stat)> {
+pub(super) fn read(proc_root: &Path, pid: u32) -> Option<(ThreadGroup, procfs::process::Stat)> {
     let process = procfs::process::Process::new_with_root(proc_root.join(pid.to_string())).ok()?;
     let stat = process.stat().ok()?;
     Some((ThreadGroup { pid, comm: stat.comm.clone(), start_ticks: stat.starttime }, stat))
 }
 
-fn all_pids(proc_root: &Path) -> impl Iterator<Item = u32> {
+pub(super) fn all_pids(proc_root: &Path) -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir(proc_root).into_iter().flatten();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     pids.collect::<BTreeSet<u32>>().into_iter()

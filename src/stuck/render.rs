@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::linux::mountinfo::format_device;
-use crate::model::Role;
+use crate::model::{Role, ServerId};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::{Paint, Style};
 use crate::text::{capitalize, duration_in_words};
@@ -210,8 +210,14 @@ fn duration(age: Duration) -> String {
 }
 
 /// The scan as one JSON object. Its `in_flight` has the fields of a measurement's, and more.
-/// `host`: what the host calls itself.
-pub fn json(host: &str, scan: &Scan, role_of: RoleOf, verdicts: Option<&Verdicts>) -> Value {
+/// `host`: what the host calls itself. `comm_of`: the name of a server's processes.
+pub fn json(
+    host: &str,
+    scan: &Scan,
+    role_of: RoleOf,
+    verdicts: Option<&Verdicts>,
+    comm_of: &dyn Fn(ServerId) -> Option<String>,
+) -> Value {
     let in_flight: Vec<Value> = scan
         .syncs
         .iter()
@@ -264,8 +270,7 @@ pub fn json(host: &str, scan: &Scan, role_of: RoleOf, verdicts: Option<&Verdicts
         "blocked_processes": scan.blocked,
     });
     if let Some(verdicts) = verdicts {
-        let comm = |pid| scan.syncs.iter().find(|sync| sync.pid == pid).map(|sync| sync.comm.clone());
-        object["verdicts"] = json!(verdicts.report(Instant::now(), |server| comm(server.pid)).servers);
+        object["verdicts"] = json!(verdicts.report(Instant::now(), comm_of).servers);
     }
     object
 }
@@ -408,7 +413,7 @@ Ages are minimums (the time since the thread last ran): /proc does not show when
 
     #[test]
     fn json_has_the_fields_of_a_measurement_and_the_wait() {
-        let value = json("db1", &scan(vec![sync()]), &redo, None);
+        let value = json("db1", &scan(vec![sync()]), &redo, None, &|_| None);
         assert_eq!(value["host"], "db1");
         let first = &value["in_flight"][0];
         assert_eq!(first["op"], "fdatasync");

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test program uses a part of it
 
 pub mod asked;
+pub mod chroot;
 pub mod disk;
 pub mod durable;
 pub mod exact;

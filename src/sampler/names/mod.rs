@@ -62,6 +62,8 @@ pub(crate) type FileKey = (ServerId, FileId);
 
 struct Named {
     info: Arc<FileInfo>,
+    /// The thread that has, or had, the descriptor.
+    holder: u32,
     fd: i32,
     mount_id: i32,
     /// Of the components of the name: tells it from another.
@@ -148,7 +150,7 @@ impl Names {
             && (known.mount_id, known.hash) == (event.mount_id, hash)
         {
             // A row that was made anew tells the same name again: what was found out about it stands.
-            known.fd = event.fd;
+            (known.holder, known.fd) = (event.tid, event.fd);
             return;
         }
         let is_directory = event.mode & libc::S_IFMT == libc::S_IFDIR;
@@ -180,6 +182,7 @@ impl Names {
         };
         let named = Named {
             info: Arc::new(info),
+            holder: event.tid,
             fd: event.fd,
             mount_id: event.mount_id,
             hash,
@@ -227,6 +230,7 @@ impl Names {
         self.find_engine(key.0);
         let named = Named {
             info: self.unknown.clone(),
+            holder: key.0.pid,
             fd,
             mount_id: -1,
             hash: 0,
@@ -446,6 +450,7 @@ impl Names {
         named.looked = Instant::now();
         let request = Request {
             key,
+            holder: named.holder,
             fd: named.fd,
             mount_id: named.mount_id,
             components: named.components.clone(),

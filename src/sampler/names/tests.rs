@@ -30,6 +30,7 @@ fn synced(name: &str, content: &str) -> Synced {
     let id = FileId { device: mount.device, inode, generation: 1, weak: false };
     let below = path.strip_prefix(&mount.mount_point).unwrap();
     let event = FileEvent {
+        tid: std::process::id(),
         id: Default::default(),
         fd: file.as_raw_fd(),
         mount_id: info.mount_id.unwrap(),

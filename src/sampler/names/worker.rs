@@ -9,9 +9,12 @@ use super::{FileKey, PROC};
 use crate::files::resolve::{self, Existence, Resolved};
 use crate::linux::cpu_time::of_this_thread;
 use crate::model::{FileId, ServerId};
+use crate::server::instances::{Instances, members};
 
 pub struct Request {
     pub key: FileKey,
+    /// As in `Named`.
+    pub holder: u32,
     pub fd: i32,
     pub mount_id: i32,
     /// As in `Named`.
@@ -55,13 +58,28 @@ pub(crate) struct FoundOpen {
 
 /// Those of the files that a server has open, with their names. May block.
 pub(crate) fn find_open(server: ServerId, wanted: &[FileId], until: Instant) -> Vec<FoundOpen> {
-    let found = resolve::find_open_descriptors(Path::new(PROC), server.pid, wanted, until);
-    let with_name = |(file, fd)| {
-        let key = (server, file);
-        let request = Request { key, fd, mount_id: -1, components: None, known: None, first_bytes: true };
-        FoundOpen { fd, answer: confirm(&request) }
-    };
-    found.into_iter().map(with_name).collect()
+    let mut all: Vec<FoundOpen> = Vec::new();
+    for holder in members(Path::new(PROC), &[server.pid]) {
+        let is_found = |id: &FileId| all.iter().any(|found| found.answer.key.1 == *id);
+        let wanted: Vec<FileId> = wanted.iter().filter(|id| !is_found(id)).copied().collect();
+        if wanted.is_empty() {
+            break;
+        }
+        for (file, fd) in resolve::find_open_descriptors(Path::new(PROC), holder, &wanted, until) {
+            let (key, mount_id, first_bytes) = ((server, file), -1, true);
+            let request = Request { key, holder, fd, mount_id, components: None, known: None, first_bytes };
+            all.push(FoundOpen { fd, answer: confirm(&request) });
+        }
+    }
+    all
+}
+
+/// The process whose descriptor a request is about: the server's own, or that of another process that is,
+/// still, of the same server.
+fn holder(proc_root: &Path, request: &Request) -> u32 {
+    let server = request.key.0.pid;
+    let is_its = || Instances::new(proc_root).first_of(request.holder) == server;
+    if request.holder != server && is_its() { request.holder } else { server }
 }
 
 /// Confirms a name. May block.
@@ -74,7 +92,8 @@ pub(crate) fn confirm(request: &Request) -> Answer {
     // rename. With the next sync after a rename the kernel sends the new name.
     let name = request.file_name();
     let is_it = |found: &Resolved| name.is_none() || found.path.file_name() == name.as_deref();
-    let by_descriptor = resolve::resolve(proc_root, server.pid, request.fd, file).filter(is_it);
+    let by_descriptor =
+        resolve::resolve(proc_root, holder(proc_root, request), request.fd, file).filter(is_it);
     let resolved = by_descriptor.or_else(|| {
         // Closed: a path that was confirmed before stays, and only its end is noticed.
         match &request.known {

@@ -1,0 +1,233 @@
+//! Servers of several processes, as PostgreSQL is, out of /proc: the first of those that run a program, with
+//! all that it forked. What the kernel side finds at a process' first sync (`bpf/instance.h`) is found here in
+//! the same way.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use super::processes::{self, ThreadGroup};
+
+/// The names of servers that are a process with its children.
+pub const WITH_CHILDREN: [&str; 3] = ["postgres", "redis-server", "valkey-server"];
+/// Of these, a process that has lost its parent belongs to the server of its working directory.
+pub const AT_THEIR_DATA: [&str; 1] = ["postgres"];
+
+/// As many as the kernel side looks at.
+const ANCESTORS: usize = 8;
+/// It still runs the program of the process that forked it (include/linux/sched.h: PF_FORKNOEXEC).
+const PF_FORKNOEXEC: u32 = 0x0000_0040;
+
+/// A process as far as it tells whose it is.
+struct Seen {
+    process: ThreadGroup,
+    parent: u32,
+    /// The link to its program. It is read, not followed: nothing waits for a filesystem.
+    program: Option<PathBuf>,
+    was_forked: bool,
+}
+
+/// Finds the server of one process after the other; each process is read once.
+pub(crate) struct Instances<'a> {
+    proc_root: &'a Path,
+    seen: HashMap<u32, Option<Seen>>,
+}
+
+impl<'a> Instances<'a> {
+    pub fn new(proc_root: &'a Path) -> Instances<'a> {
+        Instances { proc_root, seen: HashMap::new() }
+    }
+
+    /// The first process of the server that a process belongs to: itself, where it is no server of several.
+    pub fn first_of(&mut self, pid: u32) -> u32 {
+        let Some(own) = self.see(pid).filter(|own| has_children(&own.process.comm)) else { return pid };
+        let Some(program) = own.program.clone() else { return pid };
+        let (mut first, mut parent) = (pid, own.parent);
+        for _ in 0..ANCESTORS {
+            match self.see(parent) {
+                Some(above) if above.program.as_ref() == Some(&program) => {
+                    (first, parent) = (parent, above.parent);
+                }
+                _ => break,
+            }
+        }
+        first
+    }
+
+    /// The servers of these processes, ascending. One that has lost the server that forked it is none.
+    pub fn servers_of(&mut self, pids: impl IntoIterator<Item = u32>) -> Vec<ThreadGroup> {
+        let firsts: BTreeSet<u32> = pids.into_iter().map(|pid| self.first_of(pid)).collect();
+        let server = |pid| self.see(pid).filter(|seen| !seen.is_lost()).map(|seen| seen.process.clone());
+        firsts.into_iter().filter_map(server).collect()
+    }
+
+    fn see(&mut self, pid: u32) -> Option<&Seen> {
+        let proc_root = self.proc_root;
+        let read = || {
+            let (process, stat) = processes::read(proc_root, pid)?;
+            let program = has_children(&process.comm)
+                .then(|| std::fs::read_link(proc_root.join(format!("{pid}/exe"))).ok())
+                .flatten();
+            let parent = u32::try_from(stat.ppid).unwrap_or(0);
+            Some(Seen { process, parent, program, was_forked: stat.flags & PF_FORKNOEXEC != 0 })
+        };
+        self.seen.entry(pid).or_insert_with(read).as_ref()
+    }
+}
+
+impl Seen {
+    fn is_lost(&self) -> bool {
+        self.was_forked && AT_THEIR_DATA.contains(&self.process.comm.as_str())
+    }
+}
+
+fn has_children(comm: &str) -> bool {
+    WITH_CHILDREN.contains(&comm)
+}
+
+/// Whether a server is one of several processes; of one that has gone, or that is not known, it cannot be told.
+pub(crate) fn may_have_children(proc_root: &Path, pid: u32) -> bool {
+    processes::comm(proc_root, pid).is_none_or(|comm| has_children(&comm))
+}
+
+/// All processes of the servers whose first processes these are; of most servers, these alone.
+pub(crate) fn members(proc_root: &Path, servers: &[u32]) -> Vec<u32> {
+    let mut instances = Instances::new(proc_root);
+    let mut several = |&pid: &u32| instances.see(pid).is_some_and(|seen| has_children(&seen.process.comm));
+    if !servers.iter().any(&mut several) {
+        return servers.to_vec();
+    }
+    let mut members: BTreeSet<u32> = servers.iter().copied().collect();
+    for pid in processes::all_pids(proc_root) {
+        // Most are told by their names.
+        if processes::comm(proc_root, pid).is_some_and(|comm| has_children(&comm))
+            && servers.contains(&instances.first_of(pid))
+        {
+            members.insert(pid);
+        }
+    }
+    members.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    const PROC: &str = "/proc";
+
+    /// A shell under the name of PostgreSQL, in a directory of its own.
+    struct Shell {
+        child: Child,
+        said: BufReader<std::process::ChildStdout>,
+        _directory: tempfile::TempDir,
+    }
+
+    impl Shell {
+        fn start(script: &str) -> Shell {
+            let directory = tempfile::tempdir().unwrap();
+            let program = directory.path().join("postgres");
+            std::fs::copy("/bin/bash", &program).unwrap();
+            let mut command = Command::new(&program);
+            command.args(["-c", script]).current_dir(directory.path()).stdout(Stdio::piped());
+            // Another test may be starting a program and have this one's file open still.
+            let mut child = loop {
+                match command.spawn() {
+                    Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) => std::thread::yield_now(),
+                    result => break result.unwrap(),
+                }
+            };
+            let said = BufReader::new(child.stdout.take().unwrap());
+            Shell { child, said, _directory: directory }
+        }
+
+        fn pid(&self) -> u32 {
+            self.child.id()
+        }
+
+        fn next_pid(&mut self) -> u32 {
+            let mut line = String::new();
+            self.said.read_line(&mut line).unwrap();
+            line.trim().parse().unwrap()
+        }
+    }
+
+    impl Drop for Shell {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    fn first_of(pid: u32) -> u32 {
+        Instances::new(Path::new(PROC)).first_of(pid)
+    }
+
+    fn servers_of(pids: &[u32]) -> Vec<u32> {
+        let servers = Instances::new(Path::new(PROC)).servers_of(pids.iter().copied());
+        servers.iter().map(|server| server.pid).collect()
+    }
+
+    /// Waits without another program until the first shell is gone.
+    const WAITS: &str = "exec 3<> <(:); while read -t 0.1 -u 3; [ -d /proc/$$ ]; do :; done";
+
+    #[test]
+    fn what_a_server_forked_is_the_server_and_what_executes_another_program_is_not() {
+        let script = format!("(echo $BASHPID; ( echo $BASHPID; {WAITS} ); :) & sleep 60 & echo $!; wait");
+        let mut server = Shell::start(&script);
+        let mut others = [server.next_pid(), server.next_pid(), server.next_pid()];
+        let comm = |pid: u32| processes::comm(Path::new(PROC), pid).unwrap();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while !others.iter().any(|&pid| comm(pid) == "sleep") {
+            assert!(std::time::Instant::now() < end);
+        }
+        others.sort_by_key(|&pid| comm(pid) == "sleep");
+        let [child, grandchild, sleep] = others;
+        assert_eq!([child, grandchild, sleep].map(first_of), [server.pid(), server.pid(), sleep]);
+        assert_eq!(servers_of(&[sleep, grandchild, child]), {
+            let mut both = [server.pid(), sleep];
+            both.sort();
+            both
+        });
+        let members = members(Path::new(PROC), &[server.pid()]);
+        assert!([server.pid(), child, grandchild].iter().all(|pid| members.contains(pid)), "{members:?}");
+        assert!(!members.contains(&sleep) && !members.contains(&std::process::id()));
+        Command::new("kill").arg(sleep.to_string()).status().unwrap();
+    }
+
+    #[test]
+    fn a_server_that_another_one_starts_is_its_own() {
+        let inner = Shell::start("read -t 0.01; :");
+        let program = inner._directory.path().join("postgres");
+        let script = format!("{} -c 'echo $$; {WAITS}' & wait", program.display());
+        let mut outer = Shell::start(&script);
+        let started = outer.next_pid();
+        assert_eq!(first_of(started), started);
+        outer.child.kill().unwrap();
+        Command::new("kill").arg(started.to_string()).status().unwrap();
+    }
+
+    #[test]
+    fn who_has_lost_its_server_is_none() {
+        let mut server =
+            Shell::start("(echo $BASHPID; exec 3<> <(:); while :; do read -t 0.1 -u 3; done) & wait");
+        let child = server.next_pid();
+        assert_eq!(servers_of(&[child]), [server.pid()]);
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while first_of(child) != child {
+            assert!(std::time::Instant::now() < end);
+        }
+        assert_eq!(servers_of(&[child]), [0; 0]);
+        Command::new("kill").args(["-9", &child.to_string()]).status().unwrap();
+    }
+
+    #[test]
+    fn of_a_server_that_is_one_process_no_other_is_looked_for() {
+        let own = std::process::id();
+        assert_eq!((first_of(own), members(Path::new(PROC), &[own])), (own, vec![own]));
+        assert_eq!(first_of(1 << 30), 1 << 30);
+        assert!(!may_have_children(Path::new(PROC), own) && may_have_children(Path::new(PROC), 1 << 30));
+    }
+}
