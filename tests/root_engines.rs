@@ -1,271 +1,344 @@
-//! Needs root, and real etcd, Redis, RocksDB and SQLite: what each syncs is counted as it counts that itself,
-//! or as often as its documentation says, and every file has the role that its engine's profile gives it.
+//! Needs root. Real etcd, Redis, RocksDB and SQLite: their logs are known, and are synced as often as they
+//! count themselves, or as was asked of them.
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use common::exact::until_quiet;
-use common::measured::{Measured, number, path_of, sum, text};
+use common::chroot::Chroot;
+use common::exact::{counts_of, until_quiet};
+use common::measured::{Measured, count, number, text};
 use common::tracing::Tracing;
 use common::{Running, needs, wait_until};
 
-/// Not in memory: what is synced there waits for nothing, but it is synced.
-fn directory() -> tempfile::TempDir {
-    tempfile::TempDir::with_prefix_in("fsynctop-", "/var/tmp").unwrap()
+fn tree() -> Chroot {
+    needs(&[]);
+    Chroot::on("engines-root.sh", 0, "ext4", 512)
 }
 
-/// The syncs of a role's files below a directory.
-fn of_role(measured: &Measured, role: &str, below: &Path) -> u64 {
-    let is_its = |row: &&serde_json::Value| {
-        row["role"] == role && path_of(row).is_some_and(|path| path.starts_with(below))
-    };
-    sum(measured.files().iter().filter(is_its))
-}
-
-/// No file of the directory is without a role.
-fn assert_no_other(measured: &Measured, below: &Path) {
-    let is_other = |row: &&serde_json::Value| {
-        row["role"] == "other" && path_of(row).is_none_or(|path| path.starts_with(below))
-    };
-    let others: Vec<_> = measured.files().iter().filter(is_other).collect();
-    assert!(others.is_empty(), "{others:?}");
-}
-
-fn engine_of(measured: &Measured, pid: u32) -> String {
+/// All that was traced of a role, in one server.
+fn of_role(measured: &Measured, role: &str) -> u64 {
     let servers = measured.0["servers"].as_array().unwrap();
-    let server = servers.iter().find(|server| number(server, "pid") == u64::from(pid));
-    text(server.unwrap_or_else(|| panic!("no server {pid} in {servers:?}")), "engine")
+    assert_eq!(servers.len(), 1, "{servers:#?}");
+    let rows = measured.files().iter().filter(|row| text(row, "role") == role);
+    rows.map(|row| {
+        assert_eq!(row["errors"], serde_json::json!({}));
+        count(row)
+    })
+    .sum()
 }
 
-struct Etcd {
-    running: Running,
-    client: String,
-}
-
-impl Etcd {
-    fn start(data: &Path) -> Etcd {
-        let [client, peer] = [(); 2].map(|()| {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap();
-            format!("http://{}", free.local_addr().unwrap())
-        });
-        let running = Command::new("etcd")
-            .args(["--data-dir", data.to_str().unwrap(), "--snapshot-count", "50"])
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}")])
-            .stderr(Stdio::null())
-            .spawn();
-        let etcd = Etcd { running: Running(running.unwrap()), client };
-        wait_until("etcd to be ready", || etcd.get("/health").contains("true"));
-        etcd
-    }
-
-    fn curl(&self, path: &str, arguments: &[&str]) -> String {
-        let output = Command::new("curl")
-            .args(["--silent", "--max-time", "10", &format!("{}{path}", self.client)])
-            .args(arguments)
-            .output();
-        String::from_utf8(output.unwrap().stdout).unwrap()
-    }
-
-    fn get(&self, path: &str) -> String {
-        self.curl(path, &[])
-    }
-
-    fn post(&self, path: &str, body: &str) {
-        let answer = self.curl(path, &["--data", body]);
-        assert!(answer.starts_with('{') && !answer.contains("error"), "{path}: {answer}");
-    }
-
-    /// What it counts itself: syncs of the WAL, commits of the backend, syncs of snapshots.
-    fn counted(&self) -> [u64; 3] {
-        let metrics = self.get("/metrics");
-        let of = |name: &str| {
-            let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name}_count ")));
-            line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
-        };
-        [
-            of("etcd_disk_wal_fsync_duration_seconds"),
-            of("etcd_disk_backend_commit_duration_seconds"),
-            of("etcd_snap_fsync_duration_seconds"),
-        ]
-    }
-
-    /// Once it has committed what it was told.
-    fn quiet(&self) -> [u64; 3] {
-        let mut last = self.counted();
-        wait_until("etcd to come to rest", || {
-            std::thread::sleep(std::time::Duration::from_millis(500));
-            last == std::mem::replace(&mut last, self.counted())
-        });
-        last
-    }
-}
-
-#[test]
-#[ignore = "needs root, a kernel with BTF, and etcd"]
-fn root_etcd_is_seen_to_sync_as_often_as_it_counts() {
-    needs(&["/usr/bin/etcd"]);
-    let directory = directory();
-    let data = directory.path().join("data");
-    let etcd = Etcd::start(&data);
-    let (measured, counted) = until_quiet(|| {
-        let before = etcd.quiet();
-        let tracing = Tracing::begin(&["--engine", "etcd", "--output", "json"]);
-        if etcd.counted() != before {
-            return None;
-        }
-        (0..120).for_each(|_| etcd.post("/v3/kv/put", r#"{"key":"Zm9v","value":"YmFy"}"#));
-        let quiet = etcd.quiet();
-        let [measured] = tracing.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
-        let counted = [0, 1, 2].map(|at| quiet[at] - before[at]);
-        (etcd.counted() == quiet).then_some((measured, counted))
-    });
-    measured.assert_nothing_lost();
-    assert_eq!(engine_of(&measured, etcd.running.0.id()), "etcd");
-    let seen = ["wal", "backend", "snapshot"].map(|role| of_role(&measured, role, &data));
-    let [wal, commits, snapshots] = counted;
-    assert!(wal >= 120 && commits > 0 && snapshots > 0, "{counted:?}");
-    // A commit of bbolt writes and syncs its pages, then the page that leads to them.
-    assert_eq!(seen, [wal, 2 * commits, snapshots], "{measured:?}", measured = measured.0["files"]);
-    assert_no_other(&measured, &data);
-    // Where it makes files, which it counts nowhere.
-    let tracing = Tracing::begin(&["--engine", "etcd", "--output", "json"]);
-    etcd.post("/v3/maintenance/defragment", "{}");
-    let [defragmented] = tracing.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
-    assert!(of_role(&defragmented, "backend", &data) > 0);
-    assert_no_other(&defragmented, &data);
-}
-
-struct Redis {
-    running: Running,
-    stream: BufReader<UnixStream>,
-}
-
-impl Redis {
-    fn start(directory: &Path) -> Redis {
-        let socket = directory.join("socket");
-        let running = Command::new("redis-server")
-            .args(["--dir", directory.to_str().unwrap(), "--port", "0", "--save", ""])
-            .args(["--unixsocket", socket.to_str().unwrap()])
-            .args(["--appendonly", "yes", "--appendfsync", "always"])
-            .stdout(Stdio::null())
-            .spawn();
-        let running = Running(running.unwrap());
-        wait_until("Redis to listen", || UnixStream::connect(&socket).is_ok());
-        let stream = BufReader::new(UnixStream::connect(&socket).unwrap());
-        let mut redis = Redis { running, stream };
-        wait_until("Redis to be ready", || redis.ask("PING") == "+PONG");
-        redis
-    }
-
-    /// The first line of the answer.
-    fn ask(&mut self, command: &str) -> String {
-        self.stream.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        self.stream.read_line(&mut answer).unwrap();
-        answer.trim_end().to_owned()
-    }
-}
-
-#[test]
-#[ignore = "needs root, a kernel with BTF, and Redis"]
-fn root_redis_under_appendfsync_always_is_seen_to_sync_once_for_each_write() {
-    needs(&["/usr/bin/redis-server"]);
-    let directory = directory();
-    let data = directory.path();
-    let mut redis = Redis::start(data);
-    let tracing = Tracing::begin(&["--engine", "redis", "--output", "json"]);
-    for number in 0..500 {
-        assert_eq!(redis.ask(&format!("SET key{number} value")), "+OK");
-    }
+fn one(tracing: Tracing) -> Measured {
     let [measured] = tracing.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
-    measured.assert_nothing_lost();
-    assert_eq!(engine_of(&measured, redis.running.0.id()), "redis");
-    assert_eq!(of_role(&measured, "aof", data), 500, "{}", measured.0["files"]);
-    assert_no_other(&measured, data);
-    // What its children write.
-    let tracing = Tracing::begin(&["--engine", "redis", "--output", "json"]);
-    assert!(redis.ask("BGREWRITEAOF").starts_with("+Background"));
-    let base = data.join("appendonlydir/appendonly.aof.2.base.rdb");
-    wait_until("the file to be rewritten", || base.exists());
-    assert!(redis.ask("BGSAVE").starts_with('+'));
-    wait_until("a snapshot", || data.join("dump.rdb").exists());
-    let [measured] = tracing.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
-    for role in ["aof_manifest", "rdb", "directory"] {
-        assert!(of_role(&measured, role, data) > 0, "{role}: {}", measured.0["files"]);
-    }
-    assert_no_other(&measured, data);
-}
-
-/// A command and what was traced of it.
-fn traced(command: &str) -> Measured {
-    let output = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
-        .args(["once", "--output", "json", "--", "sh", "-c", command])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let measured = Measured::parse(String::from_utf8(output.stdout).unwrap().trim());
     measured.assert_nothing_lost();
     measured
 }
 
-#[test]
-#[ignore = "needs root, a kernel with BTF, and RocksDB's db_bench"]
-fn root_rocksdb_is_seen_to_sync_its_wal_as_often_as_it_counts() {
-    needs(&["/usr/bin/db_bench"]);
-    let directory = directory();
-    let (data, said) = (directory.path().join("db"), directory.path().join("said"));
-    let measured = traced(&format!(
-        "db_bench --benchmarks=fillrandom,compact --statistics --db={} --num=1000 --value_size=4000 --sync=1 \
-         --write_buffer_size=1000000 --threads=2 --enable_blob_files=1 >{} 2>&1",
-        data.display(),
-        said.display()
-    ));
-    let said = std::fs::read_to_string(said).unwrap();
-    let counted = said.lines().find_map(|line| line.strip_prefix("rocksdb.wal.synced COUNT : "));
-    let counted: u64 = counted.unwrap_or_else(|| panic!("{said}")).trim().parse().unwrap();
-    assert!(counted > 100, "{said}");
-    assert_eq!(of_role(&measured, "wal", &data), counted, "{}", measured.0["files"]);
-    for role in ["sst", "manifest", "options", "directory"] {
-        assert!(of_role(&measured, role, &data) > 0, "{role}: {}", measured.0["files"]);
-    }
-    assert_no_other(&measured, &data);
+/// Ports that nobody listens on.
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// How often a commit syncs what: "Atomic Commit In SQLite" (sqlite.org/atomiccommit.html), 3.7 and 3.10, and
-/// "Write-Ahead Logging" (sqlite.org/wal.html), 3.
-#[test]
-#[ignore = "needs root, a kernel with BTF, and SQLite"]
-fn root_sqlite_is_seen_to_sync_as_often_as_its_commits_have_to() {
-    needs(&["/usr/bin/sqlite3"]);
-    let directory = directory();
-    let data = directory.path();
-    let (rollback, wal) = (data.join("r.db"), data.join("w.db"));
-    const COMMITS: u64 = 50;
-    let inserts = "INSERT INTO t VALUES(randomblob(100));".repeat(COMMITS as usize);
-    // What makes the table is not traced.
-    for (path, mode) in [(&rollback, "delete"), (&wal, "wal")] {
-        let made =
-            Command::new("sqlite3").arg(path).arg(format!("PRAGMA journal_mode={mode};CREATE TABLE t(a);"));
-        assert!({ made }.output().unwrap().status.success());
+struct Etcd {
+    running: Running,
+    port: u16,
+}
+
+impl Etcd {
+    fn start(tree: &Chroot) -> Etcd {
+        let data = tree.inside(&tree.disk()).join("etcd").display().to_string();
+        let (port, peers) = (free_port(), format!("http://127.0.0.1:{}", free_port()));
+        let clients = format!("http://127.0.0.1:{port}");
+        let cluster = format!("default={peers}");
+        let arguments = [
+            "--data-dir",
+            &data,
+            "--snapshot-count",
+            "100",
+            "--listen-client-urls",
+            &clients,
+            "--advertise-client-urls",
+            &clients,
+            "--listen-peer-urls",
+            &peers,
+            "--initial-advertise-peer-urls",
+            &peers,
+            "--initial-cluster",
+            &cluster,
+        ];
+        let log = std::fs::File::create(tree.directory().join("etcd.log")).unwrap();
+        let mut command = tree.enter("/usr/bin/etcd", &arguments);
+        let running = Running(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+        let etcd = Etcd { running, port };
+        wait_until("etcd to be healthy", || {
+            etcd.ask("GET", "/health", "").is_ok_and(|answer| answer.contains("\"health\":\"true\""))
+        });
+        etcd
     }
-    let sqlite = |path: &Path| {
-        let text = format!("PRAGMA synchronous=full;PRAGMA wal_autocheckpoint=0;{inserts}");
-        traced(&format!("echo '{text}' | sqlite3 {} >/dev/null", path.display()))
-    };
-    let measured = sqlite(&rollback);
-    let seen = ["journal", "database", "directory"].map(|role| of_role(&measured, role, data));
-    // The journal before and after its header says how many pages it has.
-    assert_eq!(seen, [2 * COMMITS, COMMITS, 2 * COMMITS], "{}", measured.0["files"]);
-    assert_no_other(&measured, data);
-    let measured = sqlite(&wal);
-    let seen = ["wal", "database"].map(|role| of_role(&measured, role, data));
-    assert_eq!(seen, [COMMITS, 1], "{}", measured.0["files"]);
-    assert_no_other(&measured, data);
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    fn put(&self, key: u32) {
+        // "a" and "b" in base 64, as the gateway wants them.
+        let value = ["YQ==", "Yg=="][key as usize % 2];
+        let body = format!("{{\"key\": \"YQ==\", \"value\": \"{value}\"}}");
+        let answer = self.ask("POST", "/v3/kv/put", &body).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+
+    fn metric(&self, name: &str) -> u64 {
+        let page = self.ask("GET", "/metrics", "").unwrap();
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {page}")).trim().parse::<f64>().unwrap() as u64
+    }
+
+    /// Syncs of the WAL, commits of the backend, syncs of snapshots.
+    fn counts(&self) -> [u64; 3] {
+        [
+            "etcd_disk_wal_fsync_duration_seconds",
+            "etcd_disk_backend_commit_duration_seconds",
+            "etcd_snap_fsync_duration_seconds",
+        ]
+        .map(|name| self.metric(&format!("{name}_count")))
+    }
+
+    /// The counts, once they have stood still: the backend is committed every 100 ms if there is anything.
+    fn quiet(&self) -> [u64; 3] {
+        let end = Instant::now() + Duration::from_secs(60);
+        let (mut counts, mut since) = (self.counts(), Instant::now());
+        while since.elapsed() < Duration::from_secs(2) {
+            assert!(Instant::now() < end, "etcd does not come to rest");
+            std::thread::sleep(Duration::from_millis(100));
+            let now = self.counts();
+            if now != counts {
+                (counts, since) = (now, Instant::now());
+            }
+        }
+        counts
+    }
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_etcd_syncs_its_wal_as_often_as_it_counts() {
+    let tree = tree();
+    let etcd = Etcd::start(&tree);
+    let pid = etcd.running.0.id().to_string();
+    let (measured, counted) = until_quiet(|| {
+        let before = etcd.quiet();
+        let tracing = Tracing::begin(&["--pid", &pid, "--output", "json"]);
+        if etcd.counts() != before {
+            return None;
+        }
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let etcd = &etcd;
+                scope.spawn(move || (0..100).for_each(|n| etcd.put(thread * 100 + n)));
+            }
+        });
+        let after = etcd.quiet();
+        let measured = one(tracing);
+        (etcd.counts() == after).then(|| (measured, [0, 1, 2].map(|i| after[i] - before[i])))
+    });
+    let said = format!("{counted:?} {}", counts_of(&measured));
+    let [wal, commits, snapshots] = counted;
+    assert!(wal > 100 && commits > 2 && snapshots > 0, "{said}");
+    // A commit of bbolt writes and syncs its pages, then the page that leads to them.
+    let seen = ["wal", "backend", "snapshot", "other"].map(|role| of_role(&measured, role));
+    assert_eq!(seen, [wal, 2 * commits, snapshots, 0], "{said}");
+    assert_eq!(text(&measured.0["servers"][0], "engine"), "etcd");
+    // Where it makes a file anew, which it counts nowhere.
+    let tracing = Tracing::begin(&["--pid", &pid, "--output", "json"]);
+    assert!(etcd.ask("POST", "/v3/maintenance/defragment", "{}").unwrap().starts_with("HTTP/1.1 200 "));
+    let measured = one(tracing);
+    assert!(of_role(&measured, "backend") > 0, "{}", counts_of(&measured));
+    assert_eq!(of_role(&measured, "other"), 0, "{}", counts_of(&measured));
+}
+
+struct Redis {
+    running: Running,
+    client: BufReader<UnixStream>,
+}
+
+impl Redis {
+    fn start(tree: &Chroot, appendfsync: &str) -> Redis {
+        let data = tree.disk().join("redis");
+        std::fs::create_dir(&data).unwrap();
+        let socket = tree.directory().join("redis.sock");
+        let arguments = [
+            "--port",
+            "0",
+            "--unixsocket",
+            tree.inside(&socket).to_str().unwrap(),
+            "--dir",
+            tree.inside(&data).to_str().unwrap(),
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            appendfsync,
+            "--auto-aof-rewrite-percentage",
+            "0",
+        ]
+        .map(str::to_owned);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let log = std::fs::File::create(tree.directory().join("redis.log")).unwrap();
+        let mut command = tree.enter("/usr/bin/redis-server", &arguments);
+        let running = Running(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+        wait_until("Redis to listen", || UnixStream::connect(&socket).is_ok());
+        let stream = UnixStream::connect(&socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Redis { running, client: BufReader::new(stream) }
+    }
+
+    /// A command, and the first line of the answer; of a bulk string, the string.
+    fn ask(&mut self, command: &str) -> String {
+        self.client.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        self.client.read_line(&mut line).unwrap();
+        let Some(length) = line.strip_prefix('$') else { return line.trim_end().to_owned() };
+        let mut bytes = vec![0; length.trim().parse::<usize>().unwrap() + 2];
+        self.client.read_exact(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn info(&mut self, name: &str) -> String {
+        let info = self.ask("INFO persistence");
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {name} in {info}")).to_owned()
+    }
+
+    fn wait_for_children(&mut self) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]
+            .iter()
+            .any(|name| self.info(name) != "0")
+        {
+            assert!(Instant::now() < end, "a child of Redis does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(
+            (self.info("rdb_last_bgsave_status"), self.info("aof_last_bgrewrite_status")),
+            ("ok".into(), "ok".into())
+        );
+    }
+}
+
+/// Commands that come one at a time are synced one by one.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_redis_syncs_each_command_and_its_children_are_its_own() {
+    let tree = tree();
+    let mut redis = Redis::start(&tree, "always");
+    let pid = redis.running.0.id();
+    let tracing = Tracing::begin(&["--pid", &pid.to_string(), "--output", "json"]);
+    for n in 0..300 {
+        assert_eq!(redis.ask(&format!("SET key{n} value")), "+OK");
+    }
+    assert!(redis.ask("BGSAVE").starts_with('+'));
+    redis.wait_for_children();
+    let measured = one(tracing);
+    let said = counts_of(&measured);
+    assert_eq!(text(&measured.0["servers"][0], "engine"), "redis");
+    assert_eq!(of_role(&measured, "aof"), 300, "{said}");
+    assert!(of_role(&measured, "rdb") >= 1, "the child's: {said}");
+    assert!(measured.files().iter().all(|row| number(row, "pid") == u64::from(pid)), "{said}");
+
+    let tracing = Tracing::begin(&["--pid", &pid.to_string(), "--output", "json"]);
+    assert!(redis.ask("BGREWRITEAOF").starts_with('+'));
+    redis.wait_for_children();
+    let measured = one(tracing);
+    let said = counts_of(&measured);
+    // The increment that is closed; the new base, as the child writes it; the list of both with each change.
+    assert_eq!(
+        ["aof", "temporary", "aof_manifest"].map(|role| of_role(&measured, role)),
+        [1, 1, 3],
+        "{said}"
+    );
+    assert_eq!(of_role(&measured, "other"), 0, "{said}");
+}
+
+/// A program of the tree under tracing: what it said, and what was traced.
+fn traced(tree: &Chroot, arguments: &[&str]) -> (String, Measured) {
+    let directory = tempfile::tempdir().unwrap();
+    let output: PathBuf = directory.path().join("measured.json");
+    let run = tree.run(arguments[0], &arguments[1..]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
+    command.args(["once", "--output", "json", "--output-file"]).arg(&output).arg("--");
+    command.arg(run.get_program()).args(run.get_args());
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let measured = Measured::parse(std::fs::read_to_string(&output).unwrap().trim());
+    measured.assert_nothing_lost();
+    (said, measured)
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_rocksdb_syncs_its_wal_as_often_as_it_counts() {
+    let tree = tree();
+    let data = format!("--db={}", tree.inside(&tree.disk()).join("rocks").display());
+    let (said, measured) = traced(
+        &tree,
+        &[
+            "/usr/bin/db_bench",
+            "--benchmarks=fillseq,flush,compact",
+            "--sync=1",
+            "--num=500",
+            "--statistics",
+            &data,
+        ],
+    );
+    let counted =
+        said.lines().find_map(|line| line.strip_prefix("rocksdb.wal.synced COUNT : ")).expect(&said);
+    assert_eq!(of_role(&measured, "wal").to_string(), counted, "{}", counts_of(&measured));
+    assert!(counted.parse::<u64>().unwrap() >= 500);
+    for role in ["sst", "manifest", "options"] {
+        assert!(of_role(&measured, role) >= 1, "{role}: {}", counts_of(&measured));
+    }
+    assert_eq!(of_role(&measured, "other"), 0, "{}", counts_of(&measured));
+}
+
+fn sqlite(tree: &Chroot, journal: &str) -> Measured {
+    let data = tree.inside(&tree.disk()).join(format!("{journal}.db")).display().to_string();
+    let mut script = format!("PRAGMA journal_mode={journal}; PRAGMA synchronous=FULL; CREATE TABLE t (n);");
+    (0..100).for_each(|n| script.push_str(&format!("INSERT INTO t VALUES ({n});")));
+    traced(tree, &["/usr/bin/sqlite3", &data, &script]).1
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_sqlite_syncs_what_its_journal_mode_says() {
+    let tree = tree();
+    // Each transaction once: a hundred, and that which makes the table. Before them the header of the new
+    // file, and after them all of it, before the checkpoint (src/wal.c).
+    let measured = sqlite(&tree, "WAL");
+    let said = counts_of(&measured);
+    assert_eq!(of_role(&measured, "wal"), 1 + 101 + 1, "{said}");
+    assert!(of_role(&measured, "database") >= 1, "the checkpoint at the end: {said}");
+    assert_eq!(of_role(&measured, "other"), 0, "{said}");
+    // The journal with its content, then with the number of its pages, and the database.
+    let measured = sqlite(&tree, "DELETE");
+    let said = counts_of(&measured);
+    let (journal, database) = (of_role(&measured, "journal"), of_role(&measured, "database"));
+    assert!(database >= 101 && journal >= database, "{said}");
+    assert_eq!(of_role(&measured, "other"), 0, "{said}");
 }
