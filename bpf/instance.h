@@ -13,8 +13,8 @@
 // PostgreSQL's processes are all children of the postmaster.
 #define ANCESTORS 8
 
-// Where servers work, so that a process whose parent was killed is known as theirs: PostgreSQL's are in the directory of
-// its data.
+// Where servers work, so that a process whose parent was killed is known as theirs: PostgreSQL's are in the directory
+// of its data.
 struct workplace {
 	u64 directory; // the inode's number
 	u64 program;

@@ -17,7 +17,6 @@ use crate::probe::{
 };
 use crate::sampler::Sampler;
 use crate::server::filter::{FilterError, TargetFilter};
-use crate::server::instances;
 use crate::server::processes::{self, Unseen};
 use crate::server::selection::Selection;
 
@@ -25,7 +24,9 @@ const PROC: &str = "/proc";
 
 /// The engines that are known: with the user's own profiles.
 pub(crate) fn engines(arguments: &TargetArgs) -> anyhow::Result<Arc<Engines>> {
-    Ok(Engines::with_user_files(&arguments.profile).map_err(bad_configuration)?)
+    let engines = Engines::with_user_files(&arguments.profile).map_err(bad_configuration)?;
+    engines.use_them();
+    Ok(engines)
 }
 
 /// The servers of the engines that were asked for, or else of those that are meant by default.
@@ -126,12 +127,9 @@ pub(crate) fn nothing_selected(work: &str, selection: &Selection, hint: &str) ->
 
 /// The same for the kernel side.
 fn targets(selection: &Selection) -> anyhow::Result<Targets> {
-    let instance = |name: &str| InstancePattern {
-        comm: CommPattern::new(name.as_bytes()),
-        by_directory: instances::AT_THEIR_DATA.contains(&name),
-    };
-    let mut targets =
-        Targets { instances: instances::WITH_CHILDREN.map(instance).to_vec(), ..Targets::default() };
+    let engines = Engines::in_use();
+    let instances = InstancePattern::all_of(engines.profiles().iter().map(|profile| &*profile.engine));
+    let mut targets = Targets { instances, ..Targets::default() };
     for filter in selection.filters() {
         match filter {
             TargetFilter::Comms(comms) => {
@@ -149,6 +147,10 @@ fn targets(selection: &Selection) -> anyhow::Result<Targets> {
         }
     }
     let most = record::COMM_PATTERNS;
+    if targets.instances.len() > most {
+        let message = format!("the engines with several processes have more than {most} commands");
+        return Err(bad_configuration(message).into());
+    }
     if targets.comms.len() > most {
         let message = format!(
             "at most {most} process names can be watched for, and these are {}: name fewer with --comm, or \

@@ -1,7 +1,7 @@
 //! All engines that are known: the user's own profiles, then those that come with the program.
 
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use super::profile::{Profile, Set};
 use super::rules::{self, Rule};
@@ -26,6 +26,8 @@ const SHARED: [(&str, &str); 1] = [("innodb", include_str!("rules/innodb.toml"))
 const MOST_OF_A_USER: usize = 16;
 
 static BUILTIN: LazyLock<Arc<Engines>> = LazyLock::new(|| Arc::new(Engines::parse()));
+/// The user's profiles are read once, before anything is looked at, and hold for the process.
+static IN_USE: OnceLock<Arc<Engines>> = OnceLock::new();
 
 /// Profiles, and the rules that they share.
 #[derive(Clone, Debug)]
@@ -61,6 +63,16 @@ impl Engines {
     /// Those that come with the program.
     pub fn builtin() -> Arc<Engines> {
         BUILTIN.clone()
+    }
+
+    /// Those that this process goes by: with the user's own, if there are any.
+    pub fn in_use() -> Arc<Engines> {
+        IN_USE.get().cloned().unwrap_or_else(Engines::builtin)
+    }
+
+    /// From now on this process goes by these.
+    pub(crate) fn use_them(self: &Arc<Engines>) {
+        let _ = IN_USE.set(self.clone()); // the same files, if it was done before
     }
 
     fn parse() -> Engines {

@@ -42,7 +42,7 @@ fn an_engine_is_known_by_its_command_and_better_by_its_version() {
     ] {
         assert_eq!(name(engines.of_server(command, version)).as_deref(), expected, "{command} {version:?}");
     }
-    assert_eq!(engines.by_name("postgres").unwrap().processes, Processes::Children);
+    assert_eq!(engines.by_name("postgres").unwrap().processes, Processes::ChildrenInDatadir);
     assert_eq!(engines.by_name("postgres").unwrap().serial, [Role::Wal]);
     assert!(engines.by_name("sqlite").unwrap().commands.is_empty());
     let most = crate::probe::record::COMM_PATTERNS;

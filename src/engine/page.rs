@@ -45,7 +45,7 @@ const KEYS: &str = "\
 | `title` | (required) what sentences call it |
 | `about` | a sentence or two for this page |
 | `commands` | what the main threads of its servers are called, as /proc/PID/comm has it: up to four names of up to 15 bytes. Without any, it is a library, and its rules hold in every process that is no other engine's |
-| `processes` | `\"alone\"` (the default): each process is a server. `\"children\"`: a process is one server with those of its children that run the same executable |
+| `processes` | `\"alone\"` (the default): each process is a server. `\"children\"`: a process is one server with those of its children that run the same executable. `\"children_in_datadir\"`: the same, and all of them work in the data directory, by which one that has lost its parent is still known |
 | `datadir` | `\"working_directory\"`: the server makes its data directory its working directory |
 | `serial` | the logs that commits wait for, in the order of a commit, each synced one call at a time: roles among SERIAL_ROLES |
 | `[words]` | of those logs: `who` waits (`\"Every commit\"`), what they do when a log is saturated (`queue`: `\"commits queue for it\"`), why a server that works may sync nothing (`unsynced`, behind \"the server\") |
@@ -76,7 +76,7 @@ fn summary(page: &mut String, profile: &Profile) {
     let processes = match (engine.commands.is_empty(), engine.processes) {
         (true, _) => "part of any program",
         (false, Processes::Alone) => "a process",
-        (false, Processes::Children) => "a process with its children",
+        (false, Processes::Children | Processes::ChildrenInDatadir) => "a process with its children",
     };
     let _ = writeln!(
         page,

@@ -33,6 +33,15 @@ pub enum Processes {
     Alone,
     /// One, with its children that run the same executable.
     Children,
+    /// The same, and all of them have the data directory as their working directory: by that, one that has
+    /// lost its parent is still known as theirs.
+    ChildrenInDatadir,
+}
+
+impl Processes {
+    pub(crate) fn are_several(self) -> bool {
+        self != Processes::Alone
+    }
 }
 
 /// Where the data directory is found that relative paths are relative to.
@@ -79,6 +88,11 @@ impl Words {
 }
 
 impl Engine {
+    /// A server is a process with its children.
+    pub(crate) fn is_several(&self) -> bool {
+        self.processes.are_several()
+    }
+
     pub fn has(&self, role: Role) -> bool {
         self.roles.contains(&role)
     }

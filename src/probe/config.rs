@@ -3,7 +3,7 @@
 use super::contract::record::{
     AIO_REQUESTS, FIRST_FILE_SLOT, REQUEST_SLOTS, REQUESTS_WITHOUT_SLOT, UNSYNCED_FILES,
 };
-use crate::model::{AttachMode, Op};
+use crate::model::{AttachMode, Engine, Op, Processes};
 
 /// The leader's name, at most 15 bytes, as the kernel compares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,18 @@ pub struct InstancePattern {
     pub comm: CommPattern,
     /// Who has lost its parent belongs to the server that works in the same directory.
     pub by_directory: bool,
+}
+
+impl InstancePattern {
+    /// Of those engines whose servers are.
+    pub fn all_of<'a>(engines: impl Iterator<Item = &'a Engine>) -> Vec<InstancePattern> {
+        let patterns = |engine: &'a Engine| {
+            let by_directory = engine.processes == Processes::ChildrenInDatadir;
+            let comms = engine.commands.iter().map(|name| CommPattern::new(name.as_bytes()));
+            comms.map(move |comm| InstancePattern { comm, by_directory })
+        };
+        engines.filter(|engine| engine.is_several()).flat_map(patterns).collect()
+    }
 }
 
 /// Which thread groups are traced: any of these.

@@ -1,16 +1,14 @@
 //! Servers of several processes, as PostgreSQL is, out of /proc: the first of those that run a program, with
-//! all that it forked. What the kernel side finds at a process' first sync (`bpf/instance.h`) is found here in
-//! the same way.
+//! all that it forked. What the kernel side finds at a process' first sync (`bpf/instance.h`) is found here
+//! in the same way.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::processes::{self, ThreadGroup};
-
-/// The names of servers that are a process with its children.
-pub const WITH_CHILDREN: [&str; 3] = ["postgres", "redis-server", "valkey-server"];
-/// Of these, a process that has lost its parent belongs to the server of its working directory.
-pub const AT_THEIR_DATA: [&str; 1] = ["postgres"];
+use crate::engine::engines::Engines;
+use crate::model::Processes;
 
 /// As many as the kernel side looks at.
 const ANCESTORS: usize = 8;
@@ -23,23 +21,25 @@ struct Seen {
     parent: u32,
     /// The link to its program. It is read, not followed: nothing waits for a filesystem.
     program: Option<PathBuf>,
+    processes: Processes,
     was_forked: bool,
 }
 
 /// Finds the server of one process after the other; each process is read once.
 pub(crate) struct Instances<'a> {
     proc_root: &'a Path,
+    engines: Arc<Engines>,
     seen: HashMap<u32, Option<Seen>>,
 }
 
 impl<'a> Instances<'a> {
     pub fn new(proc_root: &'a Path) -> Instances<'a> {
-        Instances { proc_root, seen: HashMap::new() }
+        Instances { proc_root, engines: Engines::in_use(), seen: HashMap::new() }
     }
 
     /// The first process of the server that a process belongs to: itself, where it is no server of several.
     pub fn first_of(&mut self, pid: u32) -> u32 {
-        let Some(own) = self.see(pid).filter(|own| has_children(&own.process.comm)) else { return pid };
+        let Some(own) = self.see(pid).filter(|own| own.processes.are_several()) else { return pid };
         let Some(program) = own.program.clone() else { return pid };
         let (mut first, mut parent) = (pid, own.parent);
         for _ in 0..ANCESTORS {
@@ -61,14 +61,15 @@ impl<'a> Instances<'a> {
     }
 
     fn see(&mut self, pid: u32) -> Option<&Seen> {
-        let proc_root = self.proc_root;
+        let (proc_root, engines) = (self.proc_root, self.engines.clone());
         let read = || {
             let (process, stat) = processes::read(proc_root, pid)?;
-            let program = has_children(&process.comm)
-                .then(|| std::fs::read_link(proc_root.join(format!("{pid}/exe"))).ok())
-                .flatten();
+            let processes = processes_of(&engines, &process.comm);
+            let link = || std::fs::read_link(proc_root.join(format!("{pid}/exe"))).ok();
+            let program = processes.are_several().then(link).flatten();
             let parent = u32::try_from(stat.ppid).unwrap_or(0);
-            Some(Seen { process, parent, program, was_forked: stat.flags & PF_FORKNOEXEC != 0 })
+            let was_forked = stat.flags & PF_FORKNOEXEC != 0;
+            Some(Seen { process, parent, program, processes, was_forked })
         };
         self.seen.entry(pid).or_insert_with(read).as_ref()
     }
@@ -76,30 +77,33 @@ impl<'a> Instances<'a> {
 
 impl Seen {
     fn is_lost(&self) -> bool {
-        self.was_forked && AT_THEIR_DATA.contains(&self.process.comm.as_str())
+        self.was_forked && self.processes == Processes::ChildrenInDatadir
     }
 }
 
-fn has_children(comm: &str) -> bool {
-    WITH_CHILDREN.contains(&comm)
+fn processes_of(engines: &Engines, comm: &str) -> Processes {
+    engines.by_command(comm).map_or(Processes::Alone, |engine| engine.processes)
 }
 
-/// Whether a server is one of several processes; of one that has gone, or that is not known, it cannot be told.
+/// Whether a server is one of several processes; of one that has gone, or that is not known, it cannot be
+/// told.
 pub(crate) fn may_have_children(proc_root: &Path, pid: u32) -> bool {
-    processes::comm(proc_root, pid).is_none_or(|comm| has_children(&comm))
+    let engines = Engines::in_use();
+    processes::comm(proc_root, pid).is_none_or(|comm| processes_of(&engines, &comm).are_several())
 }
 
 /// All processes of the servers whose first processes these are; of most servers, these alone.
 pub(crate) fn members(proc_root: &Path, servers: &[u32]) -> Vec<u32> {
     let mut instances = Instances::new(proc_root);
-    let mut several = |&pid: &u32| instances.see(pid).is_some_and(|seen| has_children(&seen.process.comm));
+    let mut several = |&pid: &u32| instances.see(pid).is_some_and(|seen| seen.processes.are_several());
     if !servers.iter().any(&mut several) {
         return servers.to_vec();
     }
     let mut members: BTreeSet<u32> = servers.iter().copied().collect();
+    let engines = Engines::in_use();
     for pid in processes::all_pids(proc_root) {
         // Most are told by their names.
-        if processes::comm(proc_root, pid).is_some_and(|comm| has_children(&comm))
+        if processes::comm(proc_root, pid).is_some_and(|comm| processes_of(&engines, &comm).are_several())
             && servers.contains(&instances.first_of(pid))
         {
             members.insert(pid);

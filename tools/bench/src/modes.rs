@@ -3,9 +3,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
+use fsynctop::engine::engines::Engines;
 use fsynctop::host;
 use fsynctop::model::{AttachMode, Op};
-use fsynctop::probe::{AttachedProgram, Capacity, CommPattern, Probe, ProbeConfig, Targets};
+use fsynctop::probe::{AttachedProgram, Capacity, CommPattern, InstancePattern, Probe, ProbeConfig, Targets};
 use fsynctop::server::filter::TargetFilter;
 
 use crate::floor::{Does, Floor};
@@ -28,7 +29,9 @@ pub fn config(mode: Option<AttachMode>, pids: Vec<u32>) -> ProbeConfig {
 pub fn of_servers(mode: AttachMode) -> ProbeConfig {
     let TargetFilter::Comms(names) = TargetFilter::default() else { unreachable!("they have names") };
     let comms = names.iter().map(|name| CommPattern::new(name.bytes())).collect();
-    let targets = Targets { comms, ..Targets::default() };
+    let engines = Engines::builtin();
+    let instances = InstancePattern::all_of(engines.profiles().iter().map(|profile| &*profile.engine));
+    let targets = Targets { comms, instances, ..Targets::default() };
     ProbeConfig { targets, ..config(Some(mode), Vec::new()) }
 }
 

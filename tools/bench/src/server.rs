@@ -25,6 +25,14 @@ const UNTIL_STEADY: Duration = Duration::from_millis(2_300);
 pub const PROCESS_TIME: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_secs(3);
 
+/// Each with its data on disk or in memory, and what is done with it.
+const SERVERS: [(Kind, bool, &[Workload]); 4] = [
+    (Kind::MariaDb, false, &[Workload::Insert, Workload::Sysbench]),
+    (Kind::MySql, false, &[Workload::Insert, Workload::Sysbench]),
+    (Kind::MariaDb, true, &[Workload::Insert]),
+    (Kind::MySql, true, &[Workload::Insert]),
+];
+
 /// `out`: where the parts before have left what a call costs.
 pub fn section(context: &Context, out: &Path) -> Result<Section> {
     let mode = modes::own()?;
@@ -32,13 +40,10 @@ pub fn section(context: &Context, out: &Path) -> Result<Section> {
     let other_blocks = context.or_quick(5, 1);
     let mut loaded = Loaded::new(context, mode)?;
     let mut all = Vec::new();
-    let kinds = [Kind::MariaDb, Kind::MySql];
-    for (kind, memory) in kinds.map(|kind| (kind, false)).into_iter().chain(kinds.map(|kind| (kind, true))) {
+    for &(kind, memory, workloads) in SERVERS.iter().take(context.or_quick(SERVERS.len(), 1)) {
         let data = memory.then(|| context.files.path());
         let mut database = Database::start(kind, data)?;
-        let workloads =
-            if memory { &[Workload::Insert][..] } else { &[Workload::Insert, Workload::Sysbench] };
-        for &workload in workloads {
+        for &workload in workloads.iter().take(context.or_quick(workloads.len(), 1)) {
             let programs = context.fsynctop.parent().context("fsynctop's directory")?;
             let mut load = database.load(workload, programs, context.files.path())?;
             sleep(WARM_UP);
