@@ -10,10 +10,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fsynctop::server::status::connection::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, Connection};
+use fsynctop::server::mysql::status::Connection;
+use fsynctop::server::status::Scope;
+use fsynctop::server::status::connection::{ANSWER_TIMEOUT, CONNECT_TIMEOUT};
 use fsynctop::server::status::find::Target;
 use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
-use fsynctop::server::status::reading::Scope;
 use fsynctop::server::status::secret::Secret;
 
 const PASSWORD: &str = "open sesame";

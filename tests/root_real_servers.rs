@@ -88,7 +88,7 @@ fn mariadb_is_described_from_outside_and_its_files_have_their_roles() {
     assert_eq!(server.ports, [port]);
     assert!(server.device.is_some() && server.filesystem.is_some());
     assert!(server.notes.iter().any(|note| note.starts_with(DSYNC_NOTE)), "{:?}", server.notes);
-    assert_eq!(settings.innodb_flush_method(), Some("O_DSYNC"));
+    assert_eq!(settings.text("innodb_flush_method"), Some("O_DSYNC"));
 
     let files = open_files(running.0.id(), &settings);
     let role = |path: &str| files.get(&dir.join(path)).copied();
@@ -113,7 +113,7 @@ fn a_redo_log_without_durable_descriptors_is_not_noted() {
     let running = mariadbd(&home, "skip-networking\nsync_binlog=1");
     let (server, settings) = describe_running(&running);
     assert_eq!((server.notes, server.ports), (vec![], vec![]));
-    assert_eq!(settings.sync_binlog(), Some(1));
+    assert_eq!(settings.number("sync_binlog"), Some(1));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn mysql_in_a_chroot_is_described_and_its_files_have_their_roles() {
     assert_eq!(server.socket.unwrap(), inside.join("db.sock"));
     assert!(server.device.is_some() && server.filesystem.is_some());
     assert_eq!(server.notes, Vec::<String>::new());
-    assert_eq!(settings.sync_binlog(), Some(77));
+    assert_eq!(settings.number("sync_binlog"), Some(77));
 
     let files = open_files(running.0.id(), &settings);
     let role = |path: &str| files.get(&inside.join("data").join(path)).copied();

@@ -11,11 +11,11 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use fsynctop::engine::rules::Rules;
-use fsynctop::server::status::connection::Connection;
-use fsynctop::server::status::counters::Between;
+use fsynctop::server::mysql::status::Connection;
+use fsynctop::server::mysql::status::counters::Between;
+use fsynctop::server::status::Scope;
 use fsynctop::server::status::find::Target;
 use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
-use fsynctop::server::status::reading::Scope;
 use fsynctop::server::status::secret::Secret;
 use fsynctop::server::{describe, processes};
 use serde_json::Value;

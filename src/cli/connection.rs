@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
+use crate::server::mysql::status::options;
 use crate::server::status::options::{ConnectOptions, Tls};
 use crate::server::status::secret::Secret;
 
@@ -90,7 +91,7 @@ impl ConnectionArgs {
             key: self.ssl_key.clone(),
         };
         let file = match &self.defaults_file {
-            Some(path) => ConnectOptions::from_file(path)?,
+            Some(path) => options::from_file(path)?,
             None => ConnectOptions::default(),
         };
         let environment =

@@ -17,8 +17,8 @@ use super::signals::End;
 use crate::server::describe;
 use crate::server::filter::TargetFilter;
 use crate::server::selection::Selection;
+use crate::server::status::Scope;
 use crate::server::status::choose::Chosen;
-use crate::server::status::reading::Scope;
 use crate::verify::{Edge, compare, render};
 
 /// How long the last names are waited for before the window ends.

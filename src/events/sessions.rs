@@ -11,11 +11,11 @@ use super::Waits;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::proc_file;
 use crate::model::{Server, ServerId};
-use crate::server::status::connection::Connection;
+use crate::server::mysql::status::Connection;
+use crate::server::mysql::status::sessions::{Session, Sessions};
+use crate::server::status::Scope;
 use crate::server::status::find::Target;
 use crate::server::status::options::ConnectOptions;
-use crate::server::status::reading::Scope;
-use crate::server::status::sessions::{Session, Sessions};
 
 const SHARE: Share = Share { threads: 2, with_abandoned: 4, queue: 16 };
 /// To find the socket, which may lie on what hangs, to connect, and to be answered.

@@ -11,7 +11,7 @@ use super::{Explanation, page};
 use crate::model::fixture::{self, MYSQL};
 use crate::model::{Measurement, Op, Role};
 use crate::render::Style;
-use crate::server::status::reading::Reading;
+use crate::server::mysql::status::reading::Reading;
 
 const SECONDS: u64 = 10;
 const TRANSACTIONS: u64 = 40_000;

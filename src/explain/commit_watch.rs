@@ -19,9 +19,10 @@ use crate::linux::storage::Storage;
 use crate::model::{InFlight, Measurement, Role, Server, Snapshot};
 use crate::probe::{TimerProbe, TimerSamples, WaitError};
 use crate::sampler::Sampler;
+use crate::server::mysql::status::Connection;
+use crate::server::mysql::status::reading::Reading;
+use crate::server::status::Scope;
 use crate::server::status::choose::Status;
-use crate::server::status::connection::Connection;
-use crate::server::status::reading::{Reading, Scope};
 use crate::text::capitalize;
 
 const PROC: &str = "/proc";

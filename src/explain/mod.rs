@@ -14,7 +14,7 @@ pub mod waits;
 use serde::Serialize;
 
 use crate::model::{Measurement, Op, Role, Via};
-use crate::server::durable_writes::DurableWrites;
+use crate::server::mysql::durable_writes::DurableWrites;
 
 /// The content of the page and of the JSON object.
 #[derive(Debug)]

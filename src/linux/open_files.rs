@@ -6,6 +6,9 @@ use crate::linux::proc_file;
 
 /// As include/uapi/asm-generic/fcntl.h has them; O_SYNC contains O_DSYNC.
 const O_DSYNC: u32 = 0o10000;
+const O_ACCMODE: u32 = 0o3;
+const O_WRONLY: u32 = 0o1;
+const O_RDWR: u32 = 0o2;
 
 /// Fields of /proc/PID/fdinfo/FD; older kernels lack some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +40,11 @@ impl DescriptorInfo {
 /// The open file flags (O_RDWR, O_DSYNC, …) of a descriptor.
 pub fn flags(proc_root: &Path, pid: u32, fd: i32) -> Option<u32> {
     DescriptorInfo::read(proc_root, pid, fd)?.flags
+}
+
+/// With these flags it can be written.
+pub(crate) fn writes(flags: u32) -> bool {
+    matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR)
 }
 
 /// With these flags each write is durable when it returns: O_DSYNC, or O_SYNC, which contains it.

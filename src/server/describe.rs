@@ -3,15 +3,16 @@
 //! some milliseconds the first time: once per server, on a thread of its own, never on a hot path.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::linux::cpu_time::of_this_thread;
+use crate::linux::rooted::Root;
 use crate::linux::{mounts, open_files, proc_file};
-use crate::model::{Engine, KnownBy, Server, ServerId, durability};
+use crate::model::{Engine, KnownBy, Server, ServerId};
 use crate::server::settings::{Bounds, Settings};
-use crate::server::{container, known_by, listening, processes, version};
+use crate::server::{container, engine, listening, processes};
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
@@ -67,12 +68,13 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     server.comm = processes::find(proc_root, pid).map(|group| group.comm).unwrap_or_default();
     let limit = Limit { proc_root, id, started: Instant::now(), cpu: of_this_thread() };
     let over = || limit.is_over();
-    let version = version::of_process(proc_root, pid, &over);
+    let root = Root::of_process(proc_root, pid).ok();
+    let product = engine::Engine::of_process(proc_root, pid, &over);
     let bounds = Bounds { also: roles.settings(), over: &over };
-    let settings = Settings::of_server(proc_root, pid, version.as_ref(), &bounds);
-    server.version = version.map(|version| version.to_string());
-    server.engine = roles.engine(&server.comm, server.version.as_deref());
+    let settings = product.settings(proc_root, pid, &bounds);
     server.datadir = settings.datadir().map(Path::to_owned);
+    server.version = product.version();
+    server.engine = roles.engine(&server.comm, server.version.as_deref());
     server.container = proc_file::read(&proc_root.join(format!("{pid}/cgroup")))
         .ok()
         .and_then(|text| container::of_cgroups(&text));
@@ -85,7 +87,8 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
         server.mount = Some(holder.mount_point);
         server.filesystem = Some(mount.filesystem);
     }
-    let open = OpenDescriptors::read(proc_root, pid, roles, &settings, &over);
+    let mut open = OpenDescriptors::default();
+    open.read(proc_root, pid, &|path| product.is_log_in_use(path, roles, &settings), &over);
     server.ports = listening::tcp_ports(proc_root, pid, &open.sockets);
     let sockets = listening::unix_paths(proc_root, pid, &open.sockets);
     server.known_by = KnownBy {
@@ -94,9 +97,9 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
         owner: processes::owner(proc_root, pid),
         ..KnownBy::default()
     };
-    server.socket = socket_path(sockets, &settings);
-    known_by::read(proc_root, &mut server, &settings);
-    server.notes = notes(&open, is_mapped(proc_root, pid, b"libeatmydata", &over), &settings);
+    product.complete(root.as_ref(), &mut server, sockets, &settings);
+    let eatmydata = is_mapped(proc_root, pid, b"libeatmydata", &over);
+    server.notes = product.notes(&open.log, eatmydata, &settings);
     // The pid may have been reused while all this was read.
     server.alive = processes::is_alive(proc_root, id);
     if server.alive && over() {
@@ -126,66 +129,55 @@ pub fn in_words(server: &Server) -> String {
 
 /// Facts from a server's open descriptors.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct OpenDescriptors {
+pub(super) struct OpenDescriptors {
     sockets: BTreeSet<u64>,
-    /// Open files of the redo log, and how many of them are opened so that each write is durable.
-    redo: usize,
-    redo_durable: usize,
+    pub log: OpenLog,
+}
+
+/// Open files of the log that makes commits durable, and how many of them are opened so that each write is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OpenLog {
+    pub files: usize,
+    pub durable: usize,
+}
+
+impl OpenLog {
+    /// A file that is open with these flags. To read it says nothing.
+    fn add(&mut self, flags: u32) {
+        if open_files::writes(flags) {
+            self.files += 1;
+            self.durable += usize::from(open_files::writes_are_durable(flags));
+        }
+    }
+
+    /// Descriptors that are not durable need syncs.
+    pub fn is_durable_by_writes(&self) -> bool {
+        self.files > 0 && self.files == self.durable
+    }
 }
 
 impl OpenDescriptors {
-    fn read(
+    /// Adds those of a process.
+    pub fn read(
+        &mut self,
         proc_root: &Path,
         pid: u32,
-        roles: &dyn Roles,
-        settings: &Settings,
+        is_log: &dyn Fn(&Path) -> bool,
         over: &dyn Fn() -> bool,
-    ) -> OpenDescriptors {
-        let mut open = OpenDescriptors::default();
+    ) {
         for (number, fd) in open_files::descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT).enumerate() {
             if number % 64 == 63 && over() {
                 break;
             }
             let Ok(link) = std::fs::read_link(proc_root.join(format!("{pid}/fd/{fd}"))) else { continue };
             if let Some(socket) = listening::socket_of_link(&link) {
-                open.sockets.insert(socket);
-            } else if link.is_absolute() && roles.is_redo(&link, settings) && !is_being_made(&link) {
+                self.sockets.insert(socket);
+            } else if link.is_absolute() && is_log(&link) {
                 let Some(flags) = open_files::flags(proc_root, pid, fd) else { continue };
-                open.redo += 1;
-                open.redo_durable += usize::from(open_files::writes_are_durable(flags));
+                self.log.add(flags);
             }
         }
-        open
     }
-}
-
-/// MySQL makes its next redo files as `#ib_redoN_tmp`, through descriptors that are never durable.
-fn is_being_made(redo: &Path) -> bool {
-    redo.as_os_str().as_encoded_bytes().ends_with(b"_tmp")
-}
-
-/// The socket that clients use: one that it really listens on before one that it was told.
-fn socket_path(listening: Vec<PathBuf>, settings: &Settings) -> Option<PathBuf> {
-    let is_x_protocol = |path: &PathBuf| path.file_name().is_some_and(|name| name == "mysqlx.sock");
-    let real = listening.into_iter().find(|path| !is_x_protocol(path));
-    // It was bound by the name that the server was told, which may be relative.
-    real.map(|path| settings.resolved(&path).unwrap_or(path)).or_else(|| settings.socket())
-}
-
-fn notes(open: &OpenDescriptors, eatmydata: bool, settings: &Settings) -> Vec<String> {
-    let mut notes = Vec::new();
-    if open.redo > 0 && open.redo == open.redo_durable {
-        notes.push(durability::REDO_BY_WRITES.to_owned());
-    }
-    if eatmydata {
-        notes.push(durability::SYNCS_DO_NOTHING.to_owned());
-    }
-    let nosync = settings.innodb_flush_method().is_some_and(|method| method.eq_ignore_ascii_case("nosync"));
-    if nosync || settings.flag("debug_no_sync") == Some(true) {
-        let setting = if nosync { "innodb_flush_method=nosync" } else { "debug_no_sync" };
-        notes.push(format!("{setting} is set: the server leaves syncs out, and a crash can lose data."));
-    }
-    notes
 }
 
 /// True if a library of that name is mapped into the process.
@@ -202,8 +194,6 @@ fn is_mapped(proc_root: &Path, pid: u32, library: &[u8], over: &dyn Fn() -> bool
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::OpenOptionsExt;
-
     use super::*;
 
     struct NoRoles;
@@ -215,19 +205,6 @@ mod tests {
 
         fn is_redo(&self, _: &Path, _: &Settings) -> bool {
             false
-        }
-    }
-
-    /// All files in it.
-    struct RedoIn(PathBuf);
-
-    impl Roles for RedoIn {
-        fn settings(&self) -> &BTreeSet<String> {
-            const { &BTreeSet::new() }
-        }
-
-        fn is_redo(&self, path: &Path, _: &Settings) -> bool {
-            path.starts_with(&self.0)
         }
     }
 
@@ -260,58 +237,8 @@ mod tests {
         let (server, _) = describe(Path::new("/proc"), id, &NoRoles);
         assert!(server.ports.contains(&tcp.local_addr().unwrap().port()), "{server:?}");
         // Other tests of this process may listen, too.
-        let open =
-            OpenDescriptors::read(Path::new("/proc"), id.pid, &NoRoles, &Settings::default(), &|| false);
+        let mut open = OpenDescriptors::default();
+        open.read(Path::new("/proc"), id.pid, &|_| false, &|| false);
         assert!(listening::unix_paths(Path::new("/proc"), id.pid, &open.sockets).contains(&path));
-    }
-
-    #[test]
-    fn redo_files_that_are_being_made_tell_nothing_of_those_in_use() {
-        let directory = tempfile::tempdir().unwrap();
-        let open = |name: &str, flags| {
-            let mut options = std::fs::File::options();
-            options.create(true).write(true).custom_flags(flags).open(directory.path().join(name)).unwrap()
-        };
-        let of = || {
-            let roles = RedoIn(directory.path().to_owned());
-            let settings = Settings::default();
-            let read =
-                OpenDescriptors::read(Path::new("/proc"), std::process::id(), &roles, &settings, &|| false);
-            (read.redo, read.redo_durable)
-        };
-        let _used = open("#ib_redo7", libc::O_DSYNC);
-        let _made = open("#ib_redo8_tmp", 0);
-        assert_eq!(of(), (1, 1));
-        let _plain = open("#ib_redo9", 0);
-        assert_eq!(of(), (2, 1));
-    }
-
-    #[test]
-    fn the_redo_log_is_noted_only_if_all_of_it_is_durable_by_its_descriptors() {
-        let none = Settings::default();
-        let open = |redo, redo_durable| OpenDescriptors { redo, redo_durable, ..OpenDescriptors::default() };
-        assert!(notes(&open(0, 0), false, &none).is_empty());
-        assert!(notes(&open(2, 1), false, &none).is_empty());
-        assert!(notes(&open(2, 2), false, &none)[0].starts_with("The redo log is written through O_DSYNC"));
-        assert!(notes(&open(0, 0), true, &none)[0].starts_with("libeatmydata is loaded: "));
-        let configured = Settings::from_pairs(Path::new("/d"), [("innodb_flush_method", "O_DSYNC")]);
-        assert!(notes(&open(1, 0), false, &configured).is_empty(), "the configuration alone proves nothing");
-        let nosync = Settings::from_pairs(Path::new("/d"), [("innodb_flush_method", "nosync")]);
-        assert_eq!(notes(&open(1, 0), false, &nosync).len(), 1);
-    }
-
-    #[test]
-    fn the_socket_of_clients_is_not_the_one_of_the_x_protocol() {
-        let settings = Settings::from_pairs(Path::new("/d"), [("socket", "/told.sock")]);
-        let path =
-            |paths: &[&str]| socket_path(paths.iter().map(PathBuf::from).collect(), &settings).unwrap();
-        assert_eq!(path(&["/run/mysqlx.sock", "/run/mysqld.sock"]), Path::new("/run/mysqld.sock"));
-        assert_eq!(path(&["rel.sock"]), Path::new("/d/rel.sock"));
-        // As text: two paths are equal whether or not a "." stands in one.
-        assert_eq!(path(&["./rel.sock"]).to_str(), Some("/d/rel.sock"));
-        assert_eq!(path(&["../run/rel.sock"]), Path::new("/run/rel.sock"));
-        assert_eq!(path(&[]), Path::new("/told.sock"));
-        let relative = Settings::from_pairs(Path::new("/d"), [("socket", "./mysql.sock")]);
-        assert_eq!(socket_path(vec![], &relative).unwrap(), Path::new("/d/mysql.sock"));
     }
 }

@@ -1,24 +1,25 @@
 //! Which processes are traced ([`filter`], [`processes`], [`selection`], [`finder`]), which of them are one
 //! server ([`instances`]), and what is known of
 //! them without a connection ([`describe()`](describe::describe), on the threads of [`describers`]; what they
-//! were told is [`settings`]). [`status`] is what they count themselves, over a connection;
-//! [`durable_writes`] which of their files need no syncs, by both.
+//! were told is [`settings`]). [`status`] is how they are asked what they count themselves, over a
+//! connection. What only one engine has is in a directory of its own: [`mysql`]; [`engine`] says which it is.
 
 pub(crate) mod container;
 pub mod describe;
 pub(crate) mod describers;
-pub mod durable_writes;
+mod engine;
 pub mod filter;
 pub(crate) mod finder;
 pub(crate) mod instances;
 pub(crate) mod known_by;
+pub(crate) mod launch;
 pub(crate) mod listening;
+pub mod mysql;
 pub mod naming;
-pub(crate) mod option_file;
-pub(crate) mod option_reader;
 pub mod processes;
 pub mod selection;
 pub mod settings;
+mod settings_files;
 pub mod status;
 pub(crate) mod titles;
 pub(crate) mod version;

@@ -7,37 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 
-use regex::bytes::Regex;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavour {
-    MySql,
-    MariaDb,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
-    pub flavour: Flavour,
-    /// "9.7.4", "8.0.36-28".
-    pub number: String,
-}
-
-impl Version {
-    /// "9.7" of "9.7.4", as in the names of option groups.
-    pub fn series(&self) -> &str {
-        self.number.match_indices('.').nth(1).map_or(&self.number, |(at, _)| &self.number[..at])
-    }
-}
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = match self.flavour {
-            Flavour::MySql => "MySQL",
-            Flavour::MariaDb => "MariaDB",
-        };
-        write!(f, "{name} {}", self.number)
-    }
-}
+use super::mysql::version::{Finder, Version};
 
 /// Device, inode, size, and the times of the last modification and change (seconds, nanoseconds) of an
 /// executable. Its owner chooses the first of the times, and nobody the second.
@@ -69,26 +39,11 @@ pub fn of_process(proc_root: &Path, pid: u32, over: &dyn Fn() -> bool) -> Option
     })
 }
 
-/// A server's option groups name its series ("mysqld-9.7"), and the redo log's creator its version ("MySQL
-/// 9.7.4", from 5.7 on). The two together tell the server's own version from other versions that it mentions.
-static TEXT: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"(?-u)(?:(?P<group>mysqld-)|(?P<creator>MySQL |MariaDB ))(?P<number>[0-9]+\.[0-9]+[0-9A-Za-z.-]*)\x00";
-    Regex::new(pattern).expect("a constant pattern, covered by tests")
-});
-/// Before 5.7 the version stands alone ("5.6.51", "5.5.62-log"), and MariaDB's own with its name.
-static PLAIN: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"(?-u)\x00(?P<number>[0-9]+\.[0-9]+\.[0-9]+)(?P<mariadb>-MariaDB)?[0-9A-Za-z.-]*\x00";
-    Regex::new(pattern).expect("a constant pattern, covered by tests")
-});
-
 const CHUNK: usize = 256 << 10;
 /// Longer than any of the texts.
-const OVERLAP: usize = 128;
+const OVERLAP: usize = 512;
 /// Twice the largest read-only data seen in a server; more is not searched.
 const SEARCH_LIMIT: u64 = 64 << 20;
-/// MariaDB mentions some forty.
-const MAX_VERSIONS: usize = 1_000;
-const MAX_NUMBER: usize = 64;
 
 fn of_executable(file: &File, over: &dyn Fn() -> bool) -> io::Result<Option<Version>> {
     let Some((start, length)) = read_only_data(file)? else { return Ok(None) };
@@ -108,58 +63,6 @@ fn of_executable(file: &File, over: &dyn Fn() -> bool) -> io::Result<Option<Vers
         at += (CHUNK - OVERLAP) as u64;
     }
     Ok(finder.second_best())
-}
-
-/// The verdict on the texts seen so far.
-#[derive(Default)]
-struct Finder {
-    series: Option<String>,
-    creators: Vec<Version>,
-    plain: Vec<Version>,
-}
-
-impl Finder {
-    /// Returns the version once it is certain.
-    fn look_at(&mut self, text: &[u8]) -> Option<Version> {
-        let string = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        for found in TEXT.captures_iter(text) {
-            let number = string(&found["number"]);
-            match found.name("creator") {
-                Some(creator) => {
-                    let mysql = creator.as_bytes() == b"MySQL ";
-                    let flavour = if mysql { Flavour::MySql } else { Flavour::MariaDb };
-                    push(&mut self.creators, Version { flavour, number });
-                }
-                None => {
-                    self.series.get_or_insert(number);
-                }
-            }
-        }
-        for found in PLAIN.captures_iter(text) {
-            let mariadb = found.name("mariadb").is_some();
-            let flavour = if mariadb { Flavour::MariaDb } else { Flavour::MySql };
-            push(&mut self.plain, Version { flavour, number: string(&found["number"]) });
-        }
-        self.best(&self.creators).cloned()
-    }
-
-    fn best<'a>(&self, candidates: &'a [Version]) -> Option<&'a Version> {
-        let series = self.series.as_deref()?;
-        candidates.iter().find(|version| version.series() == series)
-    }
-
-    fn second_best(self) -> Option<Version> {
-        let mariadb: Vec<_> =
-            self.plain.iter().filter(|version| version.flavour == Flavour::MariaDb).cloned().collect();
-        self.best(&mariadb).or_else(|| self.best(&self.plain)).cloned()
-    }
-}
-
-/// Of an executable that mentions thousands of versions, nobody knows which it is.
-fn push(versions: &mut Vec<Version>, version: Version) {
-    if versions.len() < MAX_VERSIONS && version.number.len() <= MAX_NUMBER {
-        versions.push(version);
-    }
 }
 
 /// Where `.rodata` lies in a 64-bit little-endian ELF file: (offset, length).
@@ -208,30 +111,8 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn found(text: &[u8]) -> Option<String> {
-        let mut finder = Finder::default();
-        finder.look_at(text).or_else(|| finder.second_best()).map(|version| version.to_string())
-    }
-
-    #[test]
-    fn the_version_is_the_one_whose_series_the_option_groups_have() {
-        let mysql = b"\x009.7.4.0\0mysqld-9.7\0MariaDB 10.5.1\0MySQL 8.0.3\0MySQL 9.7.4\0";
-        assert_eq!(found(mysql).unwrap(), "MySQL 9.7.4");
-        let mariadb = b"5.7.31\0mysqld-10.11\0mariadb-10.11\0MySQL 5.7.9\0MariaDB 10.11.19\0";
-        assert_eq!(found(mariadb).unwrap(), "MariaDB 10.11.19");
-        assert_eq!(found(b"mysqld-8.0\0MySQL 8.0.36-28\0").unwrap(), "MySQL 8.0.36-28");
-    }
-
-    #[test]
-    fn servers_without_a_creator_are_known_by_their_plain_version() {
-        assert_eq!(found(b"\x005.5.1\0mysqld-5.6\0\x005.6.51\0").unwrap(), "MySQL 5.6.51");
-        assert_eq!(found(b"mysqld-10.0\0\x0010.0.38-MariaDB\0\x0010.0.1\0").unwrap(), "MariaDB 10.0.38");
-    }
-
     #[test]
     fn what_is_no_server_has_no_version() {
-        assert_eq!(found(b"\0MySQL 9.7.4\0"), None, "a client or a backup tool mentions versions, too");
-        assert_eq!(found(b"mysqld-9.7\0"), None);
         assert_eq!(of_executable(&File::open("/bin/sh").unwrap(), &|| false).unwrap(), None);
         assert_eq!(of_process(Path::new("/nonexistent"), 1, &|| false), None);
     }
@@ -246,13 +127,5 @@ mod tests {
             std::fs::write(&path, contents).unwrap();
             assert_eq!(of_executable(&File::open(&path).unwrap(), &|| false).ok().flatten(), None);
         }
-    }
-
-    #[test]
-    fn the_series_is_what_stands_before_the_second_dot() {
-        let series =
-            |number: &str| Version { flavour: Flavour::MySql, number: number.into() }.series().to_owned();
-        assert_eq!(series("10.11.14"), "10.11");
-        assert_eq!(series("9.7"), "9.7");
     }
 }

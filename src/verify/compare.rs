@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::{Edge, redo_made, written};
 use crate::model::{FileRow, Lost, Measurement, Op, Role, Server, ServerId, durability};
-use crate::server::durable_writes::DurableWrites;
-use crate::server::status::counters::{Between, Counted};
+use crate::server::mysql::durable_writes::DurableWrites;
+use crate::server::mysql::status::counters::{Between, Counted};
 use crate::text::{capitalize, rfc3339_millis};
 
 /// How far MariaDB's count of commit groups may lag behind under load: a group is counted once it has

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::*;
 use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::model::{AttachMode, Net, Op, Setup, Snapshot};
-use crate::server::status::reading::Reading;
+use crate::server::mysql::status::reading::Reading;
 use crate::verify::render;
 
 fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::model::{InFlight, ServerId, Snapshot};
 use crate::sampler::Sampler;
-use crate::server::durable_writes::DurableWrites;
+use crate::server::mysql::durable_writes::DurableWrites;
+use crate::server::mysql::status::Connection;
+use crate::server::mysql::status::reading::Reading;
+use crate::server::status::Scope;
 use crate::server::status::StatusError;
-use crate::server::status::connection::Connection;
-use crate::server::status::reading::{Reading, Scope};
 
 /// How long to wait for a quiet moment.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use super::Edge;
 use super::compare::{Kind, Range, Row, Verdict};
 use crate::model::{Measurement, Op, Role, ServerId};
-use crate::server::status::counters::{Between, Counted};
+use crate::server::mysql::status::counters::{Between, Counted};
 
 struct Line {
     what: &'static str,

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::linux::storage::Storage;
 use crate::model::{Measurement, Op, Role, Server};
-use crate::server::status::counters::Between;
-use crate::server::status::reading::Reading;
+use crate::server::mysql::status::counters::Between;
+use crate::server::mysql::status::reading::Reading;
 
 pub use advice::Advice;
 pub(crate) use advice::advise;

@@ -3,8 +3,8 @@
 use super::{Evidence, Finding, Standing};
 use crate::linux::storage::WriteCache;
 use crate::model::{Role, durability};
-use crate::server::durable_writes::DurableWrites;
-use crate::server::status::reading::Reading;
+use crate::server::mysql::durable_writes::DurableWrites;
+use crate::server::mysql::status::reading::Reading;
 use crate::text::count;
 
 /// With fewer transactions than this, no sync may be chance: their group's sync fell outside the window.

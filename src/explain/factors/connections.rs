@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Naive;
-use crate::server::status::counters::Between;
+use crate::server::mysql::status::counters::Between;
 
 /// The mean is known only at both ends of the window, so it is used only if the number changed by less than
 /// this share.

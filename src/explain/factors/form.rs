@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::model::{Op, Role, Server};
-use crate::server::durable_writes::DurableWrites;
-use crate::server::status::counters::Between;
+use crate::server::mysql::durable_writes::DurableWrites;
+use crate::server::mysql::status::counters::Between;
 
 /// How this server makes a commit durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

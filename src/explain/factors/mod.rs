@@ -19,8 +19,8 @@ pub mod samples;
 use serde::Serialize;
 
 use crate::model::{Measurement, Role, Server};
-use crate::server::status::counters::{Between, Counted};
-use crate::server::status::reading::Reading;
+use crate::server::mysql::status::counters::{Between, Counted};
+use crate::server::mysql::status::reading::Reading;
 use ratios::{Rates, Seen};
 
 pub use alone::Alone;

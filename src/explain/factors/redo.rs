@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::samples::InFlightSamples;
 use crate::model::Role;
-use crate::server::status::counters::Between;
+use crate::server::mysql::status::counters::Between;
 
 /// Shares of the capacity at which MySQL 8.0.30 and later starts aggressive page flushing, and at which
 /// writers must wait; measured on 9.7.

@@ -1,12 +1,12 @@
 //! Chooses one of several servers: the one that the connection leads to, or the only one.
 
-use super::StatusError;
-use super::connection::Connection;
 use super::find::Target;
 use super::options::ConnectOptions;
-use super::reading::{Reading, Scope};
+use super::{Scope, StatusError};
 use crate::model::Server;
 use crate::server::describe;
+use crate::server::mysql::status::Connection;
+use crate::server::mysql::status::reading::Reading;
 
 /// A connection, and what the server said first.
 pub type Status = Result<(Connection, Reading), StatusError>;

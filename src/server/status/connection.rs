@@ -1,17 +1,17 @@
 //! One client connection on a thread of its own, so that a caller waits until its deadline at most, whatever
 //! the server does. The connection is kept, and opened anew where the server has closed it.
 
+use std::io;
 use std::net::ToSocketAddrs;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use super::StatusError;
 use super::bounded::Bounded;
-use super::client::{Client, Error, LOGIN_BYTES, Transport};
 use super::find::Target;
 use super::options::{Place, Tls};
 use super::protection;
-use super::reading::{Reading, Scope};
+use super::transport::Transport;
+use super::{Scope, StatusError};
 use crate::linux::blocking::Mailbox;
 use crate::text::escape_sentence;
 
@@ -19,8 +19,34 @@ use crate::text::escape_sentence;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long an answer may take.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// "Too many connections".
-const NO_CONNECTION_LEFT: u16 = 1040;
+
+/// A client of one engine's protocol, which lives on the connection's thread.
+pub trait Client: Sized + Send + 'static {
+    /// What the server answered at one moment.
+    type Reading: Send + 'static;
+
+    fn connect(target: &Target, until: Instant) -> Result<Self, Failure>;
+    fn read(&mut self, scope: Scope, until: Instant) -> Result<Self::Reading, Failure>;
+}
+
+/// Why there is no answer. Whatever listens there chooses the words.
+#[derive(Debug)]
+pub enum Failure {
+    Late,
+    /// The connection is of no more use.
+    Broken(String),
+    /// The server's own error.
+    Refused(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::TimedOut => Failure::Late,
+            _ => Failure::Broken(error.to_string()),
+        }
+    }
+}
 
 struct Request {
     number: u64,
@@ -29,22 +55,22 @@ struct Request {
     timeout: Duration,
 }
 
-type Answer = (u64, Result<Reading, StatusError>);
+type Answer<R> = (u64, Result<R, StatusError>);
 
 /// A connection to one server.
-pub struct Connection {
+pub struct Connection<C: Client> {
     name: String,
     requests: Mailbox<Request>,
-    answers: Receiver<Answer>,
+    answers: Receiver<Answer<C::Reading>>,
     number: u64,
 }
 
-impl Connection {
+impl<C: Client> Connection<C> {
     /// Connects.
-    pub fn open(target: &Target) -> Result<Connection, StatusError> {
+    pub fn open(target: &Target) -> Result<Connection<C>, StatusError> {
         let (outbox, answers) = channel();
         let name = target.name.clone();
-        let mut worker = Worker { target: target.clone(), connection: None };
+        let mut worker = Worker::<C> { target: target.clone(), connection: None };
         // Nobody may be waiting any more. Questions that piled up while names were looked up are not asked.
         let answer = move |request: Request| drop(outbox.send((request.number, worker.answer(&request))));
         let requests = Mailbox::start("server-status", answer).map_err(|error| {
@@ -56,7 +82,7 @@ impl Connection {
     }
 
     /// What the server counts now. After an answer that did not come in time, this can be tried again.
-    pub fn read(&mut self, scope: Scope) -> Result<Reading, StatusError> {
+    pub fn read(&mut self, scope: Scope) -> Result<C::Reading, StatusError> {
         self.ask(scope, ANSWER_TIMEOUT)
     }
 
@@ -65,7 +91,7 @@ impl Connection {
         &self.name
     }
 
-    fn ask(&mut self, scope: Scope, timeout: Duration) -> Result<Reading, StatusError> {
+    fn ask(&mut self, scope: Scope, timeout: Duration) -> Result<C::Reading, StatusError> {
         let until = Instant::now() + timeout;
         let late = || StatusError::NoAnswer { endpoint: self.name.clone(), seconds: timeout.as_secs_f64() };
         self.number += 1;
@@ -83,80 +109,69 @@ impl Connection {
 
 /// The thread's side. Every socket of its own has the deadline of the question, so it ends or is free again
 /// with it.
-struct Worker {
+struct Worker<C> {
     target: Target,
-    connection: Option<Client>,
+    connection: Option<C>,
 }
 
-impl Worker {
-    fn answer(&mut self, request: &Request) -> Result<Reading, StatusError> {
+impl<C: Client> Worker<C> {
+    fn answer(&mut self, request: &Request) -> Result<C::Reading, StatusError> {
         let was_connected = self.connection.is_some();
         let mut answer = self.try_to_answer(request);
         // A server that was restarted, or closed an idle connection.
-        if was_connected && matches!(answer, Err(Error::Broken(_))) {
+        if was_connected && matches!(answer, Err(Failure::Broken(_))) {
             answer = self.try_to_answer(request);
         }
         let endpoint = || self.target.name.clone();
-        // Whatever listens there chooses the words.
         answer.map_err(|error| match error {
-            Error::Late => {
+            Failure::Late => {
                 StatusError::NoAnswer { endpoint: endpoint(), seconds: request.timeout.as_secs_f64() }
             }
-            Error::Broken(reason) => {
+            Failure::Broken(reason) => {
                 StatusError::NoConnection { endpoint: endpoint(), reason: escape_sentence(&reason) }
             }
-            refused @ Error::Server { .. } => StatusError::Refused(escape_sentence(&refused.to_string())),
+            Failure::Refused(words) => StatusError::Refused(escape_sentence(&words)),
         })
     }
 
-    fn try_to_answer(&mut self, request: &Request) -> Result<Reading, Error> {
+    fn try_to_answer(&mut self, request: &Request) -> Result<C::Reading, Failure> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
-            empty => empty.insert(connect(&self.target, request.until).map_err(with_cure)?),
+            empty => empty.insert(C::connect(&self.target, request.until)?),
         };
-        let answer = Reading::ask(request.scope, &mut |question| connection.query(question, request.until));
-        if matches!(answer, Err(Error::Broken(_) | Error::Late)) {
+        let answer = connection.read(request.scope, request.until);
+        if matches!(answer, Err(Failure::Broken(_) | Failure::Late)) {
             self.connection = None;
         }
         answer
     }
 }
 
-fn connect(target: &Target, until: Instant) -> Result<Client, Error> {
-    let options = &target.options;
+/// Connects to the place that is named. `bytes`: what it may send until it has let us in.
+pub(crate) fn connect<C>(
+    target: &Target,
+    until: Instant,
+    bytes: u64,
+    log_in: &dyn Fn(Transport, &str, Tls) -> Result<C, Failure>,
+) -> Result<C, Failure> {
     let (host, port) = match &target.place {
         Place::Socket(path) => {
-            let stream = Bounded::to_socket(path, until, LOGIN_BYTES)?;
-            return Client::log_in(Transport::socket(stream), "", Tls::Disabled, options);
+            let stream = Bounded::to_socket(path, until, bytes)?;
+            return log_in(Transport::socket(stream), "", Tls::Disabled);
         }
         Place::Tcp { host, port } => (host, *port),
     };
     // Looked up once: what was decided about an address must hold for the one that is connected to.
-    let mut last = Error::Broken("the name has no address".into());
+    let mut last = Failure::Broken("the name has no address".into());
     for address in (host.as_str(), port).to_socket_addrs()? {
-        let tls = protection::of(options, address, &target.server_addresses).map_err(Error::Broken)?;
-        match Bounded::to_address(address, until, LOGIN_BYTES) {
-            Ok(stream) => return Client::log_in(Transport::tcp(stream), host, tls, options),
+        let tls =
+            protection::of(&target.options, address, &target.server_addresses).map_err(Failure::Broken)?;
+        match Bounded::to_address(address, until, bytes) {
+            Ok(stream) => return log_in(Transport::tcp(stream), host, tls),
             Err(error) => last = error.into(),
         }
     }
     Err(last)
-}
-
-/// A server that lets nobody in is no connection.
-fn with_cure(error: Error) -> Error {
-    let Error::Server { code, .. } = error else { return error };
-    let cure = match code {
-        NO_CONNECTION_LEFT => {
-            "; a server with admin_address (MySQL) or extra_port (MariaDB) has a connection to spare there: --host and \
-             --port"
-        }
-        1045 | 1698 => {
-            "; --user and a password (--defaults-file, MYSQL_PWD, --password) name another account"
-        }
-        _ => "",
-    };
-    Error::Broken(format!("{error}{cure}"))
 }
 
 #[cfg(test)]
@@ -184,7 +199,8 @@ mod tests {
 
     fn error_at(path: &Path) -> String {
         let target = Target::named(ConnectOptions::default(), Place::Socket(path.to_owned()));
-        let read = Connection::open(&target).and_then(|mut connection| connection.read(Scope::Everything));
+        let read = crate::server::mysql::status::Connection::open(&target)
+            .and_then(|mut connection| connection.read(Scope::Everything));
         read.map(|_| ()).unwrap_err().to_string()
     }
 

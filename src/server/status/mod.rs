@@ -1,24 +1,33 @@
-//! What a server counts itself, read over one client connection: [`options`] says where to and as whom,
-//! [`find`] finds the socket of a server that runs here, [`choose`] which of several is meant, [`protection`]
-//! which connections a password may go over, [`connection`] asks with deadlines that a hung server cannot
-//! exceed, [`reading`] is what it answered ([`sessions`]: whose connections there are), and [`counters`] what
-//! happened between two readings. [`bounded`] and [`tls`] are for any protocol; [`client`] speaks MySQL's.
+//! How a server is asked what it counts itself, over one client connection: [`options`] says where to and as
+//! whom, [`find`] finds the socket of a server that runs here, [`choose`] which of several is meant,
+//! [`protection`] which connections a password may go over, and [`connection`] asks with deadlines that a
+//! hung server cannot exceed. [`transport`], [`bounded`] and [`tls`] are for any protocol; those that are
+//! spoken, and what is asked, are each engine's own.
 
 pub(crate) mod bounded;
 pub mod choose;
-mod client;
 pub mod connection;
-pub mod counters;
-pub(crate) mod engine_status;
 pub mod find;
-pub(crate) mod gtid;
 pub mod options;
 pub(crate) mod protection;
-pub mod reading;
 pub mod secret;
-pub(crate) mod sessions;
 pub(crate) mod tls;
+pub(crate) mod transport;
 pub(crate) mod trusted_file;
+
+/// How much is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Only that it answers at all.
+    Nothing,
+    /// Whose connections there are.
+    Sessions,
+    /// Sync counters only, which are quick to read.
+    Syncs,
+    /// These, and what was written to files, by kind.
+    Writes,
+    Everything,
+}
 
 /// Why the server's counters are unavailable.
 #[derive(Debug, thiserror::Error)]

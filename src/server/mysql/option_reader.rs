@@ -1,49 +1,30 @@
-//! Reads option files and those that they include, within bounds: whoever starts a process called `mysqld`
-//! chooses these files, and files that include themselves or each other would otherwise be read for ever.
+//! Reads option files and those that they include, within the bounds of
+//! [`settings_files`](crate::server::settings_files).
 
-use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
-
-use crate::linux::rooted::{self, Root, attributes};
-use crate::server::option_file::{self, Line};
+use super::option_file::{self, Line};
+use crate::linux::rooted::Root;
+use crate::server::settings_files::{Check, SettingsFiles};
 
 /// As in the servers' own reader.
 const INCLUDE_DEPTH: u32 = 10;
-/// Option files of one server, those that are included among them.
-const MAX_FILES: usize = 256;
-/// Bytes of all of them together; the largest that distributions ship has 6 kB.
-const MAX_BYTES: u64 = 2 << 20;
-/// Entries of a directory that is included.
-const MAX_ENTRIES: usize = 1_024;
 /// Lines between two looks at whether reading is to end.
 const LINES_AT_A_TIME: usize = 1_024;
-
-/// Whether a file or a directory that has been opened may be used; asked before any of it is read.
-pub(crate) type Check<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 
 /// Takes an option's name and its value, if it has one.
 pub type Set<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>);
 
 /// Hands the options of some groups over, in the order in which the server takes them.
 pub(crate) struct Reader<'a> {
-    root: &'a Root,
     groups: &'a [Vec<u8>],
-    /// True: reading is to end, because it has taken too long or because the process has.
-    over: &'a dyn Fn() -> bool,
-    check: Option<Check<'a>>,
     set: Set<'a>,
-    files: usize,
-    bytes: u64,
-    /// Device and inode of the files that were read. A server reads a file twice that is included twice; the
-    /// second time can change nothing but the order in which values win.
-    seen: HashSet<(u32, u64)>,
-    failed: Option<(PathBuf, io::Error)>,
+    /// A server reads a file twice that is included twice; the second time can change nothing but the order
+    /// in which values win.
+    files: SettingsFiles<'a>,
 }
 
 impl<'a> Reader<'a> {
@@ -53,24 +34,13 @@ impl<'a> Reader<'a> {
         over: &'a dyn Fn() -> bool,
         set: Set<'a>,
     ) -> Reader<'a> {
-        let seen = HashSet::new();
-        Reader {
-            root,
-            groups,
-            over,
-            check: None,
-            set,
-            files: MAX_FILES,
-            bytes: MAX_BYTES,
-            seen,
-            failed: None,
-        }
+        Reader { groups, set, files: SettingsFiles::new(root, over) }
     }
 
     /// Uses only files and directories that pass a check. The first that does not ends the reading, and so
     /// does one that is there and cannot be read.
     pub fn checked(self, check: Check<'a>) -> Reader<'a> {
-        Reader { check: Some(check), ..self }
+        Reader { files: self.files.checked(check), ..self }
     }
 
     /// Reads a file and what it includes. As the servers do, it goes on without a file that cannot be read.
@@ -80,21 +50,15 @@ impl<'a> Reader<'a> {
 
     /// Which file ended the reading, and why.
     pub fn failed(self) -> Option<(PathBuf, io::Error)> {
-        self.failed
+        self.files.failed
     }
 
     fn file(&mut self, path: &Path, depth: u32) {
-        if self.is_over() {
-            return;
-        }
-        let Some(contents) = self.contents(path).unwrap_or_else(|error| self.note(path, error)) else {
-            return;
-        };
-        self.bytes -= contents.len() as u64;
+        let Some(contents) = self.files.contents(path) else { return };
         let mut in_group = false;
         for (number, line) in option_file::parse(&contents).enumerate() {
             let is_time_to_look = number % LINES_AT_A_TIME == LINES_AT_A_TIME - 1;
-            if self.failed.is_some() || is_time_to_look && self.is_over() {
+            if self.files.failed.is_some() || is_time_to_look && self.files.is_over() {
                 return;
             }
             match line {
@@ -108,50 +72,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// None: it was read before.
-    fn contents(&mut self, path: &Path) -> io::Result<Option<Vec<u8>>> {
-        let file = self.root.open_file(path, OFlags::empty())?;
-        let known = attributes(&file)?;
-        if !self.seen.insert((known.device, known.inode)) {
-            return Ok(None);
-        }
-        self.files -= 1;
-        self.check.map_or(Ok(()), |check| check(file.as_fd()))?;
-        let mut contents = Vec::new();
-        file.take(self.bytes).read_to_end(&mut contents)?;
-        Ok(Some(contents))
-    }
-
     fn directory(&mut self, directory: &Path, depth: u32) {
-        if self.is_over() {
-            return;
-        }
-        // Listing it is work as well, and the same directory may be included again and again.
-        self.files -= 1;
-        let names = self.names(directory).map(Some).unwrap_or_else(|error| self.note(directory, error));
-        let mut names = names.unwrap_or_default();
+        let mut names = self.files.names(directory);
         names.retain(|name| name.as_bytes().ends_with(b".cnf"));
         names.sort();
         for name in names {
             self.file(&directory.join(name), depth);
         }
-    }
-
-    fn names(&self, directory: &Path) -> io::Result<Vec<OsString>> {
-        let open = self.root.open_directory(directory)?;
-        self.check.map_or(Ok(()), |check| check(open.as_fd()))?;
-        rooted::names(&open, MAX_ENTRIES)
-    }
-
-    fn note<T>(&mut self, path: &Path, error: io::Error) -> Option<T> {
-        if self.check.is_some() && error.kind() != io::ErrorKind::NotFound {
-            self.failed.get_or_insert((path.to_owned(), error));
-        }
-        None
-    }
-
-    fn is_over(&self) -> bool {
-        self.failed.is_some() || self.files == 0 || self.bytes == 0 || (self.over)()
     }
 }
 
@@ -163,9 +90,11 @@ fn included(from: &Path, name: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::os::fd::BorrowedFd;
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+    use crate::server::settings_files::{MAX_BYTES, MAX_FILES};
 
     struct Found {
         names: Vec<String>,

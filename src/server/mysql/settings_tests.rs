@@ -19,12 +19,12 @@ impl Fixture {
     }
 
     fn read(&self, version: Option<&Version>, command_line: &[&str]) -> Settings {
-        let process = Process {
+        let process = Launch {
             command_line: command_line.iter().map(Into::into).collect(),
             environment: [("HOME".into(), "/home/db".into())].into(),
             working_directory: Some("/var/lib/mysql".into()),
         };
-        Settings::read(&process, version, Some(&Root::at(self.0.path()).unwrap()), &Bounds::NONE)
+        read(&process, version, Some(&Root::at(self.0.path()).unwrap()), &Bounds::NONE)
     }
 }
 
@@ -58,16 +58,16 @@ fn option_files_are_layered_and_each_server_reads_its_own_groups() {
     let fixture = Fixture::new(LAYERED);
     let settings = fixture.read(Some(&mysql()), &["mysqld"]);
     assert_eq!(settings.port(), Some(2));
-    assert_eq!(settings.sync_binlog(), Some(7));
-    assert_eq!(settings.innodb_flush_method(), Some("O_DSYNC"));
-    assert_eq!(settings.socket().unwrap(), Path::new("/first.sock"));
+    assert_eq!(settings.number("sync_binlog"), Some(7));
+    assert_eq!(settings.text("innodb_flush_method"), Some("O_DSYNC"));
+    assert_eq!(settings.path("socket").unwrap(), Path::new("/first.sock"));
     assert_eq!(settings.number("server_id"), Some(9));
     assert_eq!(settings.get("unknown"), None, "nobody asks for it");
     assert_eq!(settings.datadir(), Some(Path::new("/var/lib/mysql")));
 
     let settings = fixture.read(Some(&mariadb()), &["mariadbd"]);
     assert_eq!(settings.port(), Some(6));
-    assert_eq!(settings.sync_binlog(), Some(0), "[mysqld] comes after [mariadb] in that file");
+    assert_eq!(settings.number("sync_binlog"), Some(0), "[mysqld] comes after [mariadb] in that file");
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn the_command_line_wins_over_option_files_and_chooses_them() {
     assert_eq!(read(&["mysqld", "--port=5"]).port(), Some(5));
     assert_eq!(read(&["mysqld", "--no-defaults"]).port(), None);
     assert_eq!(read(&["mysqld", "--defaults-file=/etc/extra.cnf"]).port(), Some(44));
-    assert_eq!(read(&["mysqld", "--defaults-file=/etc/extra.cnf"]).sync_binlog(), None);
+    assert_eq!(read(&["mysqld", "--defaults-file=/etc/extra.cnf"]).number("sync_binlog"), None);
     let extra = read(&["mysqld", "--defaults-extra-file=/etc/extra.cnf"]);
-    assert_eq!((extra.port(), extra.sync_binlog()), (Some(44), Some(7)));
+    assert_eq!((extra.port(), extra.number("sync_binlog")), (Some(44), Some(7)));
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn relative_values_are_relative_to_the_data_directory() {
          innodb_data_file_path=ibdata1:12M;./more/ibdata2:1G:autoextend\ntmpdir=/t1:/t2\n",
     )]);
     let settings = fixture.read(None, &["mysqld"]);
-    assert_eq!(settings.log_bin().unwrap(), Path::new("/data/logs/foo"));
-    assert_eq!(settings.socket().unwrap(), Path::new("/data/db/mysql.sock"));
+    assert_eq!(settings.path("log_bin").unwrap(), Path::new("/data/logs/foo"));
+    assert_eq!(settings.path("socket").unwrap(), Path::new("/data/db/mysql.sock"));
     assert_eq!(settings.paths("innodb_log_group_home_dir"), [Path::new("/data/db")]);
     assert_eq!(
         settings.file_list("innodb_data_file_path"),
@@ -124,9 +124,9 @@ fn persisted_variables_win_unless_they_are_switched_off() {
         "var/lib/mysql/mysqld-auto.cnf",
         r#"{"Version":2,"mysql_dynamic_variables":{"sync_binlog":{"Value":"0"}}}"#,
     )]);
-    assert_eq!(fixture.read(None, &["mysqld", "--sync-binlog=1"]).sync_binlog(), Some(0));
+    assert_eq!(fixture.read(None, &["mysqld", "--sync-binlog=1"]).number("sync_binlog"), Some(0));
     let off = fixture.read(None, &["mysqld", "--sync-binlog=1", "--persisted-globals-load=OFF"]);
-    assert_eq!(off.sync_binlog(), Some(1));
+    assert_eq!(off.number("sync_binlog"), Some(1));
 }
 
 #[test]
@@ -160,5 +160,5 @@ fn values_have_types() {
         (Some(true), Some(false), Some(true))
     );
     assert_eq!(settings.flag("c"), None);
-    assert_eq!(settings.log_bin(), None, "a switch names no file");
+    assert_eq!(settings.path("log_bin"), None, "a switch names no file");
 }

@@ -6,27 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::StatusError;
 use super::client::{Error, Rows};
 use super::engine_status::EngineStatus;
 use super::gtid;
 use super::sessions::{self, Sessions};
 use crate::linux::rooted::Root;
 use crate::model::Server;
-
-/// How much is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Only that it answers at all.
-    Nothing,
-    /// Whose connections there are.
-    Sessions,
-    /// Sync counters only, which are quick to read.
-    Syncs,
-    /// These, and what was written to files, by kind.
-    Writes,
-    Everything,
-}
+use crate::server::status::{Scope, StatusError};
 
 /// The number of sync calls that performance_schema has for each binary log that is open.
 pub(crate) type BinlogFiles = BTreeMap<String, u64>;

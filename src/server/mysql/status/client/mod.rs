@@ -6,7 +6,6 @@
 mod greeting;
 mod login;
 mod rows;
-mod transport;
 
 use std::io;
 use std::time::Instant;
@@ -15,9 +14,12 @@ use mysql_common::proto::codec::PacketCodec;
 use mysql_common::proto::codec::error::PacketCodecError;
 use mysql_common::proto::sync_framed::MySyncFramed;
 
-pub use transport::Transport;
-
-use super::options::{ConnectOptions, Tls};
+use super::reading::Reading;
+use crate::server::status::Scope;
+use crate::server::status::connection::{self, Failure};
+use crate::server::status::find::Target;
+use crate::server::status::options::{ConnectOptions, Tls};
+use crate::server::status::transport::Transport;
 use greeting::Greeting;
 
 /// Byte limit until we are logged in, the server's certificates included.
@@ -125,7 +127,7 @@ impl Packets {
 }
 
 /// A connection that the server has let us in through.
-pub(crate) struct Client(Packets);
+pub struct Client(Packets);
 
 impl Client {
     /// Logs in. The transport has the deadline, and [`LOGIN_BYTES`]. `host`: what the certificate must be
@@ -150,4 +152,48 @@ impl Client {
     pub fn query(&mut self, question: &str, until: Instant) -> Result<Rows, Error> {
         rows::query(&mut self.0, question, until, ANSWER_BYTES)
     }
+}
+
+/// "Too many connections".
+const NO_CONNECTION_LEFT: u16 = 1040;
+
+impl connection::Client for Client {
+    type Reading = Reading;
+
+    fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
+        let log_in = |transport, host: &str, tls| {
+            Client::log_in(transport, host, tls, &target.options).map_err(|error| with_cure(error).into())
+        };
+        connection::connect(target, until, LOGIN_BYTES, &log_in)
+    }
+
+    fn read(&mut self, scope: Scope, until: Instant) -> Result<Reading, Failure> {
+        Ok(Reading::ask(scope, &mut |question| self.query(question, until))?)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Late => Failure::Late,
+            Error::Broken(reason) => Failure::Broken(reason),
+            refused @ Error::Server { .. } => Failure::Refused(refused.to_string()),
+        }
+    }
+}
+
+/// A server that lets nobody in is no connection.
+fn with_cure(error: Error) -> Error {
+    let Error::Server { code, .. } = error else { return error };
+    let cure = match code {
+        NO_CONNECTION_LEFT => {
+            "; a server with admin_address (MySQL) or extra_port (MariaDB) has a connection to spare there: --host and \
+             --port"
+        }
+        1045 | 1698 => {
+            "; --user and a password (--defaults-file, MYSQL_PWD, --password) name another account"
+        }
+        _ => "",
+    };
+    Error::Broken(format!("{error}{cure}"))
 }

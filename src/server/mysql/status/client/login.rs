@@ -9,6 +9,7 @@ use mysql_common::scramble::{scramble_native, scramble_sha256};
 
 use super::greeting::Greeting;
 use super::{Error, Packets};
+use crate::server::mysql::status::options::user_name;
 use crate::server::status::options::{ConnectOptions, Tls};
 
 /// A server of several plugins may ask for one after another.
@@ -76,7 +77,7 @@ pub(crate) fn log_in(
     let response = HandshakeResponse::new(
         Some(plugin.response(&greeting.challenge, password)),
         (5, 5, 3),
-        Some(options.user_name().into_bytes()),
+        Some(user_name(options).into_bytes()),
         None::<Vec<u8>>,
         capabilities.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH).then_some(name),
         capabilities,
