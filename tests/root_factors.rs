@@ -19,7 +19,7 @@ use fsynctop::explain::waits::Account;
 use fsynctop::model::{Measurement, Op};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
-use fsynctop::server::status::choose::Chosen;
+use fsynctop::server::mysql::status::Chosen;
 
 use common::Running;
 use common::exact::on_each;

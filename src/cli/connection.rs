@@ -6,13 +6,14 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 
 use crate::server::mysql::status::options;
+use crate::server::postgres::status::service_file;
 use crate::server::status::options::{ConnectOptions, Tls};
 use crate::server::status::secret::Secret;
 
 const HEADING: &str = "How to reach the server's own counters";
 
 /// None of this is needed if the server lets the current user in without a password; its socket is found.
-/// A password comes from the option file, from MYSQL_PWD or from the prompt of --password.
+/// A password comes from one of the files, from MYSQL_PWD or PGPASSWORD, or from the prompt of --password.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = HEADING)]
 pub struct ConnectionArgs {
@@ -22,16 +23,22 @@ pub struct ConnectionArgs {
     /// not even root's own ~/.my.cnf.
     #[arg(long, value_name = "FILE")]
     pub defaults_file: Option<PathBuf>,
+    /// Read this file of PostgreSQL's connection services
+    ///
+    /// Its group [fsynctop]: host, port, user, dbname, password and sslmode with its certificates. No other file
+    /// is read, neither ~/.pg_service.conf nor ~/.pgpass.
+    #[arg(long, value_name = "FILE")]
+    pub service_file: Option<PathBuf>,
     /// The server's socket
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// The server's address, for TCP
     #[arg(long, value_name = "NAME", conflicts_with = "socket")]
     pub host: Option<String>,
-    /// Its port [default: 3306]
+    /// Its port [default: 3306; PostgreSQL: 5432]
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
-    /// The account [default: the user who runs this]
+    /// The account [default: the user who runs this; PostgreSQL: its owner]
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Ask for the password on the terminal
@@ -66,10 +73,15 @@ pub enum TlsArg {
     VerifyIdentity,
 }
 
+/// What was given, for servers of each kind.
+pub(crate) struct Options {
+    pub mysql: ConnectOptions,
+    pub postgres: ConnectOptions,
+}
+
 impl ConnectionArgs {
-    /// Reads the option file, and asks for the password where that was asked for.
-    pub fn options(&self) -> anyhow::Result<ConnectOptions> {
-        let environment = std::env::var("MYSQL_PWD").ok().filter(|password| !password.is_empty());
+    /// Reads the files, and asks for the password where that was asked for.
+    pub(crate) fn options(&self) -> anyhow::Result<Options> {
         let password = match self.password {
             true => Some(Secret::ask().context("cannot ask for the password")?),
             false => None,
@@ -79,6 +91,7 @@ impl ConnectionArgs {
             host: self.host.clone(),
             port: self.port,
             user: self.user.clone(),
+            database: None,
             password,
             tls: self.ssl_mode.map(|mode| match mode {
                 TlsArg::Disabled => Tls::Disabled,
@@ -90,12 +103,17 @@ impl ConnectionArgs {
             certificate: self.ssl_cert.clone(),
             key: self.ssl_key.clone(),
         };
-        let file = match &self.defaults_file {
-            Some(path) => options::from_file(path)?,
-            None => ConnectOptions::default(),
+        let of = |file: Option<ConnectOptions>, variable| {
+            given.clone().or(file.unwrap_or_default()).or(of_environment(variable))
         };
-        let environment =
-            ConnectOptions { password: environment.map(Secret::new), ..ConnectOptions::default() };
-        Ok(given.or(file).or(environment))
+        let option_file = self.defaults_file.as_deref().map(options::from_file).transpose()?;
+        let service_file = self.service_file.as_deref().map(service_file::read).transpose()?;
+        Ok(Options { mysql: of(option_file, "MYSQL_PWD"), postgres: of(service_file, "PGPASSWORD") })
     }
+}
+
+/// A password in a variable of that name.
+fn of_environment(variable: &str) -> ConnectOptions {
+    let password = std::env::var(variable).ok().filter(|password| !password.is_empty());
+    ConnectOptions { password: password.map(Secret::new), ..ConnectOptions::default() }
 }

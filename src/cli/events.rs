@@ -74,7 +74,7 @@ pub fn run(arguments: &Events) -> anyhow::Result<ExitCode> {
         false => None,
     };
     let asker = match arguments.sessions {
-        true => Some(Asker::new(arguments.connection.options()?)),
+        true => Some(Asker::new(arguments.connection.options()?.mysql)),
         false => None,
     };
     let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;

@@ -28,8 +28,9 @@ use crate::probe::{CLOCKS, WaitPlan, Waits};
 use crate::render::Style;
 use crate::sampler::Sampler;
 use crate::server::finder::Finder;
+use crate::server::mysql::status::Chosen;
+use crate::server::product;
 use crate::server::selection::Selection;
-use crate::server::status::choose::Chosen;
 
 /// What is said of one server alone.
 const OF_ONE_SERVER: &str = "what the throughput is made of, and what of the settings' promises is kept";
@@ -184,8 +185,10 @@ fn account(sampler: &mut Sampler, waits: &Waits, symbols: &Symbols, rules: &Rule
 fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::Result<Option<Chosen>> {
     let roles = arguments.trace.roles.as_deref();
     match one_server::choose(&arguments.trace.targets, &arguments.connection, roles) {
-        Ok(Chosen { server, status: Err(error) }) if server.version.is_none() => {
-            if server.engine.as_deref().is_some_and(one_server::has_counters) {
+        Ok(Chosen { server, status: Err(error) })
+            if server.version.is_none() || product::is_postgres(&server) =>
+        {
+            if server.engine.as_deref().is_some_and(one_server::are_factors_known) {
                 not_measurable.push(format!("{OF_ONE_SERVER}: {error}"));
             }
             Ok(None)

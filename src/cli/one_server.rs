@@ -11,36 +11,70 @@ use super::session;
 use crate::model::{Engine, Role, Server};
 use crate::server::describe;
 use crate::server::describers::describe_all;
+use crate::server::status::StatusError;
 use crate::server::status::choose::{self, Chosen};
+use crate::server::{mysql, postgres, product};
 
 /// How long describing the servers may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The server that is selected; of several, the one that the connection leads to. An error if none of them
-/// can have counters. Looks into the servers' roots.
+/// One server and its counters, by the client of its engine.
+pub(crate) enum OneServer {
+    MySql(Chosen<mysql::status::client::Client>),
+    Postgres(Chosen<postgres::status::client::Client>),
+}
+
+/// The same for an action that reads counters of MySQL's and MariaDB's only; of another engine's server it knows
+/// nothing but what was traced.
 pub fn choose(
     targets: &TargetArgs,
     connection: &ConnectionArgs,
     rules: Option<&Path>,
-) -> anyhow::Result<Chosen> {
+) -> anyhow::Result<mysql::status::Chosen> {
+    Ok(match of_any_engine(targets, connection, rules, are_factors_known)? {
+        OneServer::MySql(chosen) => chosen,
+        OneServer::Postgres(Chosen { server, .. }) => {
+            let why = "the counters of PostgreSQL are read by `fsynctop verify` only";
+            Chosen { server, status: Err(StatusError::Options(why.into())) }
+        }
+    })
+}
+
+/// The server that is selected; of several, the one that the connection leads to. An error if none of them
+/// can have counters. Looks into the servers' roots.
+pub(crate) fn of_any_engine(
+    targets: &TargetArgs,
+    connection: &ConnectionArgs,
+    rules: Option<&Path>,
+    engines: fn(&Engine) -> bool,
+) -> anyhow::Result<OneServer> {
     session::require_host_pids()?;
     let rules = session::rules(targets, rules)?;
     let options = connection.options()?;
-    let selection = session::selection_of(targets, has_counters)?;
+    let selection = session::selection_of(targets, engines)?;
     let described = describe_all(&selection.processes(), Arc::new(rules), DESCRIBE_TIMEOUT);
     let servers: Vec<Server> = described.into_iter().map(|(server, _)| server).collect();
     if servers.is_empty() {
         return Err(session::nothing_selected("compare with", &selection, ""));
     }
+    if servers.iter().any(product::is_postgres) {
+        // One place is no place of servers of two protocols: which is meant has to be said.
+        let all = servers.iter().all(product::is_postgres);
+        let servers = if all { servers } else { vec![choose::only(servers).map_err(wrong)?] };
+        return Ok(OneServer::Postgres(choose::choose(servers, options.postgres).map_err(wrong)?));
+    }
     let strangers = (!servers.iter().any(is_known)).then(|| no_counters(&servers));
-    let is_named = options.place().is_some();
-    let wrong = |error: choose::ChooseError| Exit { status: BAD_USAGE, message: error.to_string() };
-    match (choose::choose(servers, options), strangers) {
+    let is_named = options.mysql.names_a_place();
+    match (choose::choose(servers, options.mysql), strangers) {
         (Err(_), Some(strangers)) => Err(strangers.into()),
         // With a place that was named, why it could not be reached is worth more.
         (Ok(Chosen { status: Err(_), .. }), Some(strangers)) if !is_named => Err(strangers.into()),
-        (chosen, _) => Ok(chosen.map_err(wrong)?),
+        (chosen, _) => Ok(OneServer::MySql(chosen.map_err(wrong)?)),
     }
+}
+
+fn wrong(error: choose::ChooseError) -> Exit {
+    Exit { status: BAD_USAGE, message: error.to_string() }
 }
 
 /// By its executable or by its name.
@@ -50,6 +84,11 @@ fn is_known(server: &Server) -> bool {
 
 /// The engines whose counters this program knows to read.
 pub(crate) fn has_counters(engine: &Engine) -> bool {
+    are_factors_known(engine) || engine.name == "postgres"
+}
+
+/// Those whose throughput it takes apart.
+pub(crate) fn are_factors_known(engine: &Engine) -> bool {
     engine.has(Role::Redo)
 }
 
@@ -64,7 +103,7 @@ fn no_counters(strangers: &[Server]) -> Exit {
     };
     let (or, its) = if strangers.len() == 1 { ("nor", "its") } else { ("or", "their") };
     let message = format!(
-        "nothing to compare with: {who} MySQL {or} MariaDB, and fsynctop can read no counters of {its} own"
+        "nothing to compare with: {who} MySQL, MariaDB {or} PostgreSQL, and fsynctop can read no counters of {its} own"
     );
     Exit { status: NOTHING_TO_TRACE, message }
 }

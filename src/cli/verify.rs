@@ -1,5 +1,6 @@
 //! `fsynctop verify`: is what is traced what the server itself counts?
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -9,17 +10,21 @@ use serde_json::json;
 
 use super::connection::ConnectionArgs;
 use super::exit::CONDITION;
-use super::one_server;
+use super::one_server::{self, OneServer, has_counters};
 use super::options::{Form, TraceArgs, Writes, duration};
 use super::output::print;
 use super::session;
 use super::signals::End;
+use crate::model::Server;
 use crate::server::describe;
 use crate::server::filter::TargetFilter;
 use crate::server::selection::Selection;
 use crate::server::status::Scope;
 use crate::server::status::choose::Chosen;
-use crate::verify::{Edge, compare, render};
+use crate::server::status::connection::Client;
+use crate::verify::edge::Counts;
+use crate::verify::row::Verification;
+use crate::verify::{Edge, mysql, postgres, render};
 
 /// How long the last names are waited for before the window ends.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -41,14 +46,27 @@ pub(crate) struct Verify {
 
 pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
-    let roles = arguments.trace.roles.as_deref();
-    let Chosen { server, status } =
-        one_server::choose(&arguments.trace.targets, &arguments.connection, roles)?;
+    let (targets, roles) = (&arguments.trace.targets, arguments.trace.roles.as_deref());
+    match one_server::of_any_engine(targets, &arguments.connection, roles, has_counters)? {
+        OneServer::MySql(chosen) => run_on(arguments, &stop, chosen, &mysql::compare::compare),
+        OneServer::Postgres(chosen) => run_on(arguments, &stop, chosen, &postgres::compare),
+    }
+}
+
+type Compare<'a, R> = &'a dyn Fn(&Server, &Edge<R>, &Edge<R>) -> Verification;
+
+fn run_on<C: Client<Reading: Counts>>(
+    arguments: &Verify,
+    stop: &End,
+    chosen: Chosen<C>,
+    compare: Compare<'_, C::Reading>,
+) -> anyhow::Result<ExitCode> {
+    let Chosen { server, status } = chosen;
     let (mut connection, settings) = status.context("there is nothing to verify against")?;
 
-    let filter = TargetFilter::pids(std::path::Path::new("/proc"), &[server.id.pid])?;
-    let selection = Selection::new(vec![filter]);
-    let config = session::probe_config(&arguments.trace, &selection, false)?;
+    let filter = TargetFilter::pids(Path::new("/proc"), &[server.id.pid])?;
+    let config = session::probe_config(&arguments.trace, &Selection::new(vec![filter]), false)?;
+    let roles = arguments.trace.roles.as_deref();
     let mut sampler =
         session::start(&arguments.trace, &config, session::rules(&arguments.trace.targets, roles)?)?;
     sampler.expect_server(server.id);
@@ -61,7 +79,7 @@ pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     }
     sampler.settle(PATIENCE)?;
     let last = Edge::find(&mut sampler, &mut connection, &settings, scope, server.id)?;
-    let verification = compare::compare(&server, &first, &last);
+    let verification = compare(&server, &first, &last);
 
     let text = match arguments.output {
         Form::Table => render::table(&verification, &describe::in_words(&server)),

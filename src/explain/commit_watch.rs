@@ -20,9 +20,9 @@ use crate::model::{InFlight, Measurement, Role, Server, Snapshot};
 use crate::probe::{TimerProbe, TimerSamples, WaitError};
 use crate::sampler::Sampler;
 use crate::server::mysql::status::Connection;
+use crate::server::mysql::status::Status;
 use crate::server::mysql::status::reading::Reading;
 use crate::server::status::Scope;
-use crate::server::status::choose::Status;
 use crate::text::capitalize;
 
 const PROC: &str = "/proc";

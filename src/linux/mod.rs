@@ -5,6 +5,7 @@ pub(crate) mod blocking;
 pub(crate) mod cpu_time;
 pub mod descriptors;
 pub(crate) mod disk_statistics;
+pub(crate) mod effective_user;
 pub(crate) mod inode_flags;
 pub mod mountinfo;
 pub(crate) mod mounts;

@@ -6,6 +6,9 @@ use super::{Op, Server, Via};
 /// The note of a server whose redo log's open descriptors all have O_DSYNC.
 pub(crate) const REDO_BY_WRITES: &str = "The redo log is written through O_DSYNC descriptors: each of its writes is durable \
                                          (dsync_write), and no sync follows.";
+/// The same of PostgreSQL's write-ahead log.
+pub(crate) const WAL_BY_WRITES: &str = "The write-ahead log is written through O_DSYNC descriptors: each of its writes is \
+                                        durable (dsync_write), and no sync follows.";
 /// The note of a server with that library.
 pub(crate) const SYNCS_DO_NOTHING: &str =
     "libeatmydata is loaded: the server's syncs do nothing, and none reaches the kernel.";
@@ -13,6 +16,11 @@ pub(crate) const SYNCS_DO_NOTHING: &str =
 /// Whether each write of the redo log was seen to be durable, by its descriptors.
 pub(crate) fn redo_is_durable_by_writes(server: &Server) -> bool {
     server.notes.iter().any(|note| note == REDO_BY_WRITES)
+}
+
+/// The same of PostgreSQL's write-ahead log.
+pub(crate) fn wal_is_durable_by_writes(server: &Server) -> bool {
+    server.notes.iter().any(|note| note == WAL_BY_WRITES)
 }
 
 /// Whether a library was seen that turns the server's syncs into nothing.

@@ -11,8 +11,9 @@ use crate::linux::cpu_time::of_this_thread;
 use crate::linux::rooted::Root;
 use crate::linux::{mounts, open_files, proc_file};
 use crate::model::{Engine, KnownBy, Server, ServerId};
+use crate::server::product::Product;
 use crate::server::settings::{Bounds, Settings};
-use crate::server::{container, engine, listening, processes};
+use crate::server::{container, listening, processes};
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
@@ -69,11 +70,11 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     let limit = Limit { proc_root, id, started: Instant::now(), cpu: of_this_thread() };
     let over = || limit.is_over();
     let root = Root::of_process(proc_root, pid).ok();
-    let product = engine::Engine::of_process(proc_root, pid, &over);
+    let product = Product::of_process(proc_root, pid, root.as_ref(), &over);
     let bounds = Bounds { also: roles.settings(), over: &over };
     let settings = product.settings(proc_root, pid, &bounds);
     server.datadir = settings.datadir().map(Path::to_owned);
-    server.version = product.version();
+    server.version = product.version(root.as_ref(), server.datadir.as_deref());
     server.engine = roles.engine(&server.comm, server.version.as_deref());
     server.container = proc_file::read(&proc_root.join(format!("{pid}/cgroup")))
         .ok()
@@ -88,7 +89,9 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
         server.filesystem = Some(mount.filesystem);
     }
     let mut open = OpenDescriptors::default();
-    open.read(proc_root, pid, &|path| product.is_log_in_use(path, roles, &settings), &over);
+    for pid in product.processes(proc_root, pid) {
+        open.read(proc_root, pid, &|path| product.is_log_in_use(path, roles, &settings), &over);
+    }
     server.ports = listening::tcp_ports(proc_root, pid, &open.sockets);
     let sockets = listening::unix_paths(proc_root, pid, &open.sockets);
     server.known_by = KnownBy {
@@ -97,7 +100,7 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
         owner: processes::owner(proc_root, pid),
         ..KnownBy::default()
     };
-    product.complete(root.as_ref(), &mut server, sockets, &settings);
+    product.complete(proc_root, root.as_ref(), &mut server, sockets, &settings);
     let eatmydata = is_mapped(proc_root, pid, b"libeatmydata", &over);
     server.notes = product.notes(&open.log, eatmydata, &settings);
     // The pid may have been reused while all this was read.

@@ -2,12 +2,11 @@
 //! server ([`instances`]), and what is known of
 //! them without a connection ([`describe()`](describe::describe), on the threads of [`describers`]; what they
 //! were told is [`settings`]). [`status`] is how they are asked what they count themselves, over a
-//! connection. What only one engine has is in a directory of its own: [`mysql`]; [`engine`] says which it is.
+//! connection. What only one engine has is in a directory of its own: [`mysql`], [`postgres`]; [`product`] says which it is.
 
 pub(crate) mod container;
 pub mod describe;
 pub(crate) mod describers;
-mod engine;
 pub mod filter;
 pub(crate) mod finder;
 pub(crate) mod instances;
@@ -16,7 +15,10 @@ pub(crate) mod launch;
 pub(crate) mod listening;
 pub mod mysql;
 pub mod naming;
+pub mod postgres;
 pub mod processes;
+pub(crate) mod product;
+
 pub mod selection;
 pub mod settings;
 mod settings_files;

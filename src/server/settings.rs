@@ -38,7 +38,7 @@ impl Bounds<'_> {
 impl Settings {
     /// From text alone, with its values relative to `datadir`; what tests and other tools need.
     pub fn from_pairs<'a>(datadir: &Path, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Settings {
-        let values = pairs.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        let values = pairs.into_iter().map(|(name, value)| (name.replace('-', "_"), value.into())).collect();
         Settings { values, base: Some(datadir.to_owned()), real: BTreeMap::new() }
     }
 

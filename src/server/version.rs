@@ -7,7 +7,42 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 
-use super::mysql::version::{Finder, Version};
+use super::{mysql, postgres};
+
+/// A server's product and version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    MySql(mysql::version::Version),
+    Postgres(postgres::version::Version),
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Version::MySql(version) => version.fmt(f),
+            Version::Postgres(version) => version.fmt(f),
+        }
+    }
+}
+
+/// The verdict on the texts seen so far.
+#[derive(Default)]
+struct Finder {
+    mysql: mysql::version::Finder,
+    postgres: postgres::version::Finder,
+}
+
+impl Finder {
+    /// Returns the version once it is certain.
+    fn look_at(&mut self, text: &[u8]) -> Option<Version> {
+        let mysql = self.mysql.look_at(text).map(Version::MySql);
+        mysql.or_else(|| self.postgres.look_at(text).map(Version::Postgres))
+    }
+
+    fn second_best(self) -> Option<Version> {
+        self.mysql.second_best().map(Version::MySql)
+    }
+}
 
 /// Device, inode, size, and the times of the last modification and change (seconds, nanoseconds) of an
 /// executable. Its owner chooses the first of the times, and nobody the second.

@@ -5,15 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::model::{InFlight, ServerId, Snapshot};
 use crate::sampler::Sampler;
-use crate::server::mysql::durable_writes::DurableWrites;
-use crate::server::mysql::status::Connection;
-use crate::server::mysql::status::reading::Reading;
-use crate::server::status::Scope;
-use crate::server::status::StatusError;
-
-/// How long to wait for a quiet moment.
-const QUIET_TIMEOUT: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_millis(20);
+use crate::server::status::connection::{Client, Connection};
+use crate::server::status::{Scope, StatusError};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EdgeError {
@@ -23,71 +16,103 @@ pub(crate) enum EdgeError {
     Sampler(#[from] std::io::Error),
 }
 
-/// Our figures, between two readings of the server's.
-#[derive(Clone, Debug)]
-pub(crate) struct Edge {
-    pub before: Reading,
-    pub snapshot: Snapshot,
-    pub after: Reading,
-    /// Nothing moved shortly afterwards either: no thread is between its sync and the counting of it.
-    pub is_quiet: bool,
+/// A server's counters at one moment.
+pub(crate) trait Counts: Clone {
+    /// How long to wait for a quiet moment, and between two looks.
+    const PATIENCE: Duration = Duration::from_secs(1);
+    const PAUSE: Duration = Duration::from_millis(20);
+
+    /// These counters, with the settings of another reading, which asked for them.
+    fn with_settings_of(self, other: &Self) -> Self;
+    /// By how much the counters of what is compared grew from one reading to the next.
+    fn moved(from: &Self, to: &Self) -> u64;
+    /// Syncs that the server says it is in.
+    fn pending_syncs(&self) -> u64;
+    /// All that happened before has been counted.
+    fn is_settled(&self) -> bool {
+        true
+    }
 }
 
-impl Edge {
+/// Our figures, between two readings of the server's.
+#[derive(Clone, Debug)]
+pub(crate) struct Edge<R> {
+    pub before: R,
+    pub snapshot: Snapshot,
+    pub after: R,
+    /// Nothing moved shortly afterwards either: no thread is between its sync and the counting of it.
+    pub is_quiet: bool,
+    /// Our figures of the time in which a quiet moment was waited for, the earliest first.
+    pub earlier: Vec<Snapshot>,
+}
+
+impl<R: Counts> Edge<R> {
     /// Waits for a quiet moment; after the timeout, the edge with the least movement. `settings`: a reading
-    /// with variables. `scope`: what is compared.
-    pub fn find(
+    /// with settings. `scope`: what is compared.
+    pub fn find<C: Client<Reading = R>>(
         sampler: &mut Sampler,
-        connection: &mut Connection,
-        settings: &Reading,
+        connection: &mut Connection<C>,
+        settings: &R,
         scope: Scope,
         server: ServerId,
-    ) -> Result<Edge, EdgeError> {
-        let end = Instant::now() + QUIET_TIMEOUT;
-        let mut best: Option<Edge> = None;
+    ) -> Result<Edge<R>, EdgeError> {
+        let end = Instant::now() + R::PATIENCE;
+        let mut best: Option<Edge<R>> = None;
+        let mut earlier = Vec::new();
         loop {
             let edge = Edge::read(sampler, connection, settings, scope)?;
-            if best.as_ref().is_none_or(|best| edge.width(server) < best.width(server)) {
+            let is_settled = edge.after.is_settled();
+            if !is_settled {
+                earlier.push(edge.snapshot.clone());
+            }
+            // Of those that are not settled the last one is best: most is known of what was before it.
+            let is_better = |best: &Edge<R>| {
+                !best.after.is_settled() || is_settled && edge.width(server) < best.width(server)
+            };
+            if best.as_ref().is_none_or(is_better) {
                 best = Some(edge);
             }
-            match best.take_if(|best| best.width(server) == 0 || Instant::now() >= end) {
-                Some(best) => return best.confirm_quiet(sampler, connection, scope, server),
-                None => sampler.wait(PAUSE)?,
+            let is_found = |best: &mut Edge<R>| best.after.is_settled() && best.width(server) == 0;
+            match best.take_if(|best| is_found(best) || Instant::now() >= end) {
+                Some(best) => {
+                    return Edge { earlier, ..best }.confirm_quiet(sampler, connection, scope, server);
+                }
+                None => sampler.wait(R::PAUSE)?,
             }
         }
     }
 
     /// Checks whether the server is really idle, or was merely quiet for a moment.
-    fn confirm_quiet(
+    fn confirm_quiet<C: Client<Reading = R>>(
         self,
         sampler: &mut Sampler,
-        connection: &mut Connection,
+        connection: &mut Connection<C>,
         scope: Scope,
         server: ServerId,
-    ) -> Result<Edge, EdgeError> {
-        if self.width(server) > 0 {
+    ) -> Result<Edge<R>, EdgeError> {
+        if self.width(server) > 0 || !self.after.is_settled() {
             return Ok(self);
         }
-        sampler.wait(PAUSE)?;
-        let later = connection.read(scope)?.with_variables_of(&self.after);
-        Ok(Edge { is_quiet: moved(&self.after, &later) == 0, ..self })
+        sampler.wait(R::PAUSE)?;
+        let later = connection.read(scope)?.with_settings_of(&self.after);
+        Ok(Edge { is_quiet: R::moved(&self.after, &later) == 0 && later.is_settled(), ..self })
     }
 
-    fn read(
+    fn read<C: Client<Reading = R>>(
         sampler: &mut Sampler,
-        connection: &mut Connection,
-        settings: &Reading,
+        connection: &mut Connection<C>,
+        settings: &R,
         scope: Scope,
-    ) -> Result<Edge, EdgeError> {
-        let before = connection.read(scope)?.with_variables_of(settings);
+    ) -> Result<Edge<R>, EdgeError> {
+        let before = connection.read(scope)?.with_settings_of(settings);
         let snapshot = sampler.snapshot()?;
-        let after = connection.read(scope)?.with_variables_of(settings);
-        Ok(Edge { before, snapshot, after, is_quiet: false })
+        let after = connection.read(scope)?.with_settings_of(settings);
+        Ok(Edge { before, snapshot, after, is_quiet: false, earlier: Vec::new() })
     }
 
     /// The number of syncs that may lie on either side of this edge.
     fn width(&self, server: ServerId) -> u64 {
-        moved(&self.before, &self.after).saturating_add(self.in_flight(server))
+        R::moved(&self.before, &self.after).saturating_add(self.in_flight(server))
     }
 
     /// Syncs that had started but not finished, the larger count of both sides.
@@ -96,18 +121,4 @@ impl Edge {
         let traced = self.snapshot.in_flight.iter().filter(is_one).count() as u64;
         traced.max(self.before.pending_syncs()).max(self.after.pending_syncs())
     }
-}
-
-/// By how much the counters of what is compared grew from one reading to the next.
-fn moved(from: &Reading, to: &Reading) -> u64 {
-    let writes = DurableWrites::by_settings(to).redo.map(|_| "innodb_log_writes");
-    let numbers: u64 =
-        ["innodb_data_fsyncs", "binlog_group_commits", "binlog_cache_use", "aria_transaction_log_syncs"]
-            .into_iter()
-            .chain(writes)
-            .filter_map(|name| to.number(name)?.checked_sub(from.number(name)?))
-            .sum();
-    let sum = |reading: &Reading| reading.binlog_files.iter().flat_map(|files| files.values()).sum::<u64>();
-    let written = |reading: &Reading| reading.written.iter().flat_map(|kinds| kinds.values()).sum::<u64>();
-    numbers + sum(to).abs_diff(sum(from)) + written(to).abs_diff(written(from))
 }

@@ -1,10 +1,10 @@
 //! Compares the traced syncs with a server's own counters of the same window: [`edge`] reads both at one
-//! end of it, [`compare`] judges line by line, [`render`] prints.
+//! end of it, [`mysql`] and [`postgres`] judge their servers' lines ([`row`]), [`render`] prints.
 
-pub mod compare;
 pub mod edge;
-mod redo_made;
+pub mod mysql;
+pub mod postgres;
 pub mod render;
-mod written;
+pub(crate) mod row;
 
 pub(crate) use edge::Edge;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::compare::{Kind, Range, Row, Verdict, Verification};
+use super::row::{Kind, Range, Row, Verdict, Verification};
 use crate::text::{count, escape_sentence};
 
 /// `server`: which one, in words.

@@ -322,7 +322,7 @@ pub(super) const VERIFY: Manual = Manual {
         ("0", "what was traced is what the server counts"),
         FAILED,
         BAD_USAGE,
-        ("3", "nothing to trace, or the process is neither MySQL nor MariaDB"),
+        ("3", "nothing to trace, or the process is neither MySQL, MariaDB nor PostgreSQL"),
         ("4", "a line differs"),
         SIGNAL,
     ],

@@ -51,6 +51,7 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
         "web-config-file",
         "user",
         "defaults-file",
+        "service-file",
         "socket",
         "pid",
         "listen",
@@ -62,8 +63,9 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 48] = [
+const FOR_ONE_CALL: [&str; 49] = [
     "buckets",
+    "by",
     "config",
     "count",
     "defaults-file",
@@ -73,10 +75,13 @@ const FOR_ONE_CALL: [&str; 48] = [
     "file-limit",
     "flamegraph",
     "folded",
+    "help",
     "history",
     "host",
+    "interval",
     "journal",
     "json",
+    "last",
     "listen",
     "no-config",
     "no-file-metrics",
@@ -89,6 +94,7 @@ const FOR_ONE_CALL: [&str; 48] = [
     "pid",
     "port",
     "production",
+    "service-file",
     "sessions",
     "socket",
     "ssl-ca",
@@ -103,14 +109,10 @@ const FOR_ONE_CALL: [&str; 48] = [
     "verdict-slow-for",
     "verdict-socket",
     "verdict-stalled",
+    "version",
     "wait",
     "watch",
     "web-config-file",
-    "help",
-    "version",
-    "last",
-    "interval",
-    "by",
 ];
 
 #[test]

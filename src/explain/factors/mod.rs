@@ -19,8 +19,9 @@ pub mod samples;
 use serde::Serialize;
 
 use crate::model::{Measurement, Role, Server};
-use crate::server::mysql::status::counters::{Between, Counted};
+use crate::server::mysql::status::counters::Between;
 use crate::server::mysql::status::reading::Reading;
+use crate::server::status::Counted;
 use ratios::{Rates, Seen};
 
 pub use alone::Alone;

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -53,6 +54,12 @@ impl Bounded {
         }
         sockopt::set_tcp_nodelay(&new.socket, true)?;
         Ok(new)
+    }
+
+    /// The process that listens at the other end of a local socket, as the kernel says; 0: one of another PID
+    /// namespace.
+    pub(crate) fn peer(&self) -> io::Result<i32> {
+        Ok(getsockopt(&self.socket, PeerCredentials)?.pid())
     }
 
     /// From now on: until that moment, and that many bytes of the peer's.
@@ -149,6 +156,15 @@ mod tests {
         assert_eq!(stream.read(&mut [0; 100]).unwrap(), 10);
         drop(stream);
         peer.join().unwrap(); // its connection is closed
+    }
+
+    #[test]
+    fn the_peer_of_a_local_socket_is_who_listens() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let stream = Bounded::to_socket(&path, soon(), 10).unwrap();
+        assert_eq!(stream.peer().unwrap(), rustix::process::getpid().as_raw_pid());
     }
 
     #[test]

@@ -1,19 +1,18 @@
 //! Chooses one of several servers: the one that the connection leads to, or the only one.
 
+use super::connection::{Client, Connection};
 use super::find::Target;
 use super::options::ConnectOptions;
 use super::{Scope, StatusError};
 use crate::model::Server;
 use crate::server::describe;
-use crate::server::mysql::status::Connection;
-use crate::server::mysql::status::reading::Reading;
 
 /// A connection, and what the server said first.
-pub type Status = Result<(Connection, Reading), StatusError>;
+pub type Status<C> = Result<(Connection<C>, <C as Client>::Reading), StatusError>;
 
-pub struct Chosen {
+pub struct Chosen<C: Client> {
     pub server: Server,
-    pub status: Status,
+    pub status: Status<C>,
 }
 
 /// The options do not lead to one server.
@@ -27,19 +26,22 @@ pub enum ChooseError {
     Another(String, String),
 }
 
-/// Of servers that run here, at least one.
-pub fn choose(mut servers: Vec<Server>, options: ConnectOptions) -> Result<Chosen, ChooseError> {
-    let Some(place) = options.place() else {
+/// Of servers that run here, at least one, all of the client's engine.
+pub fn choose<C: Client>(
+    mut servers: Vec<Server>,
+    options: ConnectOptions,
+) -> Result<Chosen<C>, ChooseError> {
+    let Some(place) = options.place(C::DEFAULT_PORT) else {
         let server = only(servers)?;
         let status = find(options, &server);
         return Ok(Chosen { server, status });
     };
     let target = Target::named(options, place).where_servers_listen(&servers);
-    let status = open(&target);
+    let status = open::<C>(&target);
     let status = match status {
         Ok((connection, reading)) => {
             if servers.len() > 1 {
-                servers = those_at(&reading, servers, &target.name)?;
+                servers = those_at::<C>(&reading, servers, &target.name)?;
             }
             Ok((connection, reading))
         }
@@ -47,14 +49,18 @@ pub fn choose(mut servers: Vec<Server>, options: ConnectOptions) -> Result<Chose
         Err(error) => Err(error),
     };
     let server = only(servers)?;
-    let status = status.and_then(|status| status.1.is_of(&server).map(|()| status));
+    let status = status.and_then(|status| C::is_of(&status.1, &server).map(|()| status));
     Ok(Chosen { server, status })
 }
 
 /// Those that the server which answered can be.
-fn those_at(reading: &Reading, servers: Vec<Server>, place: &str) -> Result<Vec<Server>, ChooseError> {
+fn those_at<C: Client>(
+    reading: &C::Reading,
+    servers: Vec<Server>,
+    place: &str,
+) -> Result<Vec<Server>, ChooseError> {
     let (mut same, others): (Vec<_>, Vec<_>) =
-        servers.into_iter().partition(|server| reading.is_of(server).is_ok());
+        servers.into_iter().partition(|server| C::is_of(reading, server).is_ok());
     if same.is_empty() {
         return Err(ChooseError::Another(place.to_owned(), list(&others)));
     }
@@ -66,7 +72,7 @@ fn those_at(reading: &Reading, servers: Vec<Server>, place: &str) -> Result<Vec<
     Ok(same)
 }
 
-fn only(servers: Vec<Server>) -> Result<Server, ChooseError> {
+pub(crate) fn only(servers: Vec<Server>) -> Result<Server, ChooseError> {
     match <[Server; 1]>::try_from(servers) {
         Ok([server]) => Ok(server),
         Err(servers) => Err(ChooseError::Several(list(&servers))),
@@ -78,13 +84,13 @@ fn list(servers: &[Server]) -> String {
     servers.iter().map(|server| format!("\n  {}", describe::in_words(server))).collect()
 }
 
-fn find(options: ConnectOptions, server: &Server) -> Status {
-    let status = open(&Target::of(options, server)?)?;
-    status.1.is_of(server)?;
+fn find<C: Client>(options: ConnectOptions, server: &Server) -> Status<C> {
+    let status = open::<C>(&Target::of(options, server)?)?;
+    C::is_of(&status.1, server)?;
     Ok(status)
 }
 
-fn open(target: &Target) -> Status {
+fn open<C: Client>(target: &Target) -> Status<C> {
     let mut connection = Connection::open(target)?;
     let reading = connection.read(Scope::Everything)?;
     Ok((connection, reading))

@@ -13,6 +13,7 @@ use super::protection;
 use super::transport::Transport;
 use super::{Scope, StatusError};
 use crate::linux::blocking::Mailbox;
+use crate::model::Server;
 use crate::text::escape_sentence;
 
 /// How long connecting may take.
@@ -24,9 +25,13 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 pub trait Client: Sized + Send + 'static {
     /// What the server answered at one moment.
     type Reading: Send + 'static;
+    /// Where servers listen if no port is given.
+    const DEFAULT_PORT: u16;
 
     fn connect(target: &Target, until: Instant) -> Result<Self, Failure>;
     fn read(&mut self, scope: Scope, until: Instant) -> Result<Self::Reading, Failure>;
+    /// Whether the server that answered is the one that is traced, as far as both sides say who they are.
+    fn is_of(reading: &Self::Reading, server: &Server) -> Result<(), StatusError>;
 }
 
 /// Why there is no answer. Whatever listens there chooses the words.

@@ -13,6 +13,7 @@ use super::options::{ConnectOptions, Place};
 use crate::linux::rooted::Root;
 use crate::model::Server;
 use crate::server::listening::tcp_addresses;
+use crate::server::product;
 
 /// Where to connect.
 #[derive(Clone, Debug)]
@@ -23,6 +24,10 @@ pub struct Target {
     pub name: String,
     /// Ports of this host's loopback addresses that the servers in question were seen to listen on.
     pub server_addresses: Vec<SocketAddr>,
+    /// The processes of the servers in question.
+    pub servers: Vec<u32>,
+    /// Who to be where nothing else is said and the server looks at the user who connects (PostgreSQL).
+    pub role: Option<String>,
     /// A found socket, held open: `place` leads to it by its descriptor, because a symlink in the server's
     /// root must not be followed in ours.
     _socket: Option<Arc<OwnedFd>>,
@@ -31,23 +36,38 @@ pub struct Target {
 impl Target {
     /// The place that the options name, else the one found for this server.
     pub fn of(options: ConnectOptions, server: &Server) -> Result<Target, StatusError> {
-        match options.place() {
+        match options.place(product::default_port(server)) {
             Some(place) => Ok(Target::named(options, place).where_servers_listen([server])),
             None => Target::found(options, server),
         }
     }
 
     pub fn named(options: ConnectOptions, place: Place) -> Target {
-        Target { options, name: place.to_string(), place, server_addresses: Vec::new(), _socket: None }
+        Target {
+            options,
+            name: place.to_string(),
+            place,
+            server_addresses: Vec::new(),
+            servers: Vec::new(),
+            role: None,
+            _socket: None,
+        }
     }
 
     /// It may be one of these servers: then a local port of theirs is no stranger's.
     pub(crate) fn where_servers_listen<'a>(self, servers: impl IntoIterator<Item = &'a Server>) -> Target {
         let ours = network_namespace("self");
         let is_here =
-            |server: &&Server| ours.is_some() && network_namespace(&server.id.pid.to_string()) == ours;
-        let listens = |server: &Server| tcp_addresses(Path::new("/proc"), server.id.pid);
-        self.where_addresses_are_the_servers(servers.into_iter().filter(is_here).flat_map(listens))
+            |server: &Server| ours.is_some() && network_namespace(&server.id.pid.to_string()) == ours;
+        let (mut pids, mut addresses, mut role) = (Vec::new(), Vec::new(), None);
+        for server in servers {
+            pids.push(server.id.pid);
+            role = role.or_else(|| product::role(server));
+            if is_here(server) {
+                addresses.extend(tcp_addresses(Path::new("/proc"), server.id.pid));
+            }
+        }
+        Target { servers: pids, role, ..self.where_addresses_are_the_servers(addresses) }
     }
 
     pub fn where_addresses_are_the_servers(self, addresses: impl IntoIterator<Item = SocketAddr>) -> Target {
@@ -74,7 +94,8 @@ impl Target {
             .and_then(|root| root.look_up(path, OFlags::empty()))
             .map_err(|error| refused(name.clone(), error.to_string()))?;
         let place = Place::Socket(PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd())));
-        Ok(Target { options, place, name, server_addresses: Vec::new(), _socket: Some(Arc::new(open)) })
+        let target = Target::named(options, place).where_servers_listen([server]);
+        Ok(Target { name, _socket: Some(Arc::new(open)), ..target })
     }
 }
 

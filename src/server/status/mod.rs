@@ -8,12 +8,25 @@ pub(crate) mod bounded;
 pub mod choose;
 pub mod connection;
 pub mod find;
+pub(crate) mod identity;
 pub mod options;
 pub(crate) mod protection;
 pub mod secret;
 pub(crate) mod tls;
 pub(crate) mod transport;
 pub(crate) mod trusted_file;
+
+use serde::Serialize;
+
+/// A number, where it comes from, and how far it can be trusted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    pub count: u64,
+    /// The counter's name.
+    pub source: &'static str,
+    /// False: the counter also counts other things, or not all.
+    pub exact: bool,
+}
 
 /// How much is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 
 use super::secret::Secret;
 
-pub(crate) const DEFAULT_PORT: u16 = 3306;
-
 /// How a TCP connection is protected. A unix socket needs no protection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
@@ -42,6 +40,8 @@ pub struct ConnectOptions {
     pub host: Option<String>,
     pub port: Option<u16>,
     pub user: Option<String>,
+    /// PostgreSQL's alone: a connection is one to a database.
+    pub database: Option<String>,
     pub password: Option<Secret>,
     pub tls: Option<Tls>,
     pub ca: Option<PathBuf>,
@@ -59,6 +59,7 @@ impl ConnectOptions {
             socket: if placed { self.socket } else { other.socket },
             host: if placed { self.host } else { other.host },
             user: self.user.or(other.user),
+            database: self.database.or(other.database),
             password: self.password.or(other.password),
             tls: self.tls.or(other.tls),
             ca: self.ca.or(other.ca),
@@ -72,9 +73,9 @@ impl ConnectOptions {
         self.socket.is_some() || self.host.is_some() || self.port.is_some()
     }
 
-    /// The place that is named, if one is. As MySQL's own client: "localhost" is the socket, if one is named.
-    pub fn place(&self) -> Option<Place> {
-        let port = self.port.unwrap_or(DEFAULT_PORT);
+    /// The place that is named, if one is. As MySQL's own client has it, "localhost" is the socket, if one is named.
+    pub fn place(&self, default_port: u16) -> Option<Place> {
+        let port = self.port.unwrap_or(default_port);
         let is_local = self.host.as_deref().is_none_or(|host| host == "localhost");
         match (&self.socket, &self.host) {
             (Some(socket), _) if is_local => Some(Place::Socket(socket.clone())),
@@ -118,7 +119,7 @@ mod tests {
                 port,
                 ..ConnectOptions::default()
             };
-            options.place().map(|place| place.to_string())
+            options.place(3306).map(|place| place.to_string())
         };
         assert_eq!(place(Some("/s"), Some("localhost"), None).unwrap(), "/s");
         assert_eq!(place(Some("/s"), Some("db1"), None).unwrap(), "db1:3306");

@@ -3,19 +3,8 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::reading::Reading;
-
-/// A number, where it comes from, and how far it can be trusted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Counted {
-    pub count: u64,
-    /// The counter's name.
-    pub source: &'static str,
-    /// False: the counter also counts other things, or not all.
-    pub exact: bool,
-}
+use crate::server::status::Counted;
 
 /// Two readings, the earlier one first.
 #[derive(Clone, Copy, Debug)]

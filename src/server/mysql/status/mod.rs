@@ -11,3 +11,5 @@ pub mod reading;
 pub(crate) mod sessions;
 
 pub type Connection = crate::server::status::connection::Connection<client::Client>;
+pub type Status = crate::server::status::choose::Status<client::Client>;
+pub type Chosen = crate::server::status::choose::Chosen<client::Client>;

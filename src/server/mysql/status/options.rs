@@ -45,6 +45,7 @@ fn of_settings(settings: &Settings) -> Result<ConnectOptions, String> {
         host: text("host"),
         port,
         user: text("user"),
+        database: None,
         password: text("password").map(Secret::new),
         tls: mode.or(verify).or(ssl),
         ca: path("ssl_ca"),
@@ -82,16 +83,16 @@ mod tests {
         assert_eq!(user_name(&options), "monitor");
         assert_eq!(options.password.as_ref().unwrap().reveal(), "p#1\"");
         assert_eq!((options.port, options.tls), (Some(3307), Some(Tls::VerifyIdentity)));
-        assert_eq!(options.place(), Some(Place::Socket("/run/db.sock".into())));
+        assert_eq!(options.place(3306), Some(Place::Socket("/run/db.sock".into())));
         assert!(!format!("{options:?}").contains("p#1"));
 
         // The command line wins, and a host there is not beaten by a socket here.
         let given = ConnectOptions { host: Some("db1".into()), ..ConnectOptions::default() };
         let both = given.or(options.clone());
-        assert_eq!(both.place(), Some(Place::Tcp { host: "db1".into(), port: 3307 }));
+        assert_eq!(both.place(3306), Some(Place::Tcp { host: "db1".into(), port: 3307 }));
         assert_eq!(user_name(&both), "monitor");
         let given = ConnectOptions { socket: Some("/other.sock".into()), ..ConnectOptions::default() };
-        assert_eq!(given.or(options).place(), Some(Place::Socket("/other.sock".into())));
+        assert_eq!(given.or(options).place(3306), Some(Place::Socket("/other.sock".into())));
     }
 
     #[test]
@@ -111,7 +112,7 @@ mod tests {
             chmod(path, 0o600);
         }
         let options = from_file(&main).unwrap();
-        assert_eq!(options.place().unwrap().to_string(), "db1:3307");
+        assert_eq!(options.place(3306).unwrap().to_string(), "db1:3307");
         for path in [&main, &extra, &part, &parts] {
             let before = std::fs::metadata(path).unwrap().permissions().mode();
             chmod(path, before | 0o002);

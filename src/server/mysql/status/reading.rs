@@ -2,7 +2,7 @@
 //! say only when asked apart. A counter is there or it is not; the version decides nothing.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,8 +10,8 @@ use super::client::{Error, Rows};
 use super::engine_status::EngineStatus;
 use super::gtid;
 use super::sessions::{self, Sessions};
-use crate::linux::rooted::Root;
 use crate::model::Server;
+use crate::server::status::identity::same_directory;
 use crate::server::status::{Scope, StatusError};
 
 /// The number of sync calls that performance_schema has for each binary log that is open.
@@ -236,17 +236,10 @@ impl Reading {
         {
             return other("server_uuid", theirs, ours.clone());
         }
-        if let (Some(theirs), Some(ours)) = (self.variable("datadir"), &server.datadir) {
-            let plain = |path: &Path| -> PathBuf { path.components().collect() };
-            // Either may be written with a symlink, which is one of the server's own root.
-            let root = Root::of_process(Path::new("/proc"), server.id.pid).ok();
-            let real = |path: &Path| root.as_ref()?.canonical(path);
-            let theirs_real = real(Path::new(theirs));
-            let same =
-                plain(Path::new(theirs)) == plain(ours) || theirs_real.is_some() && theirs_real == real(ours);
-            if !same {
-                return other("data directory", theirs, ours.display().to_string());
-            }
+        if let (Some(theirs), Some(ours)) = (self.variable("datadir"), &server.datadir)
+            && !same_directory(server, Path::new(theirs), ours)
+        {
+            return other("data directory", theirs, ours.display().to_string());
         }
         if let Some(theirs) = self.setting("port").filter(|_| self.is_on("skip_networking") == Some(false))
             && !server.ports.is_empty()

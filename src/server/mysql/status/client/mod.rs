@@ -15,11 +15,12 @@ use mysql_common::proto::codec::error::PacketCodecError;
 use mysql_common::proto::sync_framed::MySyncFramed;
 
 use super::reading::Reading;
-use crate::server::status::Scope;
+use crate::model::Server;
 use crate::server::status::connection::{self, Failure};
 use crate::server::status::find::Target;
 use crate::server::status::options::{ConnectOptions, Tls};
 use crate::server::status::transport::Transport;
+use crate::server::status::{Scope, StatusError};
 use greeting::Greeting;
 
 /// Byte limit until we are logged in, the server's certificates included.
@@ -159,6 +160,7 @@ const NO_CONNECTION_LEFT: u16 = 1040;
 
 impl connection::Client for Client {
     type Reading = Reading;
+    const DEFAULT_PORT: u16 = crate::server::mysql::describe::DEFAULT_PORT;
 
     fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
         let log_in = |transport, host: &str, tls| {
@@ -169,6 +171,10 @@ impl connection::Client for Client {
 
     fn read(&mut self, scope: Scope, until: Instant) -> Result<Reading, Failure> {
         Ok(Reading::ask(scope, &mut |question| self.query(question, until))?)
+    }
+
+    fn is_of(reading: &Reading, server: &Server) -> Result<(), StatusError> {
+        reading.is_of(server)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::model::{AttachMode, Net, Op, Setup, Snapshot};
 use crate::server::mysql::status::reading::Reading;
 use crate::verify::render;
+use crate::verify::row::Range;
 
 fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
     super::compare(&fixture::server(server, "mysqld", "MySQL 9.7.4", 3306), first, last)
@@ -52,7 +53,7 @@ fn mysql(innodb: u64, redo: u64, binlog: u64) -> Reading {
 }
 
 fn edge(before: Reading, snapshot: Snapshot, after: Reading) -> Edge {
-    Edge { before, snapshot, after, is_quiet: false }
+    Edge { before, snapshot, after, is_quiet: false, earlier: Vec::new() }
 }
 
 fn quiet(reading: &Reading, snapshot: Snapshot) -> Edge {

@@ -1,9 +1,10 @@
 //! What was written, in bytes, where all writes are watched. Pure.
 
 use super::Edge;
-use super::compare::{Kind, Range, Row, Verdict};
 use crate::model::{Measurement, Op, Role, ServerId};
-use crate::server::mysql::status::counters::{Between, Counted};
+use crate::server::mysql::status::counters::Between;
+use crate::server::status::Counted;
+use crate::verify::row::{Kind, Range, Row, Verdict};
 
 struct Line {
     what: &'static str,

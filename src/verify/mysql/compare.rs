@@ -1,84 +1,17 @@
 //! Compares one line after the other. Pure.
 
-use serde::Serialize;
-
 use super::{Edge, redo_made, written};
-use crate::model::{FileRow, Lost, Measurement, Op, Role, Server, ServerId, durability};
+use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId};
 use crate::server::mysql::durable_writes::DurableWrites;
-use crate::server::mysql::status::counters::{Between, Counted};
+use crate::server::mysql::status::counters::Between;
+use crate::server::status::Counted;
 use crate::text::{capitalize, rfc3339_millis};
+use crate::verify::row::{Bounds, Kind, Row, Verdict, Verification, possible_causes};
 
 /// How far MariaDB's count of commit groups may lag behind under load: a group is counted once it has
 /// acquired the locks of the next two stages after its sync (trx_group_commit_leader in sql/log.cc), and
 /// one group can wait for each.
 const MAX_GROUP_LAG: u64 = 2;
-
-/// How reliable the comparison of a row is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Both sides count the same calls: this row decides whether the verification succeeds.
-    Exact,
-    /// The server's counter covers other things as well, or not everything; the note says why.
-    Approximate,
-    /// The server has no such counter, or none that this account may read.
-    NoCounter,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    Agrees,
-    Differs,
-    NotCompared,
-}
-
-/// The server's count: a single number if nothing moved at the edges, else a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Range {
-    pub at_least: u64,
-    pub at_most: u64,
-}
-
-/// One quantity that both sides count.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
-    pub what: &'static str,
-    pub traced: u64,
-    pub counted: Option<Range>,
-    /// The name of the server's counter.
-    pub source: Option<&'static str>,
-    pub kind: Kind,
-    pub verdict: Verdict,
-    pub note: Option<String>,
-}
-
-/// The result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Verification {
-    /// RFC 3339.
-    pub start: String,
-    pub end: String,
-    pub duration_seconds: f64,
-    pub rows: Vec<Row>,
-    pub lost: Lost,
-    /// What neither side counts, so that rows that agree say nothing of it. Plain sentences.
-    pub not_compared: Vec<String>,
-    /// Why the server may count syncs that were not traced, if it does. Plain sentences.
-    pub possible_causes: Vec<String>,
-    /// Why the server's counters are unusable for the whole window.
-    pub interrupted: Option<String>,
-    /// What the account may not read.
-    pub refused: Vec<String>,
-}
-
-impl Verification {
-    /// True if there is at least one exact row and all of them agree.
-    pub(crate) fn succeeds(&self) -> bool {
-        let exact = || self.rows.iter().filter(|row| row.kind == Kind::Exact);
-        self.interrupted.is_none() && exact().count() > 0 && exact().all(|row| row.verdict == Verdict::Agrees)
-    }
-}
 
 /// One quantity to compare: its name, the traced syncs, the server's counter.
 struct Line<'a> {
@@ -203,27 +136,6 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
     }
 }
 
-/// Where the server counts syncs that the kernel was not seen to be asked for.
-fn possible_causes(server: &Server, rows: &[Row], measurement: &Measurement) -> Vec<String> {
-    let is_short = |row: &Row| {
-        let counted = row.counted.filter(|_| row.kind == Kind::Exact);
-        counted.is_some_and(|counted| row.traced < counted.at_least)
-    };
-    if !rows.iter().any(is_short) {
-        return Vec::new();
-    }
-    if durability::syncs_do_nothing(server) {
-        return vec![durability::SYNCS_DO_NOTHING.to_owned()];
-    }
-    let ways = durability::not_watched(&measurement.setup.ops).filter(|way| way.is_sync());
-    let ways: Vec<_> = ways.map(|way| way.called).collect();
-    vec![format!(
-        "The server counts more syncs than it was seen to ask the kernel for. Possible causes: a preloaded library such \
-         as libeatmydata, which turns them into nothing, or a way to sync that is not watched ({}).",
-        ways.join(", ")
-    )]
-}
-
 /// The durable writes of a redo log that its writes make durable.
 struct Written {
     traced: u64,
@@ -286,36 +198,13 @@ fn row(line: &Line, server: ServerId, first: &Edge, last: &Edge) -> Row {
     // window; the other way around, it covers less.
     let outer = (line.counter)(&Between { from: &first.before, to: &last.after });
     let inner = (line.counter)(&Between { from: &first.after, to: &last.before });
-    let empty = Row {
-        what: line.what,
-        traced: line.traced,
-        counted: None,
-        source: None,
-        kind: Kind::NoCounter,
-        verdict: Verdict::NotCompared,
-        note: line.none.map(str::to_owned),
-    };
-    let Some(outer) = outer else { return empty };
-    let inner_count = inner.map_or(0, |inner| inner.count);
-    // Servers count a sync when it starts or when it has finished, the probes when it has finished.
-    let slack = first.in_flight(server) + last.in_flight(server);
     // Groups not yet counted when the window started are counted within it; those not yet counted at its
     // end are missing.
     let lag = |edge: &Edge| if edge.is_quiet { 0 } else { line.lag };
-    let counted = Range {
-        at_least: inner_count.min(outer.count).saturating_sub(slack + lag(first)),
-        at_most: outer.count + slack + lag(last),
-    };
-    let agrees = (counted.at_least..=counted.at_most).contains(&line.traced);
-    let exact = outer.exact;
-    Row {
-        counted: Some(counted),
-        source: Some(outer.source),
-        kind: if exact { Kind::Exact } else { Kind::Approximate },
-        verdict: if agrees { Verdict::Agrees } else { Verdict::Differs },
-        note: if exact { None } else { line.approximate.map(str::to_owned) },
-        ..empty
-    }
+    // Servers count a sync when it starts or when it has finished, the probes when it has finished.
+    let slack = first.in_flight(server) + last.in_flight(server);
+    let bounds = Bounds { outer, inner, before: slack + lag(first), after: slack + lag(last) };
+    bounds.row(line.what, line.traced, line.approximate, line.none)
 }
 
 #[cfg(test)]

@@ -1,0 +1,194 @@
+//! What a description says of PostgreSQL alone. Its server is a process with children, which have its log
+//! open; the postmaster itself listens.
+
+use std::path::{Path, PathBuf};
+
+use super::configuration::is_on;
+use super::settings::is_data_directory;
+use crate::linux::proc_file;
+use crate::linux::rooted::{Root, strip_root};
+use crate::model::durability;
+use crate::server::describe::OpenLog;
+use crate::server::known_by::{SMALL_FILE, ToldPort};
+use crate::server::settings::Settings;
+
+/// Where no other port is given (DEF_PGPORT).
+pub(in crate::server) const DEFAULT_PORT: u16 = 5432;
+/// Whether it works where no other program does.
+pub(in crate::server) fn works_in_data_directory(proc_root: &Path, pid: u32, root: Option<&Root>) -> bool {
+    let directory = proc_root.join(pid.to_string());
+    let link = |name: &str| std::fs::read_link(directory.join(name)).ok();
+    let inside = || strip_root(&link("cwd")?, &link("root")?);
+    inside().is_some_and(|directory| is_data_directory(root, &directory))
+}
+
+/// What the server writes into its data directory once it holds it (pidfile.h).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::server) struct LockFile {
+    port: Option<u16>,
+    /// The first directory with a socket.
+    sockets: Option<PathBuf>,
+}
+
+impl LockFile {
+    /// Of the server whose process has that number in its own namespace; else the file is a dead server's.
+    pub fn read(root: Option<&Root>, datadir: Option<&Path>, pid: u32) -> LockFile {
+        let file = || root?.read(&datadir?.join("postmaster.pid"), SMALL_FILE).ok();
+        file().and_then(|file| LockFile::parse(&String::from_utf8_lossy(&file), pid)).unwrap_or_default()
+    }
+
+    fn parse(text: &str, pid: u32) -> Option<LockFile> {
+        let lines: Vec<&str> = text.lines().take(5).map(str::trim).collect();
+        if lines.first()?.parse() != Ok(pid) {
+            return None;
+        }
+        let line = |number: usize| lines.get(number).copied().filter(|line| !line.is_empty());
+        Some(LockFile {
+            port: line(3).and_then(|line| line.parse().ok()),
+            sockets: line(4).filter(|line| line.starts_with('/')).map(PathBuf::from),
+        })
+    }
+}
+
+/// The number that a process has in the innermost of its PID namespaces.
+pub(in crate::server) fn own_pid(proc_root: &Path, pid: u32) -> u32 {
+    let status = proc_file::read(&proc_root.join(format!("{pid}/status"))).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.and_then(|ids| ids.split_whitespace().next_back()?.parse().ok()).unwrap_or(pid)
+}
+
+/// `is_database`: it is known to be one by its executable or its data directory.
+pub(in crate::server) fn told_port(settings: &Settings, lock: &LockFile, is_database: bool) -> ToldPort {
+    let told = lock.port.or_else(|| settings.port()).filter(|&port| port != 0);
+    let none = settings.text("listen_addresses").is_some_and(|list| list.trim().is_empty());
+    ToldPort { clients: told.or(is_database.then_some(DEFAULT_PORT)), none }
+}
+
+/// The socket that clients use: one that it really listens on before one that it was told.
+pub(in crate::server) fn socket(
+    listening: Vec<PathBuf>,
+    settings: &Settings,
+    lock: &LockFile,
+) -> Option<PathBuf> {
+    if let Some(real) = listening.into_iter().next() {
+        return Some(settings.resolved(&real).unwrap_or(real));
+    }
+    let told = || {
+        let first = settings.text("unix_socket_directories")?.split(',').next()?.trim();
+        settings.resolved(Path::new(Some(first).filter(|first| first.starts_with('/'))?))
+    };
+    let directory = lock.sockets.clone().or_else(told)?;
+    let port = lock.port.or_else(|| settings.port()).unwrap_or(DEFAULT_PORT);
+    Some(directory.join(format!(".s.PGSQL.{port}")))
+}
+
+/// Whether an open file is of the log that is in use: a segment, whose name is a timeline and a place
+/// (XLogFileName), and no file that is being made. Its directory may be a link to another filesystem.
+pub(in crate::server) fn is_wal_in_use(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
+    name.len() == 24 && name.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F'))
+}
+
+pub(in crate::server) fn notes(log: &OpenLog, eatmydata: bool, settings: &Settings) -> Vec<String> {
+    let mut notes = Vec::new();
+    if log.is_durable_by_writes() {
+        notes.push(durability::WAL_BY_WRITES.to_owned());
+    }
+    if eatmydata {
+        notes.push(durability::SYNCS_DO_NOTHING.to_owned());
+    }
+    let is_off = |name: &str| settings.get(name).and_then(is_on) == Some(false);
+    if is_off("fsync") {
+        let text = "fsync=off is set: the server leaves syncs out, and a crash of the host can lose or corrupt data.";
+        notes.push(text.into());
+    }
+    if is_off("full_page_writes") {
+        let text = "full_page_writes=off is set: after a crash of the host, a page that was half written stays so and \
+                    can corrupt data, unless the storage writes each page of 8 kB whole or not at all.";
+        notes.push(text.into());
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[(&'static str, &'static str)]) -> Settings {
+        Settings::from_pairs(Path::new("/d"), pairs.iter().copied())
+    }
+
+    const LOCK: &str = "41\n/d\n1790000000\n5433\n/run/postgresql\nlocalhost\n  1234 5\nready   \n";
+
+    #[test]
+    fn a_lock_file_is_the_server_s_own_or_says_nothing() {
+        let lock = LockFile::parse(LOCK, 41).unwrap();
+        assert_eq!(lock, LockFile { port: Some(5433), sockets: Some("/run/postgresql".into()) });
+        assert_eq!(LockFile::parse(LOCK, 42), None);
+        assert_eq!(LockFile::parse("", 41), None);
+        assert_eq!(LockFile::parse("41\n/d\n", 41), Some(LockFile::default()), "it has only just begun");
+        assert_eq!(LockFile::parse("41\n\n\n99999999\nrelative\n", 41), Some(LockFile::default()));
+    }
+
+    #[test]
+    fn the_port_is_what_the_lock_file_says_before_what_was_told() {
+        let lock = LockFile::parse(LOCK, 41).unwrap();
+        let none = LockFile::default();
+        let port = |settings: &Settings, lock| told_port(settings, lock, true).clients;
+        assert_eq!(port(&settings(&[("port", "5499")]), &lock), Some(5433));
+        assert_eq!(port(&settings(&[("port", "5499")]), &none), Some(5499));
+        assert_eq!(port(&settings(&[]), &none), Some(5432));
+        assert_eq!(told_port(&settings(&[]), &none, false), ToldPort::default());
+        assert!(told_port(&settings(&[("listen_addresses", "")]), &none, true).none);
+    }
+
+    #[test]
+    fn the_socket_is_one_that_it_listens_on_before_one_that_it_was_told() {
+        let lock = LockFile::parse(LOCK, 41).unwrap();
+        let of = |listening: &[&str], pairs, lock| {
+            socket(listening.iter().map(PathBuf::from).collect(), &settings(pairs), lock)
+        };
+        let none = LockFile::default();
+        assert_eq!(of(&["./.s.PGSQL.1"], &[], &lock).unwrap(), Path::new("/d/.s.PGSQL.1"));
+        assert_eq!(of(&[], &[], &lock).unwrap(), Path::new("/run/postgresql/.s.PGSQL.5433"));
+        let told = [("unix_socket_directories", "/run/a, /run/b"), ("port", "5434")];
+        assert_eq!(of(&[], &told, &none).unwrap(), Path::new("/run/a/.s.PGSQL.5434"));
+        assert_eq!(of(&[], &[("unix_socket_directories", "@abstract")], &none), None);
+        assert_eq!(of(&[], &[], &none), None);
+    }
+
+    #[test]
+    fn only_segments_are_the_log_in_use() {
+        for (path, expected) in [
+            ("/d/pg_wal/000000010000000000000001", true),
+            ("/d/pg_wal/0000000100000000000000AF", true),
+            ("/d/pg_wal/xlogtemp.4711", false),
+            ("/d/pg_wal/00000002.history", false),
+            ("/wal/main/000000010000000000000001", true),
+            ("/d/pg_wal/archive_status/000000010000000000000001.ready", false),
+            ("/d/base/5/16384", false),
+        ] {
+            assert_eq!(is_wal_in_use(Path::new(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_makes_a_crash_dangerous_is_noted() {
+        let log = |files, durable| OpenLog { files, durable };
+        assert!(notes(&log(2, 1), false, &settings(&[("fsync", "on")])).is_empty());
+        let bad = settings(&[("fsync", "of"), ("full_page_writes", "no")]);
+        let all = notes(&log(2, 2), true, &bad);
+        assert_eq!(all.len(), 4);
+        assert!(
+            all[2].starts_with("fsync=off is set") && all[3].starts_with("full_page_writes=off"),
+            "{all:?}"
+        );
+        assert!(notes(&log(0, 0), false, &settings(&[("wal_sync_method", "open_sync")])).is_empty());
+    }
+
+    #[test]
+    fn a_process_has_a_number_of_its_own() {
+        assert_eq!(own_pid(Path::new("/proc"), std::process::id()), std::process::id());
+    }
+}

@@ -1,0 +1,62 @@
+//! Messages over a transport. A length that the server says is compared with a limit before there is memory
+//! for it.
+
+use std::io::{BufReader, Read, Write};
+use std::time::Instant;
+
+use bytes::BytesMut;
+use postgres_protocol::message::backend::Message;
+
+use super::Error;
+use crate::server::status::transport::Transport;
+
+/// A type and a length, which counts itself.
+const HEADER: usize = 5;
+/// The longest of a login are the methods and challenges of SASL.
+const LOGIN_MESSAGE: u64 = 16 << 10;
+
+pub(super) struct Messages {
+    transport: BufReader<Transport>,
+    longest: u64,
+}
+
+impl Messages {
+    pub fn over(transport: Transport) -> Messages {
+        Messages { transport: BufReader::new(transport), longest: LOGIN_MESSAGE }
+    }
+
+    /// True if only the other end can read what is sent.
+    pub fn is_private(&self) -> bool {
+        self.transport.get_ref().is_private()
+    }
+
+    /// From now on: until that moment, and that many bytes of the server's.
+    pub fn allow(&mut self, until: Instant, limit: u64) {
+        self.longest = limit;
+        self.transport.get_mut().allow(until, limit);
+    }
+
+    pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        Ok(self.transport.get_mut().write_all(message)?)
+    }
+
+    pub fn next(&mut self) -> Result<Message, Error> {
+        let mut header = [0; HEADER];
+        self.transport.read_exact(&mut header)?;
+        let [_, length @ ..] = header;
+        let body = u32::from_be_bytes(length).checked_sub(4).map(u64::from);
+        let Some(body) = body.filter(|&body| body <= self.longest) else {
+            return Err(Error::Broken(format!(
+                "the server sent a message of more than {} bytes where none is as long, or is none of PostgreSQL's \
+                 protocol",
+                self.longest
+            )));
+        };
+        let mut message = BytesMut::zeroed(HEADER + body as usize);
+        message[..HEADER].copy_from_slice(&header);
+        self.transport.read_exact(&mut message[HEADER..])?;
+        let parsed = Message::parse(&mut message)
+            .map_err(|error| Error::Broken(format!("this is no server of PostgreSQL's protocol: {error}")))?;
+        parsed.ok_or_else(|| Error::broken("the server sent a message that ends too early"))
+    }
+}

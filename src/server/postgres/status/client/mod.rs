@@ -1,0 +1,164 @@
+//! A client of PostgreSQL's protocol (version 3) that treats the server as hostile: it sends questions that
+//! are known beforehand, and whatever comes back has a limit before memory is allocated for it.
+//! `postgres-protocol` makes and takes messages apart; framing is done here, because its own reserves memory
+//! for whatever length the server announces.
+
+mod login;
+mod messages;
+mod rows;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::time::Instant;
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::ErrorFields;
+
+use super::reading::{self, Reading};
+use crate::linux::effective_user::with_effective_user;
+use crate::model::Server;
+use crate::server::status::bounded::Bounded;
+use crate::server::status::connection::{self, Failure};
+use crate::server::status::find::Target;
+use crate::server::status::options::Place;
+use crate::server::status::transport::Transport;
+use crate::server::status::{Scope, StatusError};
+use messages::Messages;
+
+/// Byte limit until we are logged in, the server's certificates included.
+const LOGIN_BYTES: u64 = 256 << 10;
+/// What one question is answered with: some hundred names and numbers.
+const ANSWER_BYTES: u64 = 1 << 20;
+/// Servers end messages nowhere; a person reads no more.
+const MESSAGE_BYTES: usize = 512;
+
+/// The text of every column of every row; NULL is nothing.
+pub type Rows = Vec<Vec<String>>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server's own, with its SQLSTATE.
+    #[error("ERROR {code}: {message}")]
+    Server { code: String, message: String },
+    #[error("the time was up")]
+    Late,
+    /// The connection is of no more use.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl Error {
+    fn broken(text: impl Into<String>) -> Error {
+        Error::Broken(text.into())
+    }
+
+    fn of_server(mut fields: ErrorFields<'_>) -> Error {
+        let (mut code, mut message) = (String::new(), String::new());
+        let text =
+            |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(MESSAGE_BYTES)]).into_owned();
+        // What follows a field that is none says nothing.
+        while let Ok(Some(field)) = fields.next() {
+            match field.type_() {
+                b'C' => code = text(field.value_bytes()),
+                b'M' => message = text(field.value_bytes()),
+                _ => {}
+            }
+        }
+        Error::Server { code, message }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::TimedOut => Error::Late,
+            _ => Error::Broken(error.to_string()),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Late => Failure::Late,
+            Error::Broken(reason) => Failure::Broken(reason),
+            refused @ Error::Server { .. } => Failure::Refused(refused.to_string()),
+        }
+    }
+}
+
+/// A connection that the server has let us in through.
+pub struct Client {
+    messages: Messages,
+    /// The views of counters that this version has.
+    views: Option<BTreeSet<String>>,
+}
+
+impl Client {
+    /// Asks one question.
+    pub fn query(&mut self, question: &str, until: Instant) -> Result<Rows, Error> {
+        rows::query(&mut self.messages, question, until, ANSWER_BYTES)
+    }
+}
+
+impl connection::Client for Client {
+    type Reading = Reading;
+    const DEFAULT_PORT: u16 = crate::server::postgres::describe::DEFAULT_PORT;
+
+    fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
+        let log_in = |messages| {
+            let logged_in = login::log_in(messages, target).map(|messages| Client { messages, views: None });
+            logged_in.map_err(|error| with_cure(error).into())
+        };
+        let Place::Socket(path) = &target.place else {
+            return connection::connect(target, until, LOGIN_BYTES, &|transport, host, tls| {
+                log_in(login::encrypt(transport, host, tls, &target.options)?)
+            });
+        };
+        // The method "peer" asks the kernel who connects, and lets the server's owner in.
+        let owner = std::fs::metadata(path)?.uid();
+        let stream = with_effective_user(owner, || Bounded::to_socket(path, until, LOGIN_BYTES))?;
+        check_peer(&stream, target)?;
+        log_in(Messages::over(Transport::socket(stream)))
+    }
+
+    fn read(&mut self, scope: Scope, until: Instant) -> Result<Reading, Failure> {
+        let mut views = self.views.take();
+        let reading = reading::ask(scope, &mut views, &mut |question| self.query(question, until));
+        self.views = views;
+        Ok(reading?)
+    }
+
+    fn is_of(reading: &Reading, server: &Server) -> Result<(), StatusError> {
+        reading.is_of(server)
+    }
+}
+
+/// Whether a traced server listens there, as the kernel says: SO_PEERCRED is of the process that called
+/// listen(2), which for PostgreSQL is the postmaster. Nothing has been sent yet.
+fn check_peer(stream: &Bounded, target: &Target) -> Result<(), Failure> {
+    let peer = stream.peer()?;
+    if target.servers.iter().any(|&pid| i64::from(pid) == i64::from(peer)) {
+        return Ok(());
+    }
+    let who = if peer > 0 { format!("process {peer}") } else { "a process of another PID namespace".into() };
+    Err(Failure::Broken(format!(
+        "{who} listens there, which is none of the servers that are traced, so nothing is sent to it"
+    )))
+}
+
+/// A server that lets nobody in is no connection.
+fn with_cure(error: Error) -> Error {
+    let Error::Server { code, .. } = &error else { return error };
+    let cure = match code.as_str() {
+        // too_many_connections
+        "53300" => "; --user names a superuser, for whom the server keeps connections",
+        // invalid_authorization_specification, invalid_password
+        "28000" | "28P01" => {
+            "; --user and a password (--service-file, PGPASSWORD, --password) name another role"
+        }
+        _ => "",
+    };
+    Error::Broken(format!("{error}{cure}"))
+}

@@ -1,0 +1,109 @@
+//! What happened between two readings of one server's counters. A counter that is not there gives nothing, and
+//! one that went backwards (a restart, pg_stat_reset_shared) gives nothing either.
+
+use std::time::Duration;
+
+use super::reading::Reading;
+use crate::server::status::Counted;
+
+/// Two readings, the earlier one first.
+#[derive(Clone, Copy, Debug)]
+pub struct Between<'a> {
+    pub from: &'a Reading,
+    pub to: &'a Reading,
+}
+
+impl Between<'_> {
+    pub fn duration(&self) -> Duration {
+        self.to.counted.saturating_duration_since(self.from.counted)
+    }
+
+    /// How much a counter grew.
+    pub fn grown(&self, name: &str) -> Option<u64> {
+        self.to.number(name)?.checked_sub(self.from.number(name)?)
+    }
+
+    /// Why no counter of this interval can be used.
+    pub fn interrupted(&self) -> Option<&'static str> {
+        let changed = |name: &str| {
+            let texts = self.from.text(name).zip(self.to.text(name));
+            texts.is_some_and(|(from, to)| from != to)
+        };
+        if changed("started") {
+            return Some("the server was restarted meanwhile");
+        }
+        changed("pg_stat_wal.stats_reset")
+            .then_some("pg_stat_reset_shared set the server's counters back meanwhile")
+    }
+
+    /// The first of these counters that is there.
+    fn first(&self, names: [&'static str; 2]) -> Option<Counted> {
+        let counted = |name| self.grown(name).map(|count| Counted { count, source: name, exact: true });
+        names.into_iter().find_map(counted)
+    }
+
+    /// Calls that synced the write-ahead log. From PostgreSQL 18 on they are counted with all other input and
+    /// output; those that make a file of the log are in a context of their own there ("init"), and were not
+    /// counted before.
+    pub fn wal_syncs(&self) -> Option<Counted> {
+        self.first(["pg_stat_wal.wal_sync", "pg_stat_io.wal.normal.fsyncs"])
+    }
+
+    /// Calls that wrote it.
+    pub fn wal_writes(&self) -> Option<Counted> {
+        self.first(["pg_stat_wal.wal_write", "pg_stat_io.wal.normal.writes"])
+    }
+
+    /// Syncs of tables and indexes, and of what belongs to them: from PostgreSQL 16 on.
+    pub fn relation_syncs(&self) -> Option<Counted> {
+        let counted = self.grown("pg_stat_io.relation.normal.fsyncs");
+        counted.map(|count| Counted { count, source: "pg_stat_io.relation.normal.fsyncs", exact: false })
+    }
+
+    /// Transactions that were committed, those that changed nothing among them.
+    pub fn transactions(&self) -> Option<Counted> {
+        let count = self.grown("xact_commit")?;
+        Some(Counted { count, source: "pg_stat_database.xact_commit", exact: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(counters: &[(&'static str, &'static str)]) -> Reading {
+        Reading::from_pairs(counters.iter().copied(), [])
+    }
+
+    #[test]
+    fn syncs_of_the_log_are_counted_where_the_version_has_them() {
+        let of = |from: &[_], to: &[_]| {
+            let (from, to) = (reading(from), reading(to));
+            Between { from: &from, to: &to }.wal_syncs().map(|counted| (counted.count, counted.source))
+        };
+        assert_eq!(
+            of(&[("pg_stat_wal.wal_sync", "4")], &[("pg_stat_wal.wal_sync", "9")]),
+            Some((5, "pg_stat_wal.wal_sync"))
+        );
+        let new = "pg_stat_io.wal.normal.fsyncs";
+        assert_eq!(of(&[(new, "4")], &[(new, "6"), ("pg_stat_io.wal.init.fsyncs", "9")]), Some((2, new)));
+        assert_eq!(of(&[], &[]), None);
+    }
+
+    #[test]
+    fn a_counter_that_was_set_back_gives_nothing() {
+        let at = |started, reset, syncs| {
+            reading(&[
+                ("started", started),
+                ("pg_stat_wal.stats_reset", reset),
+                ("pg_stat_wal.wal_sync", syncs),
+            ])
+        };
+        let interrupted = |from: &Reading, to: &Reading| Between { from, to }.interrupted();
+        let (first, reset, restarted) = (at("1.5", "a", "50"), at("1.5", "b", "7"), at("2.5", "b", "60"));
+        assert_eq!(Between { from: &first, to: &reset }.wal_syncs(), None);
+        assert!(interrupted(&first, &reset).unwrap().contains("pg_stat_reset_shared"));
+        assert_eq!(interrupted(&first, &restarted), Some("the server was restarted meanwhile"));
+        assert_eq!(interrupted(&first, &first), None);
+    }
+}

@@ -1,0 +1,11 @@
+//! What PostgreSQL counts itself: [`client`] speaks its protocol, [`reading`] is what it answered, and
+//! [`counters`] what happened between two readings. [`service_file`] says where to and as whom, as its own
+//! clients are told.
+
+pub mod client;
+pub mod counters;
+pub mod reading;
+pub(crate) mod role;
+pub mod service_file;
+
+pub type Connection = crate::server::status::connection::Connection<client::Client>;

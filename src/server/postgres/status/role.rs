@@ -1,0 +1,42 @@
+//! The role that the method "peer" lets in: it is called like the user of the operating system, as the server
+//! itself looks that up.
+
+use std::path::Path;
+
+use crate::linux::rooted::Root;
+use crate::model::Server;
+
+/// Bytes of /etc/passwd: a thousand users.
+const LIMIT: u64 = 64 << 10;
+/// NAMEDATALEN with its end.
+const LONGEST: usize = 63;
+
+/// Of the user whose process the server is. None: the server's root does not tell.
+pub(crate) fn of_owner(server: &Server) -> Option<String> {
+    let root = Root::of_process(Path::new("/proc"), server.id.pid).ok()?;
+    named(&root.read(Path::new("/etc/passwd"), LIMIT).ok()?, server.known_by.owner?)
+}
+
+fn named(passwd: &[u8], user: u32) -> Option<String> {
+    let text = std::str::from_utf8(passwd).ok()?;
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        let is_name = !name.is_empty() && name.len() <= LONGEST && !name.contains(char::is_control);
+        (fields.nth(1)?.parse() == Ok(user) && is_name).then(|| name.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_is_called_as_the_server_s_own_root_says() {
+        let passwd = b"root:x:0:0::/:/bin/sh\n\nbroken\npostgres:x:26:26::/:/bin/sh\n\x07:x:27:27::/:\nlate:x:26:1::/:\n";
+        assert_eq!(named(passwd, 26).as_deref(), Some("postgres"));
+        assert_eq!(named(passwd, 27), None);
+        assert_eq!(named(passwd, 28), None);
+        assert_eq!(named(b"\xff:x:26:1", 26), None);
+    }
+}

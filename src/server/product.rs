@@ -1,0 +1,116 @@
+//! Which product a process is, and what of a description is that product's own.
+
+use std::path::{Path, PathBuf};
+
+use super::describe::{OpenLog, Roles};
+use super::settings::{Bounds, Settings};
+use super::version::{self, Version};
+use super::{instances, known_by};
+use super::{mysql, postgres};
+use crate::linux::rooted::Root;
+use crate::model::Server;
+
+/// Whether a server that was described is a PostgreSQL.
+pub(crate) fn is_postgres(server: &Server) -> bool {
+    server.version.as_deref().is_some_and(|version| version.starts_with(postgres::version::PRODUCT))
+}
+
+/// Where its clients connect to if no port is given.
+pub(crate) fn default_port(server: &Server) -> u16 {
+    if is_postgres(server) { postgres::describe::DEFAULT_PORT } else { mysql::describe::DEFAULT_PORT }
+}
+
+/// Who may connect without a password, where that is not the user who runs this.
+pub(crate) fn role(server: &Server) -> Option<String> {
+    is_postgres(server).then(|| postgres::status::role::of_owner(server))?
+}
+
+/// Processes of one server whose descriptors are looked at. Those that write the log all the time are begun
+/// first.
+const MAX_PROCESSES: usize = 64;
+
+pub(super) enum Product {
+    /// MySQL or MariaDB; also what is none of the engines, of which their rules find what there is.
+    MySql(Option<mysql::version::Version>),
+    /// None: its executable cannot be read.
+    Postgres(Option<postgres::version::Version>),
+}
+
+impl Product {
+    /// By the executable; where that cannot be read, by the directory that it works in.
+    pub fn of_process(proc_root: &Path, pid: u32, root: Option<&Root>, over: &dyn Fn() -> bool) -> Product {
+        match version::of_process(proc_root, pid, over) {
+            Some(Version::MySql(version)) => Product::MySql(Some(version)),
+            Some(Version::Postgres(version)) => Product::Postgres(Some(version)),
+            None if postgres::describe::works_in_data_directory(proc_root, pid, root) => {
+                Product::Postgres(None)
+            }
+            None => Product::MySql(None),
+        }
+    }
+
+    pub fn settings(&self, proc_root: &Path, pid: u32, bounds: &Bounds<'_>) -> Settings {
+        match self {
+            Product::MySql(version) => mysql::settings::of_server(proc_root, pid, version.as_ref(), bounds),
+            Product::Postgres(_) => postgres::settings::of_server(proc_root, pid, bounds),
+        }
+    }
+
+    pub fn version(&self, root: Option<&Root>, datadir: Option<&Path>) -> Option<String> {
+        match self {
+            Product::MySql(version) => version.as_ref().map(ToString::to_string),
+            Product::Postgres(Some(version)) => Some(version.to_string()),
+            Product::Postgres(None) => Some(postgres::version::of_directory(root?, datadir?)?.to_string()),
+        }
+    }
+
+    /// The processes whose descriptors tell what the server has open: itself first.
+    pub fn processes(&self, proc_root: &Path, pid: u32) -> Vec<u32> {
+        let others = match self {
+            Product::MySql(_) => Vec::new(),
+            Product::Postgres(_) => instances::members(proc_root, &[pid]),
+        };
+        let others = others.into_iter().filter(|&other| other != pid).take(MAX_PROCESSES);
+        std::iter::once(pid).chain(others).collect()
+    }
+
+    /// Whether an open file is of the log that makes commits durable.
+    pub fn is_log_in_use(&self, path: &Path, roles: &dyn Roles, settings: &Settings) -> bool {
+        match self {
+            Product::MySql(_) => mysql::describe::is_redo_in_use(path, roles, settings),
+            Product::Postgres(_) => postgres::describe::is_wal_in_use(path),
+        }
+    }
+
+    /// Adds the socket, and what the server is known by. `listening`: sockets that it listens on.
+    pub fn complete(
+        &self,
+        proc_root: &Path,
+        root: Option<&Root>,
+        server: &mut Server,
+        listening: Vec<PathBuf>,
+        settings: &Settings,
+    ) {
+        let is_database = server.version.is_some();
+        match self {
+            Product::MySql(_) => {
+                server.socket = mysql::describe::socket(listening, settings);
+                known_by::read(root, server, mysql::describe::told_port(settings, is_database));
+                mysql::describe::identify(root, server, settings);
+            }
+            Product::Postgres(_) => {
+                let pid = postgres::describe::own_pid(proc_root, server.id.pid);
+                let lock = postgres::describe::LockFile::read(root, server.datadir.as_deref(), pid);
+                server.socket = postgres::describe::socket(listening, settings, &lock);
+                known_by::read(root, server, postgres::describe::told_port(settings, &lock, is_database));
+            }
+        }
+    }
+
+    pub fn notes(&self, log: &OpenLog, eatmydata: bool, settings: &Settings) -> Vec<String> {
+        match self {
+            Product::MySql(_) => mysql::describe::notes(log, eatmydata, settings),
+            Product::Postgres(_) => postgres::describe::notes(log, eatmydata, settings),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! One line of a comparison, whatever server it is with. Pure.
+
+use serde::Serialize;
+
+use crate::model::{Lost, Measurement, Server, durability};
+use crate::server::status::Counted;
+
+/// How reliable the comparison of a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Both sides count the same calls: this row decides whether the verification succeeds.
+    Exact,
+    /// The server's counter covers other things as well, or not everything; the note says why.
+    Approximate,
+    /// The server has no such counter, or none that this account may read.
+    NoCounter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Agrees,
+    Differs,
+    NotCompared,
+}
+
+/// The server's count: a single number if nothing moved at the edges, else a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Range {
+    pub at_least: u64,
+    pub at_most: u64,
+}
+
+/// One quantity that both sides count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    pub what: &'static str,
+    pub traced: u64,
+    pub counted: Option<Range>,
+    /// The name of the server's counter.
+    pub source: Option<&'static str>,
+    pub kind: Kind,
+    pub verdict: Verdict,
+    pub note: Option<String>,
+}
+
+/// The result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Verification {
+    /// RFC 3339.
+    pub start: String,
+    pub end: String,
+    pub duration_seconds: f64,
+    pub rows: Vec<Row>,
+    pub lost: Lost,
+    /// What neither side counts, so that rows that agree say nothing of it. Plain sentences.
+    pub not_compared: Vec<String>,
+    /// Why the server may count syncs that were not traced, if it does. Plain sentences.
+    pub possible_causes: Vec<String>,
+    /// Why the server's counters are unusable for the whole window.
+    pub interrupted: Option<String>,
+    /// What the account may not read.
+    pub refused: Vec<String>,
+}
+
+impl Verification {
+    /// True if there is at least one exact row and all of them agree.
+    pub(crate) fn succeeds(&self) -> bool {
+        let exact = || self.rows.iter().filter(|row| row.kind == Kind::Exact);
+        self.interrupted.is_none() && exact().count() > 0 && exact().all(|row| row.verdict == Verdict::Agrees)
+    }
+}
+
+/// What the server counted at both ends of the window.
+pub(super) struct Bounds {
+    /// By readings that enclose ours; the counter and its name.
+    pub outer: Option<Counted>,
+    /// By readings that ours enclose.
+    pub inner: Option<Counted>,
+    /// How much of it may belong before the window, or was traced and not counted by the beginning.
+    pub before: u64,
+    /// The same at the end.
+    pub after: u64,
+}
+
+impl Bounds {
+    /// `approximate`: why the row is, where the counter is not exact. `none`: why there is none.
+    pub fn row(
+        self,
+        what: &'static str,
+        traced: u64,
+        approximate: Option<&'static str>,
+        none: Option<&'static str>,
+    ) -> Row {
+        let empty = Row {
+            what,
+            traced,
+            counted: None,
+            source: None,
+            kind: Kind::NoCounter,
+            verdict: Verdict::NotCompared,
+            note: none.map(str::to_owned),
+        };
+        let Some(outer) = self.outer else { return empty };
+        let inner = self.inner.map_or(0, |inner| inner.count);
+        let counted = Range {
+            at_least: inner.min(outer.count).saturating_sub(self.before),
+            at_most: outer.count + self.after,
+        };
+        let agrees = (counted.at_least..=counted.at_most).contains(&traced);
+        let exact = outer.exact;
+        Row {
+            counted: Some(counted),
+            source: Some(outer.source),
+            kind: if exact { Kind::Exact } else { Kind::Approximate },
+            verdict: if agrees { Verdict::Agrees } else { Verdict::Differs },
+            note: if exact { None } else { approximate.map(str::to_owned) },
+            ..empty
+        }
+    }
+}
+
+/// Where the server counts syncs that the kernel was not seen to be asked for.
+pub(super) fn possible_causes(server: &Server, rows: &[Row], measurement: &Measurement) -> Vec<String> {
+    let is_short = |row: &Row| {
+        let counted = row.counted.filter(|_| row.kind == Kind::Exact);
+        counted.is_some_and(|counted| row.traced < counted.at_least)
+    };
+    if !rows.iter().any(is_short) {
+        return Vec::new();
+    }
+    if durability::syncs_do_nothing(server) {
+        return vec![durability::SYNCS_DO_NOTHING.to_owned()];
+    }
+    let ways = durability::not_watched(&measurement.setup.ops).filter(|way| way.is_sync());
+    let ways: Vec<_> = ways.map(|way| way.called).collect();
+    vec![format!(
+        "The server counts more syncs than it was seen to ask the kernel for. Possible causes: a preloaded library such \
+         as libeatmydata, which turns them into nothing, or a way to sync that is not watched ({}).",
+        ways.join(", ")
+    )]
+}
