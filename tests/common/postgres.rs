@@ -1,7 +1,7 @@
 //! A PostgreSQL of its own (tools/postgres-root.sh), thrown away with the test, and what it counts itself of
 //! its write-ahead log.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -75,9 +75,20 @@ impl Cluster {
         wait_until("PostgreSQL to answer", || {
             let ended = server.running.0.try_wait().unwrap();
             assert!(ended.is_none(), "{}", self.log());
-            self.client("psql").args(["-c", "SELECT 1"]).output().unwrap().status.success()
+            self.client("pg_isready").output().unwrap().status.success()
         });
         server
+    }
+
+    /// How whoever connects to a server that is started from now on has to prove who they are.
+    pub fn let_in_by(&self, method: &str) {
+        let rules = self.0.disk().join("data/pg_hba.conf");
+        std::fs::write(rules, format!("local all all {method}\n")).unwrap();
+    }
+
+    /// Where its sockets are, as this machine sees it.
+    pub fn socket_directory(&self) -> &Path {
+        self.0.directory()
     }
 
     fn log(&self) -> String {
@@ -115,6 +126,13 @@ impl Postgres<'_> {
         let mut client = self.cluster.client("psql");
         client.args(["-Xqc", statement]).stdout(Stdio::null()).stderr(Stdio::null());
         Running(client.spawn().unwrap())
+    }
+
+    /// So many connections that go on until this is dropped.
+    pub fn begin_load(&self, connections: u32) -> Running {
+        let mut client = self.cluster.client("pgbench");
+        client.args(["--no-vacuum", "--builtin=simple-update", "-T", "600", "-c", &connections.to_string()]);
+        Running(client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
     /// Kills the postmaster, and it alone.

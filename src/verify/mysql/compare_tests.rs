@@ -2,7 +2,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
 use crate::model::fixture::{self, MARIADB, MYSQL};
-use crate::model::{AttachMode, Net, Op, Setup, Snapshot};
+use crate::model::{AttachMode, Net, Op, Setup, Snapshot, durability};
 use crate::server::mysql::status::reading::Reading;
 use crate::verify::render;
 use crate::verify::row::Range;

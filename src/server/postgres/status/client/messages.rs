@@ -1,7 +1,7 @@
 //! Messages over a transport. A length that the server says is compared with a limit before there is memory
 //! for it.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::time::Instant;
 
 use bytes::BytesMut;
@@ -40,9 +40,16 @@ impl Messages {
         Ok(self.transport.get_mut().write_all(message)?)
     }
 
+    fn read(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+        self.transport.read_exact(bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Error::broken("the server closed the connection"),
+            _ => error.into(),
+        })
+    }
+
     pub fn next(&mut self) -> Result<Message, Error> {
         let mut header = [0; HEADER];
-        self.transport.read_exact(&mut header)?;
+        self.read(&mut header)?;
         let [_, length @ ..] = header;
         let body = u32::from_be_bytes(length).checked_sub(4).map(u64::from);
         let Some(body) = body.filter(|&body| body <= self.longest) else {
@@ -54,7 +61,7 @@ impl Messages {
         };
         let mut message = BytesMut::zeroed(HEADER + body as usize);
         message[..HEADER].copy_from_slice(&header);
-        self.transport.read_exact(&mut message[HEADER..])?;
+        self.read(&mut message[HEADER..])?;
         let parsed = Message::parse(&mut message)
             .map_err(|error| Error::Broken(format!("this is no server of PostgreSQL's protocol: {error}")))?;
         parsed.ok_or_else(|| Error::broken("the server sent a message that ends too early"))

@@ -64,7 +64,8 @@ fn row(body: &DataRowBody) -> Result<Vec<String>, Error> {
     };
     let mut values = Vec::new();
     let mut ranges = body.ranges().map(text);
-    while let Some(value) = ranges.next()? {
+    let bad = |_| Error::broken("the server sent a row that does not end with its last value");
+    while let Some(value) = ranges.next().map_err(bad)? {
         if values.len() == COLUMNS {
             return Err(Error::Broken(format!("the server's answer has more than {COLUMNS} columns")));
         }

@@ -1,0 +1,151 @@
+//! Needs root, and a real PostgreSQL: `fsynctop verify` agrees with what it counts itself, over its own socket,
+//! as the user whom its method "peer" lets in.
+
+mod common;
+
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use common::needs;
+use common::postgres::{Cluster, Postgres};
+
+fn verify(server: &Postgres<'_>, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
+    command.args(["verify", "--output", "json", "--pid", &server.pid().to_string()]).args(options);
+    command
+}
+
+fn parse(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text)
+        .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn row<'a>(value: &'a Value, what: &str) -> &'a Value {
+    value["rows"].as_array().unwrap().iter().find(|row| row["what"] == what).unwrap_or(&Value::Null)
+}
+
+/// A window with a load of these connections in its midst.
+fn window(server: &Postgres<'_>, load: impl FnOnce()) -> Value {
+    let child = verify(server, &["-d", "6"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    load();
+    let output = child.wait_with_output().unwrap();
+    let value = parse(&output);
+    assert!(output.status.success(), "{value:#}");
+    value
+}
+
+const LOG: &str = "write-ahead log";
+const WRITES: &str = "write-ahead log, durable writes";
+
+/// A server whose load ends counts exactly; by short-lived processes, too, and by each way to sync the log.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_verify_agrees_with_what_postgresql_counts() {
+    needs(&[]);
+    let cluster = Cluster::on("ext4", 512);
+    cluster.let_in_by("peer");
+    let server = cluster.start(&["fsync=off"]);
+    server.prepare();
+    server.stop();
+    for method in ["fdatasync", "fsync", "open_datasync", "open_sync"] {
+        let setting = format!("wal_sync_method={method}");
+        let server = cluster.start(&[&setting]);
+        // A file of the log has room for all that follows: with fsync, one that is begun could not be told apart.
+        server.query("SELECT pg_switch_wal()");
+        let value = window(&server, || {
+            server.load(8, 100);
+            server.load_by_short_lived(4, 50);
+        });
+        let (compared, other) = if method.starts_with("open") { (WRITES, LOG) } else { (LOG, WRITES) };
+        let line = row(&value, compared);
+        assert_eq!(
+            (&line["kind"], &line["verdict"]),
+            (&"exact".into(), &"agrees".into()),
+            "{method}: {value:#}"
+        );
+        let counted = &line["counted"];
+        assert_eq!(counted["at_least"], counted["at_most"], "{method}: it came to rest: {value:#}");
+        assert!(line["traced"].as_u64().unwrap() > 100, "{method}: {value:#}");
+        assert_eq!(row(&value, other), &Value::Null, "{method}: {value:#}");
+        server.stop();
+    }
+}
+
+/// Files of the log are made and renamed: by fsync(2), which is another call than the log's own.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_verify_tells_syncs_of_the_log_from_those_that_make_its_files() {
+    needs(&[]);
+    let cluster = Cluster::on("ext4", 512);
+    let server = cluster.start(&["wal_sync_method=fdatasync"]);
+    server.prepare();
+    let value = window(&server, || {
+        for _ in 0..4 {
+            server.load(4, 20);
+            server.query("SELECT pg_switch_wal()");
+        }
+        server.query("CHECKPOINT");
+    });
+    let line = row(&value, LOG);
+    assert_eq!((&line["kind"], &line["verdict"]), (&"exact".into(), &"agrees".into()), "{value:#}");
+    assert!(row(&value, "tables and indexes")["traced"].as_u64().unwrap() > 0, "the checkpoint: {value:#}");
+    assert!(row(&value, "everything else")["traced"].as_u64().unwrap() > 0, "{value:#}");
+}
+
+/// Of a server that never rests, the count is a range that holds what was traced.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_verify_of_a_busy_postgresql_is_a_range() {
+    needs(&[]);
+    let cluster = Cluster::on("ext4", 512);
+    let server = cluster.start(&[]);
+    server.prepare();
+    let load = server.begin_load(4);
+    let child = verify(&server, &["-d", "20"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(load);
+    let value = parse(&output);
+    let line = row(&value, LOG);
+    let number = |name: &str| line["counted"][name].as_u64().unwrap();
+    assert_eq!((&line["kind"], &line["verdict"]), (&"exact".into(), &"agrees".into()), "{value:#}");
+    assert!(number("at_least") < number("at_most"), "{value:#}");
+    assert!(number("at_least") > line["traced"].as_u64().unwrap() / 3, "it says something: {value:#}");
+}
+
+/// A password is asked for, and comes from a file that nobody else can change.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_verify_logs_in_with_a_password() {
+    needs(&[]);
+    let cluster = Cluster::on("ext4", 512);
+    let server = cluster.start(&[]);
+    server.query("CREATE ROLE monitor LOGIN PASSWORD 'sesame' IN ROLE pg_monitor");
+    server.stop();
+    for method in ["scram-sha-256", "md5"] {
+        cluster.let_in_by(method);
+        let server = cluster.start(&[]);
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("service.conf");
+        let host = cluster.socket_directory();
+        let text = format!("[fsynctop]\nhost={}\nuser=monitor\ndbname=postgres\npassword=", host.display());
+        let with = |password: &str| {
+            std::fs::write(&file, format!("{text}{password}\n")).unwrap();
+            let path = file.to_str().unwrap();
+            verify(&server, &["-d", "1", "--service-file", path]).output().unwrap()
+        };
+        let value = parse(&with("sesame"));
+        assert_eq!(row(&value, LOG)["verdict"], "agrees", "{method}: {value:#}");
+        let wrong = with("simsalabim");
+        let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+        assert!(
+            !wrong.status.success() && said.contains("password authentication failed"),
+            "{method}: {said}"
+        );
+        assert!(!said.contains("simsalabim"), "{said}");
+        server.stop();
+    }
+}
