@@ -109,7 +109,7 @@ tracefs:
 	@[ -e $(TRACEFS)/events ] || $(SUDO) mount -t tracefs tracefs $(TRACEFS) || \
 	  echo "tracefs cannot be mounted on $(TRACEFS): what needs tracepoints will say so" >&2
 
-demo: deps ## trace a throw-away server under load; SERVER=mysql for a real MySQL, else MariaDB
+demo: deps ## trace a throw-away server under load; SERVER=mysql or SERVER=postgres for those, else MariaDB
 	@echo "Building (the first time takes some minutes)"
 	@cargo build --release --locked --package fsynctop --package insert-load
 	@tools/demo $(SERVER)

@@ -4,6 +4,7 @@
 //! [`calibration`](crate::calibration).
 
 pub mod journal;
+pub(crate) mod judge;
 mod location;
 pub mod place;
 pub mod render;

@@ -9,15 +9,18 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::exit::{BAD_USAGE, Exit, FAILED};
+use super::exit::{BAD_USAGE, CONDITION, Exit, FAILED};
 use super::options::{Form, TargetArgs, duration};
 use super::output::print;
 use super::session;
 use super::signals::End;
+use crate::calibrate::judge::{Grade, judge};
 use crate::calibrate::{calibrate, render};
 use crate::calibration::Place;
 use crate::calibration::plan::{self, Case};
 use crate::calibration::{CalibrateError, state};
+use crate::engine::engines::Engines;
+use crate::engine::profile::Profile;
 use crate::engine::rules::Rules;
 use crate::model::Server;
 use crate::server::describers::describe_all;
@@ -45,6 +48,12 @@ pub(crate) struct Calibrate {
     /// DIR is repeated here to confirm it.
     #[arg(long, value_name = "DIR")]
     pub production: Option<PathBuf>,
+    /// Say whether it is good enough for an engine: postgres, etcd, mysql, mariadb
+    ///
+    /// The p99 of the engine's own way to make its log durable, against the limit in its profile
+    /// (docs/engines.md): PASS, MARGINAL (above half of it) or FAIL, with which the status is 4.
+    #[arg(long = "for", value_name = "ENGINE")]
+    pub engine: Option<String>,
     /// Do not keep the result for `explain`
     #[arg(long)]
     pub no_save: bool,
@@ -54,6 +63,7 @@ pub(crate) struct Calibrate {
 }
 
 pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
+    let profile = arguments.engine.as_deref().map(profile).transpose()?;
     let place = Place::inspect(&arguments.directory)?;
     let allowed = arguments.production.as_deref().is_some_and(|typed| typed == arguments.directory);
     if arguments.production.is_some() && !allowed {
@@ -76,10 +86,20 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     let calibration = outcome?;
 
+    let judgement = profile.as_ref().and_then(|profile| judge(profile, &calibration));
     let text = match arguments.output {
-        Form::Table => render::table(&calibration),
+        Form::Table => {
+            let mut table = render::table(&calibration);
+            if let Some(judgement) = &judgement {
+                table.push_str(&format!("\n{}\n", judgement.in_words()));
+            }
+            table
+        }
         Form::Json => {
-            let json = serde_json::to_string(&calibration).context("cannot encode the result")?;
+            let mut json = serde_json::to_value(&calibration).context("cannot encode the result")?;
+            if let Some(judgement) = &judgement {
+                json["judgement"] = serde_json::json!(judgement);
+            }
             format!("{json}\n")
         }
     };
@@ -90,7 +110,25 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
     if !arguments.no_save {
         save(&calibration)?;
     }
-    Ok(ExitCode::SUCCESS)
+    if profile.is_some() && judgement.is_none() {
+        let message = "that way of making a write durable could not be measured here".to_owned();
+        return Err(Exit { status: FAILED, message }.into());
+    }
+    let fails = judgement.is_some_and(|judgement| judgement.grade == Grade::Fail);
+    Ok(ExitCode::from(if fails { CONDITION } else { 0 }))
+}
+
+/// Of an engine that has a standard. InnoDB's is that of MySQL.
+fn profile(name: &str) -> anyhow::Result<Profile> {
+    let engines = Engines::in_use();
+    let name = if name == "innodb" { "mysql" } else { name };
+    let profile = engines.profile(name).filter(|profile| profile.calibrate.is_some());
+    profile.cloned().ok_or_else(|| {
+        let known = engines.profiles().iter().filter(|profile| profile.calibrate.is_some());
+        let known: Vec<&str> = known.map(|profile| profile.engine.name.as_str()).collect();
+        let message = format!("--for {name:?}: there is a limit for {}", known.join(", "));
+        Exit { status: BAD_USAGE, message }.into()
+    })
 }
 
 /// Those that run, with what they were told.

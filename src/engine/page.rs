@@ -49,6 +49,7 @@ const KEYS: &str = "\
 | `datadir` | `\"working_directory\"`: the server makes its data directory its working directory |
 | `serial` | the logs that commits wait for, in the order of a commit, each synced one call at a time: roles among SERIAL_ROLES |
 | `[words]` | of those logs: `who` waits (`\"Every commit\"`), what they do when a log is saturated (`queue`: `\"commits queue for it\"`), why a server that works may sync nothing (`unsynced`, behind \"the server\") |
+| `[calibrate]` | what `calibrate --for` asks of a filesystem: `method` (`fsync`, `fdatasync`, `o_dsync`, `o_sync`, `o_direct`), `pattern` (`overwritten`, `appended`), `p99_seconds`, what is said of it (`says`) and `source` |
 | `rules_of` | engines whose rules hold as well, after its own: one that is compatible with Redis says `[\"redis\"]`. `\"innodb\"` has those of MySQL and MariaDB |
 | `[[rule]]` | which role a file has, in the [conditions](roles.md#custom-rules) of `--roles`; the [roles](roles.md) are the same for all engines. `guess = false`: only of servers that are known to be this engine's, for names that other programs use as well |
 | `[[threshold]]` | how long the syncs of a role may take: `role`, `quantile` (0.99; 1 is the longest), `seconds`, `says`, `source` |
@@ -105,6 +106,18 @@ fn section(page: &mut String, profile: &Profile) {
             threshold.role.name(),
             threshold.says,
             threshold.source
+        );
+    }
+    if let Some(standard) = &profile.calibrate {
+        let _ = writeln!(
+            page,
+            "**`calibrate --for {}`** holds the p99 of {} of {} blocks against {} ms: {} ([source]({})).\n",
+            engine.name,
+            standard.method.name(),
+            standard.pattern.name(),
+            standard.p99_seconds * 1e3,
+            standard.says,
+            standard.source
         );
     }
     if !profile.settings.is_empty() {

@@ -9,6 +9,7 @@ use toml::Spanned;
 
 use super::rules::{self, Check, Rule, RuleText};
 use super::source::{self, Complaint};
+use crate::calibration::plan::{Method, Pattern};
 use crate::model::{Datadir, Engine, Processes, Role, Words};
 
 /// The kernel keeps so much of a process's name (TASK_COMM_LEN without its NUL).
@@ -28,6 +29,7 @@ pub struct Profile {
     pub(super) rules_of: Vec<String>,
     pub(super) rules: Vec<Rule>,
     pub thresholds: Vec<Threshold>,
+    pub calibrate: Option<Standard>,
     pub settings: Vec<Setting>,
     pub counters: Vec<Counter>,
     pub others: Vec<Other>,
@@ -48,6 +50,20 @@ pub struct Threshold {
     /// Of 1, as 0.99; 1 is the longest.
     pub quantile: f64,
     pub seconds: f64,
+    /// What is said of it, in a sentence.
+    pub says: String,
+    pub source: String,
+}
+
+/// What a filesystem must do to be good enough: `fsynctop calibrate --for`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standard {
+    /// As the engine makes its log durable, by default.
+    pub method: Method,
+    pub pattern: Pattern,
+    /// Above this, it is not.
+    pub p99_seconds: f64,
     /// What is said of it, in a sentence.
     pub says: String,
     pub source: String,
@@ -104,6 +120,7 @@ struct ProfileText {
     rules_of: Vec<Spanned<String>>,
     #[serde(default)]
     threshold: Vec<Threshold>,
+    calibrate: Option<Standard>,
     #[serde(default)]
     setting: Vec<Setting>,
     #[serde(default)]
@@ -169,6 +186,7 @@ impl Profile {
             rules_of,
             rules,
             thresholds: profile.threshold,
+            calibrate: profile.calibrate,
             settings: profile.setting,
             counters: profile.counter,
             others: profile.other,

@@ -207,7 +207,7 @@ fn bounds(
     let outer = counter(&Between { from: &first.before, to: &last.after });
     let inner = counter(&Between { from: &first.after, to: &last.before });
     let in_flight = first.in_flight(server) + last.in_flight(server);
-    match (not_handed_in(first, &wanted), not_handed_in(last, &wanted)) {
+    match (not_handed_in(first, wanted), not_handed_in(last, wanted)) {
         (Some(before), Some(after)) => {
             (Bounds { outer, inner, before: before + in_flight, after: after + in_flight }, None)
         }

@@ -96,6 +96,7 @@ pub(super) const CALIBRATE: Manual = Manual {
         example("fsynctop calibrate /srv/scratch", "half a minute"),
         example("fsynctop calibrate /srv/scratch --each 5s", "quieter figures"),
         example("fsynctop calibrate /srv/scratch --threads 16", "fewer threads"),
+        example("fsynctop calibrate /srv/scratch --for etcd", "PASS, MARGINAL or FAIL"),
         example("fsynctop calibrate /srv/scratch --output json", "one object, for programs"),
         example(
             "fsynctop calibrate /var/lib/mysql --production /var/lib/mysql",
