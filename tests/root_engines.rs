@@ -1,5 +1,5 @@
-//! Needs root. Real etcd, Redis, RocksDB and SQLite: their logs are known, and are synced as often as they
-//! count themselves, or as was asked of them.
+//! Needs root. Real etcd, Redis, Valkey, RocksDB and SQLite: their logs are known, and are synced as often as
+//! they count themselves, or as was asked of them.
 
 mod common;
 
@@ -177,7 +177,7 @@ struct Redis {
 }
 
 impl Redis {
-    fn start(tree: &Chroot, appendfsync: &str) -> Redis {
+    fn start(tree: &Chroot, program: &str, appendfsync: &str) -> Redis {
         let data = tree.disk().join("redis");
         std::fs::create_dir(&data).unwrap();
         let socket = tree.directory().join("redis.sock");
@@ -200,7 +200,7 @@ impl Redis {
         .map(str::to_owned);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let log = std::fs::File::create(tree.directory().join("redis.log")).unwrap();
-        let mut command = tree.enter("/usr/bin/redis-server", &arguments);
+        let mut command = tree.enter(program, &arguments);
         let running = Running(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
         wait_until("Redis to listen", || UnixStream::connect(&socket).is_ok());
         let stream = UnixStream::connect(&socket).unwrap();
@@ -242,11 +242,8 @@ impl Redis {
 }
 
 /// Commands that come one at a time are synced one by one.
-#[test]
-#[ignore = "needs root and a kernel with BTF"]
-fn root_redis_syncs_each_command_and_its_children_are_its_own() {
-    let tree = tree();
-    let mut redis = Redis::start(&tree, "always");
+fn each_command_is_synced(tree: &Chroot, program: &str, engine: &str) {
+    let mut redis = Redis::start(tree, program, "always");
     let pid = redis.running.0.id();
     let tracing = Tracing::begin(&["--pid", &pid.to_string(), "--output", "json"]);
     for n in 0..300 {
@@ -256,7 +253,7 @@ fn root_redis_syncs_each_command_and_its_children_are_its_own() {
     redis.wait_for_children();
     let measured = one(tracing);
     let said = counts_of(&measured);
-    assert_eq!(text(&measured.0["servers"][0], "engine"), "redis");
+    assert_eq!(text(&measured.0["servers"][0], "engine"), engine, "{said}");
     assert_eq!(of_role(&measured, "aof"), 300, "{said}");
     assert!(of_role(&measured, "rdb") >= 1, "the child's: {said}");
     assert!(measured.files().iter().all(|row| number(row, "pid") == u64::from(pid)), "{said}");
@@ -273,6 +270,20 @@ fn root_redis_syncs_each_command_and_its_children_are_its_own() {
         "{said}"
     );
     assert_eq!(of_role(&measured, "other"), 0, "{said}");
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_redis_syncs_each_command_and_its_children_are_its_own() {
+    each_command_is_synced(&tree(), "/usr/bin/redis-server", "redis");
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_valkey_syncs_each_command_and_its_children_are_its_own() {
+    needs(&[]);
+    let tree = Chroot::on("valkey-root.sh", 0, "ext4", 512);
+    each_command_is_synced(&tree, "/usr/bin/valkey-server", "valkey");
 }
 
 /// A program of the tree under tracing: what it said, and what was traced.

@@ -105,7 +105,7 @@ pub fn engine(comm: &str) -> Option<Arc<Engine>> {
             let is_its = |role: &Role| (Role::Wal..=Role::Log).contains(role) || *role == Role::Temporary;
             let unsynced = Some("does not sync (fsync=off)".to_owned());
             Engine {
-                processes: Processes::Children,
+                processes: Processes::ChildrenInDatadir,
                 datadir: Datadir::WorkingDirectory,
                 serial: vec![Role::Wal],
                 roles: Role::ALL.into_iter().filter(is_its).collect(),

@@ -111,6 +111,7 @@ pub(super) const TOP: Manual = Manual {
         "comm",
         "cgroup",
         "all",
+        "engine",
         "max-cpu",
     ]),
     brief_examples: 3,
@@ -204,6 +205,7 @@ pub(super) const EXPLAIN: Manual = Manual {
         "comm",
         "cgroup",
         "all",
+        "engine",
     ]),
     brief_examples: 3,
 };
@@ -270,6 +272,7 @@ pub(super) const EXPORTER: Manual = Manual {
         "comm",
         "cgroup",
         "all",
+        "engine",
     ]),
     brief_examples: 3,
 };
