@@ -1,5 +1,5 @@
-//! Needs root, and a real PostgreSQL: `fsynctop verify` agrees with what it counts itself, over its own socket,
-//! as the user whom its method "peer" lets in.
+//! Needs root, and a real PostgreSQL: `fsynctop verify` agrees with what it counts itself, over its own
+//! socket, as the user whom its method "peer" lets in.
 
 mod common;
 
@@ -54,7 +54,8 @@ fn root_verify_agrees_with_what_postgresql_counts() {
     for method in ["fdatasync", "fsync", "open_datasync", "open_sync"] {
         let setting = format!("wal_sync_method={method}");
         let server = cluster.start(&[&setting]);
-        // A file of the log has room for all that follows: with fsync, one that is begun could not be told apart.
+        // A file of the log has room for all that follows: with fsync, one that is begun could not be told
+        // apart.
         server.query("SELECT pg_switch_wal()");
         let value = window(&server, || {
             server.load(8, 100);

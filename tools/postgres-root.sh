@@ -1,14 +1,20 @@
 #!/bin/bash
-# Unpacks PostgreSQL 15 with pgbench into a root tree of its own, from Debian's packages. Nothing is installed on this machine, where the
+# Unpacks PostgreSQL with pgbench into a root tree of its own, from Debian's packages. Nothing is installed on this machine, where the
 # package would make a cluster and start it.
-#   postgres-root.sh          prints where it lies: postgres@15 in the cache (tools/debian-archive.sh says where that is), 120 MB
+#   postgres-root.sh [15|17|18]   prints where it lies: postgres@15 in the cache (tools/debian-archive.sh says where that is), 120 MB
 # Needs root, for the chroot. PostgreSQL itself refuses to run as root: the tree has a user for it, postgres, 26:26.
 set -euo pipefail
-say() { echo "PostgreSQL 15: $*" >&2; }
+VERSION=${1:-15}
+say() { echo "PostgreSQL $VERSION: $*" >&2; }
 die() { say "$*"; exit 1; }
 . "$(dirname "$(realpath "$0")")/debian-archive.sh"
-# Debian's own release of it, whatever this machine's is.
-SUITE=bookworm VERSION=15
+# The release of Debian whose own it is, whatever this machine's is.
+case $VERSION in
+  15) SUITE=bookworm;;
+  17) SUITE=trixie;;
+  18) SUITE=sid;;
+  *) die "15, 17 and 18 are known";;
+esac
 
 ROOT=$(cache_directory)/postgres@$VERSION
 [ "$(id -u)" = 0 ] || die "unpacking a server that runs in a chroot needs root; use sudo"

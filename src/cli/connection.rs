@@ -25,8 +25,8 @@ pub struct ConnectionArgs {
     pub defaults_file: Option<PathBuf>,
     /// Read this file of PostgreSQL's connection services
     ///
-    /// Its group [fsynctop]: host, port, user, dbname, password and sslmode with its certificates. No other file
-    /// is read, neither ~/.pg_service.conf nor ~/.pgpass.
+    /// Its group [fsynctop]: host, port, user, dbname, password and sslmode with its certificates. No other
+    /// file is read, neither ~/.pg_service.conf nor ~/.pgpass.
     #[arg(long, value_name = "FILE")]
     pub service_file: Option<PathBuf>,
     /// The server's socket

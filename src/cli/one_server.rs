@@ -24,8 +24,8 @@ pub(crate) enum OneServer {
     Postgres(Chosen<postgres::status::client::Client>),
 }
 
-/// The same for an action that reads counters of MySQL's and MariaDB's only; of another engine's server it knows
-/// nothing but what was traced.
+/// The same for an action that reads counters of MySQL's and MariaDB's only; of another engine's server it
+/// knows nothing but what was traced.
 pub fn choose(
     targets: &TargetArgs,
     connection: &ConnectionArgs,

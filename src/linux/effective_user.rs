@@ -1,5 +1,5 @@
-//! Another effective user, for this thread alone and for a moment: whoever a local socket leads to may ask the
-//! kernel which user connects.
+//! Another effective user, for this thread alone and for a moment: whoever a local socket leads to may ask
+//! the kernel which user connects.
 
 use rustix::process::{Uid, geteuid};
 use rustix::thread::set_thread_res_uid;
@@ -17,8 +17,8 @@ impl Drop for Restored {
 /// Does something as that user, if we may become it; else as ourselves.
 ///
 /// The kernel keeps a user for each thread, and this is its own system call, not the C library's, which would
-/// change all threads of the process. Only the effective user changes: the real and the saved one stay root's,
-/// so that the thread can return, and that user can neither trace nor signal it (kernel/ptrace.c and
+/// change all threads of the process. Only the effective user changes: the real and the saved one stay
+/// root's, so that the thread can return, and that user can neither trace nor signal it (kernel/ptrace.c and
 /// kernel/signal.c look at those two). Capabilities are not in effect meanwhile.
 pub(crate) fn with_effective_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
     let own = geteuid();

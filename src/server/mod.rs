@@ -1,8 +1,8 @@
 //! Which processes are traced ([`filter`], [`processes`], [`selection`], [`finder`]), which of them are one
-//! server ([`instances`]), and what is known of
-//! them without a connection ([`describe()`](describe::describe), on the threads of [`describers`]; what they
-//! were told is [`settings`]). [`status`] is how they are asked what they count themselves, over a
-//! connection. What only one engine has is in a directory of its own: [`mysql`], [`postgres`]; [`product`] says which it is.
+//! server ([`instances`]), and what is known of them without a connection
+//! ([`describe()`](describe::describe), on the threads of [`describers`]; what they were told is
+//! [`settings`]). [`status`] is how they are asked what they count themselves, over a connection. What only
+//! one engine has is in a directory of its own: [`mysql`], [`postgres`]; [`product`] says which it is.
 
 pub(crate) mod container;
 pub mod describe;

@@ -16,8 +16,8 @@ use crate::server::status::Counted;
 use crate::text::rfc3339_millis;
 
 impl Counts for Reading {
-    /// Within that time a server that is idle has counted everything, and of one that is not it is known how much
-    /// it may not have counted yet.
+    /// Within that time a server that is idle has counted everything, and of one that is not it is known how
+    /// much it may not have counted yet.
     const PATIENCE: Duration = Duration::from_secs(HANDED_IN_SECONDS + 1);
     const PAUSE: Duration = Duration::from_millis(200);
 
@@ -65,8 +65,8 @@ impl Method {
     }
 }
 
-/// A file of the write-ahead log: by its name, since its directory may be a link to another filesystem, and one
-/// that is being made.
+/// A file of the write-ahead log: by its name, since its directory may be a link to another filesystem, and
+/// one that is being made.
 fn is_wal(row: &FileRow) -> bool {
     let name = name(row);
     let is_segment = name.len() == 24 && name.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F'));

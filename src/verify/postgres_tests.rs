@@ -7,8 +7,8 @@ use super::*;
 use crate::model::fixture::{self, MYSQL};
 use crate::model::{AttachMode, Net, Setup};
 
-/// The traced calls: fdatasync and fsync of a segment, durable writes of it, fsync of its directory, of a table
-/// and of the control file.
+/// The traced calls: fdatasync and fsync of a segment, durable writes of it, fsync of its directory, of a
+/// table and of the control file.
 fn snapshot(seconds: u64, counts: [u64; 6]) -> Snapshot {
     let [datasyncs, syncs, writes, directory, table, control] = counts;
     let row = |inode, path: &str, op, count| {

@@ -275,7 +275,8 @@ nothing =
             }
         }
 
-        /// What ALTER SYSTEM writes comes back as it was (write_auto_conf_file doubles quotes and backslashes).
+        /// What ALTER SYSTEM writes comes back as it was (write_auto_conf_file doubles quotes and
+        /// backslashes).
         #[test]
         fn a_quoted_value_survives(value in "[ -~]{0,40}") {
             let escaped = value.replace('\\', "\\\\").replace('\'', "''");

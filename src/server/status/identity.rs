@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::linux::rooted::Root;
 use crate::model::Server;
 
-/// Whether two paths lead to one directory. Either may be written with a symlink, which is one of the server's
-/// own root.
+/// Whether two paths lead to one directory. Either may be written with a symlink, which is one of the
+/// server's own root.
 pub(crate) fn same_directory(server: &Server, theirs: &Path, ours: &Path) -> bool {
     let plain = |path: &Path| -> PathBuf { path.components().collect() };
     let root = Root::of_process(Path::new("/proc"), server.id.pid).ok();

@@ -73,7 +73,8 @@ impl ConnectOptions {
         self.socket.is_some() || self.host.is_some() || self.port.is_some()
     }
 
-    /// The place that is named, if one is. As MySQL's own client has it, "localhost" is the socket, if one is named.
+    /// The place that is named, if one is. As MySQL's own client has it, "localhost" is the socket, if one is
+    /// named.
     pub fn place(&self, default_port: u16) -> Option<Place> {
         let port = self.port.unwrap_or(default_port);
         let is_local = self.host.as_deref().is_none_or(|host| host == "localhost");

@@ -1,5 +1,5 @@
-//! What happened between two readings of one server's counters. A counter that is not there gives nothing, and
-//! one that went backwards (a restart, pg_stat_reset_shared) gives nothing either.
+//! What happened between two readings of one server's counters. A counter that is not there gives nothing,
+//! and one that went backwards (a restart, pg_stat_reset_shared) gives nothing either.
 
 use std::time::Duration;
 

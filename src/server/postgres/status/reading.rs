@@ -12,9 +12,9 @@ use crate::model::Server;
 use crate::server::status::identity::same_directory;
 use crate::server::status::{Scope, StatusError};
 
-/// A process hands in what it has counted at the end of a transaction, but once a second at most; what is left
-/// over then, ten seconds later (PGSTAT_IDLE_INTERVAL in pgstat.c, from PostgreSQL 15 on). One more for a busy
-/// host.
+/// A process hands in what it has counted at the end of a transaction, but once a second at most; what is
+/// left over then, ten seconds later (PGSTAT_IDLE_INTERVAL in pgstat.c, from PostgreSQL 15 on). One more for
+/// a busy host.
 pub(crate) const HANDED_IN_SECONDS: u64 = 11;
 /// Before this version, what an idle process had left over stayed so until it had something to do.
 const HANDS_IN_WHEN_IDLE: u64 = 150_000;
@@ -39,8 +39,8 @@ const CHECKPOINTER: &str = "SELECT 'pg_stat_checkpointer.' || key, value FROM pg
 const IO: &str = "SELECT 'pg_stat_io.' || object || '.' || context || '.' || key, sum(value::numeric)::text \
                   FROM pg_stat_io AS many, jsonb_each_text(to_jsonb(many)) \
                   WHERE key IN ('writes', 'write_bytes', 'extends', 'fsyncs') AND value IS NOT NULL GROUP BY 1";
-/// A process that was at work within the time that it may take to hand in what it counted; NULL where the role
-/// may not know.
+/// A process that was at work within the time that it may take to hand in what it counted; NULL where the
+/// role may not know.
 const ALWAYS: &str = "SELECT 'pg_stat_bgwriter.' || key, value FROM pg_stat_bgwriter AS one, jsonb_each_text(to_jsonb(one)) \
      UNION ALL SELECT 'xact_commit', sum(xact_commit)::text FROM pg_stat_database \
      UNION ALL SELECT 'started', extract(epoch from pg_postmaster_start_time())::text \
@@ -133,7 +133,8 @@ impl Reading {
         self.number("at_work") == Some(0)
     }
 
-    /// How long, in seconds, something may have been counted before it is to be seen here. None: nobody knows.
+    /// How long, in seconds, something may have been counted before it is to be seen here. None: nobody
+    /// knows.
     pub(crate) fn hands_in_within(&self) -> Option<u64> {
         let version: u64 = self.setting("server_version_num")?.parse().ok()?;
         let oldest = self.number("oldest_transaction")?;

@@ -71,8 +71,8 @@ fn parse(text: &str) -> Result<ConnectOptions, String> {
     Ok(options)
 }
 
-/// "allow" encrypts only where the server insists; "verify-ca", which does not look at the name, is taken as its
-/// stricter neighbour.
+/// "allow" encrypts only where the server insists; "verify-ca", which does not look at the name, is taken as
+/// its stricter neighbour.
 fn tls(text: &str) -> Option<Tls> {
     Some(match text {
         "disable" | "allow" => Tls::Disabled,

@@ -27,8 +27,8 @@ const ROLE: &str = "postgres";
 const SETTINGS: &str = "-c search_path=pg_catalog -c statement_timeout=2s -c lock_timeout=1s -c jit=off \
                         -c default_transaction_read_only=on -c client_encoding=UTF8";
 
-/// Encrypts as far as was asked for. The server answers the request with one byte, and TLS begins with ours: what
-/// it sent before that would be taken for TLS, and end the connection.
+/// Encrypts as far as was asked for. The server answers the request with one byte, and TLS begins with ours:
+/// what it sent before that would be taken for TLS, and end the connection.
 pub(super) fn encrypt(
     mut transport: Transport,
     host: &str,
