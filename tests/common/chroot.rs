@@ -26,11 +26,12 @@ pub struct Chroot {
 }
 
 impl Chroot {
-    /// `tool`: the script that unpacks the tree, and says where. `filesystem`: ext4 or xfs, of so many
+    /// `tool`: the script that unpacks the tree, and says where; with its arguments. `filesystem`: ext4 or xfs, of so many
     /// megabytes, owned by a user, of whom the programs are.
     pub fn on(tool: &str, user: u32, filesystem: &str, megabytes: u64) -> Chroot {
-        let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(tool);
-        let output = Command::new(&tool).stderr(Stdio::inherit()).output().unwrap();
+        let mut words = tool.split(' ');
+        let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(words.next().unwrap());
+        let output = Command::new(&tool).args(words).stderr(Stdio::inherit()).output().unwrap();
         assert!(output.status.success(), "{} failed, as it says above", tool.display());
         let root = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
         let directory = TempDir::with_prefix_in("fsynctop-", root.join("tmp")).unwrap();

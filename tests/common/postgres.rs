@@ -10,7 +10,8 @@ use super::disk::run;
 use super::{Running, wait_until};
 
 const TOOL: &str = "postgres-root.sh";
-const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
+/// Which one, unless a test says so.
+const VERSION: u32 = 15;
 /// Of the tree: PostgreSQL does not run as root.
 const USER: u32 = 26;
 /// Processes hand in what they have counted at the end of a transaction, the writer of the log each fifth of
@@ -39,37 +40,50 @@ impl Wal {
 }
 
 /// A cluster on a filesystem of its own, to start servers on, one after another.
-pub struct Cluster(Chroot);
+pub struct Cluster {
+    chroot: Chroot,
+    version: u32,
+}
 
 impl Cluster {
     /// `filesystem`: ext4 or xfs, of so many megabytes.
     pub fn on(filesystem: &str, megabytes: u64) -> Cluster {
-        let cluster = Cluster(Chroot::on(TOOL, USER, filesystem, megabytes));
+        Cluster::of(VERSION, filesystem, megabytes)
+    }
+
+    /// `version`: one that the tool knows.
+    pub fn of(version: u32, filesystem: &str, megabytes: u64) -> Cluster {
+        let chroot = Chroot::on(&format!("{TOOL} {version}"), USER, filesystem, megabytes);
+        let cluster = Cluster { chroot, version };
         let data = cluster.data().display().to_string();
         let arguments = ["--no-sync", "--auth=trust", "--locale=C", "-D", &data];
-        let made = cluster.0.enter(&format!("{PROGRAMS}/initdb"), &arguments).output().unwrap();
+        let made = cluster.chroot.enter(&cluster.program("initdb"), &arguments).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         cluster
     }
 
+    fn program(&self, name: &str) -> String {
+        format!("/usr/lib/postgresql/{}/bin/{name}", self.version)
+    }
+
     /// As the server sees it.
     pub fn data(&self) -> PathBuf {
-        self.0.inside(&self.0.disk().join("data"))
+        self.chroot.inside(&self.chroot.disk().join("data"))
     }
 
     /// Of its sockets, as the server sees it.
     fn sockets(&self) -> String {
-        self.0.inside(self.0.directory()).display().to_string()
+        self.chroot.inside(self.chroot.directory()).display().to_string()
     }
 
     /// Starts the server with settings ("fsync=on") and waits until it answers.
     pub fn start(&self, settings: &[&str]) -> Postgres<'_> {
-        let log = std::fs::File::create(self.0.directory().join("server.log")).unwrap();
+        let log = std::fs::File::create(self.chroot.directory().join("server.log")).unwrap();
         let (data, sockets) = (self.data(), format!("unix_socket_directories={}", self.sockets()));
         let all = ["listen_addresses=", &sockets, "jit=off", "autovacuum=off", "checkpoint_timeout=1h"];
         let settings = all.iter().chain(settings).flat_map(|setting| ["-c", setting]);
         let arguments: Vec<&str> = ["-D", data.to_str().unwrap()].into_iter().chain(settings).collect();
-        let mut command = self.0.enter(&format!("{PROGRAMS}/postgres"), &arguments);
+        let mut command = self.chroot.enter(&self.program("postgres"), &arguments);
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let mut server = Postgres { cluster: self, running: Running(command.spawn().unwrap()) };
         wait_until("PostgreSQL to answer", || {
@@ -82,21 +96,21 @@ impl Cluster {
 
     /// How whoever connects to a server that is started from now on has to prove who they are.
     pub fn let_in_by(&self, method: &str) {
-        let rules = self.0.disk().join("data/pg_hba.conf");
+        let rules = self.chroot.disk().join("data/pg_hba.conf");
         std::fs::write(rules, format!("local all all {method}\n")).unwrap();
     }
 
     /// Where its sockets are, as this machine sees it.
     pub fn socket_directory(&self) -> &Path {
-        self.0.directory()
+        self.chroot.directory()
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.0.directory().join("server.log")).unwrap_or_default()
+        std::fs::read_to_string(self.chroot.directory().join("server.log")).unwrap_or_default()
     }
 
     fn client(&self, program: &str) -> Command {
-        let mut client = self.0.run(&format!("{PROGRAMS}/{program}"), &[]);
+        let mut client = self.chroot.run(&self.program(program), &[]);
         client.args(["-h", &self.sockets(), "-U", "postgres"]).env("PGDATABASE", "postgres");
         client
     }
