@@ -57,7 +57,7 @@ pub(crate) fn judge(profile: &Profile, calibration: &Calibration) -> Option<Judg
 }
 
 impl Judgement {
-    /// "PASS for etcd: the p99 of fdatasync, overwritten, is 1.2 ms, and may be 10 ms: …".
+    /// "PASS for etcd: the p99 of fdatasync, overwritten, is 1.2ms, and may be 10ms: …".
     pub fn in_words(&self) -> String {
         let grade = match self.grade {
             Grade::Pass => "PASS",
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(grade("sqlite", 0.001), None);
         assert_eq!(
             of("etcd", 0.0012).unwrap().in_words(),
-            "PASS for etcd: the p99 of fdatasync, overwritten, is 1.20 ms, and may be 10.0 ms: the p99 of WAL syncs \
+            "PASS for etcd: the p99 of fdatasync, overwritten, is 1.2ms, and may be 10ms: the p99 of WAL syncs \
              should be less than 10 ms."
         );
     }

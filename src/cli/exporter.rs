@@ -56,7 +56,7 @@ pub struct Exporter {
     /// Other than fsynctop.toml, it may have every option of the exporter.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// From one regular snapshot to the next
+    /// From one snapshot to the next
     ///
     /// Each scrape takes a fresh one.
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]

@@ -35,10 +35,10 @@ pub struct TargetArgs {
     /// Every process on the host
     #[arg(long)]
     pub all: bool,
-    /// The servers of this engine: mysql, mariadb, postgres, etcd, redis, valkey
+    /// The servers of this engine: mysql, postgres, etcd, …
     ///
-    /// Several with commas between them. A server is known by the name of its main thread, which
-    /// docs/engines.md lists.
+    /// mysql, mariadb, postgres, etcd, redis or valkey; several with commas between them. A server is known by
+    /// the name of its main thread, which docs/engines.md lists.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub engine: Vec<String>,
     /// A profile of your own for an engine

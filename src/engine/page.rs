@@ -1,5 +1,5 @@
-//! docs/engines.md, made from the profiles: `FSYNCTOP_UPDATE_EXPECTED=1 cargo test --lib the_page_of_the_engines`
-//! writes it, and a test fails where it differs.
+//! docs/engines.md, made from the profiles: `FSYNCTOP_UPDATE_EXPECTED=1 cargo test --lib
+//! the_page_of_the_engines` writes it, and a test fails where it differs.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -26,8 +26,8 @@ pub struct Chroot {
 }
 
 impl Chroot {
-    /// `tool`: the script that unpacks the tree, and says where; with its arguments. `filesystem`: ext4 or xfs, of so many
-    /// megabytes, owned by a user, of whom the programs are.
+    /// `tool`: the script that unpacks the tree, and says where; with its arguments. `filesystem`: ext4 or
+    /// xfs, of so many megabytes, owned by a user, of whom the programs are.
     pub fn on(tool: &str, user: u32, filesystem: &str, megabytes: u64) -> Chroot {
         let mut words = tool.split(' ');
         let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(words.next().unwrap());
