@@ -33,6 +33,8 @@ const TERM: (&str, &str) =
     ("TERM, COLORTERM", "how many colours the terminal has; there is no live view on a dumb one");
 const PASSWORD: (&str, &str) =
     ("MYSQL_PWD", "the password for the server's own counters, unless an option file or a prompt gives it");
+const POSTGRES_PASSWORD: (&str, &str) =
+    ("PGPASSWORD", "the same for PostgreSQL, unless a file of services or a prompt gives it");
 
 /// Held against docs/overhead.md by a test, as the other texts with figures.
 pub(super) const TRACING: [&str; 2] = [
@@ -319,6 +321,7 @@ pub(super) const VERIFY: Manual = Manual {
         example("fsynctop verify -d 5m --pid 4711", "five minutes of one of several"),
         example("fsynctop verify --user fsynctop --password", "an account for its counters"),
         example("fsynctop verify --defaults-file ./client.cnf", "the same, from an option file"),
+        example("fsynctop verify --service-file ./pg.conf", "PostgreSQL, by its services"),
         example("fsynctop verify --output json", "one object, for programs"),
     ],
     exit: &[
@@ -330,13 +333,14 @@ pub(super) const VERIFY: Manual = Manual {
         SIGNAL,
     ],
     files: &[BTF, TRACEFS, DEFAULTS],
-    environment: &[PASSWORD],
+    environment: &[PASSWORD, POSTGRES_PASSWORD],
     costs: &[TRACING[0], TRACING[1], "The server answers a few queries on one connection."],
-    see_also: &["mysql(1)", "mariadb(1)"],
+    see_also: &["mysql(1)", "mariadb(1)", "psql(1)"],
     brief: Some(&[
         "duration",
         "output",
         "defaults-file",
+        "service-file",
         "socket",
         "host",
         "port",

@@ -39,16 +39,20 @@ const CHECKPOINTER: &str = "SELECT 'pg_stat_checkpointer.' || key, value FROM pg
 const IO: &str = "SELECT 'pg_stat_io.' || object || '.' || context || '.' || key, sum(value::numeric)::text \
                   FROM pg_stat_io AS many, jsonb_each_text(to_jsonb(many)) \
                   WHERE key IN ('writes', 'write_bytes', 'extends', 'fsyncs') AND value IS NOT NULL GROUP BY 1";
-/// A process that was at work within the time that it may take to hand in what it counted; NULL where the
-/// role may not know.
+/// `at_work`: processes that were so within the time that it may take them to hand in what they counted. Of a
+/// session that the role may not look at, no type is shown either: then it may be at work, and for long. The
+/// server's own processes hand in theirs each time that they go round.
 const ALWAYS: &str = "SELECT 'pg_stat_bgwriter.' || key, value FROM pg_stat_bgwriter AS one, jsonb_each_text(to_jsonb(one)) \
      UNION ALL SELECT 'xact_commit', sum(xact_commit)::text FROM pg_stat_database \
      UNION ALL SELECT 'started', extract(epoch from pg_postmaster_start_time())::text \
      UNION ALL SELECT 'at_work', count(*)::text FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
-         AND backend_type IN ('client backend', 'autovacuum worker', 'parallel worker', 'background worker', \
-                              'logical replication worker') \
-         AND (state IS DISTINCT FROM 'idle' OR state_change > clock_timestamp() - interval '11 s') \
-     UNION ALL SELECT 'oldest_transaction', coalesce(max(ceil(extract(epoch from clock_timestamp() - xact_start))), 0)::text \
+         AND (backend_type IS NULL OR backend_type NOT IN ('archiver', 'autovacuum launcher', 'background writer', \
+                'checkpointer', 'io worker', 'logical replication launcher', 'slotsync worker', 'startup', 'walreceiver', \
+                'walsender', 'walsummarizer', 'walwriter') \
+              AND (coalesce(state, 'idle') <> 'idle' OR xact_start IS NOT NULL \
+                   OR coalesce(state_change, backend_start) > clock_timestamp() - interval '11 s')) \
+     UNION ALL SELECT 'oldest_transaction', CASE WHEN bool_or(backend_type IS NULL) THEN NULL \
+         ELSE coalesce(max(ceil(extract(epoch from clock_timestamp() - xact_start))), 0)::text END \
          FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
 /// What durability hangs on, and what says which server it is. Others may not be read by every role.
 const SETTINGS: &str = "SELECT name, current_setting(name) FROM pg_settings WHERE name IN ('checkpoint_timeout', \
