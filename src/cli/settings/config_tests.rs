@@ -64,7 +64,7 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 49] = [
+const FOR_ONE_CALL: [&str; 50] = [
     "buckets",
     "by",
     "config",
@@ -76,6 +76,7 @@ const FOR_ONE_CALL: [&str; 49] = [
     "file-limit",
     "flamegraph",
     "folded",
+    "for",
     "help",
     "history",
     "host",
