@@ -1,5 +1,5 @@
-//! Needs root, and a real PostgreSQL. After whatever makes, renames and syncs files of all kinds, each has the
-//! role that PostgreSQL's profile gives it, or stands in docs/engines.md as one that has none.
+//! Needs root, and a real PostgreSQL. After whatever makes, renames and syncs files of all kinds, each has
+//! the role that PostgreSQL's profile gives it, or stands in docs/engines.md as one that has none.
 
 mod common;
 

@@ -37,8 +37,8 @@ pub struct TargetArgs {
     pub all: bool,
     /// The servers of this engine: mysql, postgres, etcd, …
     ///
-    /// mysql, mariadb, postgres, etcd, redis or valkey; several with commas between them. A server is known by
-    /// the name of its main thread, which docs/engines.md lists.
+    /// mysql, mariadb, postgres, etcd, redis or valkey; several with commas between them. A server is known
+    /// by the name of its main thread, which docs/engines.md lists.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub engine: Vec<String>,
     /// A profile of your own for an engine
