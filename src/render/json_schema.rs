@@ -71,7 +71,7 @@ pub(crate) struct Server {
     /// By the name of its profile: "mysql", "postgres".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// "MySQL", "MariaDB"; null for what is no known server.
+    /// "MySQL", "MariaDB", "PostgreSQL"; null where the executable tells no product.
     pub server: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
