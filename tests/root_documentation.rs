@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use common::exporter::Exporter;
 use common::needs;
+use common::postgres::Cluster;
 use common::server::{Database, Kind};
 use common::terminal::{TMUX, Terminal};
 
@@ -60,6 +61,7 @@ impl Place {
         line.replace("4711", &self.pid.to_string())
             .replace("/srv/scratch", scratch.to_str().unwrap())
             .replace("/etc/fsynctop.cnf", here.join("fsynctop.cnf").to_str().unwrap())
+            .replace("/etc/fsynctop.conf", here.join("fsynctop.conf").to_str().unwrap())
     }
 
     /// Ends it by an interrupt, if it does not end by itself before.
@@ -87,15 +89,21 @@ fn every_command_of_the_documentation_does_what_it_says() {
     fs::write(here.join("load.sh"), "#!/bin/sh\ndd if=/dev/zero of=x count=1 conv=fsync status=none\n")
         .unwrap();
     fs::set_permissions(here.join("load.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    fs::write(here.join("fsynctop.conf"), "[fsynctop]\nuser=postgres\n").unwrap();
     // `history` asks the exporter of this host, which listens where it does by default.
     let exporter = Exporter::start(&["--socket", "/run/fsynctop/exporter.sock"]);
     std::thread::sleep(Duration::from_secs(2));
 
     let mut wrong = Vec::new();
     let mut tried = 0;
+    let mut of_postgres = Vec::new();
     for (page, lines) in pages() {
         for line in lines {
             tried += 1;
+            if line.contains("--engine postgres") || line.contains("--service-file") {
+                of_postgres.push((page.clone(), line));
+                continue;
+            }
             let words: Vec<&str> = line.split_whitespace().collect();
             match words[..] {
                 ["fsynctop"] | ["fsynctop", "top", ..] => {
@@ -126,6 +134,16 @@ fn every_command_of_the_documentation_does_what_it_says() {
         }
     }
     drop(exporter);
+    // Some are about the one server of the host.
+    drop(database);
+    let cluster = Cluster::on("ext4", 512);
+    let _server = cluster.start(&[]);
+    for (page, line) in of_postgres {
+        let (status, said) = place.run(&line);
+        if !status.code().is_some_and(|code| [0, INTERRUPTED].contains(&code)) {
+            wrong.push(format!("{page}: {line}: {status}: {said}"));
+        }
+    }
     assert!(tried > 20, "{tried} commands found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
