@@ -13,7 +13,7 @@ use crate::linux::{mounts, open_files, proc_file};
 use crate::model::{Engine, KnownBy, Server, ServerId};
 use crate::server::product::Product;
 use crate::server::settings::{Bounds, Settings};
-use crate::server::{container, listening, processes};
+use crate::server::{container, listening, processes, version};
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
@@ -70,12 +70,14 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     let limit = Limit { proc_root, id, started: Instant::now(), cpu: of_this_thread() };
     let over = || limit.is_over();
     let root = Root::of_process(proc_root, pid).ok();
-    let product = Product::of_process(proc_root, pid, root.as_ref(), &over);
+    let version = version::of_process(proc_root, pid, &over);
+    server.engine = roles.engine(&server.comm, version.as_ref().map(ToString::to_string).as_deref());
+    let product = Product::of_process(proc_root, pid, root.as_ref(), version, server.engine.as_deref());
     let bounds = Bounds { also: roles.settings(), over: &over };
     let settings = product.settings(proc_root, pid, &bounds);
     server.datadir = settings.datadir().map(Path::to_owned);
     server.version = product.version(root.as_ref(), server.datadir.as_deref());
-    server.engine = roles.engine(&server.comm, server.version.as_deref());
+    server.engine = server.engine.or_else(|| roles.engine(&server.comm, server.version.as_deref()));
     server.container = proc_file::read(&proc_root.join(format!("{pid}/cgroup")))
         .ok()
         .and_then(|text| container::of_cgroups(&text));
@@ -198,6 +200,7 @@ fn is_mapped(proc_root: &Path, pid: u32, library: &[u8], over: &dyn Fn() -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Datadir;
 
     struct NoRoles;
 
@@ -220,6 +223,42 @@ mod tests {
         let gone = ServerId { start_ns: id.start_ns + 1_000_000_000, ..id };
         let (server, settings) = describe(Path::new("/proc"), gone, &NoRoles);
         assert_eq!((server.alive, server.comm.as_str(), settings), (false, "", Settings::default()));
+    }
+
+    /// Every process is of this engine.
+    struct Of(Engine);
+
+    impl Roles for Of {
+        fn engine(&self, _: &str, _: Option<&str>) -> Option<Arc<Engine>> {
+            Some(Arc::new(self.0.clone()))
+        }
+
+        fn settings(&self) -> &BTreeSet<String> {
+            const { &BTreeSet::new() }
+        }
+
+        fn is_redo(&self, _: &Path, _: &Settings) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn of_another_engine_the_profile_says_whether_it_works_in_its_data_directory() {
+        let id = processes::find(Path::new("/proc"), std::process::id()).unwrap().id();
+        let works_in = std::env::current_dir().unwrap();
+        let postgres = crate::model::fixture::engine("postgres").unwrap();
+        for (name, datadir, expected) in [
+            ("redis", Datadir::WorkingDirectory, Some(works_in.clone())),
+            ("etcd", Datadir::Settings, None),
+            // It is told by what lies in the directory.
+            ("postgres", Datadir::WorkingDirectory, None),
+        ] {
+            let engine = Engine { name: name.into(), datadir, ..(*postgres).clone() };
+            let (server, settings) = describe(Path::new("/proc"), id, &Of(engine));
+            assert_eq!((server.datadir, server.version), (expected.clone(), None), "{name}");
+            let relative = settings.resolved(Path::new("dump.rdb"));
+            assert_eq!(relative, expected.map(|directory| directory.join("dump.rdb")), "{name}");
+        }
     }
 
     #[test]

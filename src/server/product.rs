@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use super::describe::{OpenLog, Roles};
+use super::instances;
+use super::known_by::{self, ToldPort};
+use super::launch::Launch;
 use super::settings::{Bounds, Settings};
-use super::version::{self, Version};
-use super::{instances, known_by};
+use super::version::Version;
 use super::{mysql, postgres};
 use crate::linux::rooted::Root;
-use crate::model::Server;
+use crate::model::{Datadir, Engine, Server, durability};
 
 /// Whether a server that was described is a PostgreSQL.
 pub(crate) fn is_postgres(server: &Server) -> bool {
@@ -34,18 +36,35 @@ pub(super) enum Product {
     MySql(Option<mysql::version::Version>),
     /// None: its executable cannot be read.
     Postgres(Option<postgres::version::Version>),
+    /// Another engine, of which no more is known than its profile says.
+    Other(Datadir),
 }
 
+/// The engines whose settings are MySQL's.
+const OF_MYSQL: [&str; 2] = ["mysql", "mariadb"];
+const POSTGRES: &str = "postgres";
+
 impl Product {
-    /// By the executable; where that cannot be read, by the directory that it works in.
-    pub fn of_process(proc_root: &Path, pid: u32, root: Option<&Root>, over: &dyn Fn() -> bool) -> Product {
-        match version::of_process(proc_root, pid, over) {
-            Some(Version::MySql(version)) => Product::MySql(Some(version)),
-            Some(Version::Postgres(version)) => Product::Postgres(Some(version)),
-            None if postgres::describe::works_in_data_directory(proc_root, pid, root) => {
+    /// By the executable's version; where that is not known, by the directory that it works in, or the engine
+    /// that it is taken for by its name.
+    pub fn of_process(
+        proc_root: &Path,
+        pid: u32,
+        root: Option<&Root>,
+        version: Option<Version>,
+        engine: Option<&Engine>,
+    ) -> Product {
+        match (version, engine) {
+            (Some(Version::MySql(version)), _) => Product::MySql(Some(version)),
+            (Some(Version::Postgres(version)), _) => Product::Postgres(Some(version)),
+            (None, _) if postgres::describe::works_in_data_directory(proc_root, pid, root) => {
                 Product::Postgres(None)
             }
-            None => Product::MySql(None),
+            (None, Some(engine)) if engine.name == POSTGRES => Product::Postgres(None),
+            (None, Some(engine)) if !OF_MYSQL.contains(&engine.name.as_str()) => {
+                Product::Other(engine.datadir)
+            }
+            (None, _) => Product::MySql(None),
         }
     }
 
@@ -53,6 +72,11 @@ impl Product {
         match self {
             Product::MySql(version) => mysql::settings::of_server(proc_root, pid, version.as_ref(), bounds),
             Product::Postgres(_) => postgres::settings::of_server(proc_root, pid, bounds),
+            Product::Other(Datadir::WorkingDirectory) => {
+                let launch = Launch::read(proc_root, pid, &[]);
+                Settings::relative_to(launch.and_then(|launch| launch.working_directory))
+            }
+            Product::Other(Datadir::Settings) => Settings::default(),
         }
     }
 
@@ -60,6 +84,7 @@ impl Product {
         match self {
             Product::MySql(version) => version.as_ref().map(ToString::to_string),
             Product::Postgres(Some(version)) => Some(version.to_string()),
+            Product::Other(_) => None,
             Product::Postgres(None) => Some(postgres::version::of_directory(root?, datadir?)?.to_string()),
         }
     }
@@ -67,7 +92,7 @@ impl Product {
     /// The processes whose descriptors tell what the server has open: itself first.
     pub fn processes(&self, proc_root: &Path, pid: u32) -> Vec<u32> {
         let others = match self {
-            Product::MySql(_) => Vec::new(),
+            Product::MySql(_) | Product::Other(_) => Vec::new(),
             Product::Postgres(_) => instances::members(proc_root, &[pid]),
         };
         let others = others.into_iter().filter(|&other| other != pid).take(MAX_PROCESSES);
@@ -79,6 +104,7 @@ impl Product {
         match self {
             Product::MySql(_) => mysql::describe::is_redo_in_use(path, roles, settings),
             Product::Postgres(_) => postgres::describe::is_wal_in_use(path),
+            Product::Other(_) => false,
         }
     }
 
@@ -104,6 +130,11 @@ impl Product {
                 server.socket = postgres::describe::socket(listening, settings, &lock);
                 known_by::read(root, server, postgres::describe::told_port(settings, &lock, is_database));
             }
+            Product::Other(_) => {
+                let bound = listening.into_iter().next();
+                server.socket = bound.map(|path| settings.resolved(&path).unwrap_or(path));
+                known_by::read(root, server, ToldPort::default());
+            }
         }
     }
 
@@ -111,6 +142,9 @@ impl Product {
         match self {
             Product::MySql(_) => mysql::describe::notes(log, eatmydata, settings),
             Product::Postgres(_) => postgres::describe::notes(log, eatmydata, settings),
+            Product::Other(_) => {
+                eatmydata.then(|| durability::SYNCS_DO_NOTHING.to_owned()).into_iter().collect()
+            }
         }
     }
 }

@@ -42,6 +42,11 @@ impl Settings {
         Settings { values, base: Some(datadir.to_owned()), real: BTreeMap::new() }
     }
 
+    /// None at all, of a server that works in its data directory.
+    pub(super) fn relative_to(datadir: Option<PathBuf>) -> Settings {
+        Settings { base: datadir, ..Settings::default() }
+    }
+
     /// Notes where the paths that these settings name really lie, because the kernel names files without
     /// symlinks.
     pub(super) fn follow_symlinks(&mut self, names: &[&str], root: &Root, bounds: &Bounds<'_>) {
