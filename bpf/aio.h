@@ -150,13 +150,16 @@ __noinline u32 guess_of_block(u64 file_address, u32 op)
 {
 	struct file *file = (struct file *)file_address;
 	struct inode_key key = {};
+	struct process server = {};
 	struct who who;
 	u32 slot = NO_SLOT;
 
 	if (!file)
 		return NO_SLOT;
 	read_who(&who, current_task_rarely());
-	find_server_outside(&who);
+	find_current_server(&server);
+	who.tgid = server.tgid;
+	who.server_start = server.leader_start;
 	read_row_key(&key, file, false);
 	return guess_file(&key, &who, op, &slot) ? slot : NO_SLOT;
 }

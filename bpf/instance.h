@@ -29,9 +29,12 @@ struct {
 	__type(value, struct process);
 } workplaces SEC(".maps");
 
-// `first`: the first process that was found.
-static __noinline void find_by_workplace(struct task_struct *first, struct inode *program, struct process *server)
+// Where another process than `first`, which find_instance has found, is the server after all. Neither of the two calls
+// the other: the stacks of functions that call each other may have 512 bytes together.
+static __noinline void find_by_workplace(struct task_struct *first, struct process *server)
 {
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct inode *program = BPF_CORE_READ(task, mm, exe_file, f_inode);
 	struct inode *directory = BPF_CORE_READ(first, fs, pwd.dentry, d_inode);
 	struct workplace key = {};
 	struct process *known;
@@ -50,8 +53,8 @@ static __noinline void find_by_workplace(struct task_struct *first, struct inode
 		*server = *known;
 }
 
-// The server of the current process, whose name is that of a server of several.
-static __noinline void find_instance(struct process *server, bool by_directory)
+// The server of the current process, whose name is that of a server of several, by the way up the parents.
+static __noinline struct task_struct *find_instance(struct process *server)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task(), *first, *parent;
 	struct inode *program = BPF_CORE_READ(task, mm, exe_file, f_inode);
@@ -65,6 +68,5 @@ static __noinline void find_instance(struct process *server, bool by_directory)
 	}
 	server->tgid = BPF_CORE_READ(first, tgid);
 	server->leader_start = BPF_CORE_READ(first, start_boottime);
-	if (by_directory && program)
-		find_by_workplace(first, program, server);
+	return first;
 }

@@ -57,7 +57,7 @@ static __always_inline struct row *row_if_of_file(const struct guess *guess, con
 	if (row && !key->inode && (row->id.kind != KIND_FILESYSTEM || row->id.of.file.device != guess->device))
 		return 0;
 	if (!row || row->id.of.file.inode != key->number || row->id.of.file.generation != key->generation ||
-	    row->id.op != op || row->id.tgid != who->server)
+	    row->id.op != op || row->id.tgid != who->tgid)
 		return 0;
 	return row->id.of.file.leader_start == who->server_start ? row : 0;
 }
@@ -144,6 +144,19 @@ static __always_inline u32 find_slot_again(struct call *call, struct identity *i
 	return find_slot(call, id, fd);
 }
 
+// Finds the server of the current process, and keeps it in its call, for find_row.
+__noinline int note_server(u32 number)
+{
+	struct call *call = call_again(number);
+	struct who who;
+
+	if (!call)
+		return 0;
+	read_who(&who, current_task_rarely());
+	find_server(&who, call);
+	return 0;
+}
+
 // The slot of a file's row, at this address if there is one, or of a neighbour's. Most syncs are of files whose row is
 // guessed, and do not come here.
 __noinline u32 find_row(u64 address, u32 kind, bool target, u32 number)
@@ -177,10 +190,14 @@ __noinline u32 find_row(u64 address, u32 kind, bool target, u32 number)
 	else if (file)
 		id->of.file.device = device_of(&key); // or the neighbour's device
 	if (target) {
-		find_server(&who, call);
 		id->op = call->op;
-		id->tgid = who.server;
-		id->of.file.leader_start = who.server_start;
+		id->tgid = who.tgid;
+		id->of.file.leader_start = TASK_READ(leader, start_boottime);
+		// Found before. To look for it here would be one function more upon the stack.
+		if (call->instance_of == id->of.file.leader_start && which_instance(&who)) {
+			id->tgid = call->instance;
+			id->of.file.leader_start = call->instance_start;
+		}
 	} else {
 		id->kind = KIND_NEIGHBOUR;
 		id->of.neighbour.comm_low = who.name;

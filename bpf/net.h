@@ -169,9 +169,7 @@ static __noinline void count_unwatched(struct inode *inode)
 		count(neighbours_unwatched);
 		return;
 	}
-	find_server_outside(&who);
-	process.tgid = who.server;
-	process.leader_start = who.server_start;
+	find_current_server(&process);
 	count_for(&process);
 }
 

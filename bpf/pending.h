@@ -65,6 +65,7 @@ static __always_inline bool fill_pending(struct pending *request, struct task_st
 		}
 		call->op = op;
 		call->fd = fd;
+		note_server(call->number);
 		slot = find_row((u64)file, file ? KIND_FILE : KIND_BAD_DESCRIPTOR, true, call->number);
 		row = row_at(slot);
 		if (!row) {

@@ -22,7 +22,7 @@ static __always_inline void begin_thread_row(struct call *call, struct who *who)
 	id.kind = KIND_THREAD;
 	id.op = call->op;
 	id.of.thread.leader_start = who->server_start;
-	id.tgid = who->server;
+	id.tgid = who->tgid;
 	id.of.thread.tid = TASK_READ(task, pid);
 	id.of.thread.start = TASK_READ(task, start_boottime) / 1000;
 	call->thread_row = find_slot_again(call, &id, -1, call->thread_row);

@@ -34,10 +34,10 @@ struct who {
 	struct task_struct *task;
 	struct task_struct *leader;
 	u64 name; // the first half of the leader's
-	u64 tgid; // 32 bits of it, but as wide as a register: no instruction is needed to clear the rest
-	// Its server's; set by find_server.
-	u64 server;
-	u64 server_start;
+	// 32 bits of it, but as wide as a register: no instruction is needed to clear the rest. find_server makes it the
+	// server's.
+	u64 tgid;
+	u64 server_start; // set by find_server
 };
 
 static __always_inline void read_who(struct who *who, struct task_struct *task)
@@ -50,85 +50,102 @@ static __always_inline void read_who(struct who *who, struct task_struct *task)
 	who->name = comm_low(leader);
 }
 
-// Which of the first `patterns` names is the process': 1 + its index; 0: none. A name that ends in the first half, as
-// `mysqld` does, is told by it.
-static __always_inline u32 which_name(struct who *who, u32 patterns, const volatile u64 *low, const volatile u64 *high,
-				      const volatile u64 *low_mask, const volatile u64 *high_mask)
+// Which of the names that are traced, or of those of servers of several processes, is the process': 1 + its index; 0:
+// none. A name that ends in the first half, as `mysqld` does, is told by it. A function of its own: inlined, its loop
+// takes so much of the stack that 6.1 refuses the longest chain of calls.
+static __noinline u32 which_name(u64 name, struct task_struct *leader)
 {
 	// Unrolled, it would be a third of each program; the verifier knows what is in these either way.
 #pragma clang loop unroll(disable)
-	for (u32 i = 0; i < COMM_PATTERNS && i < patterns; i++)
-		if (!((who->name ^ low[i]) & low_mask[i]) &&
-		    (!high_mask[i] || !((comm_high(who->leader) ^ high[i]) & high_mask[i])))
+	for (u32 i = 0; i < COMM_PATTERNS && i < target_comms; i++)
+		if (!((name ^ target_comm_low[i]) & target_comm_low_mask[i]) &&
+		    (!target_comm_high_mask[i] ||
+		     !((comm_high(leader) ^ target_comm_high[i]) & target_comm_high_mask[i])))
 			return i + 1;
 	return 0;
 }
 
-// The same of the servers that are several processes.
+static __noinline u32 which_instance_name(u64 name, struct task_struct *leader)
+{
+#pragma clang loop unroll(disable)
+	for (u32 i = 0; i < COMM_PATTERNS && i < instance_comms; i++)
+		if (!((name ^ instance_comm_low[i]) & instance_comm_low_mask[i]) &&
+		    (!instance_comm_high_mask[i] ||
+		     !((comm_high(leader) ^ instance_comm_high[i]) & instance_comm_high_mask[i])))
+			return i + 1;
+	return 0;
+}
+
 static __always_inline u32 which_instance(struct who *who)
 {
-	return which_name(who, instance_comms, instance_comm_low, instance_comm_high, instance_comm_low_mask,
-			  instance_comm_high_mask);
+	return instance_comms ? which_instance_name(who->name, who->leader) : 0;
 }
 
 // `call`: the thread's, which keeps what is found; else it is looked for anew.
 static __always_inline void find_server(struct who *who, struct call *call)
 {
-	struct task_struct *task = who->task, *leader = who->leader;
+	struct task_struct *task = who->task, *leader = who->leader, *first;
 	struct process server = {};
 	u16 exec;
 	u32 name;
 
-	who->server = who->tgid;
 	who->server_start = TASK_READ(leader, start_boottime);
 	name = which_instance(who);
 	if (!name)
 		return;
 	exec = TASK_READ(task, self_exec_id);
 	if (call && call->instance_of == who->server_start && call->instance_exec == exec) {
-		who->server = call->instance;
+		who->tgid = call->instance;
 		who->server_start = call->instance_start;
 		return;
 	}
-	find_instance(&server, instance_by_directory & 1U << (name - 1));
+	first = find_instance(&server);
+	if (instance_by_directory & 1U << (name - 1))
+		find_by_workplace(first, &server);
 	if (call) {
 		call->instance_of = who->server_start;
 		call->instance_exec = exec;
 		call->instance = server.tgid;
 		call->instance_start = server.leader_start;
 	}
-	who->server = server.tgid;
+	who->tgid = server.tgid;
 	who->server_start = server.leader_start;
 }
 
-// The same outside of a call: what the thread's slot keeps, if that is at the first of its indices.
-static __always_inline void find_server_outside(struct who *who)
+// The same outside of a call, of the current process: what the thread's slot keeps, if that is at the first of its
+// indices. A function of its own, with no more than it needs on its stack: 6.1 adds up those of all that call each
+// other, to 512 bytes at most.
+//
+// False: the process is its own server.
+static __noinline bool find_current_server(struct process *server)
 {
-	struct task_struct *task = who->task;
+	struct task_struct *task = current_task_rarely();
 	u32 thread = TASK_READ(task, pid);
 	struct call *call = call_at(thread & call_mask);
+	struct who who;
+	u64 own;
 
-	find_server(who, call && (u32)call->owner == thread ? call : 0);
+	read_who(&who, task);
+	own = who.tgid;
+	find_server(&who, call && (u32)call->owner == thread ? call : 0);
+	server->tgid = who.tgid;
+	server->leader_start = who.server_start;
+	return who.tgid != own;
 }
 
 // By the number of its server: --pid.
-static __always_inline bool is_target_by_instance(struct who *who)
+static __noinline bool is_target_by_instance(void)
 {
-	u32 server;
+	struct process server;
 
-	if (!target_by_map || !which_instance(who))
-		return false;
-	find_server_outside(who);
-	server = who->server;
-	return bpf_map_lookup_elem(&traced, &server);
+	return find_current_server(&server) && bpf_map_lookup_elem(&traced, &server.tgid);
 }
 
 static __always_inline bool is_traced(struct who *who)
 {
 	if (target_all)
 		return true;
-	if (which_name(who, target_comms, target_comm_low, target_comm_high, target_comm_low_mask,
-		       target_comm_high_mask))
+	if (target_comms && which_name(who->name, who->leader))
 		return true;
-	return is_target_by_number(who->tgid) || is_target_by_instance(who);
+	return is_target_by_number(who->tgid) || (target_by_map && is_target_by_instance());
 }

@@ -172,6 +172,7 @@ __noinline int count_failure(u64 address, s32 fd, u32 op, u32 error)
 	call->op = op;
 	call->fd = fd;
 	kind = file ? KIND_FILE : error == EBADF ? KIND_BAD_DESCRIPTOR : KIND_NO_FILE;
+	note_server(call->number);
 	slot = find_row((u64)file, kind, true, call->number);
 	row = row_at(slot);
 	if (row) {

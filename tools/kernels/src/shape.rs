@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 const CONTRACT: &str = include_str!("../../../docs/json.md");
-/// Fields that only some servers have: a load has no version or data directory, and most servers need no
-/// note.
-const ONLY_OF_SERVERS: [&str; 7] =
-    ["version", "datadir", "container", "device", "filesystem", "ports[]", "notes[]"];
+/// Fields that only some servers have: a load is of no engine, has no version or data directory, and most
+/// servers need no note.
+const ONLY_OF_SERVERS: [&str; 8] =
+    ["engine", "version", "datadir", "container", "device", "filesystem", "ports[]", "notes[]"];
 
 /// Types by field, "files[].latency_seconds.p50"; the types of null are any.
 type Shape = BTreeMap<String, BTreeSet<&'static str>>;
