@@ -150,16 +150,16 @@ __noinline u32 guess_of_block(u64 file_address, u32 op)
 {
 	struct file *file = (struct file *)file_address;
 	struct inode_key key = {};
-	struct process server = {};
+	struct task_struct *leader;
 	struct who who;
 	u32 slot = NO_SLOT;
 
 	if (!file)
 		return NO_SLOT;
 	read_who(&who, current_task_rarely());
-	find_current_server(&server);
-	who.tgid = server.tgid;
-	who.server_start = server.leader_start;
+	// As for a ring's request: of a server of several processes no row is guessed.
+	leader = who.leader;
+	who.server_start = TASK_READ(leader, start_boottime);
 	read_row_key(&key, file, false);
 	return guess_file(&key, &who, op, &slot) ? slot : NO_SLOT;
 }

@@ -34,8 +34,8 @@ struct who {
 	struct task_struct *task;
 	struct task_struct *leader;
 	u64 name; // the first half of the leader's
-	// 32 bits of it, but as wide as a register: no instruction is needed to clear the rest. find_server makes it the
-	// server's.
+	// 32 bits of it, but as wide as a register: no instruction is needed to clear the rest. find_server makes it
+	// the server's.
 	u64 tgid;
 	u64 server_start; // set by find_server
 };
@@ -50,9 +50,9 @@ static __always_inline void read_who(struct who *who, struct task_struct *task)
 	who->name = comm_low(leader);
 }
 
-// Which of the names that are traced, or of those of servers of several processes, is the process': 1 + its index; 0:
-// none. A name that ends in the first half, as `mysqld` does, is told by it. A function of its own: inlined, its loop
-// takes so much of the stack that 6.1 refuses the longest chain of calls.
+// Which of the names that are traced, or of those of servers of several processes, is the process': 1 + its index;
+// 0: none. A name that ends in the first half, as `mysqld` does, is told by it. A function of its own: inlined, its
+// loop takes so much of the stack that 6.1 refuses the longest chain of calls.
 static __noinline u32 which_name(u64 name, struct task_struct *leader)
 {
 	// Unrolled, it would be a third of each program; the verifier knows what is in these either way.
