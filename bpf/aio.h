@@ -157,7 +157,7 @@ __noinline u32 guess_of_block(u64 file_address, u32 op)
 	if (!file)
 		return NO_SLOT;
 	read_who(&who, current_task_rarely());
-	// As for a ring's request: of a server of several processes no row is guessed.
+	// As for a ring's request, no row of a server of several processes is guessed.
 	leader = who.leader;
 	who.server_start = TASK_READ(leader, start_boottime);
 	read_row_key(&key, file, false);

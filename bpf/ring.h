@@ -181,18 +181,6 @@ static __always_inline u8 completion_of(struct io_kiocb *request)
 	return (flags & IORING_SETUP_DEFER_TASKRUN) || is_polled_for ? COMPLETION_REAPED : COMPLETION_POSTED;
 }
 
-// As read_who does, where the kernel has typed tasks: those that have these hooks do. The other way to read would take
-// some of the stack.
-static __always_inline void read_typed_who(struct who *who, struct task_struct *task)
-{
-	struct task_struct *leader = task->group_leader;
-
-	who->task = task;
-	who->leader = leader;
-	who->tgid = task->tgid;
-	who->name = *(u64 *)&leader->comm[0];
-}
-
 // Not static: see lookup.h.
 __noinline int begin_request(u64 address, u64 now)
 {
@@ -203,16 +191,17 @@ __noinline int begin_request(u64 address, u64 now)
 	struct pending *kept;
 
 	from.fd = REQUEST_READ(request, cqe.fd);
-	read_typed_who(&from.who, current_task_rarely());
+	read_who(&from.who, current_task_rarely());
 	from.file = flags & REQ_F_FIXED_FILE ? registered_file(request, from.fd) : file_of(from.who.task, from.fd);
 	from.op = op_of_request(request, REQUEST_READ(request, opcode), from.file);
 	if (from.op >= OPS || !(watched_ops & (1 << from.op)))
 		return 0;
 	from.completion = completion_of(request);
 	from.partial = is_partial(request, from.op);
-	// Of a server of several processes no row is guessed here: to look for it would take too much of the stack.
+	// Of a server of several processes no row is guessed: to look for its first process would cost each request of
+	// all others, and none of those servers is known to make its files durable by a ring.
 	leader = from.who.leader;
-	from.who.server_start = leader->start_boottime;
+	from.who.server_start = TASK_READ(leader, start_boottime);
 	kept = slot_for_request(address);
 	if (kept)
 		begin_in_slot(kept, &from);
@@ -232,7 +221,7 @@ int ring_submit(u64 *context)
 		return 0;
 	if (stopped)
 		return 0;
-	read_typed_who(&who, current_task());
+	read_who(&who, current_task());
 	if (who.tgid == self_tgid || !is_traced(&who))
 		return 0;
 	begin_request((u64)request, bpf_ktime_get_ns());

@@ -147,5 +147,5 @@ static __always_inline bool is_traced(struct who *who)
 		return true;
 	if (target_comms && which_name(who->name, who->leader))
 		return true;
-	return is_target_by_number(who->tgid) || (target_by_map && is_target_by_instance());
+	return is_target_by_number(who->tgid) || (target_by_map && which_instance(who) && is_target_by_instance());
 }

@@ -129,6 +129,7 @@ impl Capacity {
             + REQUEST_SLOTS * 128
             + hash(REQUESTS_WITHOUT_SLOT, 8 + 112)
             + hash(AIO_REQUESTS, 16 + 112)
+            + hash(1_024, 24 + 16)
             + hash(256, 8)
             + if all_writes { hash(UNSYNCED_FILES as u64, 36) + UNSYNCED_FILES as u64 * (256 + 4) } else { 0 }
     }

@@ -244,8 +244,16 @@ mod tests {
 
     #[test]
     fn of_another_engine_the_profile_says_whether_it_works_in_its_data_directory() {
-        let id = processes::find(Path::new("/proc"), std::process::id()).unwrap().id();
-        let works_in = std::env::current_dir().unwrap();
+        // This program itself has versions of servers in its text.
+        let directory = tempfile::tempdir().unwrap();
+        let works_in = directory.path().canonicalize().unwrap();
+        let mut child =
+            std::process::Command::new("sleep").arg("600").current_dir(&works_in).spawn().unwrap();
+        // A process that has just begun to execute a program has no arguments yet.
+        while std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        let id = processes::find(Path::new("/proc"), child.id()).unwrap().id();
         let postgres = crate::model::fixture::engine("postgres").unwrap();
         for (name, datadir, expected) in [
             ("redis", Datadir::WorkingDirectory, Some(works_in.clone())),
@@ -259,6 +267,8 @@ mod tests {
             let relative = settings.resolved(Path::new("dump.rdb"));
             assert_eq!(relative, expected.map(|directory| directory.join("dump.rdb")), "{name}");
         }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
