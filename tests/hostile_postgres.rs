@@ -293,6 +293,12 @@ fn a_server_that_does_not_know_the_password_is_not_believed() {
             read_message(stream);
         }
     });
+    attack("without proof", |stream| {
+        if scram(stream, "4096").is_some() {
+            let _ = stream.write_all(&[message(b'R', &[0; 4]), message(b'Z', b"I")].concat());
+            read_message(stream);
+        }
+    });
 }
 
 #[test]
@@ -326,6 +332,7 @@ fn over_plain_tcp_the_password_itself_is_not_sent() {
         let target =
             Target::named(ConnectOptions { tls, ..options() }, Place::Tcp { host: "127.0.0.1".into(), port });
         judge(&target, "no server that is traced was seen to listen");
+        assert!(inbox.recv_timeout(Duration::from_millis(300)).is_err(), "it connected");
     }
     let place = Place::Tcp { host: "localhost".into(), port };
     let required = Target::named(ConnectOptions { tls: Some(Tls::VerifyIdentity), ..options() }, place);

@@ -137,6 +137,25 @@ fn root_verify_of_a_busy_postgresql_is_a_range() {
     assert!(number("at_least") > line["traced"].as_u64().unwrap() / 3, "it says something: {value:#}");
 }
 
+/// What was compared in one way until then is compared in no way any more.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_verify_notices_a_setting_that_is_changed_meanwhile() {
+    needs(&[]);
+    let cluster = Cluster::on("ext4", 512);
+    let server = cluster.start(&[]);
+    server.prepare();
+    let child = verify(&server, &["-d", "6"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    server.query("ALTER SYSTEM SET wal_sync_method = open_datasync");
+    server.query("SELECT pg_reload_conf()");
+    server.load(2, 20);
+    let output = child.wait_with_output().unwrap();
+    let value = parse(&output);
+    assert_eq!(row(&value, LOG)["kind"], "no_counter", "{value:#}");
+    assert_eq!(output.status.code(), Some(4), "no line decides: {value:#}");
+}
+
 /// Whoever may not see whether others are at work does not know whether they have counted everything.
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
@@ -159,14 +178,17 @@ fn root_verify_logs_in_with_a_password() {
     let cluster = Cluster::on("ext4", 512);
     let server = cluster.start(&[]);
     server.query("CREATE ROLE monitor LOGIN PASSWORD 'sesame' IN ROLE pg_monitor");
+    // Where a password is stored for SCRAM, the method md5 asks for that.
+    server
+        .query("SET password_encryption = 'md5'; CREATE ROLE old LOGIN PASSWORD 'sesame' IN ROLE pg_monitor");
     server.stop();
-    for method in ["scram-sha-256", "md5"] {
+    for (method, role) in [("scram-sha-256", "monitor"), ("md5", "old")] {
         cluster.let_in_by(method);
         let server = cluster.start(&[]);
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("service.conf");
         let host = cluster.socket_directory();
-        let text = format!("[fsynctop]\nhost={}\nuser=monitor\ndbname=postgres\npassword=", host.display());
+        let text = format!("[fsynctop]\nhost={}\nuser={role}\ndbname=postgres\npassword=", host.display());
         let with = |password: &str| {
             std::fs::write(&file, format!("{text}{password}\n")).unwrap();
             let path = file.to_str().unwrap();

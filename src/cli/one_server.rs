@@ -59,8 +59,9 @@ pub(crate) fn of_any_engine(
     }
     if servers.iter().any(product::is_postgres) {
         // One place is no place of servers of two protocols: which is meant has to be said.
-        let all = servers.iter().all(product::is_postgres);
-        let servers = if all { servers } else { vec![choose::only(servers).map_err(wrong)?] };
+        if !servers.iter().all(product::is_postgres) {
+            return Err(wrong(choose::several(&servers)).into());
+        }
         return Ok(OneServer::Postgres(choose::choose(servers, options.postgres).map_err(wrong)?));
     }
     let strangers = (!servers.iter().any(is_known)).then(|| no_counters(&servers));

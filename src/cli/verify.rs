@@ -78,7 +78,9 @@ fn run_on<C: Client<Reading: Counts>>(
         sampler.wait(SLICE.min(end.saturating_duration_since(Instant::now()))).context("reading events")?;
     }
     sampler.settle(PATIENCE)?;
-    let last = Edge::find(&mut sampler, &mut connection, &settings, scope, server.id)?;
+    let mut last = Edge::find(&mut sampler, &mut connection, &settings, scope, server.id)?;
+    // A setting may have been changed meanwhile.
+    last.after = last.after.with_settings_of(&connection.read(Scope::Everything)?);
     let verification = compare(&server, &first, &last);
 
     let text = match arguments.output {

@@ -14,17 +14,15 @@ use crate::model::{Datadir, Engine, Server, durability};
 
 /// Whether a server that was described is a PostgreSQL.
 pub(crate) fn is_postgres(server: &Server) -> bool {
-    server.version.as_deref().is_some_and(|version| version.starts_with(postgres::version::PRODUCT))
+    match &server.version {
+        Some(version) => version.starts_with(postgres::version::PRODUCT),
+        None => server.engine.as_deref().is_some_and(|engine| engine.name == POSTGRES),
+    }
 }
 
 /// Where its clients connect to if no port is given.
 pub(crate) fn default_port(server: &Server) -> u16 {
     if is_postgres(server) { postgres::describe::DEFAULT_PORT } else { mysql::describe::DEFAULT_PORT }
-}
-
-/// Who may connect without a password, where that is not the user who runs this.
-pub(crate) fn role(server: &Server) -> Option<String> {
-    is_postgres(server).then(|| postgres::status::role::of_owner(server))?
 }
 
 /// Processes of one server whose descriptors are looked at. Those that write the log all the time are begun

@@ -21,6 +21,8 @@ pub(crate) trait Counts: Clone {
     /// How long to wait for a quiet moment, and between two looks.
     const PATIENCE: Duration = Duration::from_secs(1);
     const PAUSE: Duration = Duration::from_millis(20);
+    /// How long figures are kept, of a time that may be long enough ago when patience ends.
+    const EARLY: Duration = Duration::ZERO;
 
     /// These counters, with the settings of another reading, which asked for them.
     fn with_settings_of(self, other: &Self) -> Self;
@@ -56,13 +58,14 @@ impl<R: Counts> Edge<R> {
         scope: Scope,
         server: ServerId,
     ) -> Result<Edge<R>, EdgeError> {
-        let end = Instant::now() + R::PATIENCE;
+        let begin = Instant::now();
+        let end = begin + R::PATIENCE;
         let mut best: Option<Edge<R>> = None;
         let mut earlier = Vec::new();
         loop {
             let edge = Edge::read(sampler, connection, settings, scope)?;
             let is_settled = edge.after.is_settled();
-            if !is_settled {
+            if !is_settled && begin.elapsed() <= R::EARLY {
                 earlier.push(edge.snapshot.clone());
             }
             // Of those that are not settled the last one is best: most is known of what was before it.

@@ -8,17 +8,20 @@ use std::time::Duration;
 
 use super::Edge;
 use super::edge::Counts;
-use super::row::{Bounds, Kind, Row, Verdict, Verification, possible_causes};
+use super::row::{Bounds, Kind, Row, Verification};
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, Snapshot, durability};
 use crate::server::postgres::status::counters::Between;
 use crate::server::postgres::status::reading::{HANDED_IN_SECONDS, Reading};
 use crate::server::status::Counted;
-use crate::text::rfc3339_millis;
+
+/// The transactions that a busy server has open are as old as this at most, or its count is approximate.
+const EARLY_SECONDS: u64 = 3;
 
 impl Counts for Reading {
-    /// Within that time a server that is idle has counted everything, and of one that is not it is known how
-    /// much it may not have counted yet.
-    const PATIENCE: Duration = Duration::from_secs(HANDED_IN_SECONDS + 1);
+    /// Within that time a server that is idle has counted everything, and of one whose transactions are short
+    /// it is known how much it may not have counted yet.
+    const PATIENCE: Duration = Duration::from_secs(HANDED_IN_SECONDS + EARLY_SECONDS);
+    const EARLY: Duration = Duration::from_secs(EARLY_SECONDS);
     const PAUSE: Duration = Duration::from_millis(200);
 
     fn with_settings_of(self, other: &Reading) -> Reading {
@@ -80,9 +83,7 @@ fn is_wal_directory(row: &FileRow) -> bool {
 
 /// Of tables and indexes, in the data directory or in a tablespace.
 fn is_data(row: &FileRow) -> bool {
-    let is_one = |name: &OsStr| matches!(name.as_bytes(), b"base" | b"global" | b"pg_tblspc");
-    let inside = |path: &Path| path.ancestors().skip(1).filter_map(Path::file_name).any(is_one);
-    name(row) != b"pg_control" && row.info.path.as_deref().is_some_and(inside)
+    row.info.role == Role::Data
 }
 
 fn name(row: &FileRow) -> &[u8] {
@@ -102,10 +103,11 @@ pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Readin
     let mut rows = vec![match method {
         Some(Method::Writes) => durable_writes(server.id, &measurement, first, last),
         Some(Method::Syncs(op)) => wal_syncs(op, server.id, &measurement, first, last),
-        None => Row {
-            note: Some("fsync is off, or the way to sync the log was changed during the window".into()),
-            ..nothing("write-ahead log", count(files, |row| is_wal(row) && !row.op.writes()))
-        },
+        None => Row::not_compared(
+            "write-ahead log",
+            count(files, |row| is_wal(row) && !row.op.writes()),
+            Some("fsync is off, or the way to sync the log was changed during the window"),
+        ),
     }];
     let relations = count(files, |row| is_data(row) && !row.op.writes());
     rows.push(bounds(&|between| between.relation_syncs(), is_data, server.id, first, last).0.row(
@@ -116,45 +118,25 @@ pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Readin
     ));
     let other = files.iter().filter(|row| !row.op.writes() && !is_data(row));
     let wal_op = |row: &FileRow| is_wal(row) && Some(Method::Syncs(row.op)) == method;
-    rows.push(Row {
-        note: Some(
-            "directories, commit status, control file, files of the log that are made: nothing counts them"
-                .into(),
-        ),
-        ..nothing("everything else", other.filter(|row| !wal_op(row)).map(|row| row.stats.count).sum())
-    });
+    rows.push(Row::not_compared(
+        "everything else",
+        other.filter(|row| !wal_op(row)).map(|row| row.stats.count).sum(),
+        Some("directories, commit status, control file, files of the log that are made: nothing counts them"),
+    ));
     rows.retain(|row| {
         row.kind == Kind::Exact || row.traced > 0 || row.counted.is_some_and(|range| range.at_most > 0)
     });
     Verification {
-        start: rfc3339_millis(measurement.start),
-        end: rfc3339_millis(measurement.end),
-        duration_seconds: measurement.duration.as_secs_f64(),
-        possible_causes: possible_causes(server, &rows, &measurement),
-        rows,
-        lost: measurement.lost,
         not_compared: not_compared(server, method),
         interrupted: Between { from: &first.before, to: &last.after }.interrupted().map(str::to_owned),
-        refused: Vec::new(),
-    }
-}
-
-fn nothing(what: &'static str, traced: u64) -> Row {
-    Row {
-        what,
-        traced,
-        counted: None,
-        source: None,
-        kind: Kind::NoCounter,
-        verdict: Verdict::NotCompared,
-        note: None,
+        ..Verification::of(server, &measurement, rows)
     }
 }
 
 const MADE: &str = "a file of the log was made or renamed during the window: the server syncs it by the same call then, \
                     and does not count that";
-const OPEN: &str = "a transaction was open for longer than was traced, or the server's version is older than 15: it may \
-                    have counts that it has not handed in";
+const OPEN: &str = "a transaction was open for longer than was traced, the role may not see what other sessions do, or the \
+                    server is older than 15: processes may have counts that they have not handed in";
 
 /// By syncs. Files of the log are made with fsync(2), whatever the method is.
 fn wal_syncs(
@@ -183,7 +165,7 @@ fn durable_writes(
 ) -> Row {
     let what = "write-ahead log, durable writes";
     if !measurement.setup.ops.contains(&Op::DsyncWrite) {
-        return Row { note: Some("--writes off: they were not watched".into()), ..nothing(what, 0) };
+        return Row::not_compared(what, 0, Some("--writes off: they were not watched"));
     }
     let wanted = |row: &FileRow| is_wal(row) && row.op.writes();
     let (bounds, why) = bounds(&|between| between.wal_writes(), wanted, server, first, last);

@@ -6,13 +6,18 @@ use std::time::{Duration, Instant, SystemTime};
 use super::*;
 use crate::model::fixture::{self, MYSQL};
 use crate::model::{AttachMode, Net, Setup};
+use crate::verify::row::Verdict;
 
 /// The traced calls: fdatasync and fsync of a segment, durable writes of it, fsync of its directory, of a
 /// table and of the control file.
 fn snapshot(seconds: u64, counts: [u64; 6]) -> Snapshot {
     let [datasyncs, syncs, writes, directory, table, control] = counts;
     let row = |inode, path: &str, op, count| {
-        let role = if path.ends_with("pg_wal") { Role::Directory } else { Role::Other };
+        let role = match path {
+            path if path.ends_with("pg_wal") => Role::Directory,
+            path if path.contains("/base/") => Role::Data,
+            _ => Role::Other,
+        };
         fixture::row(MYSQL, inode, path, role, op, fixture::stats(&[(count, 100_000)]))
     };
     let setup = Setup {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::model::{Lost, Measurement, Server, durability};
 use crate::server::status::Counted;
+use crate::text::rfc3339_millis;
 
 /// How reliable the comparison of a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -45,6 +46,21 @@ pub struct Row {
     pub note: Option<String>,
 }
 
+impl Row {
+    /// Nothing counts it. `note`: why.
+    pub(super) fn not_compared(what: &'static str, traced: u64, note: Option<&str>) -> Row {
+        Row {
+            what,
+            traced,
+            counted: None,
+            source: None,
+            kind: Kind::NoCounter,
+            verdict: Verdict::NotCompared,
+            note: note.map(str::to_owned),
+        }
+    }
+}
+
 /// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Verification {
@@ -65,6 +81,21 @@ pub(crate) struct Verification {
 }
 
 impl Verification {
+    /// `rows`: the lines. What the server says beside them is added.
+    pub(super) fn of(server: &Server, measurement: &Measurement, rows: Vec<Row>) -> Verification {
+        Verification {
+            start: rfc3339_millis(measurement.start),
+            end: rfc3339_millis(measurement.end),
+            duration_seconds: measurement.duration.as_secs_f64(),
+            possible_causes: possible_causes(server, &rows, measurement),
+            rows,
+            lost: measurement.lost,
+            not_compared: Vec::new(),
+            interrupted: None,
+            refused: Vec::new(),
+        }
+    }
+
     /// True if there is at least one exact row and all of them agree.
     pub(crate) fn succeeds(&self) -> bool {
         let exact = || self.rows.iter().filter(|row| row.kind == Kind::Exact);
@@ -78,9 +109,9 @@ pub(super) struct Bounds {
     pub outer: Option<Counted>,
     /// By readings that ours enclose.
     pub inner: Option<Counted>,
-    /// How much of it may belong before the window, or was traced and not counted by the beginning.
+    /// So many of what was counted may have happened before the window.
     pub before: u64,
-    /// The same at the end.
+    /// So many calls of the window may not have been counted by its end.
     pub after: u64,
 }
 
@@ -93,15 +124,7 @@ impl Bounds {
         approximate: Option<&'static str>,
         none: Option<&'static str>,
     ) -> Row {
-        let empty = Row {
-            what,
-            traced,
-            counted: None,
-            source: None,
-            kind: Kind::NoCounter,
-            verdict: Verdict::NotCompared,
-            note: none.map(str::to_owned),
-        };
+        let empty = Row::not_compared(what, traced, none);
         let Some(outer) = self.outer else { return empty };
         let inner = self.inner.map_or(0, |inner| inner.count);
         let counted = Range {
@@ -122,7 +145,7 @@ impl Bounds {
 }
 
 /// Where the server counts syncs that the kernel was not seen to be asked for.
-pub(super) fn possible_causes(server: &Server, rows: &[Row], measurement: &Measurement) -> Vec<String> {
+fn possible_causes(server: &Server, rows: &[Row], measurement: &Measurement) -> Vec<String> {
     let is_short = |row: &Row| {
         let counted = row.counted.filter(|_| row.kind == Kind::Exact);
         counted.is_some_and(|counted| row.traced < counted.at_least)

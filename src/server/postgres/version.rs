@@ -28,7 +28,8 @@ static TEXT: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// The lock file of a data directory (DIRECTORY_LOCK_FILE): psql has the version's text as well, but does not
 /// know that file.
-const LOCK_FILE: &[u8] = b"postmaster.pid\0";
+static LOCK_FILE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?-u)postmaster\.pid\x00").expect("a constant pattern, covered by tests"));
 
 /// The verdict on the texts seen so far.
 #[derive(Default)]
@@ -45,7 +46,7 @@ impl Finder {
         {
             self.number = Some(String::from_utf8_lossy(&found["number"]).into_owned());
         }
-        self.locks |= text.windows(LOCK_FILE.len()).any(|window| window == LOCK_FILE);
+        self.locks = self.locks || LOCK_FILE.is_match(text);
         self.number.clone().filter(|_| self.locks).map(Version)
     }
 }

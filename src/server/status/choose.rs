@@ -72,11 +72,12 @@ fn those_at<C: Client>(
     Ok(same)
 }
 
-pub(crate) fn only(servers: Vec<Server>) -> Result<Server, ChooseError> {
-    match <[Server; 1]>::try_from(servers) {
-        Ok([server]) => Ok(server),
-        Err(servers) => Err(ChooseError::Several(list(&servers))),
-    }
+fn only(servers: Vec<Server>) -> Result<Server, ChooseError> {
+    <[Server; 1]>::try_from(servers).map(|[server]| server).map_err(|servers| several(&servers))
+}
+
+pub(crate) fn several(servers: &[Server]) -> ChooseError {
+    ChooseError::Several(list(servers))
 }
 
 /// A line for each, below a sentence that ends with a colon.

@@ -26,8 +26,6 @@ pub struct Target {
     pub server_addresses: Vec<SocketAddr>,
     /// The processes of the servers in question.
     pub servers: Vec<u32>,
-    /// Who to be where nothing else is said and the server looks at the user who connects (PostgreSQL).
-    pub role: Option<String>,
     /// A found socket, held open: `place` leads to it by its descriptor, because a symlink in the server's
     /// root must not be followed in ours.
     _socket: Option<Arc<OwnedFd>>,
@@ -49,7 +47,6 @@ impl Target {
             place,
             server_addresses: Vec::new(),
             servers: Vec::new(),
-            role: None,
             _socket: None,
         }
     }
@@ -59,15 +56,14 @@ impl Target {
         let ours = network_namespace("self");
         let is_here =
             |server: &Server| ours.is_some() && network_namespace(&server.id.pid.to_string()) == ours;
-        let (mut pids, mut addresses, mut role) = (Vec::new(), Vec::new(), None);
+        let (mut pids, mut addresses) = (Vec::new(), Vec::new());
         for server in servers {
             pids.push(server.id.pid);
-            role = role.or_else(|| product::role(server));
             if is_here(server) {
                 addresses.extend(tcp_addresses(Path::new("/proc"), server.id.pid));
             }
         }
-        Target { servers: pids, role, ..self.where_addresses_are_the_servers(addresses) }
+        Target { servers: pids, ..self.where_addresses_are_the_servers(addresses) }
     }
 
     pub fn where_addresses_are_the_servers(self, addresses: impl IntoIterator<Item = SocketAddr>) -> Target {

@@ -5,8 +5,8 @@ use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId};
 use crate::server::mysql::durable_writes::DurableWrites;
 use crate::server::mysql::status::counters::Between;
 use crate::server::status::Counted;
-use crate::text::{capitalize, rfc3339_millis};
-use crate::verify::row::{Bounds, Kind, Row, Verdict, Verification, possible_causes};
+use crate::text::capitalize;
+use crate::verify::row::{Bounds, Kind, Row, Verification};
 
 /// How far MariaDB's count of commit groups may lag behind under load: a group is counted once it has
 /// acquired the locks of the next two stages after its sync (trx_group_commit_leader in sql/log.cc), and
@@ -109,30 +109,18 @@ pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
         - innodb
         - role(Role::Binlog)
         - role(Role::EngineLog);
-    let nothing_counts_it = Row {
-        what: "everything else",
-        traced: other,
-        counted: None,
-        source: None,
-        kind: Kind::NoCounter,
-        verdict: Verdict::NotCompared,
-        note: Some("directories, relay logs, indexes and the like: no server counts them".into()),
-    };
+    let note = "directories, relay logs, indexes and the like: no server counts them";
+    let nothing_counts_it = Row::not_compared("everything else", other, Some(note));
     let written = written::rows(id, &measurement, first, last);
     let is_worth_a_line = |row: &Row| row.traced > 0 || row.counted.is_some_and(|range| range.at_most > 0);
     rows.push(nothing_counts_it);
     rows.extend(written);
     rows.retain(|row| row.kind == Kind::Exact || is_worth_a_line(row));
     Verification {
-        start: rfc3339_millis(measurement.start),
-        end: rfc3339_millis(measurement.end),
-        duration_seconds: measurement.duration.as_secs_f64(),
-        possible_causes: possible_causes(server, &rows, &measurement),
-        rows,
-        lost: measurement.lost,
         not_compared: not_compared(server, last, durable.is_some()),
         interrupted: Between { from: &first.before, to: &last.after }.interrupted().map(str::to_owned),
         refused: last.after.refused.clone(),
+        ..Verification::of(server, &measurement, rows)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::model::{AttachMode, Net, Op, Setup, Snapshot, durability};
 use crate::server::mysql::status::reading::Reading;
 use crate::verify::render;
-use crate::verify::row::Range;
+use crate::verify::row::{Range, Verdict};
 
 fn compare(server: ServerId, first: &Edge, last: &Edge) -> Verification {
     super::compare(&fixture::server(server, "mysqld", "MySQL 9.7.4", 3306), first, last)

@@ -1,8 +1,6 @@
 //! What happened between two readings of one server's counters. A counter that is not there gives nothing,
 //! and one that went backwards (a restart, pg_stat_reset_shared) gives nothing either.
 
-use std::time::Duration;
-
 use super::reading::Reading;
 use crate::server::status::Counted;
 
@@ -14,10 +12,6 @@ pub struct Between<'a> {
 }
 
 impl Between<'_> {
-    pub fn duration(&self) -> Duration {
-        self.to.counted.saturating_duration_since(self.from.counted)
-    }
-
     /// How much a counter grew.
     pub fn grown(&self, name: &str) -> Option<u64> {
         self.to.number(name)?.checked_sub(self.from.number(name)?)
@@ -32,7 +26,8 @@ impl Between<'_> {
         if changed("started") {
             return Some("the server was restarted meanwhile");
         }
-        changed("pg_stat_wal.stats_reset")
+        let is_of_wal = self.to.text("pg_stat_wal.wal_sync").is_some();
+        changed(if is_of_wal { "pg_stat_wal.stats_reset" } else { "pg_stat_io.stats_reset" })
             .then_some("pg_stat_reset_shared set the server's counters back meanwhile")
     }
 
@@ -59,12 +54,6 @@ impl Between<'_> {
         let counted = self.grown("pg_stat_io.relation.normal.fsyncs");
         counted.map(|count| Counted { count, source: "pg_stat_io.relation.normal.fsyncs", exact: false })
     }
-
-    /// Transactions that were committed, those that changed nothing among them.
-    pub fn transactions(&self) -> Option<Counted> {
-        let count = self.grown("xact_commit")?;
-        Some(Counted { count, source: "pg_stat_database.xact_commit", exact: false })
-    }
 }
 
 #[cfg(test)]
@@ -73,6 +62,21 @@ mod tests {
 
     fn reading(counters: &[(&'static str, &'static str)]) -> Reading {
         Reading::from_pairs(counters.iter().copied(), [])
+    }
+
+    #[test]
+    fn counters_that_were_set_back_are_noticed_where_the_version_has_them() {
+        let of = |from: &[_], to: &[_]| {
+            let (from, to) = (reading(from), reading(to));
+            Between { from: &from, to: &to }.interrupted().is_some()
+        };
+        let (wal, io) = (("pg_stat_wal.wal_sync", "4"), ("pg_stat_io.wal.normal.fsyncs", "4"));
+        let reset = |of: &'static str, at| (of, at);
+        let (of_wal, of_io) = ("pg_stat_wal.stats_reset", "pg_stat_io.stats_reset");
+        assert!(of(&[wal, reset(of_wal, "1")], &[wal, reset(of_wal, "2")]));
+        assert!(of(&[io, reset(of_io, "1")], &[io, reset(of_io, "2")]));
+        assert!(!of(&[wal, reset(of_io, "1")], &[wal, reset(of_io, "2")]), "they are counted elsewhere");
+        assert!(!of(&[io, reset(of_io, "1")], &[io, reset(of_io, "1")]));
     }
 
     #[test]

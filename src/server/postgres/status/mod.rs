@@ -5,7 +5,7 @@
 pub mod client;
 pub mod counters;
 pub mod reading;
-pub(crate) mod role;
+mod role;
 pub mod service_file;
 
 pub type Connection = crate::server::status::connection::Connection<client::Client>;

@@ -30,21 +30,19 @@ pub struct Reading {
 }
 
 const VIEWS: &str = "SELECT relname FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace \
-                     AND relname IN ('pg_stat_wal', 'pg_stat_io', 'pg_stat_checkpointer')";
+                     AND relname IN ('pg_stat_wal', 'pg_stat_io')";
 /// Every column of the views with one row; of pg_stat_io, sums over the kinds of processes; then what tells
 /// whether this server is the same and has counted on.
 const WAL: &str =
     "SELECT 'pg_stat_wal.' || key, value FROM pg_stat_wal AS one, jsonb_each_text(to_jsonb(one))";
-const CHECKPOINTER: &str = "SELECT 'pg_stat_checkpointer.' || key, value FROM pg_stat_checkpointer AS one, jsonb_each_text(to_jsonb(one))";
 const IO: &str = "SELECT 'pg_stat_io.' || object || '.' || context || '.' || key, sum(value::numeric)::text \
                   FROM pg_stat_io AS many, jsonb_each_text(to_jsonb(many)) \
-                  WHERE key IN ('writes', 'write_bytes', 'extends', 'fsyncs') AND value IS NOT NULL GROUP BY 1";
+                  WHERE key IN ('writes', 'write_bytes', 'extends', 'fsyncs') AND value IS NOT NULL GROUP BY 1 \
+                  UNION ALL SELECT 'pg_stat_io.stats_reset', max(stats_reset)::text FROM pg_stat_io";
 /// `at_work`: processes that were so within the time that it may take them to hand in what they counted. Of a
 /// session that the role may not look at, no type is shown either: then it may be at work, and for long. The
 /// server's own processes hand in theirs each time that they go round.
-const ALWAYS: &str = "SELECT 'pg_stat_bgwriter.' || key, value FROM pg_stat_bgwriter AS one, jsonb_each_text(to_jsonb(one)) \
-     UNION ALL SELECT 'xact_commit', sum(xact_commit)::text FROM pg_stat_database \
-     UNION ALL SELECT 'started', extract(epoch from pg_postmaster_start_time())::text \
+const ALWAYS: &str = "SELECT 'started', extract(epoch from pg_postmaster_start_time())::text \
      UNION ALL SELECT 'at_work', count(*)::text FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
          AND (backend_type IS NULL OR backend_type NOT IN ('archiver', 'autovacuum launcher', 'background writer', \
                 'checkpointer', 'io worker', 'logical replication launcher', 'slotsync worker', 'startup', 'walreceiver', \
@@ -54,11 +52,9 @@ const ALWAYS: &str = "SELECT 'pg_stat_bgwriter.' || key, value FROM pg_stat_bgwr
      UNION ALL SELECT 'oldest_transaction', CASE WHEN bool_or(backend_type IS NULL) THEN NULL \
          ELSE coalesce(max(ceil(extract(epoch from clock_timestamp() - xact_start))), 0)::text END \
          FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
-/// What durability hangs on, and what says which server it is. Others may not be read by every role.
-const SETTINGS: &str = "SELECT name, current_setting(name) FROM pg_settings WHERE name IN ('checkpoint_timeout', \
-     'commit_delay', 'commit_siblings', 'data_directory', 'data_sync_retry', 'fsync', 'full_page_writes', \
-     'listen_addresses', 'max_wal_size', 'port', 'server_version', 'server_version_num', 'synchronous_commit', \
-     'wal_buffers', 'wal_level', 'wal_segment_size', 'wal_sync_method')";
+/// How the log is made durable, and which server it is. Others may not be read by every role.
+const SETTINGS: &str = "SELECT name, current_setting(name) FROM pg_settings WHERE name IN ('data_directory', 'fsync', \
+     'listen_addresses', 'port', 'server_version_num', 'wal_sync_method')";
 
 /// Asks, by way of `query`. `views`: those that the server has, once that is known.
 pub(super) fn ask(
@@ -76,7 +72,7 @@ pub(super) fn ask(
         Some(views) => views,
         unknown => unknown.insert(query(VIEWS)?.into_iter().flatten().collect()),
     };
-    let optional = [("pg_stat_wal", WAL), ("pg_stat_io", IO), ("pg_stat_checkpointer", CHECKPOINTER)];
+    let optional = [("pg_stat_wal", WAL), ("pg_stat_io", IO)];
     let there = optional.into_iter().filter(|(view, _)| views.contains(*view)).map(|(_, question)| question);
     let question = there.chain([ALWAYS]).collect::<Vec<_>>().join(" UNION ALL ");
     let asked = Instant::now();
@@ -142,7 +138,8 @@ impl Reading {
     pub(crate) fn hands_in_within(&self) -> Option<u64> {
         let version: u64 = self.setting("server_version_num")?.parse().ok()?;
         let oldest = self.number("oldest_transaction")?;
-        (version >= HANDS_IN_WHEN_IDLE).then_some(HANDED_IN_SECONDS.max(oldest + 1))
+        // A transaction that begins just before puts it off until it ends.
+        (version >= HANDS_IN_WHEN_IDLE).then(|| HANDED_IN_SECONDS.saturating_add(oldest))
     }
 
     /// Whether this is the server that is traced, as far as both sides say who they are. The reason if it is
@@ -202,7 +199,7 @@ mod tests {
         assert!(questions[1].contains("FROM pg_stat_io"));
         assert_eq!(reading.setting("fsync"), Some("on"));
         assert!(reading.is_settled());
-        assert_eq!(reading.hands_in_within(), Some(41), "as long as the oldest transaction lasts");
+        assert_eq!(reading.hands_in_within(), Some(51), "and as long as the oldest transaction lasts");
     }
 
     #[test]
@@ -214,7 +211,7 @@ mod tests {
         };
         assert_eq!(
             (of("140010", "0"), of("150000", "0"), of("170002", "3600")),
-            (None, Some(11), Some(3601))
+            (None, Some(11), Some(3611))
         );
         assert!(!Reading::from_pairs([("at_work", "1")], []).is_settled());
     }

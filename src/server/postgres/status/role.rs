@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::linux::rooted::Root;
-use crate::model::Server;
+use crate::server::processes;
 
 /// Bytes of /etc/passwd: a thousand users.
 const LIMIT: u64 = 64 << 10;
@@ -12,9 +12,11 @@ const LIMIT: u64 = 64 << 10;
 const LONGEST: usize = 63;
 
 /// Of the user whose process the server is. None: the server's root does not tell.
-pub(crate) fn of_owner(server: &Server) -> Option<String> {
-    let root = Root::of_process(Path::new("/proc"), server.id.pid).ok()?;
-    named(&root.read(Path::new("/etc/passwd"), LIMIT).ok()?, server.known_by.owner?)
+/// Reads a file of that root, so it may wait.
+pub(super) fn of_owner(pid: u32) -> Option<String> {
+    let proc_root = Path::new("/proc");
+    let root = Root::of_process(proc_root, pid).ok()?;
+    named(&root.read(Path::new("/etc/passwd"), LIMIT).ok()?, processes::owner(proc_root, pid)?)
 }
 
 fn named(passwd: &[u8], user: u32) -> Option<String> {

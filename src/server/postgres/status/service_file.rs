@@ -44,6 +44,9 @@ fn parse(text: &str) -> Result<ConnectOptions, String> {
         }
         // No spaces around the '=' there: they would belong to the name and the value.
         let (name, value) = line.split_once('=').ok_or_else(|| "a line has no value".to_owned())?;
+        if value.is_empty() {
+            continue; // as libpq has it, not given
+        }
         let text = || Some(value.to_owned());
         match name {
             // A directory is that of a local socket.
@@ -64,6 +67,10 @@ fn parse(text: &str) -> Result<ConnectOptions, String> {
     }
     if !is_there {
         return Err(format!("it has no group [{GROUP}]"));
+    }
+    // With an authority, libpq checks the certificate under "require" as well.
+    if options.ca.is_some() && options.tls == Some(Tls::Required) {
+        options.tls = Some(Tls::VerifyIdentity);
     }
     // The socket's name has the port in it.
     let port = options.port.unwrap_or(DEFAULT_PORT);
@@ -100,6 +107,9 @@ mod tests {
         assert_eq!((options.user.as_deref(), options.database.as_deref()), (Some("monitor"), Some("db")));
         assert_eq!(options.password.unwrap().reveal(), "p=1");
         assert_eq!(options.tls, Some(Tls::VerifyIdentity));
+        let with_authority =
+            parse("[fsynctop]\nhost=a\nuser=\nsslmode=require\nsslrootcert=/ca.pem\n").unwrap();
+        assert_eq!((with_authority.tls, with_authority.user), (Some(Tls::VerifyIdentity), None));
         let tcp = parse("[fsynctop]\nhost=db1\n").unwrap();
         assert_eq!(tcp.place(5432).unwrap().to_string(), "db1:5432");
         for (text, reason) in [

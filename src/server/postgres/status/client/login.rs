@@ -12,7 +12,7 @@ use postgres_protocol::message::frontend;
 
 use super::Error;
 use super::messages::Messages;
-use crate::server::status::find::Target;
+use crate::server::postgres::status::role;
 use crate::server::status::options::{ConnectOptions, Tls};
 use crate::server::status::transport::Transport;
 
@@ -51,9 +51,14 @@ pub(super) fn encrypt(
     }
 }
 
-pub(super) fn log_in(mut messages: Messages, target: &Target) -> Result<Messages, Error> {
-    let options = &target.options;
-    let role = options.user.as_deref().or(target.role.as_deref()).unwrap_or(ROLE);
+/// `server`: the process at the other end, whose owner is who the method "peer" lets in.
+pub(super) fn log_in(
+    mut messages: Messages,
+    options: &ConnectOptions,
+    server: Option<u32>,
+) -> Result<Messages, Error> {
+    let role = options.user.clone().or_else(|| role::of_owner(server?)).unwrap_or_else(|| ROLE.to_owned());
+    let role = role.as_str();
     let database = options.database.as_deref().unwrap_or(DATABASE);
     let parameters =
         [("user", role), ("database", database), ("application_name", "fsynctop"), ("options", SETTINGS)];
@@ -64,6 +69,9 @@ pub(super) fn log_in(mut messages: Messages, target: &Target) -> Result<Messages
     let mut scram = None;
     for _ in 0..ROUNDS {
         match messages.next()? {
+            Message::AuthenticationOk if scram.is_some() => {
+                return Err(Error::broken("the server lets us in without proof that it knows the password"));
+            }
             Message::AuthenticationOk => return until_ready(messages),
             Message::ErrorResponse(body) => return Err(Error::of_server(body.fields())),
             Message::NoticeResponse(_) => {}

@@ -107,20 +107,22 @@ impl connection::Client for Client {
     const DEFAULT_PORT: u16 = crate::server::postgres::describe::DEFAULT_PORT;
 
     fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
-        let log_in = |messages| {
-            let logged_in = login::log_in(messages, target).map(|messages| Client { messages, views: None });
-            logged_in.map_err(|error| with_cure(error).into())
+        let log_in = |messages, server| {
+            let logged_in = login::log_in(messages, &target.options, server);
+            let client = logged_in.map(|messages| Client { messages, views: None });
+            client.map_err(|error| with_cure(error).into())
         };
         let Place::Socket(path) = &target.place else {
             return connection::connect(target, until, LOGIN_BYTES, &|transport, host, tls| {
-                log_in(login::encrypt(transport, host, tls, &target.options)?)
+                let server = <[u32; 1]>::try_from(&*target.servers).ok().map(|[one]| one);
+                log_in(login::encrypt(transport, host, tls, &target.options)?, server)
             });
         };
         // The method "peer" asks the kernel who connects, and lets the server's owner in.
         let owner = std::fs::metadata(path)?.uid();
         let stream = with_effective_user(owner, || Bounded::to_socket(path, until, LOGIN_BYTES))?;
-        check_peer(&stream, target)?;
-        log_in(Messages::over(Transport::socket(stream)))
+        let server = check_peer(&stream, target)?;
+        log_in(Messages::over(Transport::socket(stream)), Some(server))
     }
 
     fn read(&mut self, scope: Scope, until: Instant) -> Result<Reading, Failure> {
@@ -135,12 +137,12 @@ impl connection::Client for Client {
     }
 }
 
-/// Whether a traced server listens there, as the kernel says: SO_PEERCRED is of the process that called
+/// The traced server that listens there, as the kernel says: SO_PEERCRED is of the process that called
 /// listen(2), which for PostgreSQL is the postmaster. Nothing has been sent yet.
-fn check_peer(stream: &Bounded, target: &Target) -> Result<(), Failure> {
+fn check_peer(stream: &Bounded, target: &Target) -> Result<u32, Failure> {
     let peer = stream.peer()?;
-    if target.servers.iter().any(|&pid| i64::from(pid) == i64::from(peer)) {
-        return Ok(());
+    if let Some(pid) = target.servers.iter().copied().find(|&pid| i64::from(pid) == i64::from(peer)) {
+        return Ok(pid);
     }
     let who = if peer > 0 { format!("process {peer}") } else { "a process of another PID namespace".into() };
     Err(Failure::Broken(format!(

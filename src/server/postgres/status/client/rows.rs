@@ -10,7 +10,7 @@ use postgres_protocol::message::frontend;
 use super::messages::Messages;
 use super::{Error, Rows};
 
-/// The widest that is asked for has three.
+/// The widest that is asked for has two.
 const COLUMNS: usize = 16;
 /// A version has some hundred counters.
 const ROWS: usize = 4_096;
