@@ -34,7 +34,7 @@ fn of_role(measured: &Measured, role: &str) -> u64 {
 }
 
 fn one(tracing: Tracing) -> Measured {
-    let [measured] = tracing.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
+    let measured = tracing.one();
     measured.assert_nothing_lost();
     measured
 }

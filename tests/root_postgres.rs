@@ -28,7 +28,7 @@ fn measure(options: &[&str], server: &Postgres, load: impl Fn(&Postgres)) -> (Me
         }
         load(server);
         let quiet = server.quiet_wal();
-        let [measured] = tracing.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
+        let measured = tracing.one();
         (server.wal() == quiet).then(|| (measured, quiet.since(before)))
     })
 }
@@ -184,7 +184,7 @@ fn root_what_a_killed_postmaster_leaves_behind_is_still_its_server() {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "postgres\n")
     };
     assert!(backends.iter().all(alive), "they were to outlive it");
-    let [measured] = tracing.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
+    let measured = tracing.one();
     for pid in &backends {
         common::disk::run("kill", &["-KILL", &pid.to_string()]);
     }

@@ -38,7 +38,7 @@ fn assert_seen(seen: &BTreeSet<String>, roles: &[&str]) {
 }
 
 fn one(tracing: Tracing) -> Measured {
-    let [measured] = tracing.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
+    let measured = tracing.one();
     measured.assert_no_call_lost();
     measured
 }

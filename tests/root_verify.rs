@@ -4,7 +4,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -13,6 +13,7 @@ use common::exact::on_each;
 use common::measured::Measured;
 use common::server::{Database, Kind};
 use common::tracing::Tracing;
+use common::verified::{parse, row};
 use common::{Running, needs};
 
 /// So many windows at most, until one decides.
@@ -22,16 +23,6 @@ fn verify(database: &Database, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
     command.args(["verify", "--output", "json", "--pid", &database.pid.to_string()]).args(options);
     command
-}
-
-fn parse(output: &Output) -> Value {
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text)
-        .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
-}
-
-fn row<'a>(value: &'a Value, what: &str) -> &'a Value {
-    value["rows"].as_array().unwrap().iter().find(|row| row["what"] == what).unwrap_or(&Value::Null)
 }
 
 #[test]

@@ -3,28 +3,19 @@
 
 mod common;
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use common::needs;
 use common::postgres::{Cluster, Postgres};
+use common::verified::{parse, row};
 
 fn verify(server: &Postgres<'_>, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
     command.args(["verify", "--output", "json", "--pid", &server.pid().to_string()]).args(options);
     command
-}
-
-fn parse(output: &Output) -> Value {
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text)
-        .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
-}
-
-fn row<'a>(value: &'a Value, what: &str) -> &'a Value {
-    value["rows"].as_array().unwrap().iter().find(|row| row["what"] == what).unwrap_or(&Value::Null)
 }
 
 /// A window with a load of these connections in its midst.

@@ -8,6 +8,9 @@
 #   archive COMMAND ...     apt-get or apt-cache of that; signatures are checked
 #   archive_download ...    packages, as apt-get download takes them
 #   archive_unpack INTO     what was downloaded
+#   archive_for_chroot      ends the script where a tree to run in could not be made; to be asked before anything is fetched
+#   archive_install ...     downloads packages with what they depend on
+#   archive_root ...        makes a root tree of what was downloaded, in $tree; the arguments are directories that it has besides
 # A failure ends the script through its function `die`.
 
 cache_directory() {
@@ -68,4 +71,25 @@ archive_unpack() {
     dpkg-deb --fsys-tarfile "$package" |
       tar -x --keep-directory-symlink -C "$1" --exclude='./usr/share/doc*' --exclude='./usr/share/man*' --exclude='./usr/share/locale*'
   done
+}
+
+archive_for_chroot() {
+  [ "$(id -u)" = 0 ] || die "unpacking what runs in a chroot needs root; use sudo"
+  command -v dpkg >/dev/null || die "cannot be fetched: dpkg is not installed; this works on Debian, Ubuntu and their relatives"
+}
+
+archive_install() {
+  archive apt-get -qq -y --no-install-recommends --download-only install "$@" >&2 || die "cannot be fetched: downloading $* failed"
+}
+
+archive_root() {
+  tree=$work/tree
+  local directory
+  mkdir -p "$tree"/usr/{bin,sbin,lib,lib64} "$tree"/{dev,tmp,etc}
+  for directory in "$@"; do mkdir -p "$tree/$directory"; done
+  for directory in bin sbin lib lib64; do ln -s usr/$directory "$tree/$directory"; done
+  archive_unpack "$tree"
+  touch "$tree"/dev/{null,zero,random,urandom}   # for whoever starts a server here to mount the real ones over
+  chmod 1777 "$tree/tmp"
+  ldconfig -r "$tree" 2>/dev/null || true        # the default search path suffices where it cannot run
 }

@@ -17,26 +17,18 @@ case $VERSION in
 esac
 
 ROOT=$(cache_directory)/postgres@$VERSION
-[ "$(id -u)" = 0 ] || die "unpacking a server that runs in a chroot needs root; use sudo"
-command -v dpkg >/dev/null || die "cannot be fetched: dpkg is not installed; this works on Debian, Ubuntu and their relatives"
+archive_for_chroot
 make_once "$ROOT"
 archive_open $SUITE "$(dpkg --print-architecture)"
 # dash: the shell that initdb runs the server by.
-archive apt-get -qq -y --no-install-recommends --download-only install postgresql-$VERSION dash >&2 ||
-  die "cannot be fetched: downloading postgresql-$VERSION failed"
+archive_install postgresql-$VERSION dash
 # What configures and manages clusters, and the compiler of just-in-time code, which a server without `jit` never loads.
 (cd "$work/debs" && rm -f perl* libperl* libgdbm* libdb5* libjson-perl* debconf_* postgresql-common* postgresql-client-common* ssl-cert* \
   openssl_* libllvm* libz3* libedit2* libbsd* passwd_* adduser_*)
-tree=$work/tree
-mkdir -p "$tree"/usr/{bin,sbin,lib,lib64} "$tree"/{dev,tmp,etc,db,run}
-for directory in bin sbin lib lib64; do ln -s usr/$directory "$tree/$directory"; done
-archive_unpack "$tree"
+archive_root db run
 rm -rf "$tree"/usr/lib/postgresql/$VERSION/lib/bitcode
-touch "$tree"/dev/{null,zero,random,urandom}   # for whoever starts a server here to mount the real ones over
-chmod 1777 "$tree/tmp"
 printf 'root:x:0:0::/:/bin/sh\npostgres:x:26:26::/:/bin/sh\n' >"$tree/etc/passwd"
 printf 'root:x:0:\npostgres:x:26:\n' >"$tree/etc/group"
-ldconfig -r "$tree" 2>/dev/null || true        # the default search path suffices where it cannot run
 for program in postgres pgbench initdb psql; do
   version=$(chroot "$tree" /usr/lib/postgresql/$VERSION/bin/$program --version 9>&-) || die "$program, which was unpacked, does not run"
 done

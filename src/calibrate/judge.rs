@@ -57,7 +57,7 @@ pub(crate) fn judge(profile: &Profile, calibration: &Calibration) -> Option<Judg
 }
 
 impl Judgement {
-    /// "PASS for etcd: the p99 of fdatasync, overwritten, is 1.2ms, and may be 10ms: …".
+    /// "PASS for etcd: the p99 of fdatasync, appended, is 1.2ms, and may be 10ms: …".
     pub fn in_words(&self) -> String {
         let grade = match self.grade {
             Grade::Pass => "PASS",
@@ -93,7 +93,11 @@ mod tests {
             max_seconds: 1.0,
             journal_commits: None,
         };
-        let case = Case::alone(Method::Fdatasync, Pattern::Overwritten);
+        let outcome = |pattern| Outcome {
+            case: Case::alone(Method::Fdatasync, pattern),
+            figures: Some(figures),
+            refused: None,
+        };
         Calibration {
             schema: 1,
             when: "2026-01-01T00:00:00Z".into(),
@@ -108,7 +112,7 @@ mod tests {
             kernel: "6.12".into(),
             block_bytes: 4096,
             seconds_each: 1.0,
-            outcomes: vec![Outcome { case, figures: Some(figures), refused: None }],
+            outcomes: Pattern::ALL.map(outcome).to_vec(),
             complete: true,
         }
     }
@@ -127,7 +131,7 @@ mod tests {
         assert_eq!(grade("sqlite", 0.001), None);
         assert_eq!(
             of("etcd", 0.0012).unwrap().in_words(),
-            "PASS for etcd: the p99 of fdatasync, overwritten, is 1.2ms, and may be 10ms: the p99 of WAL syncs \
+            "PASS for etcd: the p99 of fdatasync, appended, is 1.2ms, and may be 10ms: the p99 of WAL syncs \
              should be less than 10 ms."
         );
     }

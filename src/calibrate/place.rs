@@ -19,8 +19,16 @@ pub(crate) const MAX_BUSY: f64 = 0.3;
 /// How long the device is observed beforehand.
 const WATCH: Duration = Duration::from_secs(1);
 /// Files that exist only in a server's data directory.
-const DATA_DIRECTORY_FILES: [&str; 5] =
-    ["ibdata1", "mysql.ibd", "aria_log_control", "auto.cnf", "ib_logfile0"];
+const DATA_DIRECTORY_FILES: [&str; 8] = [
+    "ibdata1",
+    "mysql.ibd",
+    "aria_log_control",
+    "auto.cnf",
+    "ib_logfile0",
+    "PG_VERSION",
+    "member/wal",
+    "appendonlydir",
+];
 /// Settings that name a directory in which a server syncs files.
 const SERVER_DIRECTORIES: [&str; 6] = [
     "datadir",
@@ -121,9 +129,9 @@ impl Place {
                 return refused(format!("used by a running server ({comm} {})", server.id.pid));
             }
         }
-        let mark = DATA_DIRECTORY_FILES.iter().find(|mark| self.directory.join(mark).exists());
-        match mark {
-            Some(mark) => refused(format!("the data directory of a server: it contains {mark}")),
+        let is_there = |mark: &&&str| self.directory.ancestors().any(|above| above.join(mark).exists());
+        match DATA_DIRECTORY_FILES.iter().find(is_there) {
+            Some(mark) => refused(format!("in the data directory of a server: {mark} is there or above it")),
             None => Ok(()),
         }
     }
@@ -207,8 +215,16 @@ mod tests {
         assert!(place.refuse_if_servers(&[(server.clone(), settings)]).is_err());
         let elsewhere = Settings::from_pairs(Path::new("/no"), [("log_bin", "/no/such/binlog")]);
         place.refuse_if_servers(&[(server, elsewhere)]).unwrap();
-        std::fs::write(below.join("ibdata1"), "").unwrap();
-        let error = place.refuse_if_servers(&[]).unwrap_err().to_string();
-        assert!(error.contains("it contains ibdata1"), "{error}");
+        for mark in DATA_DIRECTORY_FILES {
+            let data = tempfile::tempdir_in(&below).unwrap();
+            std::fs::create_dir_all(data.path().join(mark)).unwrap();
+            std::fs::create_dir(data.path().join("deep")).unwrap();
+            for directory in [data.path().to_owned(), data.path().join("deep")] {
+                let place = Place::inspect(&directory).unwrap();
+                let error = place.refuse_if_servers(&[]).unwrap_err().to_string();
+                assert!(error.contains(&format!("{mark} is there or above it")), "{error}");
+            }
+        }
+        place.refuse_if_servers(&[]).unwrap();
     }
 }

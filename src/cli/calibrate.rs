@@ -21,7 +21,6 @@ use crate::calibration::plan::{self, Case};
 use crate::calibration::{CalibrateError, state};
 use crate::engine::engines::Engines;
 use crate::engine::profile::Profile;
-use crate::engine::rules::Rules;
 use crate::model::Server;
 use crate::server::describers::describe_all;
 use crate::server::settings::Settings;
@@ -54,6 +53,9 @@ pub(crate) struct Calibrate {
     /// (docs/engines.md): PASS, MARGINAL (above half of it) or FAIL, with which the status is 4.
     #[arg(long = "for", value_name = "ENGINE")]
     pub engine: Option<String>,
+    /// A profile of your own for the engine
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    pub profile: Vec<PathBuf>,
     /// Do not keep the result for `explain`
     #[arg(long)]
     pub no_save: bool,
@@ -63,7 +65,9 @@ pub(crate) struct Calibrate {
 }
 
 pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
-    let profile = arguments.engine.as_deref().map(profile).transpose()?;
+    let targets = TargetArgs { profile: arguments.profile.clone(), ..TargetArgs::default() };
+    let engines = session::engines(&targets)?;
+    let profile = arguments.engine.as_deref().map(|name| profile(&engines, name)).transpose()?;
     let place = Place::inspect(&arguments.directory)?;
     let allowed = arguments.production.as_deref().is_some_and(|typed| typed == arguments.directory);
     if arguments.production.is_some() && !allowed {
@@ -71,7 +75,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
         return Err(Exit { status: BAD_USAGE, message }.into());
     }
     if !allowed {
-        place.refuse_if_servers(&servers()?)?;
+        place.refuse_if_servers(&servers(&targets)?)?;
     }
     place.refuse_if_busy()?;
 
@@ -110,8 +114,10 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
     if !arguments.no_save {
         save(&calibration)?;
     }
-    if profile.is_some() && judgement.is_none() {
-        let message = "that way of making a write durable could not be measured here".to_owned();
+    if let (Some(profile), None) = (&profile, &judgement) {
+        let method = profile.calibrate.as_ref().map_or("", |standard| standard.method.name());
+        let message =
+            format!("{method} could not be measured here, so {} cannot be judged", profile.engine.title);
         return Err(Exit { status: FAILED, message }.into());
     }
     let fails = judgement.is_some_and(|judgement| judgement.grade == Grade::Fail);
@@ -119,8 +125,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
 }
 
 /// Of an engine that has a standard. InnoDB's is that of MySQL.
-fn profile(name: &str) -> anyhow::Result<Profile> {
-    let engines = Engines::in_use();
+fn profile(engines: &Engines, name: &str) -> anyhow::Result<Profile> {
     let name = if name == "innodb" { "mysql" } else { name };
     let profile = engines.profile(name).filter(|profile| profile.calibrate.is_some());
     profile.cloned().ok_or_else(|| {
@@ -132,9 +137,9 @@ fn profile(name: &str) -> anyhow::Result<Profile> {
 }
 
 /// Those that run, with what they were told.
-fn servers() -> anyhow::Result<Vec<(Server, Settings)>> {
-    let selection = session::selection(&TargetArgs::default())?;
-    let servers = describe_all(&selection.processes(), Arc::new(Rules::builtin()), PATIENCE);
+fn servers(targets: &TargetArgs) -> anyhow::Result<Vec<(Server, Settings)>> {
+    let selection = session::selection(targets)?;
+    let servers = describe_all(&selection.processes(), Arc::new(session::rules(targets, None)?), PATIENCE);
     // What is not known cannot be ruled out.
     if let Some((server, _)) = servers.iter().find(|(server, _)| !server.known_by.described) {
         return Err(CalibrateError::Refused(format!(

@@ -72,7 +72,7 @@ impl Engines {
 
     /// From now on this process goes by these.
     pub(crate) fn use_them(self: &Arc<Engines>) {
-        let _ = IN_USE.set(self.clone()); // the same files, if it was done before
+        let _ = IN_USE.set(self.clone()); // a command that asks twice has read the same files twice
     }
 
     fn parse() -> Engines {

@@ -158,6 +158,11 @@ fn a_mistake_in_a_profile_is_named_with_its_line() {
             &format!("name = \"x\"\ntitle = \"x\"\n{rules}path = '('\n"),
             "0.toml:6: the pattern \"(\" cannot be used",
         ),
+        (
+            "name = \"x\"\ntitle = \"x\"\n[calibrate]\nmethod = \"fsync\"\npattern = \"appended\"\np99_seconds = nan\n\
+             says = \"x\"\nsource = \"x\"\n",
+            "0.toml:1: `p99_seconds` of [calibrate]",
+        ),
         ("name = \"x\"\ntitle = \"x\"\nprocesses = \"many\"\n", "0.toml:3: unknown variant `many`"),
     ] {
         let message = complaint(text);

@@ -17,8 +17,8 @@ const COMM_LENGTH: usize = 15;
 /// Names of one engine's processes.
 const MOST_COMMANDS: usize = 4;
 const LONGEST_NAME: usize = 32;
-/// A title or a sentence.
-const LONGEST_TEXT: usize = 1_000;
+/// A title.
+const LONGEST_TITLE: usize = 64;
 
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -42,7 +42,8 @@ pub(super) struct Set {
     pub rules_of: Vec<String>,
 }
 
-/// How long the syncs of a log may take, as the engine's own makers say.
+/// How long the syncs of a log may take, as the engine's own makers say. For readers: the verdicts have
+/// limits of their own.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Threshold {
@@ -180,6 +181,10 @@ impl Profile {
             roles: roles.into_iter().collect(),
             words,
         };
+        if profile.calibrate.as_ref().is_some_and(|it| !(it.p99_seconds > 0.0 && it.p99_seconds.is_finite()))
+        {
+            return Err((0, "`p99_seconds` of [calibrate] is more than zero".to_owned()));
+        }
         Ok(Profile {
             engine: Arc::new(engine),
             about: profile.about,
@@ -210,9 +215,9 @@ fn valid_name(name: Spanned<String>) -> Result<String, Complaint> {
 
 fn valid_text(text: Spanned<String>) -> Result<String, Complaint> {
     let is_valid =
-        |text: &str| (1..=LONGEST_TEXT).contains(&text.len()) && !text.chars().any(|char| char.is_control());
+        |text: &str| (1..=LONGEST_TITLE).contains(&text.len()) && !text.chars().any(|char| char.is_control());
     if !is_valid(text.as_ref()) {
-        let message = format!("a title has up to {LONGEST_TEXT} bytes and no control characters");
+        let message = format!("a title has up to {LONGEST_TITLE} bytes and no control characters");
         return Err((text.span().start, message));
     }
     Ok(text.into_inner())

@@ -203,7 +203,7 @@ pub(super) fn of_set(text: &str, check: Check) -> Result<Vec<Rule>, Complaint> {
     of_profile(file.rule, check)
 }
 
-/// Whose engine the file says.
+/// Those of a profile, which are about its own engine: none may name one.
 pub(super) fn of_profile(rules: Vec<Spanned<RuleText>>, check: Check) -> Result<Vec<Rule>, Complaint> {
     let not_here = |_: &str| Err("a profile's rules are about its own engine: leave `engine` out".to_owned());
     compile_all(rules, check, &not_here)

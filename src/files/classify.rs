@@ -55,9 +55,8 @@ impl Roles for Rules {
         Rules::settings(self)
     }
 
-    fn is_redo(&self, path: &Path, settings: &Settings) -> bool {
-        let candidate =
-            Candidate { path, is_directory: false, engine: None, settings, first_bytes: &|| None };
+    fn is_redo(&self, path: &Path, engine: Option<&Engine>, settings: &Settings) -> bool {
+        let candidate = Candidate { path, is_directory: false, engine, settings, first_bytes: &|| None };
         self.classify(&candidate) == Role::Redo
     }
 }

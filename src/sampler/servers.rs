@@ -303,8 +303,7 @@ impl Servers {
     }
 
     /// What a thread calls itself, or the title of a process of a server of several; the last name it had if
-    /// it has ended. `changed`: it has synced just now,
-    /// and may have another name.
+    /// it has ended. `changed`: it has synced just now, and may have another name.
     pub(crate) fn thread_name(&mut self, server: ServerId, tid: u32, start: u32, changed: bool) -> String {
         if tid == 0 {
             return "(ended threads)".into();

@@ -30,7 +30,7 @@ pub trait Roles: Send + Sync {
     /// The names of the settings that decide roles.
     fn settings(&self) -> &BTreeSet<String>;
     /// Whether an open file is of the redo log, as far as its name and the settings tell.
-    fn is_redo(&self, path: &Path, settings: &Settings) -> bool;
+    fn is_redo(&self, path: &Path, engine: Option<&Engine>, settings: &Settings) -> bool;
 }
 
 /// How long a description may take, and how much processor time: the process chooses how much there is to
@@ -72,7 +72,7 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     let root = Root::of_process(proc_root, pid).ok();
     let version = version::of_process(proc_root, pid, &over);
     server.engine = roles.engine(&server.comm, version.as_ref().map(ToString::to_string).as_deref());
-    let product = Product::of_process(proc_root, pid, root.as_ref(), version, server.engine.as_deref());
+    let product = Product::of(version, server.engine.as_deref());
     let bounds = Bounds { also: roles.settings(), over: &over };
     let settings = product.settings(proc_root, pid, &bounds);
     server.datadir = settings.datadir().map(Path::to_owned);
@@ -90,9 +90,15 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
         server.mount = Some(holder.mount_point);
         server.filesystem = Some(mount.filesystem);
     }
+    let engine = server.engine.clone();
     let mut open = OpenDescriptors::default();
     for pid in product.processes(proc_root, pid) {
-        open.read(proc_root, pid, &|path| product.is_log_in_use(path, roles, &settings), &over);
+        open.read(
+            proc_root,
+            pid,
+            &|path| product.is_log_in_use(path, roles, engine.as_deref(), &settings),
+            &over,
+        );
     }
     server.ports = listening::tcp_ports(proc_root, pid, &open.sockets);
     let sockets = listening::unix_paths(proc_root, pid, &open.sockets);
@@ -209,7 +215,7 @@ mod tests {
             const { &BTreeSet::new() }
         }
 
-        fn is_redo(&self, _: &Path, _: &Settings) -> bool {
+        fn is_redo(&self, _: &Path, _: Option<&Engine>, _: &Settings) -> bool {
             false
         }
     }
@@ -237,7 +243,7 @@ mod tests {
             const { &BTreeSet::new() }
         }
 
-        fn is_redo(&self, _: &Path, _: &Settings) -> bool {
+        fn is_redo(&self, _: &Path, _: Option<&Engine>, _: &Settings) -> bool {
             false
         }
     }

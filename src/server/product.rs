@@ -43,21 +43,11 @@ const OF_MYSQL: [&str; 2] = ["mysql", "mariadb"];
 const POSTGRES: &str = "postgres";
 
 impl Product {
-    /// By the executable's version; where that is not known, by the directory that it works in, or the engine
-    /// that it is taken for by its name.
-    pub fn of_process(
-        proc_root: &Path,
-        pid: u32,
-        root: Option<&Root>,
-        version: Option<Version>,
-        engine: Option<&Engine>,
-    ) -> Product {
+    /// By the executable's version; where that is not known, by the engine that it is taken for by its name.
+    pub fn of(version: Option<Version>, engine: Option<&Engine>) -> Product {
         match (version, engine) {
             (Some(Version::MySql(version)), _) => Product::MySql(Some(version)),
             (Some(Version::Postgres(version)), _) => Product::Postgres(Some(version)),
-            (None, _) if postgres::describe::works_in_data_directory(proc_root, pid, root) => {
-                Product::Postgres(None)
-            }
             (None, Some(engine)) if engine.name == POSTGRES => Product::Postgres(None),
             (None, Some(engine)) if !OF_MYSQL.contains(&engine.name.as_str()) => {
                 Product::Other(engine.datadir)
@@ -98,9 +88,15 @@ impl Product {
     }
 
     /// Whether an open file is of the log that makes commits durable.
-    pub fn is_log_in_use(&self, path: &Path, roles: &dyn Roles, settings: &Settings) -> bool {
+    pub fn is_log_in_use(
+        &self,
+        path: &Path,
+        roles: &dyn Roles,
+        engine: Option<&Engine>,
+        settings: &Settings,
+    ) -> bool {
         match self {
-            Product::MySql(_) => mysql::describe::is_redo_in_use(path, roles, settings),
+            Product::MySql(_) => mysql::describe::is_redo_in_use(path, roles, engine, settings),
             Product::Postgres(_) => postgres::describe::is_wal_in_use(path),
             Product::Other(_) => false,
         }

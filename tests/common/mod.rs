@@ -24,6 +24,7 @@ pub mod terminal;
 pub mod traced;
 pub mod tracing;
 pub mod unwritable;
+pub mod verified;
 pub mod ways;
 pub mod web;
 

@@ -63,6 +63,12 @@ impl Tracing {
         self.end().lines().map(Measured::parse).collect()
     }
 
+    /// The same of one that makes a single measurement.
+    pub fn one(self) -> Measured {
+        let [measured] = self.measured().try_into().unwrap_or_else(|_| panic!("one measurement"));
+        measured
+    }
+
     /// What it said beside its output.
     fn messages(&self) -> String {
         std::fs::read_to_string(self.messages.path()).unwrap()

@@ -19,6 +19,9 @@ const DRAWN: &[&str] = &["top", "once", "history", "explain", "stuck"];
 const SHOWING_STUCK: &[&str] = &["top", "once", "history"];
 const WITH_ROLES: &[&str] = &["top", "once", "check", "explain", "verify", "exporter", "events", "stuck"];
 
+const WITH_PROFILES: &[&str] =
+    &["top", "once", "check", "explain", "verify", "exporter", "events", "stuck", "calibrate"];
+
 const fn everywhere(name: &'static str, actions: &'static [&'static str]) -> Key {
     Key { name, table: None, actions }
 }
@@ -33,7 +36,7 @@ pub const KEYS: [Key; 31] = [
     everywhere("writes", TRACING),
     everywhere("attach", TRACING),
     everywhere("roles", WITH_ROLES),
-    everywhere("profile", WITH_ROLES),
+    everywhere("profile", WITH_PROFILES),
     everywhere("max-files", TRACING),
     everywhere("max-histograms", TRACING),
     everywhere("max-cpu", LONG),

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::linux::rooted::Root;
-use crate::model::Server;
-use crate::model::durability;
+use crate::model::{Engine, Server, durability};
 use crate::server::describe::{OpenLog, Roles};
 use crate::server::known_by::{SMALL_FILE, ToldPort};
 use crate::server::settings::Settings;
@@ -41,8 +40,13 @@ fn is_being_made(redo: &Path) -> bool {
 }
 
 /// Whether an open file is of the redo log that is in use.
-pub(in crate::server) fn is_redo_in_use(path: &Path, roles: &dyn Roles, settings: &Settings) -> bool {
-    roles.is_redo(path, settings) && !is_being_made(path)
+pub(in crate::server) fn is_redo_in_use(
+    path: &Path,
+    roles: &dyn Roles,
+    engine: Option<&Engine>,
+    settings: &Settings,
+) -> bool {
+    roles.is_redo(path, engine, settings) && !is_being_made(path)
 }
 
 /// The socket that clients use: one that it really listens on before one that it was told.
@@ -86,7 +90,7 @@ mod tests {
             const { &BTreeSet::new() }
         }
 
-        fn is_redo(&self, path: &Path, _: &Settings) -> bool {
+        fn is_redo(&self, path: &Path, _: Option<&Engine>, _: &Settings) -> bool {
             path.starts_with(&self.0)
         }
     }
@@ -101,7 +105,7 @@ mod tests {
         let of = || {
             let roles = RedoIn(directory.path().to_owned());
             let settings = Settings::default();
-            let is_log = |path: &Path| is_redo_in_use(path, &roles, &settings);
+            let is_log = |path: &Path| is_redo_in_use(path, &roles, None, &settings);
             let mut open = OpenDescriptors::default();
             open.read(Path::new("/proc"), std::process::id(), &is_log, &|| false);
             (open.log.files, open.log.durable)

@@ -4,9 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use super::configuration::is_on;
-use super::settings::is_data_directory;
 use crate::linux::proc_file;
-use crate::linux::rooted::{Root, strip_root};
+use crate::linux::rooted::Root;
 use crate::model::durability;
 use crate::server::describe::OpenLog;
 use crate::server::known_by::{SMALL_FILE, ToldPort};
@@ -14,13 +13,6 @@ use crate::server::settings::Settings;
 
 /// Where no other port is given (DEF_PGPORT).
 pub(in crate::server) const DEFAULT_PORT: u16 = 5432;
-/// Whether it works where no other program does.
-pub(in crate::server) fn works_in_data_directory(proc_root: &Path, pid: u32, root: Option<&Root>) -> bool {
-    let directory = proc_root.join(pid.to_string());
-    let link = |name: &str| std::fs::read_link(directory.join(name)).ok();
-    let inside = || strip_root(&link("cwd")?, &link("root")?);
-    inside().is_some_and(|directory| is_data_directory(root, &directory))
-}
 
 /// What the server writes into its data directory once it holds it (pidfile.h).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
