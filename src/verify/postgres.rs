@@ -104,8 +104,8 @@ pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Readin
         Some(Method::Writes) => durable_writes(server.id, &measurement, first, last),
         Some(Method::Syncs(op)) => wal_syncs(op, server.id, &measurement, first, last),
         None => Row::not_compared(
-            "write-ahead log",
-            count(files, |row| is_wal(row) && !row.op.writes()),
+            "write-ahead log, syncs and durable writes",
+            count(files, is_wal),
             Some("fsync is off, or the way to sync the log was changed during the window"),
         ),
     }];
