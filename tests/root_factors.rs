@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fsynctop::cli::connection::ConnectionArgs;
-use fsynctop::cli::one_server;
+use fsynctop::cli::one_server::{self, OneServer};
 use fsynctop::cli::options::TargetArgs;
 use fsynctop::engine::rules::Rules;
 use fsynctop::explain::audit::Standing;
@@ -19,7 +19,7 @@ use fsynctop::explain::waits::Account;
 use fsynctop::model::{Measurement, Op};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
-use fsynctop::server::mysql::status::Chosen;
+use fsynctop::server::status::choose::Chosen;
 
 use common::Running;
 use common::exact::on_each;
@@ -29,7 +29,13 @@ use common::server::{Database, Kind};
 /// Takes a load apart, in a window in the midst of it.
 fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     let targets = TargetArgs { pid: vec![database.pid], ..TargetArgs::default() };
-    let Chosen { server, status } = one_server::choose(&targets, &ConnectionArgs::default(), None).unwrap();
+    let connection = ConnectionArgs::default();
+    let known = one_server::are_factors_known;
+    let OneServer::MySql(Chosen { server, status }) =
+        one_server::of_any_engine(&targets, &connection, None, known).unwrap()
+    else {
+        panic!("it is another engine's")
+    };
     let config = rows::of_pid(database.pid);
     let ops = config.ops.iter().copied().chain([Op::DsyncWrite]).collect();
     let config = ProbeConfig { watch_waits: true, ops, ..config };

@@ -44,7 +44,9 @@ fn root_every_field_of_a_measurement_and_of_the_history_is_in_the_schema() {
     let exporter = Exporter::start(&["--comm", "syncgen", "--writes", "all", "--socket", socket]);
     // One that ends sooner than it can be looked at has no name.
     let while_it_is_described = [directory, "--seconds", "1"];
-    assert!(std::process::Command::new(load[0]).args(while_it_is_described).output().unwrap().status.success());
+    assert!(
+        std::process::Command::new(load[0]).args(while_it_is_described).output().unwrap().status.success()
+    );
     std::thread::sleep(std::time::Duration::from_secs(2));
     let output = fsynctop().args(["history", "--output", "json", "--socket", socket]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

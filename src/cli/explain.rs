@@ -10,13 +10,13 @@ use clap::{Args, ValueEnum};
 
 use super::connection::ConnectionArgs;
 use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
-use super::one_server;
+use super::one_server::{self, OneServer};
 use super::options::{StyleArgs, TraceArgs, Writes, duration};
 use super::output::print;
 use super::output_file::OutputFile;
 use super::session;
 use super::signals::End;
-use crate::explain::commit_watch::CommitWatch;
+use crate::explain::commit_watch::{CommitWatch, Explained};
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
 use crate::explain::waits::{Account, Processors, Who, disks, flame, journals};
@@ -28,9 +28,10 @@ use crate::probe::{CLOCKS, WaitPlan, Waits};
 use crate::render::Style;
 use crate::sampler::Sampler;
 use crate::server::finder::Finder;
-use crate::server::mysql::status::Chosen;
-use crate::server::product;
+use crate::server::mysql::status::client::Client as MySqlClient;
 use crate::server::selection::Selection;
+use crate::server::status::choose::Chosen;
+use crate::server::status::connection::Client;
 
 /// What is said of one server alone.
 const OF_ONE_SERVER: &str = "what the throughput is made of, and what of the settings' promises is kept";
@@ -75,29 +76,53 @@ pub(crate) struct Explain {
 
 pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
-    let roles = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
+    session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
     session::require_host_pids()?;
     let selection = session::selection(&arguments.trace.targets)?;
     if selection.processes().is_empty() {
         return Err(session::nothing_selected("explain", &selection, ""));
     }
     let mut not_measurable = Vec::new();
-    let chosen = the_server(arguments, &mut not_measurable)?;
+    let explanation = match the_server(arguments, &mut not_measurable)? {
+        Some(OneServer::MySql(chosen)) => {
+            let chosen = if_known(chosen, &mut not_measurable);
+            explain(arguments, &stop, &selection, chosen, not_measurable)?
+        }
+        Some(OneServer::Postgres(chosen)) => {
+            let chosen = if_known(chosen, &mut not_measurable);
+            explain(arguments, &stop, &selection, chosen, not_measurable)?
+        }
+        None => explain::<MySqlClient>(arguments, &stop, &selection, None, not_measurable)?,
+    };
+    write_stacks(arguments, &explanation.waits)?;
+    write(arguments, &explanation)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `chosen`: the one server of which more is told than what its syncs waited for.
+fn explain<C: Explained>(
+    arguments: &Explain,
+    stop: &End,
+    selection: &Selection,
+    chosen: Option<Chosen<C>>,
+    mut not_measurable: Vec<String>,
+) -> anyhow::Result<Explanation> {
+    let roles = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
     let symbols = Symbols::load(Path::new("/proc/kallsyms"))?;
     let rules = Rules::builtin();
-    let mut config = session::probe_config(&arguments.trace, &selection, false)?;
+    let mut config = session::probe_config(&arguments.trace, selection, false)?;
     config.watch_waits = true;
     if arguments.trace.writes != Writes::Off {
         // What was written, and what of it is not synced, is a part of the page.
         config.watch(Writes::All.ops());
     }
     let mut sampler = session::start(&arguments.trace, &config, roles)?;
-    let plan = plan(&selection, &symbols, &rules);
+    let plan = plan(selection, &symbols, &rules);
     let probe = host::tracefs::with_tracefs_if_possible(|| sampler.watch_waits(&plan));
     session::print_libbpf_log(&arguments.trace);
     let mut probe = probe.context("cannot watch what syncs wait for")?;
-    let mut finder = Finder::start(&selection);
-    sampler.set_selection(&selection);
+    let mut finder = Finder::start(selection);
+    sampler.set_selection(selection);
     look_for_servers(&mut sampler, &mut finder, FIRST_LOOK);
 
     let mut commits =
@@ -143,10 +168,7 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
         let until = Measurement::between(&first, &at_end);
         commits.finish(&measurement, &first.in_flight, &until, &waits, flushes)
     });
-    let explanation = Explanation { commits, journals, not_measurable, waits, processors, measurement };
-    write_stacks(arguments, &explanation.waits)?;
-    write(arguments, &explanation)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Explanation { commits, journals, not_measurable, waits, processors, measurement })
 }
 
 /// Processes whose mounts are looked at: each may have very many.
@@ -182,17 +204,10 @@ fn account(sampler: &mut Sampler, waits: &Waits, symbols: &Symbols, rules: &Rule
 }
 
 /// The one server whose counters and settings are looked at, if it is a database. Of several, none.
-fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::Result<Option<Chosen>> {
+fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::Result<Option<OneServer>> {
     let roles = arguments.trace.roles.as_deref();
-    match one_server::choose(&arguments.trace.targets, &arguments.connection, roles) {
-        Ok(Chosen { server, status: Err(error) })
-            if server.version.is_none() || product::is_postgres(&server) =>
-        {
-            if server.engine.as_deref().is_some_and(one_server::are_factors_known) {
-                not_measurable.push(format!("{OF_ONE_SERVER}: {error}"));
-            }
-            Ok(None)
-        }
+    let (targets, connection) = (&arguments.trace.targets, &arguments.connection);
+    match one_server::of_any_engine(targets, connection, roles, one_server::are_factors_known) {
         Ok(chosen) => Ok(Some(chosen)),
         Err(error) => match error.downcast_ref::<Exit>() {
             Some(exit) if exit.status == BAD_USAGE => {
@@ -205,6 +220,18 @@ fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::
             _ => Err(error),
         },
     }
+}
+
+/// None: it does not answer, and its executable does not tell what it is either.
+fn if_known<C: Client>(chosen: Chosen<C>, not_measurable: &mut Vec<String>) -> Option<Chosen<C>> {
+    let Chosen { server, status } = &chosen;
+    if let (Err(error), None) = (status, &server.version) {
+        if server.engine.as_deref().is_some_and(one_server::are_factors_known) {
+            not_measurable.push(format!("{OF_ONE_SERVER}: {error}"));
+        }
+        return None;
+    }
+    Some(chosen)
 }
 
 /// What a program that could not be attached would have told.

@@ -11,7 +11,6 @@ use super::session;
 use crate::model::{Engine, Role, Server};
 use crate::server::describe;
 use crate::server::describers::describe_all;
-use crate::server::status::StatusError;
 use crate::server::status::choose::{self, Chosen};
 use crate::server::{mysql, postgres, product};
 
@@ -19,30 +18,14 @@ use crate::server::{mysql, postgres, product};
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One server and its counters, by the client of its engine.
-pub(crate) enum OneServer {
+pub enum OneServer {
     MySql(Chosen<mysql::status::client::Client>),
     Postgres(Chosen<postgres::status::client::Client>),
 }
 
-/// The same for an action that reads counters of MySQL's and MariaDB's only; of another engine's server it
-/// knows nothing but what was traced.
-pub fn choose(
-    targets: &TargetArgs,
-    connection: &ConnectionArgs,
-    rules: Option<&Path>,
-) -> anyhow::Result<mysql::status::Chosen> {
-    Ok(match of_any_engine(targets, connection, rules, are_factors_known)? {
-        OneServer::MySql(chosen) => chosen,
-        OneServer::Postgres(Chosen { server, .. }) => {
-            let why = "the counters of PostgreSQL are read by `fsynctop verify` only";
-            Chosen { server, status: Err(StatusError::Options(why.into())) }
-        }
-    })
-}
-
 /// The server that is selected; of several, the one that the connection leads to. An error if none of them
 /// can have counters. Looks into the servers' roots.
-pub(crate) fn of_any_engine(
+pub fn of_any_engine(
     targets: &TargetArgs,
     connection: &ConnectionArgs,
     rules: Option<&Path>,
@@ -85,12 +68,12 @@ fn is_known(server: &Server) -> bool {
 
 /// The engines whose counters this program knows to read.
 pub(crate) fn has_counters(engine: &Engine) -> bool {
-    are_factors_known(engine) || engine.name == "postgres"
+    are_factors_known(engine)
 }
 
 /// Those whose throughput it takes apart.
-pub(crate) fn are_factors_known(engine: &Engine) -> bool {
-    engine.has(Role::Redo)
+pub fn are_factors_known(engine: &Engine) -> bool {
+    engine.has(Role::Redo) || engine.name == "postgres"
 }
 
 /// Of processes of which none is known.

@@ -1,11 +1,13 @@
 //! What the page says in one place it must not deny in another: over many inputs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::audit::Evidence;
 use super::commits::{Commits, Inputs};
 use super::factors::{Edges, InFlightSamples, Uncertain};
+use super::innodb;
 use super::waits::{Account, Committer, Part, Phase, Processors, Who};
 use super::{Explanation, page};
 use crate::model::fixture::{self, MYSQL};
@@ -53,7 +55,7 @@ fn explained(
     waits: Account,
 ) -> Explanation {
     let start = Instant::now();
-    let mut samples = InFlightSamples::starting_at(MYSQL, start);
+    let mut samples = InFlightSamples::starting_at(MYSQL, innodb::LOGS, start);
     (1..=200).for_each(|n| samples.add(&[], start + Duration::from_millis(50 * n)));
     let server = fixture::server(MYSQL, "mysqld", "MySQL 9.7.4", 3306);
     let evidence = Evidence {
@@ -70,9 +72,10 @@ fn explained(
         in_flight: &samples,
         processors,
         calibration: None,
+        titles: &BTreeMap::new(),
         no_status: None,
     };
-    let commits = Some(Commits::of(&evidence, &inputs));
+    let commits = Some(Commits::of_innodb(&evidence, &inputs));
     Explanation { commits, waits, processors, journals: Vec::new(), not_measurable: Vec::new(), measurement }
 }
 
@@ -167,7 +170,7 @@ fn no_page_denies_what_it_says_of_commits() {
 }
 
 fn assert_agrees(explanation: &Explanation, text: &str) {
-    let factors = &explanation.commits.as_ref().unwrap().throughput.factors;
+    let factors = &explanation.commits.as_ref().unwrap().throughput.innodb().unwrap().factors;
     let (per_group, groups_per_sync, per_sync) = (
         factors.transactions_per_commit_group.value,
         factors.commit_groups_per_binlog_sync.value,

@@ -2,27 +2,28 @@
 //! ends, the syncs in flight in between, and what the server's files lie on. Nothing here waits for the
 //! server for long.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::audit::Evidence;
 use super::commits::{Commits, Inputs};
-use super::factors::samples::LOG_ROLES;
 use super::factors::{EarlyScan, Edges, InFlightSamples, Uncertain};
 use super::waits::{Account, Processors};
+use super::{innodb, postgres};
 use crate::calibration::{Calibration, state};
 use crate::linux::blocking::Threads;
 use crate::linux::priority::Punctual;
 use crate::linux::processors::ProcessorTimes;
 use crate::linux::storage::Storage;
-use crate::model::{InFlight, Measurement, Role, Server, Snapshot};
-use crate::probe::{TimerProbe, TimerSamples, WaitError};
+use crate::model::{Engine, InFlight, Measurement, Role, Server, Snapshot};
+use crate::probe::{LOGS, TimerProbe, TimerSamples, WaitError};
 use crate::sampler::Sampler;
-use crate::server::mysql::status::Connection;
-use crate::server::mysql::status::Status;
-use crate::server::mysql::status::reading::Reading;
 use crate::server::status::Scope;
+use crate::server::status::choose::Status;
+use crate::server::status::connection::{Client, Connection};
+use crate::server::{self, mysql, titles};
 use crate::text::capitalize;
 
 const PROC: &str = "/proc";
@@ -34,18 +35,57 @@ const EVERY_BESIDE_TIMER: Duration = Duration::from_millis(25);
 /// How long the server's filesystems may take to be looked at.
 const STORAGE_TIMEOUT: Duration = Duration::from_secs(1);
 static STORAGE_THREADS: Threads = Threads::new("storage", 2);
+static TITLE_THREADS: Threads = Threads::new("titles", 1);
 
 /// How a snapshot is taken: one among others, or that which ends counting.
 type Take = fn(&mut Sampler) -> io::Result<Snapshot>;
 
+/// An engine whose throughput is taken apart.
+pub trait Explained: Client {
+    /// The logs that its commits can wait for, in the order of a commit.
+    const LOGS: &'static [Role];
+    /// What else durability hangs on, by what it lies on.
+    const DATA: &'static [Role];
+
+    /// These counters, with the rest of another reading, which asked for everything.
+    fn with_rest_of(counters: Self::Reading, rest: Self::Reading) -> Self::Reading;
+    fn explain<'a>(evidence: &Evidence<'a, Self::Reading>, inputs: &Inputs<'a>) -> Commits;
+}
+
+impl Explained for mysql::status::client::Client {
+    const LOGS: &'static [Role] = innodb::LOGS;
+    const DATA: &'static [Role] = &[Role::Doublewrite, Role::Tablespace];
+
+    fn with_rest_of(counters: Self::Reading, rest: Self::Reading) -> Self::Reading {
+        counters.with_rest_of(rest)
+    }
+
+    fn explain<'a>(evidence: &Evidence<'a, Self::Reading>, inputs: &Inputs<'a>) -> Commits {
+        Commits::of_innodb(evidence, inputs)
+    }
+}
+
+impl Explained for server::postgres::status::client::Client {
+    const LOGS: &'static [Role] = postgres::LOGS;
+    const DATA: &'static [Role] = &[Role::Data];
+
+    fn with_rest_of(counters: Self::Reading, rest: Self::Reading) -> Self::Reading {
+        counters.with_settings_of(&rest)
+    }
+
+    fn explain<'a>(evidence: &Evidence<'a, Self::Reading>, inputs: &Inputs<'a>) -> Commits {
+        Commits::of_postgres(evidence, inputs)
+    }
+}
+
 /// Begun before the first snapshot, closed with the last. The counters are read alone, right before either:
 /// what a server takes for all the rest, or while its disk stalls, would be a time in which only one of the
 /// two goes on.
-pub struct CommitWatch {
+pub struct CommitWatch<C: Explained> {
     server: Server,
-    connection: Option<Connection>,
-    from: Option<Reading>,
-    to: Option<Reading>,
+    connection: Option<Connection<C>>,
+    from: Option<C::Reading>,
+    to: Option<C::Reading>,
     /// Why there are no counters.
     no_status: Option<String>,
     samples: InFlightSamples,
@@ -57,8 +97,8 @@ pub struct CommitWatch {
     punctual: Option<Punctual>,
 }
 
-impl CommitWatch {
-    pub fn begin(server: Server, status: Status, timer: Result<TimerProbe, WaitError>) -> CommitWatch {
+impl<C: Explained> CommitWatch<C> {
+    pub fn begin(server: Server, status: Status<C>, timer: Result<TimerProbe, WaitError>) -> CommitWatch<C> {
         let (mut connection, mut no_status) = match status {
             Ok((connection, _)) => (Some(connection), None),
             Err(error) => (None, Some(sentence(&error.to_string()))),
@@ -70,7 +110,8 @@ impl CommitWatch {
                 None
             }
         });
-        let mut samples = InFlightSamples::new(server.id);
+        const { assert!(C::LOGS.len() <= LOGS, "the timer samples so many logs") };
+        let mut samples = InFlightSamples::new(server.id, C::LOGS);
         let timer = match timer {
             Ok(timer) => Some((timer, TimerSamples::default())),
             Err(error) => {
@@ -99,7 +140,7 @@ impl CommitWatch {
         if let Some(connection) = &mut self.connection
             && let Ok(counters) = connection.read(Scope::Syncs)
         {
-            self.from = self.from.take().map(|from| counters.with_rest_of(from));
+            self.from = self.from.take().map(|from| C::with_rest_of(counters, from));
         }
     }
 
@@ -149,7 +190,7 @@ impl CommitWatch {
     /// file's.
     fn follow_logs(&mut self, sampler: &Sampler) {
         let Some((timer, _)) = &mut self.timer else { return };
-        for (log, role) in LOG_ROLES.into_iter().enumerate() {
+        for (log, &role) in C::LOGS.iter().enumerate() {
             timer.watch(log, &sampler.slots_of(self.server.id, role));
         }
     }
@@ -163,10 +204,10 @@ impl CommitWatch {
     }
 
     /// The server's counters at the window's ends, and the rest of what it says of itself, now.
-    fn readings(&mut self) -> Option<(Reading, Reading)> {
+    fn readings(&mut self) -> Option<(C::Reading, C::Reading)> {
         let (from, to, connection) = (self.from.take()?, self.to.take()?, self.connection.as_mut()?);
         match connection.read(Scope::Everything) {
-            Ok(rest) => Some((from, to.with_rest_of(rest))),
+            Ok(rest) => Some((from, C::with_rest_of(to, rest))),
             Err(error) => {
                 self.no_status = Some(sentence(&error.to_string()));
                 None
@@ -192,9 +233,10 @@ impl CommitWatch {
     ) -> Commits {
         self.punctual = None;
         let readings = self.readings();
-        let places = places(&self.server, measurement);
+        let places = places(&self.server, measurement, C::LOGS.iter().chain(C::DATA));
         let pid = self.server.id.pid;
         let found = STORAGE_THREADS.within(STORAGE_TIMEOUT, move || look(pid, &places));
+        let titles = self.titles();
         let (storage, calibration) = found.unwrap_or_default();
         let evidence = Evidence {
             server: &self.server,
@@ -208,9 +250,32 @@ impl CommitWatch {
             in_flight: &self.samples,
             processors: Processors::new(self.idle, waits),
             calibration: calibration.as_ref(),
+            titles: &titles,
             no_status: self.no_status.as_deref(),
         };
-        Commits::of(&evidence, &inputs)
+        C::explain(&evidence, &inputs)
+    }
+}
+
+/// Processes whose titles are read at most: the most frequent syncers of a log are among the first that are
+/// seen.
+const MAX_TITLES: usize = 1_024;
+
+impl<C: Explained> CommitWatch<C> {
+    /// Of the processes that were seen to make a log durable, where a server has several. Reading one may
+    /// wait for that process.
+    fn titles(&self) -> BTreeMap<u32, String> {
+        if !self.server.engine.as_deref().is_some_and(Engine::is_several) {
+            return BTreeMap::new();
+        }
+        let tids = C::LOGS.iter().flat_map(|&log| self.samples.tids(log)).map(|(tid, _)| tid);
+        let tids: BTreeSet<u32> = tids.take(MAX_TITLES).collect();
+        let server = self.server.id.pid;
+        let read = move || {
+            let title = |tid| Some((tid, titles::of_process(Path::new(PROC), tid, server)?));
+            tids.into_iter().filter_map(title).collect()
+        };
+        TITLE_THREADS.within(STORAGE_TIMEOUT, read).unwrap_or_default()
     }
 }
 
@@ -218,15 +283,18 @@ fn sentence(error: &str) -> String {
     format!("{}.", capitalize(error))
 }
 
-/// One file of each role that durability hangs on, the redo log first, and the data directory.
-fn places(server: &Server, measurement: &Measurement) -> Vec<PathBuf> {
-    let of = |role| {
+/// One file of each of these roles, the logs first, and the data directory.
+fn places<'a>(
+    server: &Server,
+    measurement: &Measurement,
+    roles: impl Iterator<Item = &'a Role>,
+) -> Vec<PathBuf> {
+    let of = |role: &Role| {
         let mut files =
-            measurement.files.iter().filter(move |row| row.server == server.id && row.info.role == role);
+            measurement.files.iter().filter(|row| row.server == server.id && row.info.role == *role);
         files.find_map(|row| row.info.path.clone())
     };
-    let roles = [Role::Redo, Role::Binlog, Role::Doublewrite, Role::Tablespace];
-    roles.into_iter().filter_map(of).chain(server.datadir.clone()).collect()
+    roles.filter_map(of).chain(server.datadir.clone()).collect()
 }
 
 /// What they lie on, each once, and the last calibration of the first of them.

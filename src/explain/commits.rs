@@ -1,12 +1,16 @@
 //! The parts of `explain` that concern commits: the throughput in factors, the log latencies compared with
 //! those of a sync alone, the audit, the advice. Pure.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::audit::{self, Advice, Evidence, Finding, Standing};
-use super::factors::{self, Alone, Edges, InFlightSamples, Throughput, Window};
+use super::factors::{Alone, Edges, InFlightSamples, Log, Window};
 use super::waits::Processors;
+use super::{innodb, postgres};
 use crate::calibration::Calibration;
+use crate::model::Role;
 
 /// The result, for the page and for JSON. Flattened into an object, it has
 /// `observed_transactions_per_second`, `predicted_transactions_per_second`, `factors`, `alone`, `audit` and
@@ -20,6 +24,14 @@ pub struct Commits {
     pub advice: Vec<Advice>,
 }
 
+/// By the equations of its engine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Throughput {
+    InnoDb(Box<innodb::Throughput>),
+    Postgres(Box<postgres::Throughput>),
+}
+
 /// The input that does not come from the traced syncs.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
@@ -27,27 +39,100 @@ pub struct Inputs<'a> {
     pub in_flight: &'a InFlightSamples,
     pub processors: Processors,
     pub calibration: Option<&'a Calibration>,
+    /// What the processes of a server of several call themselves, by their numbers.
+    pub titles: &'a BTreeMap<u32, String>,
     /// Why the server's counters are missing, if they are. A plain sentence.
     pub no_status: Option<&'a str>,
 }
 
-impl Commits {
-    pub fn of(evidence: &Evidence, inputs: &Inputs) -> Commits {
-        let window = Window {
+impl<'a> Inputs<'a> {
+    fn window<R>(&self, evidence: &Evidence<'a, R>) -> Window<'a, R> {
+        Window {
             server: evidence.server,
             measurement: evidence.measurement,
-            edges: inputs.edges,
+            edges: self.edges,
             status: evidence.status,
-            in_flight: inputs.in_flight,
+            in_flight: self.in_flight,
+        }
+    }
+
+    fn alone(&self, logs: &[Log]) -> Option<Alone> {
+        self.calibration.and_then(|calibration| Alone::of(logs, calibration))
+    }
+}
+
+impl Throughput {
+    /// How many transactions there were, where they are counted.
+    pub fn transactions(&self) -> Option<u64> {
+        let transactions = match self {
+            Throughput::InnoDb(throughput) => &throughput.factors.transactions,
+            Throughput::Postgres(throughput) => &throughput.factors.transactions,
         };
-        let mut throughput = factors::measure(&window);
+        transactions.as_ref().map(|counted| counted.count)
+    }
+
+    /// The logs that commits can wait for.
+    pub(crate) fn log_roles(&self) -> &'static [Role] {
+        match self {
+            Throughput::InnoDb(_) => innodb::LOGS,
+            Throughput::Postgres(_) => postgres::LOGS,
+        }
+    }
+
+    /// Which writes are durable by themselves, by the settings. A sentence without its full stop.
+    pub(crate) fn durable_writes(&self) -> Option<String> {
+        match self {
+            Throughput::InnoDb(throughput) => throughput.factors.form.durable_writes.in_words(),
+            Throughput::Postgres(throughput) => {
+                let why = throughput.factors.form.by_writes.as_deref()?;
+                Some(format!("each write of the WAL is itself durable ({why})"))
+            }
+        }
+    }
+
+    pub fn innodb(&self) -> Option<&innodb::Throughput> {
+        match self {
+            Throughput::InnoDb(throughput) => Some(throughput),
+            Throughput::Postgres(_) => None,
+        }
+    }
+
+    pub fn postgres(&self) -> Option<&postgres::Throughput> {
+        match self {
+            Throughput::Postgres(throughput) => Some(throughput),
+            Throughput::InnoDb(_) => None,
+        }
+    }
+
+    fn render(&self) -> String {
+        match self {
+            Throughput::InnoDb(throughput) => innodb::render(throughput),
+            Throughput::Postgres(throughput) => postgres::render(throughput),
+        }
+    }
+}
+
+impl Commits {
+    /// Of a MySQL or a MariaDB.
+    pub fn of_innodb<'a>(evidence: &innodb::Evidence<'a>, inputs: &Inputs<'a>) -> Commits {
+        let mut throughput = innodb::measure(&inputs.window(evidence));
         throughput.factors.left_out.extend(inputs.no_status.map(str::to_owned));
-        let alone = inputs.calibration.and_then(|calibration| Alone::of(&throughput.factors, calibration));
         Commits {
-            alone,
-            audit: audit::audit(evidence),
-            advice: audit::advise(&throughput, &inputs.processors),
-            throughput,
+            alone: inputs.alone(&throughput.factors.logs),
+            audit: innodb::audit(evidence),
+            advice: innodb::advice::advise(&throughput, &inputs.processors),
+            throughput: Throughput::InnoDb(Box::new(throughput)),
+        }
+    }
+
+    pub fn of_postgres<'a>(evidence: &postgres::Evidence<'a>, inputs: &Inputs<'a>) -> Commits {
+        let mut throughput = postgres::measure(&inputs.window(evidence), inputs.titles);
+        throughput.factors.left_out.extend(inputs.no_status.map(str::to_owned));
+        Commits {
+            alone: inputs.alone(&throughput.factors.logs),
+            audit: postgres::audit(evidence),
+            advice: postgres::advise(&throughput, &inputs.processors),
+            throughput: Throughput::Postgres(Box::new(throughput)),
         }
     }
 
@@ -58,7 +143,7 @@ impl Commits {
 
     /// For the page: the factors of the throughput, and the advice that follows.
     pub(crate) fn throughput_in_words(&self) -> String {
-        let mut text = factors::render(&self.throughput);
+        let mut text = self.throughput.render();
         if let Some(alone) = &self.alone {
             text.push_str(&alone.in_words());
             text.push('\n');

@@ -7,9 +7,13 @@ pub mod audit;
 pub mod commit_watch;
 pub mod commits;
 pub mod factors;
+pub mod innodb;
 pub(crate) mod json;
 pub(crate) mod page;
+pub mod postgres;
 pub mod waits;
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -44,11 +48,12 @@ pub(crate) fn without_thread(measurement: &Measurement) -> Option<String> {
 }
 
 /// What was written for each transaction, on average.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct BytesPerTransaction {
     pub all: u64,
-    pub redo: u64,
-    pub binlog: u64,
+    /// Of the logs that commits can wait for.
+    #[serde(flatten)]
+    pub logs: BTreeMap<Role, u64>,
 }
 
 impl Explanation {
@@ -56,16 +61,15 @@ impl Explanation {
     /// server: only of one are the transactions counted.
     fn bytes_per_transaction(&self) -> Option<BytesPerTransaction> {
         let m = &self.measurement;
-        let transactions = self.commits.as_ref()?.throughput.factors.transactions.as_ref()?.count;
-        if transactions == 0 || !m.setup.ops.contains(&Op::Write) {
-            return None;
-        }
+        let throughput = &self.commits.as_ref()?.throughput;
+        let transactions =
+            throughput.transactions().filter(|&n| n > 0 && m.setup.ops.contains(&Op::Write))?;
         let of = |role: Option<Role>| {
             let rows = m.all_write_roles().filter(|row| role.is_none_or(|role| row.role == role));
             rows.map(|row| row.stats.bytes).sum::<u64>() / transactions
         };
-        let (all, redo, binlog) = (of(None), of(Some(Role::Redo)), of(Some(Role::Binlog)));
-        Some(BytesPerTransaction { all, redo, binlog })
+        let logs = throughput.log_roles().iter().map(|&role| (role, of(Some(role)))).collect();
+        Some(BytesPerTransaction { all: of(None), logs })
     }
 
     /// Which writes of a traced server are durable by themselves and may not have been seen, so that what a
@@ -76,8 +80,8 @@ impl Explanation {
         if m.setup.ops.contains(&Op::DsyncWrite) && m.lost.is_zero() && m.lost.unwatched == 0 {
             return None;
         }
-        let told = self.commits.iter().map(|commits| commits.throughput.factors.form.durable_writes);
-        let seen = self.measurement.servers.iter().map(|server| DurableWrites::of(server, None));
-        told.chain(seen).find_map(|writes| writes.in_words())
+        let told = self.commits.iter().map(|commits| commits.throughput.durable_writes());
+        let seen = self.measurement.servers.iter().map(|server| DurableWrites::of(server, None).in_words());
+        told.chain(seen).flatten().next()
     }
 }

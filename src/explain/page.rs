@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::Explanation;
 use super::commits::Commits;
 use super::waits::{Journal, Part, Who, facts};
+use crate::model::Role;
 use crate::render::{Options, Paint, Style, reading};
 use crate::text;
 
@@ -53,8 +54,14 @@ fn written(explanation: &Explanation, options: &Options) -> Option<String> {
     let said = reading::written(&explanation.measurement, options);
     let mut lines = vec![options.style.paint(Paint::Heading, WRITTEN)];
     let each = explanation.bytes_per_transaction().map(|bytes| {
-        let (each, redo, binlog) = (text::bytes(bytes.all), text::bytes(bytes.redo), text::bytes(bytes.binlog));
-        format!("Each transaction is {each}: {redo} of the redo log, {binlog} of the binary log, and what follows from it.")
+        let of =
+            |(role, bytes): (&Role, &u64)| format!("{} of {}", text::bytes(*bytes), role.in_a_sentence());
+        let logs: Vec<String> = bytes.logs.iter().map(of).collect();
+        format!(
+            "Each transaction is {}: {}, and what follows from it.",
+            text::bytes(bytes.all),
+            logs.join(", ")
+        )
     });
     lines.extend(each.into_iter().flat_map(|text| options.style.wrap(&text, 2)));
     for sentence in &said {
@@ -238,9 +245,11 @@ mod tests {
     use super::super::waits::{Account, Committer, Phase, Processors};
     use super::*;
     use crate::explain::audit::{Finding, Standing};
-    use crate::explain::factors::{Edges, InFlightSamples, Uncertain, Window, measure};
+    use crate::explain::commits::Throughput;
+    use crate::explain::factors::{Edges, InFlightSamples, Uncertain};
+    use crate::explain::innodb::{self, Window, measure};
     use crate::model::fixture::{MYSQL, busy};
-    use crate::model::{FileInfo, FileRow, Op, Role, Stats, durability};
+    use crate::model::{FileInfo, FileRow, Op, Stats, durability};
     use std::sync::Arc;
 
     /// A busy measurement, with all time in its first row.
@@ -380,7 +389,7 @@ mod tests {
             measurement: &m,
             edges: Edges { begun: &[], until: &m, unsure: &Uncertain::default() },
             status: None,
-            in_flight: &InFlightSamples::new(MYSQL),
+            in_flight: &InFlightSamples::new(MYSQL, innodb::LOGS),
         };
         let finding = |&(setting, standing): &(&str, Standing)| Finding {
             setting: setting.into(),
@@ -389,7 +398,12 @@ mod tests {
             seen: "seen".into(),
         };
         let audit = audit.iter().map(finding).collect();
-        Commits { throughput: measure(&window), alone: None, audit, advice: Vec::new() }
+        Commits {
+            throughput: Throughput::InnoDb(Box::new(measure(&window))),
+            alone: None,
+            audit,
+            advice: Vec::new(),
+        }
     }
 
     #[test]

@@ -2,15 +2,12 @@
 
 use serde::Serialize;
 
-use crate::explain::factors::render::megabytes;
-use crate::explain::factors::{Log, Throughput};
+use crate::explain::factors::Log;
 use crate::explain::waits::Processors;
 use crate::text::{capitalize, percent};
 
 /// Above this busy share, a serial log has no room for more syncs.
 pub(crate) const NEARLY_FULL: f64 = 0.8;
-/// The checkpoint age, as a share of its limit, from which the redo log's size starts to matter.
-const MIN_FULLNESS: f64 = 0.6;
 
 /// One sentence to act on, and one with the measurement behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -19,19 +16,16 @@ pub struct Advice {
     pub because: String,
 }
 
-/// `processors`: in the same window.
-pub(crate) fn advise(throughput: &Throughput, processors: &Processors) -> Vec<Advice> {
-    let mut advice = Vec::new();
-    advice.extend(connections(throughput, processors));
-    advice.extend(redo_size(throughput));
-    advice
-}
-
-fn connections(throughput: &Throughput, processors: &Processors) -> Option<Advice> {
-    let form = &throughput.factors.form;
-    let logs = &throughput.factors.logs;
-    throughput.observed_transactions_per_second.filter(|&rate| rate > 0.0)?;
-    if !form.known || logs.is_empty() || logs.iter().any(|log| log.bound_transactions_per_second.is_none()) {
+/// What would help more: faster syncs, or more connections. `observed` transactions per second;
+/// `waits_unseen`: a commit also waits for what is not watched. `processors`: in the same window.
+pub(in crate::explain) fn logs_or_connections(
+    observed: Option<f64>,
+    logs: &[Log],
+    waits_unseen: bool,
+    processors: &Processors,
+) -> Option<Advice> {
+    observed.filter(|&rate| rate > 0.0)?;
+    if logs.is_empty() || logs.iter().any(|log| log.bound_transactions_per_second.is_none()) {
         return None;
     }
     let busy: Vec<String> =
@@ -47,8 +41,8 @@ fn connections(throughput: &Throughput, processors: &Processors) -> Option<Advic
             ),
         });
     }
-    // Where a commit also waits for writes that are not watched, the redo log may have no room either.
-    if form.waits_unseen {
+    // Where a commit also waits for writes that are not watched, a log may have no room either.
+    if waits_unseen {
         return None;
     }
     let idle = processors.room()?;
@@ -56,18 +50,5 @@ fn connections(throughput: &Throughput, processors: &Processors) -> Option<Advic
     logs.iter().all(at_once).then(|| Advice {
         what: "More connections would help.".into(),
         because: format!("{}, and the CPUs were {} idle.", capitalize(&busy.join(", ")), percent(idle)),
-    })
-}
-
-fn redo_size(throughput: &Throughput) -> Option<Advice> {
-    let redo = &throughput.factors.redo;
-    let (fullness, held, needs) = (redo.fullness()?, redo.hours_held?, redo.an_hour_needs_bytes?);
-    (fullness >= MIN_FULLNESS && held < 1.0).then(|| Advice {
-        what: format!("A redo log of {} would hold an hour of this load.", megabytes(needs)),
-        because: format!(
-            "The checkpoint age is at {} of its limit, and the log wraps around in {:.0} minutes.",
-            percent(fullness),
-            (held * 60.0).max(1.0)
-        ),
     })
 }

@@ -1,33 +1,33 @@
-//! The durability audit: what the settings promise, compared with what was observed. [`Evidence`] holds the
-//! observations, [`promises`] checks the settings against them, [`advice`] suggests improvements that a
-//! measurement supports.
+//! The durability audit: what a server's settings promise, compared with what was observed. [`Evidence`]
+//! holds the observations; each engine checks its own settings against them, [`storage`] what holds for all.
+//! [`advice`] is what a measurement supports.
 
 pub(crate) mod advice;
-pub(crate) mod promises;
 pub(crate) mod render;
+pub(crate) mod storage;
 
 use serde::Serialize;
 
 use crate::linux::storage::Storage;
 use crate::model::{Measurement, Op, Role, Server};
-use crate::server::mysql::status::counters::Between;
-use crate::server::mysql::status::reading::Reading;
+use crate::text::count;
 
 pub use advice::Advice;
-pub(crate) use advice::advise;
-pub use promises::audit;
 pub use render::render;
 pub(crate) use render::render_advice;
 
-/// The input of the audit.
-#[derive(Clone, Copy, Debug)]
-pub struct Evidence<'a> {
+/// With fewer transactions than this, no sync may be chance: their group's sync fell outside the window.
+const MIN_TRANSACTIONS: u64 = 50;
+
+/// The input of the audit. `R`: what the server's counters and settings are read into.
+#[derive(Debug)]
+pub struct Evidence<'a, R> {
     pub server: &'a Server,
     pub measurement: &'a Measurement,
     /// The server's counters and settings at both ends of the window. None: no connection, so only
     /// observations are reported.
-    pub status: Option<(&'a Reading, &'a Reading)>,
-    /// The storage under the redo log, the binary log and the data.
+    pub status: Option<(&'a R, &'a R)>,
+    /// The storage under the logs and the data.
     pub storage: &'a [Storage],
     /// Cache flushes sent to the devices during the window. None: not measured.
     pub device_flushes: Option<u64>,
@@ -61,42 +61,59 @@ pub struct Finding {
     pub seen: String,
 }
 
-impl Evidence<'_> {
-    fn reading(&self) -> Option<&Reading> {
-        self.status.map(|(_, to)| to)
+impl Finding {
+    pub(super) fn new(
+        setting: impl Into<String>,
+        standing: Standing,
+        promise: &str,
+        seen: String,
+    ) -> Finding {
+        Finding { setting: setting.into(), standing, promise: promise.into(), seen }
     }
+}
 
-    fn between(&self) -> Option<Between<'_>> {
-        let (from, to) = self.status?;
-        let between = Between { from, to };
-        between.interrupted().is_none().then_some(between)
-    }
-
-    fn transactions(&self) -> Option<u64> {
-        Some(self.between()?.transactions()?.count)
-    }
-
+impl<R> Evidence<'_, R> {
     fn count(&self, role: Role, wanted: impl Fn(Op) -> bool) -> u64 {
         let rows = self.measurement.roles.iter();
         let rows = rows.filter(|row| row.server == self.server.id && row.role == role);
         rows.filter(|row| row.op.makes_file_durable() && wanted(row.op)).map(|row| row.stats.count).sum()
     }
 
-    fn syncs(&self, role: Role) -> u64 {
+    pub(super) fn syncs(&self, role: Role) -> u64 {
         self.count(role, |op| !op.writes())
     }
 
     /// Writes that were durable when they returned. None: they are not watched.
-    fn durable_writes(&self, role: Role) -> Option<u64> {
+    pub(super) fn durable_writes(&self, role: Role) -> Option<u64> {
         self.measurement.setup.ops.contains(&Op::DsyncWrite).then(|| self.count(role, Op::writes))
     }
 
     /// Of any file, by any call that is watched.
-    fn all_syncs(&self) -> u64 {
+    pub(super) fn all_syncs(&self) -> u64 {
         let rows = self.measurement.roles.iter().filter(|row| row.server == self.server.id);
         rows.map(|row| row.stats.count).sum()
     }
+
+    /// Of a promise that commits wait for a log, which was made durable so many times.
+    pub(super) fn kept(&self, times: u64, transactions: Option<u64>) -> Standing {
+        match times {
+            1.. => Standing::Kept,
+            0 if transactions.unwrap_or(0) >= MIN_TRANSACTIONS && self.all_is_known() => Standing::Broken,
+            0 => Standing::Unseen,
+        }
+    }
+
+    /// A sync that was not seen was not made: none was lost, and the server made none by other calls, as far
+    /// as its filesystem shows.
+    fn all_is_known(&self) -> bool {
+        self.measurement.lost.is_zero() && self.measurement.lost.unwatched == 0
+    }
 }
 
-#[cfg(test)]
-mod tests;
+/// "3,064 syncs for 16,000 transactions".
+pub(super) fn for_transactions(what: String, transactions: Option<u64>) -> String {
+    match transactions {
+        Some(transactions) => format!("{what} for {} transactions", count(transactions)),
+        None => what,
+    }
+}

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{DurableBy, Factors, render};
+use super::{DurableBy, Log, render};
 use crate::calibration::Calibration;
 use crate::calibration::plan::{Case, Method, Pattern};
 use crate::model::Role;
@@ -25,13 +25,16 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// A redo log overwrites existing blocks, a binary log appends. None: no measurement to compare with.
-    pub fn of(factors: &Factors, calibration: &Calibration) -> Option<Alone> {
-        let logs: Vec<LogComparison> = factors
-            .logs
+    /// A redo log and the WAL overwrite existing blocks, a binary log appends. None: no measurement to
+    /// compare with.
+    pub fn of(logs: &[Log], calibration: &Calibration) -> Option<Alone> {
+        let logs: Vec<LogComparison> = logs
             .iter()
             .filter_map(|log| {
-                let pattern = if log.role == Role::Redo { Pattern::Overwritten } else { Pattern::Appended };
+                let pattern = match log.role {
+                    Role::Redo | Role::Wal => Pattern::Overwritten,
+                    _ => Pattern::Appended,
+                };
                 let method = match log.made_durable_by {
                     DurableBy::Syncs => Method::Fdatasync,
                     DurableBy::DurableWrites => Method::ODsync,

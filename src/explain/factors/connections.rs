@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::Naive;
-use crate::server::mysql::status::counters::Between;
 
 /// The mean is known only at both ends of the window, so it is used only if the number changed by less than
 /// this share.
@@ -20,13 +19,13 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// None if there are no other connections, or if their number changed too much for a mean.
-    pub fn measure(between: &Between, observed: f64, naive: &Naive) -> Option<Connections> {
-        let others = |connected: u64| connected.checked_sub(1).filter(|&others| others > 0);
-        let from = others(between.from.number("threads_connected")?)? as f64;
-        let to = others(between.to.number("threads_connected")?)? as f64;
+    /// `ends`: how many others were connected at both ends of the window. None if there are none, or if their
+    /// number changed too much for a mean.
+    pub fn measure(ends: [u64; 2], observed: f64, naive: &Naive) -> Option<Connections> {
+        let [from, to] = ends.map(|n| n as f64);
         let connected = (from + to) / 2.0;
-        ((to - from).abs() <= MAX_CHANGE * connected && observed > 0.0).then(|| Connections {
+        let is_steady = from > 0.0 && to > 0.0 && (to - from).abs() <= MAX_CHANGE * connected;
+        (is_steady && observed > 0.0).then(|| Connections {
             connected,
             seconds_per_transaction: connected / observed,
             seconds_in_syncs: 1.0 / naive.ceiling_transactions_per_second,

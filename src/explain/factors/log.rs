@@ -1,9 +1,9 @@
-//! One of the two logs: sync rate, latency, busy share, and the throughput that follows from them.
+//! One of a server's logs: sync rate, latency, busy share, and the throughput that follows from them.
 
 use serde::Serialize;
 
 use super::samples::{By, MIN_SAMPLES, Sampled};
-use super::{Edges, Form, Window};
+use super::{Edges, Window};
 use crate::model::{InFlight, Measurement, Op, Role, ServerId, Stats, Via};
 
 /// Statistical tolerance of the samples against the latencies, in standard errors.
@@ -11,6 +11,15 @@ const STANDARD_ERRORS: f64 = 4.0;
 /// Tolerance for samples and snapshots that do not start and end at the same moment. The timer's samples
 /// are read right after the first snapshot and right before the second.
 const EDGE_TOLERANCE: [(By, f64); 2] = [(By::Timer, 0.01), (By::Thread, 0.03)];
+
+/// What the server's settings say of a log.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Each of its writes is durable by itself.
+    pub by_writes: bool,
+    /// A commit waits for it.
+    pub commits_wait: bool,
+}
 
 /// What a log is made durable by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,20 +71,19 @@ impl Log {
     }
 
     /// None if nothing that makes this log durable was traced.
-    pub fn measure(
-        window: &Window,
+    pub fn measure<R>(
+        window: &Window<'_, R>,
         role: Role,
-        seconds: f64,
         observed: Option<f64>,
-        form: &Form,
+        terms: Terms,
     ) -> Option<Log> {
+        let seconds = window.measurement.duration.as_secs_f64();
         let stats = |wanted: fn(Op) -> bool| stats_of(window.measurement, window.server.id, role, wanted);
         let (writes, syncs) = (stats(Op::writes), stats(|op| !op.writes()));
-        let is_said = role == Role::Redo && form.durable_writes.redo.is_some();
         let (made_durable_by, count) = match (writes.count, syncs.count) {
             (0, 0) => return None,
             (writes @ 1.., 0) => (DurableBy::DurableWrites, writes),
-            (writes @ 1.., _) if is_said => (DurableBy::DurableWrites, writes),
+            (writes @ 1.., _) if terms.by_writes => (DurableBy::DurableWrites, writes),
             (_, syncs) => (DurableBy::Syncs, syncs),
         };
         if seconds <= 0.0 {
@@ -86,16 +94,12 @@ impl Log {
         let by_latencies = in_flight_by_latencies(window, role);
         let busy = by_latencies.0;
         let in_flight = window.in_flight.of(role);
-        let applies = match role {
-            Role::Binlog => form.why_not_binlog.is_none(),
-            _ => form.why_not_redo.is_none(),
-        };
         let is_serial = in_flight.is_none_or(|sampled| sampled.is_serial());
         // Transactions per second if the log were busy all the time.
         let full = observed.map(|observed| observed / busy).filter(|full| full.is_finite());
         let enough = in_flight.filter(|sampled| sampled.samples >= MIN_SAMPLES);
         let predicted = full.zip(enough).map(|(full, sampled)| full * sampled.mean);
-        let bound = full.filter(|_| applies && is_serial);
+        let bound = full.filter(|_| terms.commits_wait && is_serial);
         Some(Log {
             role,
             made_durable_by,
@@ -114,7 +118,7 @@ impl Log {
 /// The mean number in flight between the edges, from the latencies, and its uncertainty: a sync that
 /// finished while the rows were read may or may not be included, and a sync is attributed to its file only
 /// some milliseconds after the file's first one.
-fn in_flight_by_latencies(window: &Window, role: Role) -> (f64, f64) {
+fn in_flight_by_latencies<R>(window: &Window<'_, R>, role: Role) -> (f64, f64) {
     let Edges { begun, until, unsure } = window.edges;
     let stats = stats_of(until, window.server.id, role, |_| true);
     let traced =

@@ -7,13 +7,10 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::model::{InFlight, Role, ServerId};
-use crate::probe::{LOGS, TimerSamples};
+use crate::probe::TimerSamples;
 
 /// The minimum number of samples for a meaningful mean.
 pub(crate) const MIN_SAMPLES: u64 = 100;
-
-/// The logs that the timer samples.
-pub(crate) const LOG_ROLES: [Role; LOGS] = [Role::Redo, Role::Binlog];
 
 /// Samples of one role, each weighted by the seconds since the previous one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,8 +20,8 @@ struct RoleSamples {
     most: u64,
     /// Samples with more than one sync.
     several: u64,
-    /// Number of syncs seen, by thread name.
-    threads: BTreeMap<String, u64>,
+    /// Number of syncs seen, by the thread's name and number.
+    threads: BTreeMap<(String, u32), u64>,
 }
 
 /// Samples of one server's syncs in flight. Each is weighted by the time since the previous one, so that
@@ -32,6 +29,8 @@ struct RoleSamples {
 #[derive(Clone, Debug, PartialEq)]
 pub struct InFlightSamples {
     server: ServerId,
+    /// The logs that the timer samples, in its order.
+    logs: &'static [Role],
     last: Instant,
     taken: u64,
     weight: f64,
@@ -80,13 +79,14 @@ impl Sampled {
 
 impl InFlightSamples {
     /// Starts now.
-    pub fn new(server: ServerId) -> InFlightSamples {
-        InFlightSamples::starting_at(server, Instant::now())
+    pub fn new(server: ServerId, logs: &'static [Role]) -> InFlightSamples {
+        InFlightSamples::starting_at(server, logs, Instant::now())
     }
 
-    pub(crate) fn starting_at(server: ServerId, at: Instant) -> InFlightSamples {
+    pub(crate) fn starting_at(server: ServerId, logs: &'static [Role], at: Instant) -> InFlightSamples {
         InFlightSamples {
             server,
+            logs,
             last: at,
             taken: 0,
             weight: 0.0,
@@ -134,7 +134,7 @@ impl InFlightSamples {
         for sync in in_flight.iter().filter(is_one) {
             *counts.entry(sync.role).or_default() += 1;
             let threads = &mut self.roles.entry(sync.role).or_default().threads;
-            *threads.entry(strip_number(&sync.thread).to_owned()).or_default() += 1;
+            *threads.entry((strip_number(&sync.thread).to_owned(), sync.tid)).or_default() += 1;
         }
         for (role, count) in counts {
             let of_role = self.roles.entry(role).or_default();
@@ -151,13 +151,13 @@ impl InFlightSamples {
     }
 
     fn by_timer(&self, role: Role) -> Option<Sampled> {
-        let log = LOG_ROLES.iter().position(|&log| log == role)?;
+        let log = self.logs.iter().position(|&log| log == role)?;
         let (from, to) = self.timer.as_ref()?;
         let samples = to.taken.saturating_sub(from.taken);
         let time = to.time_ns.saturating_sub(from.time_ns) as f64;
         let time_us = time / 1e3;
         let equal = effective_sample_size(time_us, to.squares_us.saturating_sub(from.squares_us) as f64);
-        let (from, to) = (&from.logs[log], &to.logs[log]);
+        let (from, to) = (from.logs.get(log)?, to.logs.get(log)?);
         let share = |from: u64, to: u64| to.saturating_sub(from) as f64 / time;
         (samples > 0 && time > 0.0).then(|| {
             let mean = share(from.sum_ns, to.sum_ns);
@@ -196,9 +196,19 @@ impl InFlightSamples {
     /// The names of the threads seen in syncs of a role, the most frequent first, with their counts.
     pub fn threads(&self, role: Role) -> Vec<(String, u64)> {
         let Some(of_role) = self.roles.get(&role) else { return Vec::new() };
-        let mut threads: Vec<_> = of_role.threads.iter().map(|(name, &n)| (name.clone(), n)).collect();
+        let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+        for ((name, _), n) in &of_role.threads {
+            *by_name.entry(name).or_default() += n;
+        }
+        let mut threads: Vec<_> = by_name.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
         threads.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         threads
+    }
+
+    /// The numbers of these threads, with the same counts.
+    pub(crate) fn tids(&self, role: Role) -> impl Iterator<Item = (u32, u64)> {
+        let of_role = self.roles.get(&role).into_iter();
+        of_role.flat_map(|of_role| of_role.threads.iter().map(|((_, tid), &n)| (*tid, n)))
     }
 }
 
@@ -219,6 +229,8 @@ mod tests {
     use crate::probe::LogSamples;
     use std::time::Duration;
 
+    const LOGS: &[Role] = &[Role::Redo, Role::Binlog];
+
     #[test]
     fn the_mean_counts_the_empty_samples_too() {
         let one = |thread: &str, role| InFlight {
@@ -227,7 +239,7 @@ mod tests {
         };
         let server = one("x", Role::Redo).server;
         let start = Instant::now();
-        let mut samples = InFlightSamples::starting_at(server, start);
+        let mut samples = InFlightSamples::starting_at(server, LOGS, start);
         assert_eq!(samples.of(Role::Redo), None);
         let other = if server == MYSQL { MARIADB } else { MYSQL };
         let pages = [1, 2].map(|n| one(&format!("ib_io_wr-{n}"), Role::Tablespace));
@@ -255,6 +267,8 @@ mod tests {
             [("connection".to_owned(), 2), ("ib_log_flush".to_owned(), 1)]
         );
         assert_eq!(samples.threads(Role::Tablespace), [("ib_io_wr".to_owned(), 2)]);
+        let tid = seen[0][0].tid;
+        assert_eq!(samples.tids(Role::Redo).collect::<Vec<_>>(), [(tid, 2), (tid, 1)], "by name and number");
         assert_eq!((redo.by, samples.without_timer()), (By::Thread, None));
         // A sample that covers as much time as all the others weighs as much as they do.
         samples.add(&[], start + Duration::from_millis(80));
@@ -269,7 +283,7 @@ mod tests {
             TimerSamples { taken, time_ns: taken * 1_000, squares_us: taken, logs }
         };
         let start = Instant::now();
-        let mut samples = InFlightSamples::starting_at(MYSQL, start);
+        let mut samples = InFlightSamples::starting_at(MYSQL, LOGS, start);
         samples.add(&[], start + Duration::from_millis(10));
         samples.set_timer(at(1_000, 7_000, 7_000, 7), at(1_099, 8_000, 8_000, 8));
         assert_eq!(samples.of(Role::Redo).unwrap().by, By::Thread, "99 samples");
@@ -295,7 +309,7 @@ mod tests {
             logs: [redo, binlog],
         };
         let error = |squares_us| {
-            let mut samples = InFlightSamples::new(MYSQL);
+            let mut samples = InFlightSamples::new(MYSQL, LOGS);
             samples.set_timer(TimerSamples::default(), after(squares_us));
             let redo = samples.of(Role::Redo).unwrap();
             assert_eq!((redo.mean, redo.samples), (0.5, 1_000));
@@ -309,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_timer_that_is_refused_is_said_to_be_missing() {
-        let mut samples = InFlightSamples::new(MYSQL);
+        let mut samples = InFlightSamples::new(MYSQL, LOGS);
         samples.set_no_timer("Operation not permitted (os error 1)".into());
         let sentence = samples.without_timer().unwrap();
         assert!(sentence.contains("(Operation not permitted (os error 1))"), "{sentence}");

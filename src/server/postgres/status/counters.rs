@@ -1,6 +1,8 @@
 //! What happened between two readings of one server's counters. A counter that is not there gives nothing,
 //! and one that went backwards (a restart, pg_stat_reset_shared) gives nothing either.
 
+use std::time::Duration;
+
 use super::reading::Reading;
 use crate::server::status::Counted;
 
@@ -12,6 +14,10 @@ pub struct Between<'a> {
 }
 
 impl Between<'_> {
+    pub fn duration(&self) -> Duration {
+        self.to.counted.saturating_duration_since(self.from.counted)
+    }
+
     /// How much a counter grew.
     pub fn grown(&self, name: &str) -> Option<u64> {
         self.to.number(name)?.checked_sub(self.from.number(name)?)
@@ -29,6 +35,23 @@ impl Between<'_> {
         let is_of_wal = self.to.text("pg_stat_wal.wal_sync").is_some();
         changed(if is_of_wal { "pg_stat_wal.stats_reset" } else { "pg_stat_io.stats_reset" })
             .then_some("pg_stat_reset_shared set the server's counters back meanwhile")
+    }
+
+    /// Transactions that wrote, those that were rolled back and subtransactions included.
+    pub fn transactions(&self) -> Option<Counted> {
+        let counted = self.grown("transactions").filter(|_| !self.to.is_standby());
+        counted.map(|count| Counted { count, source: "transaction numbers", exact: false })
+    }
+
+    /// Those that were completed (18 and later), or begun.
+    pub fn checkpoints(&self) -> Option<u64> {
+        let sum = |names: [&str; 2]| {
+            let [timed, asked] = names.map(|name| self.grown(name));
+            timed?.checked_add(asked?)
+        };
+        self.grown("pg_stat_checkpointer.num_done")
+            .or_else(|| sum(["pg_stat_checkpointer.num_timed", "pg_stat_checkpointer.num_requested"]))
+            .or_else(|| sum(["pg_stat_bgwriter.checkpoints_timed", "pg_stat_bgwriter.checkpoints_req"]))
     }
 
     /// The first of these counters that is there.

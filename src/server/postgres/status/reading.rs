@@ -30,7 +30,7 @@ pub struct Reading {
 }
 
 const VIEWS: &str = "SELECT relname FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace \
-                     AND relname IN ('pg_stat_wal', 'pg_stat_io')";
+                     AND relname IN ('pg_stat_wal', 'pg_stat_io', 'pg_stat_checkpointer', 'pg_stat_bgwriter')";
 /// Every column of the views with one row; of pg_stat_io, sums over the kinds of processes; then what tells
 /// whether this server is the same and has counted on.
 const WAL: &str =
@@ -39,10 +39,22 @@ const IO: &str = "SELECT 'pg_stat_io.' || object || '.' || context || '.' || key
                   FROM pg_stat_io AS many, jsonb_each_text(to_jsonb(many)) \
                   WHERE key IN ('writes', 'write_bytes', 'extends', 'fsyncs') AND value IS NOT NULL GROUP BY 1 \
                   UNION ALL SELECT 'pg_stat_io.stats_reset', max(stats_reset)::text FROM pg_stat_io";
+/// Up to PostgreSQL 16 the one, from 17 on the other.
+const BGWRITER: &str = "SELECT 'pg_stat_bgwriter.' || key, value FROM pg_stat_bgwriter AS bgwriter, \
+                        jsonb_each_text(to_jsonb(bgwriter)) WHERE key LIKE 'checkpoints%'";
+const CHECKPOINTER: &str = "SELECT 'pg_stat_checkpointer.' || key, value FROM pg_stat_checkpointer AS checkpointer, \
+                            jsonb_each_text(to_jsonb(checkpointer)) WHERE key LIKE 'num%'";
+/// `transactions`: a number is given to each that writes, and to subtransactions of those; one that has
+/// completed is below it.
+///
 /// `at_work`: processes that were so within the time that it may take them to hand in what they counted. Of a
 /// session that the role may not look at, no type is shown either: then it may be at work, and for long. The
 /// server's own processes hand in theirs each time that they go round.
 const ALWAYS: &str = "SELECT 'started', extract(epoch from pg_postmaster_start_time())::text \
+     UNION ALL SELECT 'transactions', txid_snapshot_xmax(txid_current_snapshot())::text \
+     UNION ALL SELECT 'in_recovery', pg_is_in_recovery()::text \
+     UNION ALL SELECT 'clients', count(*)::text FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+         AND coalesce(backend_type, 'client backend') = 'client backend' AND datname IS NOT NULL \
      UNION ALL SELECT 'at_work', count(*)::text FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
          AND (backend_type IS NULL OR backend_type NOT IN ('archiver', 'autovacuum launcher', 'background writer', \
                 'checkpointer', 'io worker', 'logical replication launcher', 'slotsync worker', 'startup', 'walreceiver', \
@@ -53,8 +65,10 @@ const ALWAYS: &str = "SELECT 'started', extract(epoch from pg_postmaster_start_t
          ELSE coalesce(max(ceil(extract(epoch from clock_timestamp() - xact_start))), 0)::text END \
          FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
 /// How the log is made durable, and which server it is. Others may not be read by every role.
-const SETTINGS: &str = "SELECT name, current_setting(name) FROM pg_settings WHERE name IN ('data_directory', 'fsync', \
-     'listen_addresses', 'port', 'server_version_num', 'wal_sync_method')";
+const SETTINGS: &str = "SELECT name, CASE name WHEN 'commit_delay' THEN setting ELSE current_setting(name) END \
+     FROM pg_settings WHERE name IN ('commit_delay', 'commit_siblings', 'data_directory', 'data_sync_retry', 'fsync', \
+     'full_page_writes', 'listen_addresses', 'port', 'server_version_num', 'synchronous_commit', \
+     'synchronous_standby_names', 'wal_sync_method')";
 
 /// Asks, by way of `query`. `views`: those that the server has, once that is known.
 pub(super) fn ask(
@@ -72,7 +86,12 @@ pub(super) fn ask(
         Some(views) => views,
         unknown => unknown.insert(query(VIEWS)?.into_iter().flatten().collect()),
     };
-    let optional = [("pg_stat_wal", WAL), ("pg_stat_io", IO)];
+    let optional = [
+        ("pg_stat_wal", WAL),
+        ("pg_stat_io", IO),
+        ("pg_stat_bgwriter", BGWRITER),
+        ("pg_stat_checkpointer", CHECKPOINTER),
+    ];
     let there = optional.into_iter().filter(|(view, _)| views.contains(*view)).map(|(_, question)| question);
     let question = there.chain([ALWAYS]).collect::<Vec<_>>().join(" UNION ALL ");
     let asked = Instant::now();
@@ -126,6 +145,16 @@ impl Reading {
     /// A setting, with its unit where it has one.
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.settings.get(name).map(String::as_str)
+    }
+
+    /// It replays what another server wrote.
+    pub(crate) fn is_standby(&self) -> bool {
+        self.text("in_recovery") == Some("true")
+    }
+
+    /// Client backends, without the one that asked.
+    pub(crate) fn clients(&self) -> Option<u64> {
+        self.number("clients")
     }
 
     /// No process still has anything to hand in of what it has counted.

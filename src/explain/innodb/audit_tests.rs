@@ -1,9 +1,10 @@
 use super::*;
-use crate::explain::factors::{Edges, InFlightSamples, Throughput, Uncertain, Window, measure};
+use crate::explain::audit::{Finding, Standing, render};
+use crate::explain::factors::{Edges, InFlightSamples, Uncertain};
 use crate::explain::waits::{Account, Part, Phase, Processors, Who};
-use crate::linux::storage::WriteCache;
-use crate::model::durability;
+use crate::linux::storage::{Storage, WriteCache};
 use crate::model::fixture::{self, MYSQL};
+use crate::model::{Measurement, Op, Server, durability};
 use std::time::{Duration, Instant};
 
 type Pairs<'a> = &'a [(&'static str, &'static str)];
@@ -250,7 +251,7 @@ fn without_a_connection_the_storage_is_still_looked_at() {
 
 fn throughput(redo: u64, binlog: u64, counters: Pairs) -> Throughput {
     let (from, to) = status(counters, &[("innodb_log_file_size", "100663296")]);
-    let mut samples = InFlightSamples::new(MYSQL);
+    let mut samples = InFlightSamples::new(MYSQL, LOGS);
     let start = Instant::now();
     (1..201).for_each(|n| samples.add(&[], start + Duration::from_millis(50 * n)));
     let measurement = measurement(redo, binlog, 0);
@@ -267,7 +268,7 @@ fn throughput(redo: u64, binlog: u64, counters: Pairs) -> Throughput {
 fn advice_needs_its_figure() {
     // Each sync takes a millisecond, and the window ten seconds.
     let advise = |throughput: &Throughput, idle| {
-        super::advise(throughput, &Processors::new(idle, &Account::default()))
+        advice::advise(throughput, &Processors::new(idle, &Account::default()))
     };
     let roomy = throughput(2_000, 3_000, &[]);
     let advice = advise(&roomy, Some(0.6));
@@ -279,7 +280,7 @@ fn advice_needs_its_figure() {
     let who = Who { server: MYSQL, role: Role::Redo, op: Op::Fdatasync };
     let queues = Account { parts: [(who, part)].into(), ..Account::default() };
     assert_eq!(
-        super::advise(&roomy, &Processors::new(Some(0.6), &queues)),
+        advice::advise(&roomy, &Processors::new(Some(0.6), &queues)),
         [],
         "the syncs waited for a CPU all the same"
     );

@@ -1,20 +1,20 @@
 //! Each setting that durability depends on, checked against the window's measurements.
 
-use super::{Evidence, Finding, Standing};
+use super::Evidence;
+use crate::explain::audit::storage::{mounts, preloaded};
+use crate::explain::audit::{Finding, Standing, for_transactions};
 use crate::linux::storage::WriteCache;
-use crate::model::{Role, durability};
+use crate::model::Role;
 use crate::server::mysql::durable_writes::DurableWrites;
+use crate::server::mysql::status::counters::Between;
 use crate::server::mysql::status::reading::Reading;
 use crate::text::count;
-
-/// With fewer transactions than this, no sync may be chance: their group's sync fell outside the window.
-const MIN_TRANSACTIONS: u64 = 50;
 
 /// All findings, the most serious first.
 pub fn audit(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(preloaded(evidence));
-    if let Some(reading) = evidence.reading() {
+    if let Some((_, reading)) = evidence.status {
         findings.extend(redo_switched_off(reading));
         findings.extend(redo(evidence, reading));
         findings.extend(binlog(evidence, reading));
@@ -24,10 +24,6 @@ pub fn audit(evidence: &Evidence) -> Vec<Finding> {
     findings.extend(mounts(evidence));
     findings.sort_by_key(|finding| finding.standing);
     findings
-}
-
-fn finding(setting: impl Into<String>, standing: Standing, promise: &str, seen: String) -> Finding {
-    Finding { setting: setting.into(), standing, promise: promise.into(), seen }
 }
 
 /// Why lost commits can be recovered from elsewhere.
@@ -52,14 +48,17 @@ fn weak(evidence: &Evidence, reading: &Reading, promise: &str) -> (Standing, Str
 
 /// "3,064 syncs for 16,000 transactions".
 fn syncs_for(evidence: &Evidence, role: Role) -> String {
-    for_transactions(evidence, format!("{} syncs", count(evidence.syncs(role))))
+    for_transactions(format!("{} syncs", count(evidence.syncs(role))), transactions(evidence))
 }
 
-fn for_transactions(evidence: &Evidence, what: String) -> String {
-    match evidence.transactions() {
-        Some(transactions) => format!("{what} for {} transactions", count(transactions)),
-        None => what,
+/// None: it is not counted, or the counters cannot be used.
+fn transactions(evidence: &Evidence) -> Option<u64> {
+    let (from, to) = evidence.status?;
+    let between = Between { from, to };
+    if between.interrupted().is_some() {
+        return None;
     }
+    Some(between.transactions()?.count)
 }
 
 fn redo(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
@@ -73,35 +72,23 @@ fn redo(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
         (1..=3, Some(why)) => {
             let Some(writes) = evidence.durable_writes(Role::Redo) else {
                 let seen = format!("{seen}: each write is itself durable, {why}, and not watched here");
-                return Some(finding(setting, Standing::Unseen, durable, seen));
+                return Some(Finding::new(setting, Standing::Unseen, durable, seen));
             };
-            let seen = for_transactions(evidence, format!("{} durable writes", count(writes)));
-            return Some(finding(setting, kept(evidence, writes), durable, format!("{seen}, {why}")));
+            let seen = for_transactions(format!("{} durable writes", count(writes)), transactions(evidence));
+            return Some(Finding::new(setting, kept(evidence, writes), durable, format!("{seen}, {why}")));
         }
         (1 | 3, None) => {
-            return Some(finding(setting, kept(evidence, evidence.syncs(Role::Redo)), durable, seen));
+            return Some(Finding::new(setting, kept(evidence, evidence.syncs(Role::Redo)), durable, seen));
         }
         (2, None) => "a crash of the host loses the commits of the last second or more",
         _ => "a crash of the server loses the commits of the last second or more",
     };
     let (standing, promise) = weak(evidence, reading, promise);
-    Some(finding(setting, standing, &promise, seen))
+    Some(Finding::new(setting, standing, &promise, seen))
 }
 
-/// Of a promise that commits wait for a log, which was made durable so many times.
 fn kept(evidence: &Evidence, times: u64) -> Standing {
-    let transactions = evidence.transactions().unwrap_or(0);
-    match times {
-        1.. => Standing::Kept,
-        0 if transactions >= MIN_TRANSACTIONS && all_is_known(evidence) => Standing::Broken,
-        0 => Standing::Unseen,
-    }
-}
-
-/// A sync that was not seen was not made: none was lost, and the server made none by other calls, as far as
-/// its filesystem shows.
-fn all_is_known(evidence: &Evidence) -> bool {
-    evidence.measurement.lost.is_zero() && evidence.measurement.lost.unwatched == 0
+    evidence.kept(times, transactions(evidence))
 }
 
 fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
@@ -110,7 +97,7 @@ fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     }
     if reading.variable("binlog_storage_engine").is_some_and(|engine| engine.eq_ignore_ascii_case("innodb")) {
         let promise = "the binary log is stored in InnoDB and durable with its redo log";
-        return Some(finding(
+        return Some(Finding::new(
             "binlog_storage_engine=innodb",
             Standing::Unseen,
             promise,
@@ -122,7 +109,7 @@ fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     let seen = syncs_for(evidence, Role::Binlog);
     if value == 1 {
         let promise = "a commit returns once its binary log is durable";
-        return Some(finding(setting, kept(evidence, evidence.syncs(Role::Binlog)), promise, seen));
+        return Some(Finding::new(setting, kept(evidence, evidence.syncs(Role::Binlog)), promise, seen));
     }
     let promise = match value {
         0 => "a crash of the host loses whatever part of the binary log the kernel had not written out"
@@ -130,7 +117,7 @@ fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
         n => format!("a crash of the host loses up to {n} commit groups from the binary log"),
     };
     let (standing, promise) = weak(evidence, reading, &promise);
-    Some(finding(setting, standing, &promise, seen))
+    Some(Finding::new(setting, standing, &promise, seen))
 }
 
 fn flush_method(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
@@ -150,7 +137,7 @@ fn flush_method(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
         ),
         _ => return None,
     };
-    Some(finding(format!("innodb_flush_method={method}"), standing, promise, seen))
+    Some(Finding::new(format!("innodb_flush_method={method}"), standing, promise, seen))
 }
 
 /// Of data files that are synced only when they grow, by the caches of what they may lie on.
@@ -171,7 +158,7 @@ fn doublewrite(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     if !is_off {
         // These syncs accompany writes of data pages; older servers use the system tablespace instead.
         let standing = if evidence.syncs(Role::Doublewrite) > 0 { Standing::Kept } else { Standing::Unseen };
-        return Some(finding(setting, standing, "a page torn by a crash is repaired", seen));
+        return Some(Finding::new(setting, standing, "a page torn by a crash is repaired", seen));
     }
     let atomic =
         evidence.storage.iter().any(|storage| matches!(storage.filesystem.as_str(), "zfs" | "btrfs"));
@@ -180,71 +167,18 @@ fn doublewrite(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     } else {
         "a page torn by a crash of the host is not repaired"
     };
-    Some(finding(setting, if atomic { Standing::Usual } else { Standing::Weak }, promise, seen))
+    Some(Finding::new(setting, if atomic { Standing::Usual } else { Standing::Weak }, promise, seen))
 }
 
 fn redo_switched_off(reading: &Reading) -> Option<Finding> {
     let off = reading.status_is_on("innodb_redo_log_enabled") == Some(false);
     let promise = "a crash of the server, not only of the host, destroys the data";
     off.then(|| {
-        finding(
+        Finding::new(
             "innodb_redo_log_enabled=OFF",
             Standing::Broken,
             promise,
             "ALTER INSTANCE DISABLE INNODB REDO_LOG".into(),
         )
     })
-}
-
-/// A preloaded library that turns syncs into no-ops, whatever the settings say.
-fn preloaded(evidence: &Evidence) -> Option<Finding> {
-    let promise = "the server's syncs do nothing: a crash of the host can destroy the data";
-    durability::syncs_do_nothing(evidence.server).then(|| {
-        finding(
-            "libeatmydata",
-            Standing::Broken,
-            promise,
-            format!("{} syncs reached the kernel", count(evidence.all_syncs())),
-        )
-    })
-}
-
-fn mounts(evidence: &Evidence) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for storage in evidence.storage {
-        let place = format!("{} on {}", storage.filesystem, crate::text::escape(storage.device.as_bytes()));
-        let flushes = evidence.device_flushes.map(|n| format!("{} flushes sent to devices", count(n)));
-        let cache = match storage.write_cache {
-            Some(WriteCache::Volatile) => "its device has a volatile cache",
-            Some(WriteCache::None) => "its device is assumed to have no volatile cache",
-            None => "its device's cache is unknown",
-        };
-        let seen = flushes.map_or(cache.to_owned(), |flushes| format!("{cache}; {flushes}"));
-        if let Some(option) = storage.without_flushes() {
-            let (standing, promise) = match storage.write_cache {
-                Some(WriteCache::None) => {
-                    (seen_by_syncs(evidence), "no flushes are sent, and none are needed")
-                }
-                _ => {
-                    (Standing::Broken, "no flushes are sent: a power cut loses what the device's cache held")
-                }
-            };
-            findings.push(finding(format!("{option} ({place})"), standing, promise, seen));
-        } else if matches!(storage.filesystem.as_str(), "tmpfs" | "ramfs") {
-            let promise = "memory only: nothing survives a crash of the host";
-            findings.push(finding(place, Standing::Weak, promise, seen));
-        } else {
-            let standing = match (storage.write_cache, evidence.device_flushes) {
-                (Some(WriteCache::None), _) | (_, Some(1..)) => seen_by_syncs(evidence),
-                _ => Standing::Unseen,
-            };
-            findings.push(finding(place, standing, "a sync flushes the device's cache if it has one", seen));
-        }
-    }
-    findings
-}
-
-/// What a sync does was seen only where the server made one.
-fn seen_by_syncs(evidence: &Evidence) -> Standing {
-    if evidence.all_syncs() > 0 { Standing::Kept } else { Standing::Unseen }
 }

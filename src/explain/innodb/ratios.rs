@@ -1,17 +1,8 @@
 //! The ratios of transactions, commit groups and syncs. Each of the four quantities is known or missing for
 //! one reason, which all ratios that need it share: they cannot contradict each other.
 
-use serde::Serialize;
-
-use super::{DurableBy, Form};
-
-/// One measured ratio.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Factor {
-    pub value: Option<f64>,
-    /// The source of the value; without a value, why there is none.
-    pub source: String,
-}
+use super::Form;
+use crate::explain::factors::{DurableBy, Factor};
 
 /// Per second, or why it is not known.
 type Rate = Result<f64, String>;

@@ -1,8 +1,9 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::explain::factors::{Alone, Edges, InFlightSamples, Uncertain};
 use crate::model::fixture::{self, MARIADB, MYSQL};
-use crate::model::{InFlight, Op};
+use crate::model::{InFlight, Measurement, Op, Server};
 
 const SECONDS: u64 = 10;
 
@@ -26,7 +27,7 @@ fn measurement(redo: (u64, u64), binlog: (u64, u64)) -> Measurement {
 /// 200 samples: the number of those with a sync of the redo log and of the binary log in flight.
 fn samples(redo: u64, binlog: u64) -> InFlightSamples {
     let start = Instant::now();
-    let mut samples = InFlightSamples::starting_at(MYSQL, start);
+    let mut samples = InFlightSamples::starting_at(MYSQL, LOGS, start);
     for n in 0..200 {
         let one = |role| fixture::in_flight(role, "/d/x", Duration::ZERO);
         let mut now: Vec<InFlight> = Vec::new();
@@ -136,7 +137,7 @@ fn samples_that_disagree_with_the_latencies_are_reported() {
     near(throughput.predicted_transactions_per_second, 2_000.0);
     assert!(render(&throughput).contains("0.400 ± 0.035, DOES NOT ADD UP"));
     // A handful of samples proves nothing either way, and predicts nothing.
-    let mut few = InFlightSamples::new(MYSQL);
+    let mut few = InFlightSamples::new(MYSQL, LOGS);
     few.add(&[], Instant::now() + Duration::from_millis(1));
     let throughput = taken_apart(&measurement, Some(&status), &few);
     assert_eq!(throughput.factors.logs[1].adds_up, None);
@@ -433,7 +434,7 @@ fn the_redo_log_is_sized_by_what_is_written_to_it() {
 fn page_and_json_match_the_expected_output() {
     let (measurement, status) = classic();
     let throughput = taken_apart(&measurement, Some(&status), &samples(60, 160));
-    fixture::assert_expected("src/explain/factors/expected/classic.txt", &render(&throughput));
+    fixture::assert_expected("src/explain/innodb/expected/classic.txt", &render(&throughput));
     let json = serde_json::to_value(&throughput).unwrap();
     for field in ["observed_transactions_per_second", "predicted_transactions_per_second"] {
         assert!(json[field].as_f64().is_some_and(|value| (value - 4_000.0).abs() < 1e-6), "{json:#}");
@@ -470,7 +471,7 @@ fn the_latencies_are_compared_with_those_of_a_sync_alone() {
         outcomes: vec![outcome(Pattern::Overwritten, 0.0001), outcome(Pattern::Appended, 0.002)],
         complete: true,
     };
-    let alone = Alone::of(&factors, &calibration).unwrap();
+    let alone = Alone::of(&factors.logs, &calibration).unwrap();
     let text = alone.in_words();
     assert!(
         text.contains("100 µs for the redo log alone, 300 µs under this load (3.00 times that)"),
@@ -481,5 +482,5 @@ fn the_latencies_are_compared_with_those_of_a_sync_alone() {
         "{text}"
     );
     calibration.outcomes.clear();
-    assert_eq!(Alone::of(&factors, &calibration), None);
+    assert_eq!(Alone::of(&factors.logs, &calibration), None);
 }

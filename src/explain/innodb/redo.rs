@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::samples::InFlightSamples;
+use crate::explain::factors::InFlightSamples;
 use crate::model::Role;
 use crate::server::mysql::status::counters::Between;
 

@@ -1,0 +1,99 @@
+//! The factors as a part of a page of plain English.
+
+use std::fmt::Write;
+
+use super::{Factors, Throughput};
+use crate::explain::factors::DurableBy;
+use crate::explain::factors::render::{
+    latency, number, rate, write_connections, write_logs, write_prediction, write_quotients,
+};
+use crate::text::{count, escape, escape_sentence, percent};
+
+/// Lines without an indent; nothing is cut.
+pub fn render(throughput: &Throughput) -> String {
+    let mut text = String::new();
+    // String's formatter cannot fail.
+    let _ = write_to(&mut text, throughput);
+    text
+}
+
+fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
+    let factors = &throughput.factors;
+    let observed = throughput.observed_transactions_per_second;
+    match observed.zip(factors.transactions.as_ref()) {
+        Some((observed, counted)) => {
+            writeln!(text, "{} transactions/s that wrote ({}).", rate(observed), counted.source)?;
+        }
+        None => writeln!(text, "Transactions are not measurable here.")?,
+    }
+    if factors.form.known {
+        writeln!(text, "By its settings, {}.", factors.form.in_words)?;
+    }
+    for note in &factors.form.notes {
+        writeln!(text, "{note}")?;
+    }
+    writeln!(text)?;
+    let by_writes = factors.logs.iter().any(|log| log.made_durable_by == DurableBy::DurableWrites);
+    let (name, meaning) = if by_writes {
+        ("transactions per WAL write", "how many commits one durable write of the WAL serves")
+    } else {
+        ("transactions per WAL sync", "how many commits one sync of the WAL serves")
+    };
+    write_quotients(text, &[(name, &factors.transactions_per_wal_sync, meaning)])?;
+    write_logs(text, &factors.logs)?;
+    let waits_for = factors.logs.first().filter(|_| factors.form.why_not_wal.is_none());
+    write_prediction(text, waits_for, observed)?;
+    write_naive(text, factors)?;
+    write_connections(text, factors.connections.as_ref(), observed)?;
+    write_synced_by(text, factors, by_writes)?;
+    write_checkpoints(text, factors)?;
+    for line in &factors.left_out {
+        writeln!(text, "{}", escape_sentence(line))?;
+    }
+    Ok(())
+}
+
+fn write_naive(text: &mut String, factors: &Factors) -> std::fmt::Result {
+    let (Some(naive), Some(log)) = (&factors.naive, factors.logs.first()) else { return Ok(()) };
+    writeln!(
+        text,
+        "One commit after the other could reach {} transactions/s ({} for the WAL). Observed: {} times that, because a {} \
+         serves {} transactions, times {} of them under way on average.",
+        rate(naive.ceiling_transactions_per_second),
+        latency(log.mean_latency_seconds),
+        number(naive.multiple),
+        log.each(),
+        number(naive.transactions_per_group),
+        number(naive.groups_at_once),
+    )
+}
+
+fn write_synced_by(text: &mut String, factors: &Factors, by_writes: bool) -> std::fmt::Result {
+    if factors.synced_by.is_empty() {
+        return Ok(());
+    }
+    let one = |syncer: &super::Syncer| format!("{} {}", escape(syncer.who.as_bytes()), percent(syncer.share));
+    let who: Vec<String> = factors.synced_by.iter().map(one).collect();
+    let (done, of) = if by_writes { ("written", "durable writes") } else { ("synced", "syncs") };
+    writeln!(text, "WAL: {done} by {}, of the {of} seen in flight.", who.join(", "))
+}
+
+fn write_checkpoints(text: &mut String, factors: &Factors) -> std::fmt::Result {
+    let checkpoints = &factors.checkpoints;
+    if checkpoints.syncs == 0 && checkpoints.count.is_none_or(|n| n == 0) {
+        return Ok(());
+    }
+    let how_many = match checkpoints.count {
+        Some(1) => "1 checkpoint. ".to_owned(),
+        Some(n) => format!("{} checkpoints. ", count(n)),
+        None => String::new(),
+    };
+    writeln!(
+        text,
+        "{how_many}Beside the WAL, {} syncs took {}, {} of them of tables and indexes: no commit waits for those, but they \
+         share its device.",
+        count(checkpoints.syncs),
+        latency(checkpoints.seconds),
+        count(checkpoints.data_syncs),
+    )
+}
