@@ -122,6 +122,7 @@ fn root_explain_takes_the_throughput_apart() {
 
         assert_eq!(standing(&value, "fsync=on"), "kept", "{said}");
         assert_eq!(standing(&value, "synchronous_commit=on"), "kept", "{said}");
+        assert_eq!(standing(&value, "ext4 on "), "kept", "{said}");
         let each = &value["bytes_per_transaction"];
         assert!(number(&each["wal"]) > 0.0 && number(&each["all"]) >= number(&each["wal"]), "{said}");
         server.stop();
