@@ -136,8 +136,8 @@ fn explain<C: Explained>(
         None => sampler.snapshot()?,
     };
     let end = Instant::now() + arguments.duration;
-    let slice = commits.as_ref().map_or(SLICE, CommitWatch::every);
     while !stop.is_requested() && Instant::now() < end {
+        let slice = commits.as_ref().map_or(SLICE, CommitWatch::every).min(SLICE);
         let left = end.saturating_duration_since(Instant::now()).min(slice);
         sampler.wait(left).context("reading events")?;
         if let Some(commits) = &mut commits {

@@ -32,6 +32,8 @@ const PROC: &str = "/proc";
 const EVERY: Duration = Duration::from_millis(10);
 /// The same where a timer samples, and looking only tells which threads sync.
 const EVERY_BESIDE_TIMER: Duration = Duration::from_millis(25);
+/// After each look, so many times as long as it took: among very many threads one takes some milliseconds.
+const REST: u32 = 9;
 /// How long the server's filesystems may take to be looked at.
 const STORAGE_TIMEOUT: Duration = Duration::from_secs(1);
 static STORAGE_THREADS: Threads = Threads::new("storage", 2);
@@ -90,6 +92,8 @@ pub struct CommitWatch<C: Explained> {
     no_status: Option<String>,
     samples: InFlightSamples,
     unsure: Uncertain,
+    /// How long the last look took.
+    took: Duration,
     /// Where the kernel has one for us, and what it had sampled when the window began.
     timer: Option<(TimerProbe, TimerSamples)>,
     processors: Option<ProcessorTimes>,
@@ -122,6 +126,7 @@ impl<C: Explained> CommitWatch<C> {
         CommitWatch {
             samples,
             unsure: Uncertain::default(),
+            took: Duration::ZERO,
             timer,
             server,
             connection,
@@ -157,7 +162,8 @@ impl<C: Explained> CommitWatch<C> {
 
     /// How often [`CommitWatch::sample`] is to be called.
     pub fn every(&self) -> Duration {
-        if self.timer.is_some() { EVERY_BESIDE_TIMER } else { EVERY }
+        let every = if self.timer.is_some() { EVERY_BESIDE_TIMER } else { EVERY };
+        every.max(self.took * REST)
     }
 
     /// Takes the first snapshot. Samples count from now on.
@@ -180,9 +186,11 @@ impl<C: Explained> CommitWatch<C> {
 
     /// By the thread that began.
     pub fn sample(&mut self, sampler: &mut Sampler) -> io::Result<()> {
+        let began = Instant::now();
         let in_flight = sampler.in_flight(self.server.id.pid)?;
         self.samples.add(&in_flight, Instant::now());
         self.follow_logs(sampler);
+        self.took = began.elapsed();
         Ok(())
     }
 
