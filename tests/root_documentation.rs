@@ -9,6 +9,8 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use common::chroot::Chroot;
+use common::etcd::{self, Etcd};
 use common::exporter::Exporter;
 use common::needs;
 use common::postgres::Cluster;
@@ -96,12 +98,16 @@ fn every_command_of_the_documentation_does_what_it_says() {
 
     let mut wrong = Vec::new();
     let mut tried = 0;
-    let mut of_postgres = Vec::new();
+    let (mut of_postgres, mut of_etcd) = (Vec::new(), Vec::new());
     for (page, lines) in pages() {
         for line in lines {
             tried += 1;
             if line.contains("--engine postgres") || line.contains("--service-file") {
                 of_postgres.push((page.clone(), line));
+                continue;
+            }
+            if line.contains("--engine etcd") {
+                of_etcd.push((page.clone(), line));
                 continue;
             }
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -138,7 +144,9 @@ fn every_command_of_the_documentation_does_what_it_says() {
     drop(database);
     let cluster = Cluster::on("ext4", 512);
     let _server = cluster.start(&[]);
-    for (page, line) in of_postgres {
+    let tree = Chroot::on(etcd::TOOL, 0, "ext4", 512);
+    let _etcd = Etcd::start(&tree);
+    for (page, line) in of_postgres.into_iter().chain(of_etcd) {
         let (status, said) = place.run(&line);
         if !status.code().is_some_and(|code| [0, INTERRUPTED].contains(&code)) {
             wrong.push(format!("{page}: {line}: {status}: {said}"));

@@ -4,13 +4,13 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::chroot::Chroot;
+use common::etcd::Etcd;
 use common::exact::{counts_of, until_quiet};
 use common::measured::{Measured, count, number, text};
 use common::tracing::Tracing;
@@ -18,7 +18,7 @@ use common::{Running, needs, wait_until};
 
 fn tree() -> Chroot {
     needs(&[]);
-    Chroot::on("engines-root.sh", 0, "ext4", 512)
+    Chroot::on(common::etcd::TOOL, 0, "ext4", 512)
 }
 
 /// All that was traced of a role, in one server.
@@ -39,119 +39,19 @@ fn one(tracing: Tracing) -> Measured {
     measured
 }
 
-/// Ports that nobody listens on.
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
-
-struct Etcd {
-    running: Running,
-    port: u16,
-}
-
-impl Etcd {
-    fn start(tree: &Chroot) -> Etcd {
-        let data = tree.inside(&tree.disk()).join("etcd").display().to_string();
-        let (port, peers) = (free_port(), format!("http://127.0.0.1:{}", free_port()));
-        let clients = format!("http://127.0.0.1:{port}");
-        let cluster = format!("default={peers}");
-        let arguments = [
-            "--data-dir",
-            &data,
-            "--snapshot-count",
-            "100",
-            "--listen-client-urls",
-            &clients,
-            "--advertise-client-urls",
-            &clients,
-            "--listen-peer-urls",
-            &peers,
-            "--initial-advertise-peer-urls",
-            &peers,
-            "--initial-cluster",
-            &cluster,
-        ];
-        let log = std::fs::File::create(tree.directory().join("etcd.log")).unwrap();
-        let mut command = tree.enter("/usr/bin/etcd", &arguments);
-        let running = Running(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
-        let etcd = Etcd { running, port };
-        wait_until("etcd to be healthy", || {
-            etcd.ask("GET", "/health", "").is_ok_and(|answer| answer.contains("\"health\":\"true\""))
-        });
-        etcd
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &str) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-        let length = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-        )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    }
-
-    fn put(&self, key: u32) {
-        // "a" and "b" in base 64, as the gateway wants them.
-        let value = ["YQ==", "Yg=="][key as usize % 2];
-        let body = format!("{{\"key\": \"YQ==\", \"value\": \"{value}\"}}");
-        let answer = self.ask("POST", "/v3/kv/put", &body).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    }
-
-    fn metric(&self, name: &str) -> u64 {
-        let page = self.ask("GET", "/metrics", "").unwrap();
-        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("no {name} in {page}")).trim().parse::<f64>().unwrap() as u64
-    }
-
-    /// Syncs of the WAL, commits of the backend, syncs of snapshots.
-    fn counts(&self) -> [u64; 3] {
-        [
-            "etcd_disk_wal_fsync_duration_seconds",
-            "etcd_disk_backend_commit_duration_seconds",
-            "etcd_snap_fsync_duration_seconds",
-        ]
-        .map(|name| self.metric(&format!("{name}_count")))
-    }
-
-    /// The counts, once they have stood still: the backend is committed every 100 ms if there is anything.
-    fn quiet(&self) -> [u64; 3] {
-        let end = Instant::now() + Duration::from_secs(60);
-        let (mut counts, mut since) = (self.counts(), Instant::now());
-        while since.elapsed() < Duration::from_secs(2) {
-            assert!(Instant::now() < end, "etcd does not come to rest");
-            std::thread::sleep(Duration::from_millis(100));
-            let now = self.counts();
-            if now != counts {
-                (counts, since) = (now, Instant::now());
-            }
-        }
-        counts
-    }
-}
-
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_etcd_syncs_its_wal_as_often_as_it_counts() {
     let tree = tree();
     let etcd = Etcd::start(&tree);
-    let pid = etcd.running.0.id().to_string();
+    let pid = etcd.pid();
     let (measured, counted) = until_quiet(|| {
         let before = etcd.quiet();
         let tracing = Tracing::begin(&["--pid", &pid, "--output", "json"]);
         if etcd.counts() != before {
             return None;
         }
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let etcd = &etcd;
-                scope.spawn(move || (0..100).for_each(|n| etcd.put(thread * 100 + n)));
-            }
-        });
+        etcd.load(4, 100);
         let after = etcd.quiet();
         let measured = one(tracing);
         (etcd.counts() == after).then(|| (measured, [0, 1, 2].map(|i| after[i] - before[i])))
@@ -165,7 +65,7 @@ fn root_etcd_syncs_its_wal_as_often_as_it_counts() {
     assert_eq!(text(&measured.0["servers"][0], "engine"), "etcd");
     // Where it makes a file anew, which it counts nowhere.
     let tracing = Tracing::begin(&["--pid", &pid, "--output", "json"]);
-    assert!(etcd.ask("POST", "/v3/maintenance/defragment", "{}").unwrap().starts_with("HTTP/1.1 200 "));
+    etcd.defragment();
     let measured = one(tracing);
     assert!(of_role(&measured, "backend") > 0, "{}", counts_of(&measured));
     assert_eq!(of_role(&measured, "other"), 0, "{}", counts_of(&measured));

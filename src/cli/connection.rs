@@ -35,7 +35,7 @@ pub struct ConnectionArgs {
     /// The server's address, for TCP
     #[arg(long, value_name = "NAME", conflicts_with = "socket")]
     pub host: Option<String>,
-    /// Its port [default: 3306; PostgreSQL: 5432]
+    /// Its port [default: 3306; PostgreSQL: 5432; etcd: each that it listens on]
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
     /// The account [default: the user who runs this; PostgreSQL: its owner]
@@ -77,6 +77,8 @@ pub enum TlsArg {
 pub(crate) struct Options {
     pub mysql: ConnectOptions,
     pub postgres: ConnectOptions,
+    /// Whose counters are for anybody: there is neither an account nor a password.
+    pub etcd: ConnectOptions,
 }
 
 impl ConnectionArgs {
@@ -108,7 +110,11 @@ impl ConnectionArgs {
         };
         let option_file = self.defaults_file.as_deref().map(options::from_file).transpose()?;
         let service_file = self.service_file.as_deref().map(service_file::read).transpose()?;
-        Ok(Options { mysql: of(option_file, "MYSQL_PWD"), postgres: of(service_file, "PGPASSWORD") })
+        Ok(Options {
+            mysql: of(option_file, "MYSQL_PWD"),
+            postgres: of(service_file, "PGPASSWORD"),
+            etcd: ConnectOptions { user: None, password: None, ..given.clone() },
+        })
     }
 }
 

@@ -92,7 +92,10 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
             let chosen = if_known(chosen, &mut not_measurable);
             explain(arguments, &stop, &selection, chosen, not_measurable)?
         }
-        None => explain::<MySqlClient>(arguments, &stop, &selection, None, not_measurable)?,
+        // Of etcd's counters it has no use.
+        Some(OneServer::Etcd(_)) | None => {
+            explain::<MySqlClient>(arguments, &stop, &selection, None, not_measurable)?
+        }
     };
     write_stacks(arguments, &explanation.waits)?;
     write(arguments, &explanation)?;

@@ -12,7 +12,7 @@ use crate::model::{Engine, Role, Server};
 use crate::server::describe;
 use crate::server::describers::describe_all;
 use crate::server::status::choose::{self, Chosen};
-use crate::server::{mysql, postgres, product};
+use crate::server::{etcd, mysql, postgres, product};
 
 /// How long describing the servers may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,6 +21,7 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum OneServer {
     MySql(Chosen<mysql::status::client::Client>),
     Postgres(Chosen<postgres::status::client::Client>),
+    Etcd(Chosen<etcd::status::client::Client>),
 }
 
 /// The server that is selected; of several, the one that the connection leads to. An error if none of them
@@ -40,12 +41,17 @@ pub fn of_any_engine(
     if servers.is_empty() {
         return Err(session::nothing_selected("compare with", &selection, ""));
     }
-    if servers.iter().any(product::is_postgres) {
-        // One place is no place of servers of two protocols: which is meant has to be said.
-        if !servers.iter().all(product::is_postgres) {
-            return Err(wrong(choose::several(&servers)).into());
+    let are = |is: fn(&Server) -> bool| servers.iter().filter(|server| is(server)).count();
+    match (are(product::is_postgres), are(product::is_etcd)) {
+        (0, 0) => {}
+        (all, 0) if all == servers.len() => {
+            return Ok(OneServer::Postgres(choose::choose(servers, options.postgres).map_err(wrong)?));
         }
-        return Ok(OneServer::Postgres(choose::choose(servers, options.postgres).map_err(wrong)?));
+        (0, all) if all == servers.len() => {
+            return Ok(OneServer::Etcd(choose::choose(servers, options.etcd).map_err(wrong)?));
+        }
+        // One place is no place of servers of two protocols: which is meant has to be said.
+        _ => return Err(wrong(choose::several(&servers)).into()),
     }
     let strangers = (!servers.iter().any(is_known)).then(|| no_counters(&servers));
     let is_named = options.mysql.names_a_place();
@@ -68,7 +74,7 @@ fn is_known(server: &Server) -> bool {
 
 /// The engines whose counters this program knows to read.
 pub(crate) fn has_counters(engine: &Engine) -> bool {
-    are_factors_known(engine)
+    are_factors_known(engine) || engine.name == "etcd"
 }
 
 /// Those whose throughput it takes apart.
@@ -87,7 +93,7 @@ fn no_counters(strangers: &[Server]) -> Exit {
     };
     let (or, its) = if strangers.len() == 1 { ("nor", "its") } else { ("or", "their") };
     let message = format!(
-        "nothing to compare with: {who} MySQL, MariaDB {or} PostgreSQL, and fsynctop can read no counters of {its} own"
+        "nothing to compare with: {who} MySQL, MariaDB, PostgreSQL {or} etcd, and fsynctop can read no counters of {its} own"
     );
     Exit { status: NOTHING_TO_TRACE, message }
 }

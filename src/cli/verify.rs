@@ -24,7 +24,7 @@ use crate::server::status::choose::Chosen;
 use crate::server::status::connection::Client;
 use crate::verify::edge::Counts;
 use crate::verify::row::Verification;
-use crate::verify::{Edge, mysql, postgres, render};
+use crate::verify::{Edge, etcd, mysql, postgres, render};
 
 /// How long the last names are waited for before the window ends.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -50,6 +50,7 @@ pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     match one_server::of_any_engine(targets, &arguments.connection, roles, has_counters)? {
         OneServer::MySql(chosen) => run_on(arguments, &stop, chosen, &mysql::compare::compare),
         OneServer::Postgres(chosen) => run_on(arguments, &stop, chosen, &postgres::compare),
+        OneServer::Etcd(chosen) => run_on(arguments, &stop, chosen, &etcd::compare),
     }
 }
 
@@ -61,8 +62,9 @@ fn run_on<C: Client<Reading: Counts>>(
     chosen: Chosen<C>,
     compare: Compare<'_, C::Reading>,
 ) -> anyhow::Result<ExitCode> {
-    let Chosen { server, status } = chosen;
+    let Chosen { mut server, status } = chosen;
     let (mut connection, settings) = status.context("there is nothing to verify against")?;
+    server.version = server.version.or_else(|| C::version(&settings));
 
     let filter = TargetFilter::pids(Path::new("/proc"), &[server.id.pid])?;
     let config = session::probe_config(&arguments.trace, &Selection::new(vec![filter]), false)?;

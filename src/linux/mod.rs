@@ -2,6 +2,7 @@
 //! mounts and what lies under them, processor time, and threads for work that may block.
 
 pub(crate) mod blocking;
+pub(crate) mod boot_time;
 pub(crate) mod cpu_time;
 pub mod descriptors;
 pub(crate) mod disk_statistics;

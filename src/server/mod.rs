@@ -2,11 +2,13 @@
 //! server ([`instances`]), and what is known of them without a connection
 //! ([`describe()`](describe::describe), on the threads of [`describers`]; what they were told is
 //! [`settings`]). [`status`] is how they are asked what they count themselves, over a connection. What only
-//! one engine has is in a directory of its own: [`mysql`], [`postgres`]; [`product`] says which it is.
+//! one engine has is in a directory of its own: [`mysql`], [`postgres`], [`etcd`]; [`product`] says which it
+//! is.
 
 pub(crate) mod container;
 pub mod describe;
 pub(crate) mod describers;
+pub mod etcd;
 pub mod filter;
 pub(crate) mod finder;
 pub(crate) mod instances;

@@ -8,7 +8,7 @@ use super::known_by::{self, ToldPort};
 use super::launch::Launch;
 use super::settings::{Bounds, Settings};
 use super::version::Version;
-use super::{mysql, postgres};
+use super::{etcd, mysql, postgres};
 use crate::linux::rooted::Root;
 use crate::model::{Datadir, Engine, Server, durability};
 
@@ -20,9 +20,18 @@ pub(crate) fn is_postgres(server: &Server) -> bool {
     }
 }
 
+/// Whether a server that was described is an etcd.
+pub(crate) fn is_etcd(server: &Server) -> bool {
+    server.version.is_none() && server.engine.as_deref().is_some_and(|engine| engine.name == ETCD)
+}
+
 /// Where its clients connect to if no port is given.
 pub(crate) fn default_port(server: &Server) -> u16 {
-    if is_postgres(server) { postgres::describe::DEFAULT_PORT } else { mysql::describe::DEFAULT_PORT }
+    match server {
+        server if is_postgres(server) => postgres::describe::DEFAULT_PORT,
+        server if is_etcd(server) => etcd::describe::DEFAULT_PORT,
+        _ => mysql::describe::DEFAULT_PORT,
+    }
 }
 
 /// Processes of one server whose descriptors are looked at. Those that write the log all the time are begun
@@ -34,6 +43,7 @@ pub(super) enum Product {
     MySql(Option<mysql::version::Version>),
     /// None: its executable cannot be read.
     Postgres(Option<postgres::version::Version>),
+    Etcd,
     /// Another engine, of which no more is known than its profile says.
     Other(Datadir),
 }
@@ -41,6 +51,7 @@ pub(super) enum Product {
 /// The engines whose settings are MySQL's.
 const OF_MYSQL: [&str; 2] = ["mysql", "mariadb"];
 const POSTGRES: &str = "postgres";
+const ETCD: &str = "etcd";
 
 impl Product {
     /// By the executable's version; where that is not known, by the engine that it is taken for by its name.
@@ -49,6 +60,7 @@ impl Product {
             (Some(Version::MySql(version)), _) => Product::MySql(Some(version)),
             (Some(Version::Postgres(version)), _) => Product::Postgres(Some(version)),
             (None, Some(engine)) if engine.name == POSTGRES => Product::Postgres(None),
+            (None, Some(engine)) if engine.name == ETCD => Product::Etcd,
             (None, Some(engine)) if !OF_MYSQL.contains(&engine.name.as_str()) => {
                 Product::Other(engine.datadir)
             }
@@ -60,6 +72,7 @@ impl Product {
         match self {
             Product::MySql(version) => mysql::settings::of_server(proc_root, pid, version.as_ref(), bounds),
             Product::Postgres(_) => postgres::settings::of_server(proc_root, pid, bounds),
+            Product::Etcd => etcd::settings::of_server(proc_root, pid, bounds),
             Product::Other(Datadir::WorkingDirectory) => {
                 let launch = Launch::read(proc_root, pid, &[]);
                 Settings::relative_to(launch.and_then(|launch| launch.working_directory))
@@ -72,7 +85,7 @@ impl Product {
         match self {
             Product::MySql(version) => version.as_ref().map(ToString::to_string),
             Product::Postgres(Some(version)) => Some(version.to_string()),
-            Product::Other(_) => None,
+            Product::Etcd | Product::Other(_) => None,
             Product::Postgres(None) => Some(postgres::version::of_directory(root?, datadir?)?.to_string()),
         }
     }
@@ -80,7 +93,7 @@ impl Product {
     /// The processes whose descriptors tell what the server has open: itself first.
     pub fn processes(&self, proc_root: &Path, pid: u32) -> Vec<u32> {
         let others = match self {
-            Product::MySql(_) | Product::Other(_) => Vec::new(),
+            Product::MySql(_) | Product::Etcd | Product::Other(_) => Vec::new(),
             Product::Postgres(_) => instances::members(proc_root, &[pid]),
         };
         let others = others.into_iter().filter(|&other| other != pid).take(MAX_PROCESSES);
@@ -98,7 +111,7 @@ impl Product {
         match self {
             Product::MySql(_) => mysql::describe::is_redo_in_use(path, roles, engine, settings),
             Product::Postgres(_) => postgres::describe::is_wal_in_use(path),
-            Product::Other(_) => false,
+            Product::Etcd | Product::Other(_) => false,
         }
     }
 
@@ -124,6 +137,7 @@ impl Product {
                 server.socket = postgres::describe::socket(listening, settings, &lock);
                 known_by::read(root, server, postgres::describe::told_port(settings, &lock, is_database));
             }
+            Product::Etcd => known_by::read(root, server, etcd::describe::told_port(settings)),
             Product::Other(_) => {
                 let bound = listening.into_iter().next();
                 server.socket = bound.map(|path| settings.resolved(&path).unwrap_or(path));
@@ -136,6 +150,7 @@ impl Product {
         match self {
             Product::MySql(_) => mysql::describe::notes(log, eatmydata, settings),
             Product::Postgres(_) => postgres::describe::notes(log, eatmydata, settings),
+            Product::Etcd => etcd::describe::notes(eatmydata, settings),
             Product::Other(_) => {
                 eatmydata.then(|| durability::SYNCS_DO_NOTHING.to_owned()).into_iter().collect()
             }

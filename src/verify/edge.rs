@@ -78,7 +78,8 @@ impl<R: Counts> Edge<R> {
             let is_found = |best: &mut Edge<R>| best.after.is_settled() && best.width(server) == 0;
             match best.take_if(|best| is_found(best) || Instant::now() >= end) {
                 Some(best) => {
-                    return Edge { earlier, ..best }.confirm_quiet(sampler, connection, scope, server);
+                    let best = Edge { earlier, ..best };
+                    return best.confirm_quiet(sampler, connection, settings, scope, server);
                 }
                 None => sampler.wait(R::PAUSE)?,
             }
@@ -90,6 +91,7 @@ impl<R: Counts> Edge<R> {
         self,
         sampler: &mut Sampler,
         connection: &mut Connection<C>,
+        settings: &R,
         scope: Scope,
         server: ServerId,
     ) -> Result<Edge<R>, EdgeError> {
@@ -97,8 +99,11 @@ impl<R: Counts> Edge<R> {
             return Ok(self);
         }
         sampler.wait(R::PAUSE)?;
-        let later = connection.read(scope)?.with_settings_of(&self.after);
-        Ok(Edge { is_quiet: R::moved(&self.after, &later) == 0 && later.is_settled(), ..self })
+        let later = Edge::read(sampler, connection, settings, scope)?;
+        let stood_still = R::moved(&self.after, &later.after) == 0;
+        // What begins one sync after the other and then counts both may be in the second one.
+        let is_quiet = stood_still && later.in_flight(server) == 0 && later.after.is_settled();
+        Ok(Edge { is_quiet, ..self })
     }
 
     fn read<C: Client<Reading = R>>(

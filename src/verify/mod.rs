@@ -1,7 +1,8 @@
 //! Compares the traced syncs with a server's own counters of the same window: [`edge`] reads both at one
-//! end of it, [`mysql`] and [`postgres`] judge their servers' lines ([`row`]), [`render`] prints.
+//! end of it, [`mysql`], [`postgres`] and [`etcd`] judge their servers' lines ([`row`]), [`render`] prints.
 
 pub mod edge;
+pub mod etcd;
 pub mod mysql;
 pub mod postgres;
 pub mod render;

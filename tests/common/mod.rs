@@ -6,6 +6,7 @@ pub mod asked;
 pub mod chroot;
 pub mod disk;
 pub mod durable;
+pub mod etcd;
 pub mod exact;
 pub mod explained;
 pub mod exporter;

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::buckets::Buckets;
 use super::neighbours::Neighbours;
-use super::own::boot_time;
 use super::paths::Did;
 use super::totals::ServerTotals;
 use super::waiting::Waiting;
+use crate::linux::boot_time::boot_time;
 use crate::model::{Backlog, Lost, Measurement, Op, Role, Server, ServerId, Setup, Snapshot, unsynced_roles};
 use crate::server::naming::{self, GivenName, Identity, OTHER, UNKNOWN};
 use crate::server::processes::cut_to_tick;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use procfs::process::{LimitValue, Process};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::exporter::verdict::Told;
 use crate::exporter::web::Figures;
@@ -72,17 +71,10 @@ impl ProcessFacts {
     }
 }
 
-/// When the host was started, by the clock that starts of processes are told by. Ask once: the clocks drift,
-/// and the start of a process must not.
-pub(crate) fn boot_time() -> SystemTime {
-    let since_boot = clock_gettime(ClockId::Boottime);
-    let since_boot = Duration::new(since_boot.tv_sec.max(0) as u64, since_boot.tv_nsec.max(0) as u32);
-    SystemTime::now().checked_sub(since_boot).unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::boot_time::boot_time;
 
     #[test]
     fn this_process_is_described_as_it_is() {

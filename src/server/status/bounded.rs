@@ -11,8 +11,8 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send,
-    socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, getpeername,
+    getsockname, recv, send, socket_with, sockopt,
 };
 
 /// The kernel tells nobody when a listener's full queue has room again.
@@ -60,6 +60,12 @@ impl Bounded {
     /// namespace.
     pub(crate) fn peer(&self) -> io::Result<i32> {
         Ok(getsockopt(&self.socket, PeerCredentials)?.pid())
+    }
+
+    /// Our address and the other's, of a TCP connection.
+    pub(crate) fn addresses(&self) -> io::Result<[SocketAddr; 2]> {
+        let theirs = getpeername(&self.socket)?.ok_or(Errno::AFNOSUPPORT)?;
+        Ok([getsockname(&self.socket)?.try_into()?, theirs.try_into()?])
     }
 
     /// From now on: until that moment, and that many bytes of the peer's.
@@ -149,6 +155,8 @@ mod tests {
         });
         let late = Instant::now() + Duration::from_secs(60);
         let mut stream = Bounded::to_address(address, late, 1_500).unwrap();
+        let [ours, theirs] = stream.addresses().unwrap();
+        assert_eq!((ours.ip(), theirs), (address.ip(), address));
         let mut all = Vec::new();
         let error = stream.read_to_end(&mut all).unwrap_err();
         assert_eq!((all.len(), error.kind()), (1_500, io::ErrorKind::FileTooLarge));

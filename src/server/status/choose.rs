@@ -85,10 +85,16 @@ fn list(servers: &[Server]) -> String {
     servers.iter().map(|server| format!("\n  {}", describe::in_words(server))).collect()
 }
 
+/// Of several places where nobody answers as it should, the first one says why.
 fn find<C: Client>(options: ConnectOptions, server: &Server) -> Status<C> {
-    let status = open::<C>(&Target::of(options, server)?)?;
-    C::is_of(&status.1, server)?;
-    Ok(status)
+    let mut why = None;
+    for target in C::places(options, server)? {
+        match open::<C>(&target).and_then(|status| C::is_of(&status.1, server).map(|()| status)) {
+            Ok(status) => return Ok(status),
+            Err(error) => why = why.or(Some(error)),
+        }
+    }
+    Err(why.unwrap_or_else(|| StatusError::Options("it listens nowhere".into())))
 }
 
 fn open<C: Client>(target: &Target) -> Status<C> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::bounded::Bounded;
 use super::find::Target;
-use super::options::{Place, Tls};
+use super::options::{ConnectOptions, Place, Tls};
 use super::protection;
 use super::transport::Transport;
 use super::{Scope, StatusError};
@@ -28,10 +28,18 @@ pub trait Client: Sized + Send + 'static {
     /// Where servers listen if no port is given.
     const DEFAULT_PORT: u16;
 
+    /// Where to look for a server that runs here, if no place was named: the likeliest place first.
+    fn places(options: ConnectOptions, server: &Server) -> Result<Vec<Target>, StatusError> {
+        Ok(vec![Target::of(options, server)?])
+    }
     fn connect(target: &Target, until: Instant) -> Result<Self, Failure>;
     fn read(&mut self, scope: Scope, until: Instant) -> Result<Self::Reading, Failure>;
     /// Whether the server that answered is the one that is traced, as far as both sides say who they are.
     fn is_of(reading: &Self::Reading, server: &Server) -> Result<(), StatusError>;
+    /// What it says that it is, for a server whose executable does not tell: "etcd 3.4.23".
+    fn version(_: &Self::Reading) -> Option<String> {
+        None
+    }
 }
 
 /// Why there is no answer. Whatever listens there chooses the words.
@@ -188,7 +196,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::server::status::options::ConnectOptions;
 
     /// Listens there and answers whoever connects with MySQL's error packet, for ever.
     fn refuse(path: &Path, words: &'static [u8]) {

@@ -1,19 +1,23 @@
 //! The place where a server that runs here can be reached: what its descriptors and its options say, seen
 //! through its own root. Reads files of that root: not for a hot path.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
-use super::StatusError;
 use super::options::{ConnectOptions, Place};
+use super::{StatusError, protection};
 use crate::linux::rooted::Root;
 use crate::model::Server;
 use crate::server::listening::tcp_addresses;
 use crate::server::product;
+
+/// Ports of one server that are tried.
+const MAX_PORTS: usize = 8;
 
 /// Where to connect.
 #[derive(Clone, Debug)]
@@ -51,11 +55,44 @@ impl Target {
         }
     }
 
+    /// Each TCP port that this server listens on, that for clients first, by a loopback address where it takes one:
+    /// for a protocol that is not spoken on sockets.
+    pub(crate) fn where_it_listens(
+        options: &ConnectOptions,
+        server: &Server,
+    ) -> Result<Vec<Target>, StatusError> {
+        let refused = |reason: &str| StatusError::NoConnection {
+            endpoint: format!("process {}", server.id.pid),
+            reason: format!("{reason}; give --host and --port"),
+        };
+        if !is_here(server) {
+            return Err(refused("it is in a network namespace of its own"));
+        }
+        let mut ports: BTreeMap<u16, IpAddr> = BTreeMap::new();
+        for address in tcp_addresses(Path::new("/proc"), server.id.pid) {
+            let ip = match address.ip() {
+                IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+                other => other,
+            };
+            let best = ports.entry(address.port()).or_insert(ip);
+            if !best.is_loopback() {
+                *best = ip;
+            }
+        }
+        if ports.is_empty() {
+            return Err(refused("it was not seen to listen on a TCP port"));
+        }
+        let target = |(port, ip): (u16, IpAddr)| {
+            let place = Place::Tcp { host: ip.to_string(), port };
+            Target::named(options.clone(), place).where_servers_listen([server])
+        };
+        let for_clients = server.known_by.port.and_then(|port| ports.remove_entry(&port));
+        Ok(for_clients.into_iter().chain(ports).take(MAX_PORTS).map(target).collect())
+    }
+
     /// It may be one of these servers: then a local port of theirs is no stranger's.
     pub(crate) fn where_servers_listen<'a>(self, servers: impl IntoIterator<Item = &'a Server>) -> Target {
-        let ours = network_namespace("self");
-        let is_here =
-            |server: &Server| ours.is_some() && network_namespace(&server.id.pid.to_string()) == ours;
         let (mut pids, mut addresses) = (Vec::new(), Vec::new());
         for server in servers {
             pids.push(server.id.pid);
@@ -95,6 +132,19 @@ impl Target {
     }
 }
 
+/// Whether this server takes connections at that address of this host. None: not known, because it is in a
+/// network namespace of its own, where what it listens on may have any address here.
+pub(crate) fn listens_at(server: &Server, address: SocketAddr) -> Option<bool> {
+    let listens = || tcp_addresses(Path::new("/proc"), server.id.pid);
+    is_here(server).then(|| listens().iter().any(|theirs| protection::takes(theirs, address)))
+}
+
+/// In our network namespace.
+fn is_here(server: &Server) -> bool {
+    let ours = network_namespace("self");
+    ours.is_some() && network_namespace(&server.id.pid.to_string()) == ours
+}
+
 /// A server in a network namespace of its own has loopback addresses of its own.
 fn network_namespace(process: &str) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{process}/ns/net")).ok()
@@ -127,6 +177,25 @@ mod tests {
         assert!(error.contains("not sent to a socket that was merely found"), "{error}");
         let named = ConnectOptions { socket: Some(path.clone()), ..secret };
         assert_eq!(Target::of(named, &server(None)).unwrap().place, Place::Socket(path));
+    }
+
+    #[test]
+    fn a_server_is_looked_for_on_the_ports_that_it_listens_on() {
+        let server = server(None);
+        let wide = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let addresses = || Target::where_it_listens(&ConnectOptions::default(), &server).unwrap();
+        let port = wide.local_addr().unwrap().port();
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        // Other tests of this process may listen, too.
+        let is_tried = |targets: &[Target]| targets.iter().any(|target| target.name == here.to_string());
+        assert!(is_tried(&addresses()) || addresses().len() == MAX_PORTS, "{:?}", addresses());
+        assert_eq!(listens_at(&server, here), Some(true));
+        drop(wide);
+        assert_eq!(listens_at(&server, here), Some(false));
+        let gone = Server { id: crate::model::ServerId { pid: 0, start_ns: 1 }, ..server };
+        assert_eq!(listens_at(&gone, here), None);
+        let error = Target::where_it_listens(&ConnectOptions::default(), &gone).unwrap_err().to_string();
+        assert!(error.contains("network namespace of its own; give --host and --port"), "{error}");
     }
 
     #[test]

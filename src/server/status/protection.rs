@@ -38,7 +38,7 @@ pub fn of(options: &ConnectOptions, address: SocketAddr, servers: &[SocketAddr])
 
 /// Whether what listens there takes connections to the address. On the same port, another process can listen
 /// on another address of this host.
-fn takes(server: &SocketAddr, address: SocketAddr) -> bool {
+pub(super) fn takes(server: &SocketAddr, address: SocketAddr) -> bool {
     let (theirs, wanted) = (server.ip().to_canonical(), address.ip().to_canonical());
     let everywhere = theirs.is_unspecified() && theirs.is_ipv4() == wanted.is_ipv4();
     server.port() == address.port() && (theirs == wanted || everywhere)

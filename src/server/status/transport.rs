@@ -30,6 +30,14 @@ impl Transport {
         matches!(self, Transport::Plain { is_socket: true, .. })
     }
 
+    /// What is below.
+    pub(crate) fn bounded(&self) -> &Bounded {
+        match self {
+            Transport::Plain { stream, .. } => stream,
+            Transport::Tls(stream) => &stream.sock,
+        }
+    }
+
     pub(crate) fn encrypt(self, host: &str, verify: bool, options: &ConnectOptions) -> io::Result<Transport> {
         match self {
             Transport::Plain { stream, .. } => {

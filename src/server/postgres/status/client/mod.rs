@@ -21,6 +21,7 @@ use crate::model::Server;
 use crate::server::status::bounded::Bounded;
 use crate::server::status::connection::{self, Failure};
 use crate::server::status::find::Target;
+use crate::server::status::identity::listener;
 use crate::server::status::options::Place;
 use crate::server::status::transport::Transport;
 use crate::server::status::{Scope, StatusError};
@@ -121,7 +122,7 @@ impl connection::Client for Client {
         // The method "peer" asks the kernel who connects, and lets the server's owner in.
         let owner = std::fs::metadata(path)?.uid();
         let stream = with_effective_user(owner, || Bounded::to_socket(path, until, LOGIN_BYTES))?;
-        let server = check_peer(&stream, target)?;
+        let server = listener(&stream, target)?;
         log_in(Messages::over(Transport::socket(stream)), Some(server))
     }
 
@@ -135,19 +136,6 @@ impl connection::Client for Client {
     fn is_of(reading: &Reading, server: &Server) -> Result<(), StatusError> {
         reading.is_of(server)
     }
-}
-
-/// The traced server that listens there, as the kernel says: SO_PEERCRED is of the process that called
-/// listen(2), which for PostgreSQL is the postmaster. Nothing has been sent yet.
-fn check_peer(stream: &Bounded, target: &Target) -> Result<u32, Failure> {
-    let peer = stream.peer()?;
-    if let Some(pid) = target.servers.iter().copied().find(|&pid| i64::from(pid) == i64::from(peer)) {
-        return Ok(pid);
-    }
-    let who = if peer > 0 { format!("process {peer}") } else { "a process of another PID namespace".into() };
-    Err(Failure::Broken(format!(
-        "{who} listens there, which is none of the servers that are traced, so nothing is sent to it"
-    )))
 }
 
 /// A server that lets nobody in is no connection.

@@ -1,0 +1,63 @@
+//! What a description says of etcd alone.
+
+use crate::model::durability;
+use crate::server::known_by::ToldPort;
+use crate::server::settings::Settings;
+
+/// Where clients connect to if no other port is given (DefaultListenClientURLs).
+pub(in crate::server) const DEFAULT_PORT: u16 = 2379;
+
+/// That of the first URL for clients.
+pub(in crate::server) fn told_port(settings: &Settings) -> ToldPort {
+    let told = settings.text("listen_client_urls").and_then(|urls| port(urls.split(',').next()?.trim()));
+    ToldPort { clients: told.or(Some(DEFAULT_PORT)), none: false }
+}
+
+/// `http://127.0.0.1:2379`; etcd takes no URL without a port.
+fn port(url: &str) -> Option<u16> {
+    url.trim_end_matches('/').rsplit_once(':')?.1.parse().ok()
+}
+
+pub(in crate::server) fn notes(eatmydata: bool, settings: &Settings) -> Vec<String> {
+    let mut notes = Vec::new();
+    if eatmydata {
+        notes.push(durability::SYNCS_DO_NOTHING.to_owned());
+    }
+    if settings.flag("unsafe_no_fsync") == Some(true) {
+        let text = "unsafe-no-fsync is set: etcd leaves syncs out, and a crash of the host can lose what it acknowledged.";
+        notes.push(text.into());
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn settings(name: &'static str, value: &'static str) -> Settings {
+        Settings::from_pairs(Path::new("/d"), [(name, value)])
+    }
+
+    #[test]
+    fn the_port_is_the_first_one_for_clients() {
+        for (urls, expected) in [
+            ("http://127.0.0.1:23790", 23_790),
+            ("https://[::]:4001/, http://127.0.0.1:4002", 4_001),
+            ("unix://localhost", 2_379),
+            ("http://a:99999", 2_379),
+            ("", 2_379),
+        ] {
+            assert_eq!(told_port(&settings("listen_client_urls", urls)).clients, Some(expected), "{urls}");
+        }
+        assert_eq!(told_port(&Settings::default()).clients, Some(2_379));
+    }
+
+    #[test]
+    fn what_makes_a_crash_dangerous_is_noted() {
+        assert!(notes(false, &settings("unsafe_no_fsync", "false")).is_empty());
+        let all = notes(true, &settings("unsafe_no_fsync", "true"));
+        assert!(all.len() == 2 && all[1].starts_with("unsafe-no-fsync is set"), "{all:?}");
+    }
+}

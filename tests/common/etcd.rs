@@ -1,0 +1,140 @@
+//! An etcd of its own (tools/engines-root.sh), thrown away with the test, and what it counts itself.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::chroot::Chroot;
+use super::{Running, wait_until};
+
+pub const TOOL: &str = "engines-root.sh";
+
+/// Ports that nobody listens on.
+pub fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+pub struct Etcd {
+    pub running: Running,
+    /// Where it serves clients.
+    pub port: u16,
+}
+
+impl Etcd {
+    /// On the disk of this tree.
+    pub fn start(tree: &Chroot) -> Etcd {
+        let etcd = Etcd::begin(tree, "http", &[]);
+        wait_until("etcd to be healthy", || {
+            etcd.ask("GET", "/health", "").is_ok_and(|answer| answer.contains("\"health\":\"true\""))
+        });
+        etcd
+    }
+
+    /// `scheme`: of its port for clients.
+    pub fn begin(tree: &Chroot, scheme: &str, options: &[&str]) -> Etcd {
+        let data = tree.inside(&tree.disk()).join("etcd").display().to_string();
+        let (port, peers) = (free_port(), format!("http://127.0.0.1:{}", free_port()));
+        let clients = format!("{scheme}://127.0.0.1:{port}");
+        let cluster = format!("default={peers}");
+        let arguments = [
+            "--data-dir",
+            &data,
+            "--snapshot-count",
+            "100",
+            "--listen-client-urls",
+            &clients,
+            "--advertise-client-urls",
+            &clients,
+            "--listen-peer-urls",
+            &peers,
+            "--initial-advertise-peer-urls",
+            &peers,
+            "--initial-cluster",
+            &cluster,
+        ];
+        let log = std::fs::File::create(tree.directory().join("etcd.log")).unwrap();
+        let mut command = tree.enter("/usr/bin/etcd", &[&arguments, options].concat());
+        let running = Running(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+        Etcd { running, port }
+    }
+
+    pub fn pid(&self) -> String {
+        self.running.0.id().to_string()
+    }
+
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> std::io::Result<String> {
+        ask(self.port, method, path, body)
+    }
+
+    /// A value under the one key that there is.
+    pub fn put(&self, key: u32) {
+        // "a" and "b" in base 64, as the gateway wants them.
+        self.put_value(["YQ==", "Yg=="][key as usize % 2]);
+    }
+
+    /// `value`: in base 64.
+    pub fn put_value(&self, value: &str) {
+        let body = format!("{{\"key\": \"YQ==\", \"value\": \"{value}\"}}");
+        let answer = self.ask("POST", "/v3/kv/put", &body).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+
+    /// So many clients, each of which puts so many values one after the other.
+    pub fn load(&self, clients: u32, puts: u32) {
+        std::thread::scope(|scope| {
+            for client in 0..clients {
+                scope.spawn(move || (0..puts).for_each(|n| self.put(client * puts + n)));
+            }
+        });
+    }
+
+    pub fn defragment(&self) {
+        let answer = self.ask("POST", "/v3/maintenance/defragment", "{}").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+
+    fn metric(&self, name: &str) -> u64 {
+        let page = self.ask("GET", "/metrics", "").unwrap();
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {page}")).trim().parse::<f64>().unwrap() as u64
+    }
+
+    /// Syncs of the WAL, commits of the backend, syncs of snapshots.
+    pub fn counts(&self) -> [u64; 3] {
+        [
+            "etcd_disk_wal_fsync_duration_seconds",
+            "etcd_disk_backend_commit_duration_seconds",
+            "etcd_snap_fsync_duration_seconds",
+        ]
+        .map(|name| self.metric(&format!("{name}_count")))
+    }
+
+    /// The counts, once they have stood still: the backend is committed every 100 ms if there is anything.
+    pub fn quiet(&self) -> [u64; 3] {
+        let end = Instant::now() + Duration::from_secs(60);
+        let (mut counts, mut since) = (self.counts(), Instant::now());
+        while since.elapsed() < Duration::from_secs(2) {
+            assert!(Instant::now() < end, "etcd does not come to rest");
+            std::thread::sleep(Duration::from_millis(100));
+            let now = self.counts();
+            if now != counts {
+                (counts, since) = (now, Instant::now());
+            }
+        }
+        counts
+    }
+}
+
+/// What it answers on that port.
+pub fn ask(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
