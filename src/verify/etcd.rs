@@ -68,7 +68,8 @@ pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Readin
         Role::Directory => path(row).is_some_and(|path| logs.contains(path)),
         role => role == Role::Wal,
     };
-    // When the file grows, bbolt calls fsync(2) (db.go: grow); commits call fdatasync(2).
+    // Commits call fdatasync(2); where bbolt makes the file larger ahead of them, it calls fsync(2) (db.go:
+    // grow), and counts that nowhere.
     let is_commit = |row: &FileRow| row.info.role == Role::Backend && row.op == Op::Fdatasync;
     let is_snapshot = |row: &FileRow| row.info.role == Role::Snapshot;
     let window = Between { from: &first.before, to: &last.after };
@@ -103,7 +104,7 @@ pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Readin
     rows.push(Row::not_compared(
         "everything else",
         count(&|row| !is_log(row) && !is_commit(row) && !is_snapshot(row)),
-        Some("directories, a backend that grows or is defragmented: nothing counts them"),
+        Some("other directories, and a backend that is made larger ahead: nothing counts them"),
     ));
     let is_worth_a_line = |row: &Row| row.traced > 0 || row.counted.is_some_and(|range| range.at_most > 0);
     rows.retain(|row| [LOG, BACKEND].contains(&row.what) || is_worth_a_line(row));

@@ -7,8 +7,8 @@ use tempfile::TempDir;
 
 use super::disk::Mounted;
 
-/// Mounts the devices, and /proc where there is a place for it, in a namespace that ends with the program, as its segment of shared memory does, which
-/// a server that is killed leaves behind. It dies with the test.
+/// Mounts the devices, and /proc where there is a place for it, in a namespace that ends with the program, as
+/// its segment of shared memory does, which a server that is killed leaves behind. It dies with the test.
 const ENTER: &str = r#"
 root=$1 user=$2; shift 2
 for device in null zero random urandom; do mount --bind /dev/$device "$root/dev/$device"; done
