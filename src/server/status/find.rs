@@ -55,7 +55,7 @@ impl Target {
         }
     }
 
-    /// Each TCP port that this server listens on, that for clients first, by a loopback address where it takes
+    /// Each TCP port that this server listens on, that for clients first, by a loopback address where it has
     /// one: for a protocol that is not spoken on sockets.
     pub(crate) fn where_it_listens(
         options: &ConnectOptions,
