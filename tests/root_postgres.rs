@@ -4,56 +4,16 @@
 mod common;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use common::exact::{counts_of, until_quiet};
-use common::measured::{Measured, number, path_of, sum};
+use common::exact::counts_of;
+use common::measured::{number, sum};
 use common::needs;
-use common::postgres::{Cluster, Postgres, Wal};
+use common::postgres::Cluster;
+use common::postgres_log::{PAGE, assert_is_one, measure, of_log};
 use common::tracing::Tracing;
 use common::wait_until;
-
-/// A page of the log (XLOG_BLCKSZ); whole ones are written.
-const PAGE: u64 = 8192;
-
-/// What was traced of a load, and what the server counted in that time.
-fn measure(options: &[&str], server: &Postgres, load: impl Fn(&Postgres)) -> (Measured, Wal) {
-    until_quiet(|| {
-        let before = server.quiet_wal();
-        let tracing = Tracing::begin(&[options, &["--output", "json"]].concat());
-        if server.wal() != before {
-            return None;
-        }
-        load(server);
-        let quiet = server.quiet_wal();
-        let measured = tracing.one();
-        (server.wal() == quiet).then(|| (measured, quiet.since(before)))
-    })
-}
-
-fn is_of_log(row: &Value) -> bool {
-    path_of(row).is_some_and(|path| path.parent().is_some_and(|at| at.ends_with("pg_wal")))
-}
-
-/// The rows of the log's files.
-fn of_log<'a>(measured: &'a Measured, op: &str) -> Vec<&'a Value> {
-    measured.files().iter().filter(|row| row["op"] == op && is_of_log(row)).collect()
-}
-
-/// All that was traced is this server's, by one row for each of its files.
-fn assert_is_one(measured: &Measured, server: &Postgres) {
-    let servers: Vec<u64> =
-        measured.0["servers"].as_array().unwrap().iter().map(|server| number(server, "pid")).collect();
-    assert_eq!(servers, [u64::from(server.pid())]);
-    let mut rows: BTreeMap<String, u32> = BTreeMap::new();
-    for row in measured.files() {
-        assert_eq!(number(row, "pid"), u64::from(server.pid()), "{row}");
-        *rows.entry(format!("{} {} {}", row["op"], row["path"], row["inode"])).or_default() += 1;
-    }
-    assert!(rows.values().all(|&rows| rows == 1), "{rows:?}");
-}
 
 fn each_method_on(filesystem: &str, megabytes: u64, wal_level: &str) {
     let cluster = Cluster::on(filesystem, megabytes);
@@ -100,21 +60,12 @@ fn root_postgres_is_seen_to_make_its_log_durable_as_often_as_it_counts() {
     });
 }
 
-/// A cluster with the tables of pgbench.
-fn cluster() -> Cluster {
-    let cluster = Cluster::on("ext4", 512);
-    let server = cluster.start(&["fsync=off"]);
-    server.prepare();
-    server.stop();
-    cluster
-}
-
 /// Hundreds of processes that live for one transaction each, selected by the number of any of the server's.
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_all_processes_of_postgres_are_one_server() {
     needs(&[]);
-    let cluster = cluster();
+    let cluster = Cluster::with_tables(15);
     let server = cluster.start(&[]);
     let walwriter = server.query("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
     let (measured, counted) =
@@ -132,7 +83,7 @@ fn root_all_processes_of_postgres_are_one_server() {
 #[ignore = "needs root and a kernel with BTF"]
 fn root_two_clusters_are_two_servers() {
     needs(&[]);
-    let clusters = [cluster(), cluster()];
+    let clusters = [Cluster::with_tables(15), Cluster::with_tables(15)];
     let [first, second] = clusters.each_ref().map(|cluster| cluster.start(&[]));
     // What it does at its start is over when the tracing begins.
     second.quiet_wal();
@@ -159,7 +110,7 @@ fn root_two_clusters_are_two_servers() {
 #[ignore = "needs root and a kernel with BTF"]
 fn root_what_a_killed_postmaster_leaves_behind_is_still_its_server() {
     needs(&[]);
-    let cluster = cluster();
+    let cluster = Cluster::with_tables(15);
     let server = cluster.start(&[]);
     server.query("CREATE TABLE t (n int)");
     server.query(

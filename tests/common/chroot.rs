@@ -19,11 +19,25 @@ exec setpriv --reuid $user --regid $user --clear-groups --inh-caps +sys_chroot -
 
 pub struct Chroot {
     // In this order they go.
-    _bound: Mounted,
-    _disk: Mounted,
+    _disk: Disk,
     directory: TempDir,
     root: PathBuf,
     user: u32,
+}
+
+/// A filesystem of its own, for as long as this is kept.
+pub struct Disk {
+    // In this order they go.
+    _bound: Mounted,
+    _image: Mounted,
+    point: PathBuf,
+}
+
+impl Disk {
+    /// Where it is, as this machine sees it.
+    pub fn path(&self) -> &Path {
+        &self.point
+    }
 }
 
 impl Chroot {
@@ -36,16 +50,24 @@ impl Chroot {
         assert!(output.status.success(), "{} failed, as it says above", tool.display());
         let root = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
         let directory = TempDir::with_prefix_in("fsynctop-", root.join("tmp")).unwrap();
-        let point = directory.path().join("disk");
-        std::fs::create_dir(&point).unwrap();
-        let disk = Mounted::image(filesystem, megabytes);
-        let bound = Mounted::on(&["--bind", disk.path().to_str().unwrap()], &point);
+        let disk = disk_at(&directory.path().join("disk"), user, filesystem, megabytes);
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(directory.path(), permissions).unwrap();
-        for path in [directory.path(), &point] {
-            std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
-        }
-        Chroot { _bound: bound, _disk: disk, directory, root, user }
+        own(directory.path(), user);
+        Chroot { _disk: disk, directory, root, user }
+    }
+
+    /// Another disk beside the first. What is started before does not see it.
+    pub fn another_disk(&self, name: &str, filesystem: &str, megabytes: u64) -> Disk {
+        disk_at(&self.directory().join(name), self.user, filesystem, megabytes)
+    }
+
+    /// A new directory of the user's, not on a disk.
+    pub fn make_directory(&self, name: &str) -> PathBuf {
+        let path = self.directory().join(name);
+        std::fs::create_dir(&path).unwrap();
+        own(&path, self.user);
+        path
     }
 
     /// A directory of their own, not on the disk, as this machine sees it.
@@ -80,4 +102,16 @@ impl Chroot {
         command.stdin(Stdio::null());
         command
     }
+}
+
+fn disk_at(point: &Path, user: u32, filesystem: &str, megabytes: u64) -> Disk {
+    std::fs::create_dir(point).unwrap();
+    let image = Mounted::image(filesystem, megabytes);
+    let bound = Mounted::on(&["--bind", image.path().to_str().unwrap()], point);
+    own(point, user);
+    Disk { _bound: bound, _image: image, point: point.to_owned() }
+}
+
+fn own(path: &Path, user: u32) {
+    std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
 }

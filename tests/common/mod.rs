@@ -16,6 +16,7 @@ pub mod kernel_count;
 pub mod measured;
 pub mod nested;
 pub mod postgres;
+pub mod postgres_log;
 pub mod prometheus;
 pub mod rows;
 pub mod schema;

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::chroot::Chroot;
+use super::chroot::{Chroot, Disk};
 use super::disk::run;
 use super::{Running, wait_until};
 
@@ -17,8 +18,13 @@ const USER: u32 = 26;
 /// Processes hand in what they have counted at the end of a transaction, the writer of the log each fifth of
 /// a second; the log is written now and then after a load.
 const QUIET: Duration = Duration::from_secs(2);
+/// From this version on, the log's writes and syncs are counted beside all other input and output.
+const COUNTS_ALL_IO: u32 = 18;
+const WAL_OF_IO: &str = "SELECT sum(writes) FILTER (WHERE context = 'normal'), sum(fsyncs) FILTER (WHERE context = 'normal'), \
+     (SELECT wal_bytes FROM pg_stat_wal), sum(write_bytes) FILTER (WHERE context = 'normal'), \
+     coalesce(sum(write_bytes) FILTER (WHERE context = 'init'), 0) FROM pg_stat_io WHERE object = 'wal'";
 
-/// What `pg_stat_wal` has counted.
+/// What the server has counted of its log: `pg_stat_wal`, or from 18 on `pg_stat_io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wal {
     /// Calls that wrote the log, one each (XLogWrite in xlog.c).
@@ -27,6 +33,10 @@ pub struct Wal {
     pub syncs: u64,
     /// Of records. Whole pages are written, the last one of a commit again and again.
     pub bytes: u64,
+    /// Bytes of these writes; 0 before 18.
+    pub written: u64,
+    /// Bytes of zeros by which files of the log are made; 0 before 18.
+    pub made: u64,
 }
 
 impl Wal {
@@ -35,14 +45,20 @@ impl Wal {
             writes: self.writes - earlier.writes,
             syncs: self.syncs - earlier.syncs,
             bytes: self.bytes - earlier.bytes,
+            written: self.written - earlier.written,
+            made: self.made - earlier.made,
         }
     }
 }
 
 /// A cluster on a filesystem of its own, to start servers on, one after another.
 pub struct Cluster {
-    chroot: Chroot,
+    chroot: Arc<Chroot>,
     version: u32,
+    /// As this machine sees it.
+    data: PathBuf,
+    /// Of its sockets and its log, as this machine sees it.
+    directory: PathBuf,
 }
 
 impl Cluster {
@@ -54,11 +70,21 @@ impl Cluster {
     /// `version`: one that the tool knows.
     pub fn of(version: u32, filesystem: &str, megabytes: u64) -> Cluster {
         let chroot = Chroot::on(&format!("{TOOL} {version}"), USER, filesystem, megabytes);
-        let cluster = Cluster { chroot, version };
+        let (data, directory) = (chroot.disk().join("data"), chroot.directory().to_owned());
+        let cluster = Cluster { chroot: Arc::new(chroot), version, data, directory };
         let data = cluster.data().display().to_string();
         let arguments = ["--no-sync", "--auth=trust", "--locale=C", "-D", &data];
         let made = cluster.chroot.enter(&cluster.program("initdb"), &arguments).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        cluster
+    }
+
+    /// With the tables of pgbench.
+    pub fn with_tables(version: u32) -> Cluster {
+        let cluster = Cluster::of(version, "ext4", 512);
+        let server = cluster.start(&["fsync=off"]);
+        server.prepare();
+        server.stop();
         cluster
     }
 
@@ -68,17 +94,28 @@ impl Cluster {
 
     /// As the server sees it.
     pub fn data(&self) -> PathBuf {
-        self.chroot.inside(&self.chroot.disk().join("data"))
+        self.chroot.inside(&self.data)
+    }
+
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// A disk for tablespaces, which servers that are started from now on see, and where it is for them.
+    pub fn another_disk(&self, name: &str, filesystem: &str, megabytes: u64) -> (Disk, PathBuf) {
+        let disk = self.chroot.another_disk(name, filesystem, megabytes);
+        let path = self.chroot.inside(disk.path());
+        (disk, path)
     }
 
     /// Of its sockets, as the server sees it.
     fn sockets(&self) -> String {
-        self.chroot.inside(self.chroot.directory()).display().to_string()
+        self.chroot.inside(&self.directory).display().to_string()
     }
 
     /// Starts the server with settings ("fsync=on") and waits until it answers.
     pub fn start(&self, settings: &[&str]) -> Postgres<'_> {
-        let log = std::fs::File::create(self.chroot.directory().join("server.log")).unwrap();
+        let log = std::fs::File::create(self.directory.join("server.log")).unwrap();
         let (data, sockets) = (self.data(), format!("unix_socket_directories={}", self.sockets()));
         let all = ["listen_addresses=", &sockets, "jit=off", "autovacuum=off", "checkpoint_timeout=1h"];
         let settings = all.iter().chain(settings).flat_map(|setting| ["-c", setting]);
@@ -96,17 +133,17 @@ impl Cluster {
 
     /// How whoever connects to a server that is started from now on has to prove who they are.
     pub fn let_in_by(&self, method: &str) {
-        let rules = self.chroot.disk().join("data/pg_hba.conf");
+        let rules = self.data.join("pg_hba.conf");
         std::fs::write(rules, format!("local all all {method}\n")).unwrap();
     }
 
     /// Where its sockets are, as this machine sees it.
     pub fn socket_directory(&self) -> &Path {
-        self.chroot.directory()
+        &self.directory
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.chroot.directory().join("server.log")).unwrap_or_default()
+        std::fs::read_to_string(self.directory.join("server.log")).unwrap_or_default()
     }
 
     fn client(&self, program: &str) -> Command {
@@ -130,9 +167,26 @@ impl Postgres<'_> {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// As it sees it.
+    pub fn data(&self) -> PathBuf {
+        self.cluster.data()
+    }
+
     /// Of the postmaster.
     pub fn pid(&self) -> u32 {
         self.running.0.id()
+    }
+
+    /// A copy of its cluster on the same disk, by `pg_basebackup`. A server that is started on it is this
+    /// one's standby.
+    pub fn copy(&self, name: &str) -> Cluster {
+        let chroot = self.cluster.chroot.clone();
+        let (data, directory) = (chroot.disk().join(name), chroot.make_directory(name));
+        let copy = Cluster { chroot, version: self.cluster.version, data, directory };
+        let inside = copy.data();
+        let options = ["--checkpoint=fast", "--write-recovery-conf", "-D", inside.to_str().unwrap()];
+        self.tell("pg_basebackup", &options);
+        copy
     }
 
     /// A client that is told this and left to itself.
@@ -183,10 +237,18 @@ impl Postgres<'_> {
     }
 
     pub fn wal(&self) -> Wal {
-        let row = self.query("SELECT wal_write, wal_sync, wal_bytes FROM pg_stat_wal");
+        let row = self.query(match self.cluster.version {
+            COUNTS_ALL_IO.. => WAL_OF_IO,
+            _ => "SELECT wal_write, wal_sync, wal_bytes, 0, 0 FROM pg_stat_wal",
+        });
         let numbers: Vec<u64> = row.split('|').map(|number| number.parse().unwrap()).collect();
-        let [writes, syncs, bytes] = numbers[..] else { panic!("{row}") };
-        Wal { writes, syncs, bytes }
+        let [writes, syncs, bytes, written, made] = numbers[..] else { panic!("{row}") };
+        Wal { writes, syncs, bytes, written, made }
+    }
+
+    /// How far the log is written, in bytes since there is one.
+    pub fn wal_position(&self) -> u64 {
+        self.query("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')").parse().unwrap()
     }
 
     /// The counters, once they have stood still for a while.

@@ -1,6 +1,7 @@
 //! What an exporter exposes, as numbers that can be compared with a server's own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -76,6 +77,22 @@ impl Scrape {
     /// The labels by which servers go.
     pub fn servers(&self) -> BTreeSet<String> {
         self.of_family("fsynctop_server_up").map(|(series, _)| label(series, "server")).collect()
+    }
+
+    /// The only label of a process.
+    pub fn label_of(&self, pid: u32) -> String {
+        let labels = self.of_family("fsynctop_server_pid").filter(|&(_, value)| value == f64::from(pid));
+        let [label] = &labels.map(|(series, _)| label(series, "server")).collect::<Vec<_>>()[..] else {
+            panic!("not one label of {pid}: {self:#?}")
+        };
+        label.clone()
+    }
+
+    /// Those of servers whose data is there, as they see it: others may run beside a test's own.
+    pub fn servers_in(&self, datadir: &Path) -> BTreeSet<String> {
+        let datadir = format!("datadir=\"{}\"", datadir.display());
+        let there = self.of_family("fsynctop_server_info").filter(|(series, _)| series.contains(&datadir));
+        there.map(|(series, _)| label(series, "server")).collect()
     }
 
     pub fn paths(&self) -> BTreeSet<String> {
