@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use fsynctop::engine::engines::Engines;
+use serde_json::Value;
 
 use common::exact::of_server;
 use common::measured::{Measured, path_of, text};
@@ -117,5 +118,77 @@ fn root_postgres_files_have_their_roles_or_are_listed() {
     server.query("CHECKPOINT");
     let measured = of_server(&one(tracing), server.pid());
     assert_seen(&roles(&measured), &[&of_work[..], &["log", "other"]].concat());
+    server.stop();
+}
+
+/// The copy is synced by `pg_basebackup`, which is no server; a standby that begins with it, and ends as a
+/// server with a timeline of its own, goes through the files of both.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_files_of_a_base_backup_and_of_a_standby_have_their_roles_or_are_listed() {
+    needs(&[]);
+    for version in [15, 18] {
+        let cluster = Cluster::with_tables(version);
+        let server = cluster.start(&[]);
+        let tracing = Tracing::begin(&["--comm", "postgres,pg_basebackup", "--output", "json"]);
+        let copy = server.copy("standby");
+        let measured = one(tracing);
+        let in_copy = |row: &&Value| path_of(row).is_some_and(|path| path.starts_with(copy.data()));
+        let copied = measured.files().iter().filter(in_copy).count();
+        assert!(copied > 500, "{copied} files");
+        assert_seen(&roles(&measured), &["wal", "data", "commit_status", "control", "directory", "other"]);
+
+        let tracing = Tracing::begin(&["--comm", "postgres", "--output", "json"]);
+        let standby = copy.start(&[]);
+        server.query("CREATE TABLE t AS SELECT generate_series(1, 1000)");
+        let written = server.query("SELECT pg_current_wal_lsn()");
+        wait_until("the standby to have all", || {
+            standby.query(&format!("SELECT pg_last_wal_replay_lsn() >= '{written}'")) == "t"
+        });
+        assert_eq!(standby.query("SELECT pg_promote()"), "t");
+        standby.query("CHECKPOINT");
+        let measured = one(tracing);
+        assert_seen(&roles(&of_server(&measured, standby.pid())), &["wal", "data", "control", "other"]);
+        standby.stop();
+        server.stop();
+    }
+}
+
+/// Behind `pg_tblspc/OID`, a symbolic link. No path that the kernel knows leads through the data directory.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_files_of_a_tablespace_elsewhere_are_data_of_its_server() {
+    needs(&[]);
+    let cluster = Cluster::on("ext4", 512);
+    let (_disk, location) = cluster.another_disk("elsewhere", "xfs", 320);
+    let server = cluster.start(&[]);
+    server.query(&format!("CREATE TABLESPACE elsewhere LOCATION '{}'", location.display()));
+    let tracing = Tracing::begin(&["--pid", &server.pid().to_string(), "--output", "json"]);
+    for statement in [
+        "CREATE TABLE t TABLESPACE elsewhere AS SELECT generate_series(1, 50000) AS n",
+        "CREATE INDEX i ON t (n) TABLESPACE elsewhere",
+        "DELETE FROM t WHERE n % 2 = 0",
+        "VACUUM t",
+        "CHECKPOINT",
+    ] {
+        server.query(statement);
+    }
+    let measured = one(tracing);
+    let there = |row: &&Value| path_of(row).is_some_and(|path| path.starts_with(&location));
+    let (elsewhere, at_home): (Vec<_>, Vec<_>) = measured.files().iter().partition(there);
+    let named = |row: &&Value| path_of(row).unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+    let data: BTreeSet<String> = elsewhere.iter().filter(|row| row["role"] == "data").map(named).collect();
+    for (relation, fork) in [("t", ""), ("i", ""), ("t", "_fsm"), ("t", "_vm")] {
+        let node = server.query(&format!("SELECT pg_relation_filenode('{relation}')"));
+        assert!(data.contains(&format!("{node}{fork}")), "{relation}{fork} {node} is not among {data:?}");
+    }
+    for row in &elsewhere {
+        assert!(row["role"] == "data" || row["role"] == "directory", "{row}");
+        assert_eq!(row["filesystem"], "xfs", "{row}");
+    }
+    assert!(at_home.iter().any(|row| row["role"] == "wal"));
+    assert!(at_home.iter().all(|row| row["filesystem"] == "ext4"), "{at_home:#?}");
+    let servers = measured.0["servers"].as_array().unwrap();
+    assert_eq!(servers.len(), 1, "{servers:#?}");
     server.stop();
 }
