@@ -1,7 +1,7 @@
 //! The cost of a tracer for each system call: blocks with something attached, each between two blocks with
 //! nothing.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
@@ -17,33 +17,65 @@ use crate::tracer::{self, Tracer};
 /// Long enough for the last new files to be named.
 const AFTER_WARM_UP: Duration = Duration::from_millis(500);
 
+/// Who makes the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// A server, of one process.
+    Server,
+    /// One of the processes of a server, of which this program is the first: both execute the same file.
+    Member,
+    /// A process of another name, which is not traced.
+    Neighbour,
+}
+
+impl Who {
+    pub fn is_traced(self) -> bool {
+        self != Who::Neighbour
+    }
+
+    fn shown(self) -> &'static str {
+        match self {
+            Who::Server => "traced",
+            Who::Member => "traced, one of many processes",
+            Who::Neighbour => "neighbour",
+        }
+    }
+
+    /// What the process is called.
+    fn command(self) -> &'static str {
+        match self {
+            Who::Server => "mysqld",
+            Who::Member => "postgres",
+            Who::Neighbour => "backup",
+        }
+    }
+}
+
 /// A load whose calls are timed.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub name: String,
-    /// Else it is a neighbour: a process of another name.
-    pub traced: bool,
+    pub who: Who,
     pub round: Round,
 }
 
 /// The shapes of a call that this machine allows: a thread on each processor, with a file of its own.
 pub fn shapes(context: &Context, call: Call) -> Vec<Shape> {
     let cpus = if context.cpus > 1 { vec![1, 2] } else { vec![1] };
-    let of = |traced: bool| {
+    let of = |who: Who| {
         cpus.iter().map(move |&cpus| {
             let name = if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
-            shape(context, call, traced, cpus, &name)
+            shape(context, call, who, cpus, &name)
         })
     };
-    of(true).chain(of(false)).collect()
+    of(Who::Server).chain(of(Who::Neighbour)).collect()
 }
 
 /// A call in a thread on each of some processors; `name` comes after who makes it.
-pub fn shape(context: &Context, call: Call, traced: bool, cpus: usize, name: &str) -> Shape {
+pub fn shape(context: &Context, call: Call, who: Who, cpus: usize, name: &str) -> Shape {
     let duration = Duration::from_millis(context.or_quick(50, 30));
     let round = Round { call, threads: cpus, cpus, files: Files::Own, duration, rate: None };
-    let who = if traced { "traced" } else { "neighbour" };
-    Shape { name: format!("{who}, {name}"), traced, round }
+    Shape { name: format!("{}, {name}", who.shown()), who, round }
 }
 
 /// What can be attached here.
@@ -137,24 +169,40 @@ impl Measured {
 }
 
 struct Loads<'a> {
-    traced: Load,
+    server: Load,
+    /// Only where it is needed: it is in everybody's view of this host.
+    member: Option<Load>,
     neighbour: Load,
     shapes: &'a [Shape],
     effort: Effort,
 }
 
+/// What was counted of those that are traced.
+#[derive(Clone, Copy, Default)]
+struct Syncs {
+    server: u64,
+    member: u64,
+}
+
 impl Loads<'_> {
-    /// The median over the rounds, by shape, and how many syncs the traced process made.
-    fn block(&mut self) -> Result<(Vec<f64>, u64)> {
+    /// The median over the rounds, by shape, and how many syncs the traced processes made.
+    fn block(&mut self) -> Result<(Vec<f64>, Syncs)> {
         let mut times = vec![Vec::new(); self.shapes.len()];
-        let mut syncs = 0;
+        let mut syncs = Syncs::default();
         for _ in 0..self.effort.rounds {
             for (times, shape) in times.iter_mut().zip(self.shapes) {
-                let load = if shape.traced { &mut self.traced } else { &mut self.neighbour };
+                let load = match shape.who {
+                    Who::Server => &mut self.server,
+                    Who::Member => self.member.as_mut().context("one of many processes")?,
+                    Who::Neighbour => &mut self.neighbour,
+                };
                 let done = load.run(&shape.round)?;
                 times.push(done.ns_per_call);
-                if shape.traced && shape.round.call.counts() {
-                    syncs += done.calls;
+                let counted = if shape.round.call.counts() { done.calls } else { 0 };
+                match shape.who {
+                    Who::Server => syncs.server += counted,
+                    Who::Member => syncs.member += counted,
+                    Who::Neighbour => {}
                 }
             }
         }
@@ -174,16 +222,16 @@ impl Loads<'_> {
 
     /// A block with a tracer attached. None if others began or ended tracing meanwhile.
     fn traced_by(&mut self, context: &Context, tracer: Tracer) -> Result<Option<Vec<f64>>> {
-        let running = tracer.start(context, self.traced.pid())?;
+        let running = tracer.start(context, self.server.pid())?;
         let mut warmed_up = 0;
         if let Some(round) = &self.effort.warm_up {
-            warmed_up = self.traced.run(round)?.calls;
+            warmed_up = self.server.run(round)?.calls;
             std::thread::sleep(AFTER_WARM_UP);
         }
         let programs = others::programs();
         let (times, syncs) = self.block()?;
         let alone = others::programs() == programs;
-        running.stop(warmed_up + syncs)?;
+        running.stop(warmed_up + syncs.server, (std::process::id(), syncs.member))?;
         Ok(alone.then_some(times))
     }
 }
@@ -199,9 +247,12 @@ pub fn measure(
     shapes: Vec<Shape>,
     effort: Effort,
 ) -> Result<Measured> {
+    let start = |who: Who| Load::start_split(who.command(), context.files.path(), disk);
+    let has_member = shapes.iter().any(|shape| shape.who == Who::Member);
     let mut loads = Loads {
-        traced: Load::start_split("mysqld", context.files.path(), disk)?,
-        neighbour: Load::start_split("backup", context.files.path(), disk)?,
+        server: start(Who::Server)?,
+        member: has_member.then(|| start(Who::Member)).transpose()?,
+        neighbour: start(Who::Neighbour)?,
         shapes: &shapes,
         effort,
     };

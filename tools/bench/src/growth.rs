@@ -6,7 +6,7 @@ use anyhow::Result;
 use fsynctop::model::AttachMode;
 use serde_json::json;
 
-use crate::calls::{self, Effort, Measured, Shape};
+use crate::calls::{self, Effort, Measured, Shape, Who};
 use crate::context::Context;
 use crate::idle::IdleThreads;
 use crate::load::{Call, Files, Round};
@@ -52,7 +52,7 @@ fn cost(context: &Context, mode: AttachMode) -> Result<Measured> {
     let round =
         |threads, cpus, files| Round { call: Call::Fdatasync, threads, cpus, files, duration, rate: None };
     let mut shapes = Vec::new();
-    let mut shape = |name: String, round| shapes.push(Shape { name, traced: true, round });
+    let mut shape = |name: String, round| shapes.push(Shape { name, who: Who::Server, round });
     for files in FILES {
         let name = if files == 1 { "1 file".into() } else { format!("{files} files in turn") };
         shape(format!("1 CPU, {name}"), of_files(round, files));

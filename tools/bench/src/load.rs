@@ -30,6 +30,10 @@ pub enum Call {
     RingFsync,
     /// A request that does nothing.
     RingNop,
+    /// An fsync by a new thread, which does nothing else.
+    FirstOfThread,
+    /// An fsync by a new process, which does nothing else: it is forked and executes no other program.
+    FirstOfProcess,
     /// As [`Call::DurableWrite`], by libaio: a system call that submits it, which writes, and one that takes
     /// its event.
     AioDurableWrite,

@@ -41,6 +41,8 @@ struct Part {
     calls: u64,
     seconds: f64,
     batches_ns: Vec<u32>,
+    /// Calls in each of these.
+    batch: usize,
 }
 
 /// Answers requests on standard input until it ends. `disk`: the second directory. `split`: each thread has a
@@ -97,7 +99,7 @@ impl Threads {
             let part = part?;
             calls += part.calls;
             seconds = seconds.max(part.seconds);
-            batches.extend(part.batches_ns.iter().map(|&ns| f64::from(ns) / BATCH as f64));
+            batches.extend(part.batches_ns.iter().map(|&ns| f64::from(ns) / part.batch as f64));
         }
         let ns_per_call = if batches.is_empty() { 0.0 } else { median(&mut batches) };
         Ok(Done { calls, seconds, ns_per_call })
@@ -184,6 +186,8 @@ impl Worker {
             None => match round.call {
                 Call::Append => Ok(append(round, files)?),
                 Call::Switch => Ok(switch(round)?),
+                Call::FirstOfThread => Ok(first_of_threads(round, &files[0])?),
+                Call::FirstOfProcess => Ok(first_of_processes(round, &files[0])?),
                 Call::RingFsync | Call::RingNop => {
                     if self.ring.is_none() {
                         self.ring = Some(IoUring::new(BATCH as u32).context("cannot make a ring")?);
@@ -308,6 +312,65 @@ fn switch(round: &Round) -> std::io::Result<Part> {
     })
 }
 
+/// Two readings of the clock are in it, which others do not pay for each call.
+#[expect(unsafe_code, reason = "two system calls by one function, which nothing else makes")]
+fn timed_fsync(file: &File) -> std::io::Result<u32> {
+    let mut took = Duration::ZERO;
+    // A new process has none of the pages that it is about to use: another call by the same way has them all.
+    for number in [libc::SYS_getppid, libc::SYS_fsync] {
+        let began = Instant::now();
+        // SAFETY: the file is open, and neither of the two touches memory.
+        let result = unsafe { libc::syscall(number, file.as_raw_fd()) };
+        took = began.elapsed();
+        if result < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(u32::try_from(took.as_nanos()).unwrap_or(u32::MAX))
+}
+
+fn first_of_threads(round: &Round, file: &File) -> std::io::Result<Part> {
+    one_by_one(round, || {
+        let timed = thread::scope(|scope| scope.spawn(|| timed_fsync(file)).join());
+        timed.map_err(|_| std::io::Error::other("a thread panicked"))?
+    })
+}
+
+#[expect(unsafe_code, reason = "no library has a fork that is safe in a process of several threads")]
+fn first_of_processes(round: &Round, file: &File) -> std::io::Result<Part> {
+    let (mut heard, mut say) = std::io::pipe()?;
+    one_by_one(round, || {
+        // SAFETY: the new process makes three system calls and reads the clock: it takes no lock that another
+        // thread may have held, has no memory to give back, and ends without going through what is to be done
+        // at an exit.
+        let process = unsafe { libc::fork() };
+        if process == 0 {
+            let said = timed_fsync(file).and_then(|ns| say.write_all(&ns.to_ne_bytes()));
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::from(said.is_err())) }
+        }
+        let process = rustix::process::Pid::from_raw(process).ok_or_else(std::io::Error::last_os_error)?;
+        let ended = rustix::process::waitpid(Some(process), rustix::process::WaitOptions::empty())?;
+        if ended.and_then(|(_, status)| status.exit_status()) != Some(0) {
+            return Err(std::io::Error::other("a process could not sync"));
+        }
+        let mut ns = [0; 4];
+        heard.read_exact(&mut ns)?;
+        Ok(u32::from_ne_bytes(ns))
+    })
+}
+
+/// `call` says how long it took.
+fn one_by_one(round: &Round, mut call: impl FnMut() -> std::io::Result<u32>) -> std::io::Result<Part> {
+    let mut batches_ns = Vec::new();
+    let began = Instant::now();
+    while batches_ns.is_empty() || began.elapsed() < round.duration {
+        batches_ns.push(call()?);
+    }
+    let calls = batches_ns.len() as u64;
+    Ok(Part { calls, seconds: began.elapsed().as_secs_f64(), batches_ns, batch: 1 })
+}
+
 /// `batch` makes so many calls as [`BATCH`] says.
 fn in_batches(round: &Round, mut batch: impl FnMut() -> std::io::Result<()>) -> std::io::Result<Part> {
     let mut batches_ns = Vec::with_capacity(1 << 16);
@@ -323,7 +386,7 @@ fn in_batches(round: &Round, mut batch: impl FnMut() -> std::io::Result<()>) -> 
         }
     }
     let calls = (batches_ns.len() * BATCH) as u64;
-    Ok(Part { calls, seconds: began.elapsed().as_secs_f64(), batches_ns })
+    Ok(Part { calls, seconds: began.elapsed().as_secs_f64(), batches_ns, batch: BATCH })
 }
 
 fn at_a_rate(round: &Round, files: &[File], rate: f64) -> std::io::Result<Part> {
@@ -346,5 +409,5 @@ fn at_a_rate(round: &Round, files: &[File], rate: f64) -> std::io::Result<Part> 
         calls = calls.max(due);
         thread::sleep(pause);
     }
-    Ok(Part { calls, seconds: began.elapsed().as_secs_f64(), batches_ns: Vec::new() })
+    Ok(Part { calls, seconds: began.elapsed().as_secs_f64(), batches_ns: Vec::new(), batch: BATCH })
 }

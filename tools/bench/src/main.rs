@@ -19,6 +19,7 @@ mod idle;
 mod instructions;
 mod load;
 mod load_child;
+mod many;
 mod max_cpu;
 mod modes;
 mod net;
@@ -99,6 +100,8 @@ enum Part {
     Writes,
     /// Added to each fsync by the net below the watched calls
     Net,
+    /// Added to each fsync of a server of many processes
+    Many,
     /// What it costs a real server under load
     Server,
     /// Start, memory and processor time of fsynctop itself
@@ -229,6 +232,7 @@ fn measure(context: &Context, out: &Path, parts: &[Part]) -> Result<Vec<Section>
         }
         [Part::Writes] => Ok(vec![writes::section(context)?]),
         [Part::Net] => Ok(vec![net::section(context)?]),
+        [Part::Many] => Ok(vec![many::section(context)?]),
         [Part::Server] => Ok(vec![server::section(context, out)?]),
         [Part::Process] => Ok(vec![process::section(context)?]),
         [Part::Growth] => Ok(vec![growth::section(context)?]),

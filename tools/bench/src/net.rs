@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use fsynctop::model::AttachMode;
 
-use crate::calls::{self, Column, Effort, Measured, Shape};
+use crate::calls::{self, Column, Effort, Measured, Shape, Who};
 use crate::context::Context;
 use crate::load::Call;
 use crate::modes;
@@ -20,9 +20,9 @@ pub fn section(context: &Context) -> Result<Section> {
     let disk = Ext4::mount(context.files.path())?;
     let tracers =
         modes::all().into_iter().flat_map(|mode| [Tracer::Empty(mode), Tracer::Fsynctop(mode)]).collect();
-    let shapes = [true, false]
+    let shapes = [Who::Server, Who::Neighbour]
         .into_iter()
-        .flat_map(|traced| CALLS.map(|(call, name)| calls::shape(context, call, traced, 1, name)));
+        .flat_map(|who| CALLS.map(|(call, name)| calls::shape(context, call, who, 1, name)));
     let effort = Effort { cycles: context.or_quick(24, 4), rounds: 3, warm_up: None };
     let measured = calls::measure(context, Some(disk.path()), tracers, shapes.collect(), effort)?;
     Ok(of(&measured))
@@ -51,22 +51,22 @@ fn of(measured: &Measured) -> Section {
 /// The difference between the two filesystems.
 fn note(measured: &Measured, mode: AttachMode) -> Option<String> {
     let (own, empty) = (measured.at(Tracer::Fsynctop(mode))?, measured.at(Tracer::Empty(mode))?);
-    let column = |traced: bool, call: Call| -> Option<&Column> {
-        let is_it = |shape: &Shape| shape.traced == traced && shape.round.call == call;
+    let column = |who: Who, call: Call| -> Option<&Column> {
+        let is_it = |shape: &Shape| shape.who == who && shape.round.call == call;
         Some(&measured.columns[measured.shapes.iter().position(is_it)?])
     };
-    let by_net = |traced: bool, tracer: usize| {
-        let [disk, memory] = [Call::FsyncOnDisk, Call::Fsync].map(|call| column(traced, call));
+    let by_net = |who: Who, tracer: usize| {
+        let [disk, memory] = [Call::FsyncOnDisk, Call::Fsync].map(|call| column(who, call));
         Some(disk?.added(tracer).median - memory?.added(tracer).median)
     };
     Some(format!(
         "{}: on ext4, fsynctop adds {:.0} ns more to a traced fsync than on tmpfs, and {:.0} ns more to a neighbour\'s; an \
          empty program on the net\'s hook adds {:.0} ns and {:.0} ns.",
         mode.name(),
-        by_net(true, own)?,
-        by_net(false, own)?,
-        by_net(true, empty)?,
-        by_net(false, empty)?,
+        by_net(Who::Server, own)?,
+        by_net(Who::Neighbour, own)?,
+        by_net(Who::Server, empty)?,
+        by_net(Who::Neighbour, empty)?,
     ))
 }
 

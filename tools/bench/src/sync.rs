@@ -32,7 +32,7 @@ pub fn section(measured: &Measured) -> Section {
         for (shape, column) in measured.of(Call::Fsync) {
             section.goals.extend(goals_of(measured, mode, shape, column));
         }
-        let traced = measured.of(Call::Fsync).find(|(shape, _)| shape.traced);
+        let traced = measured.of(Call::Fsync).find(|(shape, _)| shape.who.is_traced());
         section.notes.extend(traced.and_then(|(_, column)| clock_note(measured, mode, column)));
     }
     if !measured.tracers.contains(&Tracer::Fsynctop(AttachMode::Fentry)) {

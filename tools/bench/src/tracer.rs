@@ -139,18 +139,23 @@ impl Running {
         }
     }
 
-    /// Detaches, and compares what was counted with what the traced process did.
-    pub fn stop(self, syncs: u64) -> Result<()> {
+    /// Detaches, and compares what was counted with what the traced process did. `also`: what another server,
+    /// by its number, did meanwhile, which fsynctop alone can count.
+    pub fn stop(self, syncs: u64, also: (u32, u64)) -> Result<()> {
         let Kind::Program(program) = self.kind else { return Ok(()) };
         let (out, err) = program.stop()?;
         let name = self.tracer.name();
         let (counted, right) = match self.tracer {
             Tracer::Empty(_) | Tracer::Clock(_) | Tracer::Counts => return Ok(()),
             Tracer::Fsynctop(_) | Tracer::AllWrites(_) => {
-                let (own, unattributed) = counted::by_fsynctop(&out, self.pid);
                 // A kernel that preempts programs skips some, which is said in another place than this table.
-                let least = if host::may_skip_programs() { syncs / 100 * 99 } else { syncs };
-                (own, own <= syncs && own + unattributed >= least)
+                let least = |syncs: u64| if host::may_skip_programs() { syncs / 100 * 99 } else { syncs };
+                let is_right = |pid: u32, syncs: u64| {
+                    let (own, unattributed) = counted::by_fsynctop(&out, pid);
+                    own <= syncs && own + unattributed >= least(syncs)
+                };
+                let (own, _) = counted::by_fsynctop(&out, self.pid);
+                (own, is_right(self.pid, syncs) && is_right(also.0, also.1))
             }
             Tracer::Bpftrace => {
                 // Others on this machine may have a process of the script's name, too.

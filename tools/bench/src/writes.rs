@@ -3,7 +3,7 @@
 use anyhow::Result;
 use fsynctop::model::AttachMode;
 
-use crate::calls::{self, Column, Effort, Measured, Shape};
+use crate::calls::{self, Column, Effort, Measured, Shape, Who};
 use crate::context::Context;
 use crate::load::Call;
 use crate::modes;
@@ -15,14 +15,15 @@ const MOST_OF_CLOCK: f64 = 1.5;
 /// Of what two empty programs add, for a write that is not followed.
 const MOST_OF_EMPTY: f64 = 1.2;
 
-/// What is called, how it is named, and by whom: traced or not.
-const CALLS: [(Call, &str, &[bool]); 6] = [
-    (Call::DurableWrite, "O_DSYNC write", &[true, false]),
-    (Call::Write, "write", &[true, false]),
-    (Call::NullWrite, "write to /dev/null", &[true, false]),
-    (Call::RingFsync, "io_uring fsync", &[true, false]),
-    (Call::RingNop, "io_uring nop", &[true]),
-    (Call::AioDurableWrite, "libaio O_DSYNC write", &[true, false]),
+const BOTH: &[Who] = &[Who::Server, Who::Neighbour];
+/// What is called, how it is named, and by whom.
+const CALLS: [(Call, &str, &[Who]); 6] = [
+    (Call::DurableWrite, "O_DSYNC write", BOTH),
+    (Call::Write, "write", BOTH),
+    (Call::NullWrite, "write to /dev/null", BOTH),
+    (Call::RingFsync, "io_uring fsync", BOTH),
+    (Call::RingNop, "io_uring nop", &[Who::Server]),
+    (Call::AioDurableWrite, "libaio O_DSYNC write", BOTH),
 ];
 
 pub fn section(context: &Context) -> Result<Section> {
@@ -32,9 +33,9 @@ pub fn section(context: &Context) -> Result<Section> {
             [Tracer::Empty(mode), Tracer::Clock(mode), Tracer::Fsynctop(mode), Tracer::AllWrites(mode)]
         })
         .collect();
-    let shapes = CALLS.iter().flat_map(|&(call, name, by)| {
-        by.iter().map(move |&traced| calls::shape(context, call, traced, 1, name))
-    });
+    let shapes = CALLS
+        .iter()
+        .flat_map(|&(call, name, by)| by.iter().map(move |&who| calls::shape(context, call, who, 1, name)));
     let effort =
         Effort { cycles: context.or_quick(if context.guest { 5 } else { 24 }, 4), rounds: 3, warm_up: None };
     Ok(of(&calls::measure(context, None, tracers, shapes.collect(), effort)?))
@@ -74,15 +75,14 @@ fn goal(measured: &Measured, tracer: Tracer, shape: &Shape, column: &Column) -> 
         _ => return None,
     };
     let own = measured.at(tracer)?;
-    let call = shape.round.call;
-    let (other, most) =
-        match (shape.traced && (call.counts() || all_writes && call == Call::Write), shape.traced) {
-            // Others are the same with all writes, or nearly.
-            _ if all_writes && call != Call::Write => return None,
-            (true, _) => (Tracer::Clock(mode), MOST_OF_CLOCK),
-            (false, false) => (Tracer::Empty(mode), MOST_OF_EMPTY),
-            (false, true) => return None,
-        };
+    let (call, traced) = (shape.round.call, shape.who.is_traced());
+    let (other, most) = match (traced && (call.counts() || all_writes && call == Call::Write), traced) {
+        // Others are the same with all writes, or nearly.
+        _ if all_writes && call != Call::Write => return None,
+        (true, _) => (Tracer::Clock(mode), MOST_OF_CLOCK),
+        (false, false) => (Tracer::Empty(mode), MOST_OF_EMPTY),
+        (false, true) => return None,
+    };
     let ratio = column.ratio(own, column, measured.at(other)?);
     let option = if all_writes { " --writes all" } else { "" };
     let what = format!("{}: fsynctop{option} ({}) against {}", shape.name, mode.name(), other.name());
