@@ -112,14 +112,15 @@ fn root_what_a_killed_postmaster_leaves_behind_is_still_its_server() {
     needs(&[]);
     let cluster = Cluster::with_tables(15);
     let server = cluster.start(&[]);
-    server.query("CREATE TABLE t (n int)");
+    // A table for each: a backend that waited for the other's lock would look whether its postmaster lives.
+    server.query("CREATE TABLE t (n int); CREATE TABLE u (n int)");
     server.query(
-        "CREATE PROCEDURE go_on(wait interval) LANGUAGE plpgsql AS $$ BEGIN \
+        "CREATE PROCEDURE go_on(wait interval, own text) LANGUAGE plpgsql AS $$ BEGIN \
          WHILE clock_timestamp() < statement_timestamp() + wait LOOP END LOOP; \
-         LOOP INSERT INTO t VALUES (pg_backend_pid()); COMMIT; END LOOP; END $$",
+         LOOP EXECUTE format('INSERT INTO %I VALUES (1)', own); COMMIT; END LOOP; END $$",
     );
     let tracing = Tracing::begin(&["--comm", "postgres", "--by", "thread", "--output", "json"]);
-    let clients = [server.begin("CALL go_on('0 s')"), server.begin("CALL go_on('4 s')")];
+    let clients = [server.begin("CALL go_on('0 s', 't')"), server.begin("CALL go_on('4 s', 'u')")];
     let backends = || {
         let pids =
             server.query("SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL%' ORDER BY backend_start");

@@ -37,7 +37,11 @@ pub fn of_any_engine(
     let options = connection.options()?;
     let selection = session::selection_of(targets, engines)?;
     let described = describe_all(&selection.processes(), Arc::new(rules), DESCRIBE_TIMEOUT);
-    let servers: Vec<Server> = described.into_iter().map(|(server, _)| server).collect();
+    let mut servers: Vec<Server> = described.into_iter().map(|(server, _)| server).collect();
+    // A file of one product's clients says which servers are meant.
+    if connection.service_file.is_some() && servers.iter().any(product::is_postgres) {
+        servers.retain(product::is_postgres);
+    }
     if servers.is_empty() {
         return Err(session::nothing_selected("compare with", &selection, ""));
     }
@@ -48,6 +52,9 @@ pub fn of_any_engine(
             return Ok(OneServer::Postgres(choose::choose(servers, options.postgres).map_err(wrong)?));
         }
         (0, all) if all == servers.len() => {
+            if servers.iter().any(|server| server.engine.as_deref().is_some_and(|engine| !engines(engine))) {
+                return Err(no_counters(&servers).into());
+            }
             return Ok(OneServer::Etcd(choose::choose(servers, options.etcd).map_err(wrong)?));
         }
         // One place is no place of servers of two protocols: which is meant has to be said.

@@ -1,6 +1,5 @@
 //! What the page says in one place it must not deny in another: over many inputs.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -72,7 +71,7 @@ fn explained(
         in_flight: &samples,
         processors,
         calibration: None,
-        titles: &BTreeMap::new(),
+        titles: None,
         no_status: None,
     };
     let commits = Some(Commits::of_innodb(&evidence, &inputs));

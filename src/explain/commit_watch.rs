@@ -32,7 +32,8 @@ const PROC: &str = "/proc";
 const EVERY: Duration = Duration::from_millis(10);
 /// The same where a timer samples, and looking only tells which threads sync.
 const EVERY_BESIDE_TIMER: Duration = Duration::from_millis(25);
-/// After each look, so many times as long as it took: among very many threads one takes some milliseconds.
+/// After each look at a server of several processes, so many times as long as it took: it is one at all
+/// threads of the host.
 const REST: u32 = 9;
 /// How long the server's filesystems may take to be looked at.
 const STORAGE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -160,10 +161,14 @@ impl<C: Explained> CommitWatch<C> {
         }
     }
 
+    fn is_several(&self) -> bool {
+        self.server.engine.as_deref().is_some_and(Engine::is_several)
+    }
+
     /// How often [`CommitWatch::sample`] is to be called.
     pub fn every(&self) -> Duration {
         let every = if self.timer.is_some() { EVERY_BESIDE_TIMER } else { EVERY };
-        every.max(self.took * REST)
+        if self.is_several() { every.max(self.took * REST) } else { every }
     }
 
     /// Takes the first snapshot. Samples count from now on.
@@ -258,32 +263,32 @@ impl<C: Explained> CommitWatch<C> {
             in_flight: &self.samples,
             processors: Processors::new(self.idle, waits),
             calibration: calibration.as_ref(),
-            titles: &titles,
+            titles: titles.as_ref(),
             no_status: self.no_status.as_deref(),
         };
         C::explain(&evidence, &inputs)
     }
 }
 
-/// Processes whose titles are read at most: the most frequent syncers of a log are among the first that are
-/// seen.
+/// Processes whose titles are read at most: those that were seen most often.
 const MAX_TITLES: usize = 1_024;
 
 impl<C: Explained> CommitWatch<C> {
     /// Of the processes that were seen to make a log durable, where a server has several. Reading one may
-    /// wait for that process.
-    fn titles(&self) -> BTreeMap<u32, String> {
-        if !self.server.engine.as_deref().is_some_and(Engine::is_several) {
-            return BTreeMap::new();
+    /// wait for that process. None: it took too long.
+    fn titles(&self) -> Option<BTreeMap<u32, String>> {
+        if !self.is_several() {
+            return Some(BTreeMap::new());
         }
-        let tids = C::LOGS.iter().flat_map(|&log| self.samples.tids(log)).map(|(tid, _)| tid);
-        let tids: BTreeSet<u32> = tids.take(MAX_TITLES).collect();
+        let mut seen: Vec<_> = C::LOGS.iter().flat_map(|&log| self.samples.tids(log)).collect();
+        seen.sort_by_key(|&(_, n)| std::cmp::Reverse(n));
+        let tids: BTreeSet<u32> = seen.into_iter().map(|(tid, _)| tid).take(MAX_TITLES).collect();
         let server = self.server.id.pid;
         let read = move || {
             let title = |tid| Some((tid, titles::of_process(Path::new(PROC), tid, server)?));
             tids.into_iter().filter_map(title).collect()
         };
-        TITLE_THREADS.within(STORAGE_TIMEOUT, read).unwrap_or_default()
+        TITLE_THREADS.within(STORAGE_TIMEOUT, read)
     }
 }
 

@@ -39,8 +39,8 @@ pub struct Inputs<'a> {
     pub in_flight: &'a InFlightSamples,
     pub processors: Processors,
     pub calibration: Option<&'a Calibration>,
-    /// What the processes of a server of several call themselves, by their numbers.
-    pub titles: &'a BTreeMap<u32, String>,
+    /// What the processes of a server of several call themselves, by their numbers. None: not known.
+    pub titles: Option<&'a BTreeMap<u32, String>>,
     /// Why the server's counters are missing, if they are. A plain sentence.
     pub no_status: Option<&'a str>,
 }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::model::{Measurement, Op, Role, Via};
+use crate::model::{Measurement, Op, Role, Via, durability};
 use crate::server::mysql::durable_writes::DurableWrites;
 
 /// The content of the page and of the JSON object.
@@ -82,6 +82,10 @@ impl Explanation {
         }
         let told = self.commits.iter().map(|commits| commits.throughput.durable_writes());
         let seen = self.measurement.servers.iter().map(|server| DurableWrites::of(server, None).in_words());
-        told.chain(seen).flatten().next()
+        let wal = self.measurement.servers.iter().map(|server| {
+            let is_seen = durability::wal_is_durable_by_writes(server);
+            is_seen.then(|| "each write of the WAL is itself durable".to_owned())
+        });
+        told.chain(seen).chain(wal).flatten().next()
     }
 }

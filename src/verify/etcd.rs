@@ -94,9 +94,10 @@ pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Readin
         },
     ];
     let mut rows: Vec<Row> = lines.iter().map(|line| row(line, server, first, last)).collect();
+    let logs_nothing = rows[0].counted.is_none_or(|range| range.at_most == 0);
     let backend = &mut rows[1];
     let is_unsafe = backend.traced == 0 && count(&|row| row.info.role == Role::Wal) == 0;
-    if is_unsafe && backend.counted.is_some_and(|range| range.at_least > 0) {
+    if is_unsafe && logs_nothing && backend.counted.is_some_and(|range| range.at_least > 0) {
         *backend = Row::not_compared(BACKEND, 0, Some(UNSAFE));
     } else if backend.kind == Kind::Exact {
         backend.note = Some(TWICE.to_owned());

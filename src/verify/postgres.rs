@@ -31,7 +31,7 @@ impl Counts for Reading {
     fn moved(from: &Reading, to: &Reading) -> u64 {
         let between = Between { from, to };
         let all = [between.wal_syncs(), between.wal_writes(), between.relation_syncs()];
-        all.into_iter().flatten().map(|counted| counted.count).sum()
+        all.into_iter().flatten().map(|counted| counted.count).fold(0, u64::saturating_add)
     }
 
     /// It does not say.
@@ -135,6 +135,8 @@ pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Readin
 
 const MADE: &str = "a file of the log was made or renamed during the window: the server syncs it by the same call then, \
                     and does not count that";
+const STANDBY: &str = "on a standby the walreceiver syncs the log, and hands in what it counted only when it ends (from 18 on, when \
+                       nothing arrives for a while)";
 const OPEN: &str = "a transaction was open for longer than was traced, the role may not see what other sessions do, or the \
                     server is older than 15: processes may have counts that they have not handed in";
 
@@ -186,10 +188,15 @@ fn bounds(
     last: &Edge<Reading>,
 ) -> (Bounds, Option<&'static str>) {
     let wanted = |row: &FileRow| row.server == server && wanted(row);
-    let outer = counter(&Between { from: &first.before, to: &last.after });
+    let whole = Between { from: &first.before, to: &last.after };
+    let outer = counter(&whole);
     let inner = counter(&Between { from: &first.after, to: &last.before });
     let in_flight = first.in_flight(server) + last.in_flight(server);
     match (not_handed_in(first, wanted), not_handed_in(last, wanted)) {
+        _ if whole.is_of_standby() => {
+            let outer = outer.map(|counted| Counted { exact: false, ..counted });
+            (Bounds { outer, inner, before: in_flight, after: in_flight }, Some(STANDBY))
+        }
         (Some(before), Some(after)) => {
             (Bounds { outer, inner, before: before + in_flight, after: after + in_flight }, None)
         }

@@ -129,7 +129,7 @@ impl Bounds {
         let inner = self.inner.map_or(0, |inner| inner.count);
         let counted = Range {
             at_least: inner.min(outer.count).saturating_sub(self.before),
-            at_most: outer.count + self.after,
+            at_most: outer.count.saturating_add(self.after),
         };
         let agrees = (counted.at_least..=counted.at_most).contains(&traced);
         let exact = outer.exact;

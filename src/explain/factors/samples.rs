@@ -12,6 +12,11 @@ use crate::probe::TimerSamples;
 /// The minimum number of samples for a meaningful mean.
 pub(crate) const MIN_SAMPLES: u64 = 100;
 
+/// Threads of a log that are told apart.
+const MAX_TIDS: usize = 4_096;
+/// The number of no thread.
+const NOBODY: u32 = 0;
+
 /// Samples of one role, each weighted by the seconds since the previous one.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct RoleSamples {
@@ -20,8 +25,10 @@ struct RoleSamples {
     most: u64,
     /// Samples with more than one sync.
     several: u64,
-    /// Number of syncs seen, by the thread's name and number.
-    threads: BTreeMap<(String, u32), u64>,
+    /// Number of syncs seen, by thread name.
+    threads: BTreeMap<String, u64>,
+    /// The same by the thread's number; of the logs only, and of so many threads at most.
+    tids: BTreeMap<u32, u64>,
 }
 
 /// Samples of one server's syncs in flight. Each is weighted by the time since the previous one, so that
@@ -133,8 +140,12 @@ impl InFlightSamples {
         let is_one = |sync: &&InFlight| sync.server == self.server && sync.op.makes_durable();
         for sync in in_flight.iter().filter(is_one) {
             *counts.entry(sync.role).or_default() += 1;
-            let threads = &mut self.roles.entry(sync.role).or_default().threads;
-            *threads.entry((strip_number(&sync.thread).to_owned(), sync.tid)).or_default() += 1;
+            let of_role = self.roles.entry(sync.role).or_default();
+            *of_role.threads.entry(strip_number(&sync.thread).to_owned()).or_default() += 1;
+            if self.logs.contains(&sync.role) {
+                let is_full = of_role.tids.len() >= MAX_TIDS && !of_role.tids.contains_key(&sync.tid);
+                *of_role.tids.entry(if is_full { NOBODY } else { sync.tid }).or_default() += 1;
+            }
         }
         for (role, count) in counts {
             let of_role = self.roles.entry(role).or_default();
@@ -196,19 +207,16 @@ impl InFlightSamples {
     /// The names of the threads seen in syncs of a role, the most frequent first, with their counts.
     pub fn threads(&self, role: Role) -> Vec<(String, u64)> {
         let Some(of_role) = self.roles.get(&role) else { return Vec::new() };
-        let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
-        for ((name, _), n) in &of_role.threads {
-            *by_name.entry(name).or_default() += n;
-        }
-        let mut threads: Vec<_> = by_name.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
+        let mut threads: Vec<_> = of_role.threads.iter().map(|(name, &n)| (name.clone(), n)).collect();
         threads.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         threads
     }
 
-    /// The numbers of these threads, with the same counts.
+    /// The numbers of a log's threads, with the same counts. Those for which there was no room are 0
+    /// together.
     pub(crate) fn tids(&self, role: Role) -> impl Iterator<Item = (u32, u64)> {
         let of_role = self.roles.get(&role).into_iter();
-        of_role.flat_map(|of_role| of_role.threads.iter().map(|((_, tid), &n)| (*tid, n)))
+        of_role.flat_map(|of_role| of_role.tids.iter().map(|(&tid, &n)| (tid, n)))
     }
 }
 
@@ -268,7 +276,7 @@ mod tests {
         );
         assert_eq!(samples.threads(Role::Tablespace), [("ib_io_wr".to_owned(), 2)]);
         let tid = seen[0][0].tid;
-        assert_eq!(samples.tids(Role::Redo).collect::<Vec<_>>(), [(tid, 2), (tid, 1)], "by name and number");
+        assert_eq!(samples.tids(Role::Redo).collect::<Vec<_>>(), [(tid, 3)]);
         assert_eq!((redo.by, samples.without_timer()), (By::Thread, None));
         // A sample that covers as much time as all the others weighs as much as they do.
         samples.add(&[], start + Duration::from_millis(80));

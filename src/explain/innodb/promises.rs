@@ -160,8 +160,8 @@ fn doublewrite(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
         let standing = if evidence.syncs(Role::Doublewrite) > 0 { Standing::Kept } else { Standing::Unseen };
         return Some(Finding::new(setting, standing, "a page torn by a crash is repaired", seen));
     }
-    let atomic =
-        evidence.storage.iter().any(|storage| matches!(storage.filesystem.as_str(), "zfs" | "btrfs"));
+    let atomic = !evidence.storage.is_empty()
+        && evidence.storage.iter().all(|storage| matches!(storage.filesystem.as_str(), "zfs" | "btrfs"));
     let promise = if atomic {
         "a page torn by a crash is not repaired, but copy-on-write filesystems do not tear pages"
     } else {

@@ -16,6 +16,8 @@ pub struct Form {
     pub by_writes: Option<String>,
     /// A commit waits for such a write, and these are not watched: how long that takes is not seen.
     pub waits_unseen: bool,
+    /// It also waits for others, by the settings in `notes`, and that is not measured.
+    pub waits_for_more: bool,
     /// Caveats, each a sentence.
     pub notes: Vec<String>,
     /// False if the settings could not be read.
@@ -26,7 +28,9 @@ impl Form {
     /// `watched`: the operations that are traced.
     pub fn of(server: &Server, status: Option<&Between>, watched: &[Op]) -> Form {
         let setting = |name: &str| status.and_then(|between| between.to.setting(name));
-        let by_setting = setting("wal_sync_method").filter(|method| method.starts_with("open_"));
+        // With fsync=off, it opens its files without O_SYNC and O_DSYNC all the same.
+        let is_synced = setting("fsync") != Some("off");
+        let by_setting = setting("wal_sync_method").filter(|method| is_synced && method.starts_with("open_"));
         let by_writes = match by_setting {
             Some(method) => Some(format!("wal_sync_method={}", escape_sentence(method))),
             None => durability::wal_is_durable_by_writes(server)
@@ -40,28 +44,33 @@ impl Form {
         let commit = setting("synchronous_commit").unwrap_or("on");
         let why_not_wal = if between.to.is_standby() {
             Some("does not apply: a standby commits nothing of its own".to_owned())
-        } else if setting("fsync") == Some("off") {
+        } else if !is_synced {
             Some("does not apply: fsync=off, so nothing is synced".to_owned())
         } else if commit == "off" {
             Some("does not apply: synchronous_commit=off, so no commit waits for the WAL".to_owned())
         } else {
             None
         };
+        let notes = if between.to.is_standby() { Vec::new() } else { notes(&setting, is_synced) };
         let mut form = Form {
+            waits_for_more: !notes.is_empty(),
             waits_unseen: unseen && why_not_wal.is_none(),
             known: true,
-            notes: notes(&setting),
+            notes,
             by_writes,
             why_not_wal,
             ..Form::default()
         };
-        form.in_words = form.words(commit);
+        form.in_words = form.words(commit, between.to.is_standby());
         form
     }
 
-    fn words(&self, commit: &str) -> String {
+    fn words(&self, commit: &str, is_standby: bool) -> String {
         let commit = escape_sentence(commit);
         match (&self.why_not_wal, &self.by_writes) {
+            (Some(_), _) if is_standby => {
+                "it commits nothing of its own; commits of its source may wait for its syncs".to_owned()
+            }
             (Some(_), _) => "no commit waits for a sync".to_owned(),
             (None, Some(why)) => {
                 let unseen = if self.waits_unseen { "; not seen here" } else { "" };
@@ -74,12 +83,12 @@ impl Form {
     }
 }
 
-/// What else a commit waits for, and who may have chosen otherwise.
-fn notes<'a>(setting: &dyn Fn(&str) -> Option<&'a str>) -> Vec<String> {
+/// What else a commit waits for.
+fn notes<'a>(setting: &dyn Fn(&str) -> Option<&'a str>, is_synced: bool) -> Vec<String> {
     let mut notes = Vec::new();
     let commit = setting("synchronous_commit");
     let delay: u64 = setting("commit_delay").and_then(|delay| delay.parse().ok()).unwrap_or(0);
-    if delay > 0 && commit != Some("off") {
+    if delay > 0 && is_synced && commit != Some("off") {
         let siblings = setting("commit_siblings").map(escape_sentence).unwrap_or_default();
         notes.push(format!(
             "With commit_delay={delay}, a commit that is about to sync waits {delay} µs for others, if {siblings} more \

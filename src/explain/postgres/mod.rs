@@ -29,8 +29,8 @@ pub(crate) const LOGS: &[Role] = &[Role::Wal];
 pub type Window<'a> = super::factors::Window<'a, Reading>;
 pub type Evidence<'a> = super::audit::Evidence<'a, Reading>;
 
-/// A process that has no title any more.
-const ENDED: &str = "processes that have ended";
+/// Those that had no title any more, or were not asked for it.
+const OTHERS: &str = "other processes";
 
 /// The throughput as the server counted it, the throughput that the WAL predicts, and the factors.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -80,8 +80,9 @@ pub struct Checkpoints {
     pub data_syncs: u64,
 }
 
-/// `titles`: what the server's processes call themselves, by their numbers.
-pub fn measure(window: &Window, titles: &BTreeMap<u32, String>) -> Throughput {
+/// `titles`: what the server's processes call themselves, by their numbers. None: they could not be read in
+/// time.
+pub fn measure(window: &Window, titles: Option<&BTreeMap<u32, String>>) -> Throughput {
     let mut left_out = Vec::new();
     let status = window.status.map(|(from, to)| Between { from, to });
     let (status, no_counters) = match status.map(|between| (between, between.interrupted())) {
@@ -102,9 +103,15 @@ pub fn measure(window: &Window, titles: &BTreeMap<u32, String>) -> Throughput {
     let terms = Terms { by_writes: form.by_writes.is_some(), commits_wait: form.why_not_wal.is_none() };
     let log = Log::measure(window, Role::Wal, observed, terms);
     left_out.extend(window.in_flight.without_timer());
+    if titles.is_none() {
+        left_out.push(
+            "The processes' titles could not be read in time: who syncs the WAL is not known.".to_owned(),
+        );
+    }
 
     // How long a commit takes alone is not known where it waits for what is not seen, or for nothing.
-    let waited_for = log.as_ref().filter(|_| terms.commits_wait && !form.waits_unseen);
+    let waited_for =
+        log.as_ref().filter(|_| terms.commits_wait && !form.waits_unseen && !form.waits_for_more);
     let naive = observed
         .zip(waited_for)
         .and_then(|(observed, log)| Naive::of(observed, log.syncs_per_second, log.mean_latency_seconds));
@@ -118,7 +125,7 @@ pub fn measure(window: &Window, titles: &BTreeMap<u32, String>) -> Throughput {
         transactions,
         naive,
         connections,
-        synced_by: synced_by(window, titles),
+        synced_by: titles.map(|titles| synced_by(window, titles)).unwrap_or_default(),
         checkpoints: Checkpoints::of(window.measurement, window.server.id, status.as_ref()),
         form,
         left_out,
@@ -135,7 +142,10 @@ pub fn measure(window: &Window, titles: &BTreeMap<u32, String>) -> Throughput {
 fn per_sync(form: &Form, observed: Option<f64>, log: Option<&Log>, no_counters: &str) -> Factor {
     let none = |why: String| Factor { value: None, source: why };
     match (observed, log) {
-        (None, _) => none(format!("not measurable here: {no_counters}")),
+        (None, _) => {
+            let unknown = || format!("not measurable here: {no_counters}");
+            none(form.why_not_wal.clone().unwrap_or_else(unknown))
+        }
         (Some(observed), Some(log)) => Factor {
             value: Some(observed / log.syncs_per_second),
             source: format!("transaction numbers and traced {}s", log.each()),
@@ -150,7 +160,7 @@ fn per_sync(form: &Form, observed: Option<f64>, log: Option<&Log>, no_counters: 
 fn synced_by(window: &Window, titles: &BTreeMap<u32, String>) -> Vec<Syncer> {
     let mut by_title: BTreeMap<&str, u64> = BTreeMap::new();
     for (tid, n) in window.in_flight.tids(Role::Wal) {
-        *by_title.entry(titles.get(&tid).map_or(ENDED, String::as_str)).or_default() += n;
+        *by_title.entry(titles.get(&tid).map_or(OTHERS, String::as_str)).or_default() += n;
     }
     let seen: u64 = by_title.values().sum();
     let one = |(who, n): (&str, u64)| Syncer { who: who.to_owned(), share: n as f64 / seen.max(1) as f64 };
@@ -162,7 +172,7 @@ fn synced_by(window: &Window, titles: &BTreeMap<u32, String>) -> Vec<Syncer> {
 impl Checkpoints {
     fn of(measurement: &Measurement, server: ServerId, status: Option<&Between>) -> Checkpoints {
         let rows = measurement.roles.iter().filter(|row| row.server == server && row.role != Role::Wal);
-        let rows = rows.filter(|row| row.op.makes_durable() && !row.op.writes());
+        let rows = rows.filter(|row| row.op.makes_file_durable() && !row.op.writes());
         let (mut syncs, mut sum_ns, mut data_syncs) = (0, 0, 0);
         for row in rows {
             syncs += row.stats.count;
@@ -178,7 +188,8 @@ impl Checkpoints {
 pub(crate) fn advise(throughput: &Throughput, processors: &Processors) -> Vec<Advice> {
     let factors = &throughput.factors;
     let observed = throughput.observed_transactions_per_second.filter(|_| factors.form.known);
-    let advice = logs_or_connections(observed, &factors.logs, factors.form.waits_unseen, processors);
+    let waits_unseen = factors.form.waits_unseen || factors.form.waits_for_more;
+    let advice = logs_or_connections(observed, &factors.logs, waits_unseen, processors);
     advice.into_iter().collect()
 }
 

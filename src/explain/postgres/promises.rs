@@ -42,17 +42,18 @@ fn synchronous_commit(evidence: &Evidence, between: &Between) -> Option<Finding>
     let setting = format!("synchronous_commit={}", escape_sentence(value));
     let transactions = between.interrupted().is_none().then(|| between.transactions()).flatten();
     let transactions = transactions.map(|counted| counted.count);
+    let durable = "a commit returns once its WAL is durable";
     let syncs = evidence.syncs(Role::Wal);
     let of_syncs = for_transactions(format!("{} syncs of the WAL", count(syncs)), transactions);
+    // What fsync=off makes of it is said of fsync.
+    if between.to.setting("fsync") == Some("off") || between.to.is_standby() {
+        let promise = if value == "off" { "commits do not wait for the WAL" } else { durable };
+        return Some(Finding::new(setting, Standing::Unseen, promise, of_syncs));
+    }
     if value == "off" {
         let promise = "a crash of the server or the host loses the commits of up to three times wal_writer_delay, and does \
                        no other damage";
         return Some(Finding::new(setting, Standing::Weak, promise, of_syncs));
-    }
-    let durable = "a commit returns once its WAL is durable";
-    // What fsync=off makes of it is said of fsync.
-    if between.to.setting("fsync") == Some("off") || between.to.is_standby() {
-        return Some(Finding::new(setting, Standing::Unseen, durable, of_syncs));
     }
     let form = Form::of(evidence.server, Some(between), &evidence.measurement.setup.ops);
     let Some(why) = form.by_writes else {
@@ -74,7 +75,9 @@ fn full_page_writes(evidence: &Evidence, between: &Between) -> Option<Finding> {
         return Some(Finding::new(setting, Standing::Unseen, "a page torn by a crash is repaired", seen));
     }
     let copies = |filesystem: &str| matches!(filesystem, "zfs" | "btrfs");
-    let (standing, promise) = if evidence.storage.iter().any(|storage| copies(&storage.filesystem)) {
+    let (standing, promise) = if !evidence.storage.is_empty()
+        && evidence.storage.iter().all(|storage| copies(&storage.filesystem))
+    {
         (
             Standing::Usual,
             "a page torn by a crash is not repaired, but copy-on-write filesystems do not tear pages",
@@ -89,13 +92,15 @@ fn data_sync_retry(evidence: &Evidence, between: &Between) -> Option<Finding> {
     if between.to.setting("data_sync_retry")? != "on" {
         return None;
     }
-    let failed: u64 = evidence.measurement.failures.iter().map(|row| row.stats.count).sum();
+    let rows = evidence.measurement.files.iter().filter(|row| row.server == evidence.server.id);
+    let rows = rows.filter(|row| row.info.role == Role::Data && !row.op.writes());
+    let failed: u64 = rows.flat_map(|row| row.stats.errors.values()).sum();
     let promise = "after a failed sync of a data file the server goes on, although the kernel may have dropped what it could \
                    not write";
     Some(Finding::new(
         "data_sync_retry=on",
         Standing::Weak,
         promise,
-        format!("{} failed calls", count(failed)),
+        format!("{} failed syncs of data files", count(failed)),
     ))
 }

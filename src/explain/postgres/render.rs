@@ -22,7 +22,8 @@ fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
     let observed = throughput.observed_transactions_per_second;
     match observed.zip(factors.transactions.as_ref()) {
         Some((observed, counted)) => {
-            writeln!(text, "{} transactions/s that wrote ({}).", rate(observed), counted.source)?;
+            let about = if counted.exact { "" } else { "about " };
+            writeln!(text, "{about}{} transactions/s that wrote ({}).", rate(observed), counted.source)?;
         }
         None => writeln!(text, "Transactions are not measurable here.")?,
     }
@@ -90,7 +91,7 @@ fn write_checkpoints(text: &mut String, factors: &Factors) -> std::fmt::Result {
     };
     writeln!(
         text,
-        "{how_many}Beside the WAL, {} syncs took {}, {} of them of tables and indexes: no commit waits for those, but they \
+        "{how_many}Beside the WAL, {} syncs took {}, {} of them of tables and indexes: commits seldom wait for those, but they \
          share its device.",
         count(checkpoints.syncs),
         latency(checkpoints.seconds),

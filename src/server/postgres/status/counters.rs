@@ -39,12 +39,21 @@ impl Between<'_> {
 
     /// Transactions that wrote, those that were rolled back and subtransactions included.
     pub fn transactions(&self) -> Option<Counted> {
-        let counted = self.grown("transactions").filter(|_| !self.to.is_standby());
+        let counted = self.grown("transactions").filter(|_| !self.is_of_standby());
         counted.map(|count| Counted { count, source: "transaction numbers", exact: false })
     }
 
-    /// Those that were completed (18 and later), or begun.
+    /// At either end: it may have been promoted meanwhile.
+    pub(crate) fn is_of_standby(&self) -> bool {
+        self.from.is_standby() || self.to.is_standby()
+    }
+
+    /// On a standby, restartpoints. Those that were completed, or before PostgreSQL 18 those that were due:
+    /// with them those that were skipped because nothing had been written.
     pub fn checkpoints(&self) -> Option<u64> {
+        if self.to.text("pg_stat_checkpointer.restartpoints_done").is_some() && self.to.is_standby() {
+            return self.grown("pg_stat_checkpointer.restartpoints_done");
+        }
         let sum = |names: [&str; 2]| {
             let [timed, asked] = names.map(|name| self.grown(name));
             timed?.checked_add(asked?)

@@ -43,7 +43,7 @@ const IO: &str = "SELECT 'pg_stat_io.' || object || '.' || context || '.' || key
 const BGWRITER: &str = "SELECT 'pg_stat_bgwriter.' || key, value FROM pg_stat_bgwriter AS bgwriter, \
                         jsonb_each_text(to_jsonb(bgwriter)) WHERE key LIKE 'checkpoints%'";
 const CHECKPOINTER: &str = "SELECT 'pg_stat_checkpointer.' || key, value FROM pg_stat_checkpointer AS checkpointer, \
-                            jsonb_each_text(to_jsonb(checkpointer)) WHERE key LIKE 'num%'";
+                            jsonb_each_text(to_jsonb(checkpointer)) WHERE key LIKE 'num%' OR key = 'restartpoints_done'";
 /// `transactions`: a number is given to each that writes, and to subtransactions of those; one that has
 /// completed is below it.
 ///
@@ -53,8 +53,9 @@ const CHECKPOINTER: &str = "SELECT 'pg_stat_checkpointer.' || key, value FROM pg
 const ALWAYS: &str = "SELECT 'started', extract(epoch from pg_postmaster_start_time())::text \
      UNION ALL SELECT 'transactions', txid_snapshot_xmax(txid_current_snapshot())::text \
      UNION ALL SELECT 'in_recovery', pg_is_in_recovery()::text \
-     UNION ALL SELECT 'clients', count(*)::text FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
-         AND coalesce(backend_type, 'client backend') = 'client backend' AND datname IS NOT NULL \
+     UNION ALL SELECT 'clients', CASE WHEN bool_or(backend_type IS NULL) THEN NULL \
+         ELSE (count(*) FILTER (WHERE backend_type = 'client backend'))::text END \
+         FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
      UNION ALL SELECT 'at_work', count(*)::text FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
          AND (backend_type IS NULL OR backend_type NOT IN ('archiver', 'autovacuum launcher', 'background writer', \
                 'checkpointer', 'io worker', 'logical replication launcher', 'slotsync worker', 'startup', 'walreceiver', \
