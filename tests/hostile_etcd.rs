@@ -2,13 +2,15 @@
 //! memory, with an error in words, and leaves no thread behind. The peers here are real ones that answer
 //! wrongly on purpose.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fsynctop::model::Server;
 use fsynctop::server::etcd::status::Connection;
@@ -16,15 +18,11 @@ use fsynctop::server::etcd::status::client::Client;
 use fsynctop::server::etcd::status::reading::Reading;
 use fsynctop::server::processes;
 use fsynctop::server::status::choose;
-use fsynctop::server::status::connection::{ANSWER_TIMEOUT, CONNECT_TIMEOUT};
 use fsynctop::server::status::find::Target;
 use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
 use fsynctop::server::status::{Scope, StatusError};
 
-/// Beyond the deadlines themselves, on a machine that is busy.
-const SLACK: Duration = Duration::from_secs(4);
-/// An answer may have 4 MB, of which little is kept.
-const MEMORY: u64 = 96 << 20;
+use common::hostile::{SLACK, alone, for_ever, judge};
 
 const PAGE: &str = "# HELP etcd_disk_wal_fsync_duration_seconds The latency distributions of fsync called by WAL.\n\
                     etcd_disk_wal_fsync_duration_seconds_count 5\n\
@@ -49,40 +47,8 @@ fn read_request(stream: &mut dyn Read) -> Option<String> {
     String::from_utf8(request).ok()
 }
 
-/// One at a time: memory and threads are those of the whole process.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn threads_of_the_client() -> usize {
-    let names = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    let names = names.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    names.filter(|name| name.trim_end() == "server-status").count()
-}
-
-fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-}
-
 fn read(target: &Target) -> Result<Reading, StatusError> {
     Connection::open(target).and_then(|mut connection| connection.read(Scope::Everything))
-}
-
-fn judge(target: &Target, says: &str) {
-    std::fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak begins anew
-    let begin = Instant::now();
-    let error = read(target).map(|_| ()).expect_err("that was no answer").to_string();
-    let took = begin.elapsed();
-    let end = Instant::now() + SLACK;
-    while threads_of_the_client() > 0 && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let peak = peak_memory();
-    assert_eq!(threads_of_the_client(), 0, "a thread still waits for the peer: {error}");
-    assert!(error.contains(says), "no {says:?} in {error:?}");
-    assert!(error.len() < 1_500 && !error.contains(char::is_control), "{} bytes: {error:.200?}", error.len());
-    assert!(took < CONNECT_TIMEOUT + ANSWER_TIMEOUT + SLACK, "{took:?}");
-    assert!(peak < MEMORY, "{peak} bytes of memory at the peak");
 }
 
 /// Listens at an address of this host, and does that with each connection.
@@ -100,13 +66,13 @@ fn at(address: SocketAddr) -> Target {
 
 /// A peer that is asked, and then does this.
 fn attack(says: &str, peer: impl Fn(&mut TcpStream) + Send + Sync + 'static) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let address = listen(move |stream| {
         if read_request(stream).is_some() {
             peer(stream);
         }
     });
-    judge(&at(address), says);
+    judge::<Client>(&at(address), says);
 }
 
 /// Answers that and no more.
@@ -116,13 +82,9 @@ fn attack_with(says: &str, bytes: impl AsRef<[u8]> + Send + Sync + 'static) {
     });
 }
 
-fn for_ever(stream: &mut TcpStream, bytes: &[u8]) {
-    while stream.write_all(bytes).is_ok() {}
-}
-
 #[test]
 fn an_answer_as_etcd_gives_it_is_one() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let connections = Arc::new(AtomicUsize::new(0));
     let seen = connections.clone();
     let address = listen(move |stream| {
@@ -141,7 +103,7 @@ fn an_answer_as_etcd_gives_it_is_one() {
 
 #[test]
 fn a_connection_that_was_closed_meanwhile_is_made_anew() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let address = listen(|stream| {
         read_request(stream);
         let _ = stream.write_all(whole(PAGE).as_bytes());
@@ -230,7 +192,7 @@ fn what_is_no_answer_of_etcd_s_is_an_error() {
 
 #[test]
 fn no_redirection_is_followed() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let visited = Arc::new(AtomicUsize::new(0));
     let seen = visited.clone();
     let other = listen(move |stream| {
@@ -244,7 +206,7 @@ fn no_redirection_is_followed() {
             let location = format!("Location: http://{other}/metrics\r\nContent-Length: 0\r\n\r\n");
             let _ = stream.write_all(format!("HTTP/1.1 {status} There\r\n{location}").as_bytes());
         });
-        judge(&at(address), &format!("it answers with status {status}"));
+        judge::<Client>(&at(address), &format!("it answers with status {status}"));
     }
     assert_eq!(visited.load(Ordering::Relaxed), 0);
 }
@@ -257,7 +219,7 @@ fn where_plain_http_is_refused_the_message_says_what_to_do() {
     attack_with(hint, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n");
     attack_with(hint, b"\x15\x03\x01\0\x02\x02\x46");
     attack_with("it answers with status 404", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     // With TLS, there is no such hint.
     let address = listen(|stream| {
         let _ = stream.write_all(whole(PAGE).as_bytes());
@@ -283,7 +245,7 @@ fn this_process() -> Server {
 
 #[test]
 fn a_place_where_the_traced_server_does_not_listen_is_another_server_s() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let address = listen(|stream| {
         while read_request(stream).is_some() {
             let _ = stream.write_all(whole(PAGE).as_bytes());
@@ -308,7 +270,7 @@ fn a_place_where_the_traced_server_does_not_listen_is_another_server_s() {
 
 #[test]
 fn a_socket_of_a_process_that_is_not_traced_hears_nothing() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("localhost:2379");
     let listener = UnixListener::bind(&path).unwrap();
@@ -324,7 +286,7 @@ fn a_socket_of_a_process_that_is_not_traced_hears_nothing() {
     for servers in [vec![], vec![1]] {
         let mut target = Target::named(ConnectOptions::default(), Place::Socket(path.clone()));
         target.servers = servers;
-        judge(&target, "none of the servers that are traced");
+        judge::<Client>(&target, "none of the servers that are traced");
         assert_eq!(inbox.recv_timeout(SLACK).unwrap(), None);
     }
     let mut target = Target::named(ConnectOptions::default(), Place::Socket(path));

@@ -2,30 +2,23 @@
 //! memory, with an error in words, and leaves no thread behind. The peers here are real ones that speak the
 //! protocol wrongly on purpose.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fsynctop::server::postgres::status::Connection;
-use fsynctop::server::status::Scope;
-use fsynctop::server::status::connection::{ANSWER_TIMEOUT, CONNECT_TIMEOUT};
+use fsynctop::server::postgres::status::client::Client;
 use fsynctop::server::status::find::Target;
 use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
 use fsynctop::server::status::secret::Secret;
 
+use common::hostile::{SLACK, Stream, alone, for_ever, judge};
+
 const PASSWORD: &str = "open sesame";
-/// Beyond the deadlines themselves, on a machine that is busy.
-const SLACK: Duration = Duration::from_secs(4);
-/// An answer may have 1 MB; what it is made into takes a few times that.
-const MEMORY: u64 = 96 << 20;
-
-trait Stream: Read + Write {}
-impl<T: Read + Write> Stream for T {}
-
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
     [&[kind], &length[..], body].concat()
@@ -62,39 +55,6 @@ fn row(value: &[u8]) -> Vec<u8> {
     message(b'D', &[&[0, 1][..], &u32::try_from(value.len()).unwrap().to_be_bytes(), value].concat())
 }
 
-/// One at a time: memory and threads are those of the whole process.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn threads_of_the_client() -> usize {
-    let names = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    let names = names.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    names.filter(|name| name.trim_end() == "server-status").count()
-}
-
-fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-}
-
-fn judge(target: &Target, says: &str) {
-    std::fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak begins anew
-    let begin = Instant::now();
-    let read = Connection::open(target).and_then(|mut connection| connection.read(Scope::Everything));
-    let error = read.map(|_| ()).expect_err("that was no answer").to_string();
-    let took = begin.elapsed();
-    let end = Instant::now() + SLACK;
-    while threads_of_the_client() > 0 && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let peak = peak_memory();
-    assert_eq!(threads_of_the_client(), 0, "a thread still waits for the peer: {error}");
-    assert!(error.contains(says), "no {says:?} in {error:?}");
-    assert!(error.len() < 1_500 && !error.contains(char::is_control), "{} bytes: {error:.200?}", error.len());
-    assert!(took < CONNECT_TIMEOUT + ANSWER_TIMEOUT + SLACK, "{took:?}");
-    assert!(peak < MEMORY, "{peak} bytes of memory at the peak");
-}
-
 fn options() -> ConnectOptions {
     ConnectOptions {
         user: Some("monitor".into()),
@@ -105,23 +65,19 @@ fn options() -> ConnectOptions {
 
 /// A unix socket of this process's, which is taken for the server that is traced.
 fn attack(says: &str, peer: impl Fn(&mut dyn Stream) + Send + Sync + 'static) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path: PathBuf = directory.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
     std::thread::spawn(move || listener.incoming().for_each(|stream| peer(&mut stream.unwrap())));
     let mut target = Target::named(options(), Place::Socket(path));
     target.servers = vec![std::process::id()];
-    judge(&target, says);
-}
-
-fn for_ever(stream: &mut dyn Stream, bytes: &[u8]) {
-    while stream.write_all(bytes).is_ok() {}
+    judge::<Client>(&target, says);
 }
 
 #[test]
 fn a_socket_of_a_process_that_is_not_traced_hears_nothing() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path: PathBuf = directory.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
@@ -136,7 +92,7 @@ fn a_socket_of_a_process_that_is_not_traced_hears_nothing() {
     for servers in [vec![], vec![1]] {
         let mut target = Target::named(options(), Place::Socket(path.clone()));
         target.servers = servers;
-        judge(&target, "none of the servers that are traced");
+        judge::<Client>(&target, "none of the servers that are traced");
         assert_eq!(inbox.recv_timeout(SLACK).unwrap(), b"");
     }
 }
@@ -303,7 +259,7 @@ fn a_server_that_does_not_know_the_password_is_not_believed() {
 
 #[test]
 fn over_plain_tcp_the_password_itself_is_not_sent() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (outbox, inbox) = channel();
@@ -326,15 +282,15 @@ fn over_plain_tcp_the_password_itself_is_not_sent() {
         let place = Place::Tcp { host: "localhost".into(), port };
         let target = Target::named(ConnectOptions { tls, ..options() }, place)
             .where_addresses_are_the_servers([(std::net::Ipv4Addr::LOCALHOST, port).into()]);
-        judge(&target, "not encrypted");
+        judge::<Client>(&target, "not encrypted");
         assert_eq!(inbox.recv_timeout(SLACK).unwrap(), b"", "{tls:?}");
         // And where no server that is traced was seen to listen, no connection is made.
         let target =
             Target::named(ConnectOptions { tls, ..options() }, Place::Tcp { host: "127.0.0.1".into(), port });
-        judge(&target, "no server that is traced was seen to listen");
+        judge::<Client>(&target, "no server that is traced was seen to listen");
         assert!(inbox.recv_timeout(Duration::from_millis(300)).is_err(), "it connected");
     }
     let place = Place::Tcp { host: "localhost".into(), port };
     let required = Target::named(ConnectOptions { tls: Some(Tls::VerifyIdentity), ..options() }, place);
-    judge(&required, "no TLS");
+    judge::<Client>(&required, "no TLS");
 }

@@ -2,31 +2,22 @@
 //! with an error in words, and leaves no thread behind. The peers here are real ones that speak the protocol
 //! wrongly on purpose.
 
-use std::io::{Read, Write};
+mod common;
+
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fsynctop::server::mysql::status::Connection;
-use fsynctop::server::status::Scope;
-use fsynctop::server::status::connection::{ANSWER_TIMEOUT, CONNECT_TIMEOUT};
+use fsynctop::server::mysql::status::client::Client;
 use fsynctop::server::status::find::Target;
 use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
 use fsynctop::server::status::secret::Secret;
 
+use common::hostile::{SLACK, Stream, alone, for_ever, judge};
+
 const PASSWORD: &str = "open sesame";
-/// Beyond the deadlines themselves, on a machine that is busy.
-const SLACK: Duration = Duration::from_secs(4);
-/// An answer may have 8 MB; what it is made into takes a few times that.
-const MEMORY: u64 = 96 << 20;
-
-/// Both ends of a connection that was accepted.
-trait Stream: Read + Write {}
-impl<T: Read + Write> Stream for T {}
-
 fn packet(sequence: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap().to_le_bytes();
     [&length[..3], &[sequence], body].concat()
@@ -81,49 +72,6 @@ fn column() -> Vec<u8> {
     [&b"\x03def\0\0\0\x01a\0\x0c\x2d\0\xff\xff\0\0\xfd\0\0\0\0\0"[..]].concat()
 }
 
-/// One at a time: memory and threads are those of the whole process.
-static ALONE: Mutex<()> = Mutex::new(());
-
-struct Outcome {
-    error: String,
-    took: Duration,
-    peak: u64,
-}
-
-fn threads_of_the_client() -> usize {
-    let names = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    let names = names.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    names.filter(|name| name.trim_end() == "server-status").count()
-}
-
-fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-}
-
-fn ask(target: &Target) -> Outcome {
-    std::fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak begins anew
-    let begin = Instant::now();
-    let read = Connection::open(target).and_then(|mut connection| connection.read(Scope::Everything));
-    let error = read.map(|_| ()).expect_err("that was no answer").to_string();
-    let took = begin.elapsed();
-    let end = Instant::now() + SLACK;
-    while threads_of_the_client() > 0 && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(threads_of_the_client(), 0, "a thread still waits for the peer: {error}");
-    Outcome { error, took, peak: peak_memory() }
-}
-
-fn judge(outcome: &Outcome, says: &str) {
-    let Outcome { error, took, peak } = outcome;
-    assert!(error.contains(says), "no {says:?} in {error:?}");
-    assert!(error.len() < 1_500 && !error.contains(char::is_control), "{} bytes: {error:.200?}", error.len());
-    assert!(*took < CONNECT_TIMEOUT + ANSWER_TIMEOUT + SLACK, "{took:?}");
-    assert!(*peak < MEMORY, "{peak} bytes of memory at the peak");
-}
-
 /// A unix socket where everybody who connects meets `peer`.
 fn target(directory: &tempfile::TempDir, peer: impl Fn(&mut dyn Stream) + Send + Sync + 'static) -> Target {
     let path: PathBuf = directory.path().join("s");
@@ -140,13 +88,9 @@ fn target(directory: &tempfile::TempDir, peer: impl Fn(&mut dyn Stream) + Send +
 }
 
 fn attack(says: &str, peer: impl Fn(&mut dyn Stream) + Send + Sync + 'static) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
-    judge(&ask(&target(&directory, peer)), says);
-}
-
-fn for_ever(stream: &mut dyn Stream, bytes: &[u8]) {
-    while stream.write_all(bytes).is_ok() {}
+    judge::<Client>(&target(&directory, peer), says);
 }
 
 #[test]
@@ -265,7 +209,7 @@ fn silence_is_not_waited_for() {
 
 #[test]
 fn a_socket_that_accepts_nobody_is_not_waited_for() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -284,7 +228,7 @@ fn a_socket_that_accepts_nobody_is_not_waited_for() {
         waiting.push(socket);
     }
     let target = Target::named(ConnectOptions::default(), Place::Socket(path));
-    judge(&ask(&target), "did not answer within 1 s");
+    judge::<Client>(&target, "did not answer within 1 s");
 }
 
 #[test]
@@ -321,7 +265,7 @@ fn empty_packets_are_an_error_and_no_panic() {
 
 #[test]
 fn greetings_that_are_cut_or_garbled_are_an_error_and_no_panic() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let whole = greeting();
     let body = &whole[4..];
     let mut bad: Vec<Vec<u8>> = (0..body.len() - 24).map(|length| body[..length].to_vec()).collect();
@@ -332,7 +276,7 @@ fn greetings_that_are_cut_or_garbled_are_an_error_and_no_panic() {
     for body in bad {
         let directory = tempfile::tempdir().unwrap();
         let target = target(&directory, move |stream| drop(stream.write_all(&packet(0, &body))));
-        judge(&ask(&target), "no connection to the server at");
+        judge::<Client>(&target, "no connection to the server at");
     }
 }
 
@@ -408,25 +352,25 @@ fn ask_for_the_password(stream: &mut dyn Stream, outbox: &Sender<Vec<u8>>) {
 
 #[test]
 fn over_plain_tcp_no_key_is_asked_for_and_no_password_sent() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (outbox, inbox) = channel();
     let port = port(move |stream| ask_for_the_password(stream, &outbox));
     for tls in [None, Some(Tls::Preferred), Some(Tls::Disabled)] {
         let target =
             over_tcp(port, tls)
                 .where_addresses_are_the_servers([(std::net::Ipv4Addr::LOCALHOST, port).into()]);
-        judge(&ask(&target), "not encrypted");
+        judge::<Client>(&target, "not encrypted");
         assert_eq!(received(&inbox), b"", "{tls:?}: a request for a key, or a password");
     }
 }
 
 #[test]
 fn a_local_port_that_is_not_the_servers_gets_no_password() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (outbox, inbox) = channel();
     let port = port(move |stream| recorded(stream, &outbox));
     for tls in [None, Some(Tls::Required), Some(Tls::Disabled)] {
-        judge(&ask(&over_tcp(port, tls)), "no server that is traced was seen to listen on 127.0.0.1:");
+        judge::<Client>(&over_tcp(port, tls), "no server that is traced was seen to listen on 127.0.0.1:");
         let sent = inbox.try_recv().unwrap_or_default();
         assert!(!contains(&sent, PASSWORD) && sent.is_empty(), "{sent:?}");
     }
@@ -434,7 +378,7 @@ fn a_local_port_that_is_not_the_servers_gets_no_password() {
 
 #[test]
 fn bytes_from_before_the_encryption_are_not_taken_for_encrypted_ones() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let port = port(|stream| {
         let early = packet(1, OK);
         let _ = stream.write_all(&[greeting_for("mysql_native_password", SSL), early].concat());
@@ -445,24 +389,24 @@ fn bytes_from_before_the_encryption_are_not_taken_for_encrypted_ones() {
         port,
     )
         .into()]);
-    judge(&ask(&target), "more than its greeting before the encryption began");
+    judge::<Client>(&target, "more than its greeting before the encryption began");
 }
 
 #[test]
 fn a_server_that_has_no_tls_any_more_is_not_talked_to_without() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (outbox, inbox) = channel();
     let port = port(move |stream| {
         let _ = stream.write_all(&greeting());
         recorded(stream, &outbox);
     });
     for tls in [Tls::Required, Tls::VerifyIdentity] {
-        judge(
-            &ask(&over_tcp(port, Some(tls)).where_addresses_are_the_servers([(
+        judge::<Client>(
+            &over_tcp(port, Some(tls)).where_addresses_are_the_servers([(
                 std::net::Ipv4Addr::LOCALHOST,
                 port,
             )
-                .into()])),
+                .into()]),
             "has no TLS",
         );
         assert_eq!(received(&inbox), b"");

@@ -171,6 +171,25 @@ pub fn in_flight(role: Role, path: &str, age: Duration) -> InFlight {
     }
 }
 
+/// A host where these operations are watched.
+pub fn setup(ops: &[Op]) -> Arc<Setup> {
+    Arc::new(Setup {
+        mode: AttachMode::Fentry,
+        not_chosen: Vec::new(),
+        kernel: "6.12.0-1-amd64".into(),
+        host: "db1".into(),
+        ops: ops.to_vec(),
+        by_thread: true,
+        net: Net {
+            filesystems: vec!["ext4".into(), "xfs".into()],
+            refused: None,
+            writeback: true,
+            writeback_refused: None,
+        },
+        note: None,
+    })
+}
+
 /// An interval in which nothing happened and nothing was lost.
 pub fn quiet() -> Measurement {
     let start = SystemTime::UNIX_EPOCH + Duration::from_millis(1_779_962_581_250);
@@ -179,21 +198,7 @@ pub fn quiet() -> Measurement {
         start,
         end: start + duration,
         duration,
-        setup: Arc::new(Setup {
-            mode: AttachMode::Fentry,
-            not_chosen: Vec::new(),
-            kernel: "6.12.0-1-amd64".into(),
-            host: "db1".into(),
-            ops: vec![Op::Fsync, Op::Fdatasync],
-            by_thread: true,
-            net: Net {
-                filesystems: vec!["ext4".into(), "xfs".into()],
-                refused: None,
-                writeback: true,
-                writeback_refused: None,
-            },
-            note: None,
-        }),
+        setup: setup(&[Op::Fsync, Op::Fdatasync]),
         lost: Lost::default(),
         servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))],
         roles: Vec::new(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
 use crate::model::fixture::{self, MYSQL};
-use crate::model::{AttachMode, InFlight, Net, Setup, Snapshot};
+use crate::model::{InFlight, Snapshot};
 use crate::verify::row::{Range, Verdict};
 
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -17,16 +17,7 @@ fn snapshot(seconds: u64, counts: [u64; 6]) -> Snapshot {
     let row = |inode, path: &str, role, op, count| {
         fixture::row(MYSQL, inode, path, role, op, fixture::stats(&[(count, 100_000)]))
     };
-    let setup = Setup {
-        mode: AttachMode::Tracepoint,
-        not_chosen: Vec::new(),
-        kernel: "6.12.0".into(),
-        host: String::new(),
-        ops: vec![Op::Fsync, Op::Fdatasync],
-        by_thread: false,
-        net: Net::default(),
-        note: None,
-    };
+    let setup = fixture::setup(&[Op::Fsync, Op::Fdatasync]);
     Snapshot {
         files: vec![
             row(1, "/d/member/wal/0000000000000000-0000000000000000.wal", Role::Wal, Op::Fdatasync, log),
@@ -42,7 +33,7 @@ fn snapshot(seconds: u64, counts: [u64; 6]) -> Snapshot {
             ),
             row(5, "/d/member/snap", Role::Directory, Op::Fsync, beside),
         ],
-        ..Snapshot::empty(*BEGIN + Duration::from_secs(seconds), SystemTime::now(), setup.into())
+        ..Snapshot::empty(*BEGIN + Duration::from_secs(seconds), SystemTime::now(), setup)
     }
 }
 
@@ -70,10 +61,6 @@ fn compared(first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
     compare(&fixture::server(MYSQL, "etcd", "etcd 3.5.21", 2379), first, last)
 }
 
-fn row<'a>(verification: &'a Verification, what: &str) -> &'a Row {
-    verification.rows.iter().find(|row| row.what == what).unwrap_or_else(|| panic!("{verification:?}"))
-}
-
 #[test]
 fn each_commit_is_two_syncs_and_a_new_file_of_the_log_one_more() {
     let first = quiet([100, 10, 3, 0], snapshot(0, [98, 2, 20, 1, 3, 0]));
@@ -81,9 +68,9 @@ fn each_commit_is_two_syncs_and_a_new_file_of_the_log_one_more() {
     let agrees = compared(&first, &last([148, 3, 34, 2, 4, 1]));
     assert!(agrees.succeeds(), "{agrees:?}");
     let traced = ["write-ahead log", "backend (bbolt)", "snapshots", "everything else"]
-        .map(|what| (row(&agrees, what).traced, row(&agrees, what).counted.map(|range| range.at_most)));
+        .map(|what| (agrees.row(what).traced, agrees.row(what).counted.map(|range| range.at_most)));
     assert_eq!(traced, [(51, Some(51)), (14, Some(14)), (1, Some(1)), (2, None)]);
-    assert!(row(&agrees, BACKEND).note.as_deref().unwrap().contains("its pages, then"));
+    assert!(agrees.row(BACKEND).note.as_deref().unwrap().contains("its pages, then"));
     // One more or less of each is not the same.
     for (what, counts) in [
         (LOG, [147, 3, 34, 2, 4, 1]),
@@ -93,7 +80,7 @@ fn each_commit_is_two_syncs_and_a_new_file_of_the_log_one_more() {
         ("snapshots", [148, 3, 34, 2, 5, 1]),
     ] {
         let differs = compared(&first, &last(counts));
-        assert_eq!(row(&differs, what).verdict, Verdict::Differs, "{differs:?}");
+        assert_eq!(differs.row(what).verdict, Verdict::Differs, "{differs:?}");
         assert!(!differs.succeeds());
     }
 }
@@ -115,31 +102,34 @@ fn at_work_a_sync_of_the_log_and_a_commit_may_be_under_way_at_each_end() {
     let last = edge([150, 20, 0, 0], busy, [151, 20, 0, 0]);
     let range = compared(&first, &last);
     assert!(range.succeeds(), "{range:?}");
-    assert_eq!(row(&range, LOG).counted, Some(Range { at_least: 47, at_most: 53 }));
-    assert_eq!(row(&range, BACKEND).counted, Some(Range { at_least: 18, at_most: 23 }));
+    assert_eq!(range.row(LOG).counted, Some(Range { at_least: 47, at_most: 53 }));
+    assert_eq!(range.row(BACKEND).counted, Some(Range { at_least: 18, at_most: 23 }));
 }
 
 #[test]
 fn what_becomes_another_file_is_not_held_to_a_counter() {
     let first = quiet([100, 10, 3, 0], snapshot(0, [98, 2, 20, 1, 3, 0]));
     let defragmented = compared(&first, &quiet([101, 11, 3, 1], snapshot(30, [99, 2, 29, 1, 3, 0])));
-    let backend = row(&defragmented, BACKEND);
+    let backend = defragmented.row(BACKEND);
     assert_eq!((backend.kind, backend.note.as_deref()), (Kind::Approximate, Some(DEFRAGMENTED)));
     assert!(defragmented.succeeds(), "the log decides");
     let mut last = quiet([100, 10, 3, 0], snapshot(30, [98, 2, 20, 1, 4, 0]));
     last.after = Reading::from_pairs([(WAL, 100), (COMMITS, 10), (SNAPSHOTS, 3), (SENT_SNAPSHOTS, 1)]);
-    assert_eq!(row(&compared(&first, &last), "snapshots").kind, Kind::Approximate);
+    assert_eq!(compared(&first, &last).row("snapshots").kind, Kind::Approximate);
 }
 
 #[test]
 fn a_server_that_syncs_nothing_is_said_to() {
     let first = quiet([5, 10, 0, 0], snapshot(0, [0; 6]));
     let nothing = compared(&first, &quiet([5, 17, 0, 0], snapshot(30, [0; 6])));
-    let backend = row(&nothing, BACKEND);
+    let backend = nothing.row(BACKEND);
     assert_eq!((backend.kind, backend.note.as_deref()), (Kind::NoCounter, Some(UNSAFE)));
     // Where the log was synced, the backend was, too, or was not seen.
     let unseen = compared(&first, &quiet([9, 17, 0, 0], snapshot(30, [4, 0, 0, 0, 0, 0])));
-    assert_eq!(row(&unseen, BACKEND).verdict, Verdict::Differs);
+    assert_eq!(unseen.row(BACKEND).verdict, Verdict::Differs);
+    // Nor is a server that counts syncs of its log one that makes none: they were not seen.
+    let blind = compared(&first, &quiet([9, 17, 0, 0], snapshot(30, [0; 6])));
+    assert_eq!((blind.row(LOG).verdict, blind.row(BACKEND).verdict), (Verdict::Differs, Verdict::Differs));
 }
 
 #[test]

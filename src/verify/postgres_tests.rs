@@ -5,7 +5,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
 use crate::model::fixture::{self, MYSQL};
-use crate::model::{AttachMode, Net, Setup};
 use crate::verify::row::Verdict;
 
 /// The traced calls: fdatasync and fsync of a segment, durable writes of it, fsync of its directory, of a
@@ -20,16 +19,7 @@ fn snapshot(seconds: u64, counts: [u64; 6]) -> Snapshot {
         };
         fixture::row(MYSQL, inode, path, role, op, fixture::stats(&[(count, 100_000)]))
     };
-    let setup = Setup {
-        mode: AttachMode::Tracepoint,
-        not_chosen: Vec::new(),
-        kernel: "6.12.0".into(),
-        host: String::new(),
-        ops: vec![Op::Fsync, Op::Fdatasync, Op::DsyncWrite],
-        by_thread: false,
-        net: Net::default(),
-        note: None,
-    };
+    let setup = fixture::setup(&[Op::Fsync, Op::Fdatasync, Op::DsyncWrite]);
     let segment = "/d/pg_wal/000000010000000000000001";
     Snapshot {
         files: vec![
@@ -40,7 +30,7 @@ fn snapshot(seconds: u64, counts: [u64; 6]) -> Snapshot {
             row(3, "/d/base/5/16384", Op::Fsync, table),
             row(4, "/d/global/pg_control", Op::Fsync, control),
         ],
-        ..Snapshot::empty(*BEGIN + Duration::from_secs(seconds), SystemTime::now(), setup.into())
+        ..Snapshot::empty(*BEGIN + Duration::from_secs(seconds), SystemTime::now(), setup)
     }
 }
 
@@ -70,22 +60,18 @@ fn compared(first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
     compare(&fixture::server(MYSQL, "postgres", "PostgreSQL 15.14", 5432), first, last)
 }
 
-fn row<'a>(verification: &'a Verification, what: &str) -> &'a Row {
-    verification.rows.iter().find(|row| row.what == what).unwrap_or_else(|| panic!("{verification:?}"))
-}
-
 #[test]
 fn syncs_of_all_processes_are_those_of_the_server() {
     let first = quiet("fdatasync", [100, 90], snapshot(0, [100, 0, 0, 0, 0, 0]));
     let last = |syncs| quiet("fdatasync", [syncs, 200], snapshot(30, [150, 7, 0, 3, 4, 2]));
     let agrees = compared(&first, &last(150));
     assert!(agrees.succeeds(), "{agrees:?}");
-    assert_eq!((row(&agrees, "write-ahead log").traced, row(&agrees, "tables and indexes").traced), (50, 4));
-    assert_eq!(row(&agrees, "everything else").traced, 7 + 3 + 2, "files of the log that are made");
+    assert_eq!((agrees.row("write-ahead log").traced, agrees.row("tables and indexes").traced), (50, 4));
+    assert_eq!(agrees.row("everything else").traced, 7 + 3 + 2, "files of the log that are made");
     assert!(agrees.rows.iter().all(|row| row.what != "write-ahead log, durable writes"));
     for syncs in [149, 151] {
         let differs = compared(&first, &last(syncs));
-        assert_eq!(row(&differs, "write-ahead log").verdict, Verdict::Differs);
+        assert_eq!(differs.row("write-ahead log").verdict, Verdict::Differs);
         assert!(!differs.succeeds());
         assert_eq!(differs.possible_causes.len(), usize::from(syncs == 151));
     }
@@ -97,11 +83,11 @@ fn where_writes_are_durable_they_are_compared_instead() {
     let last = quiet("open_datasync", [0, 200], snapshot(30, [0, 0, 200, 0, 0, 0]));
     let agrees = compared(&first, &last);
     assert!(agrees.succeeds());
-    assert_eq!(row(&agrees, "write-ahead log, durable writes").traced, 110);
+    assert_eq!(agrees.row("write-ahead log, durable writes").traced, 110);
     assert!(agrees.rows.iter().all(|row| row.what != "write-ahead log"));
     // Changed meanwhile, or with fsync=off, nothing is counted that could be compared.
     let changed = compared(&first, &quiet("fdatasync", [0, 200], snapshot(30, [9, 0, 200, 0, 0, 0])));
-    let log = row(&changed, "write-ahead log, syncs and durable writes");
+    let log = changed.row("write-ahead log, syncs and durable writes");
     assert_eq!((log.kind, log.traced), (Kind::NoCounter, 119));
     assert!(!changed.succeeds());
 }
@@ -110,10 +96,10 @@ fn where_writes_are_durable_they_are_compared_instead() {
 fn with_fsync_a_file_that_is_made_cannot_be_told_from_a_commit() {
     let first = quiet("fsync", [10, 0], snapshot(0, [0, 10, 0, 0, 0, 0]));
     let plain = compared(&first, &quiet("fsync", [40, 0], snapshot(30, [0, 40, 0, 0, 0, 0])));
-    assert_eq!(row(&plain, "write-ahead log").kind, Kind::Exact);
+    assert_eq!(plain.row("write-ahead log").kind, Kind::Exact);
     let made = compared(&first, &quiet("fsync", [40, 0], snapshot(30, [0, 43, 0, 1, 0, 0])));
-    assert_eq!(row(&made, "write-ahead log").kind, Kind::Approximate);
-    assert_eq!(row(&made, "write-ahead log").note.as_deref(), Some(MADE));
+    assert_eq!(made.row("write-ahead log").kind, Kind::Approximate);
+    assert_eq!(made.row("write-ahead log").note.as_deref(), Some(MADE));
 }
 
 #[test]
@@ -128,14 +114,14 @@ fn of_a_server_at_work_the_count_is_a_range_as_wide_as_what_may_not_be_handed_in
     let first = at_work(1000, 12, 120, &[(0, 90), (1, 100), (2, 105)]);
     let last = at_work(1400, 60, 530, &[(48, 490), (49, 500), (50, 520)]);
     let range = compared(&first, &last);
-    let wal = row(&range, "write-ahead log");
+    let wal = range.row("write-ahead log");
     let counted = wal.counted.unwrap();
     assert_eq!((wal.kind, wal.traced, counted.at_least, counted.at_most), (Kind::Exact, 410, 380, 430));
     assert!(range.succeeds());
     // One end at which not enough was seen.
     let unknown = compared(&at_work(1000, 5, 120, &[(0, 90)]), &last);
-    assert_eq!(row(&unknown, "write-ahead log").kind, Kind::Approximate);
-    assert_eq!(row(&unknown, "write-ahead log").note.as_deref(), Some(OPEN));
+    assert_eq!(unknown.row("write-ahead log").kind, Kind::Approximate);
+    assert_eq!(unknown.row("write-ahead log").note.as_deref(), Some(OPEN));
 }
 
 #[test]
@@ -146,4 +132,39 @@ fn after_a_restart_nothing_is_said() {
     let verification = compared(&first, &last);
     assert_eq!(verification.interrupted.as_deref(), Some("the server was restarted meanwhile"));
     assert!(!verification.succeeds());
+}
+
+#[test]
+fn no_count_is_too_large_to_be_compared() {
+    let first = quiet("fdatasync", [0, 0], snapshot(0, [0; 6]));
+    let last = quiet("fdatasync", [u64::MAX, u64::MAX], snapshot(30, [9, 0, 0, 0, 0, 0]));
+    assert_eq!(compared(&first, &last).row("write-ahead log").verdict, Verdict::Differs);
+    assert_eq!(Reading::moved(&first.before, &last.after), u64::MAX);
+    let mut busy = last.clone();
+    busy.after = reading("fdatasync", [u64::MAX, u64::MAX], 1);
+    busy.earlier = vec![snapshot(10, [1, 0, 0, 0, 0, 0])];
+    assert!(!compared(&first, &busy).succeeds());
+}
+
+#[test]
+fn a_standbys_log_is_approximate() {
+    let of = |mut edge: Edge<Reading>| {
+        for reading in [&mut edge.before, &mut edge.after] {
+            *reading = Reading::from_pairs(
+                [
+                    ("pg_stat_wal.wal_sync", "0"),
+                    ("started", "1.5"),
+                    ("at_work", "0"),
+                    ("in_recovery", "true"),
+                ],
+                [("fsync", "on"), ("wal_sync_method", "fdatasync"), ("server_version_num", "150014")],
+            );
+        }
+        edge
+    };
+    let first = of(quiet("fdatasync", [0, 0], snapshot(0, [0; 6])));
+    let last = of(quiet("fdatasync", [0, 0], snapshot(30, [19, 0, 0, 0, 0, 0])));
+    let log = compared(&first, &last);
+    let log = log.row("write-ahead log");
+    assert_eq!((log.kind, log.note.as_deref(), log.traced), (Kind::Approximate, Some(STANDBY), 19));
 }

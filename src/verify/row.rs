@@ -81,6 +81,11 @@ pub(crate) struct Verification {
 }
 
 impl Verification {
+    #[cfg(test)]
+    pub(super) fn row(&self, what: &str) -> &Row {
+        self.rows.iter().find(|row| row.what == what).unwrap_or_else(|| panic!("{self:?}"))
+    }
+
     /// `rows`: the lines. What the server says beside them is added.
     pub(super) fn of(server: &Server, measurement: &Measurement, rows: Vec<Row>) -> Verification {
         Verification {

@@ -1,4 +1,4 @@
-//! What the tests that need root share.
+//! What the tests share, most of all those that need root.
 
 #![allow(dead_code)] // each test program uses a part of it
 
@@ -12,6 +12,7 @@ pub mod explained;
 pub mod exporter;
 pub mod faultfs;
 pub mod faults;
+pub mod hostile;
 pub mod kernel_count;
 pub mod measured;
 pub mod nested;

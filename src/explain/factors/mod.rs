@@ -37,6 +37,15 @@ pub struct Window<'a, R> {
     pub in_flight: &'a InFlightSamples,
 }
 
+/// The throughput as the server counted it, the throughput predicted by the log that commits wait for last,
+/// and the factors of its engine. Flattened into an object, these are three fields of `explain`'s JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Throughput<F> {
+    pub observed_transactions_per_second: Option<f64>,
+    pub predicted_transactions_per_second: Option<f64>,
+    pub factors: F,
+}
+
 /// One measured ratio.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Factor {

@@ -5,6 +5,14 @@ use std::fmt::Write;
 use super::{Connections, DurableBy, Factor, Log};
 use crate::text::{count, duration_in_words, percent};
 
+/// What is written, as a text. Lines without an indent; nothing is cut.
+pub(in crate::explain) fn written(write: impl FnOnce(&mut String) -> std::fmt::Result) -> String {
+    let mut text = String::new();
+    // String's formatter cannot fail.
+    let _ = write(&mut text);
+    text
+}
+
 /// The table of the ratios: a name, the ratio, what it means.
 pub(in crate::explain) fn write_quotients(
     text: &mut String,

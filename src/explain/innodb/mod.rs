@@ -31,16 +31,8 @@ pub use render::render;
 pub(crate) const LOGS: &[Role] = &[Role::Redo, Role::Binlog];
 
 pub type Window<'a> = super::factors::Window<'a, Reading>;
+pub type Throughput = super::factors::Throughput<Factors>;
 pub type Evidence<'a> = super::audit::Evidence<'a, Reading>;
-
-/// The throughput as the server counted it, the throughput predicted by the log that commits wait for last,
-/// and the factors. Flattened into an object, these are three fields of `explain`'s JSON.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Throughput {
-    pub observed_transactions_per_second: Option<f64>,
-    pub predicted_transactions_per_second: Option<f64>,
-    pub factors: Factors,
-}
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Factors {

@@ -6,17 +6,14 @@ use super::redo::Redo;
 use super::{Factors, Throughput};
 use crate::explain::factors::render::{
     latency, megabytes, number, rate, write_connections, write_logs, write_prediction, write_quotients,
+    written,
 };
 use crate::explain::factors::{DurableBy, Factor};
 use crate::model::Role;
 use crate::text::{count, duration_in_words, escape, escape_sentence, percent};
 
-/// Lines without an indent; nothing is cut.
 pub fn render(throughput: &Throughput) -> String {
-    let mut text = String::new();
-    // String's formatter cannot fail.
-    let _ = write_to(&mut text, throughput);
-    text
+    written(|text| write_to(text, throughput))
 }
 
 fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {

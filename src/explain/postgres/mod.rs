@@ -27,18 +27,11 @@ pub use render::render;
 pub(crate) const LOGS: &[Role] = &[Role::Wal];
 
 pub type Window<'a> = super::factors::Window<'a, Reading>;
+pub type Throughput = super::factors::Throughput<Factors>;
 pub type Evidence<'a> = super::audit::Evidence<'a, Reading>;
 
 /// Those that had no title any more, or were not asked for it.
 const OTHERS: &str = "other processes";
-
-/// The throughput as the server counted it, the throughput that the WAL predicts, and the factors.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Throughput {
-    pub observed_transactions_per_second: Option<f64>,
-    pub predicted_transactions_per_second: Option<f64>,
-    pub factors: Factors,
-}
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Factors {

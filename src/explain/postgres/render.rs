@@ -5,16 +5,12 @@ use std::fmt::Write;
 use super::{Factors, Throughput};
 use crate::explain::factors::DurableBy;
 use crate::explain::factors::render::{
-    latency, number, rate, write_connections, write_logs, write_prediction, write_quotients,
+    latency, number, rate, write_connections, write_logs, write_prediction, write_quotients, written,
 };
 use crate::text::{count, escape, escape_sentence, percent};
 
-/// Lines without an indent; nothing is cut.
 pub fn render(throughput: &Throughput) -> String {
-    let mut text = String::new();
-    // String's formatter cannot fail.
-    let _ = write_to(&mut text, throughput);
-    text
+    written(|text| write_to(text, throughput))
 }
 
 fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {

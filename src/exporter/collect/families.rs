@@ -78,8 +78,8 @@ families! {
         help: "How long the writes of a server to its files took, durable or not.",
         notes: "Only with `--writes all`. Of regular files and block devices; writes to mapped memory are not seen. `op` is \
                 `write`, by whichever call or request; `dsync_write`, which is in `fsynctop_sync_duration_seconds` as well; \
-                and `fallocate`, which makes room and writes nothing. `write` by a call is there \
-                at zero for each role that holds committed data.",
+                and `fallocate`, which makes room and writes nothing. `write` by a call is there at zero for each \
+                role that holds committed data.",
         ..family("fsynctop_write_duration_seconds", Kind::Histogram, "seconds", &["server", "role", "op", "via"])
     };
     pub(crate) static WRITTEN_BYTES: Family = Family {
@@ -107,8 +107,8 @@ families! {
         help: "Bytes written and not covered by a successful sync: the most in the last interval.",
         notes: "Only with `--writes all`. What a power failure would take of files that nothing makes again: of the \
                 logs that commits wait for, which are there from the start, these bytes are lost, besides whatever the server \
-                has not written yet; data files are made again out of them, as far as an engine has both. Never too small ([unsynced.md](unsynced.md)), except \
-                while `fsynctop_unsynced_unknown_bytes_total` grows: then there may be more, also where this is zero. Of a \
+                has not written yet; data files are made again out of them, as far as an engine has both. Never too small \
+                ([unsynced.md](unsynced.md)), except while `fsynctop_unsynced_unknown_bytes_total` grows: then there may be more, also where this is zero. Of a \
                 role, the sum of the greatest of each file.",
         ..family("fsynctop_unsynced_bytes", Kind::Gauge, "bytes", &["server", "role"])
     };

@@ -75,8 +75,9 @@ impl Target {
                 IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
                 other => other,
             };
+            // Of a port that is open at several, the address that every host has.
             let best = ports.entry(address.port()).or_insert(ip);
-            if !best.is_loopback() {
+            if ip == Ipv4Addr::LOCALHOST || !best.is_loopback() {
                 *best = ip;
             }
         }

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
 use crate::model::fixture::{self, MARIADB, MYSQL};
-use crate::model::{AttachMode, Net, Op, Setup, Snapshot, durability};
+use crate::model::{Op, Snapshot, durability};
 use crate::server::mysql::status::reading::Reading;
 use crate::verify::render;
 use crate::verify::row::{Range, Verdict};
@@ -17,16 +17,7 @@ fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
         fixture::row(MYSQL, inode, path, role, Op::Fdatasync, fixture::stats(&[(count, 100_000)]))
     };
     let [redo, data, binlog, frm, directory] = counts;
-    let setup = Setup {
-        mode: AttachMode::Tracepoint,
-        not_chosen: Vec::new(),
-        kernel: "6.12.0".into(),
-        host: String::new(),
-        ops: vec![Op::Fsync, Op::Fdatasync],
-        by_thread: false,
-        net: Net::default(),
-        note: None,
-    };
+    let setup = fixture::setup(&[Op::Fsync, Op::Fdatasync]);
     let other =
         fixture::row(MARIADB, 9, "/b/ib_logfile0", Role::Redo, Op::Fsync, fixture::stats(&[(77, 1_000)]));
     Snapshot {
@@ -38,7 +29,7 @@ fn snapshot(seconds: u64, counts: [u64; 5]) -> Snapshot {
             row(5, "/d", Role::Directory, directory),
             other,
         ],
-        ..Snapshot::empty(Instant::now() + Duration::from_secs(seconds), SystemTime::now(), setup.into())
+        ..Snapshot::empty(Instant::now() + Duration::from_secs(seconds), SystemTime::now(), setup)
     }
 }
 
