@@ -54,6 +54,26 @@ pub struct Factor {
     pub source: String,
 }
 
+/// The counters of a window, or why there are none; then a sentence of that is added to `left_out`.
+/// `interrupted`: why they cannot be used.
+pub(super) fn usable<B>(
+    between: Option<B>,
+    interrupted: impl FnOnce(&B) -> Option<&'static str>,
+    left_out: &mut Vec<String>,
+) -> Result<B, &'static str> {
+    let Some(between) = between else {
+        left_out.push("No connection to the server: its own counters are missing.".to_owned());
+        return Err("no connection to the server");
+    };
+    match interrupted(&between) {
+        None => Ok(between),
+        Some(why) => {
+            left_out.push(format!("The server's counters cannot be used: {why}."));
+            Err("the server's counters cannot be used")
+        }
+    }
+}
+
 /// Of a window: a count over the seconds in which it was counted.
 pub(super) fn per_second(count: u64, over: f64) -> Option<f64> {
     (over > 0.0).then(|| count as f64 / over)

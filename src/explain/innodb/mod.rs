@@ -15,7 +15,7 @@ pub(crate) mod render;
 use serde::Serialize;
 
 use super::factors::log::Terms;
-use super::factors::{Connections, DurableBy, Factor, Log, Naive, per_second};
+use super::factors::{Connections, DurableBy, Factor, Log, Naive, per_second, usable};
 use crate::model::Role;
 use crate::server::mysql::status::counters::Between;
 use crate::server::mysql::status::reading::Reading;
@@ -70,22 +70,10 @@ impl Throughput {
 
 /// Splits the throughput of a window into factors.
 pub fn measure(window: &Window) -> Throughput {
-    let status = window.status.map(|(from, to)| Between { from, to });
     let mut left_out = Vec::new();
-    let mut no_counters = None;
-    let status = match status.map(|between| (between, between.interrupted())) {
-        None => {
-            left_out.push("No connection to the server: its own counters are missing.".to_owned());
-            no_counters = Some("no connection to the server");
-            None
-        }
-        Some((_, Some(why))) => {
-            left_out.push(format!("The server's counters cannot be used: {why}."));
-            no_counters = Some("the server's counters cannot be used");
-            None
-        }
-        Some((between, None)) => Some(between),
-    };
+    let between = window.status.map(|(from, to)| Between { from, to });
+    let status = usable(between, |between| between.interrupted(), &mut left_out);
+    let (no_counters, status) = (status.err(), status.ok());
     let seconds = window.measurement.duration.as_secs_f64();
     let form = Form::of(window.server, status.as_ref(), &window.measurement.setup.ops);
     let transactions = status.and_then(|between| between.transactions());

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::audit::Advice;
 use super::audit::advice::logs_or_connections;
 use super::factors::log::Terms;
-use super::factors::{Connections, Factor, Log, Naive, per_second};
+use super::factors::{Connections, Factor, Log, Naive, per_second, usable};
 use super::waits::Processors;
 use crate::model::{Measurement, Role, ServerId};
 use crate::server::postgres::status::counters::Between;
@@ -77,18 +77,10 @@ pub struct Checkpoints {
 /// time.
 pub fn measure(window: &Window, titles: Option<&BTreeMap<u32, String>>) -> Throughput {
     let mut left_out = Vec::new();
-    let status = window.status.map(|(from, to)| Between { from, to });
-    let (status, no_counters) = match status.map(|between| (between, between.interrupted())) {
-        None => {
-            left_out.push("No connection to the server: its own counters are missing.".to_owned());
-            (None, "no connection to the server")
-        }
-        Some((_, Some(why))) => {
-            left_out.push(format!("The server's counters cannot be used: {why}."));
-            (None, "the server's counters cannot be used")
-        }
-        Some((between, None)) => (Some(between), "the transactions of this server are not known"),
-    };
+    let between = window.status.map(|(from, to)| Between { from, to });
+    let status = usable(between, |between| between.interrupted(), &mut left_out);
+    let no_counters = status.err().unwrap_or("the transactions of this server are not known");
+    let status = status.ok();
     let form = Form::of(window.server, status.as_ref(), &window.measurement.setup.ops);
     let transactions = status.and_then(|between| between.transactions());
     let counted_over = status.map_or(0.0, |between| between.duration().as_secs_f64());
