@@ -253,3 +253,7 @@ fn neighbour(scene: &Scene, total: &Stats) -> Option<String> {
 #[cfg(test)]
 #[path = "reading_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "reading_window_tests.rs"]
+mod window_tests;

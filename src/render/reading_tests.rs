@@ -4,18 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::history::Troubles;
 use crate::model::fixture::{self, MARIADB, MYSQL, neighbour, row, stats};
 use crate::model::{FileId, FileInfo, FileRow, Op, Target};
 use crate::render::Style;
 
 /// A measurement of one second with these files of the server.
-fn second(files: Vec<FileRow>) -> Measurement {
+pub(super) fn second(files: Vec<FileRow>) -> Measurement {
     let m = Measurement { duration: Duration::from_secs(1), ..fixture::quiet() };
     fixture::with_files(m, files, Vec::new())
 }
 
-fn redo(latencies: &[(u64, u64)]) -> FileRow {
+pub(super) fn redo(latencies: &[(u64, u64)]) -> FileRow {
     row(MYSQL, 1, "/var/lib/mysql/#innodb_redo/#ib_redo5", Role::Redo, Op::Fdatasync, stats(latencies))
 }
 
@@ -23,7 +22,7 @@ fn binlog(latencies: &[(u64, u64)]) -> FileRow {
     row(MYSQL, 2, "/var/lib/mysql/binlog.000003", Role::Binlog, Op::Fdatasync, stats(latencies))
 }
 
-fn tablespace(latencies: &[(u64, u64)]) -> FileRow {
+pub(super) fn tablespace(latencies: &[(u64, u64)]) -> FileRow {
     row(MYSQL, 3, "/var/lib/mysql/shop/products.ibd", Role::Tablespace, Op::Fdatasync, stats(latencies))
 }
 
@@ -32,7 +31,7 @@ fn said(m: &Measurement) -> Vec<String> {
 }
 
 /// What is not watched comes last, always.
-const NOT_WATCHED: &str =
+pub(super) const NOT_WATCHED: &str =
     "Not watched: io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes, msync, sync_file_range, syncfs, sync.";
 
 fn certain(m: &Measurement) -> Vec<String> {
@@ -225,12 +224,12 @@ fn failures_name_the_file_the_errno_and_what_it_means() {
 }
 
 /// Without a file: of a device, or of a file that is no server's.
-fn unwritten(row: FileRow, errno: i32, n: u64) -> FileRow {
+pub(super) fn unwritten(row: FileRow, errno: i32, n: u64) -> FileRow {
     let stats = Stats { count: n, errors: [(errno, n)].into(), ..Stats::default() };
     FileRow { op: Op::Writeback, stats, ..row }
 }
 
-fn of_nobody(target: Target, errno: i32, n: u64) -> FileRow {
+pub(super) fn of_nobody(target: Target, errno: i32, n: u64) -> FileRow {
     let info = FileInfo { device: Some("/dev/vdb\n".into()), ..FileInfo::nameless(Role::Other) };
     unwritten(FileRow { server: ServerId::NONE, target, info: Arc::new(info), ..redo(&[]) }, errno, n)
 }
@@ -435,18 +434,6 @@ fn what_is_not_watched_and_happened_is_said_with_how_often() {
 }
 
 #[test]
-fn a_window_in_which_not_all_was_watched_claims_no_more_than_was() {
-    let mut second = second(vec![redo(&[(10, 100_000)])]);
-    second.lost.unwatched = 2;
-    let said = of_seconds(&vec![second; 60]);
-    assert_eq!(
-        said[0],
-        "In these 60.0 s no watched call failed, no watched call was stuck, none of the watched calls was lost."
-    );
-    assert!(said[1].starts_with("The server also made data durable 120 times by calls"), "{said:?}");
-}
-
-#[test]
 fn what_is_not_watched_is_said_as_far_as_a_line_has_room_and_never_hides_that_there_is_more() {
     let m = fixture::busy();
     let said = |width| {
@@ -465,124 +452,6 @@ fn what_is_not_watched_is_said_as_far_as_a_line_has_room_and_never_hides_that_th
     all.setup = Arc::new(setup);
     let last = confidence(&all, &Options::default()).pop().unwrap().text;
     assert!(!last.contains("atched:"), "{last}");
-}
-
-#[test]
-fn a_window_tells_of_what_failed_syncs_may_have_lost_and_of_files_without_room() {
-    let all_writes = |m: &mut Measurement| {
-        let setup = crate::model::Setup { ops: Op::ALL.to_vec(), ..(*m.setup).clone() };
-        m.setup = Arc::new(setup);
-    };
-    let mut seconds = vec![second(vec![redo(&[(10, 100_000)])]); 60];
-    seconds.iter_mut().for_each(all_writes);
-    let before = redo(&[]);
-    let lost = |possibly_lost| crate::model::UnsyncedRow {
-        server: before.server,
-        target: before.target,
-        info: before.info.clone(),
-        now: crate::model::Backlog::default(),
-        most: crate::model::Backlog::default(),
-        possibly_lost,
-    };
-    // Closed after a while: what it was is told nevertheless.
-    seconds[3].unsynced.rows = vec![lost(4_096)];
-    seconds[4].unsynced.rows = vec![lost(8_192)];
-    seconds[5].unsynced.rows = vec![lost(8_192)];
-    seconds[7].unsynced.dropped = 300;
-    seconds[9].unsynced.dropped = 400;
-    let mut troubles = Troubles::default();
-    seconds.iter().for_each(|m| troubles.record(m));
-    let said = of_window(&troubles, "these 60 s", &seconds[0], &Options::default());
-    assert_eq!(said[0].paint, Paint::Error);
-    let of_redo = "8.2 kB of the redo log may be lost whatever was synced since: a sync that should have covered them failed.";
-    assert_eq!(said[0].text, of_redo);
-    let unknown: Vec<_> = said.iter().filter(|sentence| sentence.text.starts_with("Of 700 B")).collect();
-    assert_eq!(unknown.len(), 1, "{said:?}");
-}
-
-/// Moments of a second each, and what is said of them together.
-fn of_seconds(seconds: &[Measurement]) -> Vec<String> {
-    let mut troubles = Troubles::default();
-    for (at, m) in seconds.iter().enumerate() {
-        let mut m = Measurement { duration: Duration::from_secs(1), ..m.clone() };
-        m.start = fixture::quiet().start + Duration::from_secs(at as u64);
-        m.end = m.start + m.duration;
-        troubles.record(&m);
-    }
-    let whole = format!("these {}", crate::text::interval(troubles.duration));
-    let said = of_window(&troubles, &whole, &seconds[0], &Options::default());
-    let mut said: Vec<String> = said.into_iter().map(|sentence| sentence.text).collect();
-    assert_eq!(said.pop().as_deref(), Some(NOT_WATCHED));
-    said
-}
-
-#[test]
-fn a_window_with_a_stall_and_failures_says_the_worst_first_and_claims_nothing_else() {
-    let fine = second(vec![redo(&[(900, 1_000_000)])]);
-    let mut hung = second(Vec::new());
-    hung.in_flight = vec![fixture::in_flight(Role::Redo, "/d/#ib_redo7", Duration::from_secs(24))];
-    let ended = second(vec![redo(&[(1, 25_000_000_000)])]);
-    let mut failing = tablespace(&[(297, 1_000)]);
-    failing.stats.errors = [(libc::EIO, 297)].into();
-    let mut seconds = vec![fine.clone(), hung, ended, second(vec![failing])];
-    seconds.extend(vec![second(vec![redo(&[(1_000, 990_000)])]); 300]);
-    seconds.extend(vec![second(vec![redo(&[(10, 100_000)])]); 60]);
-    let said = of_seconds(&seconds);
-    assert_eq!(
-        said[0],
-        "A sync hung for 25 s, until 10:03:04 UTC: redo fdatasync, /var/lib/mysql/#innodb_redo/#ib_redo5. Every commit \
-         waited for this log."
-    );
-    assert_eq!(
-        said[1],
-        "297 syncs failed: 297 EIO on /var/lib/mysql/shop/products.ibd (tablespace fdatasync), the last by 10:03:05 UTC."
-    );
-    assert!(said[2].starts_with("EIO: the page cache"), "{said:#?}");
-    assert_eq!(
-        said[3],
-        "The redo log was saturated for 301 s, longest from 10:03:05 to 10:08:05 UTC (99 % busy)."
-    );
-    assert_eq!(said[4..], ["In these 364 s none of the watched calls was lost."]);
-}
-
-#[test]
-fn a_window_tells_of_what_failed_without_a_sync_and_when_last() {
-    let mut seconds = vec![second(vec![redo(&[(10, 100_000)])]); 60];
-    seconds[3].failures = vec![unwritten(tablespace(&[]), libc::EIO, 1)];
-    let mut write = unwritten(redo(&[]), libc::ENOSPC, 40);
-    write.op = Op::Write;
-    seconds[5].failures = vec![write.clone()];
-    seconds[6].failures = vec![write];
-    seconds[9].failures = vec![of_nobody(Target::Filesystem(7), libc::EIO, 2)];
-    let said = of_seconds(&seconds);
-    assert_eq!(
-        said[0],
-        "The kernel could not write back what had been written: 1 EIO on /var/lib/mysql/shop/products.ibd (tablespace \
-         writeback), the last by 10:03:05 UTC."
-    );
-    assert!(said[1].starts_with("EIO: the page cache"), "{said:#?}");
-    assert_eq!(
-        said[2..],
-        [
-            "The kernel could not write back: 2 EIO on the metadata of /dev/vdb\\n, the last by 10:03:11 UTC.",
-            "80 writes failed: 80 ENOSPC on /var/lib/mysql/#innodb_redo/#ib_redo5 (redo write), the last by 10:03:08 UTC.",
-            "In these 60.0 s nothing was stuck, none of the watched calls was lost.",
-        ]
-    );
-}
-
-#[test]
-fn a_window_in_which_all_was_well_says_so_of_its_length() {
-    assert_eq!(
-        of_seconds(&vec![second(vec![redo(&[(10, 100_000)])]); 60]),
-        ["In these 60.0 s nothing failed, nothing was stuck, none of the watched calls was lost."]
-    );
-    let mut hangs = second(Vec::new());
-    hangs.in_flight = vec![fixture::in_flight(Role::Tablespace, "/d/t\n", Duration::from_secs(3))];
-    assert_eq!(
-        of_seconds(&[second(Vec::new()), second(Vec::new()), second(Vec::new()), hangs])[0],
-        "A sync hung for at least 3.0 s, from 10:03:02 to 10:03:05 UTC: tablespace fdatasync, /d/t\\n."
-    );
 }
 
 fn wal(latencies: &[(u64, u64)]) -> FileRow {
