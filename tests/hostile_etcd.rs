@@ -177,9 +177,9 @@ fn what_comes_byte_by_byte_and_what_does_not_come_is_not_waited_for() {
 
 #[test]
 fn what_is_no_answer_of_etcd_s_is_an_error() {
-    attack_with("not what etcd does", whole("<html>Welcome to nginx!</html>\n"));
-    attack_with("not what etcd does", whole("etcd_disk_wal_fsync_duration_seconds_count 5\n"));
-    attack_with("not what etcd does", whole(""));
+    attack_with("its /metrics page is not etcd's", whole("<html>Welcome to nginx!</html>\n"));
+    attack_with("its /metrics page is not etcd's", whole("etcd_disk_wal_fsync_duration_seconds_count 5\n"));
+    attack_with("its /metrics page is not etcd's", whole(""));
     attack_with("twice", whole(&PAGE.repeat(2)));
     attack_with("is no count", whole(&PAGE.replace(" 5\n", " NaN\n")));
     attack_with("its answer is cut off", answer(PAGE.len() + 1, PAGE));

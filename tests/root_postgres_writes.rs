@@ -13,8 +13,8 @@ use common::postgres::{Cluster, Postgres, Wal};
 use common::postgres_log::{PAGE, is_of_log, measure};
 
 const SEGMENT: u64 = 16 << 20;
-/// Pages as a whole are in the log once after a checkpoint, which would fill its files soon; old files that
-/// are used again would leave none to be made.
+/// Full-page images after a checkpoint would soon fill the log's files; recycled files would leave none to be
+/// created.
 const SETTINGS: [&str; 2] = ["full_page_writes=off", "wal_recycle=off"];
 
 /// Calls and bytes.

@@ -100,7 +100,7 @@ fn no_counters(strangers: &[Server]) -> Exit {
     };
     let (or, its) = if strangers.len() == 1 { ("nor", "its") } else { ("or", "their") };
     let message = format!(
-        "nothing to compare with: {who} MySQL, MariaDB, PostgreSQL {or} etcd, and fsynctop can read no counters of {its} own"
+        "nothing to compare with: {who} MySQL, MariaDB, PostgreSQL {or} etcd, and fsynctop cannot read {its} counters"
     );
     Exit { status: NOTHING_TO_TRACE, message }
 }

@@ -45,7 +45,7 @@ const KEYS: &str = "\
 |---|---|
 | `name` | (required) what `--engine` and JSON call it: up to 32 lower-case letters, digits and underscores |
 | `title` | (required) what sentences call it |
-| `about` | a sentence or two. It, `[[threshold]]`, `[[setting]]`, `[[counter]]` and `[[other]]` are what this page is made of: nothing acts on them, in a profile of your own neither |
+| `about` | a sentence or two. Like `[[threshold]]`, `[[setting]]`, `[[counter]]` and `[[other]]`, it only feeds this page: nothing acts on it, nor on yours |
 | `commands` | what the main threads of its servers are called, as /proc/PID/comm has it: up to four names of up to 15 bytes. Without any, it is a library, and its rules hold in every process that is no other engine's |
 | `processes` | `\"alone\"` (the default): each process is a server. `\"children\"`: a process is one server with those of its children that run the same executable. `\"children_in_datadir\"`: the same, and all of them work in the data directory, by which one that has lost its parent is still known |
 | `datadir` | `\"working_directory\"`: the server makes its data directory its working directory |

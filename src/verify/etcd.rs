@@ -36,7 +36,7 @@ const BACKEND: &str = "backend (bbolt)";
 const SYNCS_OF_A_COMMIT: u64 = 2;
 const COMMIT_SYNCS: &str = "2 * etcd_disk_backend_commit_duration_seconds_count";
 const TWICE: &str = "each commit syncs its pages, then the page that leads to them";
-const DEFRAGMENTED: &str = "the backend was written anew during the window, which is synced and not counted";
+const DEFRAGMENTED: &str = "the backend was rewritten during the window, and those syncs are not counted";
 const UNSAFE: &str = "etcd commits, and syncs neither its log nor its backend: unsafe-no-fsync is set";
 const BECOMES_THE_BACKEND: &str =
     "another member sent a snapshot during the window: its file has become the backend";
@@ -105,7 +105,7 @@ pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Readin
     rows.push(Row::not_compared(
         "everything else",
         count(&|row| !is_log(row) && !is_commit(row) && !is_snapshot(row)),
-        Some("other directories, and a backend that is made larger ahead: nothing counts them"),
+        Some("other directories, and a backend grown ahead of commits: nothing counts them"),
     ));
     let is_worth_a_line = |row: &Row| row.traced > 0 || row.counted.is_some_and(|range| range.at_most > 0);
     rows.retain(|row| [LOG, BACKEND].contains(&row.what) || is_worth_a_line(row));

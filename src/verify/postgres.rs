@@ -113,7 +113,7 @@ pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Readin
     rows.push(bounds(&|between| between.relation_syncs(), is_data, server.id, first, last).0.row(
         "tables and indexes",
         relations,
-        Some("the counter leaves out what is not synced by a checkpoint or where a table is made"),
+        Some("the counter only covers syncs by checkpoints and of tables being created"),
         Some("this version counts no syncs of its data files"),
     ));
     let other = files.iter().filter(|row| !row.op.writes() && !is_data(row));
@@ -121,7 +121,7 @@ pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Readin
     rows.push(Row::not_compared(
         "everything else",
         other.filter(|row| !wal_op(row)).map(|row| row.stats.count).sum(),
-        Some("directories, commit status, control file, files of the log that are made: nothing counts them"),
+        Some("directories, commit status, control file, new WAL files: nothing counts them"),
     ));
     rows.retain(|row| {
         row.kind == Kind::Exact || row.traced > 0 || row.counted.is_some_and(|range| range.at_most > 0)
@@ -133,12 +133,12 @@ pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Readin
     }
 }
 
-const MADE: &str = "a file of the log was made or renamed during the window: the server syncs it by the same call then, \
-                    and does not count that";
-const STANDBY: &str = "on a standby the walreceiver syncs the log, and hands in what it counted only when it ends (from 18 on, when \
+const MADE: &str = "a WAL file was created or renamed during the window: the server syncs it with the same call, \
+                    but does not count that sync";
+const STANDBY: &str = "on a standby the walreceiver syncs the log, and reports its counts only when it ends (from 18 on, also when \
                        nothing arrives for a while)";
-const OPEN: &str = "a transaction was open for longer than was traced, the role may not see what other sessions do, or the \
-                    server is older than 15: processes may have counts that they have not handed in";
+const OPEN: &str = "a transaction was open for longer than was traced, the role cannot see what other sessions do, or the \
+                    server is older than 15: processes may hold counts that they have not reported";
 
 /// By syncs. Files of the log are made with fsync(2), whatever the method is.
 fn wal_syncs(

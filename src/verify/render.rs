@@ -62,8 +62,8 @@ fn notes(verification: &Verification) -> Vec<String> {
     });
     if exact.iter().any(|row| row.counted.is_some_and(|range| range.at_least < range.at_most)) {
         notes.push(
-            "The server was at work when the window began or ended: what it counted within is known as a range, in which \
-             what was traced must lie."
+            "The server was busy when the window began or ended, so its count is known only as a range: the traced count \
+             must lie within it."
                 .to_owned(),
         );
     }

@@ -69,7 +69,7 @@ impl Form {
         let commit = escape_sentence(commit);
         match (&self.why_not_wal, &self.by_writes) {
             (Some(_), _) if is_standby => {
-                "it commits nothing of its own; commits of its source may wait for its syncs".to_owned()
+                "it commits nothing of its own; its primary's commits may wait for its syncs".to_owned()
             }
             (Some(_), _) => "no commit waits for a sync".to_owned(),
             (None, Some(why)) => {

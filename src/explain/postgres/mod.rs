@@ -133,7 +133,7 @@ fn per_sync(form: &Form, observed: Option<f64>, log: Option<&Log>, no_counters: 
         }
         (Some(observed), Some(log)) => Factor {
             value: Some(observed / log.syncs_per_second),
-            source: format!("transaction numbers and traced {}s", log.each()),
+            source: format!("transaction IDs and traced {}s", log.each()),
         },
         (Some(_), None) => {
             let nothing = || "not measurable here: no sync of the WAL was traced".to_owned();

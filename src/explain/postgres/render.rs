@@ -55,13 +55,14 @@ fn write_naive(text: &mut String, factors: &Factors) -> std::fmt::Result {
     writeln!(
         text,
         "One commit after the other could reach {} transactions/s ({} for the WAL). Observed: {} times that, because a {} \
-         serves {} transactions, times {} of them under way on average.",
+         serves {} transactions, times {} {}s under way on average.",
         rate(naive.ceiling_transactions_per_second),
         latency(log.mean_latency_seconds),
         number(naive.multiple),
         log.each(),
         number(naive.transactions_per_group),
         number(naive.groups_at_once),
+        log.each(),
     )
 }
 
@@ -87,7 +88,7 @@ fn write_checkpoints(text: &mut String, factors: &Factors) -> std::fmt::Result {
     };
     writeln!(
         text,
-        "{how_many}Beside the WAL, {} syncs took {}, {} of them of tables and indexes: commits seldom wait for those, but they \
+        "{how_many}{} syncs besides the WAL's took {} ({} of tables and indexes): commits seldom wait for them, but they \
          share its device.",
         count(checkpoints.syncs),
         latency(checkpoints.seconds),

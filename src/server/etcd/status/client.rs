@@ -75,7 +75,7 @@ impl connection::Client for Client {
         self.ask(until, &mut reading).map_err(|error| self.failure(error))?;
         match reading.is_complete() {
             true => Ok(reading),
-            false => Err(Failure::Broken("what it tells at /metrics is not what etcd does".into())),
+            false => Err(Failure::Broken("its /metrics page is not etcd's".into())),
         }
     }
 
@@ -117,7 +117,7 @@ impl Client {
                 Failure::Broken(format!("{error}; --ssl-cert and --ssl-key may be wanted"))
             }
             _ => Failure::Broken(format!(
-                "plain HTTP is refused there ({error}): have etcd tell its metrics without TLS as well, by \
+                "plain HTTP is refused there ({error}): have etcd serve its metrics without TLS too, with \
                  --listen-metrics-urls=http://127.0.0.1:2381, or give --ssl-ca, --ssl-cert and --ssl-key"
             )),
         }

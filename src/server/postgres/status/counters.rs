@@ -40,7 +40,7 @@ impl Between<'_> {
     /// Transactions that wrote, those that were rolled back and subtransactions included.
     pub fn transactions(&self) -> Option<Counted> {
         let counted = self.grown("transactions").filter(|_| !self.is_of_standby());
-        counted.map(|count| Counted { count, source: "transaction numbers", exact: false })
+        counted.map(|count| Counted { count, source: "transaction IDs", exact: false })
     }
 
     /// At either end: it may have been promoted meanwhile.
