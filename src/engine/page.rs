@@ -45,7 +45,7 @@ const KEYS: &str = "\
 |---|---|
 | `name` | (required) what `--engine` and JSON call it: up to 32 lower-case letters, digits and underscores |
 | `title` | (required) what sentences call it |
-| `about` | a sentence or two. Like `[[threshold]]`, `[[setting]]`, `[[counter]]` and `[[other]]`, it only feeds this page: nothing acts on it, nor on yours |
+| `about` | a sentence or two. Like `[[setting]]`, `[[counter]]` and `[[other]]`, it only feeds this page: nothing acts on it, nor on yours |
 | `commands` | what the main threads of its servers are called, as /proc/PID/comm has it: up to four names of up to 15 bytes. Without any, it is a library, and its rules hold in every process that is no other engine's |
 | `processes` | `\"alone\"` (the default): each process is a server. `\"children\"`: a process is one server with those of its children that run the same executable. `\"children_in_datadir\"`: the same, and all of them work in the data directory, by which one that has lost its parent is still known |
 | `datadir` | `\"working_directory\"`: the server makes its data directory its working directory |
@@ -54,7 +54,7 @@ const KEYS: &str = "\
 | `[calibrate]` | what `calibrate --for` asks of a filesystem: `method` (`fsync`, `fdatasync`, `o_dsync`, `o_sync`, `o_direct`), `pattern` (`overwritten`, `appended`), `p99_seconds`, what is said of it (`says`) and `source` |
 | `rules_of` | engines whose rules hold as well, after its own: one that is compatible with Redis says `[\"redis\"]`. `\"innodb\"` has those of MySQL and MariaDB |
 | `[[rule]]` | which role a file has, in the [conditions](roles.md#custom-rules) of `--roles`; the [roles](roles.md) are the same for all engines. `guess = false`: only of servers that are known to be this engine's, for names that other programs use as well |
-| `[[threshold]]` | how long the syncs of a role may take: `role`, `quantile` (0.99; 1 is the longest), `seconds`, `says`, `source` |
+| `[[threshold]]` | how long the syncs of a role may take: `role`, `quantile` (0.99; 1 is the longest), `seconds`, `says`, `source`, and `setting`, the name of a setting of the server in milliseconds that comes before `seconds` where the server was given it (settings of etcd, MySQL, MariaDB and PostgreSQL are read). Where it is exceeded, the views say so |
 | `[[setting]]` | what durability hangs on: `name`, `durable` (the values with which nothing acknowledged is lost), `otherwise`, `source` |
 | `[[counter]]` | where the engine counts itself: `counts`, `at`, `versions`, `source` |
 | `[[other]]` | a file that has no role, and what it is: `name`, `what` |
@@ -101,7 +101,7 @@ fn section(page: &mut String, profile: &Profile) {
     if engine.datadir == Datadir::WorkingDirectory {
         let _ = writeln!(page, "Its working directory is its data directory.\n");
     }
-    for threshold in &profile.thresholds {
+    for threshold in &engine.thresholds {
         let _ = writeln!(
             page,
             "**How long a sync of `{}` may take**: {} ([source]({})).\n",
@@ -192,12 +192,11 @@ fn every_profile_says_what_it_is_about_and_has_a_source_for_what_others_say() {
         assert!(!profile.settings.is_empty(), "{name}");
         let sources = profile.settings.iter().map(|setting| &setting.source);
         let sources = sources.chain(profile.counters.iter().map(|counter| &counter.source));
-        for source in sources.chain(profile.thresholds.iter().map(|threshold| &threshold.source)) {
+        for source in sources.chain(profile.engine.thresholds.iter().map(|threshold| &threshold.source)) {
             assert!(source.starts_with("https://"), "{name}: {source}");
         }
-        for threshold in &profile.thresholds {
-            assert!(profile.engine.has(threshold.role) && threshold.seconds > 0.0, "{name}");
-            assert!((0.5..=1.0).contains(&threshold.quantile), "{name}");
+        for threshold in &profile.engine.thresholds {
+            assert!(profile.engine.has(threshold.role), "{name}");
         }
     }
 }

@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::rules::{self, Check, Rule, RuleText};
 use super::source::{self, Complaint};
 use crate::calibration::plan::{Method, Pattern};
-use crate::model::{Datadir, Engine, Processes, Role, Words};
+use crate::model::{Datadir, Engine, Processes, Role, Threshold, Words};
 
 /// The kernel keeps so much of a process's name (TASK_COMM_LEN without its NUL).
 const COMM_LENGTH: usize = 15;
@@ -28,7 +28,6 @@ pub struct Profile {
     /// Names of sets of rules, or of other engines, whose rules hold as well, after its own.
     pub(super) rules_of: Vec<String>,
     pub(super) rules: Vec<Rule>,
-    pub thresholds: Vec<Threshold>,
     pub calibrate: Option<Standard>,
     pub settings: Vec<Setting>,
     pub counters: Vec<Counter>,
@@ -40,20 +39,6 @@ pub(super) struct Set {
     pub roles: Vec<Role>,
     /// Whose rules belong to it as well.
     pub rules_of: Vec<String>,
-}
-
-/// How long the syncs of a log may take, as the engine's own makers say. For readers: the verdicts have
-/// limits of their own.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Threshold {
-    pub role: Role,
-    /// Of 1, as 0.99; 1 is the longest.
-    pub quantile: f64,
-    pub seconds: f64,
-    /// What is said of it, in a sentence.
-    pub says: String,
-    pub source: String,
 }
 
 /// What a filesystem must do to be good enough: `fsynctop calibrate --for`.
@@ -120,7 +105,7 @@ struct ProfileText {
     #[serde(default)]
     rules_of: Vec<Spanned<String>>,
     #[serde(default)]
-    threshold: Vec<Threshold>,
+    threshold: Vec<Spanned<Threshold>>,
     calibrate: Option<Standard>,
     #[serde(default)]
     setting: Vec<Setting>,
@@ -180,6 +165,7 @@ impl Profile {
             serial,
             roles: roles.into_iter().collect(),
             words,
+            thresholds: profile.threshold.into_iter().map(valid_threshold).collect::<Result<_, _>>()?,
         };
         if profile.calibrate.as_ref().is_some_and(|it| !(it.p99_seconds > 0.0 && it.p99_seconds.is_finite()))
         {
@@ -190,7 +176,6 @@ impl Profile {
             about: profile.about,
             rules_of,
             rules,
-            thresholds: profile.threshold,
             calibrate: profile.calibrate,
             settings: profile.setting,
             counters: profile.counter,
@@ -221,6 +206,17 @@ fn valid_text(text: Spanned<String>) -> Result<String, Complaint> {
         return Err((text.span().start, message));
     }
     Ok(text.into_inner())
+}
+
+fn valid_threshold(threshold: Spanned<Threshold>) -> Result<Threshold, Complaint> {
+    let Threshold { quantile, seconds, .. } = threshold.as_ref();
+    // Half of all syncs, and a day: beyond that, a number was mistyped.
+    let is_valid = (0.5..=1.0).contains(quantile) && *seconds > 0.0 && *seconds <= 86_400.0;
+    if !is_valid {
+        let message = "a threshold is of a quantile from 0.5 to 1, and of more than zero seconds up to a day";
+        return Err((threshold.span().start, message.to_owned()));
+    }
+    Ok(threshold.into_inner())
 }
 
 fn valid_command(command: Spanned<String>) -> Result<String, Complaint> {

@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::packed::{Inconsistent, Packed, Tables};
 use super::{History, Options};
-use crate::model::{AttachMode, Engine, FileInfo, KnownBy, Net, Op, Role, Server, ServerId, Setup, Target};
+use crate::model::{
+    AttachMode, Engine, FileInfo, KnownBy, Net, Op, Role, Server, ServerId, Setup, Target, Threshold,
+};
 
 pub(crate) const SCHEMA: u32 = 1;
 
@@ -71,6 +73,8 @@ struct JsonServer {
     device: Option<String>,
     filesystem: Option<String>,
     notes: Vec<String>,
+    #[serde(default)]
+    thresholds: Vec<Threshold>,
     alive: bool,
     known_by: KnownBy,
 }
@@ -186,6 +190,7 @@ fn json_server(number: u32, id: ServerId, server: &Server) -> JsonServer {
         device: server.device.clone(),
         filesystem: server.filesystem.clone(),
         notes: server.notes.clone(),
+        thresholds: server.thresholds.clone(),
         alive: server.alive,
         known_by: server.known_by.clone(),
     }
@@ -275,8 +280,9 @@ fn tables_of(
     for server in servers {
         let JsonServer { number, id, name, comm, version, datadir, socket, ports, container, device, .. } =
             server;
-        let (engine, filesystem, notes, alive, known_by) =
-            (server.engine, server.filesystem, server.notes, server.alive, server.known_by);
+        let (engine, filesystem, notes, thresholds) =
+            (server.engine, server.filesystem, server.notes, server.thresholds);
+        let (alive, known_by) = (server.alive, server.known_by);
         let server = Server {
             id,
             name: name.unwrap_or_else(|| comm.as_str().into()),
@@ -291,6 +297,7 @@ fn tables_of(
             mount: None,
             filesystem,
             notes,
+            thresholds,
             alive,
             known_by,
         };

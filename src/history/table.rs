@@ -146,7 +146,18 @@ impl Weigh for Arc<Server> {
         let names = [&self.version, &self.container, &self.device, &self.filesystem].into_iter().flatten();
         let names = names.chain(&self.notes).chain([&self.comm]).map(Weigh::heap_bytes);
         let lists = self.ports.len() * 2 + self.notes.len() * size_of::<String>();
-        size_of::<Server>() + 32 + paths.sum::<usize>() + names.sum::<usize>() + lists
+        let thresholds = self.thresholds.iter().map(|threshold| {
+            let text = threshold.says.len()
+                + threshold.source.len()
+                + threshold.setting.as_ref().map_or(0, String::len);
+            size_of_val(threshold) + text + 48
+        });
+        size_of::<Server>()
+            + 32
+            + paths.sum::<usize>()
+            + names.sum::<usize>()
+            + lists
+            + thresholds.sum::<usize>()
     }
 }
 

@@ -1,12 +1,14 @@
 //! What the views know of an engine: PostgreSQL, MySQL, Redis. Plain data; `src/engine/` reads it from
 //! profiles.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Role, Server};
 
 /// A kind of server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Engine {
     /// In options, JSON and labels: "postgres".
     pub name: String,
@@ -22,6 +24,43 @@ pub struct Engine {
     /// All roles that its files may have, but for those that any process's may.
     pub roles: Vec<Role>,
     pub words: Words,
+    /// How long its syncs may take; [`Server::thresholds`] has those of one server.
+    #[serde(default)]
+    pub thresholds: Vec<Threshold>,
+}
+
+/// How long the syncs of a file may take, as the engine's own makers say. The verdicts have limits of their
+/// own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Threshold {
+    pub role: Role,
+    /// Of 1, as 0.99; 1 is the longest.
+    pub quantile: f64,
+    pub seconds: f64,
+    /// What the server was told instead, where it was: the name of a setting in milliseconds.
+    pub setting: Option<String>,
+    /// What is said of it, in a sentence.
+    pub says: String,
+    pub source: String,
+}
+
+impl Threshold {
+    /// It is the longest sync that matters.
+    pub(crate) fn is_of_the_longest(&self) -> bool {
+        self.quantile >= 1.0
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        Duration::try_from_secs_f64(self.seconds).unwrap_or(Duration::MAX)
+    }
+
+    /// As a server has it that was told this: `setting` is the value of a setting in milliseconds.
+    pub(crate) fn told(&self, setting: impl Fn(&str) -> Option<u64>) -> Threshold {
+        let told = self.setting.as_deref().and_then(setting).filter(|&milliseconds| milliseconds > 0);
+        let seconds = told.map_or(self.seconds, |milliseconds| milliseconds as f64 / 1e3);
+        Threshold { seconds, ..self.clone() }
+    }
 }
 
 /// Which processes are one server.

@@ -96,6 +96,7 @@ pub fn engine(comm: &str) -> Option<Arc<Engine>> {
             serial: vec![Role::Redo, Role::Binlog],
             roles: Role::ALL.into_iter().filter(is_its).collect(),
             words: Words::of_any(Some(Role::Redo)),
+            thresholds: Vec::new(),
         }
     };
     let engine = match comm {
@@ -141,6 +142,7 @@ pub fn server(id: ServerId, comm: &str, version: &str, port: u16) -> Server {
         mount: None,
         filesystem: Some("ext4".into()),
         notes: Vec::new(),
+        thresholds: Vec::new(),
         alive: true,
         known_by: KnownBy { described: true, listens: true, port: Some(port), ..KnownBy::default() },
     }

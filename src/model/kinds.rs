@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Role};
+use super::{Engine, Role, Threshold};
 
 /// A process, identified by PID and start time: after PID reuse it is another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ impl ServerId {
 }
 
 /// A traced process, as far as it can be described without connecting to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Server {
     pub id: ServerId,
     /// What it is called, in the metrics and elsewhere: unlike any other server that was there at the time.
@@ -49,6 +49,8 @@ pub struct Server {
     /// What the reader must know to interpret the figures: "innodb_flush_method=O_DSYNC: …". Plain
     /// sentences.
     pub notes: Vec<String>,
+    /// How long its syncs may take, by its engine and its settings; none before it is described.
+    pub thresholds: Vec<Threshold>,
     pub alive: bool,
     pub known_by: KnownBy,
 }
@@ -91,6 +93,7 @@ impl Server {
             mount: None,
             filesystem: None,
             notes: Vec::new(),
+            thresholds: Vec::new(),
             alive: true,
             known_by: KnownBy::default(),
         }

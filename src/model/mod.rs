@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use completion::Completions;
 pub(crate) use engine::words;
-pub use engine::{Datadir, Engine, Processes, Words};
+pub use engine::{Datadir, Engine, Processes, Threshold, Words};
 pub use errors::Errors;
 pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
 pub use measurement::Measurement;

@@ -7,6 +7,7 @@ use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, Stats, Via,
 use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
 
 mod logs;
+mod thresholds;
 mod trouble;
 mod unsynced;
 mod window;
@@ -102,7 +103,10 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     sentences.extend(plain.map(Sentence::plain));
     sentences.extend(scene.notes().iter().map(|note| Sentence::plain(escape_sentence(note))));
     sentences.extend(writes_of(&scene));
-    let plain = [most_of_the_time(&scene, &total), outlier(&scene), neighbour(&scene, &total)];
+    sentences.extend(most_of_the_time(&scene, &total).map(Sentence::plain));
+    let (spoken_of, exceeded): (Vec<Role>, Vec<String>) = thresholds::exceeded(&scene).into_iter().unzip();
+    sentences.extend(exceeded.into_iter().map(Sentence::plain));
+    let plain = [outlier(&scene, &spoken_of), neighbour(&scene, &total)];
     sentences.extend(plain.into_iter().flatten().map(Sentence::plain));
     sentences
 }
@@ -123,6 +127,21 @@ pub(crate) fn written(m: &Measurement, options: &Options) -> Vec<Sentence> {
     let mut said: Vec<Sentence> = m.servers.iter().flat_map(of).collect();
     said.extend(unsynced::unknown(m.unsynced.dropped, &m.setup.ops).map(Sentence::plain));
     trouble::unique(said)
+}
+
+/// Which syncs took longer than their engine's makers say they may, as it stands for itself.
+pub(crate) fn slower_than_they_may_be(m: &Measurement, options: &Options) -> Vec<Sentence> {
+    let several = m.servers.len() > 1;
+    let of = |server: &std::sync::Arc<Server>| {
+        let whose = options.style.name(server.comm.as_bytes());
+        let exceeded = thresholds::exceeded(&Scene { m, server: server.id, options });
+        let said = exceeded.into_iter().map(|(_, text)| match several {
+            true => Sentence::plain(format!("{whose} {}: {text}", server.id.pid)),
+            false => Sentence::plain(text),
+        });
+        said.collect::<Vec<_>>()
+    };
+    m.servers.iter().flat_map(of).collect()
 }
 
 /// What failed beside the syncs, of each server's files and of others: as it stands for itself.
@@ -206,9 +225,11 @@ fn most_of_the_time(scene: &Scene, total: &Stats) -> Option<String> {
     Some(format!("{most} of the time in syncs goes to {} ({}).", role.in_a_sentence(), percent(share)))
 }
 
-/// The worst tail: a sync of a second or more, else a p99 far above the median.
-fn outlier(scene: &Scene) -> Option<String> {
-    let rows = || scene.m.roles.iter().filter(|row| row.server == scene.server);
+/// The worst tail: a sync of a second or more, else a p99 far above the median. `spoken_of`: roles whose tail
+/// has a sentence already.
+fn outlier(scene: &Scene, spoken_of: &[Role]) -> Option<String> {
+    let is_new = |row: &&crate::model::RoleRow| !spoken_of.contains(&row.role);
+    let rows = || scene.m.roles.iter().filter(|row| row.server == scene.server).filter(is_new);
     let slowest = rows().max_by_key(|row| row.stats.max.ns)?;
     if slowest.stats.max.ns >= SLOW_NS {
         let took = super::rows::max_in_words(slowest.stats.max);

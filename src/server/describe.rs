@@ -111,6 +111,10 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     product.complete(proc_root, root.as_ref(), &mut server, sockets, &settings);
     let eatmydata = is_mapped(proc_root, pid, b"libeatmydata", &over);
     server.notes = product.notes(&open.log, eatmydata, &settings);
+    if let Some(engine) = &server.engine {
+        let setting = |name: &str| settings.number(&name.replace('-', "_"));
+        server.thresholds = engine.thresholds.iter().map(|threshold| threshold.told(setting)).collect();
+    }
     // The pid may have been reused while all this was read.
     server.alive = processes::is_alive(proc_root, id);
     if server.alive && over() {
