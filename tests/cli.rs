@@ -57,13 +57,13 @@ fn what_is_neither_mysql_nor_mariadb_has_no_counters_to_be_verified_against() {
     let sleep = || common::Running(std::process::Command::new("sleep").arg("60").spawn().unwrap());
     let strangers = [sleep(), sleep()];
     let [one, other] = strangers.each_ref().map(|running| running.0.id().to_string());
-    let plainly = format!("sleep {one} is neither MySQL, MariaDB, PostgreSQL nor etcd");
+    let plainly = format!("sleep {one} is neither MySQL, MariaDB, PostgreSQL, etcd, Redis nor Valkey");
     fails_with(&["verify", "--pid", &one], 3, &["nothing to compare with", &plainly]);
     let none = "none of the 2 selected processes (sleep ";
     fails_with(
         &["verify", "--pid", &one, "--pid", &other],
         3,
-        &[none, "is MySQL, MariaDB, PostgreSQL or etcd"],
+        &[none, "is MySQL, MariaDB, PostgreSQL, etcd, Redis or Valkey"],
     );
     // Nor is one of them to be named, or a socket of theirs.
     let output = output(fsynctop().args(["verify", "--pid", &one, "--pid", &other]));

@@ -14,6 +14,7 @@ use common::etcd::{self, Etcd};
 use common::exporter::Exporter;
 use common::needs;
 use common::postgres::Cluster;
+use common::redis::{REDIS, Redis};
 use common::server::{Database, Kind};
 use common::terminal::{TMUX, Terminal};
 
@@ -98,7 +99,7 @@ fn every_command_of_the_documentation_does_what_it_says() {
 
     let mut wrong = Vec::new();
     let mut tried = 0;
-    let (mut of_postgres, mut of_etcd) = (Vec::new(), Vec::new());
+    let (mut of_postgres, mut of_etcd, mut of_redis) = (Vec::new(), Vec::new(), Vec::new());
     for (page, lines) in pages() {
         for line in lines {
             tried += 1;
@@ -108,6 +109,10 @@ fn every_command_of_the_documentation_does_what_it_says() {
             }
             if line.contains("--engine etcd") {
                 of_etcd.push((page.clone(), line));
+                continue;
+            }
+            if line.contains("--engine redis") {
+                of_redis.push((page.clone(), line));
                 continue;
             }
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -157,6 +162,8 @@ fn every_command_of_the_documentation_does_what_it_says() {
     let tree = Chroot::on(etcd::TOOL, 0, "ext4", 512);
     let _etcd = Etcd::start(&tree);
     try_all(of_etcd);
+    let _redis = Redis::start(&tree, REDIS, &[]);
+    try_all(of_redis);
     assert!(tried > 20, "{tried} commands found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

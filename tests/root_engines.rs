@@ -3,18 +3,16 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use common::chroot::Chroot;
 use common::etcd::Etcd;
 use common::exact::{counts_of, until_quiet};
 use common::measured::{Measured, count, number, text};
+use common::needs;
+use common::redis::Redis;
 use common::tracing::Tracing;
-use common::{Running, needs, wait_until};
 
 fn tree() -> Chroot {
     needs(&[]);
@@ -71,86 +69,13 @@ fn root_etcd_syncs_its_wal_as_often_as_it_counts() {
     assert_eq!(of_role(&measured, "other"), 0, "{}", counts_of(&measured));
 }
 
-struct Redis {
-    running: Running,
-    client: BufReader<UnixStream>,
-}
-
-impl Redis {
-    fn start(tree: &Chroot, program: &str, appendfsync: &str) -> Redis {
-        let data = tree.disk().join("redis");
-        std::fs::create_dir(&data).unwrap();
-        let socket = tree.directory().join("redis.sock");
-        let arguments = [
-            "--port",
-            "0",
-            "--unixsocket",
-            tree.inside(&socket).to_str().unwrap(),
-            "--dir",
-            tree.inside(&data).to_str().unwrap(),
-            "--save",
-            "",
-            "--appendonly",
-            "yes",
-            "--appendfsync",
-            appendfsync,
-            "--auto-aof-rewrite-percentage",
-            "0",
-        ]
-        .map(str::to_owned);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let log = std::fs::File::create(tree.directory().join("redis.log")).unwrap();
-        let mut command = tree.enter(program, &arguments);
-        let running = Running(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
-        wait_until("Redis to listen", || UnixStream::connect(&socket).is_ok());
-        let stream = UnixStream::connect(&socket).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        Redis { running, client: BufReader::new(stream) }
-    }
-
-    /// A command, and the first line of the answer; of a bulk string, the string.
-    fn ask(&mut self, command: &str) -> String {
-        self.client.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
-        let mut line = String::new();
-        self.client.read_line(&mut line).unwrap();
-        let Some(length) = line.strip_prefix('$') else { return line.trim_end().to_owned() };
-        let mut bytes = vec![0; length.trim().parse::<usize>().unwrap() + 2];
-        self.client.read_exact(&mut bytes).unwrap();
-        String::from_utf8(bytes).unwrap()
-    }
-
-    fn info(&mut self, name: &str) -> String {
-        let info = self.ask("INFO persistence");
-        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        line.unwrap_or_else(|| panic!("no {name} in {info}")).to_owned()
-    }
-
-    fn wait_for_children(&mut self) {
-        let end = Instant::now() + Duration::from_secs(60);
-        while ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]
-            .iter()
-            .any(|name| self.info(name) != "0")
-        {
-            assert!(Instant::now() < end, "a child of Redis does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        assert_eq!(
-            (self.info("rdb_last_bgsave_status"), self.info("aof_last_bgrewrite_status")),
-            ("ok".into(), "ok".into())
-        );
-    }
-}
-
 /// Commands that come one at a time are synced one by one.
 fn each_command_is_synced(tree: &Chroot, program: &str, engine: &str) {
-    let mut redis = Redis::start(tree, program, "always");
+    let mut redis = Redis::start(tree, program, &[]);
     let pid = redis.running.0.id();
     let tracing = Tracing::begin(&["--pid", &pid.to_string(), "--output", "json"]);
-    for n in 0..300 {
-        assert_eq!(redis.ask(&format!("SET key{n} value")), "+OK");
-    }
-    assert!(redis.ask("BGSAVE").starts_with('+'));
-    redis.wait_for_children();
+    redis.set(300);
+    redis.write_by_child("BGSAVE");
     let measured = one(tracing);
     let said = counts_of(&measured);
     assert_eq!(text(&measured.0["servers"][0], "engine"), engine, "{said}");
@@ -159,8 +84,7 @@ fn each_command_is_synced(tree: &Chroot, program: &str, engine: &str) {
     assert!(measured.files().iter().all(|row| number(row, "pid") == u64::from(pid)), "{said}");
 
     let tracing = Tracing::begin(&["--pid", &pid.to_string(), "--output", "json"]);
-    assert!(redis.ask("BGREWRITEAOF").starts_with('+'));
-    redis.wait_for_children();
+    redis.write_by_child("BGREWRITEAOF");
     let measured = one(tracing);
     let said = counts_of(&measured);
     // The increment that is closed; the new base, as the child writes it; the list of both with each change.

@@ -32,7 +32,7 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     let connection = ConnectionArgs::default();
     let known = one_server::are_factors_known;
     let OneServer::MySql(Chosen { server, status }) =
-        one_server::of_any_engine(&targets, &connection, None, known).unwrap()
+        one_server::of_any_engine(&targets, &connection, None, &[known]).unwrap()
     else {
         panic!("it is another engine's")
     };
@@ -70,7 +70,7 @@ const WINDOWS: u32 = 3;
 /// one of the two figures only. A figure that is always wrong would be so in each window.
 fn watch_until_it_adds_up(database: &Database, connections: u32, window: Duration) -> Commits {
     let adds_up = |commits: &Commits| {
-        commits.throughput.innodb().unwrap().factors.logs.iter().all(|log| log.adds_up == Some(true))
+        commits.innodb().unwrap().factors.logs.iter().all(|log| log.adds_up == Some(true))
     };
     let mut commits = watch(database, connections, window);
     for _ in 1..WINDOWS {
@@ -116,7 +116,7 @@ fn the_factors_of_a_real_load_add_up() {
         for (connections, hogged) in [(1, false), (16, false), (16, true)] {
             let _hogs = hogged.then(hogs);
             let commits = watch(&database, connections, Duration::from_secs(6));
-            let (page, throughput) = (commits.render(), commits.throughput.innodb().unwrap());
+            let (page, throughput) = (commits.render(), commits.innodb().unwrap());
             let standing = |setting: &str| {
                 let finding = commits.audit.iter().find(|finding| finding.setting == setting);
                 finding.unwrap_or_else(|| panic!("{setting}: {page}")).standing
@@ -166,7 +166,7 @@ fn where_a_log_is_not_waited_for_its_equation_does_not_apply() {
             let database = Database::start(kind, &[option]);
             database.prepare();
             let commits = watch_until_it_adds_up(&database, 8, Duration::from_secs(4));
-            let (page, throughput) = (commits.render(), commits.throughput.innodb().unwrap());
+            let (page, throughput) = (commits.render(), commits.innodb().unwrap());
             let weak = commits.audit.iter().any(|finding| finding.standing == Standing::Weak);
             assert_eq!(weak, option == "--sync-binlog=0", "{page}");
             let factors = &throughput.factors;
@@ -189,7 +189,7 @@ fn durable_writes_of_the_redo_log_are_its_syncs() {
         database.prepare();
         for connections in [1, 16] {
             let commits = watch(&database, connections, Duration::from_secs(6));
-            let (page, throughput) = (commits.render(), commits.throughput.innodb().unwrap());
+            let (page, throughput) = (commits.render(), commits.innodb().unwrap());
             let factors = &throughput.factors;
             assert!(page.contains("a write of the redo log that is itself durable"), "{page}");
             assert!(factors.form.waits_for_durable_write && !factors.form.waits_unseen, "{page}");

@@ -88,7 +88,7 @@ fn an_account_without_rights_sees_all_but_what_needs_one() {
         let account = ["--user", "monitor", "--socket", socket];
         verified(verify(&database).args(account).env("MYSQL_PWD", PASSWORD));
         refused(verify(&database).args(account).env("MYSQL_PWD", "wrong"), "Access denied");
-        let astray = "not sent to a socket that was merely found";
+        let astray = "not sent to a place that was merely found";
         refused(verify(&database).args(["--user", "monitor"]).env("MYSQL_PWD", PASSWORD), astray);
         // A file that everyone can write is nobody's.
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o666)).unwrap();

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use common::chroot::Chroot;
 use common::etcd::{self, Etcd};
+use common::explained::Explained;
 use common::verified::{parse, row};
 use common::web::Authority;
 use common::{needs, wait_until};
@@ -204,4 +205,45 @@ fn root_verify_reaches_an_etcd_that_wants_tls() {
         assert!(output.status.success(), "{output:?}");
         exact(&parse(&output), LOG);
     }
+}
+
+/// What of its promise to sync is kept, and which of its time-outs a sync exceeded.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_explain_of_an_etcd_says_whether_it_syncs() {
+    let tree = tree();
+    let finding = |etcd: &Etcd| {
+        let value = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_secs(2));
+                etcd.load(8, 50);
+            });
+            Explained::of(etcd.running.0.id(), 6, &[]).0
+        });
+        let audit = value["audit"].as_array().unwrap();
+        let is_of_it = |finding: &&Value| finding["setting"].as_str().unwrap().starts_with("unsafe-no-fsync");
+        audit.iter().find(is_of_it).unwrap_or_else(|| panic!("{value:#}")).clone()
+    };
+    // The shortest that it takes: the longest of some hundred syncs takes longer.
+    let short = ["--heartbeat-interval", "1", "--election-timeout", "10"];
+    let etcd = Etcd::begin(&tree, "http", &short);
+    etcd.until_healthy();
+    let kept = finding(&etcd);
+    assert_eq!(
+        (&kept["setting"], &kept["standing"]),
+        (&"unsafe-no-fsync=false".into(), &"kept".into()),
+        "{kept:#}"
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
+    let child =
+        command.args(["once", "-d", "5", "--pid", &etcd.pid()]).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    etcd.load(8, 50);
+    let table = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    let table = table.split_whitespace().collect::<Vec<_>>().join(" ");
+    let says = ["more than heartbeat-interval (1", "more than election-timeout (10"];
+    assert!(
+        table.contains("The longest sync of the WAL took") && says.iter().any(|text| table.contains(text)),
+        "{table}"
+    );
 }

@@ -13,7 +13,8 @@ use crate::server::status::secret::Secret;
 const HEADING: &str = "How to reach the server's own counters";
 
 /// None of this is needed if the server lets the current user in without a password; its socket is found.
-/// A password comes from one of the files, from MYSQL_PWD or PGPASSWORD, or from the prompt of --password.
+/// A password comes from one of the files, from MYSQL_PWD, PGPASSWORD or REDISCLI_AUTH, or from the prompt of
+/// --password.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = HEADING)]
 pub struct ConnectionArgs {
@@ -35,10 +36,10 @@ pub struct ConnectionArgs {
     /// The server's address, for TCP
     #[arg(long, value_name = "NAME", conflicts_with = "socket")]
     pub host: Option<String>,
-    /// Its port [default: 3306; PostgreSQL: 5432; etcd: each that it listens on]
+    /// Its port [default: 3306; PostgreSQL: 5432; etcd, Redis, Valkey: each that it listens on]
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
-    /// The account [default: the user who runs this; PostgreSQL: its owner]
+    /// The account [default: the user who runs this; PostgreSQL: its owner; Redis, Valkey: default]
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Ask for the password on the terminal
@@ -79,6 +80,8 @@ pub(crate) struct Options {
     pub postgres: ConnectOptions,
     /// Whose counters are for anybody: there is neither an account nor a password.
     pub etcd: ConnectOptions,
+    /// Redis and Valkey.
+    pub redis: ConnectOptions,
 }
 
 impl ConnectionArgs {
@@ -114,6 +117,7 @@ impl ConnectionArgs {
             mysql: of(option_file, "MYSQL_PWD"),
             postgres: of(service_file, "PGPASSWORD"),
             etcd: ConnectOptions { user: None, password: None, ..given.clone() },
+            redis: of(None, "REDISCLI_AUTH"),
         })
     }
 }

@@ -29,6 +29,7 @@ use crate::render::Style;
 use crate::sampler::Sampler;
 use crate::server::finder::Finder;
 use crate::server::mysql::status::client::Client as MySqlClient;
+use crate::server::product;
 use crate::server::selection::Selection;
 use crate::server::status::choose::Chosen;
 use crate::server::status::connection::Client;
@@ -92,10 +93,15 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
             let chosen = if_known(chosen, &mut not_measurable);
             explain(arguments, &stop, &selection, chosen, not_measurable)?
         }
-        // Of etcd's counters it has no use.
-        Some(OneServer::Etcd(_)) | None => {
-            explain::<MySqlClient>(arguments, &stop, &selection, None, not_measurable)?
+        Some(OneServer::Etcd(chosen)) => {
+            let chosen = if_known(chosen, &mut not_measurable);
+            explain(arguments, &stop, &selection, chosen, not_measurable)?
         }
+        Some(OneServer::Redis(chosen)) => {
+            let chosen = if_known(chosen, &mut not_measurable);
+            explain(arguments, &stop, &selection, chosen, not_measurable)?
+        }
+        None => explain::<MySqlClient>(arguments, &stop, &selection, None, not_measurable)?,
     };
     write_stacks(arguments, &explanation.waits)?;
     write(arguments, &explanation)?;
@@ -210,7 +216,9 @@ fn account(sampler: &mut Sampler, waits: &Waits, symbols: &Symbols, rules: &Rule
 fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::Result<Option<OneServer>> {
     let roles = arguments.trace.roles.as_deref();
     let (targets, connection) = (&arguments.trace.targets, &arguments.connection);
-    match one_server::of_any_engine(targets, connection, roles, one_server::are_factors_known) {
+    // The settings of the others are looked at, too, and no more.
+    let engines = [one_server::are_factors_known, one_server::has_counters];
+    match one_server::of_any_engine(targets, connection, roles, &engines) {
         Ok(chosen) => Ok(Some(chosen)),
         Err(error) => match error.downcast_ref::<Exit>() {
             Some(exit) if exit.status == BAD_USAGE => {
@@ -225,10 +233,12 @@ fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::
     }
 }
 
-/// None: it does not answer, and its executable does not tell what it is either.
+/// None: it does not answer, and its executable does not tell what it is either. Those of etcd and Redis
+/// never do.
 fn if_known<C: Client>(chosen: Chosen<C>, not_measurable: &mut Vec<String>) -> Option<Chosen<C>> {
     let Chosen { server, status } = &chosen;
-    if let (Err(error), None) = (status, &server.version) {
+    let tells_none = product::is_etcd(server) || product::is_redis(server);
+    if let (Err(error), None, false) = (status, &server.version, tells_none) {
         if server.engine.as_deref().is_some_and(one_server::are_factors_known) {
             not_measurable.push(format!("{OF_ONE_SERVER}: {error}"));
         }

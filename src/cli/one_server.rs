@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
+
 use super::connection::ConnectionArgs;
 use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
 use super::options::TargetArgs;
@@ -11,8 +13,10 @@ use super::session;
 use crate::model::{Engine, Role, Server};
 use crate::server::describe;
 use crate::server::describers::describe_all;
+use crate::server::processes::ThreadGroup;
+use crate::server::selection::Selection;
 use crate::server::status::choose::{self, Chosen};
-use crate::server::{etcd, mysql, postgres, product};
+use crate::server::{etcd, mysql, postgres, product, redis};
 
 /// How long describing the servers may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -22,21 +26,44 @@ pub enum OneServer {
     MySql(Chosen<mysql::status::client::Client>),
     Postgres(Chosen<postgres::status::client::Client>),
     Etcd(Chosen<etcd::status::client::Client>),
+    Redis(Chosen<redis::status::client::Client>),
 }
 
-/// The server that is selected; of several, the one that the connection leads to. An error if none of them
-/// can have counters. Looks into the servers' roots.
+/// By the protocol that it speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    /// Also of what is none of the others.
+    MySql,
+    Postgres,
+    Etcd,
+    Redis,
+}
+
+impl Protocol {
+    fn of(server: &Server) -> Protocol {
+        match server {
+            server if product::is_postgres(server) => Protocol::Postgres,
+            server if product::is_etcd(server) => Protocol::Etcd,
+            server if product::is_redis(server) => Protocol::Redis,
+            _ => Protocol::MySql,
+        }
+    }
+}
+
+/// The server that is selected; of several, the one that the connection leads to. By default those of the
+/// engines that come first in `engines`, of which there are any. An error if none of them can have counters.
+/// Looks into the servers' roots.
 pub fn of_any_engine(
     targets: &TargetArgs,
     connection: &ConnectionArgs,
     rules: Option<&Path>,
-    engines: fn(&Engine) -> bool,
+    engines: &[fn(&Engine) -> bool],
 ) -> anyhow::Result<OneServer> {
     session::require_host_pids()?;
     let rules = session::rules(targets, rules)?;
     let options = connection.options()?;
-    let selection = session::selection_of(targets, engines)?;
-    let described = describe_all(&selection.processes(), Arc::new(rules), DESCRIBE_TIMEOUT);
+    let (selection, processes) = first_of(targets, engines)?;
+    let described = describe_all(&processes, Arc::new(rules), DESCRIBE_TIMEOUT);
     let mut servers: Vec<Server> = described.into_iter().map(|(server, _)| server).collect();
     // A file of one product's clients says which servers are meant.
     if connection.service_file.is_some() && servers.iter().any(product::is_postgres) {
@@ -45,20 +72,20 @@ pub fn of_any_engine(
     if servers.is_empty() {
         return Err(session::nothing_selected("compare with", &selection, ""));
     }
-    let are = |is: fn(&Server) -> bool| servers.iter().filter(|server| is(server)).count();
-    match (are(product::is_postgres), are(product::is_etcd)) {
-        (0, 0) => {}
-        (all, 0) if all == servers.len() => {
+    let protocol = Protocol::of(&servers[0]);
+    if servers.iter().any(|server| Protocol::of(server) != protocol) {
+        // One place is no place of servers of two protocols: which is meant has to be said.
+        return Err(wrong(choose::several(&servers)).into());
+    }
+    match protocol {
+        Protocol::MySql => {}
+        Protocol::Postgres => {
             return Ok(OneServer::Postgres(choose::choose(servers, options.postgres).map_err(wrong)?));
         }
-        (0, all) if all == servers.len() => {
-            if servers.iter().any(|server| server.engine.as_deref().is_some_and(|engine| !engines(engine))) {
-                return Err(no_counters(&servers).into());
-            }
-            return Ok(OneServer::Etcd(choose::choose(servers, options.etcd).map_err(wrong)?));
+        Protocol::Etcd => return Ok(OneServer::Etcd(choose::choose(servers, options.etcd).map_err(wrong)?)),
+        Protocol::Redis => {
+            return Ok(OneServer::Redis(choose::choose(servers, options.redis).map_err(wrong)?));
         }
-        // One place is no place of servers of two protocols: which is meant has to be said.
-        _ => return Err(wrong(choose::several(&servers)).into()),
     }
     let strangers = (!servers.iter().any(is_known)).then(|| no_counters(&servers));
     let is_named = options.mysql.names_a_place();
@@ -79,9 +106,26 @@ fn is_known(server: &Server) -> bool {
     server.version.is_some() || server.engine.as_deref().is_some_and(has_counters)
 }
 
+fn first_of(
+    targets: &TargetArgs,
+    engines: &[fn(&Engine) -> bool],
+) -> anyhow::Result<(Selection, Vec<ThreadGroup>)> {
+    let mut found = None;
+    for &engine in engines {
+        let selection = session::selection_of(targets, engine)?;
+        let processes = selection.processes();
+        let is_empty = processes.is_empty();
+        found = Some((selection, processes));
+        if !is_empty {
+            break;
+        }
+    }
+    found.context("no engine is known")
+}
+
 /// The engines whose counters this program knows to read.
 pub(crate) fn has_counters(engine: &Engine) -> bool {
-    are_factors_known(engine) || engine.name == "etcd"
+    are_factors_known(engine) || ["etcd", "redis", "valkey"].contains(&engine.name.as_str())
 }
 
 /// Those whose throughput it takes apart.
@@ -100,7 +144,8 @@ fn no_counters(strangers: &[Server]) -> Exit {
     };
     let (or, its) = if strangers.len() == 1 { ("nor", "its") } else { ("or", "their") };
     let message = format!(
-        "nothing to compare with: {who} MySQL, MariaDB, PostgreSQL {or} etcd, and fsynctop cannot read {its} counters"
+        "nothing to compare with: {who} MySQL, MariaDB, PostgreSQL, etcd, Redis {or} Valkey, and fsynctop cannot read \
+         {its} counters"
     );
     Exit { status: NOTHING_TO_TRACE, message }
 }

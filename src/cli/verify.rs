@@ -24,7 +24,7 @@ use crate::server::status::choose::Chosen;
 use crate::server::status::connection::Client;
 use crate::verify::edge::Counts;
 use crate::verify::row::Verification;
-use crate::verify::{Edge, etcd, mysql, postgres, render};
+use crate::verify::{Edge, etcd, mysql, postgres, redis, render};
 
 /// How long the last names are waited for before the window ends.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -47,10 +47,11 @@ pub(crate) struct Verify {
 pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
     let (targets, roles) = (&arguments.trace.targets, arguments.trace.roles.as_deref());
-    match one_server::of_any_engine(targets, &arguments.connection, roles, has_counters)? {
+    match one_server::of_any_engine(targets, &arguments.connection, roles, &[has_counters])? {
         OneServer::MySql(chosen) => run_on(arguments, &stop, chosen, &mysql::compare::compare),
         OneServer::Postgres(chosen) => run_on(arguments, &stop, chosen, &postgres::compare),
         OneServer::Etcd(chosen) => run_on(arguments, &stop, chosen, &etcd::compare),
+        OneServer::Redis(chosen) => run_on(arguments, &stop, chosen, &redis::compare),
     }
 }
 

@@ -169,7 +169,7 @@ fn no_page_denies_what_it_says_of_commits() {
 }
 
 fn assert_agrees(explanation: &Explanation, text: &str) {
-    let factors = &explanation.commits.as_ref().unwrap().throughput.innodb().unwrap().factors;
+    let factors = &explanation.commits.as_ref().unwrap().innodb().unwrap().factors;
     let (per_group, groups_per_sync, per_sync) = (
         factors.transactions_per_commit_group.value,
         factors.commit_groups_per_binlog_sync.value,

@@ -11,7 +11,7 @@ use super::audit::Evidence;
 use super::commits::{Commits, Inputs};
 use super::factors::{EarlyScan, Edges, InFlightSamples, Uncertain};
 use super::waits::{Account, Processors};
-use super::{innodb, postgres};
+use super::{etcd, innodb, postgres, redis};
 use crate::calibration::{Calibration, state};
 use crate::linux::blocking::Threads;
 use crate::linux::priority::Punctual;
@@ -43,7 +43,7 @@ static TITLE_THREADS: Threads = Threads::new("titles", 1);
 /// How a snapshot is taken: one among others, or that which ends counting.
 type Take = fn(&mut Sampler) -> io::Result<Snapshot>;
 
-/// An engine whose throughput is taken apart.
+/// An engine whose throughput is taken apart, or at least its settings are looked at.
 pub trait Explained: Client {
     /// The logs that its commits can wait for, in the order of a commit.
     const LOGS: &'static [Role];
@@ -78,6 +78,33 @@ impl Explained for server::postgres::status::client::Client {
 
     fn explain<'a>(evidence: &Evidence<'a, Self::Reading>, inputs: &Inputs<'a>) -> Commits {
         Commits::of_postgres(evidence, inputs)
+    }
+}
+
+impl Explained for server::etcd::status::client::Client {
+    const LOGS: &'static [Role] = etcd::LOGS;
+    const DATA: &'static [Role] = &[Role::Backend];
+
+    fn with_rest_of(counters: Self::Reading, _: Self::Reading) -> Self::Reading {
+        counters
+    }
+
+    fn explain<'a>(evidence: &Evidence<'a, Self::Reading>, inputs: &Inputs<'a>) -> Commits {
+        Commits::of_settings(etcd::audit(evidence), &[], inputs)
+    }
+}
+
+impl Explained for server::redis::status::client::Client {
+    const LOGS: &'static [Role] = redis::LOGS;
+    const DATA: &'static [Role] = &[Role::Rdb];
+
+    fn with_rest_of(counters: Self::Reading, rest: Self::Reading) -> Self::Reading {
+        counters.with_settings_of(&rest)
+    }
+
+    fn explain<'a>(evidence: &Evidence<'a, Self::Reading>, inputs: &Inputs<'a>) -> Commits {
+        let refused = evidence.status.map_or(&[][..], |(_, to)| to.refused());
+        Commits::of_settings(redis::audit(evidence), refused, inputs)
     }
 }
 

@@ -11,17 +11,22 @@ use super::waits::Processors;
 use super::{innodb, postgres};
 use crate::calibration::Calibration;
 use crate::model::Role;
+use crate::text::escape_sentence;
 
 /// The result, for the page and for JSON. Flattened into an object, it has
 /// `observed_transactions_per_second`, `predicted_transactions_per_second`, `factors`, `alone`, `audit` and
 /// `advice`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Commits {
+    /// None: of this engine it is not taken apart.
     #[serde(flatten)]
-    pub throughput: Throughput,
+    pub throughput: Option<Throughput>,
     pub alone: Option<Alone>,
     pub audit: Vec<Finding>,
     pub advice: Vec<Advice>,
+    /// What the audit lacks, and why, where the factors do not say so. Plain sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 /// By the equations of its engine.
@@ -121,7 +126,8 @@ impl Commits {
             alone: inputs.alone(&throughput.factors.logs),
             audit: innodb::audit(evidence),
             advice: innodb::advice::advise(&throughput, &inputs.processors),
-            throughput: Throughput::InnoDb(Box::new(throughput)),
+            throughput: Some(Throughput::InnoDb(Box::new(throughput))),
+            left_out: Vec::new(),
         }
     }
 
@@ -132,8 +138,21 @@ impl Commits {
             alone: inputs.alone(&throughput.factors.logs),
             audit: postgres::audit(evidence),
             advice: postgres::advise(&throughput, &inputs.processors),
-            throughput: Throughput::Postgres(Box::new(throughput)),
+            throughput: Some(Throughput::Postgres(Box::new(throughput))),
+            left_out: Vec::new(),
         }
+    }
+
+    /// Of an engine whose settings are looked at, and no more.
+    /// `refused`: what it would not tell.
+    pub(super) fn of_settings(audit: Vec<Finding>, refused: &[String], inputs: &Inputs) -> Commits {
+        let refused = refused.iter().map(|what| format!("Not allowed: {what}."));
+        let left_out = inputs.no_status.map(str::to_owned).into_iter().chain(refused).collect();
+        Commits { throughput: None, alone: None, audit, advice: Vec::new(), left_out }
+    }
+
+    pub fn innodb(&self) -> Option<&innodb::Throughput> {
+        self.throughput.as_ref()?.innodb()
     }
 
     /// Whether what was seen contradicts a promise of the settings: then nothing on the page matters more.
@@ -141,9 +160,10 @@ impl Commits {
         self.audit.iter().any(|finding| finding.standing == Standing::Broken)
     }
 
-    /// For the page: the factors of the throughput, and the advice that follows.
+    /// For the page: the factors of the throughput, and the advice that follows. Empty if it is not taken
+    /// apart.
     pub(crate) fn throughput_in_words(&self) -> String {
-        let mut text = self.throughput.render();
+        let mut text = self.throughput.as_ref().map(Throughput::render).unwrap_or_default();
         if let Some(alone) = &self.alone {
             text.push_str(&alone.in_words());
             text.push('\n');
@@ -157,7 +177,9 @@ impl Commits {
 
     /// For the page: a line for each promise. Empty if nothing was looked at.
     pub(crate) fn audit_in_words(&self) -> String {
-        audit::render(&self.audit)
+        let mut text = audit::render(&self.audit);
+        self.left_out.iter().for_each(|line| text.push_str(&format!("{}\n", escape_sentence(line))));
+        text
     }
 
     /// All of it, one after the other.

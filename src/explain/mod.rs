@@ -6,17 +6,20 @@ mod agreement_tests;
 pub mod audit;
 pub mod commit_watch;
 pub mod commits;
+pub mod etcd;
 pub mod factors;
 pub mod innodb;
 pub(crate) mod json;
 pub(crate) mod page;
 pub mod postgres;
+pub mod redis;
 pub mod waits;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use self::commits::Throughput;
 use crate::model::{Measurement, Op, Role, Via, durability};
 use crate::server::mysql::durable_writes::DurableWrites;
 
@@ -28,7 +31,8 @@ pub(crate) struct Explanation {
     pub processors: waits::Processors,
     /// The filesystems that were synced.
     pub journals: Vec<waits::Journal>,
-    /// If exactly one server was traced: its throughput in factors, and the audit of its settings.
+    /// If exactly one server was traced: its throughput in factors, if its engine's can be, and the audit of
+    /// its settings.
     pub commits: Option<commits::Commits>,
     /// What could not be measured here, and why. Plain sentences.
     pub not_measurable: Vec<String>,
@@ -61,7 +65,7 @@ impl Explanation {
     /// server: only of one are the transactions counted.
     fn bytes_per_transaction(&self) -> Option<BytesPerTransaction> {
         let m = &self.measurement;
-        let throughput = &self.commits.as_ref()?.throughput;
+        let throughput = self.commits.as_ref()?.throughput.as_ref()?;
         let transactions =
             throughput.transactions().filter(|&n| n > 0 && m.setup.ops.contains(&Op::Write))?;
         let of = |role: Option<Role>| {
@@ -80,7 +84,8 @@ impl Explanation {
         if m.setup.ops.contains(&Op::DsyncWrite) && m.lost.is_zero() && m.lost.unwatched == 0 {
             return None;
         }
-        let told = self.commits.iter().map(|commits| commits.throughput.durable_writes());
+        let throughput = self.commits.iter().filter_map(|commits| commits.throughput.as_ref());
+        let told = throughput.map(Throughput::durable_writes);
         let seen = self.measurement.servers.iter().map(|server| DurableWrites::of(server, None).in_words());
         let wal = self.measurement.servers.iter().map(|server| {
             let is_seen = durability::wal_is_durable_by_writes(server);

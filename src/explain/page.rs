@@ -30,11 +30,13 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     let audit = commits.map(Commits::audit_in_words).filter(|text| !text.is_empty());
     let audit = audit.map(|text| section(AUDIT, text));
     let (first, later) = if is_broken { (audit, None) } else { (None, audit) };
-    let throughput = commits.map(|commits| section(THROUGHPUT, commits.throughput_in_words()));
+    let throughput = commits.map(Commits::throughput_in_words).filter(|text| !text.is_empty());
+    let throughput = throughput.map(|text| section(THROUGHPUT, text));
 
     let options = Options { style: *style, ..Options::default() };
     let mut parts: Vec<String> = failures(explanation, &options).into_iter().chain(first).collect();
     parts.extend(waits(explanation, style));
+    parts.extend(slower_than_they_may_be(explanation, &options));
     parts.extend(throughput);
     parts.extend(written(explanation, &options));
     parts.extend(later);
@@ -69,6 +71,13 @@ fn written(explanation: &Explanation, options: &Options) -> Option<String> {
         lines.extend(wrapped.iter().map(|line| options.style.paint(sentence.paint, line)));
     }
     (lines.len() > 1).then(|| lines.join("\n"))
+}
+
+/// By what the engines' makers say.
+fn slower_than_they_may_be(explanation: &Explanation, options: &Options) -> Option<String> {
+    let said = reading::slower_than_they_may_be(&explanation.measurement, options);
+    let lines: Vec<String> = said.iter().flat_map(|sentence| options.style.wrap(&sentence.text, 2)).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Before anything else: how long commits take matters little where they are lost.
@@ -399,7 +408,8 @@ mod tests {
         };
         let audit = audit.iter().map(finding).collect();
         Commits {
-            throughput: Throughput::InnoDb(Box::new(measure(&window))),
+            throughput: Some(Throughput::InnoDb(Box::new(measure(&window)))),
+            left_out: Vec::new(),
             alone: None,
             audit,
             advice: Vec::new(),

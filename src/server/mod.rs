@@ -2,8 +2,8 @@
 //! server ([`instances`]), and what is known of them without a connection
 //! ([`describe()`](describe::describe), on the threads of [`describers`]; what they were told is
 //! [`settings`]). [`status`] is how they are asked what they count themselves, over a connection. What only
-//! one engine has is in a directory of its own: [`mysql`], [`postgres`], [`etcd`]; [`product`] says which it
-//! is.
+//! one engine has is in a directory of its own: [`mysql`], [`postgres`], [`etcd`], [`redis`]; [`product`]
+//! says which it is.
 
 pub(crate) mod container;
 pub mod describe;
@@ -20,7 +20,7 @@ pub mod naming;
 pub mod postgres;
 pub mod processes;
 pub(crate) mod product;
-
+pub mod redis;
 pub mod selection;
 pub mod settings;
 mod settings_files;

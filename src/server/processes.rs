@@ -37,6 +37,14 @@ impl ThreadGroup {
     }
 }
 
+/// The number that a process has in the innermost of its PID namespaces.
+pub(crate) fn own_pid(proc_root: &Path, pid: u32) -> u32 {
+    let status = proc_file::read(&proc_root.join(format!("{pid}/status"))).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.and_then(|ids| ids.split_whitespace().next_back()?.parse().ok()).unwrap_or(pid)
+}
+
 /// Why a process that /proc does not show may be there nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unseen {
@@ -268,5 +276,10 @@ mod tests {
         }
         child.wait().unwrap();
         assert!(!is_alive(Path::new("/proc"), id));
+    }
+
+    #[test]
+    fn a_process_has_a_number_of_its_own() {
+        assert_eq!(own_pid(Path::new("/proc"), std::process::id()), std::process::id());
     }
 }

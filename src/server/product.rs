@@ -8,7 +8,7 @@ use super::known_by::{self, ToldPort};
 use super::launch::Launch;
 use super::settings::{Bounds, Settings};
 use super::version::Version;
-use super::{etcd, mysql, postgres};
+use super::{etcd, mysql, postgres, processes, redis};
 use crate::linux::rooted::Root;
 use crate::model::{Datadir, Engine, Server, durability};
 
@@ -25,11 +25,18 @@ pub(crate) fn is_etcd(server: &Server) -> bool {
     server.version.is_none() && server.engine.as_deref().is_some_and(|engine| engine.name == ETCD)
 }
 
+/// Whether a server that was described is a Redis or a Valkey.
+pub(crate) fn is_redis(server: &Server) -> bool {
+    let is_one = |engine: &Engine| OF_REDIS.contains(&engine.name.as_str());
+    server.version.is_none() && server.engine.as_deref().is_some_and(is_one)
+}
+
 /// Where its clients connect to if no port is given.
 pub(crate) fn default_port(server: &Server) -> u16 {
     match server {
         server if is_postgres(server) => postgres::describe::DEFAULT_PORT,
         server if is_etcd(server) => etcd::describe::DEFAULT_PORT,
+        server if is_redis(server) => redis::DEFAULT_PORT,
         _ => mysql::describe::DEFAULT_PORT,
     }
 }
@@ -52,6 +59,8 @@ pub(super) enum Product {
 const OF_MYSQL: [&str; 2] = ["mysql", "mariadb"];
 const POSTGRES: &str = "postgres";
 const ETCD: &str = "etcd";
+/// Those that speak Redis' protocol and count what it counts.
+const OF_REDIS: [&str; 2] = ["redis", "valkey"];
 
 impl Product {
     /// By the executable's version; where that is not known, by the engine that it is taken for by its name.
@@ -132,7 +141,7 @@ impl Product {
                 mysql::describe::identify(root, server, settings);
             }
             Product::Postgres(_) => {
-                let pid = postgres::describe::own_pid(proc_root, server.id.pid);
+                let pid = processes::own_pid(proc_root, server.id.pid);
                 let lock = postgres::describe::LockFile::read(root, server.datadir.as_deref(), pid);
                 server.socket = postgres::describe::socket(listening, settings, &lock);
                 known_by::read(root, server, postgres::describe::told_port(settings, &lock, is_database));

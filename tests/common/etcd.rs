@@ -24,10 +24,14 @@ impl Etcd {
     /// On the disk of this tree.
     pub fn start(tree: &Chroot) -> Etcd {
         let etcd = Etcd::begin(tree, "http", &[]);
-        wait_until("etcd to be healthy", || {
-            etcd.ask("GET", "/health", "").is_ok_and(|answer| answer.contains("\"health\":\"true\""))
-        });
+        etcd.until_healthy();
         etcd
+    }
+
+    pub fn until_healthy(&self) {
+        wait_until("etcd to be healthy", || {
+            self.ask("GET", "/health", "").is_ok_and(|answer| answer.contains("\"health\":\"true\""))
+        });
     }
 
     /// `scheme`: of its port for clients.

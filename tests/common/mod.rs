@@ -19,6 +19,7 @@ pub mod nested;
 pub mod postgres;
 pub mod postgres_log;
 pub mod prometheus;
+pub mod redis;
 pub mod rows;
 pub mod schema;
 pub mod scrape;

@@ -35,6 +35,8 @@ const PASSWORD: (&str, &str) =
     ("MYSQL_PWD", "the password for the server's own counters, unless an option file or a prompt gives it");
 const POSTGRES_PASSWORD: (&str, &str) =
     ("PGPASSWORD", "the same for PostgreSQL, unless a file of services or a prompt gives it");
+const REDIS_PASSWORD: (&str, &str) =
+    ("REDISCLI_AUTH", "the same for Redis and Valkey, unless a prompt gives it");
 
 /// Held against docs/overhead.md by a test, as the other texts with figures.
 pub(super) const TRACING: [&str; 2] = [
@@ -174,7 +176,7 @@ pub(super) const EXPLAIN: Manual = Manual {
     action: "explain",
     notes: &[
         "docs/explain.md says what each line means and how it was found. What is said of commits, throughput and settings is \
-         said of one server: name it with --pid where several run.",
+         said of one server: name it with --pid where several run. Of etcd, Redis and Valkey, settings alone are.",
     ],
     examples: &[
         example("fsynctop explain", "ten seconds of all servers"),
@@ -329,12 +331,15 @@ pub(super) const VERIFY: Manual = Manual {
         ("0", "what was traced is what the server counts"),
         FAILED,
         BAD_USAGE,
-        ("3", "nothing to trace, or the process is neither MySQL, MariaDB, PostgreSQL nor etcd"),
+        (
+            "3",
+            "nothing to trace, or the process is neither MySQL, MariaDB, PostgreSQL, etcd, Redis nor Valkey",
+        ),
         ("4", "a line differs"),
         SIGNAL,
     ],
     files: &[BTF, TRACEFS, DEFAULTS],
-    environment: &[PASSWORD, POSTGRES_PASSWORD],
+    environment: &[PASSWORD, POSTGRES_PASSWORD, REDIS_PASSWORD],
     costs: &[TRACING[0], TRACING[1], "The server answers a few queries on one connection."],
     see_also: &["mysql(1)", "mariadb(1)", "psql(1)"],
     brief: Some(&[

@@ -62,7 +62,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(
+    pub(in crate::explain) fn new(
         setting: impl Into<String>,
         standing: Standing,
         promise: &str,

@@ -7,6 +7,10 @@ use crate::server::settings::Settings;
 /// Where clients connect to if no other port is given (DefaultListenClientURLs).
 pub(in crate::server) const DEFAULT_PORT: u16 = 2379;
 
+/// A note of a server that was told so.
+pub(crate) const UNSAFE: &str =
+    "unsafe-no-fsync is set: etcd leaves syncs out, and a crash of the host can lose what it acknowledged.";
+
 /// That of the first URL for clients.
 pub(in crate::server) fn told_port(settings: &Settings) -> ToldPort {
     let told = settings.text("listen_client_urls").and_then(|urls| port(urls.split(',').next()?.trim()));
@@ -24,8 +28,7 @@ pub(in crate::server) fn notes(eatmydata: bool, settings: &Settings) -> Vec<Stri
         notes.push(durability::SYNCS_DO_NOTHING.to_owned());
     }
     if settings.flag("unsafe_no_fsync") == Some(true) {
-        let text = "unsafe-no-fsync is set: etcd leaves syncs out, and a crash of the host can lose what it acknowledged.";
-        notes.push(text.into());
+        notes.push(UNSAFE.to_owned());
     }
     notes
 }

@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use super::configuration::is_on;
-use crate::linux::proc_file;
 use crate::linux::rooted::Root;
 use crate::model::durability;
 use crate::server::describe::OpenLog;
@@ -40,14 +39,6 @@ impl LockFile {
             sockets: line(4).filter(|line| line.starts_with('/')).map(PathBuf::from),
         })
     }
-}
-
-/// The number that a process has in the innermost of its PID namespaces.
-pub(in crate::server) fn own_pid(proc_root: &Path, pid: u32) -> u32 {
-    let status = proc_file::read(&proc_root.join(format!("{pid}/status"))).unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    ids.and_then(|ids| ids.split_whitespace().next_back()?.parse().ok()).unwrap_or(pid)
 }
 
 /// `is_database`: it is known to be one by its executable or its data directory.
@@ -177,10 +168,5 @@ mod tests {
             "{all:?}"
         );
         assert!(notes(&log(0, 0), false, &settings(&[("wal_sync_method", "open_sync")])).is_empty());
-    }
-
-    #[test]
-    fn a_process_has_a_number_of_its_own() {
-        assert_eq!(own_pid(Path::new("/proc"), std::process::id()), std::process::id());
     }
 }

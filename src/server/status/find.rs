@@ -56,11 +56,12 @@ impl Target {
     }
 
     /// Each TCP port that this server listens on, that for clients first, by a loopback address where it has
-    /// one: for a protocol that is not spoken on sockets.
+    /// one: for a protocol that is not spoken on sockets, or not always.
     pub(crate) fn where_it_listens(
         options: &ConnectOptions,
         server: &Server,
     ) -> Result<Vec<Target>, StatusError> {
+        no_password_for_what_is_found(options)?;
         let refused = |reason: &str| StatusError::NoConnection {
             endpoint: format!("process {}", server.id.pid),
             reason: format!("{reason}; give --host and --port"),
@@ -108,13 +109,8 @@ impl Target {
         Target { server_addresses: addresses.into_iter().collect(), ..self }
     }
 
-    /// A password goes to no place that was not named: any process can call itself mysqld and listen.
     fn found(options: ConnectOptions, server: &Server) -> Result<Target, StatusError> {
-        if options.password.is_some() {
-            let text = "there is a password, but no place to use it: give --socket or --host (or socket= in the \
-                        option file); it is not sent to a socket that was merely found";
-            return Err(StatusError::Options(text.into()));
-        }
+        no_password_for_what_is_found(&options)?;
         let refused = |endpoint: String, reason: String| StatusError::NoConnection { endpoint, reason };
         let Some(path) = &server.socket else {
             let which = format!("process {}", server.id.pid);
@@ -131,6 +127,16 @@ impl Target {
         let target = Target::named(options, place).where_servers_listen([server]);
         Ok(Target { name, _socket: Some(Arc::new(open)), ..target })
     }
+}
+
+/// A password goes to no place that was not named: any process can call itself mysqld and listen.
+fn no_password_for_what_is_found(options: &ConnectOptions) -> Result<(), StatusError> {
+    if options.password.is_none() {
+        return Ok(());
+    }
+    let text = "there is a password, but no place to use it: give --socket or --host (or socket= in an option file); it is \
+                not sent to a place that was merely found";
+    Err(StatusError::Options(text.into()))
 }
 
 /// Whether this server takes connections at that address of this host. None: not known, because it is in a
@@ -175,7 +181,7 @@ mod tests {
 
         let secret = ConnectOptions { password: Some(Secret::new("p".into())), ..ConnectOptions::default() };
         let error = Target::of(secret.clone(), &server(Some(&path))).unwrap_err().to_string();
-        assert!(error.contains("not sent to a socket that was merely found"), "{error}");
+        assert!(error.contains("not sent to a place that was merely found"), "{error}");
         let named = ConnectOptions { socket: Some(path.clone()), ..secret };
         assert_eq!(Target::of(named, &server(None)).unwrap().place, Place::Socket(path));
     }

@@ -5,11 +5,11 @@ use std::io::{self, BufReader, Write};
 use std::time::Instant;
 
 use super::http::{self, HttpError};
-use super::reading::{Origin, Reading};
+use super::reading::Reading;
 use crate::model::Server;
 use crate::server::status::connection::{self, Failure};
 use crate::server::status::find::Target;
-use crate::server::status::identity::listener;
+use crate::server::status::identity::Origin;
 use crate::server::status::options::{ConnectOptions, Place, Tls};
 use crate::server::status::transport::Transport;
 use crate::server::status::{Scope, StatusError};
@@ -50,7 +50,7 @@ impl connection::Client for Client {
     fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
         let options = &target.options;
         connection::connect(target, until, CONNECT_BYTES, &|transport, host, tls| {
-            let origin = origin(&transport, target)?;
+            let origin = Origin::of(&transport, target)?;
             // An address speaks the one or the other: there is nothing to prefer.
             let is_encrypted = match tls {
                 Tls::Disabled => false,
@@ -122,18 +122,6 @@ impl Client {
             )),
         }
     }
-}
-
-/// Who is at the other end, as far as the kernel says. Nothing has been sent yet.
-fn origin(transport: &Transport, target: &Target) -> Result<Origin, Failure> {
-    if transport.is_socket() {
-        return listener(transport.bounded(), target).map(Origin::Process);
-    }
-    let [ours, theirs] = transport.bounded().addresses()?;
-    let ip = theirs.ip().to_canonical();
-    // The kernel gives a connection to one of this host's addresses that one as its own, or another of them.
-    let is_here = ip.is_loopback() || ours.ip().to_canonical() == ip;
-    Ok(Origin::Address { address: theirs, is_here })
 }
 
 /// As the header has it.

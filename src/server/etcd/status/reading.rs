@@ -1,13 +1,11 @@
 //! What etcd told at one moment, and which server it is.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::metrics::Sample;
-use crate::linux::boot_time::boot_time;
 use crate::model::Server;
-use crate::server::status::find::listens_at;
+use crate::server::status::identity::{Origin, started};
 use crate::server::status::{Counted, StatusError};
 
 /// Syncs of the write-ahead log, and of its directory once a file of it is begun (server/storage/wal/wal.go).
@@ -31,15 +29,6 @@ const START_TOLERANCE: f64 = 2.0;
 
 /// No time of a process; more digits than a message should have.
 const YEAR_5138: f64 = 1e11;
-
-/// Who answered, as far as the kernel says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The process that listens on a local socket.
-    Process(u32),
-    /// Whoever listens at this address. `is_here`: it is one of this host's.
-    Address { address: SocketAddr, is_here: bool },
-}
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
@@ -97,14 +86,8 @@ impl Reading {
     /// Whether this is the server that is traced. Looks into its /proc: not for a hot path.
     pub fn is_of(&self, server: &Server) -> Result<(), StatusError> {
         let pid = server.id.pid;
-        let (listens, place) = match self.origin {
-            Origin::Process(other) => (Some(other == pid), format!("the socket of process {other}")),
-            Origin::Address { address, is_here } => {
-                (listens_at(server, address).map(|listens| listens && is_here), address.to_string())
-            }
-        };
-        let ours = boot_time() + Duration::from_nanos(server.id.start_ns);
-        let ours = ours.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let (listens, place) = self.origin.is_of(server);
+        let ours = started(server).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let why = match (listens, self.started) {
             (Some(false), _) => format!("process {pid} does not listen at {place}"),
             (_, Some(theirs)) if (theirs - ours).abs() > START_TOLERANCE => {
@@ -214,9 +197,8 @@ mod tests {
         let server = Server::new(me, "etcd".into());
         let mut other = server.clone();
         other.id.start_ns += 10_000_000_000;
-        let started =
-            (boot_time() + Duration::from_nanos(me.start_ns)).duration_since(SystemTime::UNIX_EPOCH);
-        let lines = format!("{STARTED} {}\n", started.unwrap().as_secs_f64().floor());
+        let begun = started(&server).duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let lines = format!("{STARTED} {}\n", begun.as_secs_f64().floor());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let here = Origin::Address { address, is_here: true };
