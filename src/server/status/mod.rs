@@ -28,6 +28,13 @@ pub struct Counted {
     pub exact: bool,
 }
 
+impl Counted {
+    /// From one reading to the next. None: the counter is not there, or went backwards.
+    pub(crate) fn grown(source: &'static str, from: Option<u64>, to: Option<u64>) -> Option<Counted> {
+        Some(Counted { count: to?.checked_sub(from?)?, source, exact: true })
+    }
+}
+
 /// How much is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {

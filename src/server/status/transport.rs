@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::time::Instant;
 
 use crate::server::status::bounded::Bounded;
-use crate::server::status::options::ConnectOptions;
+use crate::server::status::options::{ConnectOptions, Tls};
 use crate::server::status::tls;
 
 pub enum Transport {
@@ -45,6 +45,23 @@ impl Transport {
             }
             encrypted => Ok(encrypted),
         }
+    }
+
+    /// Where an address speaks TLS or does not, and there is nothing to prefer. True: it is encrypted now.
+    pub(crate) fn encrypt_if_asked(
+        self,
+        host: &str,
+        tls: Tls,
+        options: &ConnectOptions,
+    ) -> io::Result<(Transport, bool)> {
+        let is_asked = match tls {
+            Tls::Disabled => false,
+            Tls::Preferred => options.certificate.is_some(),
+            Tls::Required | Tls::VerifyIdentity => true,
+        };
+        let transport =
+            if is_asked { self.encrypt(host, tls == Tls::VerifyIdentity, options)? } else { self };
+        Ok((transport, is_asked))
     }
 
     pub fn allow(&mut self, until: Instant, limit: u64) {

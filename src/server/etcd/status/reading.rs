@@ -113,8 +113,7 @@ pub struct Between<'a> {
 impl Between<'_> {
     /// By how much a counter grew. None: it is not there, or went backwards.
     pub fn grown(&self, name: &'static str) -> Option<Counted> {
-        let count = self.to.count(name)?.checked_sub(self.from.count(name)?)?;
-        Some(Counted { count, source: name, exact: true })
+        Counted::grown(name, self.from.count(name), self.to.count(name))
     }
 
     /// All that grew.

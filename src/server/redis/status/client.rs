@@ -10,7 +10,7 @@ use crate::model::Server;
 use crate::server::status::connection::{self, Failure};
 use crate::server::status::find::Target;
 use crate::server::status::identity::Origin;
-use crate::server::status::options::{ConnectOptions, Tls};
+use crate::server::status::options::ConnectOptions;
 use crate::server::status::transport::Transport;
 use crate::server::status::{Scope, StatusError};
 
@@ -52,16 +52,7 @@ impl connection::Client for Client {
         let options = &target.options;
         connection::connect(target, until, CONNECT_BYTES, &|transport, host, tls| {
             let origin = Origin::of(&transport, target)?;
-            // A port speaks the one or the other: there is nothing to prefer.
-            let is_encrypted = match tls {
-                Tls::Disabled => false,
-                Tls::Preferred => options.certificate.is_some(),
-                Tls::Required | Tls::VerifyIdentity => true,
-            };
-            let transport = match is_encrypted {
-                true => transport.encrypt(host, tls == Tls::VerifyIdentity, options)?,
-                false => transport,
-            };
+            let (transport, is_encrypted) = transport.encrypt_if_asked(host, tls, options)?;
             let mut client = Client { stream: BufReader::new(transport), origin, is_encrypted };
             client.log_in(target)?;
             Ok(client)

@@ -57,6 +57,8 @@ pub(crate) const SETTINGS: [&str; 4] = ["appendonly", "appendfsync", "no-appendf
 
 /// Uptime is told in whole seconds, by a clock that is read ten times a second.
 const START_TOLERANCE: Duration = Duration::from_secs(3);
+/// "255.255.255-dev".
+const LONGEST_VERSION: usize = 32;
 /// No value of INFO that is of use is longer.
 const MAX_VALUE: usize = 128;
 /// That of a setting: `save` may have many points.
@@ -164,7 +166,8 @@ impl Reading {
 
     /// "Redis 7.0.15", "Valkey 8.1.1".
     pub fn version(&self) -> Option<String> {
-        match (self.words.get("valkey_version"), self.words.get("redis_version")) {
+        let version = |name: &str| self.words.get(name).filter(|version| is_version(version));
+        match (version("valkey_version"), version("redis_version")) {
             (Some(version), _) => Some(format!("Valkey {version}")),
             (None, version) => Some(format!("Redis {}", version?)),
         }
@@ -231,6 +234,12 @@ impl Reading {
     }
 }
 
+/// It is shown as it is, and whoever answers chose it.
+fn is_version(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+' | b'_');
+    (1..=LONGEST_VERSION).contains(&text.len()) && text.bytes().all(is_part)
+}
+
 /// Two readings, the earlier one first.
 #[derive(Clone, Copy, Debug)]
 pub struct Between<'a> {
@@ -241,8 +250,7 @@ pub struct Between<'a> {
 impl Between<'_> {
     /// By how much a counter grew. None: it is not there, or went backwards.
     pub fn grown(&self, name: &'static str) -> Option<Counted> {
-        let count = self.to.count(name)?.checked_sub(self.from.count(name)?)?;
-        Some(Counted { count, source: name, exact: true })
+        Counted::grown(name, self.from.count(name), self.to.count(name))
     }
 
     /// All that grew of what is compared.
@@ -307,6 +315,9 @@ mod tests {
         let valkey = Reading::from_text(&format!("{INFO}valkey_version:8.1.1\r\n"), &[]);
         assert_eq!(valkey.version().as_deref(), Some("Valkey 8.1.1"));
         assert!(!Reading::from_text("redis_version:7\r\nprocess_id:5\r\n", &[]).is_complete());
+        for hostile in ["7\u{1b}[2J", "7 \u{202e}", "", &"7".repeat(40)] {
+            assert_eq!(Reading::from_text(&format!("redis_version:{hostile}\r\n"), &[]).version(), None);
+        }
     }
 
     #[test]
