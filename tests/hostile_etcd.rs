@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use fsynctop::server::status::find::Target;
 use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
 use fsynctop::server::status::{Scope, StatusError};
 
-use common::hostile::{SLACK, alone, for_ever, judge};
+use common::hostile::{SLACK, alone, at, for_ever, judge, listen, this_process};
 
 const PAGE: &str = "# HELP etcd_disk_wal_fsync_duration_seconds The latency distributions of fsync called by WAL.\n\
                     etcd_disk_wal_fsync_duration_seconds_count 5\n\
@@ -49,19 +49,6 @@ fn read_request(stream: &mut dyn Read) -> Option<String> {
 
 fn read(target: &Target) -> Result<Reading, StatusError> {
     Connection::open(target).and_then(|mut connection| connection.read(Scope::Everything))
-}
-
-/// Listens at an address of this host, and does that with each connection.
-fn listen(peer: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || listener.incoming().for_each(|stream| peer(&mut stream.unwrap())));
-    address
-}
-
-fn at(address: SocketAddr) -> Target {
-    let place = Place::Tcp { host: address.ip().to_string(), port: address.port() };
-    Target::named(ConnectOptions::default(), place)
 }
 
 /// A peer that is asked, and then does this.
@@ -235,12 +222,6 @@ fn words_of_the_peer_cannot_write_to_the_terminal() {
     attack_with("speaks no HTTP", "HTTP/1.1 500 \x1b[2J\r\n\x1b]0: mine\r\n\r\n");
 }
 
-/// This process, as a server that is traced.
-fn this_process() -> Server {
-    let me = processes::find(Path::new("/proc"), std::process::id()).unwrap();
-    Server::new(me.id(), "etcd".into())
-}
-
 #[test]
 fn a_place_where_the_traced_server_does_not_listen_is_another_server_s() {
     let _alone = alone();
@@ -251,7 +232,7 @@ fn a_place_where_the_traced_server_does_not_listen_is_another_server_s() {
     });
     let named = || ConnectOptions { port: Some(address.port()), ..ConnectOptions::default() };
     let status = |server: Server| choose::choose::<Client>(vec![server], named()).unwrap().status.map(|_| ());
-    status(this_process()).unwrap();
+    status(this_process("etcd")).unwrap();
     // A process that listens nowhere.
     let sleep = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let other = processes::find(Path::new("/proc"), sleep.id()).unwrap();
@@ -289,5 +270,5 @@ fn a_socket_of_a_process_that_is_not_traced_hears_nothing() {
     }
     let mut target = Target::named(ConnectOptions::default(), Place::Socket(path));
     target.servers = vec![std::process::id()];
-    read(&target).unwrap().is_of(&this_process()).unwrap();
+    read(&target).unwrap().is_of(&this_process("etcd")).unwrap();
 }

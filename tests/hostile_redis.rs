@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
 use fsynctop::server::status::secret::Secret;
 use fsynctop::server::status::{Scope, StatusError};
 
-use common::hostile::{SLACK, alone, for_ever, judge};
+use common::hostile::{SLACK, alone, at, for_ever, judge, listen, this_process};
 
 /// The sections that are asked for.
 fn sections() -> [String; 4] {
@@ -66,19 +66,6 @@ fn whole_request(stream: &mut dyn Read) -> Option<()> {
 
 fn read(target: &Target) -> Result<Reading, StatusError> {
     Connection::open(target).and_then(|mut connection| connection.read(Scope::Everything))
-}
-
-/// Listens at an address of this host, and does that with each connection.
-fn listen(peer: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || listener.incoming().for_each(|stream| peer(&mut stream.unwrap())));
-    address
-}
-
-fn at(address: SocketAddr) -> Target {
-    let place = Place::Tcp { host: address.ip().to_string(), port: address.port() };
-    Target::named(ConnectOptions::default(), place)
 }
 
 /// A peer that is asked something, and then does this.
@@ -207,12 +194,6 @@ fn where_tls_is_wanted_the_message_says_what_to_do() {
     assert!(error.contains("no connection") && !error.contains("if it wants"), "{error}");
 }
 
-/// This process, as a server that is traced.
-fn this_process() -> Server {
-    let me = processes::find(Path::new("/proc"), std::process::id()).unwrap();
-    Server::new(me.id(), "redis-server".into())
-}
-
 fn serve(stream: &mut (impl Read + Write)) {
     while let Some(words) = command(stream) {
         let answer = match &*words[0] {
@@ -236,7 +217,7 @@ fn a_place_where_the_traced_server_does_not_listen_is_another_server_s() {
     let address = listen(serve);
     let named = || ConnectOptions { port: Some(address.port()), ..ConnectOptions::default() };
     let status = |server: Server| choose::choose::<Client>(vec![server], named()).unwrap().status.map(|_| ());
-    status(this_process()).unwrap();
+    status(this_process("redis-server")).unwrap();
     let mut sleep = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let other = processes::find(Path::new("/proc"), sleep.id()).unwrap();
     let error = status(Server::new(other.id(), "redis-server".into())).unwrap_err().to_string();
@@ -260,7 +241,7 @@ fn a_password_goes_to_no_place_that_was_merely_found_and_to_no_stranger() {
     let with_password =
         || ConnectOptions { password: Some(Secret::new("secret".into())), ..Default::default() };
     // Found by its port: this process listens there, and calls itself a server.
-    let chosen = choose::choose::<Client>(vec![this_process()], with_password()).unwrap();
+    let chosen = choose::choose::<Client>(vec![this_process("redis-server")], with_password()).unwrap();
     let error = chosen.status.map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("no place to use it"), "{error}");
     // Named, but no server that is traced was seen to listen there.

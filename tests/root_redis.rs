@@ -13,7 +13,7 @@ use common::chroot::Chroot;
 use common::explained::Explained;
 use common::needs;
 use common::redis::{Client, REDIS, Redis};
-use common::verified::{parse, row};
+use common::verified::{exact, parse, row};
 
 const SAVED: &str = "RDB files";
 const BASES: &str = "append-only file, bases";
@@ -50,16 +50,6 @@ fn window_of(redis: &mut Redis, options: &[&str], load: impl FnOnce(&mut Redis))
     std::thread::sleep(Duration::from_secs(3));
     load(redis);
     child.wait_with_output().unwrap()
-}
-
-/// What was traced on a line that is exact, agrees, and whose count is one number.
-fn exact(value: &Value, what: &str) -> u64 {
-    let line = row(value, what);
-    assert_eq!((&line["kind"], &line["verdict"]), (&"exact".into(), &"agrees".into()), "{value:#}");
-    let traced = line["traced"].as_u64().unwrap();
-    let counted = [&line["counted"]["at_least"], &line["counted"]["at_most"]];
-    assert_eq!(counted.map(Value::as_u64), [Some(traced); 2], "{value:#}");
-    traced
 }
 
 fn message(output: &Output) -> String {
@@ -132,7 +122,7 @@ fn root_verify_of_redis_agrees_to_the_byte() {
     });
     assert!(row(&value, BYTES)["note"].as_str().unwrap().starts_with("a new base was written"), "{value:#}");
     assert_eq!(exact(&value, BASES), 1);
-    // Of a server that never rests, the count is a range that holds what was traced.
+    // Of a server that hardly rests, the count is a range that holds what was traced.
     let ends = AtomicBool::new(false);
     let output = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -147,8 +137,10 @@ fn root_verify_of_redis_agrees_to_the_byte() {
     });
     let value = parse(&output);
     assert!(output.status.success(), "{value:#}");
-    let counted = &row(&value, BYTES)["counted"];
-    assert!(counted["at_least"].as_u64() < counted["at_most"].as_u64(), "it was busy: {value:#}");
+    // At an end it may have been quiet for a moment, by chance: then the range is one number.
+    let line = row(&value, BYTES);
+    assert_eq!((&line["kind"], &line["verdict"]), (&"exact".into(), &"agrees".into()), "{value:#}");
+    assert!(line["traced"].as_u64() > Some(10_000), "it was busy: {value:#}");
 }
 
 /// By a password, a port, and an account that may not read settings.

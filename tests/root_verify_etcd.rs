@@ -11,7 +11,7 @@ use serde_json::Value;
 use common::chroot::Chroot;
 use common::etcd::{self, Etcd};
 use common::explained::Explained;
-use common::verified::{parse, row};
+use common::verified::{exact, parse, row};
 use common::web::Authority;
 use common::{needs, wait_until};
 
@@ -39,16 +39,6 @@ fn window(etcd: &Etcd, seconds: &str, load: impl FnOnce()) -> Value {
     let value = parse(&output);
     assert!(output.status.success(), "{value:#}");
     value
-}
-
-/// What was traced on a line that is exact, agrees, and whose count is one number.
-fn exact(value: &Value, what: &str) -> u64 {
-    let line = row(value, what);
-    assert_eq!((&line["kind"], &line["verdict"]), (&"exact".into(), &"agrees".into()), "{value:#}");
-    let traced = line["traced"].as_u64().unwrap();
-    let counted = [&line["counted"]["at_least"], &line["counted"]["at_most"]];
-    assert_eq!(counted.map(Value::as_u64), [Some(traced); 2], "{value:#}");
-    traced
 }
 
 fn message(output: &Output) -> String {

@@ -2,12 +2,17 @@
 //! memory, and whether a thread is left behind.
 
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fsynctop::model::Server;
+use fsynctop::server::processes;
 use fsynctop::server::status::Scope;
 use fsynctop::server::status::connection::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, Client, Connection};
 use fsynctop::server::status::find::Target;
+use fsynctop::server::status::options::{ConnectOptions, Place};
 
 /// Beyond the deadlines themselves, on a machine that is busy.
 pub const SLACK: Duration = Duration::from_secs(4);
@@ -58,4 +63,24 @@ fn peak_memory() -> u64 {
 /// Sends that again and again, until the client has gone.
 pub fn for_ever(stream: &mut (impl Write + ?Sized), bytes: &[u8]) {
     while stream.write_all(bytes).is_ok() {}
+}
+
+/// Listens at an address of this host, and does that with each connection.
+pub fn listen(peer: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(|stream| peer(&mut stream.unwrap())));
+    address
+}
+
+/// Where that address is named, without a password.
+pub fn at(address: SocketAddr) -> Target {
+    let place = Place::Tcp { host: address.ip().to_string(), port: address.port() };
+    Target::named(ConnectOptions::default(), place)
+}
+
+/// This process, as a server that is traced.
+pub fn this_process(comm: &str) -> Server {
+    let me = processes::find(Path::new("/proc"), std::process::id()).unwrap();
+    Server::new(me.id(), comm.into())
 }
