@@ -40,8 +40,8 @@ const OLD: &str = "this version does not count them (7.0 and later do)";
 const FAILED: &str = "one of them failed, or the last one before did: it was counted, and maybe not synced";
 const REPLICA: &str =
     "this is a replica: it also syncs the file that its primary sends it, which it does not count";
-const UNCOUNTED: &str = "FLUSHALL, DEBUG, REPLICAOF, FAILOVER or CONFIG SET was called, which make such a file without counting \
-                         it, or end the child that was to sync it";
+const UNCOUNTED: &str = "FLUSHALL, DEBUG, REPLICAOF, FAILOVER or CONFIG SET was called: these can write such a file without \
+                         counting it, or end the child that would have synced it";
 const TORN: &str = "a write failed: what was written of it is taken back";
 const REWRITTEN: &str =
     "a new base was written during the window, so the size of the whole says nothing of what was appended";

@@ -224,8 +224,8 @@ impl Reading {
             format!("its process_id is {theirs}, that of process {pid} is {own_pid}")
         } else if listens.is_none() && began.is_none_or(|began| apart(began) > START_TOLERANCE) {
             format!(
-                "process {pid}, in a network namespace of its own, was not started when this one was by its uptime, or a \
-                 clock was set since"
+                "by its uptime it was not started when process {pid} was, which is in another network namespace; or a clock \
+                 was set since"
             )
         } else {
             return Ok(());
