@@ -203,12 +203,17 @@ fn root_verify_reaches_an_etcd_that_wants_tls() {
 fn root_explain_of_an_etcd_says_whether_it_syncs() {
     let tree = tree();
     let finding = |etcd: &Etcd| {
+        let ended = AtomicBool::new(false);
         let value = std::thread::scope(|scope| {
+            // When the window begins is not known.
             scope.spawn(|| {
-                std::thread::sleep(Duration::from_secs(2));
-                etcd.load(8, 50);
+                while !ended.load(Ordering::Relaxed) {
+                    etcd.load(4, 10);
+                }
             });
-            Explained::of(etcd.running.0.id(), 6, &[]).0
+            let explained = Explained::of(etcd.running.0.id(), 4, &[]);
+            ended.store(true, Ordering::Relaxed);
+            explained.0
         });
         let audit = value["audit"].as_array().unwrap();
         let is_of_it = |finding: &&Value| finding["setting"].as_str().unwrap().starts_with("unsafe-no-fsync");
