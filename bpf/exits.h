@@ -1,19 +1,12 @@
-// The exit of one system call in every mode; user space loads the program of the mode that is attached. `leave` is
-// given what the call returned.
+// The exit of one system call in the modes in which each has a program of its own; user space loads that of the mode
+// that is attached. `leave` is given what the call returned.
 #pragma once
 
 #include "kernel.h"
 #include "kprobe.h"
-#include "tracepoint.h"
 #include "wrapper.h"
 
-#define EXITS(name, leave)                             \
-	SEC("tracepoint/syscalls/sys_exit_" #name)         \
-	int exit_##name(struct exit_context *context)      \
-	{                                                  \
-		leave(context->result);                    \
-		return 0;                                  \
-	}                                                  \
+#define EXITS(name, leave)                                 \
 	SEC("fexit/" WRAPPER(name))                        \
 	int fexit_##name(u64 *context)                     \
 	{                                                  \

@@ -17,7 +17,7 @@
 	SEC("fexit/" WRAPPER(name))                        \
 	int fexit_##name(u64 *context)                     \
 	{                                                  \
-		leave(op, (s64)context[1]);                \
+		leave((s64)context[1]);                    \
 		return 0;                                  \
 	}
 #define FENTRY_NO_ARGUMENTS(name, op, kind)

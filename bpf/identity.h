@@ -45,59 +45,67 @@ static __always_inline u64 name_hash(struct file *file)
 // Where struct ovl_dir_file has its `realfile`, from 5.10 to 7.2.
 #define OVERLAY_DIRECTORY_REAL_FILE 24
 
-// The open file below one of an overlay. Versions and numbers stand in for the module's BTF, which is not there yet if
-// overlayfs is loaded after the programs.
-static __noinline struct file *file_below(struct file *file)
+// The open file below one of an overlay, by their addresses. Versions and numbers stand in for the module's BTF, which
+// is not there yet if overlayfs is loaded after the programs. Not static, as those below: see lookup.h.
+__noinline u64 file_below(u64 address)
 {
+	struct file *file = (struct file *)address;
 	void *private = BPF_CORE_READ(file, private_data);
 	struct file *real = private; // before 6.13 that is all there is, for a regular file
 
 	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) == S_IFDIR) {
 		if (bpf_core_field_exists(struct ovl_dir_file, realfile))
-			return BPF_CORE_READ((struct ovl_dir_file *)private, realfile);
+			return (u64)BPF_CORE_READ((struct ovl_dir_file *)private, realfile);
 		bpf_probe_read_kernel(&real, sizeof(real), private + OVERLAY_DIRECTORY_REAL_FILE);
 	} else if (bpf_core_type_exists(struct ovl_file)) {
 		real = BPF_CORE_READ((struct ovl_file *)private, realfile);
 	} else if (LINUX_KERNEL_VERSION >= (6 << 16 | 13 << 8)) {
 		bpf_probe_read_kernel(&real, sizeof(real), private);
 	}
-	return real;
+	return (u64)real;
 }
 
 // overlayfs gives each of its inodes generation 0 and hands numbers out again at once; the generation of the file
 // below tells one life from the next.
-static __noinline u32 overlay_generation(struct file *file)
+__noinline u32 overlay_generation(u64 address)
 {
-	return BPF_CORE_READ(file_below(file), f_inode, i_generation);
+	struct file *below = (struct file *)file_below(address);
+
+	return BPF_CORE_READ(below, f_inode, i_generation);
 }
 
 // An overlay may lie on another one; this deep, at most (FILESYSTEM_MAX_STACK_DEPTH of include/linux/fs.h).
 #define OVERLAYS 2
 
 // The superblock of the layer that a file of an overlay lies on. What two servers in containers share is that one's
-// device; each overlay has a number of its own, which is no device's.
-static __noinline u64 super_below(struct file *file, u64 own)
+// device; each overlay has a number of its own, which is no device's. 0: there is none.
+__noinline u64 super_below(u64 address)
 {
 	struct super_block *sb;
+	struct file *file;
+	u64 below = 0;
 
 	for (int i = 0; i < OVERLAYS; i++) {
-		file = file_below(file);
+		address = file_below(address);
+		file = (struct file *)address;
 		sb = BPF_CORE_READ(file, f_inode, i_sb);
 		if (!sb)
 			break;
-		own = (u64)sb;
+		below = (u64)sb;
 		if (BPF_CORE_READ(sb, s_magic) != OVERLAYFS_SUPER_MAGIC)
 			break;
 	}
-	return own;
+	return below;
 }
 
 // btrfs numbers inodes per subvolume; the subvolume's own device number (what stat shows) tells them apart.
-static __noinline u32 btrfs_device(struct inode *inode, u32 device)
+__noinline u32 btrfs_device(u64 address, u32 device)
 {
+	void *inode = (void *)address;
+
 	if (bpf_core_field_exists(struct btrfs_inode, vfs_inode) &&
 	    bpf_core_field_exists(struct btrfs_root, anon_dev)) {
-		struct btrfs_inode *own = (void *)inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
+		struct btrfs_inode *own = inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
 		u32 subvolume = BPF_CORE_READ(own, root, anon_dev);
 		if (subvolume)
 			return subvolume;
@@ -165,8 +173,11 @@ static __always_inline void read_device_key(struct inode_key *key, struct file *
 {
 	read_inode_key(key, file);
 	key->inode = key->number = key->generation = 0;
-	if (is_on_overlay(key))
-		key->sb = super_below(file, key->sb);
+	if (is_on_overlay(key)) {
+		u64 below = super_below((u64)file);
+		if (below)
+			key->sb = below;
+	}
 }
 
 // Fills device, inode, generation and flags. False: the key is not enough to know this file again.
@@ -188,12 +199,12 @@ static __always_inline bool identify_file(struct identity *id, struct file *file
 	id->of.file.inode = key->number;
 	id->of.file.generation = key->generation;
 	if (magic == BTRFS_SUPER_MAGIC)
-		id->of.file.device = btrfs_device(inode, id->of.file.device);
+		id->of.file.device = btrfs_device(key->address, id->of.file.device);
 	if (id->of.file.generation)
 		return magic != BTRFS_SUPER_MAGIC; // a snapshot's copy of a file has its number and generation
 	mode = BPF_CORE_READ(inode, i_mode);
 	if (magic == OVERLAYFS_SUPER_MAGIC && (mode & S_IFMT) == S_IFREG)
-		id->of.file.generation = overlay_generation(file);
+		id->of.file.generation = overlay_generation((u64)file);
 	if (!id->of.file.generation)
 		id->flags |= IDENTITY_WEAK;
 	return magic != OVERLAYFS_SUPER_MAGIC && magic != BTRFS_SUPER_MAGIC;

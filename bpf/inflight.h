@@ -29,7 +29,7 @@ const volatile u32 call_mask; // one less than a power of two
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, CALLS_WITHOUT_SLOT);
 	__type(key, u32);
 	__type(value, struct call);
 } calls_by_thread SEC(".maps");
@@ -88,18 +88,32 @@ __noinline u32 find_thread_slot(u32 thread, u32 purpose)
 	return NO_INDEX;
 }
 
+// Not on the stack, of which 6.1 has too little left here.
+const volatile struct call no_call;
+
 static __noinline struct call *begin_in_hash(void)
 {
 	u32 thread = bpf_get_current_pid_tgid();
-	struct call none = {}, *call = bpf_map_lookup_elem(&calls_by_thread, &thread);
+	struct call *call = bpf_map_lookup_elem(&calls_by_thread, &thread);
+	u32 share;
 
 	if (call)
 		return call;
-	bpf_map_update_elem(&calls_by_thread, &thread, &none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&calls_by_thread, &thread);
+	share = share_of_current();
+	if (!take_room(share, ROOM_CALLS, CALLS_WITHOUT_SLOT)) {
+		refuse(share);
+		return 0;
+	}
+	bpf_map_update_elem(&calls_by_thread, &thread, (void *)&no_call, BPF_NOEXIST);
+	call = bpf_map_lookup_elem(&calls_by_thread, &thread);
+	if (call)
+		call->claims = share;
+	else
+		give_room(share, ROOM_CALLS);
+	return call;
 }
 
-// Where the call that the thread enters is kept; 0 if there is no memory for it.
+// Where the call that the thread enters is kept; 0 if there is no room for it.
 static __always_inline struct call *call_begin(u32 thread)
 {
 	u32 index = thread & call_mask;
@@ -126,8 +140,13 @@ static __always_inline struct call *call_find(u32 thread)
 // The hash has room for few threads: a call in it lasts no longer than the sync.
 static __always_inline void call_end(struct call *call, u32 thread)
 {
-	if (!call->number)
-		bpf_map_delete_elem(&calls_by_thread, &thread);
+	u32 share;
+
+	if (call->number)
+		return;
+	share = call->claims;
+	if (!bpf_map_delete_elem(&calls_by_thread, &thread))
+		give_room(share, ROOM_CALLS);
 }
 
 // The call that was begun, later in the same entry. `number`: the call's own.

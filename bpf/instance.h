@@ -53,20 +53,39 @@ static __noinline void find_by_workplace(struct task_struct *first, struct proce
 		*server = *known;
 }
 
-// The server of the current process, whose name is that of a server of several, by the way up the parents.
-static __noinline struct task_struct *find_instance(struct process *server)
+// The parent of a process, by their addresses, if it executes that file; else 0. Not static: see lookup.h.
+__noinline u64 parent_if_same(u64 address, u64 program)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task(), *first, *parent;
-	struct inode *program = BPF_CORE_READ(task, mm, exe_file, f_inode);
+	struct task_struct *process = (struct task_struct *)address;
+	struct task_struct *parent = BPF_CORE_READ(process, real_parent, group_leader);
 
-	first = BPF_CORE_READ(task, group_leader);
+	return (u64)BPF_CORE_READ(parent, mm, exe_file, f_inode) == program ? (u64)parent : 0;
+}
+
+// The server of the current process, whose name is that of a server of several, by the way up the parents: the address
+// of its first process' task.
+static __always_inline u64 find_instance(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	u64 program = (u64)BPF_CORE_READ(task, mm, exe_file, f_inode);
+	u64 parent, first = (u64)BPF_CORE_READ(task, group_leader);
+
 	for (u32 i = 0; program && i < ANCESTORS; i++) {
-		parent = BPF_CORE_READ(first, real_parent, group_leader);
-		if (BPF_CORE_READ(parent, mm, exe_file, f_inode) != program)
+		parent = parent_if_same(first, program);
+		if (!parent)
 			break;
 		first = parent;
 	}
+	return first;
+}
+
+// The same, and where it works. `by_directory`: that says whose a process is that has lost its parent.
+static __always_inline void look_for_server(struct process *server, bool by_directory)
+{
+	struct task_struct *first = (struct task_struct *)find_instance();
+
 	server->tgid = BPF_CORE_READ(first, tgid);
 	server->leader_start = BPF_CORE_READ(first, start_boottime);
-	return first;
+	if (by_directory)
+		find_by_workplace(first, server);
 }

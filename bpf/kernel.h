@@ -47,6 +47,7 @@ enum {
 #define S_IFBLK 0060000
 #define S_IFDIR 0040000
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630
+#define FUSE_SUPER_MAGIC 0x65735546
 #define BTRFS_SUPER_MAGIC 0x9123683E
 #define S_SYNC 1 // of an inode's flags
 #define SB_SYNCHRONOUS 16
@@ -135,6 +136,24 @@ struct mm_struct {
 	struct file *exe_file;
 };
 
+struct user_namespace {
+	int level;
+};
+
+struct pid_namespace {
+	struct user_namespace *user_ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1]; // one for each namespace, from the initial one on
+};
+
 struct fs_struct {
 	struct path pwd;
 };
@@ -148,6 +167,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	u64 self_exec_id; // goes up when it executes another program
 	u64 start_boottime;
+	struct pid *thread_pid;
 	char comm[16];
 	struct fs_struct *fs;
 	struct files_struct *files;

@@ -42,6 +42,6 @@ static __always_inline void check_returns(void)
 	int kretprobe_##name(struct pt_regs *context)                    \
 	{                                                                \
 		check_returns();                                         \
-		leave(op, WRAPPER_RESULT(context));                      \
+		leave(WRAPPER_RESULT(context));                          \
 		return 0;                                                \
 	}

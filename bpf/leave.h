@@ -17,10 +17,25 @@
 #include "watch.h"
 #include "who.h"
 
-static __always_inline void finish(struct row *row, u32 slot, u32 op, u64 latency, s64 result)
+static __always_inline void count_latency(u32 slot, u64 latency)
 {
-	struct histogram *histogram;
+	struct histogram *histogram = bpf_map_lookup_elem(&histograms, &slot);
 
+	// Last: the verifier goes through what follows once for each power of two.
+	if (histogram)
+		add(bucket_at(histogram, bucket_of(latency)), 1);
+}
+
+// The same where the call that it takes does not matter. Not static: see lookup.h.
+__noinline int count_latency_rarely(u32 slot, u64 latency)
+{
+	count_latency(slot, latency);
+	return 0;
+}
+
+// `rare`: the program is to be loaded quickly rather than to run quickly.
+static __always_inline void finish(struct row *row, u32 slot, u32 op, u64 latency, s64 result, bool rare)
+{
 	add(&row->sum_ns, latency);
 	raise(&row->max_ns, latency);
 	if (result < 0) {
@@ -46,10 +61,10 @@ static __always_inline void finish(struct row *row, u32 slot, u32 op, u64 latenc
 		}
 		slot = shared;
 	}
-	histogram = bpf_map_lookup_elem(&histograms, &slot);
-	// Last: the verifier goes through what follows once for each power of two.
-	if (histogram)
-		add(bucket_at(histogram, bucket_of(latency)), 1);
+	if (rare)
+		count_latency_rarely(slot, latency);
+	else
+		count_latency(slot, latency);
 }
 
 // An exit that no entry is known of. If the thread has entered before, this entry was skipped; else the call may have
@@ -87,15 +102,20 @@ static __noinline bool count_elsewhere(struct identity *id, u32 op, u64 latency,
 	return false;
 }
 
-// `id`: where there is no row.
+// `id`: where it has no row of its own.
 static __always_inline void finish_in_row(u32 slot, u32 sequence, struct identity *id, struct cover *cover, u32 op,
-					  u64 now, u64 latency, s64 result)
+					  u64 now, u64 latency, s64 result, bool rare)
 {
 	struct row *row = row_at(slot);
 	bool is_its_own = row && row->sequence == sequence;
 
 	if (all_writes)
-		note_unsynced(is_its_own ? row : 0, op, cover, now, latency, result);
+		note_unsynced(is_its_own && slot >= FIRST_NEIGHBOUR_SLOT ? row : 0, op, cover, now, latency, result);
+	// In the row of all that may make no more: whose files fail is to be known.
+	if (is_its_own && slot < OPS && result < 0 && may_tell_failure() && send_sync(id, latency, result)) {
+		add(&row->started, -1);
+		return;
+	}
 	if (!is_its_own) {
 		if (count_elsewhere(id, op, latency, result, !row))
 			return;
@@ -104,7 +124,7 @@ static __always_inline void finish_in_row(u32 slot, u32 sequence, struct identit
 		if (!row)
 			return;
 	}
-	finish(row, slot, op, latency, result);
+	finish(row, slot, op, latency, result, rare);
 }
 
 static __always_inline void finish_call(struct call *call, u32 op, u64 now, u64 latency, s64 result)
@@ -115,13 +135,19 @@ static __always_inline void finish_call(struct call *call, u32 op, u64 now, u64 
 	}
 	if (keep_threads && call->thread_row)
 		end_thread_row(call, op, latency, result);
-	finish_in_row(call->slot, call->sequence, &call->id, &call->cover, op, now, latency, result);
+	finish_in_row(call->slot, call->sequence, &call->id, &call->cover, op, now, latency, result,
+		      false);
 }
 
-static __always_inline void end_call(struct call *call, u32 op, u32 thread, u64 now, s64 result)
+// Which operation it is, its entry has left in the thread's call: so one program does for all of them.
+static __always_inline void end_call(struct call *call, u32 thread, u64 now, s64 result)
 {
 	u64 latency = now - call->start_ns;
+	u32 op = call->op;
 
+	// Another thread cannot change it; the verifier does not know that.
+	if (op >= OPS)
+		return;
 	call->start_ns = 0;
 	if (watches_waits_of(op)) {
 		change_in_flight(call->slot, -1);
@@ -131,14 +157,23 @@ static __always_inline void end_call(struct call *call, u32 op, u32 thread, u64 
 	call_end(call, thread);
 }
 
-static __always_inline void leave(u32 op, s64 result)
+// The sync that the thread is leaving; 0 if no entry of it is known, which is counted.
+static __always_inline struct call *sync_to_end(u32 thread)
+{
+	struct call *call = call_find(thread);
+
+	if (call && call->start_ns && call->op < WATCHED_SYNCS)
+		return call;
+	count_lone_exit(thread);
+	return 0;
+}
+
+static __always_inline void leave(s64 result)
 {
 	u64 now = bpf_ktime_get_ns();
 	u32 thread = bpf_get_current_pid_tgid();
-	struct call *call = call_find(thread);
+	struct call *call = sync_to_end(thread);
 
-	if (!call || !call->start_ns)
-		count_lone_exit(thread);
-	else
-		end_call(call, op, thread, now, result);
+	if (call)
+		end_call(call, thread, now, result);
 }

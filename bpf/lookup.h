@@ -94,25 +94,27 @@ static __always_inline struct row *guess_neighbour(const struct inode_key *key, 
 	return row ?: row_if_of_neighbour(guess_at(index ^ 1), device, low, high, slot);
 }
 
-// From now on the slot can be guessed: at one of its two indices, at a free one if there is one.
-static __always_inline void remember_guess(const struct inode_key *key, u64 more, u32 slot)
+// From now on the slot can be guessed: at one of its two indices, at a free one if there is one. `inode`: its address;
+// 0 if the row is of a whole device.
+__noinline int remember_guess(u64 inode, u64 device, u64 more, u32 slot)
 {
-	u64 device = device_of(key);
-	u32 index = guess_index(key, device, more);
+	struct inode_key key = {.inode = inode, .address = inode};
+	u32 index = guess_index(&key, device, more);
 	struct guess *guess = guess_at(index);
 
-	if (guess && guess->slot && guess->inode != key->inode)
+	if (guess && guess->slot && guess->inode != inode)
 		guess = guess_at(index ^ 1);
 	if (!guess)
-		return;
-	guess->inode = key->inode;
+		return 0;
+	guess->inode = inode;
 	guess->device = device;
 	guess->slot = slot;
+	return 0;
 }
 
 // Find: by identity, in the hash.
 
-__noinline u32 create_row(s32 fd, u32 number);
+__noinline u32 create_row(s32 fd, u32 number, u32 share);
 
 static __always_inline bool same_identity(const struct identity *a, const struct identity *b)
 {
@@ -130,7 +132,8 @@ static __always_inline u32 find_slot(struct call *call, struct identity *id, s32
 		return *slot;
 	if (id != &call->id)
 		call->id = *id;
-	return create_row(fd, call->number);
+	// Asked for here: 6.1 adds up the stacks of functions that call each other. A neighbour's row has no share.
+	return create_row(fd, call->number, id->kind == KIND_NEIGHBOUR ? 0 : share_of_current());
 }
 
 // The same where `last` is likely to be it, as a thread's own row is: four comparisons instead of a look-up in the
@@ -142,19 +145,6 @@ static __always_inline u32 find_slot_again(struct call *call, struct identity *i
 	if (row && row->state && !row->retired && same_identity(&row->id, id))
 		return last;
 	return find_slot(call, id, fd);
-}
-
-// Finds the server of the current process, and keeps it in its call, for find_row.
-__noinline int note_server(u32 number)
-{
-	struct call *call = call_again(number);
-	struct who who;
-
-	if (!call)
-		return 0;
-	read_who(&who, current_task_rarely());
-	find_server(&who, call);
-	return 0;
 }
 
 // The slot of a file's row, at this address if there is one, or of a neighbour's. Most syncs are of files whose row is
@@ -210,8 +200,9 @@ __noinline u32 find_row(u64 address, u32 kind, bool target, u32 number)
 		count(neighbours_folded);
 		return NEIGHBOUR_OVERFLOW_SLOT;
 	}
-	if (known_again)
-		remember_guess(&key, target ? call->op : who.name ^ name_rest, slot);
+	if (known_again && slot >= FIRST_NEIGHBOUR_SLOT)
+		remember_guess(key.inode ? key.address : 0, device_of(&key),
+			       target ? call->op : who.name ^ name_rest, slot);
 	return slot;
 }
 
@@ -229,8 +220,22 @@ u64 slots_popped[FREE_LISTS];
 		empty;                                      \
 	})
 
+// The slot where a call counts whose owner may make no more rows: by its operation, so that it costs no more than any
+// other. Of whose files it is, is not kept.
+static __always_inline u32 without_row(struct call *call, u32 share)
+{
+	u32 slot = call->op;
+	struct row *row = row_at(slot);
+
+	refuse(share);
+	if (call->id.kind == KIND_THREAD || slot >= OPS || !row)
+		return NO_SLOT;
+	row->names = MOST_NAMES;
+	return slot;
+}
+
 // A slot for the identity in this thread's call; NO_SLOT if none is free.
-__noinline u32 create_row(s32 fd, u32 number)
+__noinline u32 create_row(s32 fd, u32 number, u32 share)
 {
 	struct call *call = call_again(number);
 	u32 slot = NO_SLOT;
@@ -244,6 +249,8 @@ __noinline u32 create_row(s32 fd, u32 number)
 	id = &call->id;
 	neighbour = id->kind == KIND_NEIGHBOUR;
 
+	if (!neighbour && !may_make_row(share))
+		return without_row(call, share);
 	if (neighbour) {
 		if (POP(free_neighbour, FREE_NEIGHBOUR, &slot))
 			return NO_SLOT;
@@ -256,6 +263,7 @@ __noinline u32 create_row(s32 fd, u32 number)
 	// User space has cleared the row and given it its sequence number.
 	__builtin_memcpy(&row->id, id, sizeof(*id));
 	row->fd = fd;
+	row->share = share;
 	if (!bpf_map_update_elem(&slots, id, &slot, BPF_NOEXIST)) {
 		row->state = ROW_READY;
 		return slot;

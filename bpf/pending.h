@@ -46,7 +46,7 @@ static __always_inline void forget_pending(struct pending *request)
 // What is known of a request at its beginning, all but when that was: by its start it is in flight. Its slot is that of
 // its row if that could be guessed, else NO_SLOT. `silent`: of its end is told only if it fails, or perhaps not at all.
 // `completion`: of enum completion, or 0 where there is only one kind. `partial`: a sync of a part of the file. False:
-// there is no memory for it.
+// there is no room for it.
 static __always_inline bool fill_pending(struct pending *request, struct task_struct *task, struct file *file,
 					 u32 op, s32 fd, bool silent, u8 completion, bool partial)
 {
@@ -68,11 +68,9 @@ static __always_inline bool fill_pending(struct pending *request, struct task_st
 		note_server(call->number);
 		slot = find_row((u64)file, file ? KIND_FILE : KIND_BAD_DESCRIPTOR, true, call->number);
 		row = row_at(slot);
-		if (!row) {
-			request->id = call->id;
-			if (file)
-				send_name(&call->id, file, fd, slot, 0);
-		}
+		request->id = call->id;
+		if (!row && file)
+			send_name((u64)file, fd, NO_SLOT, call->number);
 		call_end(call, thread);
 	}
 	if (row && file)
@@ -117,28 +115,42 @@ static __always_inline void count_ended(struct pending *request, u64 now, u64 la
 			add(&row->started, 1);
 	}
 	finish_in_row(request->slot, request->sequence, &request->id, &request->cover, request->op, now, latency,
-		      result);
+		      result, true);
 }
 
 // The same of what is in a hash, which must have room for it. False: it has none, or the one before is gone, whose end
-// was missed.
-static __always_inline bool begin_in_map(void *map, const void *key, struct pending *request)
+// was missed. `room`: which table that is; `capacity`: how many it takes.
+static __always_inline bool begin_in_map(void *map, u32 room, u32 capacity, const void *key, struct pending *request)
 {
 	struct pending *before = bpf_map_lookup_elem(map, key);
+	u32 share = share_of_current();
 
 	if (before && !before->silent)
 		forget_pending(before);
-	if (bpf_map_update_elem(map, key, request, 0)) {
-		count(no_call_state);
-		return false;
+	// Room is taken and given with the entry, whoever else is at work on it at the same time.
+	if (before) {
+		u32 of_before = before->share;
+		if (!bpf_map_delete_elem(map, key))
+			give_room(of_before, room);
+	}
+	request->share = share;
+	if (!take_room(share, room, capacity))
+		goto refused;
+	if (bpf_map_update_elem(map, key, request, BPF_NOEXIST)) {
+		give_room(share, room);
+		goto refused;
 	}
 	count_begun(request);
 	return !before;
+refused:
+	refuse(share);
+	count(no_call_state);
+	return false;
 }
 
 // False: there is none, or another processor ends it. `now`: 0 where the clock is to be read, once it is known that
 // there is one.
-static __always_inline bool end_in_map(void *map, const void *key, u64 now, s64 result)
+static __always_inline bool end_in_map(void *map, u32 room, const void *key, u64 now, s64 result)
 {
 	struct pending *found = bpf_map_lookup_elem(map, key), request;
 
@@ -149,6 +161,7 @@ static __always_inline bool end_in_map(void *map, const void *key, u64 now, s64 
 	request = *found;
 	if (bpf_map_delete_elem(map, key))
 		return false;
+	give_room(request.share, room);
 	count_ended(&request, now, now - request.start_ns, result);
 	return true;
 }

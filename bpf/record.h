@@ -25,6 +25,7 @@ enum pending_limit {
 	REQUEST_SLOTS = 4096, // a power of two
 	REQUESTS_WITHOUT_SLOT = 4096,
 	AIO_REQUESTS = 4096,
+	CALLS_WITHOUT_SLOT = 4096, // the same of calls
 };
 
 // How many files with writeback errors are told apart, each errno by itself.
@@ -32,10 +33,36 @@ enum writeback_limit {
 	WRITEBACK_FILES = 1024,
 };
 
+// Of how many rows and errno a hash keeps how often they failed, but for those that each row has room for.
+enum error_limit {
+	ERRORS = 2048,
+};
+
+// How many neighbours, by device and command, are told apart in what they sync outside of the watched calls.
+enum unwatched_limit {
+	UNWATCHED_NEIGHBOURS = 256,
+};
+
 // Of how many files unsynced bytes are kept, and how many times of first writes of each (unsynced.h).
 enum unsynced_limit {
 	UNSYNCED_FILES = 4096,
 	UNSYNCED_GENERATIONS = 8, // a power of two
+};
+
+// What the owners of processes have shares of (shares.h).
+enum room {
+	ROOM_CALLS = 0,
+	ROOM_REQUESTS = 1,
+	ROOM_AIO = 2,
+	ROOM_ERRORS = 3,
+	ROOM_WRITEBACK = 4, // by device; all of FUSE is one
+	ROOM_UNSYNCED = 5,
+	ROOMS = 6,
+};
+
+enum share_limit {
+	SHARES = 256,
+	SERVICE_SHARES = 64, // the first, of services of the system
 };
 
 // What a row is about.
@@ -104,6 +131,8 @@ enum slot {
 	NO_SLOT = 0xffffffff,
 };
 
+_Static_assert(OPS <= NEIGHBOUR_OVERFLOW_SLOT, "an operation has an overflow row of its own");
+
 // The free lists, and how many slots one run of `fill_free_list` pushes.
 enum free_list {
 	FREE_HOT = 0,  // slots with a histogram of their own
@@ -135,7 +164,8 @@ struct row {
 	s32 fd;       // the descriptor of the first sync
 	u8 names;       // how many were sent
 	u8 completions; // how requests of rings end for their program: bits of enum completion
-	u16 state;
+	u8 state;
+	u8 share;             // whose it is (shares.h), by who made it
 	u16 retired;          // user space has taken the key out of the hash: look it up again
 	u16 shared_histogram; // for a row without a histogram of its own; 0: send an event instead
 	u64 started;          // syncs that entered
@@ -149,6 +179,27 @@ struct row {
 };
 _Static_assert(sizeof(struct row) == 128, "two lines of the processor's cache");
 _Static_assert(__builtin_offsetof(struct row, started) == 64, "what each sync changes is in the second");
+
+// The errno that say of a row that what was written is or may be lost have room of their own in it.
+enum grave {
+	GRAVE_EIO = 0,
+	GRAVE_ENOSPC = 1,
+	GRAVE_EDQUOT = 2,
+	GRAVE_EROFS = 3,
+	GRAVE = 4,
+};
+
+struct grave_errors {
+	u64 count[GRAVE];
+};
+
+// One share of the tables. It is several owners' who have it together.
+struct share {
+	u64 taken[ROOMS];
+	u64 refused;  // calls and requests that were not kept, and those of which it is not kept of which file they were
+	s64 new_rows; // how many rows it may still make, where they are limited; below 0 some failures are told without one
+};
+_Static_assert(sizeof(struct share) == 64, "one line of the processor's cache");
 
 struct histogram {
 	u64 bucket[HISTOGRAM_BUCKETS];
@@ -179,7 +230,7 @@ struct unsynced {
 	u64 lost;       // bytes that a sync should have covered that failed
 	u64 failed;     // up to which byte these go
 	u64 sequence;   // of which the lower half counts: two for each life of this slot, odd while it is being freed
-	u64 reserved;
+	u64 share;      // whose room it takes
 	u64 first[UNSYNCED_GENERATIONS]; // when the first write of each of the last generations began
 	u64 most_bytes[2];               // the greatest number of unsynced bytes, in turns of `unsynced_epoch`
 	u64 most_age[2];                 // the greatest age of the oldest of them, in ns
@@ -194,7 +245,8 @@ _Static_assert(__builtin_offsetof(struct unsynced, first) == 64, "what each writ
 struct call {
 	u64 start_ns; // CLOCK_MONOTONIC; 0: none
 	u64 owner;    // the thread whose slot this is, with the bits of enum owner_bit; 0: it is free
-	u64 claims;   // the threads that tried to take it while it was free: the sum of CLAIM + id of each
+	u64 claims;   // the threads that tried to take it while it was free: the sum of CLAIM + id of each; in the hash: whose
+		      // share it takes
 	u32 slot;
 	u32 sequence;
 	u32 thread_row; // the slot of this thread's own row, kept from call to call; 0: none
@@ -205,7 +257,7 @@ struct call {
 	u32 number; // 1 + its index in the array; 0: it is in the hash
 	u32 instance;
 	u64 instance_of;
-	struct identity id; // of the call only where slot is NO_SLOT or SELF_SLOT
+	struct identity id; // of the call only where it has no row of its own
 	struct cover cover; // only where all writes are watched
 	u64 instance_start;
 };
@@ -222,10 +274,10 @@ struct pending {
 	u32 tgid; // of the thread that made the request
 	u32 tid;
 	u32 silent; // of its end is told only if it fails, or perhaps not at all
-	u32 reserved;
+	u32 share; // whose room it takes, where it is in a hash
 	u64 context;        // libaio: which of the process' contexts it is in
 	u64 stack;          // libaio: where the process' stack began, which is another once it executes another program
-	struct identity id; // where slot is NO_SLOT
+	struct identity id; // where it has no row of its own
 	struct cover cover; // only where all writes are watched
 };
 
@@ -288,6 +340,12 @@ struct error_key {
 	u32 reserved;
 };
 
+struct error_count {
+	u64 n;
+	u32 share; // whose room it takes
+	u32 reserved;
+};
+
 // The kernel could not write what belongs to this file.
 struct writeback_error {
 	u64 inode;  // 0: of the device itself
@@ -341,7 +399,7 @@ struct counters {
 	u64 entries_without_exit;          // a second entry of a thread whose first never ended: its exit was skipped
 	u64 neighbour_exits_without_entry; // the same of processes that are not traced
 	u64 neighbour_entries_without_exit;
-	u64 no_call_state;              // no memory for the thread's state: not counted
+	u64 no_call_state;              // no room for the state of a call or request: not counted
 	u64 without_thread_slot;        // nothing is lost: the call of a thread without a slot of its own is in a hash
 	u64 without_request_slot;       // the same of a ring's request
 	u64 no_row;                     // counted in an overflow row: no row free, and the ring full
@@ -372,6 +430,11 @@ struct contract {
 	enum target_limit target_limit;
 	enum pending_limit pending_limit;
 	enum writeback_limit writeback_limit;
+	enum error_limit error_limit;
+	enum room room;
+	enum share_limit share_limit;
+	enum grave grave;
+	enum unwatched_limit unwatched_limit;
 	enum unsynced_limit unsynced_limit;
 	enum name_limit name_limit;
 	enum op op;

@@ -166,7 +166,7 @@ static __always_inline void begin_without_slot(u64 address, struct submission *f
 		return;
 	// Never too few: who ends it looks at this first.
 	add(&in_flight_without_slot, 1);
-	if (!begin_in_map(&requests_without_slot, &address, &request))
+	if (!begin_in_map(&requests_without_slot, ROOM_REQUESTS, REQUESTS_WITHOUT_SLOT, &address, &request))
 		add(&in_flight_without_slot, -1);
 }
 
@@ -246,7 +246,8 @@ static __always_inline bool end_request(u64 address, s64 result, struct io_uring
 		count_ended(request, now, latency, result_of(result, entry));
 		return true;
 	}
-	if (!in_flight_without_slot || !end_in_map(&requests_without_slot, &address, 0, result_of(result, entry)))
+	if (!in_flight_without_slot ||
+	    !end_in_map(&requests_without_slot, ROOM_REQUESTS, &address, 0, result_of(result, entry)))
 		return false;
 	add(&in_flight_without_slot, -1);
 	return true;

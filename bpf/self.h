@@ -2,6 +2,7 @@
 #pragma once
 
 #include "identity.h"
+#include "inflight.h"
 #include "kernel.h"
 #include "read.h"
 #include "record.h"
@@ -13,12 +14,17 @@ const volatile u32 self_tgid;
 // The thread whose calls are the test: other threads of the process sync for reasons of their own.
 u32 self_tid;
 
-// Neither of the two is inlined: they are rare.
-static __noinline void enter_own(struct call *call, struct file *file, u32 kind)
+// Neither of the two is inlined: they are rare. `number`: the call's. `address`: the open file's, if there is one. Not
+// static: see lookup.h.
+__noinline int enter_own(u32 number, u64 address, u32 kind)
 {
+	struct file *file = (struct file *)address;
+	struct call *call = call_again(number);
 	struct inode_key key;
 	struct identity id = {};
 
+	if (!call)
+		return 0;
 	id.kind = kind;
 	if (file && kind == KIND_FILE) {
 		read_inode_key(&key, file);
@@ -29,6 +35,7 @@ static __noinline void enter_own(struct call *call, struct file *file, u32 kind)
 	call->start_ns = 1;
 	if (watch_waits)
 		try_storage();
+	return 0;
 }
 
 static __noinline void leave_own(struct call *call, u32 op)

@@ -2,6 +2,7 @@
 // reads; single calls are sent only where no row could take them. enter.h has the entry of a call, leave.h its exit,
 // write.h both of writes.
 #include "aio.h"
+#include "calls.h"
 #include "fentry.h"
 #include "fill.h"
 #include "follow.h"

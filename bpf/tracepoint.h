@@ -31,26 +31,5 @@ struct exit_context {
 	}
 #define TRACEPOINT_ENTRY_SHARED(name, op, kind, descriptor)
 
-#define TRACEPOINTS(name, op, kind, arguments, entry)                                                    \
-	TRACEPOINT_ENTRY_##entry(name, op, kind, TRACEPOINT_DESCRIPTOR_##arguments)                      \
-		SEC("tracepoint/syscalls/sys_exit_" #name) int exit_##name(struct exit_context *context) \
-	{                                                                                                \
-		leave(op, context->result);                                                              \
-		return 0;                                                                                \
-	}
-
-#if defined(__TARGET_ARCH_x86)
-#define NUMBER_OF_FDATASYNC 75
-#elif defined(__TARGET_ARCH_arm64)
-#define NUMBER_OF_FDATASYNC 83
-#endif
-
-// Attached to both, because both are nearly always wanted, and checking the program twice takes the verifier a tenth of
-// the time until the first row. In a 32-bit process the number would be below zero (trace_get_syscall_nr), and the
-// kernel runs no such program.
-SEC("tracepoint")
-int enter_fsync_or_fdatasync(struct enter_context *context)
-{
-	enter(context->number == NUMBER_OF_FDATASYNC ? OP_FDATASYNC : OP_FSYNC, KIND_FILE, (s32)context->args[0]);
-	return 0;
-}
+#define TRACEPOINTS(name, op, kind, arguments, entry) \
+	TRACEPOINT_ENTRY_##entry(name, op, kind, TRACEPOINT_DESCRIPTOR_##arguments)

@@ -86,25 +86,31 @@ static __always_inline struct unsynced *unsynced_at(u64 reference)
 	return file && (u32)file->sequence == reference >> 32 ? file : 0;
 }
 
-static __noinline u32 create_unsynced(struct identity *id)
+static __noinline u32 create_unsynced(struct identity *id, u32 share)
 {
 	struct unsynced *file;
 	u32 slot, *winner;
 
-	if (bpf_map_pop_elem(&free_unsynced, &slot))
+	if (!take_room(share, ROOM_UNSYNCED, UNSYNCED_FILES))
 		return NO_SLOT;
+	if (bpf_map_pop_elem(&free_unsynced, &slot)) {
+		give_room(share, ROOM_UNSYNCED);
+		return NO_SLOT;
+	}
 	add(&unsynced_popped, 1);
 	file = bpf_map_lookup_elem(&unsynced, &slot);
 	if (!file)
 		return NO_SLOT;
 	// User space has cleared it. Generation 0 is that of times that were never set.
 	file->generation = 1;
+	file->share = share;
 	__builtin_memcpy(&file->id, id, sizeof(*id));
 	if (!bpf_map_update_elem(&unsynced_slots, id, &slot, BPF_NOEXIST))
 		return slot;
 	// Another processor was first, or the hash is full.
 	file->id.kind = KIND_FREE;
 	bpf_map_push_elem(&free_unsynced, &slot, 0);
+	give_room(share, ROOM_UNSYNCED);
 	winner = bpf_map_lookup_elem(&unsynced_slots, id);
 	return winner ? *winner : NO_SLOT;
 }
@@ -122,7 +128,7 @@ static __noinline u64 find_unsynced(struct row *row, bool create)
 	if (known)
 		slot = *known;
 	else if (create)
-		slot = create_unsynced(&id);
+		slot = create_unsynced(&id, row->share);
 	else
 		return 0;
 	file = bpf_map_lookup_elem(&unsynced, &slot);

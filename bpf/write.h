@@ -32,13 +32,15 @@ static __always_inline bool stores_data(u16 mode)
 	return mode == S_IFREG || mode == S_IFBLK;
 }
 
-// chattr +S, and mount -o sync, of the layer that a file of an overlay lies on.
-static __noinline bool is_synchronous_below(struct file *file)
+// chattr +S, and mount -o sync, of the layer that a file of an overlay lies on. Not static: see lookup.h.
+__noinline int is_synchronous_below(u64 address)
 {
 	struct inode *inode;
+	struct file *file;
 
 	for (int i = 0; i < OVERLAYS; i++) {
-		file = file_below(file);
+		address = file_below(address);
+		file = (struct file *)address;
 		inode = BPF_CORE_READ(file, f_inode);
 		if ((BPF_CORE_READ(inode, i_flags) & S_SYNC) || (BPF_CORE_READ(inode, i_sb, s_flags) & SB_SYNCHRONOUS))
 			return true;
@@ -79,7 +81,7 @@ static __always_inline u32 op_of_write(struct file *file, u32 flags)
 		return OPS;
 	if ((open_flags & O_DSYNC) || (flags & RWF_DURABLE) || (inode_flags & S_SYNC) || (mount_flags & SB_SYNCHRONOUS))
 		return OP_DSYNC_WRITE;
-	if (magic == OVERLAYFS_SUPER_MAGIC && is_synchronous_below(file))
+	if (magic == OVERLAYFS_SUPER_MAGIC && is_synchronous_below((u64)file))
 		return OP_DSYNC_WRITE;
 	return all_writes ? OP_WRITE : OPS;
 }
@@ -99,8 +101,25 @@ static __always_inline void forget_skipped_exit(void)
 	call->start_ns = 0;
 }
 
-// `own_op`: what a call of the self-test is counted as.
-static __always_inline void enter_write(u32 own_op, s32 fd, u32 flags)
+#if defined(__TARGET_ARCH_x86)
+#define NUMBER_OF_PWRITEV2 328
+#elif defined(__TARGET_ARCH_arm64)
+#define NUMBER_OF_PWRITEV2 287
+#endif
+
+// The one call with flags has them behind the arguments of the others. They are read by a helper, because a program
+// that itself reads more arguments than a call has cannot be attached to that call's tracepoint.
+static __always_inline u32 flags_of(struct enter_context *context)
+{
+	u64 flags = 0;
+
+	if (context->number == NUMBER_OF_PWRITEV2)
+		bpf_probe_read_kernel(&flags, sizeof(flags), &context->args[5]);
+	return flags;
+}
+
+// `own_op`: what a call of the self-test is counted as. `context`: by tracepoint, where the flags are read from it.
+static __always_inline void enter_write(u32 own_op, s32 fd, u32 flags, struct enter_context *context)
 {
 	struct task_struct *task = current_task();
 	struct file *file;
@@ -116,6 +135,8 @@ static __always_inline void enter_write(u32 own_op, s32 fd, u32 flags)
 	own = who.tgid == self_tgid;
 	if (own ? TASK_READ(task, pid) != self_tid : !is_traced(&who))
 		return;
+	if (context)
+		flags = flags_of(context);
 	file = file_of(task, fd);
 	if (!own && file && own_op == OP_FALLOCATE)
 		op = stores_data(BPF_CORE_READ(file, f_inode, i_mode)) ? OP_FALLOCATE : OPS;
@@ -130,7 +151,7 @@ static __always_inline void enter_write(u32 own_op, s32 fd, u32 flags)
 	if (!call)
 		return;
 	if (own)
-		enter_own(call, file, row_kind(file, KIND_FILE));
+		enter_own(call->number, (u64)file, row_kind(file, KIND_FILE));
 	else
 		enter_traced(call, &who, file, op, KIND_FILE, fd, now);
 }
@@ -175,14 +196,16 @@ __noinline int count_failure(u64 address, s32 fd, u32 op, u32 error)
 	note_server(call->number);
 	slot = find_row((u64)file, kind, true, call->number);
 	row = row_at(slot);
-	if (row) {
+	if (row && slot >= FIRST_NEIGHBOUR_SLOT) {
 		if (file)
 			tell_name(row, name_hash(file), file, fd, slot);
 	} else {
-		if (file)
-			send_name(&call->id, file, fd, slot, 0);
-		if (send_sync(&call->id, 0, -(s64)error))
-			goto end;
+		if (!row || may_tell_failure()) {
+			if (file)
+				send_name((u64)file, fd, NO_SLOT, call->number);
+			if (send_sync(&call->id, 0, -(s64)error))
+				goto end;
+		}
 		count(no_row);
 		slot = op;
 		row = row_at(slot);
@@ -203,12 +226,6 @@ static __always_inline void count_failed_write(s32 fd, u32 error)
 {
 	count_failure((u64)file_of(current_task_rarely(), fd), fd, OP_WRITE, error);
 }
-
-#if defined(__TARGET_ARCH_x86)
-#define NUMBER_OF_PWRITEV2 328
-#elif defined(__TARGET_ARCH_arm64)
-#define NUMBER_OF_PWRITEV2 287
-#endif
 
 // The descriptor of the call that the thread is leaving; -1 if it is not known. Another thread may have closed it and
 // opened another file in its place meanwhile.
@@ -259,60 +276,45 @@ static __always_inline struct call *write_in_flight(u32 thread)
 	return call && call->start_ns && is_write(call->op) ? call : 0;
 }
 
-static __always_inline void end_write(struct call *call, u32 thread, s64 result)
+// What a write returned, as it counts.
+static __always_inline s64 result_of_write(struct call *call, s64 result)
 {
-	u64 now = bpf_ktime_get_ns();
-	u32 op = call->op;
-
-	// Another thread cannot change it; the verifier does not know that.
-	if (op >= OPS)
-		return;
 	// It answers who asked not to wait, and nothing was written.
-	if (op == OP_WRITE && result == -EAGAIN)
-		result = 0;
-	end_call(call, op, thread, now, result);
+	return call->op == OP_WRITE && result == -EAGAIN ? 0 : result;
 }
 
-// `registers`: those of the call, where the program is given them.
-static __always_inline void leave_write(s64 result, struct pt_regs *registers)
+static __always_inline void end_write(struct call *call, u32 thread, s64 result)
 {
-	u32 thread = bpf_get_current_pid_tgid();
+	end_call(call, thread, bpf_ktime_get_ns(), result_of_write(call, result));
+}
+
+// The counted write that the thread is leaving; 0 if there is none, and it then counts if it has failed.
+// `registers`: those of the call, where the program is given them.
+static __always_inline struct call *write_to_end(u32 thread, s64 result, struct pt_regs *registers)
+{
 	struct call *call;
 	struct who who;
 
 	read_who(&who, current_task());
 	if (who.tgid != self_tgid && !is_traced(&who))
-		return;
+		return 0;
 	call = write_in_flight(thread);
 	if (call)
-		end_write(call, thread, result);
-	else if (result < 0)
+		return call;
+	if (result < 0)
 		count_failed_write(descriptor_at_exit(registers), -result);
 	else if (programs_skipped && task_registers && who.tgid != self_tgid)
 		count_lone_write(descriptor_at_exit(registers));
-}
-
-// Attached to the tracepoint of each call in its name. The one with flags has a program of its own, because a program
-// that reads more arguments than a call has is refused.
-SEC("tracepoint")
-int enter_write_or_pwrite64_or_writev_or_pwritev(struct enter_context *context)
-{
-	enter_write(OP_DSYNC_WRITE, (s32)context->args[0], 0);
 	return 0;
 }
 
-SEC("tracepoint/syscalls/sys_enter_pwritev2")
-int enter_pwritev2(struct enter_context *context)
+static __always_inline void leave_write(s64 result, struct pt_regs *registers)
 {
-	enter_write(OP_DSYNC_WRITE, (s32)context->args[0], (u32)context->args[5]);
-	return 0;
-}
+	u32 thread = bpf_get_current_pid_tgid();
+	struct call *call = write_to_end(thread, result, registers);
 
-SEC("tracepoint")
-int exit_write_or_pwrite64_or_writev_or_pwritev_or_pwritev2(struct exit_context *context)
-{
-	leave_write(context->result, 0);
-	return 0;
+	if (call)
+		end_write(call, thread, result);
 }
 
 #define FENTRY_FLAGS(registers) ((u32)ARGUMENT(registers, 6))
@@ -323,7 +325,7 @@ int exit_write_or_pwrite64_or_writev_or_pwritev_or_pwritev2(struct exit_context 
 	int fentry_##name(u64 *context)                                                \
 	{                                                                              \
 		struct pt_regs *registers = (void *)context[0];                        \
-		enter_write(OP_DSYNC_WRITE, (s32)ARGUMENT(registers, 1), FENTRY_##flags(registers)); \
+		enter_write(OP_DSYNC_WRITE, (s32)ARGUMENT(registers, 1), FENTRY_##flags(registers), 0); \
 		return 0;                                                              \
 	}                                                                              \
 	SEC("fexit/" WRAPPER(name))                                                    \
@@ -341,7 +343,7 @@ int exit_write_or_pwrite64_or_writev_or_pwritev_or_pwritev2(struct exit_context 
 	int kprobe_##name(struct pt_regs *context)                              \
 	{                                                                       \
 		struct pt_regs *registers = WRAPPER_ARGUMENT(context);          \
-		enter_write(OP_DSYNC_WRITE, (s32)CAST_ARGUMENT(registers, 1), KPROBE_##flags(registers)); \
+		enter_write(OP_DSYNC_WRITE, (s32)CAST_ARGUMENT(registers, 1), KPROBE_##flags(registers), 0); \
 		return 0;                                                       \
 	}                                                                       \
 	SEC("kretprobe.multi/" WRAPPER(name))                                   \

@@ -15,7 +15,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, WRITEBACK_FILES);
 	__type(key, struct writeback_error);
-	__type(value, u64);
+	__type(value, struct error_count);
 } writeback_errors SEC(".maps");
 
 // Of an errseq_t: the lower bits are the errno (as many as MAX_ERRNO needs), the next one says that somebody was told.
@@ -38,8 +38,9 @@ int net_writeback(u64 *context)
 	struct address_space *mapping = (struct address_space *)context[0];
 	u32 before = context[1];
 	struct writeback_error error = {};
-	u64 zero = 0, *n;
+	struct error_count one = {.n = 1}, *known;
 	struct inode *inode;
+	bool is_fuse;
 
 	if (stopped)
 		return 0;
@@ -56,17 +57,24 @@ int net_writeback(u64 *context)
 		error.inode = BPF_CORE_READ(inode, i_ino);
 		error.generation = BPF_CORE_READ(inode, i_generation);
 		if (BPF_CORE_READ(inode, i_sb, s_magic) == BTRFS_SUPER_MAGIC)
-			error.device = btrfs_device(inode, error.device);
+			error.device = btrfs_device((u64)inode, error.device);
 	}
-	n = bpf_map_lookup_elem(&writeback_errors, &error);
-	if (!n) {
-		bpf_map_update_elem(&writeback_errors, &error, &zero, BPF_NOEXIST);
-		n = bpf_map_lookup_elem(&writeback_errors, &error);
+	// All that users may mount themselves, and make fail as they like, is one owner's.
+	is_fuse = BPF_CORE_READ(inode, i_sb, s_magic) == FUSE_SUPER_MAGIC;
+	one.share = share_by_key(is_fuse ? FUSE_SUPER_MAGIC : error.device, !is_fuse);
+	known = bpf_map_lookup_elem(&writeback_errors, &error);
+	if (!known && take_room(one.share, ROOM_WRITEBACK, WRITEBACK_FILES)) {
+		if (!bpf_map_update_elem(&writeback_errors, &error, &one, BPF_NOEXIST))
+			goto counted;
+		// Another processor was first.
+		give_room(one.share, ROOM_WRITEBACK);
+		known = bpf_map_lookup_elem(&writeback_errors, &error);
 	}
-	if (n)
-		add(n, 1);
+	if (known)
+		add(&known->n, 1);
 	else
 		count(writeback_errors_dropped);
+counted:
 	// Last: whoever has seen this one grow finds the file.
 	count(writeback_errors);
 	return 0;

@@ -1,5 +1,5 @@
 //! Which commit the sources are of: what the packager says, else what `git archive` or `cargo package` wrote
-//! down, else what git says. Part of the build script; `tests/build_commit.rs` tries each way.
+//! down, else what git says. Part of the build script; `tests/plain/build_commit.rs` tries each way.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -19,17 +19,26 @@ pub(crate) enum Grade {
     Fail,
 }
 
+/// What disks of a kind can do: a sync of one that turns 7,200 times a minute waits for a turn of 8.3 ms,
+/// unless a cache that survives a power cut takes it; flash is told by being well below that.
+const FLASH_SECONDS: f64 = 0.002;
+const TURN_SECONDS: f64 = 0.0083;
+
 /// For JSON, and for the last line of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Judgement {
-    pub grade: Grade,
+    /// None: there is no limit, or a sync is not known to make anything durable there.
+    pub grade: Option<Grade>,
     pub engine: String,
     #[serde(skip)]
     title: String,
     pub method: Method,
     pub pattern: Pattern,
     pub p99_seconds: f64,
-    pub limit_seconds: f64,
+    pub limit_seconds: Option<f64>,
+    /// Why a sync is not, or is not known to be, of any use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_durable: Option<String>,
     pub says: String,
     pub source: String,
 }
@@ -38,11 +47,14 @@ pub(crate) struct Judgement {
 pub(crate) fn judge(profile: &Profile, calibration: &Calibration) -> Option<Judgement> {
     let standard = profile.calibrate.as_ref()?;
     let p99_seconds = calibration.of(Case::alone(standard.method, standard.pattern))?.p99_seconds;
-    let grade = match p99_seconds / standard.p99_seconds {
-        share if share > 1.0 => Grade::Fail,
-        share if share > MARGIN => Grade::Marginal,
-        _ => Grade::Pass,
-    };
+    let not_durable = super::render::not_durable(&calibration.place);
+    let grade = standard.p99_seconds.and_then(|limit| match p99_seconds / limit {
+        // Too slow it is in any case.
+        share if share > 1.0 => Some(Grade::Fail),
+        _ if not_durable.is_some() => None,
+        share if share > MARGIN => Some(Grade::Marginal),
+        _ => Some(Grade::Pass),
+    });
     Some(Judgement {
         grade,
         engine: profile.engine.name.clone(),
@@ -51,6 +63,7 @@ pub(crate) fn judge(profile: &Profile, calibration: &Calibration) -> Option<Judg
         pattern: standard.pattern,
         p99_seconds,
         limit_seconds: standard.p99_seconds,
+        not_durable,
         says: standard.says.clone(),
         source: standard.source.clone(),
     })
@@ -59,21 +72,26 @@ pub(crate) fn judge(profile: &Profile, calibration: &Calibration) -> Option<Judg
 impl Judgement {
     /// "PASS for etcd: the p99 of fdatasync, appended, is 1.2ms, and may be 10ms: …".
     pub fn in_words(&self) -> String {
-        let grade = match self.grade {
+        let time = |seconds: f64| duration((seconds * 1e9).round() as u64);
+        let (title, took) = (&self.title, time(self.p99_seconds));
+        let what = format!("the p99 of {}, {}, is {took}", self.method.name(), self.pattern.name());
+        if let (None, Some(why)) = (self.grade, &self.not_durable) {
+            return format!("No verdict for {title}: {what}, which says nothing. {why}");
+        }
+        let (Some(grade), Some(limit)) = (self.grade, self.limit_seconds) else {
+            let like = match self.p99_seconds {
+                quick if quick < FLASH_SECONDS => "good for flash (below 2 ms)",
+                fair if fair < TURN_SECONDS => "slow for flash (2 ms), quick for a disk that turns (8 ms)",
+                _ => "as slow as a disk that turns (8 ms), or slower",
+            };
+            return format!("No verdict for {title}, {}: {what}, which is {like}.", self.says);
+        };
+        let grade = match grade {
             Grade::Pass => "PASS",
             Grade::Marginal => "MARGINAL",
             Grade::Fail => "FAIL",
         };
-        let time = |seconds: f64| duration((seconds * 1e9).round() as u64);
-        format!(
-            "{grade} for {}: the p99 of {}, {}, is {}, and may be {}: {}.",
-            self.title,
-            self.method.name(),
-            self.pattern.name(),
-            time(self.p99_seconds),
-            time(self.limit_seconds),
-            self.says
-        )
+        format!("{grade} for {title}: {what}, and may be {}: {}.", time(limit), self.says)
     }
 }
 
@@ -82,6 +100,7 @@ mod tests {
     use super::*;
     use crate::calibration::{Figures, Outcome, Place};
     use crate::engine::engines::Engines;
+    use crate::model::Durability;
 
     fn measured(p99_seconds: f64) -> Calibration {
         let figures = Figures {
@@ -108,6 +127,7 @@ mod tests {
                 kernel_device: None,
                 mount_options: "rw".into(),
                 filesystem_id: 1,
+                storage: Some(Durability::Yes),
             },
             kernel: "6.12".into(),
             block_bytes: 4096,
@@ -118,15 +138,51 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_nobody_gives_a_limit_for_does_not_pass() {
+        let engines = Engines::builtin();
+        let said = |p99| {
+            let judgement = judge(engines.profile("mariadb").unwrap(), &measured(p99)).unwrap();
+            assert_eq!((judgement.grade, judgement.limit_seconds), (None, None));
+            judgement.in_words()
+        };
+        let begin = "No verdict for MariaDB, its makers give no limit: the p99 of fdatasync, overwritten, is";
+        assert_eq!(said(0.000_25), format!("{begin} 250µs, which is good for flash (below 2 ms)."));
+        let fair = "which is slow for flash (2 ms), quick for a disk that turns (8 ms).";
+        assert_eq!(said(0.004), format!("{begin} 4.0ms, {fair}"));
+        assert!(said(0.09).ends_with("as slow as a disk that turns (8 ms), or slower."));
+    }
+
+    #[test]
+    fn what_makes_nothing_durable_never_passes_and_what_is_not_known_neither() {
+        let engines = Engines::builtin();
+        let of = |storage, p99| {
+            let mut calibration = measured(p99);
+            calibration.place.storage = storage;
+            judge(engines.profile("etcd").unwrap(), &calibration).unwrap()
+        };
+        let no = || Some(Durability::No("tmpfs keeps files in memory only".into()));
+        let said = of(no(), 0.000_1);
+        assert_eq!(said.grade, None);
+        assert_eq!(
+            said.in_words(),
+            "No verdict for etcd: the p99 of fdatasync, appended, is 100µs, which says nothing. No sync makes anything \
+             durable there: tmpfs keeps files in memory only."
+        );
+        let unknown = of(Some(Durability::Unknown("nobody has looked".into())), 0.000_1);
+        assert_eq!(unknown.grade, None);
+        assert!(unknown.in_words().contains("is not known: nobody has looked."), "{}", unknown.in_words());
+        assert_eq!(of(no(), 1.0).grade, Some(Grade::Fail));
+    }
+
+    #[test]
     fn a_disk_is_judged_by_what_the_engine_does_and_its_makers_say() {
         let engines = Engines::builtin();
         let of = |name: &str, p99| judge(engines.profile(name).unwrap(), &measured(p99));
-        let grade = |name: &str, p99| of(name, p99).map(|judgement| judgement.grade);
+        let grade = |name: &str, p99| of(name, p99).and_then(|judgement| judgement.grade);
         assert_eq!(grade("etcd", 0.005), Some(Grade::Pass));
         assert_eq!(grade("etcd", 0.0051), Some(Grade::Marginal));
         assert_eq!(grade("etcd", 0.01), Some(Grade::Marginal));
         assert_eq!(grade("etcd", 0.0101), Some(Grade::Fail));
-        assert_eq!(grade("postgres", 0.0101), Some(Grade::Pass));
         assert_eq!(grade("mysql", 0.001), None, "it syncs with fsync, which was not measured here");
         assert_eq!(grade("sqlite", 0.001), None);
         assert_eq!(

@@ -76,6 +76,7 @@ impl Place {
             device: storage.device,
             mount_options: storage.options.join(","),
             filesystem_id: statvfs.f_fsid,
+            storage: Some(storage.durability),
         })
     }
 

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use crate::calibration::plan::{Case, Pattern};
-use crate::calibration::{Calibration, Figures, Outcome};
-use crate::text::{count, duration, escape};
+use crate::calibration::{Calibration, Figures, Outcome, Place};
+use crate::text::{absence, capitalize, count, duration, escape, escape_sentence};
 
 /// The table; JSON is the type's own.
 pub fn table(calibration: &Calibration) -> String {
@@ -37,10 +37,20 @@ pub fn table(calibration: &Calibration) -> String {
             (case.threads > 1 && case.file_each == file_each).then(|| format!("{} threads", case.threads))
         });
     }
+    if let Some(why) = not_durable(place) {
+        let _ = writeln!(text, "\n{why} The figures say nothing of a disk.");
+    }
     if !calibration.complete {
         text.push_str("\nInterrupted: what is missing was not measured.\n");
     }
     text
+}
+
+/// Why the figures mean nothing, or may.
+pub(super) fn not_durable(place: &Place) -> Option<String> {
+    let storage = place.storage.as_ref()?;
+    let said = absence::durable_on(storage, " there", &escape_sentence(storage.because()?))?;
+    Some(format!("{}.", capitalize(&said)))
 }
 
 fn section(
@@ -86,7 +96,6 @@ fn figures_of(figures: &Figures) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::Place;
     use crate::calibration::plan::{Method, cases};
     use crate::model::fixture::assert_expected;
 
@@ -117,6 +126,7 @@ mod tests {
                 kernel_device: Some("vda1".into()),
                 mount_options: "rw".into(),
                 filesystem_id: 1,
+                storage: Some(crate::model::Durability::Yes),
             },
             kernel: "6.12.0-1-amd64".into(),
             block_bytes: 4096,

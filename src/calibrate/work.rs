@@ -44,28 +44,45 @@ pub fn run(place: &Place, case: Case, each: Duration, stop: &AtomicBool) -> Resu
     let journal = place.kernel_device.as_deref().and_then(Journal::of);
     let commits = || journal.as_ref().and_then(Journal::commits);
     let before = commits();
-    let (histogram, took) =
-        run_threads(case, &lanes, each, stop).map_err(CalibrateError::io(path, "write to it"))?;
+    let sum = run_threads(case, &lanes, each, stop).map_err(CalibrateError::io(path, "write to it"))?;
     let journal_commits = before.zip(commits()).map(|(before, after)| after.saturating_sub(before));
-    Ok(Outcome { case, figures: figures(&histogram, took, journal_commits), refused: None })
+    Ok(Outcome { case, figures: figures(&sum, journal_commits), refused: None })
 }
 
-/// The latencies of the threads.
+/// The latencies of the threads, and the time in which they ran: it ends with their last write, whenever the
+/// thread that started them gets a processor.
 #[derive(Default)]
 struct Sum {
     histogram: Histogram,
     sum_ns: u64,
     max_ns: u64,
+    ran: Option<(Instant, Instant)>,
 }
 
-fn figures(sum: &Sum, took: Duration, journal_commits: Option<u64>) -> Option<Figures> {
+impl Sum {
+    fn took(&self) -> Duration {
+        self.ran.map_or(Duration::ZERO, |(began, ended)| ended.duration_since(began))
+    }
+
+    fn add(&mut self, other: &Sum) {
+        self.histogram.merge(&other.histogram);
+        self.sum_ns += other.sum_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.ran = match (self.ran, other.ran) {
+            (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+            (one, other) => one.or(other),
+        };
+    }
+}
+
+fn figures(sum: &Sum, journal_commits: Option<u64>) -> Option<Figures> {
     let syncs = sum.histogram.count();
     let seconds = |ns: u64| ns as f64 / 1e9;
     // The exact maximum limits the estimate from a bucket's midpoint.
     let quantile = |q| sum.histogram.quantile(q).map(|ns| seconds(ns.min(sum.max_ns)));
     Some(Figures {
         syncs,
-        syncs_per_second: syncs as f64 / took.as_secs_f64().max(1e-9),
+        syncs_per_second: syncs as f64 / sum.took().as_secs_f64().max(1e-9),
         mean_seconds: seconds(sum.sum_ns.checked_div(syncs)?),
         p50_seconds: quantile(0.5)?,
         p99_seconds: quantile(0.99)?,
@@ -144,17 +161,11 @@ impl Buffer {
 }
 
 /// Runs all threads from the same moment on, until the time is over, a file is full, or `stop` is set.
-fn run_threads(
-    case: Case,
-    lanes: &[Lane],
-    each: Duration,
-    stop: &AtomicBool,
-) -> std::io::Result<(Sum, Duration)> {
+fn run_threads(case: Case, lanes: &[Lane], each: Duration, stop: &AtomicBool) -> std::io::Result<Sum> {
     // Locked for writing until all threads exist.
     let gate = RwLock::new(());
     let over = AtomicBool::new(false);
     let results: Mutex<Vec<std::io::Result<Sum>>> = Mutex::default();
-    let mut took = Duration::ZERO;
     std::thread::scope(|scope| -> std::io::Result<()> {
         let closed = gate.write().unwrap_or_else(PoisonError::into_inner);
         for number in 0..case.threads as usize {
@@ -179,17 +190,13 @@ fn run_threads(
             std::thread::sleep(Duration::from_millis(2).min(each));
         }
         over.store(true, Ordering::Relaxed);
-        took = began.elapsed();
         Ok(())
     })?;
     let mut sum = Sum::default();
     for result in results.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        let part = result?;
-        sum.histogram.merge(&part.histogram);
-        sum.sum_ns += part.sum_ns;
-        sum.max_ns = sum.max_ns.max(part.max_ns);
+        sum.add(&result?);
     }
-    Ok((sum, took))
+    Ok(sum)
 }
 
 fn repeat(lane: &Lane, over: &AtomicBool, stop: &AtomicBool) -> std::io::Result<Sum> {
@@ -200,10 +207,12 @@ fn repeat(lane: &Lane, over: &AtomicBool, stop: &AtomicBool) -> std::io::Result<
         if !lane.write_and_sync(&buffer)? {
             break;
         }
-        let ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let ended = Instant::now();
+        let ns = u64::try_from(ended.duration_since(began).as_nanos()).unwrap_or(u64::MAX);
         sum.histogram.add(bucket_of(ns), 1);
         sum.sum_ns += ns;
         sum.max_ns = sum.max_ns.max(ns);
+        sum.ran = Some((sum.ran.map_or(began, |(first, _)| first), ended));
     }
     Ok(sum)
 }
@@ -237,6 +246,20 @@ mod tests {
             let case = Case { threads: 4, file_each, ..Case::alone(Method::Fdatasync, Pattern::Appended) };
             let (outcome, left) = measured(case);
             assert!(outcome.figures.unwrap().syncs > 0 && left == 0);
+        }
+    }
+
+    /// In memory a file is full before the thread that started the others runs again.
+    #[test]
+    fn no_more_is_done_in_a_second_than_the_threads_can_do_one_after_the_other() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let place = Place::inspect(directory.path()).unwrap();
+        for file_each in [false, true] {
+            let case = Case { threads: 64, file_each, ..Case::alone(Method::Fdatasync, Pattern::Appended) };
+            let outcome = run(&place, case, Duration::from_millis(300), &AtomicBool::new(false)).unwrap();
+            let figures = outcome.figures.unwrap();
+            let most = f64::from(case.threads) / figures.mean_seconds;
+            assert!(figures.syncs_per_second <= 1.001 * most, "{figures:?}");
         }
     }
 

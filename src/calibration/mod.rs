@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::Durability;
+
 use plan::Case;
 
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +57,9 @@ pub struct Place {
     pub mount_options: String,
     /// The kernel's ID of the filesystem, the same for all its mounts.
     pub filesystem_id: u64,
+    /// Whether a sync makes anything durable there. None: an older result does not say.
+    #[serde(default)]
+    pub storage: Option<Durability>,
 }
 
 /// One case.

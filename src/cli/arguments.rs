@@ -10,6 +10,7 @@ use super::root::{Action, Arguments, OLD_FORMS};
 use super::settings::config::{Configuration, Sources, is_given};
 use super::settings::exporter;
 use super::settings::options::FileError;
+use super::words;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ArgumentsError {
@@ -41,8 +42,9 @@ fn parse_with(
     is_set: &dyn Fn(&str) -> bool,
     sources: &dyn Fn(&str, &ArgMatches) -> Sources,
 ) -> Result<Asked, ArgumentsError> {
+    let mut words = words::in_order(&command, words);
     let mut command = exporter::with_environment(command, is_set);
-    let matches = command.clone().try_get_matches_from(words)?;
+    let matches = command.clone().try_get_matches_from(&words)?;
     let arguments = Arguments::from_arg_matches(&matches)?;
     let (action, given) = match (&arguments.action, matches.subcommand()) {
         (Some(Action::ExporterWeb | Action::ExecWhenTold { .. }), _) => {
@@ -56,7 +58,6 @@ fn parse_with(
     if let Some(path) = exporter::file_of(&matches) {
         (command, in_file) = exporter::with_file(command, &path)?;
     }
-    let mut words = words.to_vec();
     let written = matches.subcommand().is_some();
     let is_old_form = || OLD_FORMS.iter().any(|id| is_given(&matches, id));
     let in_root = !written && (action != "top" || is_old_form());

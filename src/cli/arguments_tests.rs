@@ -235,7 +235,8 @@ fn a_file_of_the_exporter_that_is_not_there_is_named() {
 #[test]
 fn every_option_of_the_exporter_has_a_variable_and_no_other_action_has() {
     let command = exporter::with_environment(root::command(), &|_| true);
-    for option in command.find_subcommand("exporter").unwrap().get_arguments() {
+    let exporter = command.find_subcommand("exporter").unwrap();
+    for option in exporter.get_arguments().filter(|option| !option.is_positional()) {
         let name = option.get_long().unwrap();
         let expected = "FSYNCTOP_".to_owned() + &name.to_uppercase().replace('-', "_");
         assert_eq!(option.get_env().unwrap(), expected.as_str());

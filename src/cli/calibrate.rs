@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 
-use super::exit::{BAD_USAGE, CONDITION, Exit, FAILED};
+use super::exit::{BAD_USAGE, CONDITION, Exit, FAILED, NOT_ENOUGH};
 use super::options::{Form, TargetArgs, duration};
 use super::output::print;
+use super::progress;
 use super::session;
 use super::signals::End;
 use crate::calibrate::judge::{Grade, judge};
@@ -50,7 +50,9 @@ pub(crate) struct Calibrate {
     /// Say whether it is good enough for an engine: postgres, etcd, mysql, mariadb
     ///
     /// The p99 of the engine's own way to make its log durable, against the limit in its profile
-    /// (docs/engines.md): PASS, MARGINAL (above half of it) or FAIL, with which the status is 4.
+    /// (docs/engines.md): PASS, MARGINAL (above half of it) or FAIL, with which the status is 4. Where nobody
+    /// gives a limit, or a sync is not known to make anything durable, there is no verdict, and the status is
+    /// 6.
     #[arg(long = "for", value_name = "ENGINE")]
     pub engine: Option<String>,
     /// A profile of your own for the engine
@@ -82,7 +84,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
     // Until here a signal ends it as it ends any program: nothing was made yet that would stay.
     let stop = End::watch()?;
     let cases = plan::cases(arguments.threads);
-    let bar = progress_bar(cases.len());
+    let bar = progress::bar(cases.len() as u64, "{wide_bar} {pos}/{len}  {msg}");
     let outcome = calibrate(place, &cases, arguments.each, &stop.requested, |done, case| {
         bar.set_position(done as u64);
         bar.set_message(name(case));
@@ -120,8 +122,11 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
             format!("{method} could not be measured here, so {} cannot be judged", profile.engine.title);
         return Err(Exit { status: FAILED, message }.into());
     }
-    let fails = judgement.is_some_and(|judgement| judgement.grade == Grade::Fail);
-    Ok(ExitCode::from(if fails { CONDITION } else { 0 }))
+    Ok(ExitCode::from(match judgement.map(|judgement| judgement.grade) {
+        Some(Some(Grade::Fail)) => CONDITION,
+        Some(None) => NOT_ENOUGH,
+        _ => 0,
+    }))
 }
 
 /// Of an engine that has a standard. InnoDB's is that of MySQL.
@@ -131,7 +136,8 @@ fn profile(engines: &Engines, name: &str) -> anyhow::Result<Profile> {
     profile.cloned().ok_or_else(|| {
         let known = engines.profiles().iter().filter(|profile| profile.calibrate.is_some());
         let known: Vec<&str> = known.map(|profile| profile.engine.name.as_str()).collect();
-        let message = format!("--for {name:?}: there is a limit for {}", known.join(", "));
+        let message =
+            format!("--for {name:?}: it is known how these make their log durable: {}", known.join(", "));
         Exit { status: BAD_USAGE, message }.into()
     })
 }
@@ -170,11 +176,4 @@ fn name(case: &Case) -> String {
         (n, false) => format!("{what}, {n} threads on one file"),
         (n, true) => format!("{what}, {n} threads on one file each"),
     }
-}
-
-/// On standard error, and only if that is a terminal.
-fn progress_bar(length: usize) -> ProgressBar {
-    let bar = ProgressBar::new(length as u64);
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {msg}");
-    style.map_or(bar.clone(), |style| bar.with_style(style))
 }

@@ -49,7 +49,7 @@ pub fn run(arguments: &Check, configuration: &Configuration, given: &ArgMatches)
     let config = session::probe_config(&arguments.trace, &selection, false)?;
 
     let mut verdicts = host::checks(config.map_bytes());
-    let chosen = probes(&config, &mut verdicts);
+    let chosen = probes(&config, arguments.trace.verbose, &mut verdicts);
     let works = chosen.is_some() && host::pid_namespace().status != Status::Fail;
     session::print_libbpf_log(&arguments.trace);
     let ops = chosen.as_ref().map_or(&config.ops, |(_, ops)| ops);
@@ -77,7 +77,7 @@ pub fn run(arguments: &Check, configuration: &Configuration, given: &ArgMatches)
 
 /// A verdict for each way of attaching, and one for the way that would be taken; None if there is none. A way
 /// that does not work is no failure as long as another does.
-fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<(Net, Vec<Op>)> {
+fn probes(config: &ProbeConfig, verbose: bool, verdicts: &mut Vec<Verdict>) -> Option<(Net, Vec<Op>)> {
     let mut ways = vec![(AttachMode::Fentry, "fentry"), (AttachMode::Tracepoint, "tracepoints")];
     if config.preemptible || config.mode == Some(AttachMode::Kprobe) {
         ways.insert(1, (AttachMode::Kprobe, "kprobe"));
@@ -97,7 +97,8 @@ fn probes(config: &ProbeConfig, verdicts: &mut Vec<Verdict>) -> Option<(Net, Vec
                 let programs = &probe.attached().programs;
                 let sizes: Vec<_> =
                     programs.iter().map(|p| format!("{} {} instructions", p.name, p.instructions)).collect();
-                Verdict::ok(name, format!("attached, self-test passed ({})", sizes.join(", ")))
+                let sizes = if verbose { format!(" ({})", sizes.join(", ")) } else { String::new() };
+                Verdict::ok(name, format!("works{sizes}"))
             }
             Err(error) => {
                 let reason = reason(&error, mode, verdicts);
@@ -199,7 +200,7 @@ fn not_watched(ops: &[Op]) -> Vec<Verdict> {
 /// Where ways that are not watched are at least counted.
 fn counted_only(net: &Net, ops: &[Op]) -> Verdict {
     const NAME: &str = "unwatched";
-    let ways: Vec<_> = durability::counted_only(ops).map(|way| way.called).collect();
+    let ways: Vec<_> = durability::counted_below(ops).map(|way| way.called).collect();
     let ways = if ways.is_empty() { "ways that are not known".to_owned() } else { ways.join(", ") };
     let on = net.filesystems.join(", ");
     match (&net.refused, on.is_empty()) {

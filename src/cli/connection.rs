@@ -1,4 +1,5 @@
-//! The options that say how to reach a server's own counters, as any MySQL client has them.
+//! The options that say how to reach a server's own counters: those of any client of MySQL, PostgreSQL, etcd
+//! or Redis.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! `fsynctop events`: a line for whatever changes, for programs to act on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,14 +10,15 @@ use clap::Args;
 
 use super::connection::ConnectionArgs;
 use super::fail_on::names;
-use super::options::{LongRunArgs, NameArgs, TraceArgs, duration};
+use super::options::{LongRunArgs, NameArgs, TraceArgs, duration, typed};
 use super::output::print;
 use super::session;
 use super::signals::End;
 use crate::events::{Asker, Event, Journal, Limit, Line, Stacks, Waits, Watch, Whose};
 use crate::live::{self, Judging, Live};
-use crate::model::Server;
+use crate::model::{Owner, Server, ServerId};
 use crate::render::json;
+use crate::server::naming::Unmatched;
 use crate::verdict::Thresholds;
 
 /// How long a wait for the next snapshot lasts at most: then Ctrl-C and the age of the verdicts are looked
@@ -31,16 +32,16 @@ pub(crate) struct Events {
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
     pub above: Duration,
     /// How long a log's operation may be in flight before its server is stalled
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "5s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Thresholds::default().stalled))]
     pub stalled: Duration,
     /// The 99th percentile of a log's syncs above which its server is slow
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "100ms")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Thresholds::default().slow))]
     pub slow: Duration,
     /// How long it has to be above that
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1m")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Thresholds::default().slow_for))]
     pub slow_for: Duration,
     /// From one look to the next
-    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(live::Options::default().interval))]
     pub interval: Duration,
     /// Most lines in a minute
     ///
@@ -79,6 +80,7 @@ pub fn run(arguments: &Events) -> anyhow::Result<ExitCode> {
     };
     let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
     let selection = session::selection(&arguments.trace.targets)?;
+    session::require_root()?;
     let config = session::probe_config(&arguments.trace, &selection, false)?;
     let options = live::Options {
         interval: arguments.interval,
@@ -109,6 +111,7 @@ struct Telling {
     verdicts: Limit,
     journal: Option<Journal>,
     asker: Option<Asker>,
+    names: Unmatched,
 }
 
 impl Telling {
@@ -126,6 +129,7 @@ impl Telling {
             verdicts: limit(),
             journal,
             asker,
+            names: Unmatched::begin(arguments.names.server_name.clone(), Instant::now()),
         }
     }
 
@@ -142,6 +146,9 @@ impl Telling {
             }
             self.tell(events, &snapshot.servers)?;
             self.tell_left_out()?;
+            for sentence in self.names.tell(&snapshot.servers, Instant::now()) {
+                eprintln!("fsynctop: {sentence}");
+            }
             if let live::State::Failed { why } = &state {
                 anyhow::bail!("{why}");
             }
@@ -170,15 +177,20 @@ impl Telling {
         }
         let now = (Instant::now(), SystemTime::now());
         let names = names(servers);
+        let owners: BTreeMap<ServerId, Owner> =
+            servers.iter().map(|server| (server.id, server.known_by.whose)).collect();
         let mut admitted = Vec::new();
         for event in events {
             let limit = match event {
                 Event::Verdict { .. } | Event::Ended { .. } => &mut self.verdicts,
                 _ => &mut self.operations,
             };
-            match limit.admits(event.kind(), now.0, now.1) {
-                true => admitted.push(event),
-                false => self.watch.not_told(&event),
+            let whose = owners.get(&event.server()).copied().unwrap_or_default();
+            if limit.admits(whose, now.0) {
+                self.watch.told(&event);
+                admitted.push(event);
+            } else if !self.watch.not_told(&event) {
+                limit.leave_out(event.kind(), now.1);
             }
         }
         let waiting: BTreeSet<Waits> = admitted.iter().filter_map(Event::waiting).collect();

@@ -9,9 +9,18 @@ pub(crate) const NOTHING_TO_TRACE: u8 = 3;
 pub(crate) const CONDITION: u8 = 4;
 /// Not everything could be examined.
 pub(crate) const INCOMPLETE: u8 = 5;
+/// There was not enough to say: nothing to compare, no limit to hold it against.
+pub(crate) const NOT_ENOUGH: u8 = 6;
 
 /// What a shell makes of a signal.
 pub(crate) const SIGNALLED: u8 = 128;
+
+/// The same command is to be typed with sudo; `check` has the rest.
+#[derive(Debug, thiserror::Error)]
+#[error("Tracing needs root: sudo {command}\n(Details: fsynctop check)")]
+pub(crate) struct NeedsRoot {
+    pub command: String,
+}
 
 /// An error that ends the program with a status of its own.
 #[derive(Debug, thiserror::Error)]

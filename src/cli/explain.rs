@@ -12,19 +12,22 @@ use super::connection::ConnectionArgs;
 use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
 use super::one_server::{self, OneServer};
 use super::options::{StyleArgs, TraceArgs, Writes, duration};
-use super::output::print;
+use super::output::print_last;
 use super::output_file::OutputFile;
+use super::progress::{self, Progress};
 use super::session;
 use super::signals::End;
+use super::standing::Standing;
 use crate::explain::commit_watch::{CommitWatch, Explained};
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
 use crate::explain::waits::{Account, Processors, Who, disks, flame, journals};
 use crate::explain::{Explanation, json, page, without_thread};
+use crate::history::remote;
 use crate::host;
 use crate::linux::mountinfo;
 use crate::model::Measurement;
-use crate::probe::{CLOCKS, WaitPlan, Waits};
+use crate::probe::{CLOCKS, WaitPlan, WaitProbe, Waits};
 use crate::render::Style;
 use crate::sampler::Sampler;
 use crate::server::finder::Finder;
@@ -54,7 +57,7 @@ pub(crate) enum ExplainOutput {
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
     /// How long to watch: 10, 90s, 5m
-    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "10")]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "10s")]
     pub duration: Duration,
     /// A page for people, JSON for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]
@@ -83,8 +86,9 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
     if selection.processes().is_empty() {
         return Err(session::nothing_selected("explain", &selection, ""));
     }
+    session::require_root()?;
     let mut not_measurable = Vec::new();
-    let explanation = match the_server(arguments, &mut not_measurable)? {
+    let explained = match the_server(arguments, &mut not_measurable)? {
         Some(OneServer::MySql(chosen)) => {
             let chosen = if_known(chosen, &mut not_measurable);
             explain(arguments, &stop, &selection, chosen, not_measurable)?
@@ -103,9 +107,16 @@ pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
         }
         None => explain::<MySqlClient>(arguments, &stop, &selection, None, not_measurable)?,
     };
-    write_stacks(arguments, &explanation.waits)?;
-    write(arguments, &explanation)?;
+    write_stacks(arguments, &explained.explanation.waits)?;
+    write(arguments, &explained.explanation)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be said, and what is detached once that has been printed.
+struct Traced {
+    explanation: Explanation,
+    _waits: WaitProbe,
+    _sampler: Sampler,
 }
 
 /// `chosen`: the one server of which more is told than what its syncs waited for.
@@ -115,7 +126,7 @@ fn explain<C: Explained>(
     selection: &Selection,
     chosen: Option<Chosen<C>>,
     mut not_measurable: Vec<String>,
-) -> anyhow::Result<Explanation> {
+) -> anyhow::Result<Traced> {
     let roles = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
     let symbols = Symbols::load(Path::new("/proc/kallsyms"))?;
     let rules = Rules::builtin();
@@ -144,6 +155,10 @@ fn explain<C: Explained>(
         Some(commits) => commits.open(&mut sampler)?,
         None => sampler.snapshot()?,
     };
+    let progress = Progress::begin(
+        &format!("Watching the syncs of {}", progress::names(&selection.processes())),
+        arguments.duration,
+    );
     let end = Instant::now() + arguments.duration;
     while !stop.is_requested() && Instant::now() < end {
         let slice = commits.as_ref().map_or(SLICE, CommitWatch::every).min(SLICE);
@@ -153,7 +168,9 @@ fn explain<C: Explained>(
             commits.sample(&mut sampler).context("looking at the syncs in flight")?;
         }
         look_for_servers(&mut sampler, &mut finder, Duration::ZERO);
+        progress.tick();
     }
+    drop(progress);
     if let Some(commits) = &mut commits {
         commits.count_at_end();
     }
@@ -165,19 +182,17 @@ fn explain<C: Explained>(
     let last = sampler.wind_up(&at_end)?;
     let measurement = Measurement::between(&first, &last);
     let raw = probe.read().context("cannot read what syncs waited for")?;
-    probe.detach();
     not_measurable.extend(not_attached(&raw));
     not_measurable.extend(without_thread(&measurement));
     let journals = journals(&measurement, &raw.journals, raw.is_attached("start_handle"));
-    let flushes =
-        raw.is_attached("issue_request").then(|| journals.iter().map(|journal| journal.device_flushes).sum());
     let waits = account(&mut sampler, &raw, &symbols, &rules);
     let processors = Processors::new(commits.as_ref().and_then(CommitWatch::idle), &waits);
     let commits = commits.map(|commits| {
         let until = Measurement::between(&first, &at_end);
-        commits.finish(&measurement, &first.in_flight, &until, &waits, flushes)
+        commits.finish(&measurement, &first.in_flight, &until, &waits)
     });
-    Ok(Explanation { commits, journals, not_measurable, waits, processors, measurement })
+    let explanation = Explanation { commits, journals, not_measurable, waits, processors, measurement };
+    Ok(Traced { explanation, _waits: probe, _sampler: sampler })
 }
 
 /// Processes whose mounts are looked at: each may have very many.
@@ -227,7 +242,10 @@ fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::
                 not_measurable.push(format!("{OF_ONE_SERVER}: {why}"));
                 Ok(None)
             }
-            Some(exit) if exit.status == NOTHING_TO_TRACE => Ok(None),
+            Some(exit) if exit.status == NOTHING_TO_TRACE => {
+                not_measurable.push(format!("{OF_ONE_SERVER}: no server was found at the beginning"));
+                Ok(None)
+            }
             _ => Err(error),
         },
     }
@@ -281,8 +299,11 @@ fn write_stacks(arguments: &Explain, account: &Account) -> anyhow::Result<()> {
 fn write(arguments: &Explain, explanation: &Explanation) -> anyhow::Result<()> {
     let style = arguments.style.apply(Style::for_stdout());
     let text = match arguments.output {
-        ExplainOutput::Table => page::page(explanation, &style),
+        ExplainOutput::Table => {
+            let standing = Standing::ask(Path::new(remote::SOCKET));
+            page::page(explanation, &style) + &standing.text(&explanation.measurement.servers, &style)
+        }
         ExplainOutput::Json => json::json(explanation)?,
     };
-    print(text.as_bytes())
+    print_last(text.as_bytes())
 }

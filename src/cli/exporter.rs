@@ -9,12 +9,13 @@ use clap::{Args, Command};
 use rustix::fs::Mode;
 
 use super::exit::{BAD_USAGE, Exit, FAILED};
-use super::options::{LongRunArgs, NameArgs, TraceArgs, duration};
+use super::options::{LongRunArgs, NameArgs, TraceArgs, duration, typed};
 use super::settings::exporter::unknown_variables;
-use super::{check, session};
+use super::{check, session, signals};
 use crate::exporter::collect::{self, About, Buckets, Collector};
 use crate::exporter::confine::User;
 use crate::exporter::daemon;
+use crate::exporter::failures_file::FailuresFile;
 use crate::exporter::history_socket;
 use crate::exporter::local_socket::{self, Kind};
 use crate::exporter::status::AtStart;
@@ -26,6 +27,7 @@ use crate::host;
 use crate::live::Options;
 use crate::text::causes;
 use crate::verdict::Thresholds;
+use crate::verdict::remembered::Remembered;
 
 /// Where the options of the figures stand in the help.
 const METRICS: &str = "What to tell";
@@ -45,10 +47,10 @@ pub struct Exporter {
     /// In the format that Prometheus' exporters share; read anew when it changes.
     #[arg(long, value_name = "FILE")]
     pub web_config_file: Option<PathBuf>,
-    /// The user that it becomes: UID or UID:GID [default: 65534]
+    /// The user that it becomes: UID or UID:GID
     ///
-    /// Once it has attached, if it was started as root. 65534 is nobody; a user that nothing else has is
-    /// better.
+    /// Once it has attached, if it was started as root. By default it becomes the user called fsynctop, which
+    /// the packages make, or 65534 where that user is missing. Other programs may run as 65534, too.
     #[arg(long, value_name = "USER")]
     pub user: Option<User>,
     /// Options in TOML, by their names here
@@ -56,16 +58,16 @@ pub struct Exporter {
     /// Other than fsynctop.toml, it may have every option of the exporter.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// From one snapshot to the next
+    /// Interval of the snapshots
     ///
     /// Each scrape takes a fresh one.
-    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Options::default().interval))]
     pub interval: Duration,
     #[command(flatten, next_help_heading = METRICS)]
     pub names: NameArgs,
     /// Upper bounds of the latency histogram in seconds
     ///
-    /// Each is moved to the nearest step of the kernel's histogram. Without it, there are 15 from 10 µs to
+    /// Each is moved to the nearest step of the kernel's histogram. Without it, there are 22 from 25 µs to
     /// 60 s.
     #[arg(long, value_name = "SECONDS,…", value_delimiter = ',', help_heading = METRICS)]
     pub buckets: Vec<f64>,
@@ -80,7 +82,7 @@ pub struct Exporter {
     /// How much of the past `fsynctop history` can ask for
     ///
     /// It takes 4 MB of memory at most; where that is not enough, less is remembered.
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "10m", help_heading = METRICS)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(history::Options::default().length), help_heading = METRICS)]
     pub history: Duration,
     /// The local socket on which it asks
     ///
@@ -103,13 +105,13 @@ pub struct Exporter {
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = VERDICTS)]
     pub verdict_listen: Vec<LoopbackAddress>,
     /// How long a log's operation may be in flight before its server is stalled
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "5s", help_heading = VERDICTS)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Thresholds::default().stalled), help_heading = VERDICTS)]
     pub verdict_stalled: Duration,
     /// The 99th percentile of a log's syncs above which its server is slow
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "100ms", help_heading = VERDICTS)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Thresholds::default().slow), help_heading = VERDICTS)]
     pub verdict_slow: Duration,
     /// How long it has to be above that
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1m", help_heading = VERDICTS)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Thresholds::default().slow_for), help_heading = VERDICTS)]
     pub verdict_slow_for: Duration,
     #[command(flatten)]
     pub long_run: LongRunArgs,
@@ -130,12 +132,17 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
     verdicts.push(check::budget(&config));
 
     let history = if arguments.no_socket { None } else { open_socket(arguments.socket.as_deref())? };
+    let socket = arguments.socket.as_deref().unwrap_or(Path::new(remote::SOCKET));
+    let failures = history.as_ref().and_then(|_| open_failures(socket));
     let verdict_socket = arguments.verdict_socket.as_deref().map(open_verdict_socket).transpose()?;
-    let user = arguments.user.unwrap_or_default();
+    let user = arguments.user.or_else(User::own).unwrap_or_default();
+    signals::end_at_the_second()?;
+    let names = arguments.names.server_name;
     let options = daemon::Options {
         listen: arguments.listen,
         web_config_file: arguments.web_config_file,
         history,
+        failures,
         verdict_socket,
         verdict_listen: arguments.verdict_listen.into_iter().map(ListenAddress::from).collect(),
         thresholds: Thresholds {
@@ -147,8 +154,8 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         user,
         at_start: AtStart { verdicts, map_bytes },
         interval: arguments.interval,
+        names: names.clone(),
     };
-    let names = arguments.names.server_name;
     let shown = collect::Options {
         buckets: match &arguments.buckets[..] {
             [] => Buckets::default(),
@@ -215,6 +222,18 @@ fn open_socket(asked: Option<&Path>) -> anyhow::Result<Option<UnixListener>> {
     }
 }
 
+/// What the exporter before has left. That it cannot be had costs what is remembered, and nothing else.
+fn open_failures(socket: &Path) -> Option<(FailuresFile, Remembered)> {
+    let opened = FailuresFile::open(socket);
+    opened
+        .inspect_err(|why| log::warning(format_args!("failures will be forgotten with this process: {why}")))
+        .ok()
+}
+
+/// As many as the kernel has room for by default (net.core.somaxconn): where its queue is full, a client that
+/// does not wait fails at once.
+const WAITING: i32 = 4_096;
+
 /// Everybody may connect: what is told there is no secret on this host, and what is not for everybody is for
 /// whom the kernel says is root.
 fn open_verdict_socket(path: &Path) -> anyhow::Result<UnixListener> {
@@ -222,7 +241,7 @@ fn open_verdict_socket(path: &Path) -> anyhow::Result<UnixListener> {
         option: "--verdict-socket",
         without: "start it without that option",
         mode: Mode::from_raw_mode(0o666),
-        waiting: 128,
+        waiting: WAITING,
     };
     Ok(local_socket::open(path, kind)?)
 }

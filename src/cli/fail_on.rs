@@ -43,6 +43,14 @@ pub(crate) fn stalled(text: &str) -> Result<Condition, String> {
     }
 }
 
+/// A state alone: whoever judges has thresholds of its own.
+pub(crate) fn state(text: &str) -> Result<State, String> {
+    match text.parse()? {
+        Condition { state, threshold: None } => Ok(state),
+        Condition { state, .. } => Err(format!("{} has the threshold of whoever judges", state.name())),
+    }
+}
+
 /// The default ones, but for what the conditions say.
 pub(crate) fn thresholds(conditions: &[Condition]) -> Thresholds {
     let given = |state| conditions.iter().filter(|one| one.state == state).find_map(|one| one.threshold);

@@ -9,9 +9,10 @@ use clap::Args;
 
 use super::exit::{Exit, FAILED, NOTHING_TO_TRACE};
 use super::once::Once;
-use super::options::{StyleArgs, duration};
+use super::options::{StyleArgs, duration, pid, typed};
 use super::output::print;
 use super::output_file::OutputFile;
+use super::standing::Standing;
 use crate::history::series::Part;
 use crate::history::{self, remote};
 use crate::model::Measurement;
@@ -22,13 +23,13 @@ use crate::server::instances::Instances;
 #[derive(Args, Debug)]
 pub struct History {
     /// How far to look back: 90s, 10m
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "10m")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(history::Options::default().length))]
     last: Duration,
     /// How long a row of the time line is [default: 10 to 30 seconds, by --last]
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     interval: Option<Duration>,
     /// Show these processes only [default: every server that the exporter traces]
-    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    #[arg(long, value_name = "PID", value_parser = pid, value_delimiter = ',')]
     pid: Vec<u32>,
     /// A table for people, JSON or CSV for programs (docs/json.md)
     #[arg(long, value_enum, default_value_t)]
@@ -39,7 +40,7 @@ pub struct History {
     #[command(flatten)]
     style: StyleArgs,
     /// A sync in flight for this long is shown as stuck
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Options::default().stuck_after))]
     stuck_after: Duration,
     /// The exporter's socket
     #[arg(long, value_name = "PATH", default_value = remote::SOCKET)]
@@ -48,7 +49,7 @@ pub struct History {
 
 impl History {
     /// `fsynctop --last TIME`.
-    pub(crate) fn of_measurement(measure: Once, last: Duration, socket: PathBuf) -> History {
+    pub(crate) fn of_measurement(measure: Once, last: Duration) -> History {
         History {
             last,
             interval: measure.interval,
@@ -57,7 +58,7 @@ impl History {
             output_file: measure.output_file,
             style: measure.style,
             stuck_after: measure.stuck_after,
-            socket,
+            socket: measure.socket,
         }
     }
 }
@@ -90,10 +91,15 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
 
     let style = if arguments.output_file.is_some() { Style::default() } else { Style::for_stdout() };
     let style = arguments.style.apply(style);
+    let standing = match arguments.output {
+        Output::Table => Standing::ask(&arguments.socket).text(&all.servers, &style),
+        Output::Json | Output::Csv => String::new(),
+    };
     let options =
         Options { output: arguments.output, style, stuck_after: arguments.stuck_after, ..Options::default() };
     let mut text = Vec::new();
     timeline::write(&parts, &all, &troubles, &options, &mut text).context("cannot render")?;
+    text.extend_from_slice(standing.as_bytes());
     match &arguments.output_file {
         Some(path) => {
             OutputFile::open(path, false)?.write(&text)?;

@@ -1,5 +1,6 @@
 //! The command line: a file for each action over the options that they share.
 
+mod ack;
 mod arguments;
 mod calibrate;
 mod check;
@@ -12,24 +13,35 @@ mod exporter;
 mod fail_on;
 mod history;
 pub mod manual;
+mod named;
 mod once;
 pub mod one_server;
 pub mod options;
 mod output;
 mod output_file;
 mod plain;
+mod progress;
 mod root;
 mod session;
 pub mod settings;
+mod shell;
 mod signals;
+mod standing;
+mod status;
 mod stuck;
 mod top;
 mod verify;
+mod words;
+
+#[cfg(test)]
+mod absence_tests;
+#[cfg(test)]
+mod said_tests;
 
 use std::process::ExitCode;
 
 use arguments::ArgumentsError;
-use exit::{Exit, FAILED};
+use exit::{Exit, FAILED, NeedsRoot};
 use root::Action;
 pub use root::command;
 
@@ -38,7 +50,10 @@ use crate::text::causes;
 /// Does what the arguments ask for. An error is said on standard error.
 pub fn run() -> ExitCode {
     act().unwrap_or_else(|error| {
-        eprintln!("fsynctop: {}", causes(error.chain()));
+        match error.downcast_ref::<NeedsRoot>() {
+            Some(needs_root) => eprintln!("{needs_root}"),
+            None => eprintln!("fsynctop: {}", causes(error.chain())),
+        }
         ExitCode::from(error.downcast_ref::<Exit>().map_or(FAILED, |exit| exit.status))
     })
 }
@@ -46,10 +61,11 @@ pub fn run() -> ExitCode {
 /// Reads the arguments, the environment and the configuration files. Bad usage ends the program here.
 fn act() -> anyhow::Result<ExitCode> {
     let words: Vec<_> = std::env::args_os().collect();
-    let asked = arguments::parse(root::command(), &words).map_err(|error| match error {
+    let mut asked = arguments::parse(root::command(), &words).map_err(|error| match error {
         ArgumentsError::Usage(usage) => root::with_suggestion(usage, &words).exit(),
         ArgumentsError::File(error) => Exit { status: exit::BAD_USAGE, message: error.to_string() },
     })?;
+    asked.arguments.name_servers(&words)?;
     let Some(action) = asked.arguments.action else { return plain::run(asked.arguments.plain) };
     match action {
         Action::Once(once) => once::run(&once),
@@ -59,6 +75,8 @@ fn act() -> anyhow::Result<ExitCode> {
         Action::Check(check) => check::run(&check, &asked.configuration, &asked.given),
         Action::Explain(explain) => explain::run(&explain),
         Action::Exporter(exporter) => exporter::run(exporter),
+        Action::Status(status) => status::run(&status),
+        Action::Ack(ack) => ack::run(ack),
         Action::Stuck(stuck) => stuck::run(&stuck),
         Action::Calibrate(calibrate) => calibrate::run(&calibrate),
         Action::Verify(verify) => verify::run(&verify),

@@ -11,11 +11,15 @@ use clap::{Args, Command, FromArgMatches};
 use super::command::{Traced, passed_on};
 use super::exit::{CONDITION, Exit, FAILED};
 use super::fail_on::{self, Condition};
-use super::options::{LongRunArgs, NameArgs, RowLimit, StyleArgs, TraceArgs, Writes, duration};
-use super::output::print;
+use super::options::{LongRunArgs, NameArgs, RowLimit, StyleArgs, TraceArgs, Writes, duration, typed};
+use super::output::{self, print};
 use super::output_file::OutputFile;
+use super::progress::{self, Progress};
 use super::session;
+use super::shell;
 use super::signals::End;
+use super::standing::{self, Standing};
+use crate::history::remote;
 use crate::live::{Change, CpuWatch};
 use crate::model::{Measurement, Snapshot};
 use crate::once::render;
@@ -24,7 +28,7 @@ use crate::sampler::Sampler;
 use crate::server::finder::Finder;
 use crate::server::selection::Selection;
 use crate::text::causes;
-use crate::verdict::{State, Verdicts, of_window};
+use crate::verdict::{OfServer, State, Verdicts, of_window};
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 /// How long the first snapshot waits for the processes that are selected to be found.
@@ -70,8 +74,8 @@ pub struct Once {
     pub sort: Option<Sort>,
     /// Print so many rows at most, or all
     ///
-    /// A last line says what is left out. In JSON it is a limit on files and on threads. Without it, all are
-    /// printed; in a table by file or by thread what fits the terminal, or 100.
+    /// A last line says what is left out. In JSON it is a limit on files, on writes and on threads. Without
+    /// it, all are printed; in a table by file or by thread what fits the terminal, or 100.
     #[arg(long, value_name = "N")]
     pub limit: Option<RowLimit>,
     /// The columns, in this order
@@ -98,21 +102,26 @@ pub struct Once {
     #[command(flatten)]
     pub names: NameArgs,
     /// A sync in flight for this long is shown as stuck
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Options::default().stuck_after))]
     pub stuck_after: Duration,
     /// End with status 4 if this holds: stalled, failing, slow, unknown
     ///
-    /// Of any server, in any interval: stalled=5s, an operation of the redo log or the binary log that takes
-    /// so long; slow=100ms, 99 % of the syncs of one of these logs taking longer than that; failing, a sync,
-    /// a write or writeback that fails; unknown, a process that could not be described. Several with commas
-    /// between them; times are optional. The verdicts are printed. With -- COMMAND, 4 comes before the
-    /// command's own status.
+    /// Of any server, in any interval: stalled=5s, an operation of a log that commits wait for (redo, binlog,
+    /// wal, aof) that takes so long; slow=100ms, a 99th percentile of such a log's syncs above that, so that
+    /// one in a hundred takes longer; failing, a sync, a write, a fallocate or writeback that fails; unknown,
+    /// a process that could not be described. Several with commas between them; times are optional. The
+    /// verdicts are printed. With -- COMMAND, 4 comes before the command's own status.
     #[arg(long, value_name = "STATE,…", value_delimiter = ',')]
     pub fail_on: Vec<Condition>,
+    /// The exporter's socket, for what it remembers
+    ///
+    /// A failure from before that is not over is told as well, and counts for --fail-on.
+    #[arg(long, value_name = "PATH", default_value = remote::SOCKET)]
+    pub socket: PathBuf,
     /// Trace this command and all that it starts, until it ends
     ///
     /// With --pid, --comm, --cgroup or --all, those are traced for as long as it runs.
-    #[arg(last = true, help_heading = None, value_name = "COMMAND", conflicts_with_all = ["duration", "count"])]
+    #[arg(index = 2, last = true, help_heading = None, value_name = "COMMAND", conflicts_with_all = ["duration", "count"])]
     pub command: Vec<OsString>,
     #[command(flatten)]
     pub trace: TraceArgs,
@@ -157,6 +166,7 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
     let mut sampler = session::start(&arguments.trace, &config, rules)?;
     sampler.set_given_names(arguments.names.server_name.clone());
     let mut run = Run { sampler: &mut sampler, selection, stop: &stop, finder: None };
+    let said = |run: &Run| format!("Measuring {}", progress::names(&run.selection.processes()));
     if command.is_none() || own {
         run.look_for_servers(FIRST_LOOK);
     }
@@ -169,17 +179,29 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
         (first.taken, first.taken_wall) = (Instant::now(), SystemTime::now());
     }
     if let Some(command) = &mut command {
+        let typed = shell::words(arguments.command.iter().cloned());
+        progress::say(&match own {
+            true => format!("{} until `{typed}` ends", said(&run)),
+            false => format!("Tracing `{typed}` and all that it starts, until it ends"),
+        });
         command.go()?;
     }
 
     let status = match arguments.interval {
-        Some(interval) => run.series(arguments, interval, first, command.as_mut(), &mut sink)?,
+        Some(interval) => {
+            if command.is_none() {
+                let every = progress::in_words(interval);
+                progress::say(&format!("{}, a result every {every} (Ctrl-C ends it)", said(&run)));
+            }
+            run.series(arguments, interval, first, command.as_mut(), &mut sink)?
+        }
         None => {
             let status = match &mut command {
                 Some(command) => run.until_ended(command)?,
                 None => {
-                    let end = Instant::now() + arguments.duration.unwrap_or(DEFAULT_DURATION);
-                    run.until(end)?;
+                    let length = arguments.duration.unwrap_or(DEFAULT_DURATION);
+                    let end = Instant::now() + length;
+                    run.until(end, &Progress::begin(&said(&run), length))?;
                     None
                 }
             };
@@ -188,6 +210,8 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
             status
         }
     };
+    session::tell_unmatched(&run.sampler.servers(), &arguments.names);
+    output::end();
     if sink.condition {
         return Ok(ExitCode::from(CONDITION));
     }
@@ -246,9 +270,10 @@ impl Run<'_> {
     }
 
     /// Traces until a time or Ctrl-C.
-    fn until(&mut self, end: Instant) -> anyhow::Result<()> {
+    fn until(&mut self, end: Instant, progress: &Progress) -> anyhow::Result<()> {
         while !self.stopped() && Instant::now() < end {
             self.slice(Some(end))?;
+            progress.tick();
         }
         Ok(())
     }
@@ -371,6 +396,8 @@ fn on_time(end: Instant, interval: Duration) -> Instant {
 struct Sink {
     options: Options,
     fail_on: Vec<Condition>,
+    /// What is remembered of the servers from before.
+    standing: Standing,
     /// One of them has held.
     condition: bool,
     file: Option<OutputFile>,
@@ -402,22 +429,35 @@ impl Sink {
             verdicts: None,
         };
         let fail_on = arguments.fail_on.clone();
-        Ok(Sink { options, fail_on, condition: false, file, series, written: 0 })
+        let standing = Standing::ask(&arguments.socket);
+        Ok(Sink { options, fail_on, standing, condition: false, file, series, written: 0 })
     }
 
     /// Which conditions hold, in the form that goes behind a table; in JSON and beside a CSV it has another.
     fn judge(&mut self, measurement: &Measurement) -> String {
+        let style = &self.options.style;
+        let before: Vec<&OfServer> = self.standing.failing(&measurement.servers).collect();
         if self.fail_on.is_empty() {
-            return String::new();
+            return match self.options.output {
+                Output::Table => self.standing.text(&measurement.servers, style),
+                Output::Json | Output::Csv => String::new(),
+            };
         }
         let thresholds = fail_on::thresholds(&self.fail_on);
         let verdicts = |of: &[State]| of_window(measurement, &thresholds, of, Instant::now());
         let names = fail_on::names(&measurement.servers);
         let wanted = fail_on::states(&self.fail_on);
         let asked: Verdicts = verdicts(&wanted);
-        let lines = fail_on::lines(&asked, &wanted, |server| names.get(&server).cloned().unwrap_or_default());
+        let mut lines =
+            fail_on::lines(&asked, &wanted, |server| names.get(&server).cloned().unwrap_or_default());
+        if wanted.contains(&State::Failing) {
+            let is_told = |of: &OfServer| {
+                let now = asked.servers.iter().find(|verdict| verdict.server.pid == of.pid);
+                now.is_some_and(|verdict| verdict.state == State::Failing)
+            };
+            lines.extend(before.iter().filter(|of| !is_told(of)).map(|of| standing::sentence(of)));
+        }
         self.condition |= !lines.is_empty();
-        let style = &self.options.style;
         match self.options.output {
             Output::Table => {
                 let lines = lines.iter().flat_map(|line| style.wrap(line, 2));
@@ -425,7 +465,11 @@ impl Sink {
             }
             Output::Json => {
                 let report = verdicts(&State::ALL).report(Instant::now(), |id| names.get(&id).cloned());
-                self.options.verdicts = Some(report.servers);
+                let of_before = |now: OfServer| match before.iter().find(|of| of.pid == now.pid) {
+                    Some(&of) => OfServer { server: now.server, ..of.clone() },
+                    None => now,
+                };
+                self.options.verdicts = Some(report.servers.into_iter().map(of_before).collect());
                 String::new()
             }
             Output::Csv => {

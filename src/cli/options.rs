@@ -1,7 +1,7 @@
 //! Options that several actions share. The ground of this room, with `exit.rs`: it imports none of the other
 //! files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::PossibleValue;
@@ -10,17 +10,25 @@ use clap::{Args, ValueEnum};
 use crate::live::budget::Limit;
 use crate::model::{AttachMode, Op};
 use crate::render::Style;
+use crate::server::filter::TargetFilter;
 use crate::server::naming::GivenName;
+use crate::server::processes;
+use crate::text::escape;
 
 /// Which processes.
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "targets", multiple = true)]
 #[command(next_help_heading = "Which processes")]
 pub struct TargetArgs {
+    /// An engine, a process name or a PID: mysql, mysqld, 4711
+    ///
+    /// The short form of --engine, --comm or --pid.
+    #[arg(index = 1, value_name = "SERVER", conflicts_with_all = ["pid", "comm", "cgroup", "all", "engine"])]
+    pub server: Option<String>,
     /// These processes [default: the servers of every engine]
     ///
-    /// The default of `stuck` is every process.
-    #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with = "comm")]
+    /// A name is taken for a number where one server alone has it. The default of `stuck` is every process.
+    #[arg(long, value_name = "PID", value_parser = pid, value_delimiter = ',', conflicts_with = "comm")]
     pub pid: Vec<u32>,
     /// Those whose main thread has this name
     ///
@@ -29,7 +37,8 @@ pub struct TargetArgs {
     pub comm: Vec<String>,
     /// Those of this cgroup and of the ones below it
     ///
-    /// A control group of version 2, by its path in the hierarchy or below /sys/fs/cgroup.
+    /// By its path in the hierarchy or below /sys/fs/cgroup. Of a control group of version 1, those that are
+    /// in it when tracing begins, and what they start.
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
     /// Every process on the host
@@ -38,7 +47,7 @@ pub struct TargetArgs {
     /// The servers of this engine: mysql, postgres, etcd, …
     ///
     /// mysql, mariadb, postgres, etcd, redis or valkey; several with commas between them. A server is known
-    /// by the name of its main thread, which docs/engines.md lists.
+    /// by the name of its main thread, which docs/engines.md lists, or by that of its executable.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub engine: Vec<String>,
     /// A profile of your own for an engine
@@ -198,14 +207,11 @@ pub(crate) struct FormArgs {
     /// A table for people, JSON for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]
     output: Form,
-    /// The old form of --output json
-    #[arg(long, hide = true, conflicts_with = "output")]
-    json: bool,
 }
 
 impl FormArgs {
     pub(crate) fn is_json(&self) -> bool {
-        self.json || self.output == Form::Json
+        self.output == Form::Json
     }
 }
 
@@ -296,9 +302,55 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(parsed)
 }
 
+/// A default as it is typed: the help says what the code goes by.
+pub(crate) fn typed(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
+}
+
+/// The number of a process, or of the one server that has this name.
+pub(crate) fn pid(text: &str) -> Result<u32, String> {
+    if let Ok(pid) = text.parse() {
+        return Ok(pid);
+    }
+    let named = TargetFilter::comms(&[text.to_owned()]).map_err(|error| error.to_string())?;
+    match &processes::list(Path::new("/proc"), &named)[..] {
+        [] => Err("a number is expected, and no process here has this name".into()),
+        [one] => Ok(one.pid),
+        several => {
+            let pids = several.iter().take(MOST_PIDS).map(|process| process.pid.to_string());
+            let (pids, more) = (pids.collect::<Vec<_>>().join(", "), several.len().saturating_sub(MOST_PIDS));
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            Err(format!(
+                "{} processes have this name ({pids}{more}): --comm {} selects all of them",
+                several.len(),
+                escape(text.as_bytes())
+            ))
+        }
+    }
+}
+
+/// How many processes of one name are listed in an error.
+const MOST_PIDS: usize = 8;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_stands_for_the_number_of_the_only_process_that_has_it() {
+        assert_eq!(pid("4711"), Ok(4711));
+        let own = std::fs::read_to_string("/proc/self/comm").unwrap();
+        // Another test program of this name may run beside this one.
+        match pid(own.trim_end()) {
+            Ok(number) => assert_eq!(number, std::process::id()),
+            Err(message) => assert!(message.contains(&std::process::id().to_string()), "{message}"),
+        }
+        assert_eq!(
+            pid("no-such-process"),
+            Err("a number is expected, and no process here has this name".into())
+        );
+        assert!(pid("").is_err() && pid("a-name-of-more-than-fifteen").is_err());
+    }
 
     #[test]
     fn a_limit_of_rows_is_a_number_or_all() {

@@ -1,7 +1,6 @@
 //! `fsynctop` without an action: the live view; and the old forms of `once` and `history`, which were options
 //! of it.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,7 +10,6 @@ use super::history::{self, History};
 use super::once::{self, Once};
 use super::options::duration;
 use super::top::{self, Rows, Top};
-use crate::history::remote;
 use crate::render::Output;
 
 /// Takes what `once` and `history` take, so that the old forms go on working.
@@ -22,15 +20,10 @@ pub struct Plain {
     pub once: bool,
     /// The old form of `fsynctop history --last`
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, conflicts_with_all = [
-        "duration", "count", "wait", "by", "sort", "limit", "columns", "histogram", "command", "comm", "cgroup", "all", "engine", "profile", "ops",
+        "duration", "count", "wait", "by", "sort", "limit", "columns", "histogram", "command", "server", "comm", "cgroup", "all", "engine", "profile", "ops",
         "writes", "attach", "verbose", "roles", "max_files", "max_histograms", "max_cpu", "fail_on"
     ])]
     pub last: Option<Duration>,
-    /// Where an exporter is asked for the last ten minutes
-    ///
-    /// If there is none, the past begins when tracing does.
-    #[arg(long, value_name = "PATH", default_value = remote::SOCKET, help_heading = "What to show")]
-    pub socket: PathBuf,
     #[command(flatten)]
     pub measure: Once,
 }
@@ -64,9 +57,9 @@ impl Plain {
 
 pub fn run(plain: Plain) -> anyhow::Result<ExitCode> {
     let one_measurement = plain.asks_for_one_measurement();
-    let Plain { last, socket, measure, .. } = plain;
+    let Plain { last, measure, .. } = plain;
     if let Some(last) = last {
-        return history::run(&History::of_measurement(measure, last, socket));
+        return history::run(&History::of_measurement(measure, last));
     }
     if one_measurement {
         return once::run(&measure);
@@ -78,7 +71,7 @@ pub fn run(plain: Plain) -> anyhow::Result<ExitCode> {
         style: measure.style,
         names: measure.names,
         no_mouse: false,
-        socket,
+        socket: measure.socket,
         trace: measure.trace,
         long_run: measure.long_run,
     })

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue};
-use clap::{Command, CommandFactory, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, Command, CommandFactory, Parser, Subcommand};
 
+use super::ack::Ack;
 use super::calibrate::Calibrate;
 use super::check::Check;
 use super::events::Events;
@@ -13,13 +14,20 @@ use super::explain::Explain;
 use super::exporter::Exporter;
 use super::history::History;
 use super::manual;
+use super::named;
 use super::once::Once;
+use super::options::TargetArgs;
 use super::plain::Plain;
 use super::settings::config;
+use super::shell;
+use super::status::Status;
 use super::stuck::Stuck;
 use super::top::Top;
 use super::verify::Verify;
+use super::words;
 use crate::probe::build_info;
+
+const USAGE: &str = "fsynctop [ACTION] [SERVER] [OPTIONS]";
 
 /// Shows which files database servers sync, how long it takes, what hangs.
 ///
@@ -32,6 +40,7 @@ use crate::probe::build_info;
     version,
     long_version = build_info().to_string(),
     args_conflicts_with_subcommands = true,
+    override_usage = USAGE,
     subcommand_value_name = "ACTION",
     subcommand_help_heading = "Actions"
 )]
@@ -71,9 +80,18 @@ pub(crate) enum Action {
     ///
     /// What is stuck, what is slow, since when. It has some options more than without an action.
     Top(Top),
+    /// Say how each server stands: ok, idle, slow, stalled, failing
+    ///
+    /// In a fraction of a second, from the memory of the exporter on this host; without one, from two seconds
+    /// of tracing.
+    Status(Status),
+    /// Acknowledge the failures of a server
+    ///
+    /// It is failing no more until something fails again. The exporter on this host takes note of it.
+    Ack(Ack),
     /// List the threads that are inside a sync call right now
     ///
-    /// It needs no BPF and works where nothing else does.
+    /// It needs no BPF, and works where tracing does not.
     Stuck(Stuck),
     /// Tell of changed verdicts, and of what is slow or fails
     ///
@@ -117,9 +135,17 @@ pub(crate) const OLD_FORMS: [&str; 13] = [
 pub fn command() -> Command {
     let command =
         OLD_FORMS.iter().fold(Arguments::command(), |command, id| command.mut_arg(id, |arg| arg.hide(true)));
+    // The short help ends with where there is more: a line for that beside it would be one too many.
+    let print = |name: &'static str, action| {
+        Arg::new(name).long(name).action(action).help(format!("Print {name}")).hide_short_help(true)
+    };
     let command = command
+        .disable_help_flag(true)
+        .arg(print("help", ArgAction::Help).short('h').global(true))
+        .disable_version_flag(true)
+        .arg(print("version", ArgAction::Version).short('V'))
         .mut_arg("interval", |arg| {
-            arg.help("From one snapshot to the next; + and - change it").help_heading("What to show")
+            arg.help("Refresh interval; + and - change it").help_heading("What to show")
         })
         .mut_args(|arg| match arg.get_id().as_str() {
             "by" | "stuck_after" | "color" | "no_unicode" => arg.help_heading("What to show"),
@@ -128,24 +154,93 @@ pub fn command() -> Command {
     manual::with_manuals(config::with_options(command))
 }
 
-/// The action that was probably meant, beside the error. Clap takes a first word that is no action for a
-/// command that lacks its `--`, and suggests nothing; so it is asked as if there were actions alone.
-pub(crate) fn with_suggestion(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
-    let Some(word) = arguments.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'))
-    else {
-        return error;
-    };
-    if error.get(ContextKind::InvalidArg) != Some(&ContextValue::String(word.to_owned())) {
-        return error;
+impl Arguments {
+    /// Which processes, of whatever the action is; None: it selects none.
+    fn targets(&mut self) -> Option<&mut TargetArgs> {
+        Some(match &mut self.action {
+            None => &mut self.plain.measure.trace.targets,
+            Some(Action::Once(once)) => &mut once.trace.targets,
+            Some(Action::Top(top)) => &mut top.trace.targets,
+            Some(Action::Events(events)) => &mut events.trace.targets,
+            Some(Action::Check(check)) => &mut check.trace.targets,
+            Some(Action::Explain(explain)) => &mut explain.trace.targets,
+            Some(Action::Exporter(exporter)) => &mut exporter.trace.targets,
+            Some(Action::Verify(verify)) => &mut verify.trace.targets,
+            Some(Action::Status(status)) => &mut status.trace.targets,
+            Some(Action::Stuck(stuck)) => &mut stuck.targets,
+            Some(
+                Action::Ack(_)
+                | Action::History(_)
+                | Action::Calibrate(_)
+                | Action::ExecWhenTold { .. }
+                | Action::ExporterWeb,
+            ) => return None,
+        })
     }
+
+    /// Gives a word that names servers its option. `words`: as they were typed.
+    pub(crate) fn name_servers(&mut self, words: &[OsString]) -> anyhow::Result<()> {
+        let command = command();
+        let actions: Vec<&str> = actions(&command).map(Command::get_name).collect();
+        // Behind an action, no other is meant.
+        let first = words::plain(&command, words).first().and_then(|word| word.to_str().map(str::to_owned));
+        let typo = |word: &str| similar_action(word).filter(|_| first.as_deref() == Some(word));
+        self.targets().map_or(Ok(()), |targets| named::resolve(targets, &actions, typo))
+    }
+}
+
+fn actions(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|action| !action.is_hide_set())
+}
+
+/// What clap says of a word that is almost an action, if it were asked for one.
+fn similar_action(word: &str) -> Option<clap::Error> {
     let arguments = Arguments::command();
-    let actions = arguments.get_subcommands().filter(|action| !action.is_hide_set());
-    let actions = actions.map(|action| Command::new(action.get_name().to_owned()));
-    let guess = Command::new("fsynctop").subcommands(actions).try_get_matches_from(["fsynctop", word]);
-    let similar = guess.err().and_then(|guess| guess.get(ContextKind::SuggestedSubcommand).cloned());
-    if let Some(similar) = similar {
-        error.insert(ContextKind::SuggestedSubcommand, similar);
-    }
+    let actions = actions(&arguments).map(|action| Command::new(action.get_name().to_owned()));
+    let alone =
+        Command::new("fsynctop").override_usage(USAGE).subcommands(actions).disable_help_subcommand(true);
+    let error = alone.try_get_matches_from(["fsynctop", word]).err()?;
+    error.get(ContextKind::SuggestedSubcommand).is_some().then_some(error)
+}
+
+/// The error, with where an option belongs that the action has not, or how a command is traced.
+pub(crate) fn with_suggestion(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg).cloned() else { return error };
+    let command = command();
+    let suggestion = if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    } else if wrong.starts_with('-') {
+        let is_it = |option: &Arg| {
+            let long = option.get_long().is_some_and(|long| wrong.strip_prefix("--") == Some(long));
+            let short = option.get_short().is_some_and(|short| wrong == format!("-{short}"));
+            !option.is_hide_set() && (long || short)
+        };
+        let has_it = |action: &&Command| action.get_arguments().any(is_it);
+        let homes: Vec<String> = actions(&command)
+            .filter(has_it)
+            .map(|action| format!("fsynctop {}", action.get_name()))
+            .collect();
+        if homes.is_empty() {
+            return error;
+        }
+        error.remove(ContextKind::SuggestedArg);
+        format!("'{wrong}' is an option of `{}`", homes.join("`, `"))
+    } else {
+        // Behind a word that names servers: both are taken for a command that lacks its `--`.
+        let mut plain = words::plain(&command, words).into_iter().peekable();
+        let action = plain.next_if(|word| command.find_subcommand(word).is_some());
+        let action = action.and_then(|word| command.find_subcommand(word)).unwrap_or(&command);
+        if action.get_positionals().all(|argument| argument.get_id() != "server") {
+            return error;
+        }
+        let Some(at) = plain.next().and_then(|first| words.iter().position(|word| word == first)) else {
+            return error;
+        };
+        let once = ["fsynctop", "once", "--"].map(OsString::from);
+        let typed = shell::words(once.into_iter().chain(words[at..].iter().cloned()));
+        format!("one word says which servers; a command is traced by `{typed}`")
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![suggestion.into()]));
     error
 }
 
@@ -184,20 +279,37 @@ mod tests {
 
     #[test]
     fn the_action_that_was_probably_meant_is_suggested() {
-        let said = |words: &[&str]| {
-            let words: Vec<OsString> = ["fsynctop"].iter().chain(words).map(OsString::from).collect();
-            let error = command().try_get_matches_from(&words).unwrap_err();
-            with_suggestion(error, &words).to_string()
-        };
+        let suggested = |word: &str| similar_action(word).map(|error| error.to_string());
         for (wrong, meant) in
             [("expalin", "explain"), ("onec", "once"), ("histroy", "history"), ("verfy", "verify")]
         {
-            let said = said(&[wrong, "-d", "1"]);
+            let said = suggested(wrong).unwrap();
             assert!(said.contains(&format!("'{wrong}'")) && said.contains(&format!("'{meant}'")), "{said}");
         }
-        for none in [&["./load.sh"][..], &["once", "onec"], &["--onec"], &["exec-when-tolt"]] {
-            assert!(!said(none).contains("subcommand exists"), "{none:?}: {}", said(none));
+        for none in ["./load.sh", "mongod", "exec-when-tolt"] {
+            assert_eq!(suggested(none), None);
         }
+    }
+
+    #[test]
+    fn what_stands_in_the_wrong_place_is_said_with_where_it_belongs() {
+        let said = |words: &[&str]| {
+            let words: Vec<OsString> = ["fsynctop"].iter().chain(words).map(OsString::from).collect();
+            let error = command().try_get_matches_from(words::in_order(&command(), &words)).unwrap_err();
+            with_suggestion(error, &words).to_string()
+        };
+        for (words, tip) in [
+            (&["--histogram", "explain"][..], "'--histogram' is an option of `fsynctop once`"),
+            (&["explain", "-n", "3"], "'-n' is an option of `fsynctop once`"),
+            (&["stuck", "--last", "1m"], "'--last' is an option of `fsynctop history`"),
+            (&["./load.sh", "a b"], "a command is traced by `fsynctop once -- ./load.sh 'a b'`"),
+            (&["once", "-d", "5", "sync", "x"], "a command is traced by `fsynctop once -- sync x`"),
+        ] {
+            let said = said(words);
+            assert!(said.contains(tip), "{words:?}: {said}");
+        }
+        assert!(!said(&["--onec"]).contains("is an option of"));
+        assert!(!said(&["history", "mysql"]).contains("a command is traced"));
     }
 
     #[test]

@@ -5,26 +5,31 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::exit::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE};
-use super::options::{TargetArgs, TraceArgs};
+use super::exit::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE, NeedsRoot};
+use super::options::{NameArgs, TargetArgs, TraceArgs};
+use super::progress;
+use super::shell;
 use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
 use crate::host::{self, Status, Verdict};
-use crate::model::Engine;
+use crate::model::{Engine, Server};
 use crate::probe::{
     AttachError, Capacity, CommPattern, Failure, InstancePattern, Probe, ProbeConfig, Targets, record,
     take_libbpf_log,
 };
 use crate::sampler::Sampler;
+use crate::server::executables;
 use crate::server::filter::{FilterError, TargetFilter};
-use crate::server::processes::{self, Unseen};
+use crate::server::naming;
+use crate::server::processes::{self, ThreadGroup, Unseen};
 use crate::server::selection::Selection;
 
 const PROC: &str = "/proc";
 
 /// The engines that are known: with the user's own profiles.
 pub(crate) fn engines(arguments: &TargetArgs) -> anyhow::Result<Arc<Engines>> {
-    let engines = Engines::with_user_files(&arguments.profile).map_err(bad_configuration)?;
+    let mut engines = Engines::with_user_files(&arguments.profile).map_err(bad_configuration)?;
+    executables::add_names(&mut engines, record::COMM_PATTERNS);
     engines.use_them();
     Ok(engines)
 }
@@ -35,9 +40,9 @@ fn servers(
     engines: &Engines,
     by_default: fn(&Engine) -> bool,
 ) -> anyhow::Result<TargetFilter> {
-    let mut commands: Vec<String> = Vec::new();
+    let mut servers = Vec::new();
     for name in &arguments.engine {
-        let Some(engine) = engines.by_name(name) else {
+        let Some(engine) = engines.called(name) else {
             let message = format!("there is no engine {name:?}: there are {}", engines.names());
             return Err(bad_configuration(message).into());
         };
@@ -48,12 +53,12 @@ fn servers(
             );
             return Err(bad_configuration(message).into());
         }
-        commands.extend(engine.commands.iter().cloned());
+        servers.push(engine);
     }
     if arguments.engine.is_empty() {
-        commands = engines.commands(by_default);
+        servers.extend(engines.with_processes().filter(|engine| by_default(engine)).cloned());
     }
-    Ok(TargetFilter::of_commands(&commands))
+    Ok(TargetFilter::Servers(servers))
 }
 
 /// What the arguments select; by default the servers of all engines.
@@ -80,7 +85,7 @@ pub(crate) fn selection_of(
         filters.push(TargetFilter::comms(&arguments.comm).map_err(refused)?);
     }
     if let Some(cgroup) = &arguments.cgroup {
-        filters.push(TargetFilter::cgroups(proc_root, std::slice::from_ref(cgroup)).map_err(refused)?);
+        filters.push(TargetFilter::cgroup(proc_root, cgroup).map_err(refused)?);
     }
     if arguments.all {
         filters.push(TargetFilter::All);
@@ -98,8 +103,10 @@ fn refused(error: FilterError) -> Exit {
         return cannot_look(&format!("process {pid}"), why);
     }
     let status = match error {
-        FilterError::NoProcess(_) | FilterError::NoCgroup { .. } => NOTHING_TO_TRACE,
-        FilterError::NoCgroup2 => FAILED,
+        FilterError::NoProcess(_) | FilterError::NoCgroup(_) | FilterError::EmptyCgroup(_) => {
+            NOTHING_TO_TRACE
+        }
+        FilterError::NoCgroups => FAILED,
         FilterError::EmptyComm
         | FilterError::LongComm { .. }
         | FilterError::NulInComm(_)
@@ -118,11 +125,30 @@ pub(crate) fn nothing_selected(work: &str, selection: &Selection, hint: &str) ->
     if let Some(why) = processes::unseen(Path::new(PROC)) {
         return cannot_look(&selection.describe(), why).into();
     }
+    // Who asks for MySQL may have MariaDB.
+    let all = TargetFilter::Servers(Engines::in_use().with_processes().cloned().collect());
+    let others = Selection::new(vec![all]).processes();
+    let others = match progress::names(&others) {
+        none if none.is_empty() => like_a_server(&executables::look_alikes(Path::new(PROC))),
+        some => format!(" What runs here is {some}."),
+    };
     let message = format!(
-        "nothing to {work}: there is no {}.{hint} --pid, --comm, --cgroup and --all select other processes.",
+        "nothing to {work}: there is no {}.{others}{hint} --pid, --comm, --cgroup and --all select other processes.",
         selection.name()
     );
     Exit { status: NOTHING_TO_TRACE, message }.into()
+}
+
+/// A hint to what may be one by another name, or have one inside.
+fn like_a_server(alike: &[ThreadGroup]) -> String {
+    let names = progress::names(alike);
+    match alike {
+        [] => String::new(),
+        [one] => format!(" {names} looks like one, or has one inside: --pid {} selects it.", one.pid),
+        [one, ..] => {
+            format!(" {names} look like some, or have one inside: --pid {} selects the first.", one.pid)
+        }
+    }
 }
 
 /// The same for the kernel side.
@@ -132,12 +158,16 @@ fn targets(selection: &Selection) -> anyhow::Result<Targets> {
     let mut targets = Targets { instances, ..Targets::default() };
     for filter in selection.filters() {
         match filter {
-            TargetFilter::Comms(comms) => {
-                targets.comms.extend(comms.iter().map(|comm| CommPattern::new(comm.bytes())));
+            TargetFilter::Comms(_) | TargetFilter::Servers(_) => {
+                targets.comms.extend(filter.names().into_iter().map(CommPattern::new));
             }
             TargetFilter::Pids(pids) => targets.pids.extend(pids),
             TargetFilter::Cgroups(cgroups) => {
                 targets.cgroup = cgroups.first().map(|cgroup| (cgroup.id, cgroup.level));
+            }
+            TargetFilter::Members { pids, .. } => {
+                targets.pids.extend(pids);
+                targets.follow_forks = true;
             }
             TargetFilter::Tree(pid) => {
                 targets.pids.push(*pid);
@@ -184,6 +214,22 @@ pub(crate) fn require_host_pids() -> anyhow::Result<()> {
     Err(Exit { status: FAILED, message }.into())
 }
 
+/// Whoever is not root need only be told so.
+pub(crate) fn require_root() -> anyhow::Result<()> {
+    if !host::lacks_root() {
+        return Ok(());
+    }
+    let command = shell::words(std::iter::once("fsynctop".into()).chain(std::env::args_os().skip(1)));
+    Err(NeedsRoot { command }.into())
+}
+
+/// Says which of the names that were given no server has.
+pub(crate) fn tell_unmatched(servers: &[Arc<Server>], names: &NameArgs) {
+    for sentence in naming::unmatched(servers, &names.server_name) {
+        eprintln!("fsynctop: {sentence}");
+    }
+}
+
 /// What libbpf and the kernel said while attaching, if that was asked for.
 pub(crate) fn print_libbpf_log(arguments: &TraceArgs) {
     let log = take_libbpf_log();
@@ -217,6 +263,7 @@ pub(crate) fn probe_config(
 
 /// Attaches and begins to count, or says what is in the way and what to do about it.
 pub fn start(arguments: &TraceArgs, config: &ProbeConfig, rules: Rules) -> anyhow::Result<Sampler> {
+    require_root()?;
     Ok(sampler(attach(arguments, config)?, rules))
 }
 
@@ -279,6 +326,20 @@ mod tests {
         assert_eq!(error.downcast_ref::<Exit>().map(|exit| exit.status), Some(BAD_USAGE));
     }
 
+    #[test]
+    fn what_looks_like_a_server_is_named_where_there_is_none() {
+        let process = |pid, comm: &str| ThreadGroup { pid, comm: comm.into(), start_ticks: 0 };
+        let one = [process(7, "k3s-server")];
+        assert_eq!(
+            like_a_server(&one),
+            " k3s-server 7 looks like one, or has one inside: --pid 7 selects it."
+        );
+        let two = [process(7, "k3s-server"), process(8, "mysqld-9.9")];
+        let said = like_a_server(&two);
+        assert!(said.contains("k3s-server 7 and mysqld-9.9 8 look like some"), "{said}");
+        assert_eq!(like_a_server(&[]), "");
+    }
+
     fn names(arguments: &TargetArgs) -> String {
         selection(arguments).unwrap().name()
     }
@@ -296,19 +357,16 @@ mod tests {
             engine: engines.iter().map(|&name| name.to_owned()).collect(),
             ..TargetArgs::default()
         };
-        assert!(names(&of(&[])).contains("mysqld, mariadbd, postgres"), "{}", names(&of(&[])));
-        assert_eq!(names(&of(&["postgres", "etcd"])), "process called postgres or etcd");
+        assert_eq!(names(&of(&[])), "server of MySQL, MariaDB, PostgreSQL, etcd, Redis or Valkey");
+        assert_eq!(names(&of(&["postgres", "etcd"])), "server of PostgreSQL or etcd");
         let with_another = TargetArgs { comm: vec!["dd".into()], ..of(&["etcd"]) };
-        assert_eq!(
-            selection(&with_another).unwrap().describe(),
-            "a process called dd or a process called etcd"
-        );
+        assert_eq!(selection(&with_another).unwrap().describe(), "a process called dd or a server of etcd");
         assert!(
             wrong(&of(&["oracle"])).starts_with("there is no engine \"oracle\": there are mysql, mariadb,")
         );
         assert!(wrong(&of(&["sqlite"])).starts_with("SQLite is a library"));
         let asked = selection_of(&of(&[]), |engine| engine.name == "mysql").unwrap();
-        assert_eq!(asked.name(), "process called mysqld");
+        assert_eq!(asked.name(), "server of MySQL");
     }
 
     #[test]
@@ -316,13 +374,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let profile = |number: usize| {
             let path = directory.path().join(format!("{number}.toml"));
-            let text = format!("name = \"n{number}\"\ntitle = \"N\"\ncommands = [\"own{number}\"]\n");
+            let text = format!("name = \"n{number}\"\ntitle = \"N{number}\"\ncommands = [\"own{number}\"]\n");
             std::fs::write(&path, text).unwrap();
             path
         };
         let with =
             |profiles| TargetArgs { profile: (0..profiles).map(profile).collect(), ..TargetArgs::default() };
-        assert!(names(&with(1)).starts_with("process called own0, mysqld, "), "{}", names(&with(1)));
+        assert!(names(&with(1)).starts_with("server of N0, MySQL, "), "{}", names(&with(1)));
         assert!(selection(&with(1)).and_then(|selection| targets(&selection)).is_ok());
         let most = record::COMM_PATTERNS;
         let message = wrong(&with(most));
@@ -331,7 +389,7 @@ mod tests {
             "{message}"
         );
         let few = TargetArgs { engine: vec!["n0".into()], ..with(most) };
-        assert_eq!(names(&few), "process called own0");
+        assert_eq!(names(&few), "server of N0");
     }
 
     #[test]

@@ -10,17 +10,18 @@ use clap::Args;
 
 use super::exit::{CONDITION, INCOMPLETE};
 use super::fail_on::{self, Condition};
-use super::options::{FormArgs, StyleArgs, TargetArgs, duration};
+use super::options::{FormArgs, StyleArgs, TargetArgs, duration, typed};
 use super::output::print;
 use super::session;
 use crate::engine::rules::Rules;
 use crate::files::open::OpenFiles;
+use crate::host;
 use crate::model::{InFlight, Role, ServerId};
 use crate::render::Style;
 use crate::server::instances::{Instances, members};
 use crate::server::processes::{self, Unseen};
 use crate::server::settings::Settings;
-use crate::stuck;
+use crate::stuck::{self, Reader};
 use crate::text::escape;
 use crate::threads::{self, AgeFrom, Looks, Processes, Scan, Standing, StuckSync};
 use crate::verdict::{State, Verdicts, of_in_flight};
@@ -36,12 +37,13 @@ pub struct Stuck {
     /// How long to watch
     ///
     /// A call that stands still all the while is at least that old.
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "200ms")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Looks::default().apart))]
     pub watch: Duration,
     /// End with status 4 if a log's operation hangs: stalled, stalled=5s
     ///
-    /// An operation of the redo log or the binary log that is in flight for so long, 5 seconds if no time is
-    /// given. Where /proc does not tell how long a thread has waited, it is watched for that time.
+    /// An operation of a log that commits wait for (redo, binlog, wal, aof) that is in flight for so long,
+    /// 5 seconds if no time is given. Where /proc does not tell how long a thread has waited, it is watched
+    /// for that time.
     #[arg(long, value_name = "STATE", value_parser = fail_on::stalled)]
     pub fail_on: Option<Condition>,
     /// Rules of your own for the roles of files
@@ -77,16 +79,20 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
         seen = Seen::look(&processes, limit, &rules)?;
     }
     let verdicts = limit.map(|limit| seen.verdicts(limit));
+    let engines = rules.engines();
+    let may_miss_server = stuck::may_miss_server(&seen.scan, arguments.targets.is_given(), engines);
     let role_of = |pid: u32, link: &Path| seen.role(pid, link);
     let text = if arguments.form.is_json() {
-        let host = crate::host::node_name().unwrap_or_default();
+        let host = host::node_name().unwrap_or_default();
         format!(
             "{}\n",
-            stuck::json(&host, &seen.scan, &role_of, verdicts.as_ref(), &|server| seen.comm(server))
+            stuck::json(&host, &seen.scan, &role_of, may_miss_server, verdicts.as_ref(), &|server| {
+                seen.comm(server)
+            })
         )
     } else {
         let style = arguments.style.apply(Style::for_stdout());
-        let mut text = stuck::table(&seen.scan, &role_of, &style);
+        let mut text = stuck::table(&seen.scan, &role_of, reader(), &style);
         let met = verdicts
             .iter()
             .flat_map(|verdicts| fail_on::lines(verdicts, &[State::Stalled], |server| seen.name(server)));
@@ -96,12 +102,20 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
         text
     };
     print(text.as_bytes())?;
-    // What was found is certain. Where nothing was, something may hang where nobody could look.
+    // What was found is certain. Where nothing was, a server may hang where nobody could look.
     Ok(ExitCode::from(match verdicts {
         Some(verdicts) if !verdicts.servers.is_empty() => CONDITION,
-        _ if !seen.scan.is_complete() => INCOMPLETE,
+        _ if may_miss_server => INCOMPLETE,
         _ => 0,
     }))
+}
+
+fn reader() -> Reader {
+    match rustix::process::geteuid().is_root() {
+        false => Reader::User,
+        true if host::may_look_into_others() => Reader::Root,
+        true => Reader::LesserRoot,
+    }
 }
 
 /// What was found, and what is needed to say which files they are.

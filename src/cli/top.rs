@@ -9,11 +9,13 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
 use super::once::{self, Once};
-use super::options::{LongRunArgs, NameArgs, StyleArgs, TraceArgs, Writes, duration};
+use super::options::{LongRunArgs, NameArgs, StyleArgs, TraceArgs, Writes, duration, typed};
 use super::output::print;
+use super::standing::Standing;
 use super::{exit, session};
 use crate::engine::rules::Rules;
 use crate::history::remote;
+use crate::host;
 use crate::live::{self, Live};
 use crate::model::Measurement;
 use crate::once::render;
@@ -26,8 +28,8 @@ use crate::top::{Colors, Earlier, Extras, Options, Start, StartError, View};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to show")]
 pub(crate) struct Top {
-    /// From one snapshot to the next; + and - change it
-    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
+    /// Refresh interval; + and - change it
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(INTERVAL))]
     pub interval: Duration,
     /// What a row of the table stands for
     ///
@@ -35,7 +37,7 @@ pub(crate) struct Top {
     #[arg(long, value_enum, default_value_t)]
     pub by: Rows,
     /// A sync in flight for this long is shown as stuck
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Printed::default().stuck_after))]
     pub stuck_after: Duration,
     #[command(flatten)]
     pub style: StyleArgs,
@@ -46,9 +48,9 @@ pub(crate) struct Top {
     /// The terminal then selects and copies text with it.
     #[arg(long)]
     pub no_mouse: bool,
-    /// Where an exporter is asked for the last ten minutes
+    /// The exporter's socket, for the last ten minutes
     ///
-    /// If there is none, the past begins when tracing does.
+    /// If there is no exporter, the past begins when tracing does.
     #[arg(long, value_name = "PATH", default_value = remote::SOCKET)]
     pub socket: PathBuf,
     #[command(flatten)]
@@ -116,7 +118,9 @@ pub fn run(top: Top) -> anyhow::Result<ExitCode> {
     if let Some(screen) = Screen::open() {
         return show(top, screen);
     }
-    eprintln!("fsynctop: there is no terminal for the live view: doing what `fsynctop once` does");
+    if !host::lacks_root() {
+        eprintln!("fsynctop: there is no terminal for the live view: doing what `fsynctop once` does");
+    }
     let by = match top.by {
         Rows::Of(by) => by,
         Rows::Neighbour | Rows::Log => By::Role,
@@ -126,6 +130,7 @@ pub fn run(top: Top) -> anyhow::Result<ExitCode> {
         stuck_after: top.stuck_after,
         style: top.style,
         trace: top.trace,
+        names: top.names,
         long_run: top.long_run,
         ..Once::by_default()
     })
@@ -135,6 +140,7 @@ fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
     session::rules(&top.trace.targets, top.trace.roles.as_deref())?;
     session::require_host_pids()?;
     let selection = session::selection(&top.trace.targets)?;
+    session::require_root()?;
     let style = top.style.apply(Style::for_stdout());
     let colors = match Colors::from_environment(|name| std::env::var_os(name)) {
         _ if !style.color => Colors::None,
@@ -154,14 +160,16 @@ fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
         by_thread: top.by == Rows::Of(By::Thread),
         all_writes: top.by == Rows::Of(By::Writes) || top.trace.writes == Writes::All,
     };
-    let earlier = earlier(top.socket, selection.clone());
+    let exporter = exporter(top.socket, selection.clone());
+    let names = top.names.clone();
     let start = starter(top.trace, top.long_run, top.names, selection);
     let stuck_after = top.stuck_after;
-    let ended = terminal::run(screen, options, start, extras, earlier)?;
+    let ended = terminal::run(screen, options, start, extras, exporter)?;
     if let Some(signal) = ended.signal {
         return Ok(ExitCode::from(exit::SIGNALLED + signal as u8));
     }
     if let Some(summary) = ended.summary {
+        session::tell_unmatched(&summary.servers, &names);
         let session = Some(Arc::new(ended.session));
         print_summary(&summary, &Printed { style, stuck_after, session, ..Printed::default() })?;
     }
@@ -170,15 +178,18 @@ fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
 
 /// What an exporter remembers of the servers that are selected. That there is none, or none that may be
 /// asked, is no error: the past begins now.
-fn earlier(socket: PathBuf, selection: Selection) -> terminal::Earlier {
-    Box::new(move || {
+fn exporter(socket: PathBuf, selection: Selection) -> terminal::Exporter {
+    let asked = socket.clone();
+    let earlier = move || {
         let history = remote::fetch(&socket).ok()?;
         let all = history.last(Duration::MAX)?;
         let alive = selection.processes();
         let servers = all.measurement.servers.iter().filter(|server| selection.takes(server, &alive));
         let servers = servers.map(|server| server.id).collect();
         Some(Earlier { history, servers })
-    })
+    };
+    let standing = move || Standing::ask(&asked).into_all();
+    terminal::Exporter { earlier: Box::new(earlier), standing: Box::new(standing) }
 }
 
 /// What attaches, now and when the view asks for it again.

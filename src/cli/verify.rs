@@ -1,5 +1,6 @@
 //! `fsynctop verify`: is what is traced what the server itself counts?
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -8,11 +9,13 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::json;
 
+use super::command::Traced;
 use super::connection::ConnectionArgs;
-use super::exit::CONDITION;
+use super::exit::{CONDITION, NOT_ENOUGH};
 use super::one_server::{self, OneServer, has_counters};
 use super::options::{Form, TraceArgs, Writes, duration};
-use super::output::print;
+use super::output::print_last;
+use super::progress::{Progress, say};
 use super::session;
 use super::signals::End;
 use crate::model::Server;
@@ -22,6 +25,7 @@ use crate::server::selection::Selection;
 use crate::server::status::Scope;
 use crate::server::status::choose::Chosen;
 use crate::server::status::connection::Client;
+use crate::text::escape;
 use crate::verify::edge::Counts;
 use crate::verify::row::Verification;
 use crate::verify::{Edge, etcd, mysql, postgres, redis, render};
@@ -38,6 +42,11 @@ pub(crate) struct Verify {
     /// A table for people, JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub output: Form,
+    /// Compare for as long as this command runs
+    ///
+    /// It starts when both sides count. Its own exit status is not passed on.
+    #[arg(index = 2, last = true, help_heading = None, value_name = "COMMAND", conflicts_with = "duration")]
+    pub command: Vec<OsString>,
     #[command(flatten)]
     pub connection: ConnectionArgs,
     #[command(flatten)]
@@ -47,7 +56,9 @@ pub(crate) struct Verify {
 pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
     let (targets, roles) = (&arguments.trace.targets, arguments.trace.roles.as_deref());
-    match one_server::of_any_engine(targets, &arguments.connection, roles, &[has_counters])? {
+    let server = one_server::of_any_engine(targets, &arguments.connection, roles, &[has_counters])?;
+    session::require_root()?;
+    match server {
         OneServer::MySql(chosen) => run_on(arguments, &stop, chosen, &mysql::compare::compare),
         OneServer::Postgres(chosen) => run_on(arguments, &stop, chosen, &postgres::compare),
         OneServer::Etcd(chosen) => run_on(arguments, &stop, chosen, &etcd::compare),
@@ -67,19 +78,50 @@ fn run_on<C: Client<Reading: Counts>>(
     let (mut connection, settings) = status.context("there is nothing to verify against")?;
     server.version = server.version.or_else(|| C::version(&settings));
 
+    let mut command = match &arguments.command[..] {
+        [] => None,
+        command => Some(Traced::start(command)?),
+    };
     let filter = TargetFilter::pids(Path::new("/proc"), &[server.id.pid])?;
     let config = session::probe_config(&arguments.trace, &Selection::new(vec![filter]), false)?;
     let roles = arguments.trace.roles.as_deref();
     let mut sampler =
         session::start(&arguments.trace, &config, session::rules(&arguments.trace.targets, roles)?)?;
     sampler.expect_server(server.id);
+    let name = format!("{} {}", escape(server.comm.as_bytes()), server.id.pid);
+    let what = format!("Comparing {name} with its own counters");
+    if let Some(what) = C::Reading::WAITS_FOR {
+        let most = C::Reading::PATIENCE.as_secs();
+        say(&format!("Before and after, up to {most} s are waited for {what}"));
+    }
+    let progress = match &command {
+        None => Some(Progress::begin(&what, arguments.duration)),
+        Some(_) => {
+            say(&format!("{what} until the command ends (Ctrl-C ends it early)"));
+            None
+        }
+    };
     sampler.settle(PATIENCE)?;
     let scope = if arguments.trace.writes == Writes::All { Scope::Writes } else { Scope::Syncs };
     let first = Edge::find(&mut sampler, &mut connection, &settings, scope, server.id)?;
-    let end = Instant::now() + arguments.duration;
-    while !stop.is_requested() && Instant::now() < end {
-        sampler.wait(SLICE.min(end.saturating_duration_since(Instant::now()))).context("reading events")?;
+    if let Some(command) = &mut command {
+        command.go()?;
     }
+    let end = Instant::now() + arguments.duration;
+    let has_ended = |command: &mut Option<Traced>| match command {
+        Some(command) => Ok(command.ended()?.is_some()),
+        None => anyhow::Ok(Instant::now() >= end),
+    };
+    while !stop.is_requested() && !has_ended(&mut command)? {
+        sampler
+            .wait(match &command {
+                Some(_) => SLICE,
+                None => SLICE.min(end.saturating_duration_since(Instant::now())),
+            })
+            .context("reading events")?;
+        progress.iter().for_each(Progress::tick);
+    }
+    drop(progress);
     sampler.settle(PATIENCE)?;
     let mut last = Edge::find(&mut sampler, &mut connection, &settings, scope, server.id)?;
     // A setting may have been changed meanwhile.
@@ -94,6 +136,10 @@ fn run_on<C: Client<Reading: Counts>>(
             format!("{}\n", render::json(&verification, facts))
         }
     };
-    print(text.as_bytes())?;
-    Ok(if verification.succeeds() { ExitCode::SUCCESS } else { ExitCode::from(CONDITION) })
+    print_last(text.as_bytes())?;
+    Ok(ExitCode::from(match verification.agrees() {
+        Some(true) => 0,
+        Some(false) => CONDITION,
+        None => NOT_ENOUGH,
+    }))
 }

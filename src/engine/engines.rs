@@ -23,7 +23,7 @@ const PROFILES: [&str; 8] = [
 /// Rules that several engines share.
 const SHARED: [(&str, &str); 1] = [("innodb", include_str!("rules/innodb.toml"))];
 /// Profiles of the user's own.
-const MOST_OF_A_USER: usize = 16;
+pub(super) const MOST_OF_A_USER: usize = 16;
 
 static BUILTIN: LazyLock<Arc<Engines>> = LazyLock::new(|| Arc::new(Engines::parse()));
 /// The user's profiles are read once, before anything is looked at, and hold for the process.
@@ -133,10 +133,27 @@ impl Engines {
         self.profile(name).map(|profile| profile.engine.clone())
     }
 
+    /// By what a user calls it: its name, or its title in any spelling (PostgreSQL, postgresql).
+    pub(crate) fn called(&self, word: &str) -> Option<Arc<Engine>> {
+        let is_title = |profile: &&Profile| profile.engine.title.eq_ignore_ascii_case(word);
+        let titled = || self.profiles.iter().find(is_title).map(|profile| profile.engine.clone());
+        self.by_name(word).or_else(titled)
+    }
+
     /// The engine of a process by what its main thread is called; a name that any process can give itself.
     pub fn by_command(&self, command: &str) -> Option<Arc<Engine>> {
         let has = |profile: &&Profile| profile.engine.commands.iter().any(|known| known == command);
         self.profiles.iter().find(has).map(|profile| profile.engine.clone())
+    }
+
+    /// From now on a process of this name is this engine's.
+    pub(crate) fn add_command(&mut self, engine: &str, command: &str) {
+        let profile = self.profiles.iter_mut().find(|profile| profile.engine.name == engine);
+        if let Some(profile) =
+            profile.filter(|profile| !profile.engine.commands.iter().any(|known| known == command))
+        {
+            Arc::make_mut(&mut profile.engine).commands.push(command.to_owned());
+        }
     }
 
     /// By what is known of a server: its version, "MariaDB 10.3.39", tells more than its command, "mysqld".
@@ -147,17 +164,9 @@ impl Engines {
         engine.or_else(|| self.by_command(command))
     }
 
-    /// What the processes of these engines are called.
-    pub(crate) fn commands(&self, wanted: impl Fn(&Engine) -> bool) -> Vec<String> {
-        let wanted = self.profiles.iter().map(|profile| &*profile.engine).filter(|engine| wanted(engine));
-        let all = wanted.flat_map(|engine| engine.commands.iter().cloned());
-        let mut commands: Vec<String> = Vec::new();
-        all.for_each(|command| {
-            if !commands.contains(&command) {
-                commands.push(command)
-            }
-        });
-        commands
+    /// Those that have processes of their own.
+    pub(crate) fn with_processes(&self) -> impl Iterator<Item = &Arc<Engine>> {
+        self.profiles.iter().map(|profile| &profile.engine).filter(|engine| !engine.commands.is_empty())
     }
 
     /// "mysql, mariadb, postgres".

@@ -33,6 +33,11 @@ fn an_engine_is_known_by_its_command_and_better_by_its_version() {
         ("mariadbd", None, Some("mariadb")),
         ("my-own-mysqld", Some("MySQL 9.7.4"), Some("mysql")),
         ("postgres", None, Some("postgres")),
+        ("postmaster", None, Some("postgres")),
+        ("edb-postgres", None, Some("postgres")),
+        (".postgres-wrapp", None, Some("postgres")),
+        (".mariadbd-wrapp", None, Some("mariadb")),
+        ("mysqld-debug", None, Some("mysql")),
         ("etcd", None, Some("etcd")),
         ("redis-server", Some("Redis 7.0.15"), Some("redis")),
         ("valkey-server", None, Some("valkey")),
@@ -46,7 +51,8 @@ fn an_engine_is_known_by_its_command_and_better_by_its_version() {
     assert_eq!(engines.by_name("postgres").unwrap().serial, [Role::Wal]);
     assert!(engines.by_name("sqlite").unwrap().commands.is_empty());
     let most = crate::probe::record::COMM_PATTERNS;
-    assert!(engines.commands(|_| true).len() <= most, "the kernel side can watch for {most} names");
+    let names: usize = engines.with_processes().map(|engine| engine.commands.len()).sum();
+    assert!(names <= most, "the kernel side can watch for {most} names");
 }
 
 /// Rooms below this one cannot read profiles, so their tests have engines of their own.
@@ -86,7 +92,7 @@ fn a_profile_of_the_users_own_is_found_by_default() {
     let engines = with(&[MINE]).unwrap();
     let engine = engines.by_command("mined").unwrap();
     assert_eq!((&*engine.name, &*engine.roles), ("mine", &[Role::Wal][..]));
-    assert!(engines.commands(|_| true).contains(&"mined".to_owned()));
+    assert_eq!(engines.with_processes().next().unwrap().commands, ["mined"]);
     assert_eq!(engine.words.waits(), "Every durable write waits for this log.");
     assert!(Engines::builtin().by_command("mined").is_none());
 }
@@ -175,7 +181,11 @@ fn a_mistake_in_a_profile_is_named_with_its_line() {
 #[test]
 fn profiles_have_limits() {
     let large = format!("name = \"x\"\ntitle = \"x\"\n{}", "# padding\n".repeat(30_000));
-    assert!(complaint(&large).ends_with("0.toml: it is larger than 256 KB"), "{}", complaint(&large));
+    assert!(
+        complaint(&large).ends_with("0.toml is not used: it is longer than 256 kB"),
+        "{}",
+        complaint(&large)
+    );
     let rules = "[[rule]]\nrole = \"wal\"\nname = 'x'\n".repeat(513);
     let many = complaint(&format!("name = \"x\"\ntitle = \"x\"\n{rules}"));
     assert_eq!(many, format!("0.toml:{}: there are more than 512 rules", 3 + 512 * 3));
@@ -184,4 +194,16 @@ fn profiles_have_limits() {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     assert!(with(&texts[..16]).is_ok());
     assert_eq!(with(&texts).unwrap_err(), "16.toml:1: at most 16 profiles can be read");
+}
+
+#[test]
+fn an_engine_is_called_by_its_name_or_by_its_title() {
+    let called = |word: &str| Engines::builtin().called(word).map(|engine| engine.name.clone());
+    for word in ["postgres", "postgresql", "PostgreSQL"] {
+        assert_eq!(called(word).as_deref(), Some("postgres"), "{word}");
+    }
+    assert_eq!(called("MariaDB").as_deref(), Some("mariadb"));
+    for none in ["", "mysqld", "oracle"] {
+        assert_eq!(called(none), None, "{none}");
+    }
 }

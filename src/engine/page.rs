@@ -4,8 +4,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::engines::Engines;
-use super::profile::Profile;
+use super::engines::{Engines, MOST_OF_A_USER};
+use super::profile::{COMM_LENGTH, LONGEST_NAME, MOST_COMMANDS, Profile};
+use super::rules::MOST_RULES;
+use super::source::LARGEST;
 use crate::model::fixture::assert_expected;
 use crate::model::{Datadir, Processes, Role};
 
@@ -20,9 +22,9 @@ profiles (`src/engine/profiles/`); `FSYNCTOP_UPDATE_EXPECTED=1 cargo test --work
 writes it, and a test fails where it differs.
 
 Servers of every engine that has a process of its own are found by default; `--engine postgres,etcd` takes those of some. \
-A process is an engine's by the name of its main thread, which any process can give itself; where the executable tells a \
+A process is an engine's by the name of its main thread, which any process can give itself, or by that of its executable, as far as it ran when fsynctop began (a link, `pg15`, to `postgres`). Where the executable tells a \
 product, as those of MySQL and MariaDB do, that decides \
-by which rules its files get their roles. `--engine` selects by the name alone: a MariaDB that runs as `mysqld`, as those \
+by which rules its files get their roles. `--engine` selects by these names alone: a MariaDB that runs as `mysqld`, as those \
 before 10.5 do, is found by `--engine mysql`.
 
 ";
@@ -31,9 +33,9 @@ const HOW_TO: &str = "\
 ## A profile of your own
 
 `--profile FILE` (or `profile` in [fsynctop.toml](configuration.md)) reads a profile of your own, and may be given up to \
-16 times. Its servers are then found by default as well. An engine that has the name of one above takes its place. A \
+MOST_PROFILES times. Its servers are then found by default as well. An engine that has the name of one above takes its place. A \
 mistake is reported with the file's name and line, and nothing is traced until it is corrected. A file has at most \
-256 KB and 512 rules. An example, [`examples/profile.toml`](../examples/profile.toml):
+MOST_KB KB and MOST_RULES rules. An example, [`examples/profile.toml`](../examples/profile.toml):
 
 ```toml
 ";
@@ -43,18 +45,18 @@ const KEYS: &str = "\
 
 | key | |
 |---|---|
-| `name` | (required) what `--engine` and JSON call it: up to 32 lower-case letters, digits and underscores |
+| `name` | (required) what `--engine` and JSON call it: up to LONGEST_NAME lower-case letters, digits and underscores |
 | `title` | (required) what sentences call it |
 | `about` | a sentence or two. Like `[[setting]]`, `[[counter]]` and `[[other]]`, it only feeds this page: nothing acts on it, nor on yours |
-| `commands` | what the main threads of its servers are called, as /proc/PID/comm has it: up to four names of up to 15 bytes. Without any, it is a library, and its rules hold in every process that is no other engine's |
+| `commands` | what the main threads of its servers are called, as /proc/PID/comm has it: up to MOST_COMMANDS names of up to COMM_LENGTH bytes. Without any, it is a library, and its rules hold in every process that is no other engine's |
 | `processes` | `\"alone\"` (the default): each process is a server. `\"children\"`: a process is one server with those of its children that run the same executable. `\"children_in_datadir\"`: the same, and all of them work in the data directory, by which one that has lost its parent is still known |
 | `datadir` | `\"working_directory\"`: the server makes its data directory its working directory |
 | `serial` | the logs that commits wait for, in the order of a commit, each synced one call at a time: roles among SERIAL_ROLES |
 | `[words]` | of those logs: `who` waits (`\"Every commit\"`), what they do when a log is saturated (`queue`: `\"commits queue for it\"`), why a server that works may sync nothing (`unsynced`, behind \"the server\") |
-| `[calibrate]` | what `calibrate --for` asks of a filesystem: `method` (`fsync`, `fdatasync`, `o_dsync`, `o_sync`, `o_direct`), `pattern` (`overwritten`, `appended`), `p99_seconds`, what is said of it (`says`) and `source` |
+| `[calibrate]` | what `calibrate --for` asks of a filesystem: `method` (`fsync`, `fdatasync`, `o_dsync`, `o_sync`, `o_direct`), `pattern` (`overwritten`, `appended`), `p99_seconds` (left out where nobody gives a limit: then there is no verdict), what is said of it (`says`) and `source` |
 | `rules_of` | engines whose rules hold as well, after its own: one that is compatible with Redis says `[\"redis\"]`. `\"innodb\"` has those of MySQL and MariaDB |
 | `[[rule]]` | which role a file has, in the [conditions](roles.md#custom-rules) of `--roles`; the [roles](roles.md) are the same for all engines. `guess = false`: only of servers that are known to be this engine's, for names that other programs use as well |
-| `[[threshold]]` | how long the syncs of a role may take: `role`, `quantile` (0.99; 1 is the longest), `seconds`, `says`, `source`, and `setting`, the name of a setting of the server in milliseconds that comes before `seconds` where the server was given it (settings of etcd, MySQL, MariaDB and PostgreSQL are read). Where it is exceeded, the views say so |
+| `[[threshold]]` | how long the syncs of a role may take: `role`, `quantile` (0.99; 1 is the longest), `seconds`, `says`, `source`; `syncs = 2` and `of` (`\"commits\"`) where the limit is of what two syncs make, one after the other; and `setting`, the name of a setting of the server in milliseconds that comes before `seconds` where the server was given it (settings of etcd, MySQL, MariaDB and PostgreSQL are read). Where it is exceeded, the views say so |
 | `[[setting]]` | what durability hangs on: `name`, `durable` (the values with which nothing acknowledged is lost), `otherwise`, `source` |
 | `[[counter]]` | where the engine counts itself: `counts`, `at`, `versions`, `source` |
 | `[[other]]` | a file that has no role, and what it is: `name`, `what` |
@@ -102,22 +104,31 @@ fn section(page: &mut String, profile: &Profile) {
         let _ = writeln!(page, "Its working directory is its data directory.\n");
     }
     for threshold in &engine.thresholds {
+        let what = match &threshold.of {
+            Some(of) => format!("{} syncs (the {of}) of", threshold.syncs),
+            None => "a sync of".to_owned(),
+        };
         let _ = writeln!(
             page,
-            "**How long a sync of `{}` may take**: {} ([source]({})).\n",
+            "**How long {what} `{}` may take**: {} ([source]({})).\n",
             threshold.role.name(),
             threshold.says,
             threshold.source
         );
     }
     if let Some(standard) = &profile.calibrate {
+        let what = match standard.p99_seconds {
+            Some(seconds) => ("holds", format!("against {} ms", seconds * 1e3)),
+            None => ("tells", "without a verdict".to_owned()),
+        };
         let _ = writeln!(
             page,
-            "**`calibrate --for {}`** holds the p99 of {} of {} blocks against {} ms: {} ([source]({})).\n",
+            "**`calibrate --for {}`** {} the p99 of {} of {} blocks {}: {} ([source]({})).\n",
             engine.name,
+            what.0,
             standard.method.name(),
             standard.pattern.name(),
-            standard.p99_seconds * 1e3,
+            what.1,
             standard.says,
             standard.source
         );
@@ -162,11 +173,17 @@ fn page() -> String {
     engines.profiles().iter().for_each(|profile| summary(&mut page, profile));
     page.push('\n');
     engines.profiles().iter().for_each(|profile| section(&mut page, profile));
-    page.push_str(HOW_TO);
-    page.push_str(EXAMPLE);
-    let serial: Vec<String> = Role::SERIAL.iter().map(|role| format!("`{}`", role.name())).collect();
-    page.push_str(&KEYS.replace("SERIAL_ROLES", &serial.join(", ")));
-    page
+    let limits = [
+        ("SERIAL_ROLES", names(Role::SERIAL.iter().map(|role| role.name()))),
+        ("MOST_PROFILES", MOST_OF_A_USER.to_string()),
+        ("MOST_KB", (LARGEST >> 10).to_string()),
+        ("MOST_RULES", MOST_RULES.to_string()),
+        ("LONGEST_NAME", LONGEST_NAME.to_string()),
+        ("MOST_COMMANDS", MOST_COMMANDS.to_string()),
+        ("COMM_LENGTH", COMM_LENGTH.to_string()),
+    ];
+    let how_to = format!("{HOW_TO}{EXAMPLE}{KEYS}");
+    page + &limits.iter().fold(how_to, |text, (name, value)| text.replace(name, value))
 }
 
 #[test]

@@ -13,10 +13,10 @@ use crate::calibration::plan::{Method, Pattern};
 use crate::model::{Datadir, Engine, Processes, Role, Threshold, Words};
 
 /// The kernel keeps so much of a process's name (TASK_COMM_LEN without its NUL).
-const COMM_LENGTH: usize = 15;
+pub(super) const COMM_LENGTH: usize = 15;
 /// Names of one engine's processes.
-const MOST_COMMANDS: usize = 4;
-const LONGEST_NAME: usize = 32;
+pub(super) const MOST_COMMANDS: usize = 4;
+pub(super) const LONGEST_NAME: usize = 32;
 /// A title.
 const LONGEST_TITLE: usize = 64;
 
@@ -48,8 +48,8 @@ pub struct Standard {
     /// As the engine makes its log durable, by default.
     pub method: Method,
     pub pattern: Pattern,
-    /// Above this, it is not.
-    pub p99_seconds: f64,
+    /// Above this, it is not. None: nobody gives a limit.
+    pub p99_seconds: Option<f64>,
     /// What is said of it, in a sentence.
     pub says: String,
     pub source: String,
@@ -167,8 +167,8 @@ impl Profile {
             words,
             thresholds: profile.threshold.into_iter().map(valid_threshold).collect::<Result<_, _>>()?,
         };
-        if profile.calibrate.as_ref().is_some_and(|it| !(it.p99_seconds > 0.0 && it.p99_seconds.is_finite()))
-        {
+        let limit = profile.calibrate.as_ref().and_then(|standard| standard.p99_seconds);
+        if limit.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
             return Err((0, "`p99_seconds` of [calibrate] is more than zero".to_owned()));
         }
         Ok(Profile {
@@ -209,11 +209,16 @@ fn valid_text(text: Spanned<String>) -> Result<String, Complaint> {
 }
 
 fn valid_threshold(threshold: Spanned<Threshold>) -> Result<Threshold, Complaint> {
-    let Threshold { quantile, seconds, .. } = threshold.as_ref();
+    let Threshold { quantile, seconds, syncs, of, .. } = threshold.as_ref();
     // Half of all syncs, and a day: beyond that, a number was mistyped.
     let is_valid = (0.5..=1.0).contains(quantile) && *seconds > 0.0 && *seconds <= 86_400.0;
     if !is_valid {
         let message = "a threshold is of a quantile from 0.5 to 1, and of more than zero seconds up to a day";
+        return Err((threshold.span().start, message.to_owned()));
+    }
+    let is_named = matches!((syncs, of), (1, None) | (2, Some(_)));
+    if !is_named || (*syncs == 2 && threshold.as_ref().is_of_the_longest()) {
+        let message = "a threshold of what takes several syncs has `syncs = 2`, `of`, and a quantile below 1";
         return Err((threshold.span().start, message.to_owned()));
     }
     Ok(threshold.into_inner())

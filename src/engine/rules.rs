@@ -15,7 +15,7 @@ use crate::model::{Engine, Role};
 /// How many of a file's first bytes a rule can look at.
 pub(crate) const FIRST_BYTES: usize = 4096;
 /// More rules than this in one file are no rules but a mistake.
-const MOST_RULES: usize = 512;
+pub(super) const MOST_RULES: usize = 512;
 
 /// The rules in their order: the first that holds decides.
 #[derive(Clone, Debug)]

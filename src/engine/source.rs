@@ -1,16 +1,19 @@
 //! A file of the user's, with limits, and what is wrong in it by its line.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::linux::own_file::{self, OwnFileError};
+
 /// Of rules or a profile, so much is read: those of all engines together are a fifth of it.
-const LARGEST: u64 = 256 << 10;
+pub(super) const LARGEST: u64 = 256 << 10;
 
 /// Why a file of rules or a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("cannot read the {what} {path}: {source}", path = path.display())]
     Unreadable { what: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("the {what} {path} is not used: {why}", path = path.display())]
+    Refused { what: &'static str, path: PathBuf, why: String },
     #[error("{path}:{line}: {message}", path = path.display())]
     Invalid { path: PathBuf, line: usize, message: String },
 }
@@ -21,13 +24,12 @@ pub(super) type Complaint = (usize, String);
 /// `what`: "rules file".
 pub(super) fn read(what: &'static str, path: &Path) -> Result<String, FileError> {
     let unreadable = |source| FileError::Unreadable { what, path: path.to_owned(), source };
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(LARGEST + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > LARGEST {
-        return Err(unreadable(std::io::Error::other(format!("it is larger than {} KB", LARGEST >> 10))));
+    match own_file::read(path, rustix::process::geteuid().as_raw(), LARGEST) {
+        Ok(Some(text)) => Ok(text),
+        Ok(None) => Err(unreadable(rustix::io::Errno::NOENT.into())),
+        Err(OwnFileError::Unreadable(source)) => Err(unreadable(source)),
+        Err(OwnFileError::Refused(why)) => Err(FileError::Refused { what, path: path.to_owned(), why }),
     }
-    Ok(text)
 }
 
 pub(super) fn invalid(path: &Path, text: &str, (at, message): Complaint) -> FileError {

@@ -1,7 +1,7 @@
 //! What has happened since the last look. Pure: the same snapshots give the same events.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +69,8 @@ pub(crate) struct Watch {
     /// An operation that takes so long is told of.
     above: Duration,
     states: BTreeMap<ServerId, State>,
+    /// Changes for which there was no room: what each server became.
+    held_back: BTreeMap<ServerId, State>,
     before: Option<Arc<Snapshot>>,
     /// In flight for longer than that, when they were last looked at.
     told: Vec<InFlight>,
@@ -76,12 +78,13 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub fn new(above: Duration) -> Watch {
-        Watch { above, states: BTreeMap::new(), before: None, told: Vec::new() }
+        Watch { above, states: BTreeMap::new(), held_back: BTreeMap::new(), before: None, told: Vec::new() }
     }
 
     /// The verdicts as they are to be told now, the worst first.
     pub fn verdicts(&mut self, verdicts: Vec<Verdict>) -> Vec<Event> {
-        let is_there = |id: &ServerId| verdicts.iter().any(|verdict| verdict.server == *id);
+        let there: BTreeSet<ServerId> = verdicts.iter().map(|verdict| verdict.server).collect();
+        let is_there = |id: &ServerId| there.contains(id);
         let gone = self.states.iter().filter(|(id, _)| !is_there(id));
         let mut events: Vec<Event> = gone.map(|(&server, &from)| Event::Ended { server, from }).collect();
         self.states.retain(|id, _| is_there(id));
@@ -91,6 +94,8 @@ impl Watch {
                 events.push(Event::Verdict { from, verdict });
             }
         }
+        let changed: BTreeSet<ServerId> = events.iter().map(Event::server).collect();
+        self.held_back.retain(|id, _| changed.contains(id));
         events.sort_by_key(|event| match event {
             Event::Verdict { verdict, .. } => Reverse(Some(verdict.state)),
             _ => Reverse(None),
@@ -98,13 +103,28 @@ impl Watch {
         events
     }
 
-    /// A change for which there was no room. It is one again the next time, if it still is.
-    pub fn not_told(&mut self, event: &Event) {
-        match event {
-            Event::Verdict { from: Some(from), verdict } => drop(self.states.insert(verdict.server, *from)),
-            Event::Verdict { from: None, verdict } => drop(self.states.remove(&verdict.server)),
-            Event::Ended { server, from } => drop(self.states.insert(*server, *from)),
-            _ => {}
+    /// A change for which there was no room. It is one again the next time, if it still is. True if that was
+    /// so before.
+    pub fn not_told(&mut self, event: &Event) -> bool {
+        let (server, to) = match event {
+            Event::Verdict { from: Some(from), verdict } => {
+                self.states.insert(verdict.server, *from);
+                (verdict.server, verdict.state)
+            }
+            Event::Verdict { from: None, verdict } => {
+                self.states.remove(&verdict.server);
+                (verdict.server, verdict.state)
+            }
+            // That it has ended changes no more: it is left out once, and forgotten.
+            _ => return false,
+        };
+        self.held_back.insert(server, to) == Some(to)
+    }
+
+    /// A line says so now.
+    pub fn told(&mut self, event: &Event) {
+        if let Event::Verdict { verdict, .. } = event {
+            self.held_back.remove(&verdict.server);
         }
     }
 
@@ -226,20 +246,25 @@ mod tests {
         let now = Instant::now();
         let verdict = |state| {
             let since_wall = SystemTime::UNIX_EPOCH;
-            vec![Verdict { server: MYSQL, state, since: now, since_wall, because: None }]
+            vec![Verdict { server: MYSQL, state, since: now, since_wall, because: None, storage: None }]
         };
         assert!(matches!(watch.verdicts(verdict(State::Ok))[..], [Event::Verdict { from: None, .. }]));
         assert_eq!(watch.verdicts(verdict(State::Ok)), []);
         let events = watch.verdicts(verdict(State::Stalled));
         assert!(matches!(events[..], [Event::Verdict { from: Some(State::Ok), .. }]), "{events:?}");
         // For which there was no room: told again for as long as it is so.
-        watch.not_told(&events[0]);
+        assert!(!watch.not_told(&events[0]));
         assert_eq!(watch.verdicts(verdict(State::Stalled)), events);
+        assert!(watch.not_told(&events[0]), "it is left out once");
+        let other = watch.verdicts(verdict(State::Failing));
+        assert!(!watch.not_told(&other[0]), "another change");
+        assert_eq!(watch.verdicts(verdict(State::Stalled)), events);
+        watch.told(&events[0]);
         assert_eq!(watch.verdicts(verdict(State::Stalled)), []);
         let ended = watch.verdicts(Vec::new());
         assert_eq!(ended, [Event::Ended { server: MYSQL, from: State::Stalled }]);
-        watch.not_told(&ended[0]);
-        assert_eq!(watch.verdicts(Vec::new()), ended);
+        assert!(!watch.not_told(&ended[0]));
+        assert_eq!(watch.verdicts(Vec::new()), [], "what has ended is not kept");
         let mut watch = Watch::new(SECOND);
         let first = watch.verdicts(verdict(State::Ok));
         watch.not_told(&first[0]);
@@ -254,6 +279,7 @@ mod tests {
             since: Instant::now(),
             since_wall: SystemTime::UNIX_EPOCH,
             because: None,
+            storage: None,
         };
         let events = Watch::new(SECOND).verdicts(vec![
             verdict(1, State::Ok),

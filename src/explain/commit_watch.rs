@@ -261,15 +261,13 @@ impl<C: Explained> CommitWatch<C> {
     }
 
     /// `begun`: what was in flight when the window began; `until`: what was measured from then to its end.
-    /// `waits`: how those syncs spent their time. `device_flushes`: how many the devices were sent, if that
-    /// was counted.
+    /// `waits`: how those syncs spent their time.
     pub fn finish(
         mut self,
         measurement: &Measurement,
         begun: &[InFlight],
         until: &Measurement,
         waits: &Account,
-        device_flushes: Option<u64>,
     ) -> Commits {
         self.punctual = None;
         let readings = self.readings();
@@ -277,13 +275,16 @@ impl<C: Explained> CommitWatch<C> {
         let pid = self.server.id.pid;
         let found = STORAGE_THREADS.within(STORAGE_TIMEOUT, move || look(pid, &places));
         let titles = self.titles();
-        let (storage, calibration) = found.unwrap_or_default();
+        let (mut storage, calibration) = found.unwrap_or_default();
+        if storage.is_empty() {
+            storage.push(Storage::unseen());
+        }
         let evidence = Evidence {
             server: &self.server,
             measurement,
             status: readings.as_ref().map(|(from, to)| (from, to)),
             storage: &storage,
-            device_flushes,
+            flush_waits: waits.flush_waits(self.server.id),
         };
         let inputs = Inputs {
             edges: Edges { begun, until, unsure: &self.unsure },
@@ -342,7 +343,7 @@ fn look(pid: u32, places: &[PathBuf]) -> (Vec<Storage>, Option<Calibration>) {
     let mut found: Vec<Storage> = Vec::new();
     let mut calibration = None;
     for place in places {
-        let Ok(storage) = Storage::seen_by(pid, place) else { continue };
+        let storage = Storage::seen_by(pid, place).unwrap_or_else(|_| Storage::unseen());
         if found.is_empty()
             && let Some(state) = state::directory()
         {

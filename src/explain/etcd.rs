@@ -1,8 +1,8 @@
 //! Of etcd: whether it syncs at all, and what its filesystem makes of that. Its throughput is not taken
 //! apart: a proposal also waits for other members, which are not seen here.
 
-use super::audit::storage::{mounts, preloaded};
-use super::audit::{Finding, Standing};
+use super::audit::storage::{preloaded, with_storage};
+use super::audit::{Finding, Log, Standing, syncs};
 use crate::model::Role;
 use crate::server::etcd::describe::UNSAFE;
 use crate::server::etcd::status::reading::{Between, COMMITS, Reading, WAL};
@@ -16,14 +16,12 @@ pub type Evidence<'a> = super::audit::Evidence<'a, Reading>;
 pub fn audit(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(preloaded(evidence));
-    findings.push(syncs(evidence));
-    findings.extend(mounts(evidence));
-    findings.sort_by_key(|finding| finding.standing);
-    findings
+    findings.push(log_is_synced(evidence));
+    with_storage(evidence, findings)
 }
 
-fn syncs(evidence: &Evidence) -> Finding {
-    let syncs = evidence.syncs(Role::Wal);
+fn log_is_synced(evidence: &Evidence) -> Finding {
+    let made = evidence.syncs(Role::Wal);
     let between = evidence.status.map(|(from, to)| Between { from, to });
     let between = between.filter(|between| between.interrupted().is_none());
     let grown = |name| between.and_then(|between| between.grown(name)).map(|counted| counted.count);
@@ -33,20 +31,25 @@ fn syncs(evidence: &Evidence) -> Finding {
         let commits = grown(COMMITS)
             .filter(|&n| n > 0)
             .map_or(String::new(), |n| format!(" for {} commits of the backend", count(n)));
-        let seen = format!("{} syncs{commits}", count(evidence.all_syncs()));
+        let seen = format!("{}{commits}", syncs(evidence.all_syncs()));
         return Finding::new("unsafe-no-fsync", Standing::Broken, promise, seen);
     }
     let counted = grown(WAL);
     let seen = match counted {
-        Some(n) => format!("{} syncs of the log, where etcd counted {}", count(syncs), count(n)),
-        None => format!("{} syncs of the log", count(syncs)),
+        Some(n) => format!("{} of the log, where etcd counted {}", syncs(made), count(n)),
+        None => format!("{} of the log", syncs(made)),
     };
     let promise = "a member acknowledges a proposal once its log is synced";
-    Finding::new("unsafe-no-fsync=false", evidence.kept(syncs, counted), promise, seen)
+    // It counts its syncs: where there were some, the log had grown.
+    let grown = evidence.written(Role::Wal).or(counted.map(|_| u64::MAX));
+    let log = Log { made_durable: made, commits: counted, grown, sessions: None, why_not: "" };
+    evidence.of_waiting("unsafe-no-fsync=false".into(), promise, seen, &log)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::model::fixture::{self, MYSQL};
     use crate::model::{Measurement, Op, Server};
@@ -59,8 +62,13 @@ mod tests {
         let at = |n: u64| Reading::from_pairs([(WAL, n), (COMMITS, n)]);
         let (from, to) = (at(10), at(10 + counted.unwrap_or(0)));
         let status = counted.map(|_| (&from, &to));
-        let evidence =
-            Evidence { server, measurement: &measurement, status, storage: &[], device_flushes: None };
+        let evidence = Evidence {
+            server,
+            measurement: &measurement,
+            status,
+            storage: &[],
+            flush_waits: BTreeMap::new(),
+        };
         let finding = audit(&evidence).remove(0);
         (finding.standing, format!("{}: {}", finding.setting, finding.seen))
     }
@@ -70,8 +78,8 @@ mod tests {
         let server = fixture::server(MYSQL, "etcd", "etcd 3.4.23", 2379);
         let of = |syncs, counted| standing(&server, syncs, counted);
         let kept = "unsafe-no-fsync=false: 7 syncs of the log, where etcd counted 7";
-        assert_eq!(of(7, Some(7)), (Standing::Kept, kept.to_owned()));
-        assert_eq!(of(7, None).0, Standing::Kept);
+        assert_eq!(of(7, Some(7)), (Standing::Consistent, kept.to_owned()));
+        assert_eq!(of(7, None).0, Standing::Consistent);
         assert_eq!(of(0, Some(0)).0, Standing::Unseen);
         assert_eq!(of(0, Some(500)).0, Standing::Broken, "it counts syncs that the kernel never saw");
     }

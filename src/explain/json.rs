@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::Explanation;
 use super::waits::{Account, Journal, Who};
 use crate::explain::BytesPerTransaction;
-use crate::model::{Op, RoleRow, unsynced_roles};
-use crate::render::json::{device, failed, unsynced_role, write_visible};
+use crate::model::{Op, RoleRow};
+use crate::render::json::{device, failed, unsynced_roles, write_visible};
 use crate::render::json_schema::{Device, Failed, UnsyncedRole};
 use crate::text::rfc3339_millis;
 
@@ -65,6 +65,7 @@ struct JournalRow<'a> {
     syncs: u64,
     durable_writes: u64,
     neighbours: Vec<NeighbourRow<'a>>,
+    unattributed: u64,
     syncs_per_commit: Option<f64>,
     syncs_per_device_flush: Option<f64>,
     writers: Option<Vec<WriterRow<'a>>>,
@@ -160,7 +161,7 @@ fn written(explanation: &Explanation) -> Written {
         writes: m.all_write_roles().map(row).collect(),
         bytes_per_transaction: explanation.bytes_per_transaction(),
         devices: m.devices.iter().map(device).collect(),
-        unsynced: unsynced_roles(&m.unsynced.rows).iter().map(unsynced_role).collect(),
+        unsynced: unsynced_roles(m),
     }
 }
 
@@ -185,6 +186,7 @@ fn journal(journal: &Journal) -> JournalRow<'_> {
         syncs: journal.syncs,
         durable_writes: journal.durable_writes,
         neighbours: neighbours.collect(),
+        unattributed: journal.unattributed,
         syncs_per_commit: journal.syncs_per_commit(),
         syncs_per_device_flush: journal.syncs_per_device_flush(),
         writers,

@@ -1,8 +1,8 @@
 //! Of Redis and Valkey: what of their settings' promises is kept. Their throughput is not taken apart: with
 //! `appendfsync=always` the one thread that answers also syncs, and how long it does so is in every view.
 
-use super::audit::storage::{mounts, preloaded};
-use super::audit::{Finding, Standing};
+use super::audit::storage::{preloaded, with_storage};
+use super::audit::{Finding, Log, Standing, syncs};
 use crate::model::Role;
 use crate::server::redis::status::reading::{
     AOF_BYTES, Between, CHANGES, DELAYED, PENDING_SYNCS, REWRITE_STATUS, REWRITES, Reading, SAVE_STATUS,
@@ -29,9 +29,7 @@ pub fn audit(evidence: &Evidence) -> Vec<Finding> {
         findings.extend(on_rewrite(&between));
         findings.extend(failures(to));
     }
-    findings.extend(mounts(evidence));
-    findings.sort_by_key(|finding| finding.standing);
-    findings
+    with_storage(evidence, findings)
 }
 
 fn saved_files_only(between: &Between) -> Finding {
@@ -48,7 +46,7 @@ fn saved_files_only(between: &Between) -> Finding {
 
 fn appendfsync(evidence: &Evidence, between: &Between) -> Option<Finding> {
     let value = between.to.setting("appendfsync")?;
-    let syncs = evidence.syncs(Role::Aof);
+    let made = evidence.syncs(Role::Aof);
     let is_usable = between.interrupted().is_none();
     let grown = |name| between.grown(name).filter(|_| is_usable).map(|counted| counted.count);
     // Saving a file sets this counter back. Of changes before a setting was changed, or while a first base is
@@ -58,19 +56,30 @@ fn appendfsync(evidence: &Evidence, between: &Between) -> Option<Finding> {
     let is_open = between.was_set() || between.is_rewritten() || suspends || syncs_now(evidence, between);
     let changes = grown(CHANGES).filter(|_| !is_open);
     let mut seen = match grown(AOF_BYTES).filter(|_| !between.is_rewritten()) {
-        Some(appended) => format!("{} syncs for {} appended", count(syncs), bytes(appended)),
-        None => format!("{} syncs", count(syncs)),
+        Some(appended) => format!("{} for {} appended", syncs(made), bytes(appended)),
+        None => syncs(made),
     };
     if let Some(delayed) = grown(DELAYED).filter(|&delayed| delayed > 0) {
         let writes = if delayed == 1 { "write was" } else { "writes were" };
         seen.push_str(&format!("; {} {writes} made after waiting two seconds for a sync", count(delayed)));
     }
+    let setting = format!("appendfsync={}", escape_sentence(value));
+    if value == "always" {
+        // One sync answers whatever the event loop had written since the one before.
+        let log = Log {
+            made_durable: made,
+            commits: changes,
+            grown: grown(AOF_BYTES),
+            sessions: None,
+            why_not: "",
+        };
+        return Some(evidence.of_waiting(setting, "a write is answered once it is synced", seen, &log));
+    }
     let (standing, promise) = match value {
-        "always" => (evidence.kept(syncs, changes), "a write is answered once it is synced"),
         "everysec" => (Standing::Usual, "a crash of the host loses the writes of the last second, or two"),
         _ => (Standing::Weak, "a crash of the host loses the writes that the kernel has not written yet"),
     };
-    Some(Finding::new(format!("appendfsync={}", escape_sentence(value)), standing, promise, seen))
+    Some(Finding::new(setting, standing, promise, seen))
 }
 
 fn syncs_now(evidence: &Evidence, between: &Between) -> bool {

@@ -1,10 +1,11 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
 use crate::explain::audit::render;
 use crate::linux::storage::{Storage, WriteCache};
 use crate::model::fixture::{self, MYSQL};
-use crate::model::{Measurement, Op, Server};
+use crate::model::{Durability, Measurement, Op, Server};
 
 /// Ten seconds with so many syncs of what is appended.
 fn measurement(syncs: u64) -> Measurement {
@@ -53,7 +54,7 @@ fn audited_of(
         measurement,
         status: Some((&from, &to)),
         storage: &[],
-        device_flushes: None,
+        flush_waits: BTreeMap::new(),
     };
     render(&audit(&evidence))
 }
@@ -64,31 +65,31 @@ fn server() -> Server {
 
 #[test]
 fn a_write_that_is_answered_has_been_synced_or_the_promise_is_broken() {
-    let kept = "kept    appendfsync=always: a write is answered once it is synced (100 syncs for 3.0 kB appended).\n";
+    let kept = "consistent appendfsync=always: a write is answered once it is synced (100 syncs for 3.0 kB appended).\n";
     assert_eq!(audited(100, 100, &[], ""), kept);
     assert!(
-        audited(0, 100, &[], "").starts_with("BROKEN  appendfsync=always"),
+        audited(0, 100, &[], "").starts_with("BROKEN     appendfsync=always"),
         "{}",
         audited(0, 100, &[], "")
     );
     assert!(audited(0, 2, &[], "").starts_with("unseen"), "that may be chance");
     // While a child writes, it may have been told not to sync.
     let rewriting = audited(0, 100, &[(ON_REWRITE, "yes")], "aof_rewrite_in_progress:1\n");
-    assert!(rewriting.starts_with("weak    no-appendfsync-on-rewrite=yes"), "{rewriting}");
-    assert!(rewriting.contains("unseen  appendfsync=always"), "{rewriting}");
+    assert!(rewriting.starts_with("weak       no-appendfsync-on-rewrite=yes"), "{rewriting}");
+    assert!(rewriting.contains("unseen     appendfsync=always"), "{rewriting}");
 }
 
 #[test]
 fn what_a_setting_allows_to_be_lost_is_said() {
     let everysec = audited(10, 100, &[("appendfsync", "everysec")], "aof_delayed_fsync:3\n");
-    assert!(everysec.starts_with("usual   appendfsync=everysec: a crash of the host loses"), "{everysec}");
+    assert!(everysec.starts_with("usual      appendfsync=everysec: a crash of the host loses"), "{everysec}");
     assert!(everysec.contains("3 writes were made after waiting two seconds"), "{everysec}");
     let no = audited(0, 100, &[("appendfsync", "no"), (ON_REWRITE, "yes")], "");
-    assert!(no.starts_with("weak    appendfsync=no") && !no.contains(ON_REWRITE), "{no}");
+    assert!(no.starts_with("weak       appendfsync=no") && !no.contains(ON_REWRITE), "{no}");
     let off = audited(0, 100, &[("appendonly", "no")], "");
     assert_eq!(
         off,
-        "weak    appendonly=no: a crash of the server or the host loses what was written since the last saved file (100 \
+        "weak       appendonly=no: a crash of the server or the host loses what was written since the last saved file (100 \
          changes since the last saved file (save=3600 1)).\n"
     );
     let never_saved = audited(0, 1, &[("appendonly", "no"), ("save", "")], "");
@@ -118,8 +119,8 @@ fn nothing_is_broken_that_was_not_promised_for_all_of_the_window_or_is_under_way
 fn failures_that_it_tells_itself_come_first() {
     let failed = audited(5, 100, &[], "aof_last_write_status:err\nrdb_last_bgsave_status:err\n");
     let lines: Vec<&str> = failed.lines().collect();
-    assert!(lines[0].starts_with("BROKEN  aof_last_write_status=err"), "{failed}");
-    assert!(lines[1].starts_with("weak    rdb_last_bgsave_status=err"), "{failed}");
+    assert!(lines[0].starts_with("BROKEN     aof_last_write_status=err"), "{failed}");
+    assert!(lines[1].starts_with("weak       rdb_last_bgsave_status=err"), "{failed}");
     // Of a file that is not used, it may be years old.
     let off = audited(0, 1, &[("appendonly", "no")], "aof_last_write_status:err\n");
     assert!(!off.contains("aof_last_write_status"), "{off}");
@@ -128,21 +129,15 @@ fn failures_that_it_tells_itself_come_first() {
 #[test]
 fn without_a_connection_the_storage_is_left() {
     let (server, measurement) = (server(), measurement(5));
-    let storage = [Storage {
-        filesystem: "ext4".into(),
-        device: "/dev/vda".into(),
-        kernel_device: Some("vda".into()),
-        options: vec!["rw".into()],
-        write_cache: Some(WriteCache::Volatile),
-    }];
+    let storage = [Storage::example(&["rw"], Some(WriteCache::Volatile), Durability::Yes)];
     let evidence = Evidence {
         server: &server,
         measurement: &measurement,
         status: None,
         storage: &storage,
-        device_flushes: Some(5),
+        flush_waits: BTreeMap::from([(Role::Aof, 5)]),
     };
     let said = render(&audit(&evidence));
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("kept    ext4 on /dev/vda"), "{said}");
+    assert!(said.starts_with("kept       ext4 on /dev/vda"), "{said}");
 }

@@ -18,18 +18,22 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::collect::Collector;
 use super::confine::{User, seccomp};
+use super::failures_file::FailuresFile;
 use super::link::{self, Answers, Sockets, WebProcess};
 use super::stage::Stage;
 use super::status::AtStart;
+use super::verdict::Verdicts;
 use super::watching::Watching;
 use super::web::StartError;
 use super::web::address::{self, ListenAddress};
 use super::web::files::{Files, OnDisk};
 use super::web::reload::Loaded;
 use super::{log, notify, privileges};
-use crate::linux::descriptors;
+use crate::linux::{descriptors, executable_memory};
 use crate::live::State;
+use crate::server::naming::GivenName;
 use crate::verdict::Thresholds;
+use crate::verdict::remembered::Remembered;
 
 /// How often the state of the tracing is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -48,7 +52,9 @@ pub struct Options {
     pub web_config_file: Option<PathBuf>,
     /// Open, and answered on by the web process.
     pub history: Option<UnixListener>,
-    /// The same, for verdicts.
+    /// Failures from before, and where they are kept.
+    pub failures: Option<(FailuresFile, Remembered)>,
+    /// The same as `history`, for verdicts.
     pub verdict_socket: Option<UnixListener>,
     /// Where verdicts, and nothing else, are told without a password.
     pub verdict_listen: Vec<ListenAddress>,
@@ -58,6 +64,8 @@ pub struct Options {
     pub at_start: AtStart,
     /// From one regular snapshot to the next.
     pub interval: Duration,
+    /// What servers are to be called.
+    pub names: Vec<GivenName>,
 }
 
 /// Runs until a signal ends it. `attach` runs on a thread of its own with all the rights that this process
@@ -68,8 +76,11 @@ where
     A: FnOnce(u32) -> anyhow::Result<Collector> + Send + 'static,
 {
     privileges::forever().context("cannot set no_new_privs")?;
+    // The process that serves inherits it. Kernels before 6.3 have nothing like it.
+    let _ = executable_memory::refuse();
     notify::connect();
     descriptors::keep_to_itself();
+    descriptors::allow_more();
     let listeners = address::open(&options.listen, address::activated()?)?;
     let places: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let files = options.web_config_file.map(OnDisk::new);
@@ -103,7 +114,12 @@ where
     // Other processes of its user can neither trace it nor read its memory.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot forbid tracing")?;
 
-    let stage = Arc::new(Stage::new(options.at_start, files, options.thresholds, options.interval));
+    let (keeper, before) = match options.failures {
+        Some((file, before)) => (Some(file.keep().context("cannot start a thread")?), before),
+        None => (None, Remembered::default()),
+    };
+    let verdicts = Verdicts::new(options.thresholds, options.interval, before, keeper);
+    let stage = Arc::new(Stage::new(options.at_start, files, verdicts));
     for lane in lanes {
         answer_on(lane, stage.clone()).context("cannot start a thread")?;
     }
@@ -116,7 +132,8 @@ where
         .context("cannot start the event loop")?;
     let ended = runtime.block_on(async {
         let signals = Signals::new().context("cannot handle signals")?;
-        let mut life = Life { stage: &stage, web, started, interval: options.interval };
+        let (interval, names) = (options.interval, options.names);
+        let mut life = Life { stage: &stage, web, started, interval, names };
         let ended = life.live(outcome, signals).await;
         notify::stopping();
         stage.end();
@@ -168,6 +185,7 @@ struct Life<'a> {
     /// When the web process was.
     started: Instant,
     interval: Duration,
+    names: Vec<GivenName>,
 }
 
 impl Life<'_> {
@@ -198,7 +216,7 @@ impl Life<'_> {
                     let collector = attached?;
                     // What attaching needs is needed no more, and no thread starts that would need it.
                     seccomp::apply(seccomp::Process::Prober).context("cannot confine the process that traces")?;
-                    watching = Some(Watching::begin(collector.live(), self.interval));
+                    watching = Some(Watching::begin(collector.live(), self.interval, std::mem::take(&mut self.names)));
                     self.stage.attached(collector);
                     // Whoever is told so may ask the other process at once.
                     self.until(|stage| stage.is_known_ready()).await;

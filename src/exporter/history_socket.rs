@@ -1,20 +1,23 @@
-//! Hands the history to `fsynctop history` on the same host, over a local socket that root and its
-//! group alone may open.
+//! Hands the history and the verdicts to the views on the same host, over a local socket that root and its
+//! group alone may open, and takes acknowledgements there.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::fs::Mode;
 
 use super::local_socket::{self, Kind, SocketError};
 use super::log::Seldom;
 use super::source::NotReady;
-use super::web::is_the_listeners_end;
+use super::verdict::{Asked, Told};
+use super::web::{is_the_listeners_end, may_acknowledge};
 use crate::history::deadline::WithDeadline;
-use crate::history::remote::{Refusal, Request, What};
+use crate::history::remote::{Acknowledged, Refusal, Request, What};
 use crate::linux::blocking::{Limits, Pool, Share};
 
 /// Root, or the exporter's own user, and its group.
@@ -35,14 +38,25 @@ pub fn open(path: &Path) -> Result<UnixListener, SocketError> {
     local_socket::open(path, kind)
 }
 
-/// Answers, on a thread of its own, until the listener accepts nothing any more: it ends with why. `write`
-/// writes what is remembered, for up to [`MAX_CLIENTS`] at a time.
+/// What is asked for here; for up to [`MAX_CLIENTS`] at a time.
+pub trait Remembering: Send + Sync {
+    /// Writes what is remembered of the last minutes.
+    fn history(&self, out: &mut dyn Write) -> Result<(), HistoryError>;
+
+    /// How each server stands; never blocks.
+    fn verdicts(&self) -> Result<Arc<Told>, NotReady>;
+
+    /// See [`super::source::Source::acknowledge`].
+    fn acknowledge(&self, server: &str, user: u32) -> Result<Option<u64>, NotReady>;
+}
+
+/// Answers, on a thread of its own, until the listener accepts nothing any more: it ends with why.
 pub fn serve(
     listener: UnixListener,
-    write: impl Fn(&mut dyn Write) -> Result<(), HistoryError> + Send + Sync + 'static,
+    remembering: impl Remembering + 'static,
 ) -> io::Result<JoinHandle<io::Error>> {
     // A client that has gone wants no answer.
-    let work = move |stream: &UnixStream| answer(stream, &write).ok();
+    let work = move |stream: &UnixStream| answer(stream, &remembering).ok();
     let limits = Limits::for_one_owner(CLIENTS, 2 * CLIENT_TIMEOUT);
     let clients = Pool::new("history-client", limits, work);
     // A loop that waits for clients, and for nothing else.
@@ -93,20 +107,42 @@ fn turn_away(mut stream: &UnixStream) {
     drop(told);
 }
 
-fn answer(stream: &UnixStream, write: &dyn Fn(&mut dyn Write) -> Result<(), HistoryError>) -> io::Result<()> {
+fn answer(stream: &UnixStream, remembering: &impl Remembering) -> io::Result<()> {
     let mut connection = WithDeadline::new(stream, CLIENT_TIMEOUT);
     let mut line = String::new();
     BufReader::new((&mut connection).take(MAX_REQUEST_BYTES)).read_line(&mut line)?;
     let mut out = BufWriter::new(connection);
     match serde_json::from_str::<Request>(&line) {
-        Ok(Request { request: What::History, .. }) => match write(&mut out) {
+        Ok(Request { what: What::History, .. }) => match remembering.history(&mut out) {
             Ok(()) => {}
             Err(HistoryError::NotReady(why)) => refuse(&mut out, &why.0)?,
             Err(HistoryError::Io(error)) => return Err(error),
         },
+        Ok(Request { what: What::Verdicts, .. }) => {
+            let told = remembering.verdicts();
+            let report = told.map(|told| told.report(Asked::default()).map(|(_, report)| report));
+            let report = report.unwrap_or_else(|why| Some(Told::nothing(&why.0)));
+            writeln!(out, "{}", report.unwrap_or_default())?;
+        }
+        Ok(Request { what: What::Acknowledge { server }, .. }) => {
+            let user = getsockopt(stream, PeerCredentials)?.uid();
+            match acknowledge(remembering, &server, user) {
+                Ok(acknowledged_files) => {
+                    serde_json::to_writer(&mut out, &Acknowledged { server, acknowledged_files })?;
+                    out.write_all(b"\n")?;
+                }
+                Err(why) => refuse(&mut out, &why)?,
+            }
+        }
         Err(error) => refuse(&mut out, &format!("not a request: {error}"))?,
     }
     out.flush()
+}
+
+fn acknowledge(remembering: &impl Remembering, server: &str, user: u32) -> Result<u64, String> {
+    may_acknowledge(user)?;
+    let files = remembering.acknowledge(server, user).map_err(|why| why.0)?;
+    files.ok_or_else(|| "there is no server of this name: `fsynctop status` lists them".into())
 }
 
 fn refuse(out: &mut impl Write, why: &str) -> io::Result<()> {
@@ -117,11 +153,12 @@ fn refuse(out: &mut impl Write, why: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::sync::Barrier;
+    use std::sync::{Barrier, Mutex};
 
     use super::*;
     use crate::history::{self, History, remote};
     use crate::model::fixture::busy;
+    use crate::verdict::State;
 
     fn remembered() -> History {
         let mut history = History::new(history::Options::default());
@@ -129,8 +166,53 @@ mod tests {
         history
     }
 
+    /// One server, which fails until somebody knows of it.
+    struct Fixed {
+        acknowledged: Mutex<Option<u32>>,
+    }
+
+    impl Remembering for Fixed {
+        fn history(&self, out: &mut dyn Write) -> Result<(), HistoryError> {
+            Ok(remembered().write_json(out)?)
+        }
+
+        fn verdicts(&self) -> Result<Arc<Told>, NotReady> {
+            let state = match *self.acknowledged.lock().unwrap() {
+                None => State::Failing,
+                Some(_) => State::Ok,
+            };
+            Ok(Arc::new(Told::of_one("3306", state)))
+        }
+
+        fn acknowledge(&self, server: &str, user: u32) -> Result<Option<u64>, NotReady> {
+            *self.acknowledged.lock().unwrap() = Some(user);
+            Ok((server == "3306").then_some(2))
+        }
+    }
+
     fn serve_remembered(path: &Path) {
-        serve(open(path).unwrap(), |out| Ok(remembered().write_json(out)?)).unwrap();
+        serve(open(path).unwrap(), Fixed { acknowledged: Mutex::new(None) }).unwrap();
+    }
+
+    #[test]
+    fn a_failing_server_is_told_of_until_it_is_acknowledged() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("exporter.sock");
+        serve_remembered(&path);
+        let states = || {
+            let standing = remote::standing(&path).unwrap();
+            standing
+                .servers
+                .into_iter()
+                .map(|one| (one.verdict.server, one.verdict.state))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(states(), [("3306".to_owned(), State::Failing)]);
+        let wrong = remote::acknowledge(&path, "3307".into()).unwrap_err().to_string();
+        assert!(wrong.contains("fsynctop status"), "{wrong}");
+        let done = remote::acknowledge(&path, "3306".into()).unwrap();
+        assert_eq!(done.acknowledged_files, 2);
+        assert_eq!(states(), [("3306".to_owned(), State::Ok)]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub(crate) mod collect;
 pub mod confine;
 pub(crate) mod daemon;
+pub(crate) mod failures_file;
 pub mod history_socket;
 pub mod link;
 pub mod local_socket;

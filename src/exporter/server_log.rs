@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::log::Level;
 use crate::model::{Server, ServerId};
 use crate::server::describe::in_words;
+use crate::server::processes::cut_to_tick;
 
 /// Lines for single servers in each period: a host with many of them lists them all when the exporter starts.
 const LINES: usize = 24;
@@ -19,6 +20,7 @@ pub(crate) type Line = (Level, String);
 
 #[derive(Debug)]
 pub(crate) struct ServerLog {
+    /// By an identity that stays: until a process syncs, its start is known to a clock tick only.
     servers: BTreeMap<ServerId, Seen>,
     period: Instant,
     /// Lines for single servers in this period.
@@ -63,7 +65,7 @@ impl ServerLog {
         }
         // Those that ended long ago are in no snapshot any more, nor is their end seen if snapshots come
         // seldom.
-        let there: BTreeSet<ServerId> = servers.iter().map(|server| server.id).collect();
+        let there: BTreeSet<ServerId> = servers.iter().map(|server| cut_to_tick(server.id)).collect();
         let gone: Vec<ServerId> = self.servers.keys().filter(|id| !there.contains(id)).copied().collect();
         for id in gone {
             if let Some(mut seen) = self.servers.remove(&id) {
@@ -79,7 +81,8 @@ impl ServerLog {
             return;
         }
         let new = Seen { looks: 0, reported: Reported::NotYet, words: String::new(), has_ended: false };
-        let mut seen = self.servers.remove(&server.id).unwrap_or(new);
+        let id = cut_to_tick(server.id);
+        let mut seen = self.servers.remove(&id).unwrap_or(new);
         if server.alive {
             seen.looks += 1;
             seen.words = in_words(server);
@@ -90,7 +93,7 @@ impl ServerLog {
         } else {
             self.end(&mut seen, lines);
         }
-        self.servers.insert(server.id, seen);
+        self.servers.insert(id, seen);
     }
 
     fn find(&mut self, seen: &mut Seen, server: &Server, lines: &mut Vec<Line>) {
@@ -191,6 +194,9 @@ mod tests {
         let mut host = Host::new();
         host.start(1, true);
         assert_eq!(host.update(), ["tracing mysqld 1, MySQL 9.4.0, /var/lib/mysql"]);
+        assert_eq!((host.update().len(), host.log.running()), (0, 1));
+        // Its start is known to the nanosecond from its first sync on.
+        Arc::make_mut(&mut host.servers[0]).id.start_ns += 1_234_567;
         assert_eq!((host.update().len(), host.log.running()), (0, 1));
         host.end(1);
         assert_eq!(host.update(), ["ended: mysqld 1, MySQL 9.4.0, /var/lib/mysql"]);

@@ -1,7 +1,9 @@
-//! The directory of a local socket, verified and held open: what is done to the socket's file is done in this
-//! directory whatever becomes of its path, and nobody else can put something in the file's place.
+//! The directory of a local socket, verified and held open: what is done to the socket's file, or to another
+//! one there, is done in this directory whatever becomes of its path, and nobody else can put something in
+//! the file's place.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -83,6 +85,19 @@ impl SocketDirectory {
         rustix::fs::chmod(in_proc(&file), mode)?;
         rustix::net::listen(&socket, waiting)?;
         Ok(socket)
+    }
+
+    /// A regular file of root or of this user, made if it is missing, to be read and written by nobody else.
+    pub fn open_file(&self) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(&self.directory, &self.name, flags, Mode::RUSR | Mode::WUSR)?;
+        let stat = fstat(&file)?;
+        let owner = stat.st_uid;
+        let is_ours = owner == 0 || owner == rustix::process::geteuid().as_raw();
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || !is_ours || stat.st_nlink != 1 {
+            return Err(io::Error::other("something else is in its place"));
+        }
+        Ok(File::from(file))
     }
 
     /// What is there. Links are not followed. None: nothing.

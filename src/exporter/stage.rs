@@ -18,7 +18,6 @@ use super::web::Figures;
 use super::web::files::{Bundle, Files, OnDisk};
 use crate::live::{Live, State};
 use crate::text::{counted, escape_sentence};
-use crate::verdict::Thresholds;
 
 /// A question of life is answered after this, news or not.
 const BEAT: Duration = Duration::from_secs(1);
@@ -45,13 +44,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// `thresholds`, `interval`: of the verdicts.
-    pub fn new(
-        at_start: AtStart,
-        files: Option<OnDisk>,
-        thresholds: Thresholds,
-        interval: Duration,
-    ) -> Stage {
+    pub fn new(at_start: AtStart, files: Option<OnDisk>, verdicts: Verdicts) -> Stage {
         Stage {
             at_start,
             files,
@@ -62,7 +55,7 @@ impl Stage {
             reported: Mutex::new(None),
             told: Mutex::new(None),
             is_known_ready: AtomicBool::new(false),
-            verdicts: Mutex::new(Verdicts::new(thresholds, interval)),
+            verdicts: Mutex::new(verdicts),
         }
     }
 

@@ -6,6 +6,7 @@ use super::server_log::ServerLog;
 use super::{log, notify, privileges};
 use crate::live::{Live, State};
 use crate::model::Snapshot;
+use crate::server::naming::{GivenName, Unmatched};
 
 /// A snapshot may be late by this much, however short the intervals.
 const LATE: Duration = Duration::from_secs(15);
@@ -16,11 +17,12 @@ pub(crate) struct Watching {
     interval: Duration,
     is_late: bool,
     servers: ServerLog,
+    names: Unmatched,
     status: String,
 }
 
 impl Watching {
-    pub fn begin(live: &Live, interval: Duration) -> Watching {
+    pub fn begin(live: &Live, interval: Duration, names: Vec<GivenName>) -> Watching {
         let snapshot = live.latest();
         log::info(format_args!(
             "attached by {}; rights kept: {}",
@@ -35,6 +37,7 @@ impl Watching {
             interval,
             is_late: false,
             servers: ServerLog::new(Instant::now()),
+            names: Unmatched::begin(names, Instant::now()),
             status: String::new(),
         };
         watching.update(live);
@@ -46,6 +49,9 @@ impl Watching {
         let (snapshot, state) = (live.latest(), live.state());
         for (level, text) in self.servers.update(&snapshot.servers, Instant::now()) {
             log::write(level, &text);
+        }
+        for sentence in self.names.tell(&snapshot.servers, Instant::now()) {
+            log::warning(sentence);
         }
         if state != self.state {
             self.changed(&state);

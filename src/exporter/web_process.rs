@@ -12,13 +12,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tokio::sync::watch;
 
 use super::confine::{User, landlock, seccomp};
-use super::history_socket::{self, HistoryError};
+use super::history_socket::{self, HistoryError, Remembering};
 use super::link::{Given, Lane, Life, LinkError, Question, Report, Sockets, take_over};
 use super::source::{Form, NotReady, Source};
 use super::verdict::Told;
 use super::web::files::{Bundle, Files};
 use super::web::{Statistics, Web};
 use super::{log, privileges};
+use crate::server::owner;
 
 /// A prober that has said nothing for this long hangs, or the host does.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -39,6 +40,8 @@ pub fn run() -> anyhow::Result<()> {
         signal_hook::flag::register(signal, Arc::default()).context("cannot handle signals")?;
     }
     let given = take_over().context("the prober has sent nothing that can be used")?;
+    // Whose the numbers of users are cannot be read afterwards.
+    owner::prepare();
     let confined = confine(given.user)?;
 
     let statistics = Arc::new(Statistics::default());
@@ -77,9 +80,8 @@ pub fn run() -> anyhow::Result<()> {
     };
     let report = Report { confined: format!("{confined}, {seccomp}"), reloaded: 0 };
 
-    let free = Mutex::new(of_history);
-    let write = move |out: &mut dyn Write| write_history(&free, out);
-    let history = history.map(|listener| history_socket::serve(listener, write)).transpose();
+    let local = Local { free: Mutex::new(of_history), prober: prober.clone() };
+    let history = history.map(|listener| history_socket::serve(listener, local)).transpose();
     let history = history.context("cannot start a thread")?;
     let (stop, stopped) = watch::channel(false);
     let ended = runtime.block_on(async {
@@ -164,16 +166,32 @@ async fn follow(
     }
 }
 
-fn write_history(free: &Mutex<Vec<Lane>>, out: &mut dyn Write) -> Result<(), HistoryError> {
-    let held = || free.lock().unwrap_or_else(PoisonError::into_inner);
-    let busy = || NotReady("too many ask at the same time: try again".into());
-    let lane = held().pop().ok_or_else(busy)?;
-    let outcome = lane.ask_into(&Question::History, ANSWER_TIMEOUT, out);
-    held().push(lane);
-    outcome.map_err(|error| match error {
-        LinkError::Io(error) => HistoryError::Io(error),
-        error => NotReady(error.to_string()).into(),
-    })
+/// What the views on this host ask for.
+struct Local {
+    free: Mutex<Vec<Lane>>,
+    prober: Arc<Prober>,
+}
+
+impl Remembering for Local {
+    fn history(&self, out: &mut dyn Write) -> Result<(), HistoryError> {
+        let held = || self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy = || NotReady("too many ask at the same time: try again".into());
+        let lane = held().pop().ok_or_else(busy)?;
+        let outcome = lane.ask_into(&Question::History, ANSWER_TIMEOUT, out);
+        held().push(lane);
+        outcome.map_err(|error| match error {
+            LinkError::Io(error) => HistoryError::Io(error),
+            error => NotReady(error.to_string()).into(),
+        })
+    }
+
+    fn verdicts(&self) -> Result<Arc<Told>, NotReady> {
+        self.prober.verdicts()
+    }
+
+    fn acknowledge(&self, server: &str, user: u32) -> Result<Option<u64>, NotReady> {
+        self.prober.acknowledge(server, user)
+    }
 }
 
 /// What there is before the first answer.

@@ -9,7 +9,7 @@ use crate::engine::rules::Rules;
 use crate::files::classify::Candidate;
 use crate::files::resolve::DELETED;
 use crate::linux::mounts::root_of;
-use crate::linux::open_files::descriptors;
+use crate::linux::open_files::{descriptors, tables};
 use crate::linux::rooted::strip_root;
 use crate::model::{Engine, Role};
 use crate::server::instances::members;
@@ -39,8 +39,9 @@ impl OpenFiles {
     }
 
     fn of(proc_root: &Path, pids: &[u32]) -> OpenFiles {
-        let all = pids.iter().flat_map(|&pid| descriptors(proc_root, pid).map(move |fd| (pid, fd)));
-        let link = |(pid, fd)| std::fs::read_link(proc_root.join(format!("{pid}/fd/{fd}"))).ok();
+        let threads = pids.iter().flat_map(|&pid| tables(proc_root, pid));
+        let all = threads.flat_map(|tid| descriptors(proc_root, tid).map(move |fd| (tid, fd)));
+        let link = |(tid, fd)| std::fs::read_link(proc_root.join(format!("{tid}/fd/{fd}"))).ok();
         let links = all.take(DESCRIPTORS).filter_map(link);
         let mut links: Vec<PathBuf> = links.filter(|link| link.is_absolute()).collect();
         links.sort();

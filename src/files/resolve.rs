@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -21,6 +22,9 @@ use crate::model::FileId;
 pub(crate) const DESCRIPTOR_LIMIT: usize = 65_536;
 /// What the kernel adds to the last name of a file that has none any more.
 pub(crate) const DELETED: &[u8] = b" (deleted)";
+/// The first component of a path whose beginning is not known: the file lies deeper than the kernel side
+/// follows. Such a path is not absolute.
+pub(crate) const CUT_OFF: &str = "…";
 
 /// Where a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,9 +47,10 @@ pub struct Resolved {
 /// filesystem, but for two: NFS with a dead server, and any filesystem if a file's name ends in " (deleted)"
 /// but it has names left.
 pub fn resolve(proc_root: &Path, pid: u32, fd: i32, id: FileId) -> Option<Resolved> {
-    let link = proc_root.join(format!("{pid}/fd/{fd}"));
-    let info = DescriptorInfo::read(proc_root, pid, fd)?;
-    let attributes = rooted::attributes_of(&link).ok();
+    // Held, so that all that is read is of one file: its descriptor may be closed and used again meanwhile.
+    let held = rooted::hold(&proc_root.join(format!("{pid}/fd/{fd}"))).ok()?;
+    let info = DescriptorInfo::read(Path::new("/proc"), std::process::id(), held.as_raw_fd())?;
+    let attributes = rooted::attributes(&held).ok();
     if info.inode.or(attributes.map(|file| file.inode))? != id.inode {
         return None;
     }
@@ -58,11 +63,7 @@ pub fn resolve(proc_root: &Path, pid: u32, fd: i32, id: FileId) -> Option<Resolv
     if device != id.device {
         return None;
     }
-    let target = std::fs::read_link(&link).ok()?;
-    // The descriptor may have been reused between the check and the link.
-    if DescriptorInfo::read(proc_root, pid, fd)? != info {
-        return None;
-    }
+    let target = rooted::link_of(&held)?;
     let (path, deleted) = match target.as_os_str().as_bytes().strip_suffix(DELETED) {
         Some(name) if is_deleted(proc_root, pid, &target, attributes.map(|file| file.links), id) => {
             (PathBuf::from(OsStr::from_bytes(name)), true)
@@ -74,7 +75,8 @@ pub fn resolve(proc_root: &Path, pid: u32, fd: i32, id: FileId) -> Option<Resolv
 }
 
 /// The file by the name it had when it was synced: `components` from the file itself up to, but without, the
-/// root of the mount, as the kernel walks them (leaf first). For descriptors closed in the meantime and
+/// root of the mount, as the kernel walks them (leaf first); if they are not `complete`, up to a directory
+/// below it. For descriptors closed in the meantime and
 /// processes that have gone; of a process that has gone, the path is as this program's own root shows it.
 /// Nothing is looked up at that path, so a stuck filesystem does not matter.
 pub fn from_dentry(
@@ -82,6 +84,7 @@ pub fn from_dentry(
     pid: u32,
     mount_id: i32,
     components: &[Vec<u8>],
+    complete: bool,
     id: FileId,
 ) -> Option<Resolved> {
     // Which subvolume a file of btrfs was in cannot be told once it is closed; the mount's number then
@@ -91,7 +94,11 @@ pub fn from_dentry(
     if components.is_empty() && mount.is_none() {
         return None;
     }
-    let start = mount.as_ref().map_or(Path::new("/"), |(mount, _)| &mount.mount_point);
+    let start = match &mount {
+        _ if !complete => Path::new(CUT_OFF),
+        Some((mount, _)) => &mount.mount_point,
+        None => Path::new("/"),
+    };
     let path = components.iter().rev().fold(start.to_owned(), |path, name| {
         let name = OsStr::from_bytes(name);
         // A component is one name; an absolute one would throw away what stands before it.
@@ -160,6 +167,10 @@ pub enum Existence {
 
 /// Looks at the path again. It can wait where the path's filesystem is stuck: not for a hot path.
 pub fn still_exists(proc_root: &Path, pid: u32, path: &Path, id: FileId) -> Existence {
+    // What is not absolute leads nowhere: a pipe, or a path that was cut off.
+    if !path.is_absolute() {
+        return Existence::Unknown;
+    }
     match look_at(proc_root, pid, path) {
         Ok(found) if found.inode == id.inode && found.links > 0 => Existence::Same,
         Ok(_) => Existence::Unlinked,

@@ -1,4 +1,5 @@
-//! Resolution of this process's own files: no privilege needed. Other roots: tests/root_other_roots.rs.
+//! Resolution of this process's own files: no privilege needed. Other roots:
+//! tests/root/beside/other_roots.rs.
 
 use super::*;
 use crate::linux::open_files::{flags, writes_are_durable};
@@ -55,6 +56,42 @@ fn a_descriptor_that_holds_another_file_is_not_used() {
     assert_eq!(resolve(Path::new(PROC), me(), 1_000_000, id), None);
     assert_eq!(resolve(Path::new(PROC), 0x7fff_fff0, 1, id), None);
     assert_eq!(resolve(Path::new("/nonexistent"), me(), 1, id), None);
+}
+
+/// As SQLite does between two commits: the journal, then its directory, then the next journal.
+#[test]
+fn what_is_told_is_of_one_file_however_often_its_descriptor_is_used_for_another() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (directory, path, journal) = file_called(b"a-journal");
+    let id = id_of(&journal);
+    let parent = File::open(directory.path()).unwrap();
+    let mut used = std::os::fd::OwnedFd::from(journal.try_clone().unwrap());
+    let (fd, end) = (used.as_raw_fd(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !end.load(Ordering::Relaxed) {
+                for file in [&parent, &journal] {
+                    rustix::io::dup2(file, &mut used).unwrap();
+                }
+            }
+        });
+        let found: Vec<Resolved> =
+            (0..20_000).filter_map(|_| resolve(Path::new(PROC), me(), fd, id)).collect();
+        end.store(true, Ordering::Relaxed);
+        assert!(!found.is_empty());
+        let wrong = found.iter().find(|found| found.path != path || found.is_directory != Some(false));
+        assert_eq!(wrong, None);
+    });
+}
+
+#[test]
+fn a_path_that_is_not_complete_is_not_absolute_and_its_end_is_not_known() {
+    let components = [b"f".to_vec(), b"level40".to_vec()];
+    let (_dir, _, file) = file_called(b"f");
+    let id = id_of(&file);
+    let cut = from_dentry(Path::new(PROC), me(), -1, &components, false, id).unwrap();
+    assert_eq!(cut.path, Path::new("…/level40/f"));
+    assert_eq!(still_exists(Path::new(PROC), me(), &cut.path, id), Existence::Unknown);
 }
 
 #[test]
@@ -116,8 +153,9 @@ fn a_name_from_the_kernel_becomes_a_path_by_its_mount() {
     let mount = mount_of(Path::new(PROC), me(), info.mount_id.unwrap()).unwrap();
     let below = path.strip_prefix(&mount.mount_point).unwrap();
     let components: Vec<Vec<u8>> = below.iter().rev().map(|name| name.as_bytes().to_vec()).collect();
-    let from =
-        |mount_id, components: &[Vec<u8>], id| from_dentry(Path::new(PROC), me(), mount_id, components, id);
+    let from = |mount_id, components: &[Vec<u8>], id| {
+        from_dentry(Path::new(PROC), me(), mount_id, components, true, id)
+    };
     let resolved = from(mount.id, &components, id).unwrap();
     assert_eq!((&resolved.path, resolved.is_directory), (&path, None));
     assert_eq!(resolved.mount.as_ref(), Some(&mount.mount_point));
@@ -176,12 +214,16 @@ fn fdinfo_of_old_kernels_and_of_odd_descriptors_is_understood() {
 }
 
 #[test]
-fn devices_are_called_by_their_mount_or_by_number() {
+fn devices_are_called_by_their_source_or_their_mount_or_by_number() {
     let mounts = mountinfo::parse(
-        b"1 0 0:42 / /b rw - btrfs /dev/vdb1 rw\n2 0 0:43 / /t rw - tmpfs none rw\n3 0 4095:9 / / rw - ext4 /dev/root rw\n",
+        b"1 0 0:42 / /b rw - btrfs /dev/vdb1 rw\n2 0 0:43 / /t rw - tmpfs none rw\n3 0 4095:9 / / rw - ext4 /dev/root rw\n4 0 0:44 / /n rw - nfs4 host:/export rw\n",
     );
     assert_eq!(device_name(&mounts, 42), "/dev/vdb1");
-    assert_eq!(device_name(&mounts, 43), "0:43");
+    assert_eq!(device_name(&mounts, 43), "/t");
+    assert_eq!(device_name(&mounts, 44), "host:/export");
+    assert_eq!(device_name(&mounts, 45), "0:45");
+    let long = format!("1 0 0:42 / /{} rw - tmpfs none rw\n", "x".repeat(200));
+    assert_eq!(device_name(mountinfo::parse(long.as_bytes()), 42), "0:42");
     assert_eq!(device_name(&mounts, 4095 << 20 | 9), "4095:9");
 }
 

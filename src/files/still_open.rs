@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::files::resolve::may_have_open;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
+use crate::linux::open_files::tables;
 use crate::model::{FileId, ServerId};
 use crate::server::instances::members;
 
@@ -45,7 +46,9 @@ impl<T: Copy + Send + 'static> StillOpen<T> {
     pub fn new(name: &'static str) -> StillOpen<T> {
         let search = |&(server, file): &File| {
             let (proc_root, until) = (Path::new("/proc"), Instant::now() + SEARCH_TIME);
-            members(proc_root, &[server.pid]).iter().any(|&pid| may_have_open(proc_root, pid, file, until))
+            let members = members(proc_root, &[server.pid]);
+            let mut threads = members.iter().flat_map(|&pid| tables(proc_root, pid));
+            threads.any(|tid| may_have_open(proc_root, tid, file, until))
         };
         StillOpen::with(name, search)
     }

@@ -70,16 +70,19 @@ fn replace(value: &mut Value, at: usize, with: &Value) {
 fn any_stats() -> impl Strategy<Value = PackedStats> {
     let histogram = prop::collection::btree_map(0..BUCKETS as u16, 1..1u64 << 40, 0..6);
     let errors = prop::collection::btree_map(any::<i32>(), any::<u64>(), 0..3);
-    (any::<[u64; 4]>(), any::<[bool; 3]>(), histogram, errors).prop_map(
-        |([count, sum_ns, max_ns, bytes], [max_exact, posted, reaped], histogram, errors)| PackedStats {
-            count,
-            sum_ns,
-            max_ns,
-            max_exact,
-            histogram: histogram.into_iter().collect(),
-            errors: errors.into_iter().collect(),
-            bytes,
-            completions: Completions { posted, reaped },
+    (any::<[u64; 5]>(), any::<[bool; 3]>(), histogram, errors).prop_map(
+        |([count, sum_ns, max_ns, bytes, untimed], [max_exact, posted, reaped], histogram, errors)| {
+            PackedStats {
+                count,
+                sum_ns,
+                max_ns,
+                max_exact,
+                histogram: histogram.into_iter().collect(),
+                errors: errors.into_iter().collect(),
+                bytes,
+                completions: Completions { posted, reaped },
+                untimed,
+            }
         },
     )
 }

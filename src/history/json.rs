@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::packed::{Inconsistent, Packed, Tables};
 use super::{History, Options};
 use crate::model::{
-    AttachMode, Engine, FileInfo, KnownBy, Net, Op, Role, Server, ServerId, Setup, Target, Threshold,
+    AttachMode, Durability, Engine, FileInfo, KnownBy, Net, Op, Role, Server, ServerId, Setup, StorageStack,
+    Target, Threshold,
 };
 
 pub(crate) const SCHEMA: u32 = 1;
@@ -25,7 +26,7 @@ pub(crate) const SCHEMA: u32 = 1;
 pub enum ReadError {
     #[error("the history has schema {0}, this program reads {SCHEMA}: use the same version on both sides")]
     Schema(u32),
-    #[error("not a history: {0}")]
+    #[error("not what was asked for: {0}")]
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Inconsistent(#[from] Inconsistent),
@@ -72,11 +73,25 @@ struct JsonServer {
     container: Option<String>,
     device: Option<String>,
     filesystem: Option<String>,
+    #[serde(default)]
+    storage: Vec<JsonStack>,
+    #[serde(default)]
+    seccomp_filters: u32,
     notes: Vec<String>,
     #[serde(default)]
     thresholds: Vec<Threshold>,
     alive: bool,
     known_by: KnownBy,
+}
+
+#[derive(Serialize, Deserialize)]
+struct JsonStack {
+    #[serde(with = "super::bytes::optional_path")]
+    mount: Option<PathBuf>,
+    layers: Vec<String>,
+    #[serde(flatten)]
+    durability: Durability,
+    is_for_data: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -189,10 +204,26 @@ fn json_server(number: u32, id: ServerId, server: &Server) -> JsonServer {
         container: server.container.clone(),
         device: server.device.clone(),
         filesystem: server.filesystem.clone(),
+        storage: server.storage.iter().map(JsonStack::from).collect(),
+        seccomp_filters: server.seccomp_filters,
         notes: server.notes.clone(),
         thresholds: server.thresholds.clone(),
         alive: server.alive,
         known_by: server.known_by.clone(),
+    }
+}
+
+impl From<&StorageStack> for JsonStack {
+    fn from(stack: &StorageStack) -> JsonStack {
+        let StorageStack { mount, layers, durability, is_for_data } = stack.clone();
+        JsonStack { mount: Some(mount), layers, durability, is_for_data }
+    }
+}
+
+impl From<JsonStack> for StorageStack {
+    fn from(stack: JsonStack) -> StorageStack {
+        let JsonStack { mount, layers, durability, is_for_data } = stack;
+        StorageStack { mount: mount.unwrap_or_default(), layers, durability, is_for_data }
     }
 }
 
@@ -283,6 +314,8 @@ fn tables_of(
         let (engine, filesystem, notes, thresholds) =
             (server.engine, server.filesystem, server.notes, server.thresholds);
         let (alive, known_by) = (server.alive, server.known_by);
+        let storage = server.storage.into_iter().map(Into::into).collect();
+        let seccomp_filters = server.seccomp_filters;
         let server = Server {
             id,
             name: name.unwrap_or_else(|| comm.as_str().into()),
@@ -296,6 +329,8 @@ fn tables_of(
             device,
             mount: None,
             filesystem,
+            storage,
+            seccomp_filters,
             notes,
             thresholds,
             alive,

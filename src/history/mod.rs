@@ -250,6 +250,7 @@ struct Sum {
     writes: BTreeMap<(ServerId, Target, Op), FileRow>,
     write_roles: BTreeMap<(ServerId, Role, Op), Stats>,
     unsynced: BTreeMap<(ServerId, Target), UnsyncedRow>,
+    together: BTreeMap<(ServerId, Role), u64>,
     unsynced_dropped: u64,
     devices: BTreeMap<u32, DeviceRow>,
     pending: Vec<Pending>,
@@ -273,6 +274,7 @@ impl Sum {
             writes: BTreeMap::new(),
             write_roles: BTreeMap::new(),
             unsynced: BTreeMap::new(),
+            together: BTreeMap::new(),
             unsynced_dropped: 0,
             devices: BTreeMap::new(),
             pending: Vec::new(),
@@ -336,6 +338,10 @@ impl Sum {
         for known in self.unsynced.values_mut() {
             (known.now, known.possibly_lost) = (Backlog::default(), 0);
         }
+        for role in unsynced.roles() {
+            let most = self.together.entry((role.server, role.role)).or_default();
+            *most = role.most.bytes.max(*most);
+        }
         for mut row in unsynced.rows {
             if let Some(known) = self.unsynced.get(&(row.server, row.target)) {
                 row.most = row.most.or_greater(known.most);
@@ -374,10 +380,13 @@ impl Sum {
             threads: Vec::new(),
             in_flight: self.pending.into_iter().map(|pending| pending.oldest).collect(),
             neighbours: self.neighbours.into_values().collect(),
+            // Of another time than now.
+            whole_disks: Default::default(),
             unwatched: self.unwatched.into_iter().collect(),
             devices: self.devices.into_values().collect(),
             unsynced: Unsynced {
                 rows: self.unsynced.into_values().collect(),
+                together: self.together,
                 dropped: self.unsynced_dropped,
             },
         };
@@ -399,5 +408,6 @@ fn plus(a: &Lost, b: &Lost) -> Lost {
         paused: a.paused.saturating_add(b.paused),
         unwatched: a.unwatched.saturating_add(b.unwatched),
         neighbours_unwatched: a.neighbours_unwatched.saturating_add(b.neighbours_unwatched),
+        answered: a.answered.saturating_add(b.answered),
     }
 }

@@ -1,14 +1,15 @@
 //! One interval of the history: what a measurement says, with no more rows than there is room for.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::model::{
-    Backlog, DeviceRow, FileInfo, FileRow, InFlight, Lost, Measurement, NeighbourRow, OTHER_NEIGHBOURS, Role,
-    RoleRow, Server, ServerId, Stats, Target, Unsynced, UnsyncedRow,
+    Backlog, DeviceRow, FileInfo, FileRow, InFlight, Lost, Measurement, NeighbourRow, OTHER_NEIGHBOURS,
+    Owner, Role, RoleRow, Server, ServerId, Stats, Target, Unsynced, UnsyncedRow,
 };
+use crate::server::shares::fairly;
 
 /// Rows by role at most; those with the least time are summed up under no server's name ([`ServerId::NONE`]).
 const MOST_ROLES: usize = 256;
@@ -78,25 +79,27 @@ pub struct Pending {
 impl Moment {
     /// `files`: how many rows by file are kept.
     pub fn of(measurement: &Measurement, files: usize) -> Moment {
-        let (files, rest) = most_important_files(&measurement.files, files);
-        let roles = most_important_roles(&measurement.roles);
-        let write_roles = most_important_roles(&measurement.write_roles);
-        let (writes, _) = most_important_files(&measurement.writes, MOST_WRITES);
-        let pending = pending_of(&measurement.in_flight);
-        let has_rows = |id: ServerId| {
-            roles.iter().chain(&write_roles).any(|row| row.server == id)
-                || pending.iter().any(|role| role.oldest.server == id)
-                || measurement.unwatched_of(id) > 0
-                || measurement.failures.iter().any(|row| row.server == id)
-                || measurement.unsynced.rows.iter().any(|row| row.server == id)
-        };
+        let owners = Owners::of(&measurement.servers);
+        let (files, rest) = most_important_files(&measurement.files, files, &owners);
+        let roles = most_important_roles(&measurement.roles, &owners);
+        let write_roles = most_important_roles(&measurement.write_roles, &owners);
+        let (writes, _) = most_important_files(&measurement.writes, MOST_WRITES, &owners);
+        let pending = pending_of(&measurement.in_flight, &owners);
+        let with_rows: BTreeSet<ServerId> = (roles.iter().chain(&write_roles).map(|row| row.server))
+            .chain(pending.iter().map(|role| role.oldest.server))
+            .chain(measurement.unwatched.iter().filter(|(_, number)| *number > 0).map(|(server, _)| *server))
+            .chain(measurement.failures.iter().map(|row| row.server))
+            .chain(measurement.unsynced.rows.iter().map(|row| row.server))
+            .collect();
+        let has_rows = |id: ServerId| with_rows.contains(&id);
         let mut servers: Vec<_> =
             measurement.servers.iter().filter(|server| server.alive || has_rows(server.id)).collect();
         servers.sort_by_key(|server| Reverse(has_rows(server.id)));
-        servers.truncate(MOST_SERVERS);
+        let mut servers = fairly(servers, MOST_SERVERS, |server| server.known_by.whose);
         servers.sort_by_key(|server| server.id);
         let is_kept = |id: ServerId| servers.iter().any(|server| server.id == id);
         let unwatched = measurement.unwatched.iter().filter(|(id, _)| is_kept(*id)).copied().collect();
+        let together = logs_together(&measurement.unsynced, is_kept);
         Moment {
             start: measurement.start,
             end: measurement.end,
@@ -106,11 +109,12 @@ impl Moment {
             roles,
             files,
             rest,
-            failures: most_important_failures(&measurement.failures),
+            failures: most_important_failures(&measurement.failures, &owners),
             write_roles,
             writes,
             unsynced: Unsynced {
-                rows: most_important_unsynced(&measurement.unsynced.rows),
+                rows: most_important_unsynced(&measurement.unsynced.rows, &owners),
+                together,
                 dropped: measurement.unsynced.dropped,
             },
             devices: most_important_devices(&measurement.devices),
@@ -139,23 +143,43 @@ impl Moment {
     }
 }
 
-/// The indexes of the `most` rows to keep, in their order, and of the others.
-fn split<T>(rows: &[T], most: usize, stats: impl Fn(&T) -> &Stats) -> (Vec<usize>, Vec<usize>) {
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    if rows.len() > most {
-        let importance = |&at: &usize| {
-            let stats = stats(&rows[at]);
-            Reverse((stats.errors.len().min(1), stats.sum_ns, stats.count))
-        };
-        order.sort_by_key(importance);
+/// Who answers for each server: what is kept is shared out among them.
+struct Owners(BTreeMap<ServerId, Owner>);
+
+impl Owners {
+    fn of(servers: &[Arc<Server>]) -> Owners {
+        Owners(servers.iter().map(|server| (server.id, server.known_by.whose)).collect())
     }
-    let rest = order.split_off(most.min(order.len()));
-    order.sort_unstable();
-    (order, rest)
+
+    fn owner(&self, server: ServerId) -> Owner {
+        self.0.get(&server).copied().unwrap_or_default()
+    }
 }
 
-fn most_important_files(rows: &[FileRow], most: usize) -> (Vec<FileRow>, Rest) {
-    let (kept, others) = split(rows, most, |row| &row.stats);
+/// The indexes of the `most` rows to keep, in their order, and of the others.
+fn split<T>(
+    rows: &[T],
+    most: usize,
+    stats: impl Fn(&T) -> &Stats,
+    owner: impl Fn(&T) -> Owner,
+) -> (Vec<usize>, Vec<usize>) {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    if rows.len() <= most {
+        return (order, Vec::new());
+    }
+    let importance = |&at: &usize| {
+        let stats = stats(&rows[at]);
+        Reverse((stats.errors.len().min(1), stats.sum_ns, stats.count))
+    };
+    order.sort_by_key(importance);
+    let mut kept = fairly(order, most, |&at| owner(&rows[at]));
+    kept.sort_unstable();
+    let rest = (0..rows.len()).filter(|at| kept.binary_search(at).is_err()).collect();
+    (kept, rest)
+}
+
+fn most_important_files(rows: &[FileRow], most: usize, owners: &Owners) -> (Vec<FileRow>, Rest) {
+    let (kept, others) = split(rows, most, |row| &row.stats, |row| owners.owner(row.server));
     let mut rest = Rest::default();
     for at in others {
         rest.rows += 1;
@@ -164,8 +188,8 @@ fn most_important_files(rows: &[FileRow], most: usize) -> (Vec<FileRow>, Rest) {
     (kept.into_iter().map(|at| rows[at].clone()).collect(), rest)
 }
 
-fn most_important_failures(rows: &[FileRow]) -> Vec<FileRow> {
-    let (kept, others) = split(rows, MOST_FAILURES, |row| &row.stats);
+fn most_important_failures(rows: &[FileRow], owners: &Owners) -> Vec<FileRow> {
+    let (kept, others) = split(rows, MOST_FAILURES, |row| &row.stats, |row| owners.owner(row.server));
     let mut rest: BTreeMap<_, Stats> = BTreeMap::new();
     for at in others {
         rest.entry((rows[at].info.role, rows[at].op)).or_default().merge(&rows[at].stats);
@@ -182,14 +206,24 @@ fn most_important_failures(rows: &[FileRow]) -> Vec<FileRow> {
     all
 }
 
-fn most_important_unsynced(rows: &[UnsyncedRow]) -> Vec<UnsyncedRow> {
+/// Of logs alone: for what else is kept, the sum of the files' own is good enough.
+fn logs_together(
+    unsynced: &Unsynced<UnsyncedRow>,
+    is_kept: impl Fn(ServerId) -> bool,
+) -> BTreeMap<(ServerId, Role), u64> {
+    let is_wanted = |(server, role): &(ServerId, Role)| role.is_serial() && is_kept(*server);
+    unsynced.together.iter().filter(|(key, _)| is_wanted(key)).map(|(&key, &bytes)| (key, bytes)).collect()
+}
+
+fn most_important_unsynced(rows: &[UnsyncedRow], owners: &Owners) -> Vec<UnsyncedRow> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     let importance = |&at: &usize| {
         let row = &rows[at];
         Reverse((row.info.role.is_serial(), row.possibly_lost > 0, row.most.bytes))
     };
     order.sort_by_key(importance);
-    let rest = order.split_off(MOST_UNSYNCED.min(order.len()));
+    let order = fairly(order, MOST_UNSYNCED, |&at| owners.owner(rows[at].server));
+    let rest = (0..rows.len()).filter(|at| !order.contains(at));
     let mut rest_of_roles: BTreeMap<Role, UnsyncedRow> = BTreeMap::new();
     for at in rest {
         let (row, role) = (&rows[at], rows[at].info.role);
@@ -218,8 +252,8 @@ fn most_important_devices(rows: &[DeviceRow]) -> Vec<DeviceRow> {
     rows
 }
 
-fn most_important_roles(rows: &[RoleRow]) -> Vec<RoleRow> {
-    let (kept, others) = split(rows, MOST_ROLES, |row| &row.stats);
+fn most_important_roles(rows: &[RoleRow], owners: &Owners) -> Vec<RoleRow> {
+    let (kept, others) = split(rows, MOST_ROLES, |row| &row.stats, |row| owners.owner(row.server));
     let mut rest: BTreeMap<_, Stats> = BTreeMap::new();
     for at in others {
         rest.entry((rows[at].role, rows[at].op)).or_default().merge(&rows[at].stats);
@@ -230,7 +264,8 @@ fn most_important_roles(rows: &[RoleRow]) -> Vec<RoleRow> {
 }
 
 fn most_important_neighbours(rows: &[NeighbourRow]) -> Vec<NeighbourRow> {
-    let (kept, others) = split(rows, MOST_NEIGHBOURS, |row| &row.stats);
+    // Whose they are is not known.
+    let (kept, others) = split(rows, MOST_NEIGHBOURS, |row| &row.stats, |_| Owner::Unknown);
     let mut kept: Vec<_> = kept.into_iter().map(|at| rows[at].clone()).collect();
     let is_other = |row: &NeighbourRow| row.device_number == 0 && row.comm == OTHER_NEIGHBOURS;
     for at in others {
@@ -248,7 +283,7 @@ fn most_important_neighbours(rows: &[NeighbourRow]) -> Vec<NeighbourRow> {
     kept
 }
 
-fn pending_of(in_flight: &[InFlight]) -> Vec<Pending> {
+fn pending_of(in_flight: &[InFlight], owners: &Owners) -> Vec<Pending> {
     let mut by_role: BTreeMap<(ServerId, Role), Pending> = BTreeMap::new();
     for sync in in_flight {
         by_role
@@ -263,6 +298,7 @@ fn pending_of(in_flight: &[InFlight]) -> Vec<Pending> {
     }
     let mut pending: Vec<_> = by_role.into_values().collect();
     pending.sort_by_key(|pending| Reverse(pending.oldest.age));
-    pending.truncate(MOST_PENDING);
+    let mut pending = fairly(pending, MOST_PENDING, |pending| owners.owner(pending.oldest.server));
+    pending.sort_by_key(|pending| Reverse(pending.oldest.age));
     pending
 }

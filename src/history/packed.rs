@@ -50,6 +50,8 @@ pub(crate) struct Packed {
     #[serde(default)]
     pub unsynced_dropped: u64,
     #[serde(default)]
+    pub unsynced_together: Vec<PackedTogether>,
+    #[serde(default)]
     pub devices: Vec<PackedDevice>,
 }
 
@@ -108,6 +110,13 @@ pub(crate) struct PackedUnsynced {
     pub possibly_lost: u64,
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PackedTogether {
+    pub server: u32,
+    pub role: Role,
+    pub bytes: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PackedBacklog {
     pub bytes: u64,
@@ -137,6 +146,8 @@ pub(crate) struct PackedStats {
     pub bytes: u64,
     #[serde(default)]
     pub completions: Completions,
+    #[serde(default)]
+    pub untimed: u64,
 }
 
 /// A moment that does not hold together: it refers to what is not there, or its buckets are out of order.
@@ -169,6 +180,12 @@ impl Tables {
         };
         let roles = moment.roles.iter().map(&mut packed_role).collect();
         let write_roles = moment.write_roles.iter().map(&mut packed_role).collect();
+        let packed_together = |(&(server, role), &bytes): (&(ServerId, Role), &u64)| PackedTogether {
+            server: servers.hold(&server, unknown(server)),
+            role,
+            bytes,
+        };
+        let unsynced_together = moment.unsynced.together.iter().map(packed_together).collect();
         Packed {
             start_ns: since_epoch(moment.start),
             end_ns: since_epoch(moment.end),
@@ -186,6 +203,7 @@ impl Tables {
             writes: moment.writes.iter().map(&mut packed_file).collect(),
             unsynced,
             unsynced_dropped: moment.unsynced.dropped,
+            unsynced_together,
             devices: moment.devices.iter().map(PackedDevice::from).collect(),
             rest: PackedRest { rows: moment.rest.rows, stats: (&moment.rest.stats).into() },
             pending: moment
@@ -248,6 +266,10 @@ impl Tables {
                 possibly_lost: row.possibly_lost,
             })
         });
+        let together = packed
+            .unsynced_together
+            .into_iter()
+            .map(|row| Ok(((*server(row.server)?.0, row.role), row.bytes)));
         let pending = packed.pending.into_iter().map(|row| {
             let oldest = InFlight {
                 server: *server(row.server)?.0,
@@ -289,6 +311,7 @@ impl Tables {
             writes: packed.writes.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
             unsynced: Unsynced {
                 rows: unsynced.collect::<Result<_, Inconsistent>>()?,
+                together: together.collect::<Result<_, Inconsistent>>()?,
                 dropped: packed.unsynced_dropped,
             },
             devices: packed.devices.into_iter().map(DeviceRow::from).collect(),
@@ -380,6 +403,7 @@ impl From<&Stats> for PackedStats {
             errors: stats.errors.iter().map(|(&errno, &n)| (errno, n)).collect(),
             bytes: stats.bytes,
             completions: stats.completions,
+            untimed: stats.untimed,
         }
     }
 }
@@ -402,6 +426,8 @@ impl TryFrom<PackedStats> for Stats {
             errors: packed.errors.into_iter().collect(),
             bytes: packed.bytes,
             completions: packed.completions,
+            untimed: packed.untimed,
+            ..Stats::default()
         })
     }
 }

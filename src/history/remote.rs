@@ -1,5 +1,5 @@
-//! Asks an exporter on this host for its history, over its local socket: one request, one answer, each a JSON
-//! object on a line.
+//! Asks an exporter on this host for its history or its verdicts, over its local socket: one request, one
+//! answer, each a JSON object on a line.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -10,16 +10,20 @@ use std::time::Duration;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::deadline::WithDeadline;
 use super::{History, ReadError, SCHEMA};
+use crate::verdict::OfServer;
 
 /// Where an exporter listens unless it is told otherwise.
 pub(crate) const SOCKET: &str = "/run/fsynctop/exporter.sock";
 
 /// How long the whole exchange may take: the exporter answers at once, and gives up before that.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// The same for what is answered out of the memory of the process that serves.
+const SHORT_PATIENCE: Duration = Duration::from_secs(2);
 /// An answer larger than this is none: a history has 4 MB, and less than ten times as much as text.
 const LARGEST_ANSWER: u64 = 64 << 20;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -28,20 +32,43 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     pub schema: u32,
-    pub request: What,
+    #[serde(flatten)]
+    pub what: What,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
 pub enum What {
     /// All that is remembered.
     History,
+    /// How each server stands: [`Standing`].
+    Verdicts,
+    /// An operator knows of the failures of the server of this name.
+    Acknowledge { server: String },
 }
 
-impl Request {
-    pub fn history() -> Request {
-        Request { schema: SCHEMA, request: What::History }
-    }
+/// The verdicts of an exporter, as `/api/v1/verdict` has them; further fields are passed over.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Standing {
+    pub not_tracing: Option<String>,
+    pub servers: Vec<StandingOf>,
+}
+
+/// How one server stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StandingOf {
+    #[serde(flatten)]
+    pub verdict: OfServer,
+    /// False: no process runs it.
+    pub running: bool,
+}
+
+/// The answer to an acknowledgement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Acknowledged {
+    pub server: String,
+    /// Of how many files failures were taken back.
+    pub acknowledged_files: u64,
 }
 
 /// In the place of a history.
@@ -50,17 +77,17 @@ pub(crate) struct Refusal {
     pub error: String,
 }
 
-/// Why there is no history. Each says what to do.
+/// Why there is no answer. Each says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     #[error(
-        "no exporter runs here that remembers the last minutes: nothing answers on {}. Start `fsynctop exporter` (as a \
-         service, so that it is there next time); one with another socket is asked with --socket.",
+        "no exporter answers on {}, so what happened before is not known. Start `fsynctop exporter` (as a service, so \
+         that it is there next time); one with another socket is asked with --socket.",
         .0.display()
     )]
     Nobody(PathBuf),
     #[error(
-        "the exporter's history is for root and its group alone: {} may not be opened. Run this as root (sudo).",
+        "what the exporter remembers is for root and its group: {} may not be opened. Run this as root (sudo).",
         .0.display()
     )]
     Denied(PathBuf),
@@ -80,29 +107,49 @@ pub enum RemoteError {
 
 /// The history of the exporter that listens on this socket.
 pub fn fetch(socket: &Path) -> Result<History, RemoteError> {
+    let text = exchange(socket, What::History, PATIENCE)?;
+    History::read_json(&text).map_err(|source| RemoteError::Answer { path: socket.to_owned(), source })
+}
+
+/// Its verdicts.
+pub fn standing(socket: &Path) -> Result<Standing, RemoteError> {
+    parse(socket, &exchange(socket, What::Verdicts, SHORT_PATIENCE)?)
+}
+
+/// Tells it that an operator knows of the failures of a server.
+pub fn acknowledge(socket: &Path, server: String) -> Result<Acknowledged, RemoteError> {
+    parse(socket, &exchange(socket, What::Acknowledge { server }, SHORT_PATIENCE)?)
+}
+
+fn parse<T: DeserializeOwned>(socket: &Path, text: &str) -> Result<T, RemoteError> {
+    serde_json::from_str(text)
+        .map_err(|error| RemoteError::Answer { path: socket.to_owned(), source: ReadError::from(error) })
+}
+
+fn exchange(socket: &Path, what: What, patience: Duration) -> Result<String, RemoteError> {
     let failed = |source: io::Error| match source.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => RemoteError::Nobody(socket.to_owned()),
         ErrorKind::PermissionDenied => RemoteError::Denied(socket.to_owned()),
         _ => RemoteError::Io { path: socket.to_owned(), source },
     };
-    let stream = connect(socket).map_err(failed)?;
+    let stream = connect(socket, patience).map_err(failed)?;
     let user = getsockopt(&stream, PeerCredentials).map_err(|errno| failed(errno.into()))?.uid();
     if !is_trusted(user, socket) {
         return Err(RemoteError::Stranger { path: socket.to_owned(), user });
     }
-    let text = ask(&stream).map_err(failed)?;
+    let text = ask(&stream, &Request { schema: SCHEMA, what }, patience).map_err(failed)?;
     if let Ok(Refusal { error }) = serde_json::from_str(&text) {
         let said = crate::text::escape_sentence(&error);
         return Err(RemoteError::Refused { path: socket.to_owned(), said });
     }
-    History::read_json(&text).map_err(|source| RemoteError::Answer { path: socket.to_owned(), source })
+    Ok(text)
 }
 
-fn connect(path: &Path) -> io::Result<UnixStream> {
+fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // Where nobody accepts, connecting waits.
-    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(UnixStream::from(socket))
 }
@@ -122,9 +169,9 @@ fn root_gave_directory(socket: &Path, user: u32) -> bool {
     belongs_to(&directory, user) && directory.ancestors().skip(1).all(|above| belongs_to(above, 0))
 }
 
-fn ask(stream: &UnixStream) -> io::Result<String> {
-    let mut connection = WithDeadline::new(stream, PATIENCE);
-    let mut request = serde_json::to_vec(&Request::history())?;
+fn ask(stream: &UnixStream, request: &Request, patience: Duration) -> io::Result<String> {
+    let mut connection = WithDeadline::new(stream, patience);
+    let mut request = serde_json::to_vec(request)?;
     request.push(b'\n');
     match connection.write_all(&request) {
         // It has hung up; perhaps it has said why.

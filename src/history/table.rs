@@ -152,8 +152,14 @@ impl Weigh for Arc<Server> {
                 + threshold.setting.as_ref().map_or(0, String::len);
             size_of_val(threshold) + text + 48
         });
+        let stacks = self.storage.iter().map(|stack| {
+            let layers = stack.layers.iter().map(|layer| layer.len() + 40).sum::<usize>();
+            let because = stack.durability.because().map_or(0, str::len);
+            size_of_val(stack) + stack.mount.as_os_str().len() + layers + because + 48
+        });
         size_of::<Server>()
             + 32
+            + stacks.sum::<usize>()
             + paths.sum::<usize>()
             + names.sum::<usize>()
             + lists

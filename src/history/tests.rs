@@ -47,7 +47,7 @@ fn device(written_bytes: u64) -> DeviceRow {
 fn of_several_moments_what_is_unsynced_is_the_last_ones_and_the_most_of_any() {
     let mut history = History::new(Options::default());
     let second = |n, rows: Vec<UnsyncedRow>| Measurement {
-        unsynced: Unsynced { rows, dropped: 1 },
+        unsynced: Unsynced { rows, dropped: 1, ..Unsynced::default() },
         devices: vec![device(1_000 * (n + 1))],
         ..at(n, quiet())
     };
@@ -69,7 +69,7 @@ fn of_thousands_of_unsynced_files_the_logs_are_kept_and_the_sum_is_also_where_sy
         }
         rows.push(unsynced(1, 5, 6, 0));
         let mut measurement = quiet();
-        measurement.unsynced = Unsynced { rows, dropped: 0 };
+        measurement.unsynced = Unsynced { rows, ..Unsynced::default() };
         let kept = Moment::of(&measurement, 50).unsynced.rows;
         assert!(kept.len() < 60, "{}", kept.len());
         assert!(kept.contains(&unsynced(1, 5, 6, 0)));
@@ -86,7 +86,8 @@ fn a_moment_comes_back_as_it_went_in() {
         let written = Stats { bytes: 16_384, ..stats(&[(3, 9_000)]) };
         measurement.writes = vec![row(MYSQL, 7, "/d/undo_001", Role::Undo, Op::Write, written)];
         measurement.write_roles = crate::model::roles_of(&measurement.writes);
-        measurement.unsynced = Unsynced { rows: vec![unsynced(4_000, 900, 2_000, 0)], dropped: 5 };
+        let together = [((MYSQL, Role::Redo), 2_000)].into();
+        measurement.unsynced = Unsynced { rows: vec![unsynced(4_000, 900, 2_000, 0)], together, dropped: 5 };
         measurement.devices = vec![device(1_000)];
         let mut history = History::new(Options::default());
         history.push(&measurement);
@@ -330,4 +331,26 @@ fn another_schema_and_nonsense_are_refused() {
     assert!(matches!(History::read_json(&dangling), Err(ReadError::Inconsistent(_))));
     let huge = text.replacen("\"number\":0", "\"number\":4000000000", 1);
     assert!(matches!(History::read_json(&huge), Err(ReadError::Inconsistent(_))));
+}
+
+/// What a stranger's servers do by the thousand drives nothing of a service out, however little that is.
+#[test]
+fn whoever_has_most_rows_leaves_the_history_to_others() {
+    let service = server(MYSQL, "mysqld", "MySQL 9.7.4", 3306);
+    let stranger = owned(server(MARIADB, "mysqld", "MySQL 9.7.4", 3307), 1001);
+    let role = |server, role, ns| RoleRow { server, role, op: Op::Fsync, stats: stats(&[(1, ns)]) };
+    let file = |server, inode, ns| row(server, inode, "/x", Role::Redo, Op::Fsync, stats(&[(1, ns)]));
+    let mut measurement = quiet();
+    measurement.servers = vec![Arc::new(service), Arc::new(stranger)];
+    measurement.roles = (0..1_000).map(|_| role(MARIADB, Role::Redo, 1_000_000_000)).collect();
+    measurement.roles.push(role(MYSQL, Role::Binlog, 1));
+    measurement.files = (0..1_000).map(|inode| file(MARIADB, inode, 1_000_000_000)).collect();
+    measurement.files.push(file(MYSQL, 7, 1));
+    let hangs = |server, age| InFlight { server, ..in_flight(Role::Redo, "/x", Duration::from_secs(age)) };
+    measurement.in_flight = (0..1_000).map(|_| hangs(MARIADB, 100)).collect();
+    measurement.in_flight.push(hangs(MYSQL, 2));
+    let moment = Moment::of(&measurement, 10);
+    assert!(moment.roles.iter().any(|row| row.server == MYSQL));
+    assert!(moment.files.iter().any(|row| row.server == MYSQL), "{}", moment.files.len());
+    assert!(moment.pending.iter().any(|pending| pending.oldest.server == MYSQL));
 }

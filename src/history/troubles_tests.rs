@@ -66,7 +66,7 @@ fn what_may_be_lost_is_the_most_of_any_moment_and_what_had_no_room_is_a_sum() {
         UnsyncedRow { server: row.server, target: row.target, info: row.info, now, most, possibly_lost }
     };
     let moment = |number, rows, dropped| Measurement {
-        unsynced: Unsynced { rows, dropped },
+        unsynced: Unsynced { rows, dropped, ..Unsynced::default() },
         ..second(number, Vec::new(), Vec::new())
     };
     let moments = [

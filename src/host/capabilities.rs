@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::kernel;
 use super::roots::Roots;
-use super::verdict::Verdict;
+use super::verdict::{Status, Verdict};
 
 pub const NAME: &str = "capabilities";
 /// The target of /proc/self/ns/user in the initial user namespace (PROC_USER_INIT_INO,
@@ -84,8 +84,7 @@ pub fn check(roots: &Roots) -> Verdict {
     let Some(effective) = Effective::of_this_process(roots) else {
         return Verdict::warn(NAME, "unknown: /proc/self/status is not readable");
     };
-    let namespace = fs::read_link(roots.proc.join("self/ns/user"));
-    if namespace.is_ok_and(|link| link != Path::new(INITIAL_USER_NAMESPACE)) {
+    if !in_initial_user_namespace(roots) {
         return Verdict::fail(NAME, "this is a user namespace, whose root is not root to the kernel")
             .cured_by("run it outside of the rootless container or `unshare -U`");
     }
@@ -106,6 +105,17 @@ pub fn check(roots: &Roots) -> Verdict {
         Verdict::warn(NAME, detail)
     };
     verdict.cured_by(cure(&program()))
+}
+
+/// Whether tracing fails for this user only because it is not root.
+pub(crate) fn lacks_root(roots: &Roots, uid: u32) -> bool {
+    uid != 0 && in_initial_user_namespace(roots) && check(roots).status == Status::Fail
+}
+
+/// Also where it cannot be told.
+fn in_initial_user_namespace(roots: &Roots) -> bool {
+    let namespace = fs::read_link(roots.proc.join("self/ns/user"));
+    !namespace.is_ok_and(|link| link != Path::new(INITIAL_USER_NAMESPACE))
 }
 
 /// Whether this kernel knows CAP_BPF. It came with Linux 5.8, but a version does not say what a distribution
@@ -146,7 +156,6 @@ fn program() -> String {
 #[cfg(test)]
 mod tests {
     use super::super::roots::fixture;
-    use super::super::verdict::Status;
     use super::*;
 
     fn verdict(set: u64, release: &str) -> Verdict {
@@ -224,5 +233,19 @@ mod tests {
         fs::create_dir(keep.path().join("proc/self/ns")).unwrap();
         std::os::unix::fs::symlink("user:[4026532200]", keep.path().join("proc/self/ns/user")).unwrap();
         assert_eq!(check(&roots).status, Status::Fail);
+        assert!(!lacks_root(&roots, 1000), "sudo would not lead out of it");
+    }
+
+    #[test]
+    fn who_is_not_root_and_cannot_trace_lacks_root() {
+        let of = |set: u64, uid: u32| {
+            let status = format!("CapEff:\t{set:016x}\n");
+            let (_keep, roots) =
+                fixture(&[("proc/self/status", &status), ("proc/sys/kernel/osrelease", "6.1.0")]);
+            lacks_root(&roots, uid)
+        };
+        assert!(of(0, 1000));
+        assert!(!of(0, 0), "root of a container lacks capabilities");
+        assert!(!of(set(&[Capability::Bpf, Capability::Perfmon]), 1000));
     }
 }

@@ -5,7 +5,7 @@ mod btf;
 mod capabilities;
 mod explain;
 mod ftrace;
-mod kernel;
+pub(crate) mod kernel;
 mod lockdown;
 mod memlock;
 mod memory;
@@ -20,11 +20,26 @@ mod verdict;
 
 pub(crate) use btf::MAGIC as BTF_MAGIC;
 pub(crate) use explain::explain_load_error;
+#[cfg(test)]
+pub(crate) use kernel::OLDEST;
 pub(crate) use pid_namespace::is_initial as in_initial_pid_namespace;
 pub(crate) use preemption::Skips;
 pub(crate) use render::{json, table};
 pub use roots::Roots;
 pub use verdict::{Status, Verdict};
+
+/// Whether tracing fails for the user of this process only because it is not root.
+pub(crate) fn lacks_root() -> bool {
+    capabilities::lacks_root(&Roots::default(), rustix::process::geteuid().as_raw())
+}
+
+/// Whether nothing but a security module keeps other users' processes from this one.
+pub(crate) fn may_look_into_others() -> bool {
+    use capabilities::{Capability, Effective};
+    let needed = [Capability::SysPtrace, Capability::DacReadSearch];
+    let effective = Effective::of_this_process(&Roots::default());
+    effective.is_some_and(|effective| needed.into_iter().all(|capability| effective.allows(capability)))
+}
 
 /// All checks, in display order. `maps_bytes`: the memory that the maps will use.
 pub fn checks(maps_bytes: u64) -> Vec<Verdict> {

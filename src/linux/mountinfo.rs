@@ -102,7 +102,13 @@ fn unescape(field: &[u8]) -> OsString {
 /// The mounts of a process, as far as its own root reaches them, one by one as they are read: whoever looks
 /// for one need not keep the others. None if the process has gone.
 pub fn of_process(proc_root: &Path, pid: u32) -> impl Iterator<Item = Mount> + use<> {
-    let lines = proc_file::lines(&proc_root.join(format!("{pid}/mountinfo")), LIMIT).into_iter().flatten();
+    of_thread(&proc_root.join(pid.to_string()))
+}
+
+/// The same of a thread, or of a process, by its directory in /proc. A process whose first thread has ended
+/// has none of its own.
+pub(crate) fn of_thread(directory: &Path) -> impl Iterator<Item = Mount> + use<> {
+    let lines = proc_file::lines(&directory.join("mountinfo"), LIMIT).into_iter().flatten();
     lines.filter_map(|line| parse_line(&line))
 }
 

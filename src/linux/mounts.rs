@@ -4,16 +4,19 @@ use std::borrow::Borrow;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use rustix::fs::OFlags;
 
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::open_files::DescriptorInfo;
 use crate::linux::proc_file;
-use crate::linux::rooted::{Root, strip_root};
+use crate::linux::rooted::{self, Root, strip_root};
 
 /// How many ancestors of a process are asked for a mount that its own root does not reach.
 const ANCESTOR_LIMIT: usize = 16;
+/// Bytes of a name that is a mount's: whoever may mount chooses it.
+const LONGEST_NAME: usize = 100;
 /// The kernel allows two, one over the other (FILESYSTEM_MAX_STACK_DEPTH).
 const MAX_OVERLAYS: usize = 4;
 
@@ -28,6 +31,24 @@ pub fn inside(proc_root: &Path, pid: u32, path: &Path) -> PathBuf {
 pub(crate) fn root_of(proc_root: &Path, pid: u32) -> Option<PathBuf> {
     let root = std::fs::read_link(proc_root.join(format!("{pid}/root"))).ok()?;
     (root != Path::new("/")).then_some(root)
+}
+
+/// Whether what is written to a filesystem's files is taken in by the kernel and stored nowhere, as a
+/// thread's name in /proc/self/comm is.
+pub(crate) fn stores_nothing(filesystem: &str) -> bool {
+    const OF_THE_KERNEL: [&str; 9] =
+        ["proc", "sysfs", "devpts", "cgroup", "cgroup2", "tracefs", "debugfs", "configfs", "securityfs"];
+    OF_THE_KERNEL.contains(&filesystem)
+}
+
+/// The device number of all pipes, which lie on a filesystem that is mounted nowhere; as
+/// [`crate::model::FileId::device`].
+pub(crate) fn device_of_pipes() -> Option<u32> {
+    static DEVICE: LazyLock<Option<u32>> = LazyLock::new(|| {
+        let (pipe, _) = std::io::pipe().ok()?;
+        Some(rooted::attributes(&pipe).ok()?.device)
+    });
+    *DEVICE
 }
 
 /// Whose root a mount point is seen from.
@@ -94,14 +115,22 @@ fn parent(proc_root: &Path, pid: u32) -> Option<u32> {
     u32::try_from(process.stat().ok()?.ppid).ok().filter(|&parent| parent != 0)
 }
 
-/// A device's name: from the mount it is the source of, by the kernel's own name for it, else "8:1".
+/// A device's name: from the mount it is the source of, or by the kernel's own name for it. Of a filesystem
+/// without one, what it is mounted from if that is another host, else where it is mounted; its number,
+/// "0:42", where that is nowhere or longer than a name should be.
 pub(crate) fn device_name(mounts: impl IntoIterator<Item = impl Borrow<Mount>>, device: u32) -> String {
+    let mut place = None;
     let source = mounts.into_iter().find_map(|mount| {
         let mount: &Mount = mount.borrow();
         let source = Some(&mount.source).filter(|_| mount.device == device)?.as_bytes();
+        let is_remote = source.windows(2).any(|two| two == b":/") || source.starts_with(b"//");
+        let name = if is_remote { source } else { mount.mount_point.as_os_str().as_bytes() };
+        if !source.starts_with(b"/dev/") {
+            place.get_or_insert_with(|| String::from_utf8_lossy(name).into_owned());
+            return None;
+        }
         // "/dev/root" is what some boots call whatever the root filesystem is on.
-        (source.starts_with(b"/dev/") && source != b"/dev/root")
-            .then(|| String::from_utf8_lossy(source).into_owned())
+        (source != b"/dev/root").then(|| String::from_utf8_lossy(source).into_owned())
     });
     let number = mountinfo::format_device(device);
     let named = || {
@@ -109,7 +138,8 @@ pub(crate) fn device_name(mounts: impl IntoIterator<Item = impl Borrow<Mount>>, 
         let name = uevent.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"DEVNAME="))?;
         Some(format!("/dev/{}", String::from_utf8_lossy(name)))
     };
-    source.or_else(named).unwrap_or(number)
+    let place = place.filter(|place| place.len() <= LONGEST_NAME);
+    source.or_else(named).or(place).unwrap_or(number)
 }
 
 #[cfg(test)]

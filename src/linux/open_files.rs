@@ -1,5 +1,7 @@
-//! The open descriptors of another process, and what /proc tells of each without asking its filesystem.
+//! The open descriptors of another process, and what /proc tells of each without asking its filesystem. A
+//! thread may have descriptors of its own: wherever a process's number is taken here, a thread's will do.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::linux::proc_file;
@@ -52,9 +54,75 @@ pub(crate) fn writes_are_durable(flags: u32) -> bool {
     flags & O_DSYNC != 0
 }
 
+/// What kcmp(2) compares: the descriptors of two threads (include/uapi/linux/kcmp.h).
+pub(crate) const KCMP_FILES: libc::c_int = 2;
+/// Tables of descriptors that one process has; more are not looked for.
+const MAX_TABLES: usize = 64;
+
+/// The threads of a process by which all of its descriptors are found: as a rule its first one alone. Others
+/// are there where that has ended (its descriptors are gone with it, while others hang), or where a thread
+/// has given up sharing them (unshare(CLONE_FILES)).
+pub(crate) fn tables(proc_root: &Path, pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(proc_root.join(format!("{pid}/task"))).into_iter().flatten();
+    let tids: BTreeSet<u32> = tasks
+        .filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|&tid| tid != pid)
+        .collect();
+    let mut tables: Vec<u32> = Vec::new();
+    for tid in std::iter::once(pid).chain(tids) {
+        // Of thousands of threads nearly all share them, which one call tells.
+        if !tables.iter().any(|&other| share_descriptors(other, tid)) && has_descriptors(proc_root, tid) {
+            tables.push(tid);
+        }
+        if tables.len() == MAX_TABLES {
+            break;
+        }
+    }
+    tables
+}
+
+/// A thread that has ended has none, and its directory cannot be read.
+fn has_descriptors(proc_root: &Path, tid: u32) -> bool {
+    descriptors(proc_root, tid).next().is_some()
+}
+
+/// True also where the kernel does not tell: most share them.
+fn share_descriptors(one: u32, other: u32) -> bool {
+    #[expect(unsafe_code, reason = "there is no safe binding")]
+    // SAFETY: it takes no pointers.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) };
+    order <= 0
+}
+
 /// The open descriptors of a process, in the kernel's (ascending) order. None if it has gone or is another
 /// user's.
 pub fn descriptors(proc_root: &Path, pid: u32) -> impl Iterator<Item = i32> {
     let entries = std::fs::read_dir(proc_root.join(format!("{pid}/fd"))).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_with_descriptors_of_its_own_is_found_and_those_that_share_them_are_not() {
+        let (told, tid) = channel();
+        let (end, ends) = channel::<()>();
+        let own = std::thread::spawn(move || {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).unwrap();
+            told.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+            let _ = ends.recv();
+        });
+        let tid = tid.recv().unwrap();
+        let pid = std::process::id();
+        let found = tables(Path::new("/proc"), pid);
+        assert!(found[0] == pid && found.contains(&tid), "{found:?}");
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
+        assert!(found.len() < threads || threads == 2, "{found:?} of {threads}");
+        drop(end);
+        own.join().unwrap();
+    }
 }

@@ -14,6 +14,9 @@ const FIRST: usize = 4096;
 pub(crate) const WHOLE: u64 = 1 << 20;
 /// The longest line that [`lines`] returns: a path has 4,096 bytes, each of which may be escaped with four.
 pub(crate) const LINE: usize = 32 << 10;
+/// A kernel thread (include/linux/sched.h: PF_KTHREAD), in the flags of /proc/PID/stat: it makes no system
+/// calls.
+pub(crate) const PF_KTHREAD: u32 = 0x0020_0000;
 
 /// A short file. One that is longer than [`WHOLE`] is an error: half of it could mean something else.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {

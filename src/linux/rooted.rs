@@ -122,7 +122,14 @@ pub(crate) fn strip_root(path: &Path, root: &Path) -> Option<PathBuf> {
     Some(Path::new("/").join(inside))
 }
 
-fn link_of(fd: &OwnedFd) -> Option<PathBuf> {
+/// What a path leads to in our own root, without opening it; for the links under /proc/PID/fd, which no
+/// look-up is needed for. Whoever holds the last reference to a file that has no name any more frees its
+/// blocks: for a moment only.
+pub(crate) fn hold(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+pub(crate) fn link_of(fd: &OwnedFd) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
 }
 

@@ -2,14 +2,14 @@
 //! whether that device has a cache that a power cut empties.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::linux::mountinfo::{self, Mount, format_device};
-use crate::linux::mounts;
+use crate::linux::mountinfo::{self, Mount};
 use crate::linux::rooted::Root;
+use crate::linux::{mounts, open_files, stack};
+use crate::model::{Durability, StorageStack};
 
 /// A device's write cache as the kernel sees it (/sys/block/*/queue/write_cache).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,42 +32,76 @@ pub struct Storage {
     /// Options in force, of the mount and of the filesystem, sorted.
     pub options: Vec<String>,
     pub write_cache: Option<WriteCache>,
+    /// Where it is mounted, as whoever was asked about sees it.
+    pub mount: PathBuf,
+    /// Filesystems and devices, from the top.
+    pub layers: Vec<String>,
+    pub durability: Durability,
 }
 
 impl Storage {
     /// Storage of a path in this process's own root. The path has no symlinks.
     pub fn of(real_path: &Path) -> io::Result<Storage> {
-        let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id()).collect::<Vec<_>>();
-        Storage::covering(&mounts, real_path)
+        Storage::seen_by(std::process::id(), real_path)
     }
 
     /// Storage of a path as another process sees it. Reads its root: not for a hot path.
     pub fn seen_by(pid: u32, path: &Path) -> io::Result<Storage> {
-        let real = Root::of_process(Path::new("/proc"), pid)?.canonical(path);
-        let mounts = mountinfo::of_process(Path::new("/proc"), pid).collect::<Vec<_>>();
-        Storage::covering(&mounts, real.as_deref().unwrap_or(path))
+        let proc = Path::new("/proc");
+        let directory_of = |id: u32| Root::of_process(proc, id).map(|root| (id, root));
+        // A process whose first thread has ended has its root by another.
+        let of_another = || open_files::tables(proc, pid).into_iter().find_map(|tid| directory_of(tid).ok());
+        let (id, root) = directory_of(pid).or_else(|error| of_another().ok_or(error))?;
+        let mount = mounts::mount_of_path(proc, id, path).or_else(|| {
+            let real = root.canonical(path);
+            let mounts = mountinfo::of_process(proc, id).collect::<Vec<_>>();
+            mountinfo::covering(&mounts, real.as_deref().unwrap_or(path)).cloned()
+        });
+        Ok(Storage::of_mount(&mount.ok_or(io::ErrorKind::NotFound)?))
     }
 
-    fn covering(mounts: &[Mount], path: &Path) -> io::Result<Storage> {
-        let mount = mountinfo::covering(mounts, path).ok_or(io::ErrorKind::NotFound)?;
+    pub(crate) fn of_mount(mount: &Mount) -> Storage {
         // An overlay has no device: what is written goes to its upper layer's, by that one's options.
         let below =
             (mount.filesystem == "overlay").then(|| mounts::upper_mount(&mounts::own(), mount)).flatten();
         let holder = below.as_ref().unwrap_or(mount);
-        let kernel_device = kernel_device(holder);
-        Ok(Storage {
+        let sys = Path::new("/sys");
+        let kernel_device = stack::kernel_device(sys, holder);
+        let (layers, durability) = stack::of_mount(mount);
+        Storage {
             filesystem: mount.filesystem.clone(),
-            write_cache: kernel_device.as_deref().and_then(|device| write_cache(Path::new("/sys"), device)),
+            write_cache: kernel_device.as_deref().and_then(|device| stack::write_cache_of(sys, device)),
             kernel_device,
             device: holder.source.to_string_lossy().into_owned(),
             options: options([mount, holder]),
-        })
+            mount: mount.mount_point.clone(),
+            layers,
+            durability,
+        }
+    }
+
+    /// Of what could not be looked at.
+    pub(crate) fn unseen() -> Storage {
+        Storage {
+            filesystem: "a filesystem".into(),
+            device: "a device that was not seen".into(),
+            kernel_device: None,
+            options: Vec::new(),
+            write_cache: None,
+            mount: PathBuf::new(),
+            layers: Vec::new(),
+            durability: Durability::Unknown("what the files lie on could not be looked at".into()),
+        }
+    }
+
+    /// What is told of a server's storage.
+    pub(crate) fn stack(self, is_for_data: bool) -> StorageStack {
+        StorageStack { mount: self.mount, layers: self.layers, durability: self.durability, is_for_data }
     }
 
     /// The option that takes the flushes out of the filesystem's syncs, if there is one.
     pub(crate) fn without_flushes(&self) -> Option<&str> {
-        let takes_them_out = |option: &&String| matches!(option.as_str(), "nobarrier" | "barrier=0");
-        self.options.iter().find(takes_them_out).map(String::as_str)
+        stack::without_flushes(self.options.iter().map(String::as_str))
     }
 }
 
@@ -79,57 +113,30 @@ fn options(mounts: [&Mount; 2]) -> Vec<String> {
     all
 }
 
-/// By the filesystem's own device number, or, where that stands for no device (btrfs), by what is mounted.
-fn kernel_device(mount: &Mount) -> Option<String> {
-    let name_of = |number: &str| {
-        let link = std::fs::read_link(format!("/sys/dev/block/{number}")).ok()?;
-        Some(link.file_name()?.to_str()?.to_owned())
-    };
-    name_of(&format_device(mount.device)).or_else(|| {
-        let source = Path::new(&mount.source);
-        let number = std::fs::metadata(source).ok().filter(|_| source.starts_with("/dev"))?.rdev();
-        name_of(&format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number)))
-    })
-}
-
-/// A partition has its disk's.
-fn write_cache(sys: &Path, device: &str) -> Option<WriteCache> {
-    let own = sys.join("class/block").join(device);
-    let real = own.canonicalize().ok()?;
-    let text = [real.join("queue/write_cache"), real.parent()?.join("queue/write_cache")]
-        .into_iter()
-        .find_map(|path| std::fs::read_to_string(path).ok())?;
-    match text.trim() {
-        "write back" => Some(WriteCache::Volatile),
-        "write through" => Some(WriteCache::None),
-        _ => None,
+#[cfg(test)]
+impl Storage {
+    /// An ext4 on /dev/vda.
+    pub(crate) fn example(
+        options: &[&str],
+        write_cache: Option<WriteCache>,
+        durability: Durability,
+    ) -> Storage {
+        Storage {
+            filesystem: "ext4".into(),
+            device: "/dev/vda".into(),
+            kernel_device: Some("vda".into()),
+            options: options.iter().map(|&option| option.to_owned()).collect(),
+            write_cache,
+            mount: "/".into(),
+            layers: vec!["ext4".into(), "vda".into()],
+            durability,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_partition_has_the_write_cache_of_its_disk() {
-        let sys = tempfile::tempdir().unwrap();
-        let disk = sys.path().join("devices/vda");
-        for (path, text) in [("queue/write_cache", "write back\n"), ("vda1/partition", "1\n")] {
-            let path = disk.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        std::fs::create_dir_all(sys.path().join("class/block")).unwrap();
-        for (name, target) in [("vda", "vda"), ("vda1", "vda/vda1")] {
-            let link = sys.path().join("class/block").join(name);
-            std::os::unix::fs::symlink(Path::new("../../devices").join(target), link).unwrap();
-        }
-        assert_eq!(write_cache(sys.path(), "vda"), Some(WriteCache::Volatile));
-        assert_eq!(write_cache(sys.path(), "vda1"), Some(WriteCache::Volatile));
-        assert_eq!(write_cache(sys.path(), "vdb"), None);
-        std::fs::write(disk.join("queue/write_cache"), "write through\n").unwrap();
-        assert_eq!(write_cache(sys.path(), "vda1"), Some(WriteCache::None));
-    }
 
     #[test]
     fn what_a_path_lies_on_is_the_same_whoever_looks() {

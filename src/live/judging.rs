@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::State;
 use crate::files::still_open::StillOpen;
 use crate::model::{ServerId, Snapshot};
+use crate::verdict::remembered::Remembered;
 use crate::verdict::{Judge, Thresholds, Tracing, Verdicts};
 
 pub(crate) struct Judging {
@@ -19,6 +20,16 @@ impl Judging {
     /// `interval`: from one snapshot to the next, as it is asked for.
     pub fn new(thresholds: Thresholds, interval: Duration) -> Judging {
         Judging { judge: Judge::new(thresholds), interval, files: StillOpen::new("verdict") }
+    }
+
+    /// Goes on with failures that another process has seen. To be called before the first snapshot.
+    pub fn restore(&mut self, remembered: Remembered) {
+        self.judge.restore(remembered);
+    }
+
+    /// The failures that are not over.
+    pub fn remembered(&self) -> Remembered {
+        self.judge.remembered()
     }
 
     /// Given every snapshot, and the latest one again where the state has changed.

@@ -158,12 +158,13 @@ impl Live {
             State::Degraded { interval } => max_age.max(interval),
             _ => max_age.max(SHARED_FOR),
         };
-        let young = |snapshot: &Snapshot| now.saturating_duration_since(snapshot.taken) <= max_age;
+        let since = now.checked_sub(max_age).unwrap_or(now);
+        let young = |snapshot: &Snapshot| snapshot.taken >= since;
         let latest = self.latest();
         if young(&latest) {
             return self.state().is_tracing().then_some(latest);
         }
-        self.shared.ask_for_one();
+        self.shared.ask_for_one(since);
         self.shared.wait_for_any(timeout, young)
     }
 

@@ -48,6 +48,9 @@ impl Sampling {
     ) -> io::Result<Sampling> {
         let finder = Finder::start(selection);
         sampler.set_selection(selection);
+        if let Some(limit) = max_cpu {
+            sampler.limit_new_files(limit.share)?;
+        }
         let watch = CpuWatch::new(max_cpu, shared.take_orders().interval);
         let now = Instant::now();
         let mut sampling = Sampling {
@@ -107,7 +110,8 @@ impl Sampling {
                 self.sampler.wait_or_wake(SLICE, Some(self.shared.wake()))?;
                 continue;
             }
-            if is_due || orders.one_now {
+            let too_old = |since| self.shared.latest().taken < since;
+            if is_due || orders.taken_since.is_some_and(too_old) {
                 self.snapshot(is_due)?;
             }
             if is_due {
@@ -124,6 +128,7 @@ impl Sampling {
     /// What was counted until now is in the last snapshot before the pause.
     fn pause(&mut self, why: String) -> io::Result<()> {
         self.sampler.pause();
+        self.finder.pause(true);
         self.sampler.set_note(Some(why.clone()));
         self.snapshot(true)?;
         self.is_paused = true;
@@ -134,6 +139,7 @@ impl Sampling {
     fn go_on_tracing(&mut self, why: String) -> io::Result<()> {
         self.is_paused = false;
         self.sampler.go_on();
+        self.finder.pause(false);
         self.follow_interval(Some(why));
         self.snapshot(true)?;
         self.last_due = Instant::now();

@@ -37,8 +37,8 @@ struct Published {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Orders {
     pub interval: Duration,
-    /// A snapshot now.
-    pub one_now: bool,
+    /// The newest snapshot must have been taken no earlier than this.
+    pub taken_since: Option<Instant>,
     pub end: bool,
 }
 
@@ -63,7 +63,7 @@ impl Shared {
                 tested: SystemTime::now(),
             }),
             changed: Condvar::new(),
-            orders: Mutex::new(Orders { interval: bounded(interval), one_now: false, end: false }),
+            orders: Mutex::new(Orders { interval: bounded(interval), taken_since: None, end: false }),
             judging: AtomicU64::new(0),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
@@ -116,8 +116,9 @@ impl Shared {
         found(&published)
     }
 
-    pub(crate) fn ask_for_one(&self) {
-        self.order(|orders| orders.one_now = true);
+    /// Requests made while a snapshot is being taken are answered by it where it is new enough.
+    pub(crate) fn ask_for_one(&self, taken_since: Instant) {
+        self.order(|orders| orders.taken_since = orders.taken_since.max(Some(taken_since)));
     }
 
     pub(crate) fn ask_to_end(&self) {
@@ -148,7 +149,7 @@ impl Shared {
         let _ = rustix::io::read(&self.wake, &mut count);
         let mut orders = held(&self.orders);
         let taken = *orders;
-        orders.one_now = false;
+        orders.taken_since = None;
         taken
     }
 

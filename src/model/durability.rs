@@ -13,6 +13,10 @@ pub(crate) const WAL_BY_WRITES: &str = "The write-ahead log is written through O
 pub(crate) const SYNCS_DO_NOTHING: &str =
     "libeatmydata is loaded: the server's syncs do nothing, and none reaches the kernel.";
 
+/// The note of a server whose system calls enter the kernel by another table.
+pub(crate) const SYNCS_OF_32_BITS: &str = "This is a 32-bit program, and its system calls are not among those that are watched: on ext4, XFS, btrfs and \
+     f2fs they are counted where they reach the filesystem, without a latency, and elsewhere they are not seen.";
+
 /// Whether each write of the redo log was seen to be durable, by its descriptors.
 pub(crate) fn redo_is_durable_by_writes(server: &Server) -> bool {
     server.notes.iter().any(|note| note == REDO_BY_WRITES)
@@ -38,9 +42,17 @@ pub(crate) struct Way {
     pub what: &'static str,
     /// The operation by which it is watched.
     watched_by: Op,
-    /// It ends in the filesystem's own sync of a file, where it is counted even if it is not watched
-    /// ([`super::Net`]).
-    syncs_a_file: bool,
+    counted: Counted,
+}
+
+/// Where a way is counted even if it is not watched ([`super::Net`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    /// Where it reaches the filesystem's own sync of a file, on filesystems that show that.
+    Below,
+    /// Where it enters the kernel.
+    AtEntry,
+    Nowhere,
 }
 
 impl Way {
@@ -61,12 +73,16 @@ impl Way {
 }
 
 const fn write(name: &'static str, called: &'static str, what: &'static str) -> Way {
-    Way { name, called, what, watched_by: Op::DsyncWrite, syncs_a_file: true }
+    Way { name, called, what, watched_by: Op::DsyncWrite, counted: Counted::Below }
 }
 
 const fn call(op: Op, what: &'static str) -> Way {
-    let syncs_a_file = matches!(op, Op::Fsync | Op::Fdatasync | Op::Msync);
-    Way { name: op.name(), called: op.name(), what, watched_by: op, syncs_a_file }
+    let counted = match op {
+        Op::Fsync | Op::Fdatasync | Op::Msync => Counted::Below,
+        Op::Syncfs | Op::Sync => Counted::AtEntry,
+        _ => Counted::Nowhere,
+    };
+    Way { name: op.name(), called: op.name(), what, watched_by: op, counted }
 }
 
 /// The ways that a server most likely uses come first.
@@ -78,14 +94,14 @@ pub(crate) const WAYS: [Way; 10] = [
         called: "io_uring",
         what: "IORING_OP_FSYNC, IORING_OP_SYNC_FILE_RANGE and durable writes in a ring (Linux 6.0 or later)",
         watched_by: Op::IoUringFsync,
-        syncs_a_file: true,
+        counted: Counted::Below,
     },
     Way {
         name: "libaio",
         called: "libaio",
         what: "IOCB_CMD_FSYNC, IOCB_CMD_FDSYNC and durable writes by io_submit(2) (Linux 5.17 or later)",
         watched_by: Op::AioFsync,
-        syncs_a_file: true,
+        counted: Counted::Below,
     },
     write(
         "o_dsync",
@@ -107,7 +123,12 @@ pub fn not_watched(watched: &[Op]) -> impl Iterator<Item = &'static Way> {
 
 /// Those of them that [`super::Lost::unwatched`] counts.
 pub fn counted_only(watched: &[Op]) -> impl Iterator<Item = &'static Way> {
-    not_watched(watched).filter(|way| way.syncs_a_file)
+    not_watched(watched).filter(|way| way.counted != Counted::Nowhere)
+}
+
+/// Those that it counts only on filesystems that show it.
+pub(crate) fn counted_below(watched: &[Op]) -> impl Iterator<Item = &'static Way> {
+    not_watched(watched).filter(|way| way.counted == Counted::Below)
 }
 
 #[cfg(test)]
@@ -128,6 +149,8 @@ mod tests {
         let default: Vec<_> = not_watched(&[Op::Fsync, Op::Fdatasync]).map(|way| way.name).collect();
         assert_eq!(default[4..], ["msync", "sync_file_range", "syncfs", "sync"]);
         let counted: Vec<_> = counted_only(&[Op::Fsync, Op::Fdatasync]).map(|way| way.name).collect();
-        assert_eq!(counted, ["io_uring", "libaio", "o_dsync", "rwf_dsync", "msync"]);
+        assert_eq!(counted, ["io_uring", "libaio", "o_dsync", "rwf_dsync", "msync", "syncfs", "sync"]);
+        let below: Vec<_> = counted_below(&[Op::Fsync, Op::Fdatasync]).map(|way| way.name).collect();
+        assert_eq!(below, counted[..5]);
     }
 }

@@ -38,11 +38,20 @@ pub struct Threshold {
     /// Of 1, as 0.99; 1 is the longest.
     pub quantile: f64,
     pub seconds: f64,
+    /// How many syncs, one after the other, make what the limit is of; 1 or 2.
+    #[serde(default = "one")]
+    pub syncs: u8,
+    /// What is made by them, where they are several: "commits".
+    pub of: Option<String>,
     /// What the server was told instead, where it was: the name of a setting in milliseconds.
     pub setting: Option<String>,
     /// What is said of it, in a sentence.
     pub says: String,
     pub source: String,
+}
+
+fn one() -> u8 {
+    1
 }
 
 impl Threshold {

@@ -72,6 +72,16 @@ pub fn row(server: ServerId, inode: u64, path: &str, role: Role, op: Op, stats: 
     FileRow { server, target: file(inode), op, info: Arc::new(info), stats }
 }
 
+/// One whose syncs were counted and not timed; device "" is any.
+pub fn untimed_neighbour(device: &str, comm: &str, untimed: u64) -> NeighbourRow {
+    let mut row = neighbour(device, comm, &[]);
+    row.stats.untimed = untimed;
+    if device.is_empty() {
+        row.device_number = 0;
+    }
+    row
+}
+
 pub fn neighbour(device: &str, comm: &str, latencies: &[(u64, u64)]) -> NeighbourRow {
     let device_number = if device == "/dev/vda" { DEVICE } else { 8 << 20 | 16 };
     NeighbourRow {
@@ -90,7 +100,7 @@ pub fn engine(comm: &str) -> Option<Arc<Engine>> {
         Engine {
             name: name.into(),
             title: title.into(),
-            commands: vec![comm.into()],
+            commands: Vec::new(),
             processes: Processes::Alone,
             datadir: Datadir::Settings,
             serial: vec![Role::Redo, Role::Binlog],
@@ -99,7 +109,7 @@ pub fn engine(comm: &str) -> Option<Arc<Engine>> {
             thresholds: Vec::new(),
         }
     };
-    let engine = match comm {
+    let mut engine = match comm {
         "mysqld" => innodb("mysql", "MySQL"),
         "mariadbd" => innodb("mariadb", "MariaDB"),
         "postgres" => {
@@ -116,6 +126,12 @@ pub fn engine(comm: &str) -> Option<Arc<Engine>> {
         }
         _ => return None,
     };
+    let others: &[&str] = match comm {
+        "mysqld" => &["mysqld-debug"],
+        "mariadbd" => &[".mariadbd-wrapp"],
+        _ => &["postmaster", "edb-postgres", ".postgres-wrapp"],
+    };
+    engine.commands = std::iter::once(comm).chain(others.iter().copied()).map(str::to_owned).collect();
     Some(Arc::new(engine))
 }
 
@@ -141,11 +157,32 @@ pub fn server(id: ServerId, comm: &str, version: &str, port: u16) -> Server {
         device: Some("/dev/vda".into()),
         mount: None,
         filesystem: Some("ext4".into()),
+        storage: vec![StorageStack {
+            mount: "/".into(),
+            layers: vec!["ext4".into(), "vda".into()],
+            durability: Durability::Yes,
+            is_for_data: true,
+        }],
+        seccomp_filters: 0,
         notes: Vec::new(),
         thresholds: Vec::new(),
         alive: true,
-        known_by: KnownBy { described: true, listens: true, port: Some(port), ..KnownBy::default() },
+        known_by: KnownBy {
+            described: true,
+            listens: true,
+            port: Some(port),
+            owner: Some(999),
+            whose: Owner::System(999),
+            proof: Proof::FULL,
+            ..KnownBy::default()
+        },
     }
+}
+
+/// Run by this user, outside of containers.
+pub fn owned(server: Server, uid: u32) -> Server {
+    let whose = if uid < 1000 { Owner::System(uid) } else { Owner::User(uid) };
+    Server { known_by: KnownBy { owner: Some(uid), whose, ..server.known_by.clone() }, ..server }
 }
 
 pub fn thread(server: ServerId, tid: u32, name: &str, count: u64, sum_ns: u64) -> ThreadRow {
@@ -184,6 +221,7 @@ pub fn setup(ops: &[Op]) -> Arc<Setup> {
         by_thread: true,
         net: Net {
             filesystems: vec!["ext4".into(), "xfs".into()],
+            syncs_of_all: true,
             refused: None,
             writeback: true,
             writeback_refused: None,
@@ -211,6 +249,7 @@ pub fn quiet() -> Measurement {
         threads: Vec::new(),
         in_flight: Vec::new(),
         neighbours: Vec::new(),
+        whole_disks: Default::default(),
         unwatched: Vec::new(),
         devices: Vec::new(),
         unsynced: Default::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Role, Threshold};
+use super::{Engine, Owner, Proof, Role, StorageStack, Threshold};
 
 /// A process, identified by PID and start time: after PID reuse it is another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -46,6 +46,10 @@ pub struct Server {
     /// Where that device is mounted: as the server sees it; of an overlay, as the host sees the layer below.
     pub mount: Option<PathBuf>,
     pub filesystem: Option<String>,
+    /// What its data directory, its logs and other files that it writes lie on; none before it is described.
+    pub storage: Vec<StorageStack>,
+    /// Seccomp filters that its system calls pass: each may answer a call that the kernel then does not run.
+    pub seccomp_filters: u32,
     /// What the reader must know to interpret the figures: "innodb_flush_method=O_DSYNC: …". Plain
     /// sentences.
     pub notes: Vec<String>,
@@ -64,8 +68,17 @@ pub struct KnownBy {
     pub listens: bool,
     /// The TCP port for clients: one that it listens on, or is configured to.
     pub port: Option<u16>,
-    /// The number of the user whose process it is, from the kernel; all else here is what the process says.
+    /// The number of the user whose process it is, from the kernel.
     pub owner: Option<u32>,
+    /// Who answers for it, from the kernel.
+    #[serde(default)]
+    pub whose: Owner,
+    /// Which of the claims here are confirmed by the kernel.
+    #[serde(default)]
+    pub proof: Proof,
+    /// The unit of systemd, or whichever root's control group it runs in is called like one.
+    #[serde(default)]
+    pub unit: Option<String>,
     /// Device (`st_dev`) and inode of the data directory.
     pub datadir: Option<(u64, u64)>,
     /// The host name inside its container or pod; for a pod, the pod's name.
@@ -92,6 +105,8 @@ impl Server {
             device: None,
             mount: None,
             filesystem: None,
+            storage: Vec::new(),
+            seccomp_filters: 0,
             notes: Vec::new(),
             thresholds: Vec::new(),
             alive: true,
@@ -123,7 +138,7 @@ pub enum Target {
     NoFile,
     /// A call on a descriptor that was not open.
     BadDescriptor,
-    /// Syncs for which there was no row (the map was full): counted, but of unknown files.
+    /// Syncs for which there was no row: counted, but of unknown files.
     Unattributed,
     /// The sum of a role's files that were deleted or idle for long, merged to bound the memory.
     Gone(Role),

@@ -1,12 +1,13 @@
 //! The difference of two snapshots.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{
     DeviceRow, FileRow, InFlight, Lost, NeighbourRow, OTHER_NEIGHBOURS, Op, Role, RoleRow, Server, ServerId,
-    Setup, Snapshot, Stats, Target, ThreadRow, Unsynced, UnsyncedRow, unsynced,
+    Setup, Snapshot, Stats, Target, ThreadRow, Unsynced, UnsyncedRow, WholeDisks,
 };
 
 /// One interval: the difference of two snapshots. Rows without any activity are omitted.
@@ -31,6 +32,7 @@ pub struct Measurement {
     /// In flight at the end of the interval, oldest first.
     pub in_flight: Vec<InFlight>,
     pub neighbours: Vec<NeighbourRow>,
+    pub whole_disks: WholeDisks,
     /// [`Lost::unwatched`] by server, as far as the server is known.
     pub unwatched: Vec<(ServerId, u64)>,
     /// The devices to which servers wrote files, where all writes are watched.
@@ -55,9 +57,13 @@ impl Measurement {
                 |row, stats| FileRow { stats, ..row.clone() },
             )
         };
-        let files = of_files(&earlier.files, &later.files);
+        let mut files = of_files(&earlier.files, &later.files);
         let failures = of_files(&earlier.failures, &later.failures);
-        let writes = of_files(&earlier.writes, &later.writes);
+        let mut writes = of_files(&earlier.writes, &later.writes);
+        let (syncs, others): (Vec<_>, Vec<_>) =
+            pending(earlier, later).into_iter().partition(|(operation, _)| operation.op.makes_durable());
+        let nameless = add_pending(&mut files, &later.files, &syncs);
+        add_pending(&mut writes, &later.writes, &others);
         let threads = difference(
             &earlier.threads,
             &later.threads,
@@ -74,10 +80,20 @@ impl Measurement {
             |row| &row.stats,
             |row, stats| NeighbourRow { stats, ..row.clone() },
         );
-        let roles = roles_of(&files);
+        let mut roles = roles_of(&files);
         let write_roles = roles_of(&writes);
-        let files: Vec<FileRow> = files.into_iter().filter(|row| row.stats.count > 0).collect();
-        let writes: Vec<FileRow> = writes.into_iter().filter(|row| row.stats.count > 0).collect();
+        for (operation, ns) in nameless {
+            let &Operation { server, role, op, .. } = operation;
+            let stats = Stats { pending_ns: ns, ..Stats::default() };
+            match roles.iter_mut().find(|row| (row.server, row.role, row.op) == (server, role, op)) {
+                Some(row) => row.stats.merge(&stats),
+                None => roles.push(RoleRow { server, role, op, stats }),
+            }
+        }
+        roles.sort_by_key(|row| (row.server, row.role, row.op));
+        let is_active = |row: &FileRow| row.stats.count > 0 || row.stats.pending_ns != 0;
+        let files: Vec<FileRow> = files.into_iter().filter(is_active).collect();
+        let writes: Vec<FileRow> = writes.into_iter().filter(is_active).collect();
         let devices = devices_between(&earlier.disks, &later.disks, files.iter().chain(&writes));
         // Rows that stand for several servers are not listed as servers.
         let is_shown = |server: &&Arc<Server>| {
@@ -100,11 +116,12 @@ impl Measurement {
             threads,
             in_flight,
             neighbours,
+            whole_disks: later.whole_disks.clone(),
             unwatched: unwatched_between(&earlier.unwatched, &later.unwatched),
             devices,
             unsynced: Unsynced {
-                rows: unsynced::since(earlier.taken, &later.unsynced.rows),
                 dropped: later.unsynced.dropped.saturating_sub(earlier.unsynced.dropped),
+                ..later.unsynced.since(earlier.taken)
             },
         }
     }
@@ -141,6 +158,7 @@ impl Measurement {
         self.threads.retain(|row| wanted(row.server));
         self.in_flight.retain(|sync| wanted(sync.server));
         self.unsynced.rows.retain(|row| wanted(row.server));
+        self.unsynced.together.retain(|&(server, _), _| wanted(server));
     }
 
     /// The sum of all traced syncs of the interval.
@@ -151,6 +169,85 @@ impl Measurement {
         }
         total
     }
+}
+
+/// Operations in flight for less than this are not counted before they end: the list of those in flight and
+/// the counts are not of the same instant.
+const LONG: Duration = Duration::from_millis(100);
+
+/// What is done, to which file.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Operation {
+    server: ServerId,
+    role: Role,
+    op: Op,
+    path: Option<PathBuf>,
+}
+
+/// The time in operations that the latencies of those that ended in the interval lack, or have too much; see
+/// [`Stats::pending_ns`].
+fn pending(earlier: &Snapshot, later: &Snapshot) -> BTreeMap<Operation, i64> {
+    let of = |snapshot: &Snapshot| {
+        let mut ages: BTreeMap<Operation, (u32, Duration)> = BTreeMap::new();
+        for sync in snapshot.in_flight.iter().filter(|sync| sync.age >= LONG) {
+            let operation =
+                Operation { server: sync.server, role: sync.role, op: sync.op, path: sync.path.clone() };
+            let (n, sum) = ages.entry(operation).or_default();
+            *n += 1;
+            *sum = sum.saturating_add(sync.age);
+        }
+        ages
+    };
+    let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    let duration = later.taken.saturating_duration_since(earlier.taken);
+    let mut pending: BTreeMap<Operation, i64> = BTreeMap::new();
+    let before = of(earlier);
+    for (operation, (n, sum)) in of(later) {
+        let sum_before = before.get(&operation).map_or(0, |&(_, sum)| ns(sum));
+        // One that is found late has been there for longer than the interval.
+        pending.insert(operation, (ns(sum) - sum_before).min(ns(duration.saturating_mul(n))));
+    }
+    for (operation, (_, sum)) in before {
+        pending.entry(operation).or_insert(-ns(sum));
+    }
+    pending
+}
+
+/// To the rows of their files; to one without any operation that has ended, if there is none in the interval.
+/// Returns those whose file is not known. Each row is looked at once, however many operations hang.
+fn add_pending<'a>(
+    rows: &mut Vec<FileRow>,
+    all: &[FileRow],
+    pending: &'a [(Operation, i64)],
+) -> Vec<(&'a Operation, i64)> {
+    if pending.is_empty() {
+        return Vec::new();
+    }
+    let mut wanted: HashMap<(ServerId, Op, Option<&Path>), usize> = HashMap::new();
+    for (at, (of, _)) in pending.iter().enumerate() {
+        wanted.insert((of.server, of.op, of.path.as_deref()), at);
+    }
+    let found = |rows: &[FileRow]| -> HashMap<usize, usize> {
+        let which = |row: &FileRow| wanted.get(&(row.server, row.op, row.info.path.as_deref())).copied();
+        rows.iter().enumerate().filter_map(|(row, it)| Some((which(it)?, row))).collect()
+    };
+    let (here, anywhere) = (found(rows), found(all));
+    let mut nameless = Vec::new();
+    for (at, (of, ns)) in pending.iter().enumerate() {
+        if let Some(&row) = here.get(&at) {
+            let stats = &mut rows[row].stats;
+            stats.pending_ns = stats.pending_ns.saturating_add(*ns);
+        } else if *ns > 0 {
+            match anywhere.get(&at) {
+                Some(&row) => rows.push(FileRow {
+                    stats: Stats { pending_ns: *ns, ..Stats::default() },
+                    ..all[row].clone()
+                }),
+                None => nameless.push((of, *ns)),
+            }
+        }
+    }
+    nameless
 }
 
 /// A server that has been forgotten, or was not known before, has no earlier figure.
@@ -237,7 +334,7 @@ fn difference<Row, Key: Ord>(
                 stats(row).since(&inherited)
             }
         };
-        (new.count > 0 || !new.histogram.is_empty()).then(|| with(row, new))
+        (new.count > 0 || new.untimed > 0 || !new.histogram.is_empty()).then(|| with(row, new))
     });
     changed.collect()
 }
@@ -245,6 +342,7 @@ fn difference<Row, Key: Ord>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::fixture::{MYSQL, quiet, row};
     use crate::model::stats::tests::stats;
 
     /// (identity, heir, stats)
@@ -254,6 +352,59 @@ mod tests {
         let with = |row: &Row, stats| (row.0, row.1, stats);
         let rows = difference(earlier, later, |row| row.0, |row| row.1, |row| &row.2, with);
         rows.into_iter().map(|(id, _, stats)| (id, stats.count, stats.histogram.count())).collect()
+    }
+
+    #[test]
+    fn an_operation_that_hangs_is_time_in_its_log_as_long_as_it_does_and_no_longer() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let begin = std::time::Instant::now();
+        let redo = row(MYSQL, 41, "/d/ib_redo1", Role::Redo, Op::Fdatasync, Stats::default());
+        let at = |second: u32, stats: &Stats, ages: &[Duration]| {
+            let sync = |&age: &Duration| InFlight {
+                server: redo.server,
+                tid: 7,
+                thread: "log".into(),
+                op: redo.op,
+                role: redo.info.role,
+                path: redo.info.path.clone(),
+                age,
+                age_is_minimum: false,
+            };
+            Snapshot {
+                files: vec![FileRow { stats: stats.clone(), ..redo.clone() }],
+                in_flight: ages.iter().map(sync).collect(),
+                ..Snapshot::empty(begin + second * SECOND, SystemTime::UNIX_EPOCH, quiet().setup)
+            }
+        };
+        let none = Stats::default();
+        let ended = stats(&[3_500_000_000]);
+        let snapshots = [
+            at(0, &none, &[]),
+            at(1, &none, &[SECOND / 2]),
+            at(2, &none, &[3 * SECOND / 2]),
+            at(3, &none, &[5 * SECOND / 2]),
+            at(4, &ended, &[]),
+        ];
+        let shares: Vec<f64> = snapshots
+            .windows(2)
+            .map(|two| {
+                let m = Measurement::between(&two[0], &two[1]);
+                assert_eq!((m.roles.len(), m.files.len()), (1, 1));
+                assert_eq!(m.files[0].stats.pending_ns, m.roles[0].stats.pending_ns);
+                m.roles[0].stats.in_flight_mean(m.duration)
+            })
+            .collect();
+        assert_eq!(shares, [0.5, 1.0, 1.0, 1.0]);
+        let whole = Measurement::between(&snapshots[0], &snapshots[4]);
+        assert_eq!(whole.roles[0].stats.in_flight_mean(whole.duration), 3.5 / 4.0);
+        // One that began before anybody looked fills the interval; one that is new in the file's row, too.
+        let late = Measurement::between(&snapshots[0], &at(1, &none, &[9 * SECOND]));
+        assert_eq!(late.total().in_flight_mean(late.duration), 1.0);
+        let unknown = Snapshot { files: Vec::new(), ..at(1, &none, &[9 * SECOND]) };
+        let unknown = Measurement::between(&snapshots[0], &unknown);
+        assert_eq!((unknown.files.len(), unknown.total().in_flight_mean(unknown.duration)), (0, 1.0));
+        let short = Measurement::between(&snapshots[0], &at(1, &none, &[SECOND / 20]));
+        assert_eq!(short.roles.len(), 0, "what is in flight for a moment is counted when it ends");
     }
 
     #[test]

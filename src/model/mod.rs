@@ -2,6 +2,7 @@
 //! them ([`Measurement`]). Both are immutable plain data.
 
 mod completion;
+mod disks;
 pub(crate) mod durability;
 mod engine;
 mod errors;
@@ -11,9 +12,11 @@ pub mod histogram;
 mod kinds;
 mod measurement;
 mod op;
+mod owner;
 mod role;
 mod rows;
 mod stats;
+mod storage;
 mod unsynced;
 
 use std::collections::BTreeMap;
@@ -24,6 +27,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub use completion::Completions;
+pub use disks::WholeDisks;
 pub(crate) use engine::words;
 pub use engine::{Datadir, Engine, Processes, Threshold, Words};
 pub use errors::Errors;
@@ -31,24 +35,26 @@ pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
 pub use measurement::Measurement;
 #[cfg(test)]
 pub(crate) use measurement::roles_of;
-pub(crate) use op::SystemCall;
+pub use op::SystemCall;
 pub use op::{Op, Scope, Via};
+pub use owner::{Owner, Proof};
 pub(crate) use role::Numbering;
 pub use role::Role;
 pub(crate) use rows::OTHER_NEIGHBOURS;
 pub use rows::{DeviceRow, FileInfo, FileRow, InFlight, NeighbourRow, RoleRow, ThreadRow};
 pub(crate) use stats::SATURATED;
 pub use stats::{Max, Stats};
+pub use storage::{Durability, StorageStack};
 pub use unsynced::{Backlog, Peak, Unsynced, UnsyncedFile, UnsyncedRole, UnsyncedRow};
 pub(crate) use unsynced::{PEAKS_REMEMBERED, unsynced_roles};
 
 /// What could not be counted or attributed. All zero: everything was counted, which has been verified. The
-/// last two are not of the watched calls.
+/// last three are not of the watched calls, as far as the kernel ran them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// Syncs not counted because the kernel skipped a program (preemptible kernels; recursion_misses).
     pub preempted: u64,
-    /// Syncs counted in the totals whose file is unknown, because a map was full.
+    /// Syncs counted in the totals whose file is unknown, because there was no room for it.
     pub files: u64,
     /// Syncs counted whose latency bucket is unknown, because the ring was full.
     pub events: u64,
@@ -56,7 +62,7 @@ pub struct Lost {
     pub names: u64,
     /// Failed syncs counted for their file whose errno is unknown, because a map was full.
     pub errors: u64,
-    /// Syncs not counted because there was no memory for the thread's state.
+    /// Syncs not counted because there was no room for the state of the call or the request.
     pub threads: u64,
     /// Processes of a traced command that could not be followed, because a map was full.
     pub processes: u64,
@@ -77,6 +83,11 @@ pub struct Lost {
     /// The same of processes that are not traced.
     #[serde(default)]
     pub neighbours_unwatched: u64,
+    /// Calls of traced processes that returned without having been entered, beyond those whose entry the
+    /// kernel skipped: a seccomp filter or a tracer answered them before the kernel ran them, or they had
+    /// begun before tracing did.
+    #[serde(default)]
+    pub answered: u64,
 }
 
 /// Serialises a duration as a number of seconds.
@@ -109,12 +120,13 @@ impl Lost {
             paused: self.paused.saturating_sub(earlier.paused),
             unwatched: self.unwatched.saturating_sub(earlier.unwatched),
             neighbours_unwatched: self.neighbours_unwatched.saturating_sub(earlier.neighbours_unwatched),
+            answered: self.answered.saturating_sub(earlier.answered),
         }
     }
 
-    /// None of the watched calls was lost, whatever happened outside of them.
+    /// No watched call was missed, whatever happened outside of them.
     pub fn is_zero(&self) -> bool {
-        Lost { unwatched: 0, neighbours_unwatched: 0, ..*self } == Lost::default()
+        Lost { unwatched: 0, neighbours_unwatched: 0, answered: 0, ..*self } == Lost::default()
     }
 }
 
@@ -146,6 +158,9 @@ impl AttachMode {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Net {
     pub filesystems: Vec<String>,
+    /// sync and syncfs are counted wherever they are not watched.
+    #[serde(default)]
+    pub syncs_of_all: bool,
     /// The tracepoint that could not be attached to, and why.
     pub refused: Option<String>,
     /// Writeback errors are noticed when they happen, on all filesystems.
@@ -154,6 +169,16 @@ pub struct Net {
     /// Why not.
     #[serde(default)]
     pub writeback_refused: Option<String>,
+}
+
+impl Net {
+    /// Whether what processes that are not traced sync outside of the watched calls is counted: of the files
+    /// of this filesystem, and of whole filesystems.
+    pub(crate) fn counts_neighbours_on(&self, filesystem: &str) -> bool {
+        self.syncs_of_all
+            && self.refused.is_none()
+            && self.filesystems.iter().any(|counted| counted == filesystem)
+    }
 }
 
 /// How tracing was set up, which modes were rejected, and why.
@@ -195,11 +220,16 @@ pub struct Snapshot {
     pub neighbours: Vec<NeighbourRow>,
     /// [`Lost::unwatched`] by server, in their order, as far as the server is known.
     pub unwatched: Vec<(ServerId, u64)>,
+    /// What there was no room to keep on the kernel side since tracing began, in servers' order: a call or
+    /// request, or whose file it was. Of all processes of those who have a share of that room with the
+    /// server.
+    pub refused: Vec<(ServerId, u64)>,
     /// Where all writes are watched, what was written to each device of the host, by whomever, in bytes since
     /// long before.
     pub disks: BTreeMap<u32, u64>,
+    pub whole_disks: WholeDisks,
     /// Where all writes are watched.
-    pub unsynced: Unsynced<UnsyncedFile>,
+    pub unsynced: Unsynced<UnsyncedFile, Vec<Peak>>,
 }
 
 impl Snapshot {
@@ -218,7 +248,9 @@ impl Snapshot {
             in_flight: Vec::new(),
             neighbours: Vec::new(),
             unwatched: Vec::new(),
+            refused: Vec::new(),
             disks: BTreeMap::new(),
+            whole_disks: WholeDisks::default(),
             unsynced: Unsynced::default(),
         }
     }

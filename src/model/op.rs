@@ -43,7 +43,7 @@ impl Via {
 /// A system call and its numbers: of the architecture that this is built for, of 32-bit x86 and of 32-bit Arm
 /// processes (arch/x86/entry/syscalls/syscall_32.tbl, arch/arm64/tools/syscall_32.tbl).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SystemCall {
+pub struct SystemCall {
     pub name: &'static str,
     pub native: i64,
     i386: i64,
@@ -89,7 +89,7 @@ macro_rules! ops {
             }
 
             /// The system calls that it is made by.
-            pub(crate) const fn calls(self) -> &'static [SystemCall] {
+            pub const fn calls(self) -> &'static [SystemCall] {
                 match self {
                     $(Op::$op => &[$(
                         SystemCall { name: $call, native: libc::$native, i386: $i386, arm: $arm }

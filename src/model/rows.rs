@@ -125,6 +125,7 @@ pub(crate) const OTHER_NEIGHBOURS: &str = "other";
 /// Syncs of untraced processes, by device and command name of the thread group leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeighbourRow {
+    /// 0: all devices (sync), or not known which.
     pub device_number: u32,
     /// As [`FileInfo::device`].
     pub device: String,
@@ -133,4 +134,16 @@ pub struct NeighbourRow {
     /// "other" if more commands synced than are kept apart.
     pub comm: String,
     pub stats: Stats,
+}
+
+impl NeighbourRow {
+    /// Whether its syncs may be of each device.
+    pub(crate) fn is_of_any_device(&self) -> bool {
+        self.device_number == 0
+    }
+
+    /// Whether its syncs were counted, and it is not known of whom or where they were.
+    pub(crate) fn is_unattributed(&self) -> bool {
+        self.device_number == 0 && self.comm == OTHER_NEIGHBOURS
+    }
 }

@@ -28,10 +28,15 @@ pub struct Stats {
     pub histogram: Histogram,
     /// Failed syncs by errno.
     pub errors: Errors,
+    /// Made durable by calls that are not watched: counted, and in no other figure. Of neighbours only.
+    pub untimed: u64,
     /// What durable writes have written, as the kernel returned it.
     pub bytes: u64,
     /// Of requests of rings, since they were first seen: no interval has its own.
     pub completions: Completions,
+    /// Of an interval: the time of operations that had not returned at its end, less the time before it of
+    /// those that were in flight at its beginning. Nanoseconds; 0 in a snapshot.
+    pub pending_ns: i64,
 }
 
 impl Stats {
@@ -44,7 +49,9 @@ impl Stats {
             self.max = other.max;
         }
         self.histogram.merge(&other.histogram);
+        self.untimed = self.untimed.saturating_add(other.untimed);
         self.bytes = self.bytes.saturating_add(other.bytes);
+        self.pending_ns = self.pending_ns.saturating_add(other.pending_ns);
         self.completions.merge(other.completions);
         for (&errno, &n) in &other.errors {
             let sum = self.errors.entry(errno).or_default();
@@ -75,8 +82,10 @@ impl Stats {
             max,
             errors: errors.collect(),
             histogram,
+            untimed: self.untimed.saturating_sub(earlier.untimed),
             bytes: self.bytes.saturating_sub(earlier.bytes),
             completions: self.completions,
+            pending_ns: 0,
         }
     }
 
@@ -88,9 +97,15 @@ impl Stats {
         let errors = earlier.errors.iter().filter(|&(&errno, _)| errno != 0);
         self.count >= earlier.count
             && self.sum_ns >= earlier.sum_ns
+            && self.untimed >= earlier.untimed
             && self.bytes >= earlier.bytes
             && errors.into_iter().all(|(errno, n)| self.errors.get(errno) >= Some(n))
             && earlier.histogram.since(&self.histogram).is_empty()
+    }
+
+    /// Those that were not timed included.
+    pub(crate) fn all(&self) -> u64 {
+        self.count.saturating_add(self.untimed)
     }
 
     pub(crate) fn mean_ns(&self) -> Option<u64> {
@@ -111,10 +126,11 @@ impl Stats {
         self.errors.values().fold(0, |sum, &n| sum.saturating_add(n))
     }
 
-    /// Mean number in flight over a time: sum of the latencies / time. For a serial log this is its busy
-    /// share.
+    /// Mean number in flight over a time: the time in operations, of those that hang as well, / time. For a
+    /// serial log this is its busy share.
     pub fn in_flight_mean(&self, over: Duration) -> f64 {
-        if over.is_zero() { 0.0 } else { self.sum_ns as f64 / over.as_nanos() as f64 }
+        let time = (self.sum_ns as f64 + self.pending_ns as f64).max(0.0);
+        if over.is_zero() { 0.0 } else { time / over.as_nanos() as f64 }
     }
 
     /// What is certain of the longest latency: where only its bucket is known, its lower edge.

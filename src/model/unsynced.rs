@@ -37,17 +37,48 @@ impl Backlog {
     }
 }
 
-/// By file, and what could not be told by file.
+/// By file, and what could not be told by file. `Most`: the greatest number of bytes of an interval, or the
+/// peaks from which it is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsynced<Row> {
+pub struct Unsynced<Row, Most = u64> {
     pub rows: Vec<Row>,
+    /// What the files of a role had at once, at most: their greatest within one look, of which there are many
+    /// in an interval.
+    pub together: BTreeMap<(ServerId, Role), Most>,
     /// Bytes of files for which there was no room: whether they are synced is not known.
     pub dropped: u64,
 }
 
-impl<Row> Default for Unsynced<Row> {
+impl<Row, Most> Default for Unsynced<Row, Most> {
     fn default() -> Self {
-        Unsynced { rows: Vec::new(), dropped: 0 }
+        Unsynced { rows: Vec::new(), together: BTreeMap::new(), dropped: 0 }
+    }
+}
+
+impl Unsynced<UnsyncedFile, Vec<Peak>> {
+    /// What is to be said of the interval since a moment; files that were synced all the time are left out.
+    pub(super) fn since(&self, earlier: Instant) -> Unsynced<UnsyncedRow> {
+        let most = |peaks: &[Peak]| greatest(peaks, earlier).bytes;
+        Unsynced {
+            rows: since(earlier, &self.rows),
+            together: self.together.iter().map(|(&role, peaks)| (role, most(peaks))).collect(),
+            dropped: self.dropped,
+        }
+    }
+}
+
+impl Unsynced<UnsyncedRow> {
+    /// Sums up files by server and role. The most of a role is what they had together; never less than what
+    /// one of them had alone, which it still may be where the role of a file was learnt late.
+    pub(crate) fn roles(&self) -> Vec<UnsyncedRole> {
+        let mut roles = unsynced_roles(&self.rows);
+        for role in &mut roles {
+            let Some(&together) = self.together.get(&(role.server, role.role)) else { continue };
+            let its = self.rows.iter().filter(|row| (row.server, row.info.role) == (role.server, role.role));
+            let alone = its.map(|row| row.most.bytes).fold(role.now.bytes, u64::max);
+            role.most.bytes = role.most.bytes.min(together.max(alone));
+        }
+        roles
     }
 }
 
@@ -94,29 +125,31 @@ pub struct UnsyncedRole {
     pub role: Role,
     /// The sum of the bytes, and the greatest age.
     pub now: Backlog,
-    /// The same of the greatest of each file, which they need not have had at the same time: never too small.
+    /// The greatest of both, each by itself: never too small.
     pub most: Backlog,
     pub possibly_lost: u64,
 }
 
-/// What is to be said of the interval since a moment; files that were synced all the time are left out.
-pub(super) fn since(earlier: Instant, later: &[UnsyncedFile]) -> Vec<UnsyncedRow> {
-    let row = |file: &UnsyncedFile| {
-        let peaks = file.peaks.iter().filter(|peak| peak.at > earlier).map(|peak| peak.most);
-        UnsyncedRow {
-            server: file.server,
-            target: Target::File(file.file),
-            info: file.info.clone(),
-            now: file.now,
-            most: peaks.fold(file.now, Backlog::or_greater),
-            possibly_lost: file.possibly_lost,
-        }
+fn greatest(peaks: &[Peak], since: Instant) -> Backlog {
+    let peaks = peaks.iter().filter(|peak| peak.at > since).map(|peak| peak.most);
+    peaks.fold(Backlog::default(), Backlog::or_greater)
+}
+
+fn since(earlier: Instant, later: &[UnsyncedFile]) -> Vec<UnsyncedRow> {
+    let row = |file: &UnsyncedFile| UnsyncedRow {
+        server: file.server,
+        target: Target::File(file.file),
+        info: file.info.clone(),
+        now: file.now,
+        most: file.now.or_greater(greatest(&file.peaks, earlier)),
+        possibly_lost: file.possibly_lost,
     };
     let is_worth_it = |row: &UnsyncedRow| !row.most.is_none() || row.possibly_lost > 0;
     later.iter().map(row).filter(is_worth_it).collect()
 }
 
-/// Sums up files by server and role, in that order.
+/// Sums up files by server and role, in that order; the most of a role is the sum of the most of each file,
+/// which they need not have had at once.
 pub(crate) fn unsynced_roles<'a>(files: impl IntoIterator<Item = &'a UnsyncedRow>) -> Vec<UnsyncedRole> {
     let mut roles: BTreeMap<(ServerId, Role), UnsyncedRole> = BTreeMap::new();
     for row in files {
@@ -162,6 +195,30 @@ mod tests {
         assert_eq!(since(at(3), std::slice::from_ref(&synced)), []);
         let failed = UnsyncedFile { possibly_lost: 1, ..synced };
         assert_eq!(since(at(3), &[failed]).len(), 1);
+    }
+
+    #[test]
+    fn the_most_of_a_role_is_what_its_files_had_at_once_and_no_sum_of_different_moments() {
+        let row = |inode, now, most| UnsyncedRow {
+            server: MYSQL,
+            target: Target::File(FileId { device: 1, inode, generation: 3, weak: false }),
+            info: Arc::new(FileInfo::nameless(Role::Redo)),
+            now,
+            most,
+            possibly_lost: 0,
+        };
+        // A log that went from one file to the next, twice.
+        let none = Backlog::default();
+        let rows: Vec<_> = (1..=3).map(|inode| row(inode, none, backlog(100, 5))).collect();
+        let most = |together: &[u64]| {
+            let together = together.iter().map(|&bytes| ((MYSQL, Role::Redo), bytes)).collect();
+            let unsynced = Unsynced { rows: rows.clone(), together, dropped: 0 };
+            unsynced.roles()[0].most
+        };
+        assert_eq!(most(&[]), backlog(300, 5), "nothing is known of the moments");
+        assert_eq!(most(&[120]), backlog(120, 5));
+        assert_eq!(most(&[60]), backlog(100, 5), "one file alone had more");
+        assert_eq!(most(&[900]), backlog(300, 5));
     }
 
     #[test]

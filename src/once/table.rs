@@ -9,7 +9,7 @@ use crate::model::{Backlog, Max, Measurement, RoleRow, Server, ServerId, Stats, 
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::rows::{self, Row, Subject, nameless, p99, rows_for_people};
 use crate::render::{By, Options, Paint, Shown, Style, device, header, histogram, reading};
-use crate::text::{count, counted, duration, duration_in_words, errno, interval, rate};
+use crate::text::{absence, count, counted, duration, duration_in_words, errno, interval, rate};
 
 /// Neighbours named one by one; the rest is a sum.
 const NEIGHBOURS_SHOWN: usize = 3;
@@ -375,15 +375,20 @@ fn neighbour_lines(m: &Measurement, servers: &[ServerId], style: &Style) -> Vec<
         let mut parts: Vec<String> =
             device.neighbours.iter().take(NEIGHBOURS_SHOWN).map(|n| neighbour(n, m, style)).collect();
         if let Some(rest) = device.neighbours.get(NEIGHBOURS_SHOWN..).filter(|rest| !rest.is_empty()) {
-            let syncs = rest.iter().map(|n| n.stats.count).sum();
+            let syncs = rest.iter().map(|n| n.stats.all()).sum();
             let others = counted(rest.len() as u64, "other", "others");
             parts.push(format!("{others} {} syncs/s", rate(syncs, m.duration)));
         }
         lines.push(format!("also on {}: {}", style.name(device.name.as_bytes()), parts.join("; ")));
     }
     if !quiet.is_empty() {
+        let filesystems = device::filesystems(m, servers);
         let names: Vec<String> = quiet.iter().map(|device| style.name(device.name.as_bytes())).collect();
-        lines.push(format!("also on {}: {}", names.join(", "), device::nobody(&m.lost)));
+        lines.push(format!(
+            "also on {}: {}",
+            names.join(", "),
+            absence::neighbour(&m.setup.net, &filesystems)
+        ));
     }
     lines.iter().flat_map(|line| style.wrap(line, 2)).collect()
 }
@@ -392,11 +397,18 @@ fn neighbour(neighbour: &device::Neighbour, m: &Measurement, style: &Style) -> S
     let name = style.name(neighbour.comm.as_bytes());
     let pid = neighbour.pid.map(|pid| format!(" {pid} (traced)")).unwrap_or_default();
     let stats = &neighbour.stats;
-    let worst = match p99(stats) {
-        Some(ns) => format!("p99 {}", duration_in_words(ns)),
-        None => format!("max {}", rows::max_in_words(stats.max)),
-    };
-    format!("{name}{pid} {} syncs/s, {worst}", rate(stats.count, m.duration))
+    let mut parts = Vec::new();
+    if stats.count > 0 {
+        let worst = match p99(stats) {
+            Some(ns) => format!("p99 {}", duration_in_words(ns)),
+            None => format!("max {}", rows::max_in_words(stats.max)),
+        };
+        parts.push(format!("{} syncs/s, {worst}", rate(stats.count, m.duration)));
+    }
+    if stats.untimed > 0 {
+        parts.push(format!("{} untimed syncs/s", rate(stats.untimed, m.duration)));
+    }
+    format!("{name}{pid} {}{}", parts.join(", "), neighbour.place.in_words(style))
 }
 
 #[cfg(test)]

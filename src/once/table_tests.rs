@@ -45,11 +45,22 @@ fn incident() -> Measurement {
 #[test]
 fn nobody_is_said_to_be_alone_while_others_sync_in_ways_that_are_not_watched() {
     let mut m = fixture::busy();
-    m.lost.neighbours_unwatched = 1_200;
+    m.neighbours = vec![
+        fixture::untimed_neighbour("/dev/vda", "dd", 1_370),
+        fixture::untimed_neighbour("", "backupjob", 137),
+        fixture::untimed_neighbour("", crate::model::OTHER_NEIGHBOURS, 14),
+    ];
     let text = rendered(&m, &options(By::Role, Some(120)));
-    let line = "also on /dev/vda: others on this host synced 1,200 times in ways not watched\n";
-    assert!(text.contains(line), "{text}");
+    let line = "also on /dev/vda: dd 1,001 untimed syncs/s; backupjob 100 untimed syncs/s (any device); other 10 untimed \
+                syncs/s (any device)\n";
+    assert!(text.replace("\n  ", " ").contains(line), "{text}");
     assert!(!text.contains("no other process"), "{text}");
+    // Where nothing looked for them, nothing is said of them.
+    let mut m = fixture::busy();
+    let setup = std::sync::Arc::make_mut(&mut m.setup);
+    setup.net.syncs_of_all = false;
+    let text = rendered(&m, &options(By::Role, Some(120)));
+    assert!(text.contains("no other watched sync seen\n"), "{text}");
 }
 
 #[test]
@@ -163,7 +174,7 @@ fn the_table_of_a_pipe_is_one_line_per_row_with_every_column() {
     assert!(text.starts_with(
         "mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · fentry · 1.37 s\n\n"
     ));
-    assert!(text.ends_with("none of the watched calls was lost.\nNot watched: io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes, msync, sync_file_range, syncfs, sync.\n"), "{text}");
+    assert!(text.ends_with("no watched call was missed.\nNot watched: io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes, msync, sync_file_range, syncfs, sync.\n"), "{text}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn text(parts: &[Part], all: &Measurement, troubles: &Troubles, options: &Option
         out.push('\n');
     }
     if servers.is_empty() {
-        let _ = writeln!(out, "No server ran in the last {}.", crate::text::interval(all.duration));
+        let _ = writeln!(out, "{}", crate::text::absence::server(all.duration));
     }
     let whole = format!("these {}", crate::text::interval(troubles.duration));
     for sentence in reading::of_window(troubles, &whole, all, options) {

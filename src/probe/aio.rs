@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput};
+use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput, TracepointCategory};
 
 use super::contract::{SyncSkel, types, view};
 use super::features::Features;
@@ -34,8 +34,12 @@ pub(super) fn wanted(ops: &[Op], features: &Features, is_built_in: bool) -> Requ
 
 /// Whether a program of this name belongs here.
 pub(super) fn is_of_it(program: &str) -> bool {
-    let call = program.split_once('_').map(|(_, call)| call);
-    program == FORGET || call.is_some_and(|call| call == SUBMIT || OTHERS.contains(&call))
+    program == FORGET || calls_of(program).all(|call| call == SUBMIT || OTHERS.contains(&call))
+}
+
+/// The calls in a program's name, behind how those of its mode begin.
+fn calls_of(program: &str) -> impl Iterator<Item = &str> {
+    program.split_once('_').map_or("", |(_, calls)| calls).split("_or_")
 }
 
 /// Whether one of those is for this mode, by how the names of its programs begin.
@@ -65,20 +69,29 @@ fn attach_all(skel: &mut SyncSkel) -> Result<Vec<Link>, String> {
             if !program.autoload() || !is_of_it(&name) || name == FORGET || enters != is_entry {
                 continue;
             }
-            links.push(program.attach().map_err(|error| format!("{name}: {error:#}"))?);
+            let failed = |error| format!("{name}: {error:#}");
+            if calls_of(&name).count() < 2 {
+                links.push(program.attach().map_err(failed)?);
+                continue;
+            }
+            for call in calls_of(&name) {
+                let tracepoint = format!("sys_exit_{call}");
+                let link = program.attach_tracepoint(TracepointCategory::Syscalls, tracepoint);
+                links.push(link.map_err(failed)?);
+            }
         }
     }
     Ok(links)
 }
 
-/// The requests in flight, as the programs keep them.
+/// The requests in flight, as the programs keep them, with those of whose end nobody will tell.
 pub(super) fn requests(skel: &SyncSkel) -> libbpf_rs::Result<Vec<types::pending>> {
     let map = &skel.maps.aio_requests;
     let mut requests = Vec::new();
     for key in map.keys() {
         let value = map.lookup(&key, MapFlags::ANY)?;
         let request = value.as_deref().and_then(view::<types::pending>);
-        requests.extend(request.filter(|request| request.silent == 0));
+        requests.extend(request);
     }
     Ok(requests)
 }
@@ -104,9 +117,24 @@ pub(super) fn forget_ended(skel: &SyncSkel, requests: &mut Vec<types::pending>) 
 /// A program that is executed gets a new stack, at a place that the kernel chooses at random.
 fn has_ended((pid, stack): (u32, u64)) -> bool {
     match proc_file::read(Path::new(&format!("/proc/{pid}/stat"))) {
-        Ok(stat) => stack_of(&stat).is_some_and(|now| now != stack),
+        Ok(stat) => is_zombie(pid, &stat) || stack_of(&stat).is_some_and(|now| now != stack),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
+}
+
+/// Whether the process has ended, however long nobody asks how. A first thread that has ended leaves a
+/// zombie, too, while others go on.
+pub(super) fn is_over(pid: u32) -> bool {
+    match proc_file::read(Path::new(&format!("/proc/{pid}/stat"))) {
+        Ok(stat) => is_zombie(pid, &stat),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+fn is_zombie(pid: u32, stat: &[u8]) -> bool {
+    let state = String::from_utf8_lossy(stat).rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    state == Some('Z') && threads() < 2
 }
 
 /// None: it is not shown, because the process is another user's and this one's rights do not suffice.
@@ -124,13 +152,23 @@ mod tests {
     #[test]
     fn a_mode_has_the_programs_that_begin_like_its_others() {
         let of = |prefixes| {
-            let all = ["enter_io_submit", "kprobe_io_submit", "exit_io_submit", "fexit_io_destroy", FORGET];
+            let all = [
+                "enter_io_submit",
+                "kprobe_io_submit",
+                "exit_io_submit_or_io_destroy",
+                "fexit_io_destroy",
+                FORGET,
+            ];
             assert!(all.iter().all(|program| is_of_it(program)));
             all.into_iter().filter(|program| is_wanted(program, &prefixes)).collect::<Vec<_>>()
         };
-        assert_eq!(of(["enter_", "exit_"]), ["enter_io_submit", "exit_io_submit", FORGET]);
+        assert_eq!(of(["enter_", "exit_"]), ["enter_io_submit", "exit_io_submit_or_io_destroy", FORGET]);
         assert_eq!(of(["kprobe_", "fexit_"]), ["kprobe_io_submit", "fexit_io_destroy", FORGET]);
-        assert!(!["net_inode", "ring_submit", "exit_fsync"].iter().any(|program| is_of_it(program)));
+        assert!(
+            !["net_inode", "ring_submit", "exit_fsync", "exit_fsync_or_write"]
+                .iter()
+                .any(|program| is_of_it(program))
+        );
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl MappedArray {
         assert!(size_of::<T>() <= self.stride);
         let place = self.place(slot)?.cast::<T>();
         // SAFETY: the place lies within the mapping and is aligned, for strides are powers of two of at least
-        // 128; T is plain integers, any bits of which are a value.
+        // 32; T is plain integers, any bits of which are a value.
         Ok(unsafe { place.read_volatile() })
     }
 

@@ -232,6 +232,7 @@ fn try_mode(
     let capacity = config.capacity;
     let size = |step: libbpf_rs::Result<()>| step.map_err(|e| failed("size a map".into(), e));
     size(open.maps.rows.set_max_entries(capacity.slots()))?;
+    size(open.maps.grave_errors.set_max_entries(capacity.slots()))?;
     size(open.maps.slots.set_max_entries(capacity.slots()))?;
     size(open.maps.guesses.set_max_entries(capacity.guesses()))?;
     size(open.maps.histograms.set_max_entries(capacity.histogram_slots()))?;
@@ -258,7 +259,7 @@ fn try_mode(
 
     let skips = if config.preemptible { host::skips() } else { Skips::None };
     let prefixes = choice::programs(mode, skips);
-    let mut net = Net::of_this_host();
+    let mut net = Net::of_this_host(&config.ops);
     let mut rings = ring::wanted(&config.ops, types.is_some_and(|types| types.has_ring_requests));
     let mut aio = aio::wanted(&config.ops, &features, types.is_none_or(|types| types.has_aio));
     size(open.maps.request_slots.set_autocreate(rings.are_watched()))?;
@@ -274,7 +275,8 @@ fn try_mode(
             name if net::is_of_it(name) => net.wants(name),
             name if ring::is_of_it(name) => rings.are_watched(),
             name if aio::is_of_it(name) => aio.are_watched() && aio::is_wanted(name, &prefixes),
-            _ => choice::ops_of(&name, &prefixes).iter().any(|op| config.ops.contains(op)),
+            name if !choice::has_its_exits(name, &prefixes) => false,
+            name => choice::ops_of(name, &prefixes).iter().any(|op| config.ops.contains(op)),
         };
         program.set_autoload(wanted);
     }

@@ -8,7 +8,7 @@ use crate::model::Op;
 /// fentry costs only the calls that it watches. A kernel that preempts may preempt a program inside it, and
 /// skips the same program's other runs on that processor until it goes on; the same holds for syscall
 /// tracepoints in newer kernels (docs/kernels.md). kprobe.multi runs programs with preemption off: it costs
-/// more than fentry, but loses none.
+/// more than fentry, but no program makes the kernel skip another.
 pub(super) fn order(preemptible: bool) -> &'static [AttachMode] {
     if preemptible { &[Kprobe, Tracepoint, Fentry] } else { &[Fentry, Tracepoint] }
 }
@@ -42,6 +42,17 @@ pub(super) fn programs(mode: AttachMode, skips: Skips) -> [&'static str; 2] {
         Tracepoint => ["enter_", "exit_"],
     };
     [if skips.any_of(mode) { "kprobe_" } else { entry }, exit]
+}
+
+/// Whether a program is of this choice, where syncs and writes leave by one program or by two: by two where
+/// entries are watched by kprobe because exits may be skipped, so that the kernel counts the skipped ends of
+/// syncs apart.
+pub(super) fn has_its_exits(program: &str, prefixes: &[&str; 2]) -> bool {
+    let exits = program.strip_prefix("exit_").unwrap_or_default();
+    match (exits.starts_with("fsync_or_fdatasync"), exits.contains("write_or_pwrite64")) {
+        (false, false) => true,
+        (syncs, writes) => (syncs && writes) != (prefixes[0] == "kprobe_"),
+    }
 }
 
 /// The system calls whose entries or exits a program watches: they stand in its name.
@@ -96,6 +107,25 @@ mod tests {
         assert_eq!(programs(Tracepoint, full), ["enter_", "exit_"]);
         assert_eq!(programs(Tracepoint, Skips::FentryAndTracepoints), ["kprobe_", "exit_"]);
         assert_eq!(programs(Kprobe, Skips::FentryAndTracepoints), ["kprobe_", "kretprobe_"]);
+    }
+
+    #[test]
+    fn exits_of_syncs_and_writes_are_apart_where_they_may_be_skipped() {
+        let of = |prefixes| {
+            let all = ["exit_fsync_or_fdatasync_or_write_or_pwrite64", "exit_fsync_or_fdatasync"];
+            let others = ["exit_write_or_pwrite64", "exit_syncfs_or_sync", "fexit_fsync"];
+            let all = all.into_iter().chain(others);
+            all.filter(|program| has_its_exits(program, &prefixes)).collect::<Vec<_>>()
+        };
+        let [together, syncs, writes, others, fexit] = [
+            "exit_fsync_or_fdatasync_or_write_or_pwrite64",
+            "exit_fsync_or_fdatasync",
+            "exit_write_or_pwrite64",
+            "exit_syncfs_or_sync",
+            "fexit_fsync",
+        ];
+        assert_eq!(of(["enter_", "exit_"]), [together, others, fexit]);
+        assert_eq!(of(["kprobe_", "exit_"]), [syncs, writes, others, fexit]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What to trace and how much room to give it.
 
 use super::contract::record::{
-    AIO_REQUESTS, FIRST_FILE_SLOT, REQUEST_SLOTS, REQUESTS_WITHOUT_SLOT, UNSYNCED_FILES,
+    AIO_REQUESTS, CALLS_WITHOUT_SLOT, ERRORS, FIRST_FILE_SLOT, REQUEST_SLOTS, REQUESTS_WITHOUT_SLOT, SHARES,
+    UNSYNCED_FILES,
 };
 use crate::model::{AttachMode, Engine, Op, Processes};
 
@@ -122,8 +123,10 @@ impl Capacity {
             + slots * 4
             + (2 << 20)
             + u64::from(self.thread_slots()) * 128
-            + hash(4_096, 136)
-            + hash(2_048, 24)
+            + hash(CALLS_WITHOUT_SLOT, 136)
+            + slots * 32
+            + hash(ERRORS, 16 + 16)
+            + u64::from(SHARES) * 64
             + hash(8_192, 16)
             + hash(1_024, 24)
             + REQUEST_SLOTS * 128

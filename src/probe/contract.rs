@@ -41,7 +41,13 @@ unsafe impl Record for types::call {}
 // SAFETY: integers.
 unsafe impl Record for types::process {}
 // SAFETY: integers.
+unsafe impl Record for types::neighbour_identity {}
+// SAFETY: integers.
 unsafe impl Record for types::pending {}
+// SAFETY: integers.
+unsafe impl Record for types::error_key {}
+// SAFETY: integers.
+unsafe impl Record for types::error_count {}
 // SAFETY: integers.
 unsafe impl Record for types::writeback_error {}
 

@@ -29,8 +29,10 @@ pub struct FileEvent {
     pub mode: u32,
     /// The device of the layer that a file of an overlay lies on.
     pub below: Option<u32>,
-    /// From the file upwards to the mount's root.
+    /// From the file upwards to the mount's root, if they are complete.
     pub components: Vec<Vec<u8>>,
+    /// False: the file lies deeper than names are followed (NAME_COMPONENTS and NAME_BYTES of bpf/record.h).
+    pub complete: bool,
 }
 
 /// One finished sync that no row, or no histogram, could take.
@@ -117,6 +119,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 mode: raw.mode,
                 below: (raw.below != 0).then_some(raw.below),
                 components,
+                complete: raw.complete != 0,
             })))
         }
         EVENT_SYNC => {
@@ -146,6 +149,7 @@ mod tests {
         let names = b"a\nb.ibd\0shop\0data\0";
         raw.name[..names.len()].copy_from_slice(names);
         raw.length = names.len() as u32;
+        raw.complete = 1;
         // SAFETY: plain integers.
         let bytes = unsafe {
             std::slice::from_raw_parts(std::ptr::from_ref(&raw).cast::<u8>(), size_of::<types::file_event>())
@@ -153,6 +157,7 @@ mod tests {
         let bytes = &bytes[..std::mem::offset_of!(types::file_event, name) + names.len()];
         let Some(Event::File(event)) = decode(bytes) else { panic!("not a file event") };
         assert_eq!(event.components, [&b"a\nb.ibd"[..], b"shop", b"data"]);
+        assert!(event.complete);
         assert!(decode(&bytes[..bytes.len() - 1]).is_none(), "cut off");
     }
 

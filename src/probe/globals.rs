@@ -1,6 +1,8 @@
 //! The global variables of the programs (`.bss`), which the programs and this side read and write while both
 //! run.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::contract::{SyncSkel, types};
 use crate::model::Op;
 
@@ -39,6 +41,39 @@ pub(super) fn set_stopped(skel: &mut SyncSkel, stopped: bool) {
         // SAFETY: a flag that only this side writes; the programs read it at any moment.
         unsafe { std::ptr::from_mut(&mut bss.stopped).cast::<u8>().write_volatile(stopped.into()) };
     }
+}
+
+/// An owner makes no more rows than it is allowed.
+pub(super) fn set_rows_limited(skel: &mut SyncSkel) {
+    let bss = skel.maps.bss_data.as_deref_mut().expect("the object has a .bss");
+    // SAFETY: a flag that only this side writes; the programs read it at any moment.
+    unsafe { std::ptr::from_mut(&mut bss.rows_limited).cast::<u8>().write_volatile(true.into()) };
+}
+
+/// One less is taken of a table.
+pub(super) fn give_room(skel: &SyncSkel, room: usize) {
+    let taken = std::ptr::from_ref(&bss(skel).room_taken[room]).cast_mut();
+    // SAFETY: a word of memory that the kernel shares with this side, to which all add at once.
+    unsafe { AtomicU64::from_ptr(taken) }.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// How much is taken of a table.
+pub(super) fn room_taken(skel: &SyncSkel, room: usize) -> u64 {
+    // SAFETY: a word that the programs change at any moment; it is read once.
+    unsafe { std::ptr::from_ref(&bss(skel).room_taken[room]).read_volatile() }
+}
+
+/// A request of a ring without a slot is in flight no more.
+pub(super) fn forget_in_flight_without_slot(skel: &SyncSkel) {
+    let number = std::ptr::from_ref(&bss(skel).in_flight_without_slot).cast_mut();
+    // SAFETY: as in `give_room`.
+    unsafe { AtomicU64::from_ptr(number) }.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Nothing is taken of it. Only while no program is attached.
+pub(super) fn clear_room(skel: &mut SyncSkel, room: usize) {
+    let bss = skel.maps.bss_data.as_deref_mut().expect("the object has a .bss");
+    bss.room_taken[room] = 0;
 }
 
 /// How many requests of rings without a slot are in flight.

@@ -4,14 +4,16 @@
 use std::collections::HashSet;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 
 use libbpf_rs::{Iter, MapCore, MapFlags, libbpf_sys};
 
 use super::aio;
 use super::attach::Attached;
-use super::contract::{types, view};
+use super::contract::{record, types, view};
 use super::globals;
 use super::owned_slots::OwnedSlots;
+use super::shares::Shares;
 
 /// For more processes than this, one walk over all threads is likely to be cheaper.
 const MAX_PROCESSES: usize = 16;
@@ -88,7 +90,41 @@ pub(super) fn add_requests_of_libaio(attached: &Attached, calls: &mut Calls) -> 
     if attached.aio().are_watched() {
         let mut requests = aio::requests(&attached.skel)?;
         aio::forget_ended(&attached.skel, &mut requests)?;
-        calls.running.extend(requests.iter().map(running));
+        calls.running.extend(requests.iter().filter(|request| request.silent == 0).map(running));
+    }
+    Ok(())
+}
+
+/// Makes room in the tables of calls and requests in flight, where they are more than half full: of threads
+/// and processes that are gone, whose end was missed.
+pub(super) fn forget_gone(attached: &Attached, shares: &mut Shares) -> std::io::Result<()> {
+    let skel = &attached.skel;
+    let is_crowded = |room, capacity: u64| globals::room_taken(skel, room) > capacity / 2;
+    if is_crowded(record::ROOM_CALLS, record::CALLS_WITHOUT_SLOT) {
+        let map = &skel.maps.calls_by_thread;
+        for key in map.keys() {
+            let value = map.lookup(&key, MapFlags::ANY).map_err(std::io::Error::other)?;
+            let Some(call) = value.as_deref().and_then(view::<types::call>) else { continue };
+            let thread = u32::from_ne_bytes(key[..4].try_into().expect("four bytes"));
+            if !Path::new(&format!("/proc/{thread}")).exists() && map.delete(&key).is_ok() {
+                shares.give_back(skel, call.claims as u32, record::ROOM_CALLS)?;
+            }
+        }
+    }
+    if attached.rings.are_watched() && is_crowded(record::ROOM_REQUESTS, record::REQUESTS_WITHOUT_SLOT) {
+        let map = &skel.maps.requests_without_slot;
+        for key in map.keys() {
+            let value = map.lookup(&key, MapFlags::ANY).map_err(std::io::Error::other)?;
+            let Some(request) = value.as_deref().and_then(view::<types::pending>) else { continue };
+            if aio::is_over(request.tgid) && map.delete(&key).is_ok() {
+                shares.give_back(skel, request.share, record::ROOM_REQUESTS)?;
+                globals::forget_in_flight_without_slot(skel);
+            }
+        }
+    }
+    if attached.aio().are_watched() && is_crowded(record::ROOM_AIO, record::AIO_REQUESTS) {
+        let mut requests = aio::requests(skel).map_err(std::io::Error::other)?;
+        aio::forget_ended(skel, &mut requests).map_err(std::io::Error::other)?;
     }
     Ok(())
 }

@@ -26,6 +26,7 @@ mod programs;
 mod requests;
 mod ring;
 mod self_test;
+mod shares;
 mod slots;
 mod sync;
 mod timer;

@@ -5,7 +5,9 @@
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags};
 
-use super::contract::{SyncSkel, record, types, view};
+use super::contract::{Record, SyncSkel, record, types, view};
+use super::identity::NeighbourIdentity;
+use super::shares::Shares;
 use crate::model::{self, FileId, Op, Target};
 
 /// A filesystem with tracepoints where its syncs begin. Those of one program have the same first argument.
@@ -26,33 +28,42 @@ const FILESYSTEMS: [Filesystem; 4] = [
 const WRITEBACK: &str = "net_writeback";
 const WRITEBACK_TRACEPOINT: &str = "filemap_set_wb_err";
 
+/// The programs at the entries of calls that sync whole filesystems. Each is attached where its call is not
+/// watched.
+const SYNCS_OF_ALL: [(&str, Op); 2] = [("net_sync", Op::Sync), ("net_syncfs", Op::Syncfs)];
+
 /// No system call has this number, and a thread that is in none has -1.
 const NO_NUMBER: i32 = -2;
 
 pub(super) struct Net {
     /// The filesystems that the kernel has at this moment.
     present: Vec<&'static Filesystem>,
+    /// Of [`SYNCS_OF_ALL`].
+    of_all: Vec<&'static str>,
     state: model::Net,
 }
 
 impl Net {
     /// Only for filesystems that the kernel has, because each program makes the start longer.
-    pub(super) fn of_this_host() -> Net {
-        Net::of_filesystems(std::fs::read_to_string("/proc/filesystems").ok().as_deref())
+    pub(super) fn of_this_host(watched: &[Op]) -> Net {
+        Net::of_filesystems(std::fs::read_to_string("/proc/filesystems").ok().as_deref(), watched)
     }
 
     /// `filesystems`: /proc/filesystems; None if it cannot be read.
-    fn of_filesystems(filesystems: Option<&str>) -> Net {
+    fn of_filesystems(filesystems: Option<&str>, watched: &[Op]) -> Net {
         let has = |name: &str| {
             filesystems.is_none_or(|list| list.lines().any(|line| line.split('\t').next_back() == Some(name)))
         };
         let present = FILESYSTEMS.iter().filter(|filesystem| has(filesystem.name)).collect();
-        Net { present, state: model::Net::default() }
+        let of_all = SYNCS_OF_ALL.iter().filter(|(_, op)| !watched.contains(op)).map(|&(program, _)| program);
+        Net { present, of_all: of_all.collect(), state: model::Net::default() }
     }
 
     /// Whether a program of the net is to be loaded.
     pub(super) fn wants(&self, program: &str) -> bool {
-        program == WRITEBACK || self.present.iter().any(|filesystem| filesystem.program == program)
+        program == WRITEBACK
+            || self.of_all.contains(&program)
+            || self.present.iter().any(|filesystem| filesystem.program == program)
     }
 
     /// Where it is attached.
@@ -69,6 +80,19 @@ impl Net {
                 self.state.writeback = true;
             }
             Err(why) => self.state.writeback_refused = Some(why),
+        }
+        self.state.syncs_of_all = true;
+        for program in skel.object_mut().progs_mut() {
+            if !self.of_all.iter().any(|of_all| program.name() == *of_all) {
+                continue;
+            }
+            match program.attach() {
+                Ok(link) => links.push(link),
+                Err(error) => {
+                    self.state.syncs_of_all = false;
+                    self.state.refused = Some(format!("{}: {error:#}", program.name().to_string_lossy()));
+                }
+            }
         }
         for filesystem in &self.present {
             let mut programs = skel.object_mut().progs_mut();
@@ -133,7 +157,19 @@ pub(super) fn read(skel: &SyncSkel) -> libbpf_rs::Result<Vec<(u32, u64, u64)>> {
     Ok(processes)
 }
 
-/// How often the error of a file changed to one errno. Nothing of it is ever forgotten, so it only grows.
+/// What neighbours synced outside of the watched calls, by device and command, as far as there was room.
+pub(super) fn neighbours(skel: &SyncSkel) -> libbpf_rs::Result<Vec<(NeighbourIdentity, u64)>> {
+    // At once, because whoever syncs in such a way does it all the time: each look reads them.
+    let most = record::UNWATCHED_NEIGHBOURS as u32;
+    let all = skel.maps.neighbours_unwatched.lookup_batch(most, MapFlags::ANY, MapFlags::ANY)?;
+    let neighbour = |(key, value): (Vec<u8>, Vec<u8>)| {
+        let count = u64::from_ne_bytes(*value.first_chunk()?);
+        Some((view::<types::neighbour_identity>(&key)?, count))
+    };
+    Ok(all.filter_map(neighbour).collect())
+}
+
+/// How often the error of a file changed to one errno since this was last asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WritebackError {
     /// A file, or, by its device, a filesystem's metadata.
@@ -142,31 +178,54 @@ pub(crate) struct WritebackError {
     pub changes: u64,
 }
 
-pub(super) fn writeback_errors(skel: &SyncSkel) -> libbpf_rs::Result<Vec<WritebackError>> {
+/// Takes them, so that there is room for others.
+pub(super) fn take_writeback_errors(
+    skel: &SyncSkel,
+    shares: &mut Shares,
+) -> std::io::Result<Vec<WritebackError>> {
     let map = &skel.maps.writeback_errors;
     let mut errors = Vec::new();
-    for key in map.keys() {
-        let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
-        let (Some(error), Some(n)) = (view::<types::writeback_error>(&key), value.first_chunk()) else {
-            continue;
-        };
+    // A key that is deleted lets the walk begin anew.
+    for key in map.keys().take(record::WRITEBACK_FILES) {
+        let Some(value) = take(map, &key).map_err(std::io::Error::other)? else { continue };
+        let (error, count) = (view::<types::writeback_error>(&key), view::<types::error_count>(&value));
+        let (Some(error), Some(count)) = (error, count) else { continue };
+        shares.give_back(skel, count.share, record::ROOM_WRITEBACK)?;
         let types::writeback_error { device, inode, generation, .. } = error;
         let target = match inode {
             0 => Target::Filesystem(device),
             _ => Target::File(FileId { device, inode, generation, weak: generation == 0 }),
         };
         let errno = i32::try_from(error.error).unwrap_or(0);
-        errors.push(WritebackError { target, errno, changes: u64::from_ne_bytes(*n) });
+        errors.push(WritebackError { target, errno, changes: count.n });
     }
     Ok(errors)
 }
 
+/// At once, since 5.14. Before, what comes in between is in the total only.
+fn take(map: &impl MapCore, key: &[u8]) -> libbpf_rs::Result<Option<Vec<u8>>> {
+    map.lookup_and_delete(key).or_else(|_| {
+        let value = map.lookup(key, MapFlags::ANY)?;
+        map.delete(key)?;
+        Ok(value)
+    })
+}
+
 /// Makes room for others. What cannot be deleted stays.
 pub(super) fn forget(skel: &SyncSkel, processes: &[(u32, u64)]) {
-    let map = &skel.maps.unwatched;
+    delete_from(&skel.maps.unwatched, |process: types::process| {
+        processes.contains(&(process.tgid, process.leader_start))
+    });
+}
+
+/// The same of neighbours. What these sync in this moment may only be in the sum of all.
+pub(super) fn forget_neighbours(skel: &SyncSkel, is_idle: impl Fn(&NeighbourIdentity) -> bool) {
+    delete_from(&skel.maps.neighbours_unwatched, |neighbour| is_idle(&neighbour));
+}
+
+fn delete_from<Key: Record>(map: &impl MapCore, wanted: impl Fn(Key) -> bool) {
     for key in map.keys() {
-        let process = view::<types::process>(&key).map(|process| (process.tgid, process.leader_start));
-        if process.is_some_and(|process| processes.contains(&process)) {
+        if view::<Key>(&key).is_some_and(&wanted) {
             let _ = map.delete(&key);
         }
     }
@@ -179,8 +238,9 @@ mod tests {
     #[test]
     fn only_the_programs_of_filesystems_that_are_there_are_loaded() {
         let wanted = |list| {
-            let net = Net::of_filesystems(list);
+            let net = Net::of_filesystems(list, &[Op::Fsync, Op::Syncfs]);
             assert!(net.wants(WRITEBACK), "on whichever filesystem");
+            assert!(net.wants("net_sync") && !net.wants("net_syncfs"), "the latter is watched");
             ["net_file", "net_inode", "net_xfs"].map(|program| net.wants(program))
         };
         assert_eq!(wanted(Some("nodev\tproc\nnodev\text4x\n\text4\n")), [true, false, false]);
@@ -188,6 +248,7 @@ mod tests {
         assert_eq!(wanted(Some("nodev\ttmpfs\n")), [false; 3]);
         assert_eq!(wanted(None), [true; 3], "then those that cannot be attached are found out");
         assert!(FILESYSTEMS.iter().all(|filesystem| is_of_it(filesystem.program)) && is_of_it(WRITEBACK));
+        assert!(SYNCS_OF_ALL.iter().all(|(program, _)| is_of_it(program)));
     }
 
     #[test]

@@ -102,7 +102,9 @@ impl Hooks {
     }
 
     fn watched_by(&self, program: &ProgramMut) -> Vec<Op> {
-        choice::ops_of(&name_of(program), &self.prefixes)
+        let mut ops = choice::ops_of(&name_of(program), &self.prefixes);
+        ops.retain(|op| self.ops.contains(op));
+        ops
     }
 }
 

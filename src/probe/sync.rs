@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -11,12 +11,14 @@ use rustix::io::Errno;
 use super::array::MappedArray;
 use super::attach::{self, AttachError, Attached};
 use super::config::{Capacity, ProbeConfig};
-use super::contract::{RawHistogram, Row, record};
+use super::contract::{RawHistogram, Row, record, types, view};
 use super::counters::Counters;
 use super::events::{Event, Events};
+use super::identity::NeighbourIdentity;
 use super::in_flight::{self, Calls};
 use super::net::WritebackError;
 use super::owned_slots::OwnedSlots;
+use super::shares::Shares;
 use super::slots::Popped;
 use super::timer::TimerProbe;
 use super::unsynced::{Unsynced, UnsyncedFile};
@@ -27,11 +29,26 @@ use crate::model::Op;
 /// By (slot, sequence) of a row, how many of its syncs failed with which errno.
 pub(crate) type ErrorCounts = HashMap<(u32, u32), Vec<(i32, u64)>>;
 
+/// How often it is looked whose calls and requests in flight are gone: where tables are half full, a file of
+/// /proc is read for each.
+const LOOK_FOR_GONE: Duration = Duration::from_secs(10);
+
+/// The errno that each row has room for: its place there, and the number.
+const GRAVE: [(usize, i32); record::GRAVE] = [
+    (record::GRAVE_EIO, libc::EIO),
+    (record::GRAVE_ENOSPC, libc::ENOSPC),
+    (record::GRAVE_EDQUOT, libc::EDQUOT),
+    (record::GRAVE_EROFS, libc::EROFS),
+];
+
 /// The attached programs and their maps. Dropping it detaches them.
 pub struct Probe {
     events: Events,
     rows: MappedArray,
     histograms: MappedArray,
+    grave_errors: MappedArray,
+    shares: Shares,
+    looked_for_gone: Instant,
     /// Those of the histogram that was read last.
     buckets: Vec<(usize, u64)>,
     thread_slots: OwnedSlots,
@@ -53,6 +70,8 @@ impl Probe {
         let events = Events::new(&maps.events)?;
         let rows = MappedArray::new(&maps.rows, size_of::<Row>())?;
         let histograms = MappedArray::new(&maps.histograms, size_of::<RawHistogram>())?;
+        let grave_errors = MappedArray::new(&maps.grave_errors, size_of::<types::grave_errors>())?;
+        let shares = Shares::new(&maps.shares)?;
         let thread_slots = OwnedSlots::of_threads(&maps.calls)?;
         let are_watched = attached.rings.are_watched();
         let request_slots = are_watched.then(|| OwnedSlots::of_requests(&maps.request_slots)).transpose()?;
@@ -64,6 +83,9 @@ impl Probe {
             request_slots,
             rows,
             histograms,
+            grave_errors,
+            shares,
+            looked_for_gone: Instant::now(),
             buckets: Vec::with_capacity(record::HISTOGRAM_BUCKETS),
             capacity: config.capacity,
             unsynced,
@@ -157,17 +179,65 @@ impl Probe {
         self.rows.write_u16(slot, at, shared)
     }
 
-    /// Failed syncs, by (slot, sequence).
-    pub(crate) fn errors(&self) -> libbpf_rs::Result<ErrorCounts> {
-        let map = &self.attached.skel.maps.errors;
+    /// Failed syncs, by (slot, sequence), of these rows and perhaps of others. `rows`: slot, sequence, and
+    /// how many failed.
+    pub(crate) fn errors(&mut self, rows: &[(u32, u32, u64)]) -> std::io::Result<ErrorCounts> {
         let mut counts = ErrorCounts::new();
+        let mut is_all = true;
+        for &(slot, sequence, failed) in rows {
+            let of_row = self.grave_errors.read::<types::grave_errors>(slot)?.count;
+            is_all &= of_row.iter().sum::<u64>() >= failed;
+            let known = GRAVE.into_iter().map(|(at, errno)| (errno, of_row[at])).filter(|(_, n)| *n > 0);
+            counts.insert((slot, sequence), known.collect());
+        }
+        if is_all {
+            return Ok(counts);
+        }
+        let map = &self.attached.skel.maps.errors;
         for key in map.keys() {
-            let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
-            let word = |at: usize| u32::from_ne_bytes(key[at..at + 4].try_into().expect("four bytes"));
-            let n = u64::from_ne_bytes(value[..8].try_into().expect("eight bytes"));
-            counts.entry((word(0), word(4))).or_default().push((word(8) as i32, n));
+            let value = map.lookup(&key, MapFlags::ANY).map_err(std::io::Error::other)?;
+            let count = value.as_deref().and_then(view::<types::error_count>);
+            let (Some(key), Some(count)) = (view::<types::error_key>(&key), count) else { continue };
+            counts.entry((key.slot, key.sequence)).or_default().push((key.error, count.n));
         }
         Ok(counts)
+    }
+
+    /// Forgets the errors of a row.
+    fn clear_errors(&mut self, slot: u32, sequence: u32, failed: u64) -> std::io::Result<()> {
+        let grave = self.grave_errors.read::<types::grave_errors>(slot)?.count.iter().sum::<u64>();
+        self.grave_errors.write(slot, &types::grave_errors::default())?;
+        if grave >= failed {
+            return Ok(());
+        }
+        let Probe { attached, shares, .. } = self;
+        let map = &attached.skel.maps.errors;
+        let is_its = |key: &types::error_key| (key.slot, key.sequence) == (slot, sequence);
+        let keys = map.keys().filter(|key| view(key).is_some_and(|key| is_its(&key)));
+        for key in keys.collect::<Vec<_>>() {
+            let Ok(Some(value)) = map.lookup(&key, MapFlags::ANY) else { continue };
+            if let Some(count) = view::<types::error_count>(&value)
+                && map.delete(&key).is_ok()
+            {
+                shares.give_back(&attached.skel, count.share, record::ROOM_ERRORS)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on an owner makes no more rows than [`Probe::allow_rows`] says.
+    pub(crate) fn limit_rows(&mut self) {
+        globals::set_rows_limited(&mut self.attached.skel);
+    }
+
+    /// Every owner may make `n` rows more, up to `most` in all.
+    pub(crate) fn allow_rows(&mut self, n: u32, most: u32) -> std::io::Result<()> {
+        self.shares.allow_rows(n, most)
+    }
+
+    /// Of each share of the tables (`Row::share`), how much was not kept, where there is any.
+    pub(crate) fn refused(&mut self) -> std::io::Result<Vec<(u8, u64)>> {
+        self.shares.refused()
     }
 
     /// The syncs in flight of these processes (0: an unknown one) that started after the probes were
@@ -214,13 +284,7 @@ impl Probe {
     pub(crate) fn free(&mut self, slot: u32) -> std::io::Result<()> {
         let row = self.rows.read::<Row>(slot)?;
         if row.errors > 0 {
-            let maps = &self.attached.skel.maps;
-            let stale =
-                |key: &[u8]| key[..4] == slot.to_ne_bytes() && key[4..8] == row.sequence.to_ne_bytes();
-            let keys: Vec<_> = maps.errors.keys().filter(|key| stale(key)).collect();
-            for key in keys {
-                let _ = maps.errors.delete(&key);
-            }
+            self.clear_errors(slot, row.sequence, row.errors)?;
         }
         let cleared = Row { sequence: row.sequence.wrapping_add(1), ..Row::default() };
         self.rows.write(slot, &cleared)?;
@@ -234,6 +298,8 @@ impl Probe {
     pub(crate) fn unmap(&mut self) {
         self.rows.unmap();
         self.histograms.unmap();
+        self.grave_errors.unmap();
+        self.shares.unmap();
         self.thread_slots.unmap();
         if let Some(slots) = &mut self.request_slots {
             slots.unmap();
@@ -254,6 +320,10 @@ impl Probe {
     /// Reclaims the slots of threads and requests that come no more, if others have found none. To be called
     /// now and then.
     pub fn reclaim_slots(&mut self) -> std::io::Result<()> {
+        if self.looked_for_gone.elapsed() >= LOOK_FOR_GONE {
+            self.looked_for_gone = Instant::now();
+            in_flight::forget_gone(&self.attached, &mut self.shares)?;
+        }
         let counters = globals::counters(&self.attached.skel);
         if let Some(slots) = &mut self.request_slots {
             slots.reclaim_if_due(counters.without_request_slot)?;
@@ -293,14 +363,30 @@ impl Probe {
         net::forget(&self.attached.skel, processes);
     }
 
+    /// The same of processes that are not traced.
+    pub(crate) fn neighbours_unwatched_count(&self) -> u64 {
+        globals::counters(&self.attached.skel).neighbours_unwatched
+    }
+
+    /// By device and command, as far as there was room. Not to be asked without need, as
+    /// [`Probe::unwatched`].
+    pub(crate) fn neighbours_unwatched(&self) -> libbpf_rs::Result<Vec<(NeighbourIdentity, u64)>> {
+        net::neighbours(&self.attached.skel)
+    }
+
+    pub(crate) fn forget_neighbours_unwatched(&self, is_idle: impl Fn(&NeighbourIdentity) -> bool) {
+        net::forget_neighbours(&self.attached.skel, is_idle);
+    }
+
     /// Changes of writeback errors, of all files of the host for which there was room.
     pub(crate) fn writeback_error_count(&self) -> u64 {
         globals::counters(&self.attached.skel).writeback_errors
     }
 
-    /// Which files those are. Not to be asked without need, as [`Probe::unwatched`].
-    pub(crate) fn writeback_errors(&self) -> libbpf_rs::Result<Vec<WritebackError>> {
-        net::writeback_errors(&self.attached.skel)
+    /// Which files those are, since this was last asked for. Not to be asked without need, as
+    /// [`Probe::unwatched`].
+    pub(crate) fn take_writeback_errors(&mut self) -> std::io::Result<Vec<WritebackError>> {
+        net::take_writeback_errors(&self.attached.skel, &mut self.shares)
     }
 
     /// What is written and not synced, by file; none unless all writes are watched. The maxima are those
@@ -313,8 +399,9 @@ impl Probe {
     /// Gives these files' slots back; one of which something has become unsynced since stays, unless `dirty`
     /// files may go as well: how many bytes went with them.
     pub(crate) fn free_unsynced(&mut self, slots: &[u32], dirty: bool) -> std::io::Result<u64> {
-        let Some(unsynced) = &mut self.unsynced else { return Ok(0) };
-        unsynced.free(&self.attached.skel.maps, slots, dirty)
+        let Probe { unsynced, attached, shares, .. } = self;
+        let Some(unsynced) = unsynced else { return Ok(0) };
+        unsynced.free(&attached.skel, shares, slots, dirty)
     }
 
     /// Nothing of this file is possibly lost any more, unless another sync has failed since so much was.
@@ -326,6 +413,12 @@ impl Probe {
     /// From now on no sync that starts is counted; those in flight still end. Immediate, unlike detaching.
     pub fn stop(&mut self) {
         globals::set_stopped(&mut self.attached.skel, true);
+    }
+
+    /// Waits until every program that runs now has ended. After [`Probe::stop`], everything that was counted
+    /// as begun can be read from then on.
+    pub(crate) fn wait_for_running(&self) {
+        programs::wait_for_running();
     }
 
     /// Counts again after [`Probe::stop`]. A sync that started in between and is still in flight has no entry
@@ -349,13 +442,15 @@ impl Probe {
         if self.attached.aio.are_watched() {
             clear(&self.attached.skel.maps.aio_requests)?;
         }
+        let emptied = [record::ROOM_CALLS, record::ROOM_REQUESTS, record::ROOM_AIO];
+        self.shares.clear(&mut self.attached.skel, &emptied).map_err(libbpf_rs::Error::from)?;
         let Attached { hooks, skel, net, rings, aio, links, .. } = &mut self.attached;
         *links = hooks.attach(skel, net, rings, aio).map_err(|(_, error)| error)?;
         Ok(())
     }
 
     /// Ends counting; what was counted can still be read. A tracepoint takes the kernel some grace periods to
-    /// detach, tens of milliseconds: they are waited for at the same time.
+    /// detach, tens of milliseconds for each: nobody should have to wait for that (docs/architecture.md).
     pub fn detach(&mut self) {
         self.stop();
         std::thread::scope(|scope| {

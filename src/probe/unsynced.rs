@@ -5,9 +5,10 @@ use std::mem::offset_of;
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::array::MappedArray;
-use super::contract::record::{KIND_FREE, UNSYNCED_FILES, UNSYNCED_GENERATIONS};
+use super::contract::record::{KIND_FREE, ROOM_UNSYNCED, UNSYNCED_FILES, UNSYNCED_GENERATIONS};
 use super::contract::{SyncMaps, SyncSkel, types::unsynced as Raw};
 use super::identity::Identity;
+use super::shares::Shares;
 use super::{globals, programs};
 
 /// One file of one process.
@@ -124,7 +125,14 @@ impl Unsynced {
 
     /// Gives slots back. One in which something has become unsynced meanwhile stays, unless `dirty` may go as
     /// well: how many bytes went with them, unsynced or possibly lost.
-    pub(super) fn free(&mut self, maps: &SyncMaps, slots: &[u32], dirty: bool) -> std::io::Result<u64> {
+    pub(super) fn free(
+        &mut self,
+        skel: &SyncSkel,
+        shares: &mut Shares,
+        slots: &[u32],
+        dirty: bool,
+    ) -> std::io::Result<u64> {
+        let maps = &skel.maps;
         let mut dropped = 0;
         for &slot in slots {
             let raw: Raw = self.files.read(slot)?;
@@ -149,6 +157,7 @@ impl Unsynced {
             }
             self.files.write(slot, &Raw { sequence, ..Raw::default() })?;
             push(maps, slot).map_err(std::io::Error::other)?;
+            shares.give_back(skel, raw.share as u32, ROOM_UNSYNCED)?;
             if dirty {
                 dropped += raw.written.saturating_sub(raw.synced).max(raw.lost);
             }

@@ -171,7 +171,8 @@ pub struct WaitLosses {
 
 /// The attached wait probes. Dropping it detaches them.
 pub struct WaitProbe {
-    links: Vec<Link>,
+    /// Dropped first: detached before anything that the programs use goes.
+    _links: Vec<Link>,
     iterator: Link,
     programs: Vec<OwnedFd>,
     spent: MappedArray,
@@ -228,7 +229,7 @@ impl WaitProbe {
         let iterator = iterator.expect("the object has its iterator");
         let spent = MappedArray::new(&skel.maps.spent, size_of::<types::spent>())?;
         Ok(WaitProbe {
-            links,
+            _links: links,
             iterator,
             programs,
             spent,
@@ -271,11 +272,6 @@ impl WaitProbe {
             // We were preempted; try again with a longer lead.
             lead *= 2;
         }
-    }
-
-    /// Detaches the programs; what was counted can still be read.
-    pub fn detach(&mut self) {
-        self.links.clear();
     }
 
     fn set_window(&self) -> Result<(), WaitError> {

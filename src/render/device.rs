@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Lost, Measurement, ServerId, Stats};
-use crate::text::count;
+use crate::model::{Measurement, ServerId, Stats};
+use crate::render::Style;
 
 /// A process, or all processes of one name, that synced on a device beside the server.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,30 @@ pub(crate) struct Neighbour {
     pub comm: String,
     /// Set for another traced server, which has a table of its own.
     pub pid: Option<u32>,
+    pub place: Place,
     pub stats: Stats,
+}
+
+/// Where a neighbour syncs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// On the device itself.
+    Here,
+    /// On another device of this name, unescaped, that lies on a disk of this one.
+    SameDisk(String),
+    /// On all devices, or it is not known on which.
+    AnyDevice,
+}
+
+impl Place {
+    /// ` (on /dev/vda2, the same disk)`; nothing of the device itself.
+    pub fn in_words(&self, style: &Style) -> String {
+        match self {
+            Place::Here => String::new(),
+            Place::SameDisk(device) => format!(" (on {}, the same disk)", style.name(device.as_bytes())),
+            Place::AnyDevice => " (any device)".into(),
+        }
+    }
 }
 
 /// A device with files of the server on it.
@@ -41,43 +64,61 @@ pub(crate) fn used_by<'a>(m: &'a Measurement, servers: &[ServerId]) -> BTreeMap<
     numbers
 }
 
-/// The devices that these servers use, with their neighbours.
+/// The filesystems of these servers' files, by name.
+pub(crate) fn filesystems<'a>(m: &'a Measurement, servers: &[ServerId]) -> BTreeSet<&'a str> {
+    let of_files = m.files.iter().filter(|row| servers.contains(&row.server));
+    let of_servers = m.servers.iter().filter(|server| servers.contains(&server.id));
+    of_files
+        .filter_map(|row| row.info.filesystem.as_deref())
+        .chain(of_servers.filter_map(|server| server.filesystem.as_deref()))
+        .collect()
+}
+
+/// The devices that these servers use, with their neighbours: whoever syncs there, or elsewhere on the same
+/// disk.
 pub(crate) fn devices(m: &Measurement, servers: &[ServerId]) -> Vec<Device> {
     let numbers = used_by(m, servers);
-    // By its name; by its number where the two sides came to different names for one device.
-    let is_on = |name: &str, device: &str, number: Option<u32>| match numbers.contains_key(device) {
-        true => device == name,
-        false => number.is_some_and(|number| numbers[name].contains(&number)),
+    // By its name; by its number where the two sides came to different names for one device; else by a disk,
+    // for the first device that shares it.
+    let place_on = |name: &str, device: &str, number: Option<u32>| {
+        let is_own = |number| numbers.values().any(|own| own.contains(&number));
+        let shares = |own: &BTreeSet<u32>| {
+            number.is_some_and(|number| own.iter().any(|&own| m.whole_disks.are_shared(own, number)))
+        };
+        if numbers.contains_key(device) {
+            (device == name).then_some(Place::Here)
+        } else if number.is_some_and(is_own) {
+            number.is_some_and(|number| numbers[name].contains(&number)).then_some(Place::Here)
+        } else {
+            let first = numbers.iter().find(|(_, own)| shares(own));
+            first.filter(|(first, _)| **first == name).map(|_| Place::SameDisk(device.to_owned()))
+        }
     };
     let neighbours_on = |&name: &&str| {
-        let untraced = m.neighbours.iter().filter(|row| is_on(name, &row.device, Some(row.device_number)));
-        let mut neighbours: Vec<Neighbour> = untraced
-            .map(|row| Neighbour { comm: row.comm.clone(), pid: None, stats: row.stats.clone() })
-            .collect();
+        let untraced = m.neighbours.iter().filter_map(|row| {
+            let place = match row.is_of_any_device() {
+                true => Place::AnyDevice,
+                false => place_on(name, &row.device, Some(row.device_number))?,
+            };
+            Some(Neighbour { comm: row.comm.clone(), pid: None, place, stats: row.stats.clone() })
+        });
+        let mut neighbours: Vec<Neighbour> = untraced.collect();
         for server in m.servers.iter().filter(|server| !servers.contains(&server.id)) {
-            let its = m.files.iter().filter(|row| row.server == server.id);
-            let mut stats = Stats::default();
-            its.filter(|row| {
-                row.info.device.as_ref().is_some_and(|device| is_on(name, device, row.device_number()))
-            })
-            .for_each(|row| stats.merge(&row.stats));
-            if stats.count > 0 {
-                neighbours.push(Neighbour { comm: server.comm.clone(), pid: Some(server.id.pid), stats });
+            let mut by_place: BTreeMap<Place, Stats> = BTreeMap::new();
+            for row in m.files.iter().filter(|row| row.server == server.id) {
+                let device = row.info.device.as_deref();
+                if let Some(place) = device.and_then(|device| place_on(name, device, row.device_number())) {
+                    by_place.entry(place).or_default().merge(&row.stats);
+                }
             }
+            let (comm, pid) = (&server.comm, Some(server.id.pid));
+            let done = by_place.into_iter().filter(|(_, stats)| stats.count > 0);
+            neighbours.extend(done.map(|(place, stats)| Neighbour { comm: comm.clone(), pid, place, stats }));
         }
-        neighbours.sort_by(|a, b| b.stats.count.cmp(&a.stats.count).then_with(|| a.comm.cmp(&b.comm)));
+        neighbours.sort_by(|a, b| b.stats.all().cmp(&a.stats.all()).then_with(|| a.comm.cmp(&b.comm)));
         Device { name: name.to_owned(), neighbours }
     };
     numbers.keys().map(neighbours_on).collect()
-}
-
-/// Where no other process made a watched call. On which device those synced that did otherwise is not known.
-pub(crate) fn nobody(lost: &Lost) -> String {
-    match lost.neighbours_unwatched {
-        0 => "no other process synced".to_owned(),
-        1 => "others on this host synced once in ways not watched".to_owned(),
-        n => format!("others on this host synced {} times in ways not watched", count(n)),
-    }
 }
 
 #[cfg(test)]
@@ -107,6 +148,21 @@ mod tests {
         let found = devices(&m, &[MYSQL]);
         assert_eq!(found[0].neighbours[0].pid, Some(MARIADB.pid));
         assert!(devices(&m, &[MYSQL, MARIADB])[0].neighbours.is_empty());
+    }
+
+    #[test]
+    fn whoever_syncs_elsewhere_on_the_disk_is_a_neighbour_and_is_told_once() {
+        let mut m = fixture::busy();
+        let mut backup = fixture::neighbour("/dev/vda2", "xtrabackup", &[(9, 1_000)]);
+        backup.device_number = 253 << 20 | 2;
+        m.neighbours = vec![backup, fixture::neighbour("/dev/sdb", "dd", &[(9, 1_000)])];
+        assert!(devices(&m, &[MYSQL])[0].neighbours.is_empty(), "nothing is known of the disks");
+        let vda = BTreeSet::from([253 << 20]);
+        m.whole_disks = BTreeMap::from([(fixture::DEVICE, vda.clone()), (253 << 20 | 2, vda)]).into();
+        let found = devices(&m, &[MYSQL]);
+        let [one] = &found[0].neighbours[..] else { panic!("{found:?}") };
+        assert_eq!((one.comm.as_str(), &one.place), ("xtrabackup", &Place::SameDisk("/dev/vda2".into())));
+        assert_eq!(one.place.in_words(&Style::default()), " (on /dev/vda2, the same disk)");
     }
 
     #[test]

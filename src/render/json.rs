@@ -10,12 +10,12 @@ use serde::Serialize;
 
 use super::json_schema as schema;
 use super::rows::{Row, Subject, everyone, max_ns, rows};
-use super::{By, Options};
+use super::{By, Options, reading};
 use crate::linux::mountinfo::format_device;
 use crate::model::durability;
 use crate::model::{
-    Backlog, DeviceRow, FileRow, Measurement, Op, Server, ServerId, Stats, Target, UnsyncedRole, UnsyncedRow,
-    unsynced_roles,
+    Backlog, DeviceRow, FileRow, Measurement, Op, Server, ServerId, Stats, StorageStack, Target,
+    UnsyncedRole, UnsyncedRow,
 };
 use crate::text::{errno, is_deceptive, rfc3339};
 
@@ -96,9 +96,7 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
             .contains(&Op::Write)
             .then(|| m.all_writes().map(|row| write_row(row, m)).collect()),
         devices: m.setup.ops.contains(&Op::Write).then(|| m.devices.iter().map(device).collect()),
-        unsynced: unsynced_where_watched(m, || {
-            unsynced_roles(&m.unsynced.rows).iter().map(unsynced_role).collect()
-        }),
+        unsynced: unsynced_where_watched(m, || unsynced_roles(m)),
         unsynced_files: unsynced_where_watched(m, || m.unsynced.rows.iter().map(unsynced_file).collect()),
         unsynced_unknown_bytes: unsynced_where_watched(m, || m.unsynced.dropped),
         threads: m.setup.by_thread.then(|| {
@@ -137,6 +135,7 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
                 device: row.device.clone(),
                 device_number: format_device(row.device_number),
                 comm: row.comm.clone(),
+                untimed: row.stats.untimed,
                 figures: self::figures(None, &row.stats, m.duration),
             })
             .collect(),
@@ -177,6 +176,8 @@ fn server(server: &Server, unwatched: u64) -> schema::Server {
         socket: split(server.socket.as_deref()).0,
         device: server.device.clone(),
         filesystem: server.filesystem.clone(),
+        storage: server.data_storage().map(|one| stack(server, one)).collect(),
+        seccomp_filters: server.seccomp_filters,
         notes: server.notes.clone(),
         alive: server.alive,
         unwatched,
@@ -219,9 +220,26 @@ fn unsynced_where_watched<T>(m: &Measurement, of: impl FnOnce() -> T) -> Option<
     m.setup.ops.contains(&Op::Write).then(of)
 }
 
-pub(crate) fn unsynced_role(row: &UnsyncedRole) -> schema::UnsyncedRole {
-    let backlog = backlog(row.now, row.most, row.possibly_lost);
-    schema::UnsyncedRole { pid: row.server.pid, role: row.role, backlog }
+pub(crate) fn unsynced_roles(m: &Measurement) -> Vec<schema::UnsyncedRole> {
+    let of = |row: &UnsyncedRole| schema::UnsyncedRole {
+        pid: row.server.pid,
+        role: row.role,
+        durable: reading::durability(m, row.server, row.role).name(),
+        backlog: backlog(row.now, row.most, row.possibly_lost),
+    };
+    m.unsynced.roles().iter().map(of).collect()
+}
+
+fn stack(server: &Server, stack: &StorageStack) -> schema::Stack {
+    let (mount, mount_bytes) = split(Some(&stack.mount));
+    let durability = server.durability_of(Some(&stack.mount));
+    schema::Stack {
+        mount,
+        mount_bytes,
+        layers: stack.layers.clone(),
+        durable: durability.name(),
+        because: durability.because().map(str::to_owned),
+    }
 }
 
 fn unsynced_file(row: &UnsyncedRow) -> schema::UnsyncedFile {

@@ -86,10 +86,30 @@ pub(crate) struct Server {
     pub device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filesystem: Option<String>,
+    /// What its data directory and its logs lie on, and whether a sync makes anything durable there. Absent
+    /// until somebody has looked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub storage: Vec<Stack>,
+    /// Each may answer system calls that the kernel then does not run.
+    pub seccomp_filters: u32,
     pub notes: Vec<String>,
     pub alive: bool,
     /// Its part of `lost.unwatched`.
     pub unwatched: u64,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Stack {
+    pub mount: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mount_bytes: Option<String>,
+    /// Filesystems and devices, from the top.
+    pub layers: Vec<String>,
+    /// "yes", "no" or "unknown".
+    pub durable: &'static str,
+    /// Why it is not durable, or not known to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -264,6 +284,9 @@ pub(crate) struct Backlog {
 pub(crate) struct UnsyncedRole {
     pub pid: u32,
     pub role: Role,
+    /// Whether a sync of its files makes anything durable: "yes", "no", "unknown". If it is not "yes", what
+    /// is synced is no more durable than what is not.
+    pub durable: &'static str,
     #[serde(flatten)]
     pub backlog: Backlog,
 }
@@ -320,6 +343,8 @@ pub(crate) struct Neighbour {
     pub device: String,
     pub device_number: String,
     pub comm: String,
+    /// Made durable by calls that are not watched: counted, and in no other figure.
+    pub untimed: u64,
     #[serde(flatten)]
     pub figures: Figures,
 }

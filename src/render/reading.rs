@@ -1,10 +1,12 @@
 //! What the figures say, in plain sentences. Each is a function of the measurement alone, and says nothing
 //! that a figure does not carry.
 
+use super::device::Place;
 use super::style::Paint;
 use super::{Options, device, header};
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, Stats, Via, durability};
-use crate::text::{count, duration_in_words, escape_sentence, percent, rate};
+use crate::text::absence::{self, NoSync};
+use crate::text::{bytes, count, counted, duration_in_words, escape_sentence, percent, rate};
 
 mod logs;
 mod thresholds;
@@ -13,6 +15,7 @@ mod unsynced;
 mod window;
 mod writes;
 
+pub(crate) use unsynced::durability;
 pub(crate) use window::of_window;
 
 /// A neighbour that syncs this often, or a tenth as often as the server, is worth a sentence.
@@ -102,6 +105,7 @@ pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) ->
     let plain = [logs::busy(&scene), logs::ratio(&scene)].into_iter().flatten();
     sentences.extend(plain.map(Sentence::plain));
     sentences.extend(scene.notes().iter().map(|note| Sentence::plain(escape_sentence(note))));
+    sentences.extend(unsynced::makes_nothing_durable(&scene));
     sentences.extend(writes_of(&scene));
     sentences.extend(most_of_the_time(&scene, &total).map(Sentence::plain));
     let (spoken_of, exceeded): (Vec<Role>, Vec<String>) = thresholds::exceeded(&scene).into_iter().unzip();
@@ -164,6 +168,7 @@ pub(crate) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
 /// What was lost of the watched calls, and what was done by others.
 pub(crate) fn lost(m: &Measurement, options: &Options) -> Vec<Sentence> {
     let mut sentences = trouble::missed(&m.lost, m.total().count);
+    sentences.extend(trouble::answered(&m.lost, &m.servers));
     sentences.extend(unwatched(m, options));
     let others = trouble::writeback_of_others(m, options);
     others.into_iter().chain(sentences.into_iter().map(Sentence::plain)).collect()
@@ -175,17 +180,33 @@ pub(crate) fn unwatched(m: &Measurement, options: &Options) -> Option<String> {
 }
 
 fn nothing_synced(scene: &Scene) -> String {
-    let over = crate::text::interval(scene.m.duration);
+    let over = scene.m.duration;
     if !header::stuck(scene.m, &[scene.server], scene.options).is_empty() {
-        return format!("No sync finished in {over}.");
+        return format!("{}.", absence::sync(&NoSync::Hangs, &scene.m.lost, over, &[]));
     }
     let ops: Vec<&str> =
         scene.m.setup.ops.iter().filter(|op| op.via() == Via::Call).map(|op| op.name()).collect();
     if scene.m.unwatched_of(scene.server) > 0 {
         let by_others = "the server makes data durable by calls that are not watched";
-        return format!("No watched sync in {over} ({}): {by_others}.", ops.join(", "));
+        return format!("{}: {by_others}.", absence::sync(&NoSync::Unwatched, &scene.m.lost, over, &ops));
     }
-    let watched = format!("No sync in {over} ({} watched)", ops.join(", "));
+    let watched = absence::sync(&NoSync::Seen, &scene.m.lost, over, &ops);
+    // Whether it was idle is known where all writes are watched.
+    let writes = scene.m.all_writes().filter(|row| row.server == scene.server);
+    let written: u64 = writes.map(|row| row.stats.bytes).sum();
+    let idle_or = |does_not: &str| match written {
+        0 => format!("the server is idle, or {does_not}."),
+        some => format!("the server wrote {}; it may be one that {does_not}.", bytes(some)),
+    };
+    if let Some(filters @ 1..) = scene.server().map(|server| server.seccomp_filters)
+        && written > 0
+    {
+        let filters = counted(filters.into(), "seccomp filter", "seccomp filters");
+        return format!(
+            "{watched}: {}",
+            idle_or(&format!("does not sync, or whose {filters} may answer its syncs"))
+        );
+    }
     // What a note is certain of is not supposed as well.
     if scene.server().is_some_and(durability::syncs_do_nothing) {
         return format!("{watched}.");
@@ -197,17 +218,17 @@ fn nothing_synced(scene: &Scene) -> String {
         let words = &engine.words;
         let does_not = words.unsynced.as_deref().unwrap_or("does not sync what it writes");
         let durably = if scene.watches_durable_writes() { "" } else { ", or writes durably without a sync" };
-        return format!("{watched}: either nothing was written, or the server {does_not}{durably}.");
+        return format!("{watched}: {}", idle_or(&format!("{does_not}{durably}")));
     }
     let does_not = if scene.redo_is_durable_by_writes() {
-        "does not sync its binary log at commit (sync_binlog other than 1)"
+        "does not sync its binary log at commit (as with sync_binlog other than 1)"
     } else if scene.watches_durable_writes() {
-        "does not sync at commit (innodb_flush_log_at_trx_commit and sync_binlog other than 1)"
+        "does not sync at commit (as with innodb_flush_log_at_trx_commit and sync_binlog other than 1)"
     } else {
-        "does not sync at commit (innodb_flush_log_at_trx_commit and sync_binlog other than 1, \
+        "does not sync at commit (as with innodb_flush_log_at_trx_commit and sync_binlog other than 1, or \
          innodb_flush_method=O_DSYNC)"
     };
-    format!("{watched}: either nothing was committed, or the server {does_not}.")
+    format!("{watched}: {}", idle_or(does_not))
 }
 
 /// Which role takes most of the time, unless it is a log that commits wait for, whose busy share says so
@@ -255,8 +276,10 @@ fn outlier(scene: &Scene, spoken_of: &[Role]) -> Option<String> {
 fn neighbour(scene: &Scene, total: &Stats) -> Option<String> {
     let seconds = scene.m.duration.as_secs_f64();
     let often = |n: &device::Neighbour| {
-        let count = n.stats.count;
-        count as f64 >= NEIGHBOUR_PER_SECOND * seconds || count as f64 >= seconds && count * 10 >= total.count
+        // Who syncs all devices may have had nothing to do on this one.
+        let (count, here) = (n.stats.count, n.place != Place::AnyDevice);
+        here && (count as f64 >= NEIGHBOUR_PER_SECOND * seconds
+            || count as f64 >= seconds && count * 10 >= total.count)
     };
     let devices = device::devices(scene.m, &[scene.server]);
     let candidates = devices.iter().flat_map(|device| device.neighbours.iter().map(move |n| (device, n)));
@@ -264,10 +287,15 @@ fn neighbour(scene: &Scene, total: &Stats) -> Option<String> {
     let style = &scene.options.style;
     let name = style.name(n.comm.as_bytes());
     let pid = n.pid.map(|pid| format!(" {pid}")).unwrap_or_default();
+    let own = style.name(device.name.as_bytes());
+    let (place, shared) = match &n.place {
+        Place::Here => (own.to_string(), "device"),
+        Place::SameDisk(other) => (format!("{}, on the disk of {own}", style.name(other.as_bytes())), "disk"),
+        Place::AnyDevice => return None,
+    };
+    let rate = rate(n.stats.count, scene.m.duration);
     Some(format!(
-        "{name}{pid} also syncs {} times a second on {}: syncs on one device wait for each other.",
-        rate(n.stats.count, scene.m.duration),
-        style.name(device.name.as_bytes()),
+        "{name}{pid} also syncs {rate} times a second on {place}: syncs on one {shared} wait for each other.",
     ))
 }
 

@@ -1,5 +1,6 @@
 //! Each sentence, one by one, and what a whole reading says of a healthy server.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +64,10 @@ fn a_healthy_server_under_load_needs_three_sentences() {
             "1.09 redo syncs per binary-log sync."
         ]
     );
-    assert_eq!(certain(&m), ["Nothing failed, nothing is stuck, none of the watched calls was lost."]);
+    assert_eq!(
+        certain(&m),
+        ["In these 1.37 s nothing failed, nothing is stuck, no watched call was missed."]
+    );
 }
 
 #[test]
@@ -96,15 +100,15 @@ fn from_80_percent_on_a_log_is_saturated() {
 fn a_ratio_without_a_denominator_says_why() {
     assert_says(
         &second(vec![redo(&[(5, 1_000)])]),
-        "Redo syncs per binary-log sync: no ratio: no binary-log sync: the binary log is off, or sync_binlog is not \
-         1 (the default is 1 in MySQL from 5.7 on, else 0).",
+        "No binary-log sync: as with the binary log off, or sync_binlog other than 1 (1 is the default in MySQL from 5.7 \
+         on, before that 0), or changes that it does not take.",
     );
     let mut mariadb = second(vec![redo(&[(5, 1_000)])]);
     Arc::make_mut(&mut mariadb.servers[0]).version = Some("MariaDB 10.11.14".into());
     assert_says(
         &mariadb,
-        "Redo syncs per binary-log sync: no ratio: no binary-log sync: the binary log is off, or sync_binlog is not \
-         1 (MariaDB's default is 0).",
+        "No binary-log sync: as with the binary log off, or sync_binlog other than 1 (0 is MariaDB's default), or changes \
+         that it does not take.",
     );
     assert_silent_on(&second(vec![tablespace(&[(5, 1_000)])]), "ratio");
 }
@@ -117,12 +121,13 @@ fn a_ratio_far_from_one_says_what_it_means() {
     );
     assert_says(
         &second(vec![redo(&[(3_000, 1_000)]), binlog(&[(1, 1_000)])]),
-        "3,000 redo syncs per binary-log sync: commits do not each sync the binary log (sync_binlog).",
+        "3,000 redo syncs per binary-log sync: as with sync_binlog other than 1 (1 is the default in MySQL from 5.7 on, \
+         before that 0), or changes that the binary log does not take.",
     );
     assert_says(
         &second(vec![binlog(&[(1_241, 1_000)])]),
-        "1,241 binary-log syncs and no redo sync: innodb_flush_log_at_trx_commit is not 1, or redo writes are \
-         durable without a sync (O_DSYNC).",
+        "1,241 binary-log syncs and no redo sync: as with innodb_flush_log_at_trx_commit other than 1, or changes of \
+         tables that are not InnoDB's, or rotations, or redo writes that are durable without a sync (O_DSYNC).",
     );
 }
 
@@ -145,8 +150,8 @@ fn what_a_note_is_certain_of_is_not_supposed_as_well() {
     let quiet = noted(durability::REDO_BY_WRITES, Vec::new());
     assert_says(
         &quiet,
-        "No sync in 1.00 s (fsync, fdatasync watched): either nothing was committed, or the server does not sync its \
-         binary log at commit (sync_binlog other than 1).",
+        "No sync in 1.00 s (fsync, fdatasync watched): the server is idle, or does not sync its binary log at commit (as \
+         with sync_binlog other than 1).",
     );
     assert_says(&quiet, durability::REDO_BY_WRITES);
     let mut written =
@@ -161,7 +166,8 @@ fn what_a_note_is_certain_of_is_not_supposed_as_well() {
     Arc::make_mut(&mut watched.setup).ops.push(Op::DsyncWrite);
     assert_says(
         &watched,
-        "1,241 binary-log syncs and no redo sync: innodb_flush_log_at_trx_commit is not 1.",
+        "1,241 binary-log syncs and no redo sync: as with innodb_flush_log_at_trx_commit other than 1, or changes of \
+         tables that are not InnoDB's, or rotations.",
     );
     let void = noted(durability::SYNCS_DO_NOTHING, Vec::new());
     assert_eq!(said(&void), ["No sync in 1.00 s (fsync, fdatasync watched).", durability::SYNCS_DO_NOTHING]);
@@ -219,7 +225,7 @@ fn failures_name_the_file_the_errno_and_what_it_means() {
         said(&m)
     );
     assert_says(&m, "ENOSPC: the filesystem had no room for what was to be written.");
-    assert_eq!(certain(&m), ["Nothing is stuck, none of the watched calls was lost."]);
+    assert_eq!(certain(&m), ["Nothing is stuck, no watched call was missed."]);
     assert!(of_server(&m, MYSQL, &Options::default())[0].paint == Paint::Error);
 }
 
@@ -248,7 +254,7 @@ fn what_could_not_be_written_back_is_said_with_what_it_means_once() {
         ]
     );
     assert!(of_server(&m, MYSQL, &Options::default())[..3].iter().all(|said| said.paint == Paint::Error));
-    assert_eq!(certain(&m), ["Nothing is stuck, none of the watched calls was lost."]);
+    assert_eq!(certain(&m), ["Nothing is stuck, no watched call was missed."]);
     // A sync has reported the same.
     m.failures = vec![unwritten(redo(&[]), libc::EIO, 1)];
     m.files[0].stats.errors = [(libc::EIO, 1)].into();
@@ -272,9 +278,9 @@ fn what_could_not_be_written_of_others_is_said_of_no_server_and_without_a_name()
         of_nobody(Target::Filesystem(7), libc::EIO, 4),
     ];
     assert_silent_on(&m, "write back");
-    let first = "The kernel could not write back: 3 EIO on files on /dev/vdb\\n that no traced process has open; 4 EIO \
+    let first = "The kernel could not write back: 3 EIO on files on /dev/vdb\\n that no traced process was seen to have open; 4 EIO \
                  on the metadata of /dev/vdb\\n.";
-    assert_eq!(certain(&m), [first, "Nothing is stuck, none of the watched calls was lost."]);
+    assert_eq!(certain(&m), [first, "Nothing is stuck, no watched call was missed."]);
     assert_eq!(failed_beside_syncs(&m, &Options::default())[0].text, first);
     assert_eq!(lost(&m, &Options::default())[0].text, first);
     assert_eq!(lost(&m, &Options::default())[0].paint, Paint::Error);
@@ -311,7 +317,7 @@ fn stuck_syncs_come_first_and_their_log_is_not_called_free() {
     assert_eq!(first.paint, Paint::Stuck);
     assert_silent_on(&m, "redo log is");
     assert_says(&m, "The binary log is 0 % busy: not saturated (80 %).");
-    assert_eq!(certain(&m), ["Nothing failed, none of the watched calls was lost."]);
+    assert_eq!(certain(&m), ["No watched call was missed."], "how they will end is not known");
     m.in_flight.truncate(1);
     m.in_flight[0].role = Role::Tablespace;
     m.in_flight[0].age_is_minimum = true;
@@ -341,6 +347,20 @@ fn a_neighbour_that_syncs_a_lot_is_named() {
 }
 
 #[test]
+fn a_neighbour_on_another_device_of_the_same_disk_is_named_with_its_own() {
+    let mut m = second(vec![redo(&[(5_000, 1_000)])]);
+    m.neighbours = vec![neighbour("/dev/vda2", "xtrabackup", &[(41, 1_000)])];
+    m.neighbours[0].device_number = 253 << 20 | 2;
+    let vda = BTreeSet::from([253 << 20]);
+    m.whole_disks = BTreeMap::from([(fixture::DEVICE, vda.clone()), (253 << 20 | 2, vda)]).into();
+    assert_says(
+        &m,
+        "xtrabackup also syncs 41 times a second on /dev/vda2, on the disk of /dev/vda: \
+         syncs on one disk wait for each other.",
+    );
+}
+
+#[test]
 fn nothing_synced_is_said_with_what_could_be_the_reason() {
     let m = fixture::quiet();
     let text = &said(&m)[0];
@@ -359,9 +379,9 @@ fn what_was_missed_is_counted() {
     assert_eq!(
         certain(&m),
         [
-            "Nothing failed, nothing is stuck.",
-            "Syncs missed: 3 because the kernel skipped a probe that it had preempted, 1 because there was no memory for \
-         a thread's state. 6,248 counted + 4 lost = 6,252."
+            "In these 1.37 s no counted call failed, no counted call is stuck.",
+            "Syncs missed: 3 because the kernel skipped a probe that it had preempted, 1 because there was no room for \
+         the state of a call. 6,248 counted + 4 lost = 6,252."
         ]
     );
 }
@@ -373,7 +393,7 @@ fn each_other_loss_has_its_own_words() {
     let none = Lost::default();
     assert_eq!(
         with(Lost { files: 1_500, ..none })[1],
-        "1,500 syncs are in the totals, but in no file's row: the map of the files was full."
+        "1,500 syncs are in the totals, but in no file's row: there was no room for it."
     );
     assert_eq!(
         with(Lost { events: 2, ..none })[1],
@@ -398,7 +418,7 @@ fn each_other_loss_has_its_own_words() {
 
 #[test]
 fn what_is_not_watched_and_happened_is_said_with_how_often() {
-    let ways = "io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes, msync";
+    let ways = "io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes, msync, syncfs, sync";
     let mut m = fixture::busy();
     m.lost.unwatched = 1_234;
     m.unwatched = vec![(MYSQL, 1_234)];
@@ -410,7 +430,7 @@ fn what_is_not_watched_and_happened_is_said_with_how_often() {
     assert_eq!(
         certain(&m),
         [
-            "No watched call failed, no watched call is stuck, none of the watched calls was lost."
+            "In these 1.37 s no watched call failed, no watched call is stuck, no watched call was missed."
                 .to_owned(),
             format!("The server also {}.", by_others("1,234 times")),
         ]
@@ -430,7 +450,10 @@ fn what_is_not_watched_and_happened_is_said_with_how_often() {
     // Of the neighbours it is said where it is said who else syncs.
     let mut other = fixture::busy();
     other.lost.neighbours_unwatched = 9;
-    assert_eq!(certain(&other), ["Nothing failed, nothing is stuck, none of the watched calls was lost."]);
+    assert_eq!(
+        certain(&other),
+        ["In these 1.37 s nothing failed, nothing is stuck, no watched call was missed."]
+    );
 }
 
 #[test]
@@ -467,8 +490,8 @@ fn of_another_engine_nothing_is_said_in_innodbs_words() {
     let mut m = fixture::of_postgres(second(Vec::new()));
     assert_says(
         &m,
-        "No sync in 1.00 s (fsync, fdatasync watched): either nothing was written, or the server does not sync \
-         (fsync=off), or writes durably without a sync.",
+        "No sync in 1.00 s (fsync, fdatasync watched): the server is idle, or does not sync (fsync=off), or writes durably \
+         without a sync.",
     );
     m.in_flight = vec![fixture::in_flight(Role::Wal, "/w", Duration::from_secs(3))];
     assert_eq!(
@@ -479,8 +502,16 @@ fn of_another_engine_nothing_is_said_in_innodbs_words() {
     m.in_flight.clear();
     assert_says(
         &m,
-        "No sync in 1.00 s (fsync, fdatasync, dsync_write watched): either nothing was written, or the server does not \
-         sync (fsync=off).",
+        "No sync in 1.00 s (fsync, fdatasync, dsync_write watched): the server is idle, or does not sync (fsync=off).",
+    );
+    // What it wrote is known where all writes are watched.
+    Arc::make_mut(&mut m.setup).ops.push(Op::Write);
+    m.writes =
+        vec![FileRow { op: Op::Write, stats: Stats { bytes: 948_000, ..stats(&[(9, 1_000)]) }, ..wal(&[]) }];
+    assert_says(
+        &m,
+        "No sync in 1.00 s (fsync, fdatasync, dsync_write, write watched): the server wrote 948 kB; it may be one that \
+         does not sync (fsync=off).",
     );
 }
 

@@ -84,7 +84,7 @@ fn a_window_with_a_stall_and_failures_says_the_worst_first_and_claims_nothing_el
         said[3],
         "The redo log was saturated for 301 s, longest from 10:03:05 to 10:08:05 UTC (99 % busy)."
     );
-    assert_eq!(said[4..], ["In these 364 s none of the watched calls was lost."]);
+    assert_eq!(said[4..], ["In these 364 s no watched call was missed."]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_window_tells_of_what_failed_without_a_sync_and_when_last() {
         [
             "The kernel could not write back: 2 EIO on the metadata of /dev/vdb\\n, the last by 10:03:11 UTC.",
             "80 writes failed: 80 ENOSPC on /var/lib/mysql/#innodb_redo/#ib_redo5 (redo write), the last by 10:03:08 UTC.",
-            "In these 60.0 s nothing was stuck, none of the watched calls was lost.",
+            "In these 60.0 s nothing was stuck, no watched call was missed.",
         ]
     );
 }
@@ -117,7 +117,7 @@ fn a_window_tells_of_what_failed_without_a_sync_and_when_last() {
 fn a_window_in_which_all_was_well_says_so_of_its_length() {
     assert_eq!(
         of_seconds(&vec![second(vec![redo(&[(10, 100_000)])]); 60]),
-        ["In these 60.0 s nothing failed, nothing was stuck, none of the watched calls was lost."]
+        ["In these 60.0 s nothing failed, nothing was stuck, no watched call was missed."]
     );
     let mut hangs = second(Vec::new());
     hangs.in_flight = vec![fixture::in_flight(Role::Tablespace, "/d/t\n", Duration::from_secs(3))];
@@ -134,7 +134,7 @@ fn a_window_in_which_not_all_was_watched_claims_no_more_than_was() {
     let said = of_seconds(&vec![second; 60]);
     assert_eq!(
         said[0],
-        "In these 60.0 s no watched call failed, no watched call was stuck, none of the watched calls was lost."
+        "In these 60.0 s no watched call failed, no watched call was stuck, no watched call was missed."
     );
     assert!(said[1].starts_with("The server also made data durable 120 times by calls"), "{said:?}");
 }

@@ -228,7 +228,7 @@ pub(crate) fn nameless_file(target: Target, info: &FileInfo) -> Option<String> {
         }
         Target::NoFile => "(no file)".into(),
         Target::BadDescriptor => "(bad descriptor)".into(),
-        Target::Unattributed => "(unattributed: map full)".into(),
+        Target::Unattributed => "(unattributed)".into(),
         Target::Gone(_) => "(files gone)".into(),
         Target::Shared(_) => "(shared)".into(),
     })
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(row(Target::Filesystem(0), Some("fuse\n\x1b]0;")), "(whole filesystem fuse\\n\\x1b]0;)");
         assert_eq!(row(Target::NoFile, None), "(no file)");
         assert_eq!(row(Target::BadDescriptor, None), "(bad descriptor)");
-        assert_eq!(row(Target::Unattributed, None), "(unattributed: map full)");
+        assert_eq!(row(Target::Unattributed, None), "(unattributed)");
         assert_eq!(row(Target::Gone(Role::Redo), None), "(files gone)");
     }
 }

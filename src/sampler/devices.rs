@@ -1,11 +1,14 @@
 //! What devices are called and where they are mounted, for the rows that know no more than a number.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::linux::{mountinfo, mounts};
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::linux::{mountinfo, mounts, rooted, whole_disks};
+use crate::model::WholeDisks;
 
 /// Filesystems are mounted and unmounted while devices keep their names.
 const MOUNTS_MAX_AGE: Duration = Duration::from_secs(60);
@@ -16,6 +19,20 @@ pub(crate) struct Devices {
     names: HashMap<u32, String>,
     /// Mount points, and when they were read.
     mounts: Option<(Instant, HashMap<u32, Arc<Path>>)>,
+    memory: Option<Option<u32>>,
+    /// The disks below block devices, and since when they are looked up.
+    disks: Option<(Instant, BTreeMap<u32, BTreeSet<u32>>)>,
+    whole_disks: WholeDisks,
+}
+
+fn number_of_memory() -> Option<u32> {
+    let file = memfd_create(c"fsynctop", MemfdFlags::CLOEXEC).ok()?;
+    Some(rooted::attributes(&file).ok()?.device)
+}
+
+/// Whether it is a block device's number; all others have major number 0 (set_anon_super in fs/super.c).
+fn is_block_device(device: u32) -> bool {
+    device >> 20 != 0
 }
 
 impl Devices {
@@ -34,6 +51,30 @@ impl Devices {
             (*read, *mounts) = (Instant::now(), mount_points());
         }
         mounts.get(&device).cloned()
+    }
+
+    /// The whole disks below each of these devices; below a loop device those of its file, too. Each is
+    /// looked up once in [`MOUNTS_MAX_AGE`].
+    pub fn whole_disks(&mut self, devices: impl Iterator<Item = u32>) -> WholeDisks {
+        let (since, disks) = self.disks.get_or_insert_with(|| (Instant::now(), BTreeMap::new()));
+        if since.elapsed() > MOUNTS_MAX_AGE {
+            (*since, *disks) = (Instant::now(), BTreeMap::new());
+        }
+        let is_new = |device: &u32| is_block_device(*device) && !disks.contains_key(device);
+        let new: BTreeSet<u32> = devices.filter(is_new).collect();
+        if !new.is_empty() {
+            let mounts: Vec<_> = mountinfo::of_process(Path::new("/proc"), std::process::id()).collect();
+            let below = |device| (device, whole_disks::below(Path::new("/sys"), &mounts, device));
+            disks.extend(new.into_iter().map(below));
+            self.whole_disks = disks.clone().into();
+        }
+        self.whole_disks.clone()
+    }
+
+    /// Whether it is the kernel's own filesystem of files that are in memory and in no directory
+    /// (memfd_create, shmem_init in mm/shmem.c): no disk is below it.
+    pub fn is_memory(&mut self, device: u32) -> bool {
+        *self.memory.get_or_insert_with(number_of_memory) == Some(device)
     }
 
     /// The mount point and the filesystem of a device, as this process sees them. Reads no filesystem.

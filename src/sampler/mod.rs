@@ -4,9 +4,11 @@
 mod devices;
 pub(crate) mod ledger;
 mod names;
+mod reading;
 mod rows;
 mod running;
 mod servers;
+mod shares;
 mod stalls;
 mod unsynced;
 mod unwatched;
@@ -20,12 +22,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::engine::rules::Rules;
 use crate::linux::disk_statistics;
-use crate::model::{InFlight, Op, Role, Server, ServerId, Setup, Snapshot, Target};
-use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
-use crate::probe::{Attached, Event, Probe, ProbeConfig, allocator};
+use crate::model::{FileRow, InFlight, Op, Role, Server, ServerId, Setup, Snapshot, Target};
+use crate::probe::{Attached, Probe, ProbeConfig, allocator};
 use crate::server::naming::GivenName;
 
-use ledger::{Ledger, Reading, Slots, Subject};
+use ledger::{Ledger, Slots, Subject};
 use names::Names;
 use rows::Rows;
 use servers::THREADS_WITHOUT_ACCOUNT;
@@ -37,14 +38,21 @@ pub use servers::Retention;
 const ROWLESS_FILES: usize = 1_024;
 /// Names that are kept although no account of theirs is known, or no longer.
 const NAMES_WITHOUT_ACCOUNT: usize = 1_024;
-/// Servers whose syncs in flight are looked for after a pause.
-const LOOKED_AT_AGAIN: usize = 256;
 /// Rounds of events that are taken in between two looks at the rows.
 const SOME: usize = 8;
 /// Rounds that empty the ring, however full it is.
 const ALL: usize = 64;
+/// From one look at the ring that found something to the next: whoever makes thousands of files a second is
+/// not to wake the sampler for each of them. In so short a time nobody fills the ring.
+const REST: Duration = Duration::from_millis(5);
 /// Rows are retired when fewer are free: a quarter of a small map, and this many of a large one.
 const ENOUGH_FREE: usize = 4_096;
+
+/// How long the syncs in flight at the end have to end, so that their latencies count: most take less, and
+/// whoever waits for the result should not notice. Those that take longer are shown as in flight.
+const LAST_SYNCS: Duration = Duration::from_millis(50);
+/// How often it is looked whether they have.
+const LOOK_FOR_LAST: Duration = Duration::from_millis(2);
 
 /// Learning the names of thousands of files takes megabytes for a moment. The allocator would keep them for
 /// good, between what stays; looking through its heap takes it some milliseconds. Each time half as often,
@@ -60,6 +68,7 @@ pub struct Sampler {
     servers: servers::Servers,
     devices: devices::Devices,
     running: running::Running,
+    shares: shares::Shares,
     unwatched: unwatched::Unwatched,
     backlogs: unsynced::Backlogs,
     writeback: writeback::Writeback,
@@ -73,6 +82,8 @@ pub struct Sampler {
     trim_after: Duration,
     /// Since when nothing is counted, and how long that was so before.
     paused_since: Option<Instant>,
+    /// When the kernel side had last told something.
+    took_events: Instant,
     paused: Duration,
     /// Since boot.
     began_ns: u64,
@@ -108,6 +119,7 @@ impl Sampler {
             servers: servers::Servers::new(rules),
             devices: devices::Devices::default(),
             running: running::Running::default(),
+            shares: shares::Shares::default(),
             unwatched: unwatched::Unwatched::default(),
             backlogs: unsynced::Backlogs::default(),
             writeback: writeback::Writeback::default(),
@@ -118,6 +130,7 @@ impl Sampler {
             next_trim: Instant::now() + TRIM_FIRST,
             trim_after: TRIM_FIRST,
             paused_since: None,
+            took_events: Instant::now(),
             paused: Duration::ZERO,
             began_ns: running::boot_ns(),
             forgotten: None,
@@ -145,10 +158,21 @@ impl Sampler {
     /// A process that is to be described and whose syncs in flight are to be found, whether or not it ever
     /// syncs.
     pub(crate) fn expect_server(&mut self, server: ServerId) {
-        // All syncs of a server that began later were seen from their beginning.
-        if self.servers.meet(server) && server.start_ns < self.began_ns {
-            self.running.find_earlier(server);
+        if !self.servers.meet(server) {
+            return;
         }
+        let owner = self.servers.owner(server);
+        self.names.know_owner(server, owner);
+        // All syncs of a server that began later were seen from their beginning.
+        if server.start_ns < self.began_ns {
+            self.running.find_earlier(owner, server);
+        }
+    }
+
+    /// From now on new files of one owner take no more than a part of `share` of a processor; what they sync
+    /// beyond that counts without its file.
+    pub(crate) fn limit_new_files(&mut self, share: f64) -> std::io::Result<()> {
+        self.shares.limit(&mut self.probe, share)
     }
 
     /// Names for servers by which users know them.
@@ -181,8 +205,15 @@ impl Sampler {
         timeout: Duration,
         wake: Option<BorrowedFd>,
     ) -> std::io::Result<()> {
-        self.probe.wait(timeout, wake)?;
+        if let Some(left) = REST.checked_sub(self.took_events.elapsed()) {
+            std::thread::sleep(left.min(timeout));
+        }
+        let look = self.next_look_at_backlogs();
+        self.probe.wait(look.map_or(timeout, |look| timeout.min(look)), wake)?;
         self.take_events(SOME)?;
+        if self.next_look_at_backlogs().is_some_and(|left| left.is_zero()) {
+            self.look_at_backlogs()?;
+        }
         self.look_for_stalls();
         if self.last_reclaim.elapsed() >= Duration::from_millis(20) {
             self.last_reclaim = Instant::now();
@@ -200,10 +231,9 @@ impl Sampler {
     /// Writes that hang, unless writes are not to be watched (`--writes off`).
     fn look_for_stalls(&mut self) {
         let now = Instant::now();
-        if self.running.stalls.is_due(now) && self.setup.ops.contains(&Op::DsyncWrite) {
-            let servers = self.servers.list();
-            let alive = servers.iter().filter(|server| server.alive).map(|server| server.id);
-            self.running.stalls.look(&alive.collect(), now);
+        let is_paused = self.paused_since.is_some();
+        if !is_paused && self.running.stalls.is_due(now) && self.setup.ops.contains(&Op::DsyncWrite) {
+            self.running.stalls.look(&self.servers.alive(now), now);
         }
     }
 
@@ -237,12 +267,20 @@ impl Sampler {
         unsynced.rows.retain(|row| !gone.contains(&row.server));
         self.servers.name_them();
         let Rows { files, failures, writes, threads, neighbours } = self.rows();
+        let of_files = files.iter().filter_map(FileRow::device_number);
+        let whole_disks =
+            self.devices.whole_disks(of_files.chain(neighbours.iter().map(|row| row.device_number)));
         let short_of_rows = self.short_of_rows();
         let in_flight = self
             .running
             .list(&mut self.probe, &self.ledger, &self.names, short_of_rows, None)
             .map_err(std::io::Error::other)?;
+        let hanging = in_flight.iter().map(|sync| sync.server);
+        self.servers.note_active(self.ledger.active().chain(hanging), taken);
         let lost = self.lost(&files, taken);
+        let servers = &self.servers;
+        let alive = || servers.alive(taken).into_iter().map(|(server, (owner, _))| (server, owner)).collect();
+        let refused = self.shares.refused(self.probe.refused()?, alive);
         let all_writes = self.probe.attached().ops().contains(&Op::Write);
         let disks = if all_writes { disk_statistics::written() } else { BTreeMap::new() };
         self.probe.unmap();
@@ -259,7 +297,9 @@ impl Sampler {
             in_flight,
             neighbours,
             unwatched: self.unwatched_by_server(),
+            refused,
             disks,
+            whole_disks,
             unsynced,
         })
     }
@@ -305,8 +345,10 @@ impl Sampler {
         self.probe.resume();
         // Of syncs that began in the pause, those that hang must be found.
         self.began_ns = running::boot_ns();
-        for server in self.servers.list().iter().filter(|server| server.alive).take(LOOKED_AT_AGAIN) {
-            self.running.find_earlier(server.id);
+        let mut alive: Vec<_> = self.servers.alive(Instant::now()).into_iter().collect();
+        alive.sort_by_key(|&(_, (_, is_active))| !is_active);
+        for (server, (owner, _)) in alive {
+            self.running.find_earlier(owner, server);
         }
     }
 
@@ -315,12 +357,12 @@ impl Sampler {
         self.paused + self.paused_since.map_or(Duration::ZERO, |since| until.saturating_duration_since(since))
     }
 
-    /// Processor time that was used so far for what others make: descriptions of servers, names of files, and
-    /// whether those of which a sync failed are open.
+    /// Processor time that was used so far for what others make: descriptions of servers, names of files,
+    /// whether those of which a sync failed are open, and scans for what hangs.
     /// Each has an allowance of its own, so that nobody who starts processes or makes files can end the
     /// tracing by that.
     pub(crate) fn spent_apart(&self) -> Duration {
-        self.servers.spent() + self.names.spent() + self.backlogs.spent()
+        self.servers.spent() + self.names.spent() + self.backlogs.spent() + self.running.spent()
     }
 
     /// Ends counting, waits a moment for the last names, and takes the last snapshot.
@@ -337,14 +379,15 @@ impl Sampler {
         Ok(Snapshot { taken, taken_wall, ..self.snapshot()? })
     }
 
-    /// What had been counted when counting ended, with the latencies of what has ended since, and the last
-    /// names.
+    /// What had been counted when counting ended, with the latencies of what ends within a moment, and the
+    /// last names. The programs stay attached: the kernel takes up to a second to detach them, and whoever
+    /// wants the result should have it before.
     pub(crate) fn wind_up(&mut self, at_end: &Snapshot) -> std::io::Result<Snapshot> {
-        self.probe.detach();
+        self.let_syncs_end()?;
         while self.take_events(ALL)? {}
         self.settle(Duration::from_secs(1))?;
         let mut snapshot = self.snapshot()?;
-        // Detaching, and learning the last names, take time that is no part of the measurement.
+        // The last syncs and the last names take time that is no part of the measurement.
         (snapshot.taken, snapshot.taken_wall) = (at_end.taken, at_end.taken_wall);
         snapshot.lost.paused = at_end.lost.paused;
         snapshot.unsynced = self.with_names(at_end.unsynced.clone());
@@ -358,104 +401,20 @@ impl Sampler {
         Ok(snapshot)
     }
 
-    /// Takes in what the programs have sent, a part at a time, so that it never fills the memory; not for
-    /// ever, where it comes as fast as it is taken in. True if there may be more.
-    fn take_events(&mut self, rounds: usize) -> std::io::Result<bool> {
-        for round in 0..rounds {
-            let events = self.probe.take_events()?;
-            if events.is_empty() {
-                return Ok(false);
+    /// After the end of counting: waits until none of the traced syncs is in flight, but no longer than they
+    /// have to end.
+    fn let_syncs_end(&mut self) -> std::io::Result<()> {
+        // What began is known to have begun before it is looked at what has ended.
+        self.probe.wait_for_running();
+        let end = Instant::now() + LAST_SYNCS;
+        loop {
+            self.take_events(SOME)?;
+            self.read_rows()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.ledger.running().is_empty() {
+                return Ok(());
             }
-            self.learn(events);
-            self.probe.refill().map_err(std::io::Error::other)?;
-            if round % SOME == SOME - 1 {
-                self.fold();
-            }
-        }
-        Ok(true)
-    }
-
-    fn learn(&mut self, events: Vec<Event>) {
-        for event in events {
-            match event {
-                Event::File(event) => {
-                    if let Some(Subject::File { server, target: Target::File(file), .. }) =
-                        Subject::of(&event.id)
-                    {
-                        self.expect_server(server);
-                        self.names.learn((server, file), &event);
-                    }
-                }
-                Event::Sync(event) if event.slot == NO_SLOT => {
-                    if let Some(Subject::File { server, .. }) = Subject::of(&event.id) {
-                        self.expect_server(server);
-                    }
-                    self.ledger.count_event(&event.id, event.latency_ns, event.result);
-                }
-                Event::Sync(event) => {
-                    self.has_unread_rows |= !self.ledger.has_read(event.slot, event.sequence);
-                    self.ledger.enter_latency(&event.id, event.latency_ns);
-                }
-            }
-        }
-    }
-
-    /// Reads the rows that changed. A row's histogram is read only then, and the errors only if some row had
-    /// one. The kernel side adds to a row first, to the errors next, to the histogram last: read in the
-    /// opposite order, nothing is missing from a row whose syncs have all ended.
-    fn read_rows(&mut self) -> std::io::Result<()> {
-        self.ledger.begin_tick();
-        self.names.begin_tick();
-        self.taken_when_read = self.probe.rows_allocated();
-        self.has_unread_rows = false;
-        let mut failed = Vec::new();
-        for slot in self.probe.slots_in_use() {
-            let row = self.probe.row(slot)?;
-            if self.ledger.look(slot, &row) != Reading::Changed {
-                continue;
-            }
-            let is_cold = !self.probe.has_histogram(slot);
-            let histogram = if is_cold { &[] } else { self.probe.histogram(slot, &row)? };
-            self.ledger.enter(slot, &row, ledger::stats_of(&row, histogram), is_cold);
-            if row.errors > 0 {
-                failed.push((slot, row.sequence, row.errors));
-            }
-            self.attend(slot, &row);
-        }
-        if !failed.is_empty() {
-            let errors = self.probe.errors().map_err(std::io::Error::other)?;
-            for (slot, sequence, failed) in failed {
-                let by_errno = errors.get(&(slot, sequence)).map(Vec::as_slice);
-                self.ledger.enter_errors(slot, ledger::errors_of(failed, by_errno));
-            }
-        }
-        for slot in self.ledger.shared_slots() {
-            self.ledger.enter_shared(slot, self.probe.shared_histogram(slot)?);
-        }
-        Ok(())
-    }
-
-    /// What a changed row asks for beside counting: a server to describe, a name, a shared histogram.
-    fn attend(&mut self, slot: u32, row: &crate::probe::Row) {
-        let subject = Subject::of(&row.id);
-        if let Some(Subject::Thread { server, tid, start, .. }) = subject {
-            self.servers.learn_thread(server, tid, start, [row.name, row.more]);
-        }
-        let Some(Subject::File { server, target, op }) = subject else { return };
-        if slot < FIRST_FILE_SLOT {
-            return;
-        }
-        self.expect_server(server);
-        let mut role = Role::Other;
-        if let Target::File(file) = target {
-            role = self.names.attend((server, file), row.fd);
-        }
-        if !self.probe.has_histogram(slot)
-            && row.shared_histogram == 0
-            && let Some(shared) = self.ledger.shared_slot(server, role, op)
-        {
-            // A row that cannot be written is a row that goes on sending events.
-            let _ = self.probe.share_histogram(slot, shared);
+            self.probe.wait(left.min(LOOK_FOR_LAST), None)?;
         }
     }
 
@@ -469,6 +428,7 @@ impl Sampler {
     /// free.
     fn reclaim(&mut self) -> std::io::Result<()> {
         self.last_reclaim = Instant::now();
+        self.shares.allow(&mut self.probe)?;
         for slot in self.ledger.free_quiet() {
             self.probe.free(slot)?;
         }
@@ -527,6 +487,7 @@ impl Sampler {
             self.names.forget(&gone);
             self.servers.forget(&gone);
             self.forget_unwatched(|server| gone.contains(&server));
+            self.shares.forget(|server| gone.contains(server));
             let together =
                 || Server { alive: false, ..Server::new(ServerId::ENDED, "(ended processes)".into()) };
             self.forgotten.get_or_insert_with(|| Arc::new(together()));

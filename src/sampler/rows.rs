@@ -5,8 +5,12 @@ use std::time::Instant;
 
 use super::Sampler;
 use super::ledger::Subject;
+use crate::host::kernel::parse_version;
+use crate::linux::mounts;
 use crate::model::histogram::Histogram;
-use crate::model::{FileInfo, FileRow, Lost, NeighbourRow, Op, Role, ServerId, Stats, Target, ThreadRow};
+use crate::model::{
+    AttachMode, FileInfo, FileRow, Lost, NeighbourRow, Op, Role, ServerId, Stats, Target, ThreadRow,
+};
 use crate::probe::Counters;
 
 pub(super) struct Rows {
@@ -35,6 +39,9 @@ impl Sampler {
                         }
                         _ => Arc::new(FileInfo::nameless(Role::Other)),
                     };
+                    if !op.makes_durable() && is_made_up(&info) {
+                        continue;
+                    }
                     account.shown_as.set(Some(info.role));
                     files.push(FileRow { server: *server, target: *target, op: *op, info, stats });
                 }
@@ -52,15 +59,14 @@ impl Sampler {
                         stats,
                     });
                 }
-                Subject::Neighbour { device, comm } => neighbours.push(NeighbourRow {
-                    device_number: *device,
-                    device: self.devices.name(*device),
-                    mount: self.devices.mount_point(*device),
-                    comm: comm.clone(),
-                    stats,
-                }),
+                Subject::Neighbour { device, comm } => neighbours.push((*device, comm.clone(), stats)),
             }
         }
+        let unwatched = self
+            .unwatched
+            .by_neighbour()
+            .map(|((device, comm), untimed)| (*device, comm.clone(), Stats { untimed, ..Stats::default() }));
+        neighbours.extend(unwatched);
         for (server, role, op, histogram) in self.ledger.shared() {
             files.push(shared_row(server, role, op, histogram));
         }
@@ -75,20 +81,51 @@ impl Sampler {
             writes.clear(); // they hold nothing else
         }
         threads.sort_by_key(|row| (row.server, row.tid, row.start, row.op));
-        neighbours.sort_by(|a, b| (a.device_number, &a.comm).cmp(&(b.device_number, &b.comm)));
+        let neighbours = self.neighbours(neighbours);
         Rows { files, failures, writes, threads, neighbours }
+    }
+
+    /// One row for each device and command.
+    fn neighbours(&mut self, mut all: Vec<(u32, String, Stats)>) -> Vec<NeighbourRow> {
+        // Nobody waits for what is made durable there; the self-test of another fsynctop is.
+        all.retain(|(device, ..)| !self.devices.is_memory(*device));
+        all.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        let mut rows: Vec<NeighbourRow> = Vec::with_capacity(all.len());
+        for (device_number, comm, stats) in all {
+            match rows.last_mut().filter(|row| row.device_number == device_number && row.comm == comm) {
+                Some(row) => row.stats.merge(&stats),
+                None => rows.push(NeighbourRow {
+                    device_number,
+                    device: self.devices.name(device_number),
+                    mount: self.devices.mount_point(device_number),
+                    comm,
+                    stats,
+                }),
+            }
+        }
+        rows
+    }
+
+    /// Whether the kernel says how often it skipped the entry of a call: of tracepoints since 6.7. In the
+    /// other modes no call ends that has not begun but for that.
+    fn knows_skipped_entries(&self) -> bool {
+        let counts = |kernel: &str| parse_version(kernel).is_some_and(|version| version >= (6, 7));
+        self.setup.mode == AttachMode::Tracepoint && counts(&self.setup.kernel)
     }
 
     pub(super) fn lost(&self, files: &[FileRow], taken: Instant) -> Lost {
         let counters = self.probe.counters();
         let of = |wanted: fn(&FileRow) -> bool| files.iter().filter(move |row| wanted(row));
         let unattributed = of(|row| row.target == Target::Unattributed).map(|row| row.stats.count).sum();
+        // Not all that have none have lost it.
         let nameless = of(|row| matches!(row.target, Target::File(_)) && row.info.path.is_none()).count();
+        let (preempted, answered) = lone_ends(&counters, self.knows_skipped_entries());
         Lost {
-            preempted: preempted(&counters),
+            preempted,
+            answered,
             files: unattributed,
             events: counters.latencies_dropped,
-            names: nameless as u64,
+            names: counters.names_dropped.min(nameless as u64),
             errors: counters.errors_dropped,
             threads: counters.no_call_state,
             processes: counters.processes_dropped,
@@ -101,22 +138,30 @@ impl Sampler {
     }
 }
 
+/// A file of the kernel's own making: nothing of it is stored, and nothing can be lost.
+pub(super) fn is_made_up(info: &FileInfo) -> bool {
+    info.filesystem.as_deref().is_some_and(mounts::stores_nothing)
+}
+
 /// Of a row of writes, those that failed.
 fn failures(row: &FileRow) -> Option<FileRow> {
     let (count, errors) = (row.stats.error_count(), row.stats.errors.clone());
     (count > 0).then(|| FileRow { stats: Stats { count, errors, ..Stats::default() }, ..row.clone() })
 }
 
-/// Traced calls of which the kernel skipped a program. An exit without an entry is one if its thread had
-/// entered before. Of a thread that never had, it is one only if the kernel says that an entry was skipped;
-/// else the call began before the probes did. A skipped exit shows when its thread enters again; until then
-/// it is not known whose it was, and it is counted here.
-fn preempted(counters: &Counters) -> u64 {
-    let certain = counters.exits_of_skipped_entries;
-    let entries =
-        certain + counters.exits_without_entry.min(counters.entries_skipped.saturating_sub(certain));
+/// Traced calls of which the kernel skipped a program, and those that were answered before it ran them. An
+/// exit without an entry is one of the former only as often as the kernel says that it skipped an entry; the
+/// others had none, because a seccomp filter or a tracer answered the call (the exit is traced all the same),
+/// or because they began before the probes did. Where the kernel does not say (`knows_skipped` is false), an
+/// entry was skipped if the thread had entered before. A skipped exit shows when its thread enters again;
+/// until then it is not known whose it was, and it is counted as skipped.
+fn lone_ends(counters: &Counters, knows_skipped: bool) -> (u64, u64) {
+    let certain = if knows_skipped { 0 } else { counters.exits_of_skipped_entries };
+    let lone = counters.exits_of_skipped_entries + counters.exits_without_entry;
+    let entries = certain + (lone - certain).min(counters.entries_skipped.saturating_sub(certain));
     let attributed = counters.entries_without_exit + counters.neighbour_entries_without_exit;
-    entries + counters.entries_without_exit + counters.exits_skipped.saturating_sub(attributed)
+    let exits = counters.entries_without_exit + counters.exits_skipped.saturating_sub(attributed);
+    (entries + exits, if knows_skipped { lone - entries } else { 0 })
 }
 
 /// The latencies that the cold files of a role share: they belong to the role, and their counts stand in the
@@ -133,11 +178,25 @@ mod tests {
     #[test]
     fn a_call_that_began_before_the_probes_is_not_lost() {
         let before = Counters { exits_without_entry: 3, ..Counters::default() };
+        let preempted = |counters: &Counters| {
+            assert_eq!(lone_ends(counters, true).0, lone_ends(counters, false).0);
+            lone_ends(counters, true).0
+        };
         assert_eq!(preempted(&before), 0);
         let skipped = Counters { entries_skipped: 2, exits_skipped: 5, ..before };
         assert_eq!(preempted(&skipped), 7);
         // Two of the exits turned out to be a neighbour's, one was traced, two are still open.
         let shown = Counters { entries_without_exit: 1, neighbour_entries_without_exit: 2, ..skipped };
         assert_eq!(preempted(&shown), 5);
+    }
+
+    #[test]
+    fn a_call_that_a_filter_answered_is_lost_only_where_the_kernel_skipped_an_entry() {
+        let answered =
+            Counters { exits_of_skipped_entries: 90, exits_without_entry: 10, ..Counters::default() };
+        assert_eq!(lone_ends(&answered, true), (0, 100));
+        assert_eq!(lone_ends(&Counters { entries_skipped: 3, ..answered }, true), (3, 97));
+        assert_eq!(lone_ends(&Counters { entries_skipped: 200, ..answered }, true), (100, 0));
+        assert_eq!(lone_ends(&answered, false), (90, 0), "nothing is denied where the kernel does not count");
     }
 }

@@ -8,8 +8,9 @@ use super::ledger::{Ledger, Subject};
 use super::names::Names;
 use super::stalls::Stalls;
 use crate::linux::blocking::{Limits, Pool, Share};
+use crate::linux::cpu_time::Allowance;
 use crate::linux::proc_file;
-use crate::model::{InFlight, Op, Role, ServerId, Target, Via};
+use crate::model::{InFlight, Op, Owner, Role, ServerId, Target, Via};
 use crate::probe::{Calls, Probe, RunningCall, record};
 use crate::server::instances::{may_have_children, members};
 use crate::threads::{Looks, Processes, StuckSync, scan, syscalls};
@@ -27,20 +28,29 @@ struct Earlier {
 }
 
 /// Servers that are scanned at the same time, the threads with those that hang, and the servers that may wait
-/// for it.
-const SCANS: Share = Share { threads: 2, with_abandoned: 4, queue: 1_024 };
+/// for it; then the same of one owner.
+const SCANS: Share = Share { threads: 2, with_abandoned: 8, queue: 1_024 };
+const SCANS_OF_ONE_OWNER: Share = Share { threads: 1, with_abandoned: 2, queue: 512 };
+/// Anybody may start processes that are taken for servers: of a processor, for all together.
+const SHARE: f64 = 0.002;
+const BURST: Duration = Duration::from_secs(2);
 /// A scan skips what blocks, so one that takes longer than this hangs in something else.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Running {
     earlier: Vec<Earlier>,
     pub stalls: Stalls,
-    scans: Pool<(), ServerId, Vec<Earlier>>,
+    scans: Pool<Owner, ServerId, Vec<Earlier>>,
 }
 
 impl Default for Running {
     fn default() -> Self {
-        let limits = Limits::for_one_owner(SCANS, SCAN_TIMEOUT);
+        let limits = Limits {
+            all: SCANS,
+            of_one_owner: SCANS_OF_ONE_OWNER,
+            job_timeout: SCAN_TIMEOUT,
+            allowance: Some(Allowance::new(SHARE, BURST)),
+        };
         Running {
             earlier: Vec::new(),
             stalls: Stalls::default(),
@@ -60,10 +70,15 @@ fn scan_earlier(&server: &ServerId) -> Option<Vec<Earlier>> {
 }
 
 impl Running {
+    /// Processor time that scans have used so far.
+    pub(crate) fn spent(&self) -> Duration {
+        self.scans.spent() + self.stalls.spent()
+    }
+
     /// Scans /proc for syncs of a server that began before the programs were there.
-    pub(crate) fn find_earlier(&mut self, server: ServerId) {
+    pub(crate) fn find_earlier(&mut self, owner: Owner, server: ServerId) {
         // Where that is refused, these syncs stay unseen; those that begin from now on are seen all the same.
-        self.scans.submit((), server);
+        self.scans.submit(owner, server);
     }
 
     /// All syncs in flight of the traced processes. Only the threads of those are walked that have any, and
@@ -146,7 +161,8 @@ fn is_in_call(tid: u32, op: Op) -> bool {
 
 fn in_flight(call: &RunningCall, ledger: &Ledger, names: &Names, now_ns: u64) -> Option<InFlight> {
     let own;
-    let subject = if call.slot == record::NO_SLOT {
+    // Also one that has the row of all that had no room.
+    let subject = if call.slot == record::NO_SLOT || call.slot < record::FIRST_SHARED_SLOT {
         own = Subject::of(&call.id)?;
         &own
     } else {

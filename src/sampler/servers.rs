@@ -2,7 +2,7 @@
 //! process's command line can block on its memory lock; watched until they end, and forgotten some time
 //! later.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,11 +12,14 @@ use indexmap::IndexMap;
 use super::names::Names;
 use crate::engine::rules::Rules;
 use crate::linux::blocking::{Limits, Pool, Share};
+use crate::linux::descriptors;
+use crate::linux::ends::Ends;
 use crate::linux::proc_file;
-use crate::model::{Server, ServerId};
+use crate::model::{Owner, Server, ServerId};
 use crate::server::describe::describe;
 use crate::server::describers::Describers;
 use crate::server::naming::{self, GivenName};
+use crate::server::owner;
 use crate::server::processes::{self, start_tick};
 use crate::server::settings::Settings;
 use crate::server::titles;
@@ -26,7 +29,9 @@ const PROC: &str = "/proc";
 const DESCRIBE_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 /// And one that recovers from a crash, for as long as nobody can connect to it.
 const UNTIL_IT_LISTENS: Duration = Duration::from_secs(60);
-/// Servers of which it is found out in one snapshot whether they live; of many, half.
+/// Who has not synced or written for so long is idle.
+const IDLE_AFTER: Duration = Duration::from_secs(600);
+/// Servers whose end is not told, of which it is found out in one snapshot whether they live; of many, half.
 const LOOKED_AT: usize = 512;
 /// Descriptions that are refused in one snapshot before no more are asked for.
 const MAX_REFUSED: usize = 64;
@@ -77,6 +82,12 @@ struct Met {
     descriptions: usize,
     /// A description is on its way.
     pending: bool,
+    /// When it synced or wrote last, as far as that was noted.
+    active: Option<Instant>,
+    /// Its end will be told.
+    is_watched: bool,
+    /// As it was when it was met, or described last: a service gives up root's rights as it starts.
+    owner: Owner,
 }
 
 impl Met {
@@ -92,9 +103,18 @@ impl Met {
             None => {
                 let is_database = self.server.is_database();
                 let heard = self.server.known_by.listens;
-                is_database && !heard && age >= UNTIL_IT_LISTENS * self.descriptions as u32
+                // What recovers from a crash writes all the time.
+                let after = match self.is_active(Instant::now()) {
+                    true => UNTIL_IT_LISTENS * self.descriptions as u32,
+                    false => UNTIL_IT_LISTENS * 2u32.saturating_pow(again as u32),
+                };
+                is_database && !heard && age >= after
             }
         }
+    }
+
+    fn is_active(&self, now: Instant) -> bool {
+        self.active.is_some_and(|at| now.saturating_duration_since(at) < IDLE_AFTER)
     }
 }
 
@@ -113,6 +133,7 @@ pub struct Servers {
     retention: Retention,
     rules: Arc<Rules>,
     describers: Describers,
+    ends: Ends<Process>,
     given_names: Vec<GivenName>,
     /// What is known of them has changed since they were called by it.
     must_be_named: bool,
@@ -123,6 +144,7 @@ pub struct Servers {
 impl Servers {
     /// `rules`: to know its engine, and a server's redo log among its open files.
     pub fn new(rules: Arc<Rules>) -> Servers {
+        owner::prepare();
         let for_describing = rules.clone();
         Servers {
             rules,
@@ -131,6 +153,7 @@ impl Servers {
             round: 0,
             retention: Retention::default(),
             describers: Describers::new(move |id| describe(Path::new(PROC), id, &*for_describing)),
+            ends: Ends::new(descriptors::limit()),
             given_names: Vec::new(),
             must_be_named: false,
             thread_names: HashMap::new(),
@@ -174,8 +197,21 @@ impl Servers {
         }
         let comm = processes::find(Path::new(PROC), id.pid).map(|group| group.comm).unwrap_or_default();
         let engine = self.rules.engines().by_command(&comm);
-        let server = Arc::new(Server { engine, ..Server::new(id, comm) });
-        let met = Met { server, met: Instant::now(), ended: None, descriptions: 0, pending: false };
+        let owner = owner::of_process(Path::new(PROC), id.pid);
+        let mut server = Server { engine, ..Server::new(id, comm) };
+        server.known_by.whose = owner;
+        let server = Arc::new(server);
+        let is_watched = self.ends.watch(id.pid, process(id)) && processes::is_alive(Path::new(PROC), id);
+        let met = Met {
+            server,
+            met: Instant::now(),
+            ended: None,
+            descriptions: 0,
+            pending: false,
+            active: None,
+            is_watched,
+            owner,
+        };
         let (at, _) = self.met.insert_full(process(id), met);
         self.must_be_named = true;
         self.describe(at);
@@ -184,7 +220,8 @@ impl Servers {
 
     /// False: there is no room to wait. It stays as it is, and is described later.
     fn describe(&mut self, at: usize) -> bool {
-        let accepted = self.describers.ask(self.met[at].server.id);
+        let met = &self.met[at];
+        let accepted = self.describers.ask(met.owner, met.server.id);
         self.met[at].pending = accepted;
         self.met[at].descriptions += usize::from(accepted);
         accepted
@@ -197,19 +234,19 @@ impl Servers {
         }
         self.take_titles();
         self.round += 1;
+        for process in self.ends.take() {
+            if let Some(at) = self.met.get_index_of(&process) {
+                self.met[at].is_watched = false;
+                self.look_at(at, names);
+            }
+        }
         let number = self.met.len();
         // However fast they come: else those that have ended would never be forgotten.
         let looked_at = number.min(LOOKED_AT.max(number / 2));
         let first = self.next;
         for at in (first..first + looked_at).map(|at| at % number) {
-            let met = &mut self.met[at];
-            let id = met.server.id;
-            if met.ended.is_none() && !processes::is_alive(Path::new(PROC), id) {
-                Arc::make_mut(&mut met.server).alive = false;
-                self.must_be_named = true;
-                met.ended = Some((self.round, Instant::now()));
-                met.pending &= !self.describers.forget(id);
-                names.server_ended(id);
+            if !self.met[at].is_watched {
+                self.look_at(at, names);
             }
         }
         self.next = if number == 0 { 0 } else { (first + looked_at) % number };
@@ -221,6 +258,39 @@ impl Servers {
                 break;
             }
         }
+    }
+
+    /// Notes if it has ended.
+    fn look_at(&mut self, at: usize, names: &mut Names) {
+        let met = &mut self.met[at];
+        let id = met.server.id;
+        if met.ended.is_some() || processes::is_alive(Path::new(PROC), id) {
+            return;
+        }
+        Arc::make_mut(&mut met.server).alive = false;
+        self.must_be_named = true;
+        met.ended = Some((self.round, Instant::now()));
+        met.pending &= !self.describers.forget(id);
+        names.server_ended(id);
+    }
+
+    /// These have synced or written just now.
+    pub(crate) fn note_active(&mut self, servers: impl IntoIterator<Item = ServerId>, now: Instant) {
+        for server in servers {
+            if let Some(met) = self.met.get_mut(&process(server)) {
+                met.active = Some(now);
+            }
+        }
+    }
+
+    /// Those that live, with whose they are, and whether each has synced or written lately.
+    pub(crate) fn alive(&self, now: Instant) -> BTreeMap<ServerId, (Owner, bool)> {
+        let alive = self.met.values().filter(|met| met.server.alive);
+        alive.map(|met| (met.server.id, (met.owner, met.is_active(now)))).collect()
+    }
+
+    pub(crate) fn owner(&self, server: ServerId) -> Owner {
+        self.met.get(&process(server)).map_or(Owner::Unknown, |met| met.owner)
     }
 
     /// Waits for the descriptions that are on their way, but not for ever.
@@ -249,6 +319,9 @@ impl Servers {
     fn take(&mut self, (id, server, settings): (ServerId, Server, Settings), names: &mut Names) {
         let Some(met) = self.met.get_mut(&process(id)) else { return };
         met.pending = false;
+        if server.known_by.whose != Owner::Unknown {
+            met.owner = server.known_by.whose;
+        }
         let known = met.server.clone();
         // Of a process that has gone meanwhile, what was known before stays.
         if !server.comm.is_empty() && server.alive {

@@ -1,6 +1,7 @@
 //! Writes that hang and are not durable. The programs keep nothing of a write while it goes on, and InnoDB
 //! that waits for the write of a page comes to no sync: so the threads of each server are looked at in /proc
-//! now and then.
+//! now and then. Anybody may start processes that are taken for servers, so what that costs has an allowance,
+//! owners take turns, and who has written nothing for long comes after those who have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,24 +9,31 @@ use std::time::{Duration, Instant};
 
 use super::names::Names;
 use crate::linux::blocking::{Limits, Pool, Share};
+use crate::linux::cpu_time::Allowance;
 use crate::linux::proc_file;
-use crate::model::{InFlight, Role, ServerId};
+use crate::model::{InFlight, Owner, Role, ServerId};
 use crate::server::instances::members;
 use crate::threads::{Looks, MIN_HANG, Processes, StuckSync, scan};
 
+const PROC: &str = "/proc";
 /// After each scan of a server, as many times as long as that took, so that a server of thousands of threads
 /// takes no more of a processor than a small one.
 const REST: u32 = 500;
 const MIN_REST: Duration = Duration::from_secs(2);
 const MAX_REST: Duration = Duration::from_secs(60);
 /// How often it is asked whether a scan is due.
-const EVERY: Duration = Duration::from_millis(200);
+const EVERY: Duration = Duration::from_millis(500);
 /// Of one server. More threads that hang in writes say nothing new.
 const MAX_STALLS: usize = 64;
 /// Servers that are scanned at the same time, the threads with those that hang, and the servers that may wait
-/// for it.
-const SCANS: Share = Share { threads: 2, with_abandoned: 4, queue: 64 };
+/// for it; then the same of one owner.
+const SCANS: Share = Share { threads: 2, with_abandoned: 8, queue: 256 };
+const SCANS_OF_ONE_OWNER: Share = Share { threads: 1, with_abandoned: 2, queue: 64 };
 const SCAN_TIMEOUT: Duration = Duration::from_secs(60);
+/// Of a processor, for the servers that have written lately together, and for all others.
+const ACTIVE_SHARE: f64 = 0.002;
+const IDLE_SHARE: f64 = 0.001;
+const BURST: Duration = Duration::from_millis(500);
 
 /// A thread that hangs in a write.
 #[derive(Debug)]
@@ -57,20 +65,37 @@ struct Found {
     took: Duration,
 }
 
+type Scans = Pool<Owner, ServerId, Found>;
+
+/// When a server is to be scanned again, and among which.
+struct Turn {
+    due: Instant,
+    is_active: bool,
+}
+
 pub struct Stalls {
-    scans: Pool<(), ServerId, Found>,
-    /// When a server is to be scanned again.
-    due: BTreeMap<ServerId, Instant>,
+    active: Scans,
+    idle: Scans,
+    turns: BTreeMap<ServerId, Turn>,
     next: Instant,
     hanging: Vec<Stall>,
 }
 
 impl Default for Stalls {
     fn default() -> Self {
-        let limits = Limits::for_one_owner(SCANS, SCAN_TIMEOUT);
+        let scans = |share| {
+            let limits = Limits {
+                all: SCANS,
+                of_one_owner: SCANS_OF_ONE_OWNER,
+                job_timeout: SCAN_TIMEOUT,
+                allowance: Some(Allowance::new(share, BURST)),
+            };
+            Pool::new("scan-writes", limits, |&server| Some(find(Path::new(PROC), server)))
+        };
         Stalls {
-            scans: Pool::new("scan-writes", limits, |&server| Some(find(Path::new("/proc"), server))),
-            due: BTreeMap::new(),
+            active: scans(ACTIVE_SHARE),
+            idle: scans(IDLE_SHARE),
+            turns: BTreeMap::new(),
             next: Instant::now(),
             hanging: Vec::new(),
         }
@@ -98,30 +123,62 @@ impl Stalls {
         now >= self.next
     }
 
+    /// Processor time that scans have used so far.
+    pub fn spent(&self) -> Duration {
+        self.active.spent() + self.idle.spent()
+    }
+
     /// Begins the scans that are due of these servers, which are all there are, and takes in what others
-    /// found.
-    pub fn look(&mut self, servers: &BTreeSet<ServerId>, now: Instant) {
+    /// found. With each: whose it is, and whether it has synced or written lately.
+    pub fn look(&mut self, servers: &BTreeMap<ServerId, (Owner, bool)>, now: Instant) {
         self.next = now + EVERY;
-        while let Some(Found { server, stalls, took }) = self.scans.poll() {
-            let rest = (took * REST).clamp(MIN_REST, MAX_REST);
-            self.due.insert(server, now + rest);
-            self.hanging.retain(|stall| stall.server != server);
-            self.hanging.extend(stalls);
+        while let Some(found) = self.active.poll().or_else(|| self.idle.poll()) {
+            self.take(found, now);
         }
-        self.due.retain(|server, _| servers.contains(server));
-        self.hanging.retain(|stall| servers.contains(&stall.server));
-        for &server in servers {
-            if self.due.get(&server).is_none_or(|&at| at <= now) && self.scans.submit((), server) {
-                // One that is given up has no result.
-                self.due.insert(server, now + SCAN_TIMEOUT);
+        self.turns.retain(|server, _| servers.contains_key(server));
+        self.hanging.retain(|stall| servers.contains_key(&stall.server));
+        let mut due = Vec::new();
+        for (&server, &(owner, is_active)) in servers {
+            let turn = self.turns.entry(server).or_insert(Turn { due: now, is_active });
+            if is_active && !turn.is_active {
+                // It may have waited among those that are idle.
+                turn.due = now;
+            }
+            turn.is_active = is_active;
+            if turn.due <= now {
+                due.push((turn.due, server, owner, is_active));
             }
         }
+        // Whoever waits longest, since there may be no room for all.
+        due.sort_by_key(|&(since, ..)| since);
+        // Of these, too many wait already.
+        let mut refused: BTreeSet<(bool, Owner)> = BTreeSet::new();
+        for (_, server, owner, is_active) in due {
+            if refused.contains(&(is_active, owner)) {
+                continue;
+            }
+            let scans = if is_active { &self.active } else { &self.idle };
+            if scans.submit(owner, server) {
+                // One that is given up has no result.
+                self.turns.insert(server, Turn { due: now + SCAN_TIMEOUT, is_active });
+            } else {
+                refused.insert((is_active, owner));
+            }
+        }
+    }
+
+    fn take(&mut self, Found { server, stalls, took }: Found, now: Instant) {
+        if let Some(turn) = self.turns.get_mut(&server) {
+            turn.due = now + (took * REST).clamp(MIN_REST, MAX_REST);
+        }
+        self.hanging.retain(|stall| stall.server != server);
+        self.hanging.extend(stalls);
     }
 
     /// Those that still hang.
     pub fn in_flight(&mut self, names: &Names) -> Vec<InFlight> {
         self.hanging.retain(|stall| {
-            let now = Call::of(Path::new("/proc"), stall.sync.pid, stall.sync.tid);
+            let now = Call::of(Path::new(PROC), stall.sync.pid, stall.sync.tid);
             now.as_ref() == Some(&stall.call)
         });
         let role = |stall: &Stall| match &stall.sync.path {

@@ -24,6 +24,8 @@ const SEARCH_TIME: Duration = Duration::from_secs(1);
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Servers whose open files are looked at; the latest first.
 const SERVERS: usize = 256;
+/// Files of a server that are told apart.
+const FILES: usize = 1_024;
 
 /// To find the processes that are selected, a file of each process of the host is read: whoever causes
 /// errors again and again makes work here.
@@ -50,8 +52,6 @@ struct Found {
 pub(super) struct Writeback {
     /// How many changes there were when the files were last read.
     read_at: u64,
-    /// Changes that are in `rows` or in `open`, by file and errno.
-    taken: BTreeMap<(Target, i32), u64>,
     /// Changes of which it is not known yet whose they are.
     open: BTreeMap<Target, Errors>,
     searches: Pool<(), Search, Found>,
@@ -70,7 +70,6 @@ impl Default for Writeback {
         let limits = Limits::for_one_owner(SEARCHES, SEARCH_TIMEOUT);
         Writeback {
             read_at: 0,
-            taken: BTreeMap::new(),
             open: BTreeMap::new(),
             searches: Pool::new("writeback", limits, search),
             searching: None,
@@ -124,18 +123,21 @@ impl Writeback {
     }
 
     fn enter(&mut self, target: Target, errno: i32, changes: u64) {
-        let taken = self.taken.entry((target, errno)).or_default();
-        if changes > *taken {
-            *self.open.entry(target).or_default().entry(errno).or_default() += changes - *taken;
-            *taken = changes;
-        }
+        *self.open.entry(target).or_default().entry(errno).or_default() += changes;
     }
 
     /// It is known whose file this is.
     fn settle(&mut self, target: Target, key: (ServerId, Target)) {
-        if let Some(errors) = self.open.remove(&target) {
-            add(self.rows.entry(key).or_default(), &errors);
-        }
+        let Some(errors) = self.open.remove(&target) else { return };
+        // Whose files fail by the thousand has one row for each filesystem, too.
+        let first = FileId { device: 0, inode: 0, generation: 0, weak: false };
+        let files = (key.0, Target::File(first))..(key.0, Target::Filesystem(0));
+        let is_full = || !self.rows.contains_key(&key) && self.rows.range(files).count() >= FILES;
+        let key = match key.1 {
+            Target::File(file) if is_full() => (key.0, Target::Filesystem(file.device)),
+            _ => key,
+        };
+        add(self.rows.entry(key).or_default(), &errors);
     }
 
     fn is_nobodys(&mut self, target: Target) {
@@ -177,8 +179,10 @@ impl Writeback {
         let is_gone = |(server, _): &&(ServerId, Target)| gone.contains(server);
         let keys: Vec<_> = self.rows.keys().filter(is_gone).copied().collect();
         for key in keys {
-            let Target::File(file) = key.1 else { continue };
-            let role = names.role_of(&(key.0, file));
+            let role = match key.1 {
+                Target::File(file) => names.role_of(&(key.0, file)),
+                _ => Role::Other,
+            };
             if let Some(errors) = self.rows.remove(&key) {
                 add(self.rows.entry((ServerId::ENDED, Target::Gone(role))).or_default(), &errors);
             }
@@ -227,7 +231,7 @@ impl Sampler {
     pub(super) fn read_writeback(&mut self) -> std::io::Result<()> {
         let total = self.probe.writeback_error_count();
         if total != self.writeback.read_at {
-            for error in self.probe.writeback_errors().map_err(std::io::Error::other)? {
+            for error in self.probe.take_writeback_errors()? {
                 self.writeback.enter(error.target, error.errno, error.changes);
             }
             self.writeback.read_at = total;

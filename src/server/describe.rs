@@ -2,24 +2,39 @@
 //! It reads the process's memory map and its file systems, so it can wait where those are stuck, and it takes
 //! some milliseconds the first time: once per server, on a thread of its own, never on a hot path.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::linux::cpu_time::of_this_thread;
+use crate::linux::open_files::DescriptorInfo;
 use crate::linux::rooted::Root;
+use crate::linux::storage::Storage;
 use crate::linux::{mounts, open_files, proc_file};
-use crate::model::{Engine, KnownBy, Server, ServerId};
+use crate::model::{Engine, KnownBy, Server, ServerId, StorageStack, durability};
 use crate::server::product::Product;
 use crate::server::settings::{Bounds, Settings};
-use crate::server::{container, listening, processes, version};
+use crate::server::{container, listening, processes, proof, version};
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
 const DESCRIPTOR_LIMIT: usize = 4096;
 /// How much of a memory map is searched: 65,530 mappings at most, where vm.max_map_count is as it comes.
 const MAPS_LIMIT: u64 = 16 << 20;
+
+/// Mounts of files that a server has open for writing: of so many it is looked what they lie on, among as
+/// many of the files that are no logs.
+const MAX_MOUNTS: usize = 16;
+const MAX_OTHERS: usize = 256;
+/// Settings that name a directory in which a log lies.
+const LOG_DIRECTORIES: [&str; 2] = ["innodb_log_group_home_dir", "wal_dir"];
+/// Settings that name a log's files, without the suffix that the server appends.
+const LOG_FILES: [&str; 1] = ["log_bin"];
+/// Directories of logs below the data directory, any of which may be a link or a mount of its own.
+const LOGS_IN_DATADIR: [&str; 4] = ["pg_wal", "member/wal", "appendonlydir", "#innodb_redo"];
+/// /proc/PID/status, `Seccomp` (include/uapi/linux/seccomp.h).
+const SECCOMP_MODE_FILTER: u32 = 2;
 
 /// What describing a server has to know of the roles of files, which stand above it.
 pub trait Roles: Send + Sync {
@@ -90,6 +105,7 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
         server.mount = Some(holder.mount_point);
         server.filesystem = Some(mount.filesystem);
     }
+    server.seccomp_filters = seccomp_filters(proc_root, pid);
     let engine = server.engine.clone();
     let mut open = OpenDescriptors::default();
     for pid in product.processes(proc_root, pid) {
@@ -100,6 +116,8 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
             &over,
         );
     }
+    server.storage = stacks(pid, server.datadir.as_deref(), &settings, &over);
+    add_others(proc_root, &open.mounts, &mut server.storage);
     server.ports = listening::tcp_ports(proc_root, pid, &open.sockets);
     let sockets = listening::unix_paths(proc_root, pid, &open.sockets);
     server.known_by = KnownBy {
@@ -108,9 +126,14 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
         owner: processes::owner(proc_root, pid),
         ..KnownBy::default()
     };
+    let listens_on_socket = !sockets.is_empty();
     product.complete(proc_root, root.as_ref(), &mut server, sockets, &settings);
+    proof::complete(proc_root, &mut server, listens_on_socket);
     let eatmydata = is_mapped(proc_root, pid, b"libeatmydata", &over);
     server.notes = product.notes(&open.log, eatmydata, &settings);
+    if processes::is_32_bit(proc_root, pid) {
+        server.notes.push(durability::SYNCS_OF_32_BITS.to_owned());
+    }
     if let Some(engine) = &server.engine {
         let setting = |name: &str| settings.number(&name.replace('-', "_"));
         server.thresholds = engine.thresholds.iter().map(|threshold| threshold.told(setting)).collect();
@@ -147,6 +170,8 @@ pub fn in_words(server: &Server) -> String {
 pub(super) struct OpenDescriptors {
     sockets: BTreeSet<u64>,
     pub log: OpenLog,
+    /// Mounts of files that can be written, each with a process that sees it.
+    mounts: BTreeMap<i32, u32>,
 }
 
 /// Open files of the log that makes commits durable, and how many of them are opened so that each write is.
@@ -180,6 +205,7 @@ impl OpenDescriptors {
         is_log: &dyn Fn(&Path) -> bool,
         over: &dyn Fn() -> bool,
     ) {
+        let mut others = 0;
         for (number, fd) in open_files::descriptors(proc_root, pid).take(DESCRIPTOR_LIMIT).enumerate() {
             if number % 64 == 63 && over() {
                 break;
@@ -187,11 +213,71 @@ impl OpenDescriptors {
             let Ok(link) = std::fs::read_link(proc_root.join(format!("{pid}/fd/{fd}"))) else { continue };
             if let Some(socket) = listening::socket_of_link(&link) {
                 self.sockets.insert(socket);
-            } else if link.is_absolute() && is_log(&link) {
-                let Some(flags) = open_files::flags(proc_root, pid, fd) else { continue };
-                self.log.add(flags);
+            } else if link.is_absolute() {
+                let is_log = is_log(&link);
+                others += usize::from(!is_log);
+                if !is_log && (others > MAX_OTHERS || self.mounts.len() == MAX_MOUNTS) {
+                    continue;
+                }
+                let Some(info) = DescriptorInfo::read(proc_root, pid, fd) else { continue };
+                let Some(flags) = info.flags else { continue };
+                if is_log {
+                    self.log.add(flags);
+                }
+                let mount =
+                    info.mount_id.filter(|_| open_files::writes(flags) && self.mounts.len() < MAX_MOUNTS);
+                self.mounts.extend(mount.map(|mount| (mount, pid)));
             }
         }
+    }
+}
+
+/// What the data directory and the logs lie on, each mount once.
+fn stacks(
+    pid: u32,
+    datadir: Option<&Path>,
+    settings: &Settings,
+    over: &dyn Fn() -> bool,
+) -> Vec<StorageStack> {
+    let below = |datadir: &Path| LOGS_IN_DATADIR.map(|log| datadir.join(log));
+    let directories = LOG_DIRECTORIES.iter().filter_map(|name| settings.path(name));
+    let parents = LOG_FILES.iter().filter_map(|name| Some(settings.path(name)?.parent()?.to_owned()));
+    let places = datadir.into_iter().flat_map(below).chain(directories).chain(parents);
+    let mut stacks: Vec<StorageStack> = Vec::new();
+    for place in datadir.map(Path::to_owned).into_iter().chain(places) {
+        if over() {
+            // What was not looked at is not known.
+            stacks.clear();
+            break;
+        }
+        let storage = Storage::seen_by(pid, &place).map(|storage| storage.stack(true));
+        stacks.extend(storage.ok().filter(|stack| !stacks.contains(stack)));
+    }
+    stacks
+}
+
+/// Mounts of other files that are open for writing: an engine of which no settings are known has its logs
+/// there.
+fn add_others(proc_root: &Path, mounts: &BTreeMap<i32, u32>, stacks: &mut Vec<StorageStack>) {
+    for (&mount, &pid) in mounts {
+        let Some(mount) = mounts::mount_of(proc_root, pid, mount) else { continue };
+        if stacks.iter().all(|stack| stack.mount != mount.mount_point) {
+            stacks.push(Storage::of_mount(&mount).stack(false));
+        }
+    }
+}
+
+/// How many seccomp filters a process has: those of its first thread. Kernels before 5.9 say only that there
+/// are some.
+fn seccomp_filters(proc_root: &Path, pid: u32) -> u32 {
+    let status = proc_file::read(&proc_root.join(format!("{pid}/status"))).unwrap_or_default();
+    let field = |name: &[u8]| {
+        let value = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(name))?;
+        std::str::from_utf8(value).ok()?.trim().parse::<u32>().ok()
+    };
+    match field(b"Seccomp:") {
+        Some(SECCOMP_MODE_FILTER) => field(b"Seccomp_filters:").unwrap_or(1),
+        _ => 0,
     }
 }
 

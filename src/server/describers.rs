@@ -1,5 +1,5 @@
 //! Threads that describe servers. Anybody can make work for them by starting processes called `mysqld`, so
-//! they have a budget of processor time of their own, each user has a share of it, and the user who has
+//! they have a budget of processor time of their own, each owner has a share of it, and the owner who has
 //! caused the least work comes first.
 
 use std::collections::HashMap;
@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
-use crate::model::{Server, ServerId};
+use crate::model::{Owner, Server, ServerId};
 use crate::server::describe::{Roles, describe};
-use crate::server::processes::{self, ThreadGroup};
+use crate::server::owner;
+use crate::server::processes::ThreadGroup;
 use crate::server::settings::Settings;
 
 const PROC: &str = "/proc";
-/// Servers that are described at the same time, and of one user; then the threads that there may be, those
+/// Servers that are described at the same time, and of one owner; then the threads that there may be, those
 /// that hang included; then the servers that may wait.
 const ALL: Share = Share { threads: 4, with_abandoned: 16, queue: 4_096 };
-const OF_ONE_USER: Share = Share { threads: 2, with_abandoned: 4, queue: 512 };
+const OF_ONE_OWNER: Share = Share { threads: 2, with_abandoned: 4, queue: 512 };
 /// A description that takes longer than this hangs: it looks at its own time, but not while the kernel keeps
 /// it waiting.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -28,12 +29,9 @@ const CPU_BURST: Duration = Duration::from_secs(10);
 
 type Description = (ServerId, Server, Settings);
 
-/// Anybody may start a process called `mysqld`, and as many as they like: each user's have a share of the
+/// Anybody may start a process called `mysqld`, and as many as they like: each owner's have a share of the
 /// threads.
 pub(crate) struct Describers(Pool<Owner, ServerId, Description>);
-
-/// A user's number; None: the process has gone.
-type Owner = Option<u32>;
 
 impl Describers {
     /// `describe` may block; it runs on these threads only.
@@ -42,7 +40,7 @@ impl Describers {
     ) -> Describers {
         let limits = Limits {
             all: ALL,
-            of_one_owner: OF_ONE_USER,
+            of_one_owner: OF_ONE_OWNER,
             job_timeout: DESCRIBE_TIMEOUT,
             allowance: Some(Allowance::new(CPU_SHARE, CPU_BURST)),
         };
@@ -53,8 +51,8 @@ impl Describers {
     }
 
     /// False: too many wait; it may be asked for later.
-    pub(crate) fn ask(&self, id: ServerId) -> bool {
-        self.0.submit(processes::owner(Path::new(PROC), id.pid), id)
+    pub(crate) fn ask(&self, owner: Owner, id: ServerId) -> bool {
+        self.0.submit(owner, id)
     }
 
     /// A server that has ended need not be described. Whether it waited for that.
@@ -88,7 +86,10 @@ pub(crate) fn describe_all(
 ) -> Vec<(Server, Settings)> {
     let end = Instant::now() + timeout;
     let describers = Describers::new(move |id| describe(Path::new(PROC), id, &*roles));
-    let mut asked = processes.iter().filter(|process| describers.ask(process.id())).count();
+    let mut asked = processes
+        .iter()
+        .filter(|process| describers.ask(owner::of_process(Path::new(PROC), process.pid), process.id()))
+        .count();
     let mut described = HashMap::new();
     while asked > 0 {
         let Some((id, server, settings)) = describers.wait(end.saturating_duration_since(Instant::now()))
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mysqlds_of_one_user_do_not_take_all_the_room_to_wait() {
+    fn the_mysqlds_of_one_owner_do_not_take_all_the_room_to_wait() {
         let (_release, hang) = std::sync::mpsc::channel::<()>();
         let hang = std::sync::Mutex::new(hang);
         let describers = Describers::new(move |id| {
@@ -118,12 +119,11 @@ mod tests {
             (Server::new(id, "mysqld".into()), Settings::default())
         });
         let id = ServerId { pid: std::process::id(), start_ns: 1 };
-        let accepted = (0..ALL.queue).filter(|_| describers.ask(id)).count();
+        let accepted = (0..ALL.queue).filter(|_| describers.ask(Owner::User(1001), id)).count();
         assert!(
-            (OF_ONE_USER.queue..=OF_ONE_USER.queue + OF_ONE_USER.threads).contains(&accepted),
+            (OF_ONE_OWNER.queue..=OF_ONE_OWNER.queue + OF_ONE_OWNER.threads).contains(&accepted),
             "{accepted}"
         );
-        // Of another user there is still room: of one that has gone.
-        assert!(describers.ask(ServerId { pid: 1 << 30, start_ns: 1 }));
+        assert!(describers.ask(Owner::System(27), id), "of another owner there is still room");
     }
 }

@@ -1,14 +1,18 @@
 //! Filters for the traced processes, validated before anything is loaded: a typo is an error, not an empty
 //! trace.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::engine::engines::Engines;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::proc_file;
 use crate::linux::rooted;
+use crate::model::Engine;
 use crate::server::instances::Instances;
+use crate::server::processes;
 
 /// The kernel keeps so much of a name (TASK_COMM_LEN without its NUL).
 pub(crate) const COMM_LENGTH: usize = 15;
@@ -17,10 +21,10 @@ pub(crate) const COMM_LENGTH: usize = 15;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comm(Vec<u8>);
 
-/// A control group of the unified hierarchy.
+/// A control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
-    /// As bpf_get_current_cgroup_id and bpf_get_current_ancestor_cgroup_id give it.
+    /// Of version 2, as bpf_get_current_cgroup_id and bpf_get_current_ancestor_cgroup_id give it.
     pub id: u64,
     /// Of its ancestors the root is level 0.
     pub level: u32,
@@ -28,13 +32,21 @@ pub struct Cgroup {
 }
 
 /// Which thread groups are traced.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum TargetFilter {
     /// Those whose leader has one of these names.
     Comms(Vec<Comm>),
+    /// The servers of these engines: those whose leader has one of their names.
+    Servers(Vec<Arc<Engine>>),
     Pids(Vec<u32>),
     /// Those in one of these control groups or below.
     Cgroups(Vec<Cgroup>),
+    /// Those that were in a control group of version 1, or below, when it was looked at, and all their
+    /// descendants: the kernel side can compare control groups of version 2 only.
+    Members {
+        directory: PathBuf,
+        pids: Vec<u32>,
+    },
     /// A process and all its descendants.
     Tree(u32),
     All,
@@ -55,13 +67,16 @@ pub enum FilterError {
     NoProcess(u32),
     #[error("{pid} is a thread of the process {leader}: trace that one")]
     NotALeader { pid: u32, leader: u32 },
+    #[error("no control groups are mounted here: select by --pid or --comm")]
+    NoCgroups,
+    #[error("there is no control group {}", .0.display())]
+    NoCgroup(PathBuf),
     #[error(
-        "the unified cgroup hierarchy (cgroup2) is not mounted here; \
-         mount it (mount -t cgroup2 none /sys/fs/cgroup/unified) or select by --pid or --comm"
+        "no process is in the control group {}: it is of version 1, of which only those can be traced that are in it \
+         from the start. Select by --pid or --comm",
+        .0.display()
     )]
-    NoCgroup2,
-    #[error("there is no control group {path} under {mount}", path = path.display(), mount = mount.display())]
-    NoCgroup { path: PathBuf, mount: PathBuf },
+    EmptyCgroup(PathBuf),
 }
 
 impl Comm {
@@ -88,14 +103,20 @@ impl Comm {
 impl Default for TargetFilter {
     /// The servers: of every engine that comes with the program and is told by its command.
     fn default() -> Self {
-        TargetFilter::of_commands(&Engines::builtin().commands(|_| true))
+        TargetFilter::Servers(Engines::builtin().with_processes().cloned().collect())
     }
 }
 
 impl TargetFilter {
-    /// Of engines, whose profiles were checked.
-    pub(crate) fn of_commands(commands: &[String]) -> TargetFilter {
-        TargetFilter::Comms(commands.iter().map(|command| Comm(command.clone().into_bytes())).collect())
+    /// The names by which it selects, each once.
+    pub fn names(&self) -> BTreeSet<&[u8]> {
+        match self {
+            TargetFilter::Comms(comms) => comms.iter().map(Comm::bytes).collect(),
+            TargetFilter::Servers(engines) => {
+                engines.iter().flat_map(|engine| &engine.commands).map(String::as_bytes).collect()
+            }
+            _ => BTreeSet::new(),
+        }
     }
 
     pub fn comms(names: &[String]) -> Result<TargetFilter, FilterError> {
@@ -120,31 +141,50 @@ impl TargetFilter {
         Ok(TargetFilter::Pids(pids.iter().map(|&pid| instances.first_of(pid)).collect()))
     }
 
-    /// Each a path of the file system, or as /proc/PID/cgroup shows it.
-    pub fn cgroups(proc_root: &Path, paths: &[PathBuf]) -> Result<TargetFilter, FilterError> {
-        let mut mounts = mountinfo::of_process(proc_root, std::process::id());
-        let mount = mounts.find(|mount| mount.filesystem == "cgroup2").ok_or(FilterError::NoCgroup2)?;
-        Ok(TargetFilter::Cgroups(paths.iter().map(|path| cgroup(&mount, path)).collect::<Result<_, _>>()?))
+    /// A path of the file system, or as /proc/PID/cgroup shows it. Of version 2, unless only a hierarchy of
+    /// version 1 has it.
+    pub fn cgroup(proc_root: &Path, path: &Path) -> Result<TargetFilter, FilterError> {
+        let mounts = mountinfo::of_process(proc_root, std::process::id());
+        let (unified, others): (Vec<Mount>, Vec<Mount>) = mounts
+            .filter(|mount| mount.filesystem.starts_with("cgroup"))
+            .partition(|mount| mount.filesystem == "cgroup2");
+        if unified.is_empty() && others.is_empty() {
+            return Err(FilterError::NoCgroups);
+        }
+        if let Some(found) = unified.first().and_then(|mount| cgroup(mount, path)) {
+            return Ok(TargetFilter::Cgroups(vec![found]));
+        }
+        // A group has the same path in several hierarchies, and need not have members in each.
+        let mut found = None;
+        for group in others.iter().filter_map(|mount| cgroup(mount, path)) {
+            let pids = processes::members(&group.directory);
+            let directory = group.directory;
+            match pids.is_empty() {
+                false => return Ok(TargetFilter::Members { directory, pids }),
+                true => found = found.or(Some(directory)),
+            }
+        }
+        Err(found.map_or_else(|| FilterError::NoCgroup(path.to_owned()), FilterError::EmptyCgroup))
     }
 
-    /// What was looked for, for messages: "a process called mysqld or mariadbd", of more "mysqld, mariadbd or
-    /// postgres".
+    /// What was looked for, for messages: "a process called dd or cp", "a server of MySQL, PostgreSQL or
+    /// etcd".
     pub fn describe(&self) -> String {
+        /// "a, b or c"
         fn list(items: impl Iterator<Item = String>) -> String {
-            items.collect::<Vec<_>>().join(" or ")
+            let items: Vec<String> = items.collect();
+            match items.split_last() {
+                Some((last, first)) if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+                _ => items.concat(),
+            }
         }
         match self {
             TargetFilter::Comms(comms) => {
-                let names: Vec<_> = comms.iter().map(|comm| comm.0.escape_ascii().to_string()).collect();
-                // Of a long list, commas: "mysqld, postgres or etcd".
-                let names = match names.split_last() {
-                    Some((last, [first @ .., before])) if !first.is_empty() => {
-                        let first = [first, std::slice::from_ref(before)].concat().join(", ");
-                        format!("{first} or {last}")
-                    }
-                    _ => list(names.into_iter()),
-                };
-                format!("a process called {names}")
+                let names = comms.iter().map(|comm| comm.0.escape_ascii().to_string());
+                format!("a process called {}", list(names))
+            }
+            TargetFilter::Servers(engines) => {
+                format!("a server of {}", list(engines.iter().map(|engine| engine.title.clone())))
             }
             TargetFilter::Pids(pids) => format!("process {}", list(pids.iter().map(u32::to_string))),
             TargetFilter::Cgroups(cgroups) => {
@@ -153,27 +193,30 @@ impl TargetFilter {
                     .map(|cgroup| cgroup.directory.as_os_str().as_bytes().escape_ascii().to_string());
                 format!("a process in the control group {}", list(paths))
             }
+            TargetFilter::Members { directory, .. } => {
+                let path = directory.as_os_str().as_bytes().escape_ascii();
+                format!("a process that was in the control group {path} from the start")
+            }
             TargetFilter::Tree(pid) => format!("process {pid} or a descendant of it"),
             TargetFilter::All => "any process".to_owned(),
         }
     }
 }
 
-fn cgroup(mount: &Mount, path: &Path) -> Result<Cgroup, FilterError> {
-    let none = || FilterError::NoCgroup { path: path.to_owned(), mount: mount.mount_point.clone() };
+fn cgroup(mount: &Mount, path: &Path) -> Option<Cgroup> {
     let below = path.strip_prefix(&mount.mount_point).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
-    let directory = mount.mount_point.join(below).canonicalize().map_err(|_| none())?;
-    let below = directory.strip_prefix(&mount.mount_point).map_err(|_| none())?;
-    let attributes = rooted::attributes_of(&directory).map_err(|_| none())?;
+    let directory = mount.mount_point.join(below).canonicalize().ok()?;
+    let below = directory.strip_prefix(&mount.mount_point).ok()?;
+    let attributes = rooted::attributes_of(&directory).ok()?;
     if !attributes.is_directory || attributes.device != mount.device {
-        return Err(none());
+        return None;
     }
     // Of a mount inside a cgroup namespace, the levels above it count, too; "/" is where the hierarchy
     // begins.
     let above =
         mount.root.components().filter(|part| matches!(part, std::path::Component::Normal(_))).count();
     let level = (above + below.components().count()) as u32;
-    Ok(Cgroup { id: attributes.inode, level, directory })
+    Some(Cgroup { id: attributes.inode, level, directory })
 }
 
 #[cfg(test)]
@@ -196,12 +239,12 @@ mod tests {
 
     #[test]
     fn the_default_is_the_servers_of_every_engine() {
-        let names = ["mysqld", "mariadbd", "postgres", "etcd", "redis-server", "valkey-server"];
-        assert_eq!(TargetFilter::default(), TargetFilter::comms(&names.map(str::to_owned)).unwrap());
-        assert_eq!(
-            TargetFilter::default().describe(),
-            "a process called mysqld, mariadbd, postgres, etcd, redis-server or valkey-server"
-        );
+        let servers = TargetFilter::default();
+        let names = ["mysqld", "mysqld-debug", "mariadbd", "postgres", "postmaster", "edb-postgres", "etcd"];
+        for name in names.iter().chain(&["redis-server", "valkey-server"]) {
+            assert!(servers.names().contains(name.as_bytes()), "{name}");
+        }
+        assert_eq!(servers.describe(), "a server of MySQL, MariaDB, PostgreSQL, etcd, Redis or Valkey");
         let two = TargetFilter::comms(&["mysqld".into(), "mariadbd".into()]).unwrap();
         assert_eq!(two.describe(), "a process called mysqld or mariadbd");
     }
@@ -242,7 +285,7 @@ mod tests {
         }
         assert_eq!(cgroup(&mount, Path::new("/")).unwrap().level, 0);
         for path in ["nothing", "file", "..", "out", "../../usr"] {
-            assert!(cgroup(&mount, Path::new(path)).is_err(), "{path}");
+            assert_eq!(cgroup(&mount, Path::new(path)), None, "{path}");
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
@@ -30,9 +30,15 @@ const QUIET_SCANS: u32 = 10;
 /// The thread that scans. It ends when this is dropped.
 pub(crate) struct Finder {
     found: Receiver<Vec<ServerId>>,
-    /// Processor time that scanning has used, in nanoseconds.
-    spent: Arc<AtomicU64>,
+    shared: Arc<Meter>,
     _ends_it: Sender<()>,
+}
+
+#[derive(Default)]
+struct Meter {
+    /// Processor time that scanning has used, in nanoseconds.
+    spent: AtomicU64,
+    is_paused: AtomicBool,
 }
 
 impl Finder {
@@ -41,21 +47,26 @@ impl Finder {
     pub fn start(selection: &Selection) -> Finder {
         let (outbox, found) = channel();
         let (ends_it, end) = channel();
-        let spent = Arc::new(AtomicU64::new(0));
+        let shared = Arc::new(Meter::default());
         if !selection.is_everything() {
             let selection = selection.clone();
-            let meter = spent.clone();
+            let meter = shared.clone();
             let task = move || scan(&selection, &outbox, &end, &meter);
             // Without a thread, servers are found by their first sync alone.
             let _ = std::thread::Builder::new().name("find-servers".into()).spawn(task);
         }
-        Finder { found, spent, _ends_it: ends_it }
+        Finder { found, shared, _ends_it: ends_it }
     }
 
     /// Processor time that scanning has used so far: a small share of a processor, whatever there is to look
     /// at.
     pub fn spent(&self) -> Duration {
-        Duration::from_nanos(self.spent.load(Ordering::Relaxed))
+        Duration::from_nanos(self.shared.spent.load(Ordering::Relaxed))
+    }
+
+    /// While tracing is paused, nothing is looked for.
+    pub fn pause(&self, is_paused: bool) {
+        self.shared.is_paused.store(is_paused, Ordering::Relaxed);
     }
 
     /// The processes that the scan before did not find. Waits for the result of a scan until `timeout`
@@ -74,12 +85,12 @@ impl Finder {
     }
 }
 
-fn scan(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()>, meter: &AtomicU64) {
+fn scan(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()>, meter: &Meter) {
     let mut known: BTreeSet<ServerId> = BTreeSet::new();
     let mut quiet = Quiet::default();
     loop {
         let began = (Instant::now(), of_this_thread());
-        if quiet.is_worth_a_scan(newest()) {
+        if !meter.is_paused.load(Ordering::Relaxed) && quiet.is_worth_a_scan(newest()) {
             let here: BTreeSet<_> = selection.processes().iter().map(|process| process.id()).collect();
             let new = here.difference(&known).copied().collect();
             known = here;
@@ -88,7 +99,7 @@ fn scan(selection: &Selection, outbox: &Sender<Vec<ServerId>>, end: &Receiver<()
             }
         }
         let used = of_this_thread().saturating_sub(began.1);
-        meter.fetch_add(used.as_nanos() as u64, Ordering::Relaxed);
+        meter.spent.fetch_add(used.as_nanos() as u64, Ordering::Relaxed);
         let pause = pause_after(used);
         let left = pause.saturating_sub(began.0.elapsed());
         if end.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
@@ -150,6 +161,24 @@ mod tests {
             child.wait().unwrap();
         }
         assert!(later.contains(&second.id()) && !later.contains(&first.id()), "{later:?}");
+    }
+
+    #[test]
+    fn in_a_pause_nothing_is_looked_for() {
+        let finder = Finder::start(&Selection::new(vec![TargetFilter::Tree(std::process::id())]));
+        // What the look found that may have begun before the pause.
+        finder.pause(true);
+        while !finder.take(Duration::from_secs(3)).is_empty() {}
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let seen = |patience| finder.take(patience).iter().any(|id| id.pid == child.id());
+        assert!(!seen(Duration::from_secs(3)), "it was looked for");
+        finder.pause(false);
+        let end = Instant::now() + Duration::from_secs(30);
+        while !seen(Duration::from_secs(1)) {
+            assert!(Instant::now() < end, "it is not found after the pause");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -3,15 +3,19 @@
 //! in the same way.
 
 use std::collections::{BTreeSet, HashMap};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::processes::{self, ThreadGroup};
 use crate::engine::engines::Engines;
+use crate::linux::proc_file;
 use crate::model::Processes;
 
 /// As many as the kernel side looks at.
 const ANCESTORS: usize = 8;
+/// Of one server: more than PostgreSQL may have connections with the largest of settings that are in use.
+const MAX_MEMBERS: usize = 20_000;
 /// It still runs the program of the process that forked it (include/linux/sched.h: PF_FORKNOEXEC).
 const PF_FORKNOEXEC: u32 = 0x0000_0040;
 
@@ -92,24 +96,62 @@ pub(crate) fn may_have_children(proc_root: &Path, pid: u32) -> bool {
     processes::comm(proc_root, pid).is_none_or(|comm| processes_of(&engines, &comm).are_several())
 }
 
-/// All processes of the servers whose first processes these are; of most servers, these alone.
+/// All processes of the servers whose first processes these are; of most servers, these alone. Where the
+/// kernel lists a thread's children (CONFIG_PROC_CHILDREN), no other process of the host is read.
 pub(crate) fn members(proc_root: &Path, servers: &[u32]) -> Vec<u32> {
     let mut instances = Instances::new(proc_root);
-    let mut several = |&pid: &u32| instances.see(pid).is_some_and(|seen| seen.processes.are_several());
-    if !servers.iter().any(&mut several) {
-        return servers.to_vec();
-    }
     let mut members: BTreeSet<u32> = servers.iter().copied().collect();
+    let mut several = |&pid: &u32| instances.see(pid).is_some_and(|seen| seen.processes.are_several());
+    let several: Vec<u32> = servers.iter().copied().filter(&mut several).collect();
+    let listed: Option<Vec<Vec<u32>>> = several.iter().map(|&pid| descendants(proc_root, pid)).collect();
+    let candidates = match listed {
+        Some(listed) => listed.concat(),
+        None => processes::all_pids(proc_root).collect(),
+    };
     let engines = Engines::in_use();
-    for pid in processes::all_pids(proc_root) {
+    for pid in candidates {
         // Most are told by their names.
         if processes::comm(proc_root, pid).is_some_and(|comm| processes_of(&engines, &comm).are_several())
-            && servers.contains(&instances.first_of(pid))
+            && several.contains(&instances.first_of(pid))
         {
             members.insert(pid);
         }
     }
     members.into_iter().collect()
+}
+
+/// What a process forked, and what that forked, as far as a server is looked for among its ancestors. None:
+/// the kernel does not list it. One that is forked while its parent's list is read may be missing.
+fn descendants(proc_root: &Path, pid: u32) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    let mut parents = vec![pid];
+    for _ in 0..ANCESTORS {
+        let mut children = Vec::new();
+        for parent in parents {
+            children.extend(children_of(proc_root, parent)?);
+        }
+        children.truncate(MAX_MEMBERS.saturating_sub(all.len()));
+        all.extend(&children);
+        parents = children;
+    }
+    Some(all)
+}
+
+/// The children of all threads of a process; of one that has gone, none. None: the kernel does not list them.
+fn children_of(proc_root: &Path, pid: u32) -> Option<Vec<u32>> {
+    let mut children = Vec::new();
+    let threads = std::fs::read_dir(proc_root.join(format!("{pid}/task"))).into_iter().flatten().flatten();
+    for thread in threads {
+        match proc_file::read(&thread.path().join("children")) {
+            Ok(list) => {
+                let list = String::from_utf8_lossy(&list);
+                children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound && thread.path().exists() => return None,
+            Err(_) => {}
+        }
+    }
+    Some(children)
 }
 
 #[cfg(test)]
@@ -225,6 +267,21 @@ mod tests {
         }
         assert_eq!(servers_of(&[child]), [0; 0]);
         Command::new("kill").args(["-9", &child.to_string()]).status().unwrap();
+    }
+
+    #[test]
+    fn the_children_of_a_process_are_listed_and_of_one_that_has_gone_there_are_none() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let own = std::process::id();
+        assert!(descendants(Path::new(PROC), own).unwrap().contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!descendants(Path::new(PROC), own).unwrap().contains(&child.id()));
+        assert_eq!(descendants(Path::new(PROC), 1 << 30), Some(Vec::new()));
+        // A kernel that lists none: a thread without that file.
+        let proc_root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(proc_root.path().join("7/task/7")).unwrap();
+        assert_eq!(descendants(proc_root.path(), 7), None);
     }
 
     #[test]

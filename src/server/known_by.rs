@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use rustix::fs::{FileType, Stat};
+
 use crate::linux::rooted::Root;
 use crate::model::Server;
 
@@ -26,11 +28,23 @@ pub(super) fn read(root: Option<&Root>, server: &mut Server, told: ToldPort) {
     server.known_by.port = port(&server.ports, server.known_by.listens, told);
     let Some(root) = root else { return };
     if let Some(datadir) = &server.datadir {
-        server.known_by.datadir = root
+        let directory = root
             .look_up(datadir, rustix::fs::OFlags::DIRECTORY)
             .and_then(|directory| Ok(rustix::fs::fstat(&directory)?))
-            .ok()
-            .map(|stat| (stat.st_dev, stat.st_ino));
+            .ok();
+        server.known_by.datadir = directory.map(|stat| (stat.st_dev, stat.st_ino));
+        // root owns whatever it likes.
+        let owns = |stat: &Stat| server.known_by.owner.is_some_and(|uid| uid == 0 || uid == stat.st_uid);
+        server.known_by.proof.datadir = directory.as_ref().is_some_and(owns);
+    }
+    if let Some(socket) = &server.socket {
+        let file = root.look_up(socket, rustix::fs::OFlags::empty());
+        let stat = file.and_then(|file| Ok(rustix::fs::fstat(&file)?)).ok();
+        let is_own = |stat: &Stat| {
+            let is_socket = FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+            is_socket && server.known_by.owner.is_some_and(|uid| uid == 0 || uid == stat.st_uid)
+        };
+        server.known_by.proof.socket = stat.as_ref().is_some_and(is_own);
     }
     if server.container.is_some() {
         server.known_by.hostname =

@@ -1,14 +1,18 @@
 //! What a server is called: what a pager should say, the same over every restart of the server, and the same
 //! again when whoever traces it is started anew.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
-use crate::model::Server;
+use super::identity::{Identity, container, container_id};
+use crate::model::{Owner, Server};
 use crate::text;
 
-const ROOT: u32 = 0;
+/// What a user is named by, for a given name: `uid:1001=shop`.
+const UID: &str = "uid:";
 /// Columns of a label.
 const MAX_LENGTH: usize = 200;
 /// In the metrics, what is no server's.
@@ -16,7 +20,8 @@ pub(crate) const UNKNOWN: &str = "unknown";
 /// In the metrics, all servers that have no label of their own.
 pub(crate) const OTHER: &str = "other";
 
-/// A name that the user gave: `3306=orders`, `/var/lib/mysql2=billing`, `mysql-0=shop`.
+/// A name that the user gave: `3306=orders`, `/var/lib/mysql2=billing`, `mariadb@b.service=stock`,
+/// `uid:999=books`, `mysql-0=shop`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenName {
     pub what: What,
@@ -30,6 +35,10 @@ pub enum What {
     Port(u16),
     /// A data directory or a socket, as the server sees it.
     Path(PathBuf),
+    /// A unit of systemd.
+    Unit(String),
+    /// The user whose process it is, by number.
+    User(u32),
     /// A container or pod.
     Container(String),
 }
@@ -52,7 +61,7 @@ impl FromStr for GivenName {
 }
 
 impl GivenName {
-    /// `what`: a port, a data directory, a socket or a container.
+    /// `what`: a port, a data directory, a socket, a unit, a user or a container.
     pub fn new(what: &str, name: &str) -> Result<GivenName, GivenNameError> {
         let (what, name) = (what.trim(), name.trim());
         if what.is_empty() {
@@ -66,20 +75,42 @@ impl GivenName {
         let what = match what.parse() {
             Ok(port) => What::Port(port),
             Err(_) if what.starts_with('/') => What::Path(what.into()),
-            Err(_) => What::Container(what.to_owned()),
+            Err(_) if what.ends_with(".service") => What::Unit(what.to_owned()),
+            Err(_) => match what.strip_prefix(UID).map(str::parse) {
+                Some(Ok(uid)) => What::User(uid),
+                Some(Err(_)) => return Err(GivenNameError::Form(format!("{what}={name}"))),
+                None => What::Container(what.to_owned()),
+            },
         };
         Ok(GivenName { what, name: name.to_owned() })
     }
 
-    fn is_of(&self, server: &Server) -> bool {
+    /// As it was typed.
+    fn which(&self) -> String {
         match &self.what {
-            What::Port(port) => server.known_by.port == Some(*port),
+            What::Port(port) => port.to_string(),
+            What::Path(path) => text::escape(path.as_os_str().as_encoded_bytes()),
+            What::Unit(name) | What::Container(name) => text::escape(name.as_bytes()),
+            What::User(uid) => format!("{UID}{uid}"),
+        }
+    }
+
+    /// What a process only says of itself gives it no name that was meant for another.
+    fn is_of(&self, server: &Server) -> bool {
+        let known_by = &server.known_by;
+        let holds = |is_proven: bool| is_proven || known_by.whose.is_system();
+        match &self.what {
+            What::Port(port) => known_by.port == Some(*port) && holds(known_by.proof.port),
             What::Path(path) => {
                 let is =
                     |other: &Option<PathBuf>| other.as_deref().is_some_and(|other| same_path(path, other));
-                is(&server.datadir) || is(&server.socket)
+                is(&server.datadir) && holds(known_by.proof.datadir)
+                    || is(&server.socket) && holds(known_by.proof.socket)
             }
-            What::Container(name) => container(server).as_deref() == Some(name),
+            What::Unit(name) => known_by.unit.as_ref() == Some(name),
+            // A container's users are others, whatever their numbers.
+            What::User(uid) => known_by.owner == Some(*uid) && !matches!(known_by.whose, Owner::Container(_)),
+            What::Container(name) => container(server).as_deref() == Some(name) && holds(false),
         }
     }
 }
@@ -89,117 +120,88 @@ fn same_path(a: &Path, b: &Path) -> bool {
     a.components().eq(b.components())
 }
 
-/// By what a server is known again.
+/// How well a server's claim to its name stands against the same claim of another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The kernel confirms it.
+    is_proven: bool,
+    /// An administrator set the server up: it is a service or a container.
+    is_system: bool,
+}
+
+impl Standing {
+    /// True if the other one has to give the name up. Of two of which each has what the other lacks, neither
+    /// has: then the name says nothing.
+    pub fn beats(self, other: Standing) -> bool {
+        self != other && self.is_proven >= other.is_proven && self.is_system >= other.is_system
+    }
+
+    /// True if no claim beats it.
+    pub fn is_best(self) -> bool {
+        self.is_proven && self.is_system
+    }
+}
+
+/// What a server can be called, the best name first. What follows the first tells it from others of that
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    /// The name of a process without a data directory.
-    comm: String,
-    datadir: Option<PathBuf>,
-    inode: Option<(u64, u64)>,
-    container: Option<String>,
-    /// Whose process it is. All else is what the process says of itself.
-    owner: Option<u32>,
+pub struct Claim {
+    pub names: Vec<String>,
+    pub(crate) standing: Standing,
 }
 
-impl Identity {
-    pub fn of(server: &Server) -> Identity {
-        Identity {
-            comm: server.comm.clone(),
-            datadir: server.datadir.clone(),
-            inode: server.known_by.datadir,
-            container: container(server),
-            owner: server.known_by.owner,
-        }
-    }
-
-    /// Takes note that the same process is described anew: it may have given up root's rights in between,
-    /// and what it starts from then on is no longer root's.
-    pub(crate) fn follow_owner(&mut self, before: &Server, now: &Server) {
-        let (before, now) = (before.known_by.owner, now.known_by.owner);
-        if before == Some(ROOT) && before == self.owner && now.is_some() {
-            self.owner = now;
-        }
-    }
-
-    /// True if a process of this user is trusted to say that it belongs to the server: the server's own user
-    /// could do whatever the server does, and so could root.
-    fn trusts(&self, new: &Identity) -> bool {
-        new.owner == self.owner || new.owner == Some(ROOT)
-    }
-
-    /// True if both run on the same data directory.
-    pub(crate) fn is_on_directory_of(&self, other: &Identity) -> bool {
-        self.inode.is_some() && self.inode == other.inode && self.datadir == other.datadir
-    }
-
-    /// True if the process is not a known server, or has not been described yet.
-    pub(crate) fn is_bare(&self) -> bool {
-        self.datadir.is_none()
-    }
-
-    /// Whether a process with the second identity runs the server with the first, of which another process
-    /// may be alive.
-    pub(crate) fn is_taken_up_by(&self, new: &Identity, is_alive: bool) -> bool {
-        if self.is_bare() || new.is_bare() {
-            return self.is_bare() == new.is_bare()
-                && self.comm == new.comm
-                && self.container == new.container;
-        }
-        if self.datadir != new.datadir {
-            return false;
-        }
-        // A directory that was made anew, or a pod's volume on another device; the user may be another one as
-        // well. Two servers that run at the same time in directories of the same name are two, and so is
-        // another user's process that says that it runs in the directory of one.
-        match is_alive {
-            true => self.is_on_directory_of(new) && self.trusts(new),
-            false => self.is_on_directory_of(new) || self.container == new.container,
-        }
-    }
-}
-
-/// A container as people call it: a pod's or container's host name if it was given one, else its id.
-fn container(server: &Server) -> Option<String> {
-    // "docker 0123456789ab", "containerd 0123456789ab, pod 6f1f0d6c-…", "lxc db1"
-    let text = server.container.as_deref()?;
-    let (own, pod) = text.split_once(", pod ").map_or((text, None), |(own, pod)| (own, Some(pod)));
-    let id = own.split_once(' ').map_or(own, |(_, id)| id);
-    let is_hash = id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let hostname = server.known_by.hostname.as_deref();
-    Some(match hostname {
-        Some(name) if pod.is_some() => name.to_owned(),
-        Some(name) if is_hash && name != id => name.to_owned(),
-        _ => id.to_owned(),
-    })
-}
-
-/// What a server can be called, the best first. What follows the first tells it from others of that name.
-pub(crate) fn candidates(server: &Server, given: &[GivenName]) -> Vec<String> {
+pub(crate) fn claim(server: &Server, given: &[GivenName]) -> Claim {
     let path = |path: &PathBuf| text::escape(path.as_os_str().as_encoded_bytes());
+    let known_by = &server.known_by;
+    let (proof, is_system) = (known_by.proof, known_by.whose.is_system());
+    let is_of_container = matches!(known_by.whose, Owner::Container(_));
+    // What a container calls itself is its own choice, but for what stands for a port or was given to
+    // another.
+    let is_taken =
+        |name: &String| name.parse::<u16>().is_ok() || given.iter().any(|given| given.name == *name);
+    let container = container(server).and_then(|name| match is_taken(&name) {
+        true => container_id(server).map(str::to_owned),
+        false => Some(name),
+    });
     // Of what is neither reached by clients nor has data, a port would be a guess.
-    let is_one = server.known_by.listens || server.datadir.is_some();
+    let is_one = known_by.listens || server.datadir.is_some();
+    let given = given.iter().find(|given| given.is_of(server)).map(|given| given.name.clone());
     let names = [
-        given.iter().find(|given| given.is_of(server)).map(|given| given.name.clone()),
-        container(server).map(|name| text::escape(name.as_bytes())),
-        server.known_by.port.filter(|_| is_one).map(|port| port.to_string()),
-        server.socket.as_ref().map(path),
-        server.datadir.as_ref().map(path),
+        given.map(|name| (name, true)),
+        container.map(|name| (text::escape(name.as_bytes()), is_of_container)),
+        known_by.port.filter(|_| is_one).map(|port| (port.to_string(), proof.port)),
+        server.socket.as_ref().map(|socket| (path(socket), proof.socket)),
+        server.datadir.as_ref().map(|datadir| (path(datadir), proof.datadir)),
     ];
-    let mut names: Vec<String> = names.into_iter().flatten().collect();
-    // What has no data is told from others of its container by its command.
+    let mut names: Vec<(String, bool)> = names.into_iter().flatten().collect();
+    let user = match known_by.owner {
+        Some(uid) => format!("(uid {uid})"),
+        None => "(of an unknown user)".to_owned(),
+    };
+    // What has no data is told from others of its container by its command, which the kernel knows. But
+    // whoever likes to calls its command as a server's.
     if server.datadir.is_none() {
-        names.push(text::escape(server.comm.as_bytes()));
+        names.push((text::escape(server.comm.as_bytes()), is_system || server.engine.is_none()));
+        if !is_system {
+            names.push((user.clone(), true));
+        }
     }
-    names.iter().map(|name| text::shorten_path(name, MAX_LENGTH, "…")).collect()
+    let is_proven = names.first().is_some_and(|&(_, is_proven)| is_proven);
+    let mut names: Vec<String> =
+        names.iter().map(|(name, _)| text::shorten_path(name, MAX_LENGTH, "…")).collect();
+    // Nobody asks for it by the name alone, and learns of a server that it is not.
+    if let Some(first) = names.first_mut().filter(|_| !is_proven && !is_system) {
+        *first = format!("{first} {user}");
+    }
+    Claim { names, standing: Standing { is_proven, is_system } }
 }
 
 /// What each of these processes is called by all that is known of it now. Processes of one server have one
 /// name: it, and what it starts under its own name; and so have all of one command that are no servers.
 pub(crate) fn names(servers: &[&Server], given: &[GivenName]) -> Vec<String> {
     let groups = groups(servers);
-    let candidates: Vec<Vec<String>> =
-        groups.iter().map(|group| candidates(servers[group[0]], given)).collect();
-    let labels = labels(&candidates, &BTreeSet::from([UNKNOWN, OTHER]));
+    let claims: Vec<Claim> = groups.iter().map(|group| claim(servers[group[0]], given)).collect();
+    let labels = labels(&claims, &BTreeSet::from([UNKNOWN, OTHER]));
     let mut names = vec![String::new(); servers.len()];
     for (group, label) in groups.iter().zip(labels) {
         group.iter().for_each(|&at| names[at].clone_from(&label));
@@ -207,17 +209,63 @@ pub(crate) fn names(servers: &[&Server], given: &[GivenName]) -> Vec<String> {
     names
 }
 
+/// Names that were given, and that no server has: a sentence about each. `servers`: as they are described.
+pub(crate) fn unmatched<S: Borrow<Server>>(servers: &[S], given: &[GivenName]) -> Vec<String> {
+    let is_unused = |given: &&GivenName| !servers.iter().any(|server| given.is_of(server.borrow()));
+    let sentence = |given: &GivenName| {
+        let (which, name) = (given.which(), text::escape(given.name.as_bytes()));
+        format!(
+            "--server-name {which}={name} names none of the servers that were seen: none has {}",
+            match given.what {
+                What::Port(_) => format!("the port {which}"),
+                What::Path(_) => format!("{which} for its data directory or socket"),
+                What::Unit(_) => format!("a unit called {which}"),
+                What::User(uid) => format!("the user {uid}"),
+                What::Container(_) => format!("a container called {which}"),
+            }
+        )
+    };
+    given.iter().filter(is_unused).map(sentence).collect()
+}
+
+/// For what runs for long: tells once which of the given names no server has.
+#[derive(Debug)]
+pub(crate) struct Unmatched {
+    given: Vec<GivenName>,
+    /// By then the servers that run were found and described. None: it was told.
+    due: Option<Instant>,
+}
+
+impl Unmatched {
+    const AFTER: Duration = Duration::from_secs(15);
+
+    pub fn begin(given: Vec<GivenName>, now: Instant) -> Unmatched {
+        Unmatched { given, due: Some(now + Unmatched::AFTER) }
+    }
+
+    /// The sentences that are due.
+    pub fn tell<S: Borrow<Server>>(&mut self, servers: &[S], now: Instant) -> Vec<String> {
+        match self.due.take_if(|due| now >= *due) {
+            Some(_) => unmatched(servers, &self.given),
+            None => Vec::new(),
+        }
+    }
+}
+
 /// The processes that are one server, by their places.
 fn groups(servers: &[&Server]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     // Of those without a data directory there may be thousands: they are not compared one by one.
-    let mut bare: HashMap<(&str, Option<String>), usize> = HashMap::new();
-    let mut known: Vec<(Identity, bool, usize)> = Vec::new();
+    let mut bare: HashMap<(&str, Option<String>, Owner), usize> = HashMap::new();
+    // Those on directories of the same name.
+    let mut known: HashMap<Option<PathBuf>, Vec<(Identity, bool, usize)>> = HashMap::new();
     for (at, server) in servers.iter().enumerate() {
         let identity = Identity::of(server);
         let group = if identity.is_bare() {
-            *bare.entry((&server.comm, container(server))).or_insert(groups.len())
+            let key = (&*server.comm, container(server), identity.class());
+            *bare.entry(key).or_insert(groups.len())
         } else {
+            let known = known.entry(identity.datadir.clone()).or_default();
             let same = known
                 .iter_mut()
                 .find(|(other, lives, _)| other.is_taken_up_by(&identity, *lives && server.alive));
@@ -240,19 +288,24 @@ fn groups(servers: &[&Server]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// One label for each list of candidates, all different and none of them taken. Of several that would have
-/// the same, each gets what tells them apart: none takes what another could be known by already.
-pub fn labels(candidates: &[Vec<String>], taken: &BTreeSet<&str>) -> Vec<String> {
-    let mut depths = vec![0; candidates.len()];
+/// One label for each claim, all different and none of them taken. Of several that would have the same, the
+/// one that beats all others keeps it, and each other one gets what tells it apart: none takes what another
+/// could be known by already.
+pub fn labels(claims: &[Claim], taken: &BTreeSet<&str>) -> Vec<String> {
+    let mut depths = vec![0; claims.len()];
     loop {
         let labels: Vec<String> =
-            candidates.iter().zip(&depths).map(|(names, &depth)| label(names, depth)).collect();
-        let mut times: BTreeMap<&str, usize> = BTreeMap::new();
-        labels.iter().for_each(|label| *times.entry(label).or_default() += 1);
-        let clashes = |at: usize| taken.contains(labels[at].as_str()) || times[labels[at].as_str()] > 1;
+            claims.iter().zip(&depths).map(|(claim, &depth)| label(&claim.names, depth)).collect();
+        let mut claimants: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        labels.iter().enumerate().for_each(|(at, label)| claimants.entry(label).or_default().push(at));
+        let clashes = |at: usize| {
+            let mut others = claimants[labels[at].as_str()].iter().filter(|&&other| other != at);
+            let beats = |&other: &usize| claims[at].standing.beats(claims[other].standing);
+            taken.contains(labels[at].as_str()) || others.any(|other| !beats(other))
+        };
         let (deeper, stuck): (Vec<usize>, Vec<usize>) = (0..labels.len())
             .filter(|&at| clashes(at))
-            .partition(|&at| depths[at] + 1 < candidates[at].len());
+            .partition(|&at| depths[at] + 1 < claims[at].names.len());
         if deeper.is_empty() {
             return numbered(labels, &stuck, taken);
         }
@@ -288,6 +341,7 @@ fn label(names: &[String], depth: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Proof;
     use crate::model::fixture::MYSQL;
     use crate::model::fixture::server as database;
 
@@ -297,7 +351,7 @@ mod tests {
 
     fn named(server: &Server, given: &[&str]) -> String {
         let given: Vec<_> = given.iter().map(|given| given.parse().unwrap()).collect();
-        candidates(server, &given)[0].clone()
+        claim(server, &given).names[0].clone()
     }
 
     #[test]
@@ -320,6 +374,7 @@ mod tests {
         server.datadir = None;
         assert_eq!(named(&server, &[]), "mysqld");
 
+        server.known_by.whose = Owner::Container(7);
         for (container, hostname, expected) in [
             ("containerd 0123456789ab, pod 6f1f0d6c-3c44-4a51-9bbb-8f0a6d6f2b11", Some("mysql-0"), "mysql-0"),
             ("containerd 0123456789ab, pod 6f1f0d6c-3c44-4a51-9bbb-8f0a6d6f2b11", None, "0123456789ab"),
@@ -341,7 +396,11 @@ mod tests {
             (server.datadir, server.known_by.datadir) = (Some(datadir.into()), Some((8, inode)));
             server
         };
-        let bare = |comm: &str| Server::new(MYSQL, comm.into());
+        let bare = |comm: &str| {
+            let mut bare = Server::new(MYSQL, comm.into());
+            bare.known_by.whose = Owner::System(0);
+            bare
+        };
         let all = [
             at(3306, "/a", 1),
             at(3306, "/b", 2),
@@ -357,6 +416,88 @@ mod tests {
         assert_eq!(names(&all[..2], &given), ["orders", "3306"]);
     }
 
+    /// A stranger's process that says what the server says, of which it can prove this much.
+    fn claimant(of: &Server, proof: Proof) -> Server {
+        let mut claimant = of.clone();
+        claimant.known_by.owner = Some(1001);
+        claimant.known_by.whose = Owner::User(1001);
+        claimant.known_by.datadir = Some((8, 78));
+        claimant.known_by.proof = proof;
+        claimant
+    }
+
+    #[test]
+    fn who_has_proof_keeps_the_bare_name_and_a_mere_claim_never_has_it() {
+        let mut real = server(3306);
+        real.known_by.datadir = Some((8, 77));
+        let none = Proof::default();
+        let stranger = claimant(&real, none);
+        for order in [[&real, &stranger], [&stranger, &real]] {
+            let names = names(&order, &[]);
+            let of = |one: &Server| names[order.iter().position(|at| *at == one).unwrap()].clone();
+            assert_eq!((of(&real), of(&stranger)), ("3306".to_owned(), "3306 (uid 1001)".to_owned()));
+        }
+        // Not even where the server is not there.
+        assert_eq!(names(&[&stranger], &[]), ["3306 (uid 1001)"]);
+        // On another address it does listen there; an administrator's server comes first.
+        let listens = claimant(&real, Proof { port: true, ..none });
+        assert_eq!(names(&[&listens, &real], &[]), ["3306 /var/lib/mysql", "3306"]);
+        assert_eq!(names(&[&listens], &[]), ["3306"], "a user's own server");
+        // The server recovers from a crash and does not listen, and a stranger does: nobody is believed.
+        real.known_by.proof.port = false;
+        assert_eq!(names(&[&listens, &real], &[]), ["3306 /var/lib/mysql #1", "3306 /var/lib/mysql #2"]);
+        let given = ["3306=orders".parse().unwrap(), "/var/lib/mysql=billing".parse().unwrap()];
+        assert_eq!(names(&[&stranger, &real], &given), ["3306 (uid 1001)", "orders"]);
+    }
+
+    #[test]
+    fn a_container_that_calls_itself_a_port_or_by_a_given_name_is_called_by_its_id() {
+        let mut pod = server(3306);
+        pod.container = Some("docker 0123456789ab".into());
+        (pod.known_by.whose, pod.known_by.owner) = (Owner::Container(7), Some(999));
+        for (hostname, expected) in [("3306", "0123456789ab"), ("orders", "0123456789ab"), ("shop", "shop")] {
+            pod.known_by.hostname = Some(hostname.into());
+            assert_eq!(named(&pod, &["3307=orders"]), expected);
+        }
+        assert_eq!(named(&pod, &["uid:999=books"]), "shop", "its users are others");
+    }
+
+    #[test]
+    fn a_server_is_named_by_its_user_or_its_unit() {
+        let mut one = server(3306);
+        (one.known_by.owner, one.known_by.unit) = (Some(999), Some("mariadb@a.service".into()));
+        for (given, expected) in [
+            ("uid:999=orders", "orders"),
+            ("uid:998=orders", "3306"),
+            ("mariadb@a.service=orders", "orders"),
+            ("mariadb.service=orders", "3306"),
+        ] {
+            assert_eq!(named(&one, &[given]), expected, "{given}");
+        }
+        assert!("uid:x=orders".parse::<GivenName>().is_err());
+    }
+
+    #[test]
+    fn commands_of_a_user_and_of_the_system_are_told_apart() {
+        let bare = |whose, owner| {
+            let mut bare = Server::new(MYSQL, "dd".into());
+            (bare.known_by.whose, bare.known_by.owner) = (whose, owner);
+            bare
+        };
+        let all = [
+            bare(Owner::System(0), Some(0)),
+            bare(Owner::User(1001), Some(1001)),
+            bare(Owner::System(27), Some(27)),
+        ];
+        assert_eq!(names(&all.iter().collect::<Vec<_>>(), &[]), ["dd", "dd (uid 1001)", "dd"]);
+
+        let mut called = bare(Owner::User(1001), Some(1001));
+        (called.comm, called.engine) = ("mysqld".into(), crate::model::fixture::engine("mysqld"));
+        assert_eq!(names(&[&called], &[]), ["mysqld (uid 1001)"], "whoever likes to calls itself so");
+        called.known_by.whose = Owner::System(27);
+        assert_eq!(names(&[&called], &[]), ["mysqld"]);
+    }
+
     #[test]
     fn a_server_that_was_started_anew_is_called_as_before() {
         let mut before = server(3306);
@@ -364,6 +505,24 @@ mod tests {
         let after = before.clone();
         before.alive = false;
         assert_eq!(names(&[&before, &after], &[]), ["3306", "3306"]);
+    }
+
+    #[test]
+    fn a_given_name_that_no_server_has_is_told() {
+        let given = ["3306=orders", "3307=x", "/srv/db=y", "nosuch=z"].map(|given| given.parse().unwrap());
+        assert_eq!(
+            unmatched(&[&server(3306)], &given),
+            [
+                "--server-name 3307=x names none of the servers that were seen: none has the port 3307",
+                "--server-name /srv/db=y names none of the servers that were seen: none has /srv/db for its data \
+                 directory or socket",
+                "--server-name nosuch=z names none of the servers that were seen: none has a container called nosuch",
+            ]
+        );
+        let begun = Instant::now();
+        let mut later = Unmatched::begin(given.to_vec(), begun);
+        let mut told = |after| later.tell(&[server(3306)], begun + Duration::from_secs(after)).len();
+        assert_eq!([told(1), told(20), told(21)], [0, 3, 0]);
     }
 
     #[test]
@@ -378,8 +537,12 @@ mod tests {
 
     #[test]
     fn labels_are_unique_whatever_the_servers_have_in_common() {
-        let lists = |lists: &[&[&str]]| -> Vec<Vec<String>> {
-            lists.iter().map(|names| names.iter().map(|&name| name.to_owned()).collect()).collect()
+        let lists = |lists: &[&[&str]]| -> Vec<Claim> {
+            let claim = |names: &&[&str]| Claim {
+                names: names.iter().map(|&name| name.to_owned()).collect(),
+                standing: Standing::default(),
+            };
+            lists.iter().map(claim).collect()
         };
         let all = lists(&[&["3306", "/a"], &["3306", "/b"], &["3307", "/c"]]);
         assert_eq!(labels(&all, &BTreeSet::new()), ["3306 /a", "3306 /b", "3307"]);
@@ -388,44 +551,5 @@ mod tests {
         let same = lists(&[&["3306", "/a"], &["3306", "/a"], &["3306", "/a"], &["3306 /a"]]);
         let labels = labels(&same, &BTreeSet::from(["3306 /a #2"]));
         assert_eq!(labels, ["3306 /a #1", "3306 /a #3", "3306 /a #4", "3306 /a #5"]);
-    }
-
-    #[test]
-    fn a_server_is_known_again_by_its_data_directory() {
-        let mut first = server(3306);
-        first.known_by.datadir = Some((8, 77));
-        let identity = Identity::of(&first);
-        let mut again = first.clone();
-        again.known_by.port = Some(3310);
-        assert!(identity.is_taken_up_by(&Identity::of(&again), true), "another port, the same directory");
-        again.known_by.datadir = Some((8, 78));
-        assert!(identity.is_taken_up_by(&Identity::of(&again), false), "the directory was made anew");
-        assert!(!identity.is_taken_up_by(&Identity::of(&again), true), "two that run at the same time");
-        let owned = |server: &Server, owner| {
-            let mut server = server.clone();
-            server.known_by.owner = owner;
-            server
-        };
-        let (own, same) = (Identity::of(&owned(&first, Some(999))), first.clone());
-        for (owner, joins) in [(Some(999), true), (Some(0), true), (Some(1000), false), (None, false)] {
-            let new = Identity::of(&owned(&same, owner));
-            assert_eq!(own.is_taken_up_by(&new, true), joins, "{owner:?} beside a server that is alive");
-            assert!(own.is_taken_up_by(&new, false), "{owner:?} after it has ended");
-        }
-        let (mut dropped, roots) = (Identity::of(&owned(&first, Some(0))), owned(&first, Some(0)));
-        assert!(!dropped.is_taken_up_by(&own, true));
-        dropped.follow_owner(&roots, &owned(&first, Some(999)));
-        assert!(dropped.is_taken_up_by(&own, true), "it was root's when it began");
-        dropped.follow_owner(&owned(&first, Some(999)), &owned(&first, Some(1000)));
-        assert_eq!(dropped, own, "nobody but root can become another");
-        again.container = Some("docker 0123456789ab".into());
-        assert!(!identity.is_taken_up_by(&Identity::of(&again), false), "one of a container");
-        again.known_by.datadir = Some((8, 77));
-        assert!(identity.is_taken_up_by(&Identity::of(&again), true), "the same volume in another container");
-        again.datadir = Some("/elsewhere".into());
-        assert!(!identity.is_taken_up_by(&Identity::of(&again), false));
-        let bare = Identity::of(&Server::new(MYSQL, "mysqld".into()));
-        assert!(!identity.is_taken_up_by(&bare, false) && !bare.is_taken_up_by(&identity, false));
-        assert!(bare.is_taken_up_by(&bare, true), "processes of one name are one");
     }
 }

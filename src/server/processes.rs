@@ -4,13 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::linux::proc_file;
+use crate::linux::proc_file::{self, PF_KTHREAD};
 use crate::model::ServerId;
 use crate::server::filter::TargetFilter;
 use crate::server::instances::Instances;
 
-/// A kernel thread (include/linux/sched.h: PF_KTHREAD): it makes no system calls.
-const PF_KTHREAD: u32 = 0x0020_0000;
 /// Of a kernel thread's name with its workqueue, and the end of the line (fs/proc/array.c: proc_task_name).
 const COMM_BYTES: usize = 65;
 /// Maximum depth of nested control groups.
@@ -74,34 +72,38 @@ pub fn list(proc_root: &Path, filter: &TargetFilter) -> Vec<ThreadGroup> {
     let mut instances = Instances::new(proc_root);
     match filter {
         TargetFilter::Pids(pids) => instances.servers_of(pids.iter().copied()),
-        TargetFilter::Comms(comms) => instances.servers_of(all_pids(proc_root).filter(|&pid| {
-            let comm = comm_bytes(proc_root, pid).unwrap_or_default();
-            comms.iter().any(|wanted| wanted.bytes() == comm)
-        })),
+        TargetFilter::Comms(_) | TargetFilter::Servers(_) => {
+            let names = filter.names();
+            let has_one =
+                |&pid: &u32| comm_bytes(proc_root, pid).is_some_and(|comm| names.contains(&comm[..]));
+            instances.servers_of(all_pids(proc_root).filter(has_one))
+        }
         TargetFilter::Cgroups(cgroups) => {
-            let mut pids = BTreeSet::new();
-            for cgroup in cgroups {
-                collect_members(&cgroup.directory, CGROUP_DEPTH, &mut pids);
-            }
-            instances.servers_of(pids)
+            instances.servers_of(cgroups.iter().flat_map(|cgroup| members(&cgroup.directory)))
         }
-        TargetFilter::Tree(root) => {
-            let all: BTreeMap<u32, (ThreadGroup, procfs::process::Stat)> =
-                all_pids(proc_root).filter_map(|pid| Some((pid, read(proc_root, pid)?))).collect();
-            let descends = |&pid: &u32| {
-                let parent = |pid: &u32| u32::try_from(all.get(pid)?.1.ppid).ok();
-                // A chain cannot be longer than there are processes, but one that changes under the walk
-                // might loop.
-                std::iter::successors(Some(pid), parent).take(all.len()).any(|ancestor| ancestor == *root)
-            };
-            instances.servers_of(all.keys().filter(|pid| descends(pid)).copied())
-        }
+        TargetFilter::Tree(root) => instances.servers_of(trees(proc_root, std::slice::from_ref(root))),
+        TargetFilter::Members { pids, .. } => instances.servers_of(trees(proc_root, pids)),
         TargetFilter::All => {
             let makes_calls =
                 |pid: &u32| read(proc_root, *pid).is_some_and(|(_, stat)| stat.flags & PF_KTHREAD == 0);
             instances.servers_of(all_pids(proc_root).filter(makes_calls))
         }
     }
+}
+
+/// These processes and all their descendants.
+fn trees(proc_root: &Path, roots: &[u32]) -> Vec<u32> {
+    let parent = |pid: u32| u32::try_from(read(proc_root, pid)?.1.ppid).ok();
+    let parents: BTreeMap<u32, u32> =
+        all_pids(proc_root).filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let roots: BTreeSet<u32> = roots.iter().copied().collect();
+    let descends = |&pid: &u32| {
+        // A chain cannot be longer than there are processes, but one that changes under the walk might loop.
+        let mut ancestors =
+            std::iter::successors(Some(pid), |pid| parents.get(pid).copied()).take(parents.len());
+        ancestors.any(|ancestor| roots.contains(&ancestor))
+    };
+    parents.keys().copied().filter(descends).collect()
 }
 
 /// The name of a thread group's leader; invalid UTF-8 is replaced.
@@ -122,9 +124,37 @@ pub fn find(proc_root: &Path, pid: u32) -> Option<ThreadGroup> {
     Some(read(proc_root, pid)?.0)
 }
 
+/// In the auxiliary vector of a process (include/uapi/linux/auxvec.h): the real user who executed its
+/// program, and whether that lent them more rights than they had.
+const AT_UID: u64 = 11;
+const AT_SECURE: u64 = 23;
+
 /// The user whose process it is: what /proc/PID belongs to would be root, where a server has given up root's
-/// rights.
+/// rights. Who runs a program that becomes root, as sudo does, may run it under any name: it is theirs.
 pub(crate) fn owner(proc_root: &Path, pid: u32) -> Option<u32> {
+    match real_user(proc_root, pid)? {
+        0 => Some(lent_to(proc_root, pid).unwrap_or(0)),
+        // A process can change its own vector (PR_SET_MM_MAP): what it says there makes nobody another user.
+        uid => Some(uid),
+    }
+}
+
+/// Who was lent root's rights by the program that a process of root's runs.
+fn lent_to(proc_root: &Path, pid: u32) -> Option<u32> {
+    let vector = proc_file::read_once::<1024>(&proc_root.join(format!("{pid}/auxv"))).ok()?;
+    let word = |bytes: &[u8]| match bytes.len() {
+        4 => bytes.try_into().ok().map(u32::from_ne_bytes).map(u64::from),
+        _ => bytes.try_into().ok().map(u64::from_ne_bytes),
+    };
+    let size = if is_of_32_bits(&vector) { 4 } else { 8 };
+    // Kinds and values in turn.
+    let words: Vec<u64> = vector.chunks_exact(size).filter_map(word).collect();
+    let value = |kind: u64| words.chunks_exact(2).find(|pair| pair[0] == kind).map(|pair| pair[1]);
+    let user = value(AT_UID).filter(|_| value(AT_SECURE) == Some(1))?;
+    u32::try_from(user).ok().filter(|&user| user != 0)
+}
+
+fn real_user(proc_root: &Path, pid: u32) -> Option<u32> {
     let status = proc_file::read_once::<1024>(&proc_root.join(format!("{pid}/status"))).ok()?;
     let line = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
     std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
@@ -135,6 +165,18 @@ pub(crate) fn is_alive(proc_root: &Path, id: ServerId) -> bool {
     let still = read(proc_root, id.pid).filter(|(group, _)| same_start(id.start_ns, group.start_ticks));
     // A zombie waits for its parent; it does nothing more.
     still.is_some_and(|(_, stat)| !matches!(stat.state, 'Z' | 'X') || stat.num_threads > 1)
+}
+
+/// Whether a process of this 64-bit kernel runs a 32-bit program: its auxiliary vector has entries of half
+/// the size, so that the first eight bytes are a type and its value, where a type alone is less than 2^32
+/// (create_elf_tables in fs/binfmt_elf.c).
+pub(crate) fn is_32_bit(proc_root: &Path, pid: u32) -> bool {
+    proc_file::read_once::<8>(&proc_root.join(format!("{pid}/auxv"))).is_ok_and(|start| is_of_32_bits(&start))
+}
+
+fn is_of_32_bits(vector: &[u8]) -> bool {
+    let first = vector.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    cfg!(target_pointer_width = "64") && first.is_some_and(|first| first > u64::from(u32::MAX))
 }
 
 /// Whether a start time of the kernel (`start_boottime`, nanoseconds) and one of /proc/PID/stat (field 22,
@@ -174,6 +216,13 @@ pub(super) fn all_pids(proc_root: &Path) -> impl Iterator<Item = u32> {
     pids.collect::<BTreeSet<u32>>().into_iter()
 }
 
+/// The processes in a control group and in those below it, of either version.
+pub(super) fn members(directory: &Path) -> Vec<u32> {
+    let mut pids = BTreeSet::new();
+    collect_members(directory, CGROUP_DEPTH, &mut pids);
+    pids.into_iter().collect()
+}
+
 /// The kernel lists the members in our own PID namespace's numbers; 0 is one that has none there.
 fn collect_members(directory: &Path, depth: u32, pids: &mut BTreeSet<u32>) {
     let members = proc_file::lines(&directory.join("cgroup.procs"), MEMBERS_LIMIT).into_iter().flatten();
@@ -199,10 +248,53 @@ mod tests {
     }
 
     #[test]
+    fn the_width_of_a_program_is_known_by_its_auxiliary_vector() {
+        let proc_root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(proc_root.path().join("7")).unwrap();
+        let is_32_bit = |words: &[u32]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            std::fs::write(proc_root.path().join("7/auxv"), bytes).unwrap();
+            super::is_32_bit(proc_root.path(), 7)
+        };
+        assert!(is_32_bit(&[32, 0xf7f1_c560, 33, 0xf7f1_c000]));
+        assert!(!is_32_bit(&[33, 0, 0xf7f1_c000, 0x7ffd]));
+        assert!(!is_32_bit(&[]) && !is_32_bit(&[32]));
+        assert!(!super::is_32_bit(Path::new("/proc"), std::process::id()));
+    }
+
+    #[test]
     fn the_owner_of_a_process_is_its_user() {
         let proc_root = Path::new("/proc");
         assert_eq!(owner(proc_root, std::process::id()), Some(rustix::process::getuid().as_raw()));
         assert_eq!(owner(proc_root, 1 << 30), None);
+    }
+
+    /// `words`: of the auxiliary vector of this user's process, each of so many bytes.
+    fn owner_with(user: u32, words: &[u32], bytes: usize) -> Option<u32> {
+        let proc_root = tempfile::tempdir().unwrap();
+        let process = proc_root.path().join("7");
+        std::fs::create_dir(&process).unwrap();
+        std::fs::write(process.join("status"), format!("Name:\tmysqld\nUid:\t{user}\t0\t0\t0\n")).unwrap();
+        let word = |&word: &u32| match bytes {
+            8 => u64::from(word).to_ne_bytes().to_vec(),
+            _ => word.to_ne_bytes().to_vec(),
+        };
+        std::fs::write(process.join("auxv"), words.iter().flat_map(word).collect::<Vec<u8>>()).unwrap();
+        owner(proc_root.path(), 7)
+    }
+
+    #[test]
+    fn who_runs_a_program_that_becomes_root_is_its_owner() {
+        let [uid, secure] = [AT_UID, AT_SECURE].map(|kind| kind as u32);
+        for bytes in [8, 4] {
+            let of = |words: &[u32]| owner_with(0, words, bytes);
+            assert_eq!(of(&[33, 7, uid, 1001, 12, 0, secure, 1, 0, 0]), Some(1001), "sudo, {bytes} bytes");
+            assert_eq!(of(&[33, 7, uid, 1001, 12, 0, secure, 0, 0, 0]), Some(0), "root from the start");
+            assert_eq!(of(&[33, 7, uid, 0, secure, 1, 0, 0]), Some(0), "executed by root");
+            let says = [33, 7, uid, 999, secure, 1, 0, 0];
+            assert_eq!(owner_with(1001, &says, bytes), Some(1001), "what a process says itself");
+            assert_eq!(of(&[]), Some(0));
+        }
     }
 
     #[test]

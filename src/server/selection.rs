@@ -9,7 +9,7 @@ use crate::model::Server;
 const PROC: &str = "/proc";
 
 /// Processes that any of some filters selects.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Selection(Vec<TargetFilter>);
 
 impl Selection {
@@ -33,8 +33,13 @@ impl Selection {
         let is_now = || alive.iter().any(|process| processes::same_server(process.id(), server.id));
         self.0.iter().any(|filter| match filter {
             TargetFilter::All => true,
-            TargetFilter::Comms(comms) => comms.iter().any(|comm| comm.bytes() == server.comm.as_bytes()),
-            TargetFilter::Pids(_) | TargetFilter::Cgroups(_) | TargetFilter::Tree(_) => false,
+            TargetFilter::Comms(_) | TargetFilter::Servers(_) => {
+                filter.names().contains(server.comm.as_bytes())
+            }
+            TargetFilter::Pids(_)
+            | TargetFilter::Cgroups(_)
+            | TargetFilter::Members { .. }
+            | TargetFilter::Tree(_) => false,
         }) || is_now()
     }
 

@@ -7,39 +7,25 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::unexamined::{self, Reader};
 use crate::linux::mountinfo::format_device;
 use crate::model::{Role, ServerId};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::{Paint, Style};
-use crate::text::{capitalize, duration_in_words};
-use crate::threads::{AgeFrom, Scan, Standing, StuckSync, Unexamined, waits_for};
+use crate::text::{absence, duration_in_words};
+use crate::threads::{AgeFrom, MIN_HANG, Scan, Standing, StuckSync, waits_for};
 use crate::verdict::Verdicts;
 
 /// The role of a path in the process with this PID.
 pub(crate) type RoleOf<'a> = &'a dyn Fn(u32, &Path) -> Role;
 
-/// The table, or a sentence if it would be empty; each thread's kernel stack is below its row.
-pub fn table(scan: &Scan, role_of: RoleOf, style: &Style) -> String {
+/// The table, or a sentence if it would be empty; each thread's kernel stack is below its row, and what could
+/// not be examined is the last line.
+pub fn table(scan: &Scan, role_of: RoleOf, reader: Reader, style: &Style) -> String {
     let mut text = String::new();
-    push_unexamined(&mut text, scan, style);
     if scan.syncs.is_empty() {
-        let finished = match scan.finished {
-            0 => String::new(),
-            n => format!(": {n} finished within {}", duration(scan.watched)),
-        };
-        let none = match scan.is_complete() {
-            true => "No thread",
-            false => "None of the threads that could be examined",
-        };
-        push_sentence(
-            &mut text,
-            &format!("{none} is inside a sync call right now, and no write hangs{finished}."),
-            style,
-        );
+        push_sentence(&mut text, &absence::thread(scan.is_complete()), style);
     } else {
-        if !scan.is_complete() {
-            text.push('\n');
-        }
         let rows: Vec<Vec<Cell>> = scan.syncs.iter().map(|sync| row(sync, role_of, style)).collect();
         let grid = layout(&columns(), &rows, style);
         let (heading, lines) = grid.split_once('\n').unwrap_or_default();
@@ -55,6 +41,14 @@ pub fn table(scan: &Scan, role_of: RoleOf, style: &Style) -> String {
     }
     if scan.syncs.iter().any(|sync| sync.stack.is_empty()) {
         push_sentence(&mut text, "Kernel stacks need root (CAP_SYS_ADMIN).", style);
+    }
+    if scan.blocked > 0 {
+        let processes = if scan.blocked == 1 { "1 process" } else { &format!("{} processes", scan.blocked) };
+        let sentence = format!("{processes} did not answer in time and may be stuck in more than a sync.");
+        push_sentence(&mut text, &sentence, style);
+    }
+    if let Some(sentence) = unexamined::sentence(scan, reader) {
+        push_sentence(&mut text, &sentence, style);
     }
     style.finish(text)
 }
@@ -114,9 +108,8 @@ fn push_details(text: &mut String, sync: &StuckSync, style: &Style) {
         },
     });
     let standing = match sync.standing {
-        Standing::Unmoved => Some("has not run since the first scan"),
         Standing::Moving => Some("ran between the scans: one slow call or several"),
-        Standing::SeenOnce => None,
+        Standing::Unmoved | Standing::SeenOnce => None,
     };
     facts.extend(standing.map(str::to_owned));
     for line in style.wrap_at(&format!("    {}", facts.join(" · ")), " · ", 6) {
@@ -135,14 +128,21 @@ fn push_sentence(text: &mut String, sentence: &str, style: &Style) {
 }
 
 fn push_summary(text: &mut String, scan: &Scan, style: &Style) {
-    let count = |standing| scan.syncs.iter().filter(|sync| sync.standing == standing).count();
-    let (unmoved, moving, once) =
-        (count(Standing::Unmoved), count(Standing::Moving), count(Standing::SeenOnce));
-    let watched = duration(scan.watched);
+    let count =
+        |is_meant: &dyn Fn(&StuckSync) -> bool| scan.syncs.iter().filter(|sync| is_meant(sync)).count();
+    let is_old = |sync: &StuckSync| sync.age.is_some_and(|(age, _)| age >= MIN_HANG);
+    let hangs = count(&|sync| sync.standing == Standing::Unmoved && is_old(sync));
+    let unmoved = count(&|sync| sync.standing == Standing::Unmoved && !is_old(sync));
+    let moving = count(&|sync| sync.standing == Standing::Moving);
+    let once = count(&|sync| sync.standing == Standing::SeenOnce);
     let is_write = |sync: &StuckSync| sync.op.writes() || !sync.op.makes_durable();
     let what = if scan.syncs.iter().any(is_write) { "call" } else { "sync" };
     let mut parts = Vec::new();
+    if hangs > 0 {
+        parts.push(count_calls(hangs, what, "hangs", "hang"));
+    }
     if unmoved > 0 {
+        let watched = duration(scan.watched);
         parts.push(format!("{} not moved for {watched}", count_calls(unmoved, what, "has", "have")));
     }
     if moving > 0 {
@@ -154,16 +154,8 @@ fn push_summary(text: &mut String, scan: &Scan, style: &Style) {
     if scan.finished > 0 {
         parts.push(format!("{} finished meanwhile", scan.finished));
     }
-    push_sentence(text, &format!("{}.", parts.join(", ")), style);
-    let known = |from| scan.syncs.iter().any(|sync| sync.age.is_some_and(|(_, known)| known == from));
-    let from = match (known(AgeFrom::Blocked), known(AgeFrom::Watched)) {
-        (true, false) => "the time since the thread last ran",
-        (false, true) => "the time since the first scan",
-        (true, true) => "the time since the thread last ran, or since the first scan",
-        (false, false) => return,
-    };
-    let sentence = format!("Ages are minimums ({from}): /proc does not show when a call started.");
-    push_sentence(text, &sentence, style);
+    let legend = if scan.syncs.iter().any(|sync| sync.age.is_some()) { " (≥: at least)" } else { "" };
+    push_sentence(text, &format!("{}{legend}.", parts.join(", ")), style);
 }
 
 /// `what`: "sync", or "call" where there are writes among them.
@@ -171,50 +163,21 @@ fn count_calls(n: usize, what: &str, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {what} {one}") } else { format!("{n} {what}s {many}") }
 }
 
-/// Reports what could not be examined, and is therefore missing from the table.
-fn push_unexamined(text: &mut String, scan: &Scan, style: &Style) {
-    const RIGHTS: &str =
-        "this needs root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may deny even root";
-    let mut unseen = Vec::new();
-    if scan.unreadable > 0 {
-        unseen.push(count_of(scan.unreadable, "thread", "threads"));
-    }
-    if scan.closed > 0 {
-        unseen.push(format!("all of {}", count_of(scan.closed, "process", "processes")));
-    }
-    if scan.hidden {
-        unseen.push("other users' processes (/proc is mounted with hidepid)".into());
-    }
-    if !unseen.is_empty() {
-        let sentence = format!("{} could not be examined: {RIGHTS}.", capitalize(&unseen.join(" and ")));
-        push_sentence(text, &sentence, style);
-    }
-    if !scan.unexamined.is_empty() {
-        let name = |process: &Unexamined| format!("{} {}", style.name(process.comm.as_bytes()), process.pid);
-        let names: Vec<String> = scan.unexamined.iter().map(name).collect();
-        push_sentence(text, &format!("Not examined, the first of them: {}.", names.join(", ")), style);
-    }
-    if scan.blocked > 0 {
-        let processes = count_of(scan.blocked, "process", "processes");
-        let sentence = format!("{processes} did not answer in time and may be stuck in more than a sync.");
-        push_sentence(text, &sentence, style);
-    }
-}
-
-fn count_of(n: usize, one: &str, many: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
-}
-
 fn duration(age: Duration) -> String {
     duration_in_words(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// How many processes that could not be examined are named.
+const MOST_NAMED: usize = 10;
+
 /// The scan as one JSON object. Its `in_flight` has the fields of a measurement's, and more.
-/// `host`: what the host calls itself. `comm_of`: the name of a server's processes.
+/// `host`: what the host calls itself. `may_miss_server`: see there. `comm_of`: the name of a server's
+/// processes.
 pub fn json(
     host: &str,
     scan: &Scan,
     role_of: RoleOf,
+    may_miss_server: bool,
     verdicts: Option<&Verdicts>,
     comm_of: &dyn Fn(ServerId) -> Option<String>,
 ) -> Value {
@@ -262,12 +225,13 @@ pub fn json(
         "finished": scan.finished,
         "unreadable_threads": scan.unreadable,
         "unreadable_processes": scan.closed,
-        "unexamined": scan.unexamined.iter().map(|process| json!({
+        "unexamined": scan.unexamined.iter().take(MOST_NAMED).map(|process| json!({
             "pid": process.pid,
             "comm": process.comm,
         })).collect::<Vec<_>>(),
         "hidden_processes": scan.hidden,
         "blocked_processes": scan.blocked,
+        "may_miss_server": may_miss_server,
     });
     if let Some(verdicts) = verdicts {
         object["verdicts"] = json!(verdicts.report(Instant::now(), comm_of).servers);
@@ -280,6 +244,7 @@ mod tests {
     use super::*;
     use crate::linux::mountinfo::Mount;
     use crate::model::Op;
+    use crate::threads::Unexamined;
 
     fn sync() -> StuckSync {
         StuckSync {
@@ -308,7 +273,7 @@ mod tests {
     }
 
     fn plain(scan: &Scan) -> String {
-        table(scan, &redo, &Style::default())
+        table(scan, &redo, Reader::Root, &Style::default())
     }
 
     fn scan(syncs: Vec<StuckSync>) -> Scan {
@@ -325,12 +290,11 @@ mod tests {
         let expected = "    AGE  PID  TID  THREAD        OP         ROLE  FILE
 ≥ 3.2 s   70   71  ib_log_flush  fdatasync  redo  /var/lib/mysql/#innodb_redo/#ib_redo5
     process mysqld 70 · thread ib_log_flush 71 · ext4 on /dev/vdb · waits for the journal commit \
-(jbd2_log_wait_commit) · has not run since the first scan
+(jbd2_log_wait_commit)
         jbd2_log_wait_commit
         ext4_sync_file
 
-1 sync has not moved for 200 ms.
-Ages are minimums (the time since the thread last ran): /proc does not show when a call started.
+1 sync hangs (≥: at least).
 ";
         assert_eq!(plain(&scan(vec![sync()])), expected);
     }
@@ -339,31 +303,33 @@ Ages are minimums (the time since the thread last ran): /proc does not show when
     fn nothing_stuck_is_a_sentence() {
         assert_eq!(plain(&scan(vec![])), "No thread is inside a sync call right now, and no write hangs.\n");
         let busy = plain(&Scan { finished: 3, ..scan(vec![]) });
-        assert_eq!(
-            busy,
-            "No thread is inside a sync call right now, and no write hangs: 3 finished within 200 ms.\n"
-        );
+        assert_eq!(busy, "No thread is inside a sync call right now, and no write hangs.\n");
     }
 
     #[test]
-    fn what_could_not_be_examined_comes_first() {
-        let rights = "this needs root (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and a security module may deny even root";
+    fn what_could_not_be_examined_comes_last() {
         let unexamined = [(7, "redis\u{1b}"), (8, "postgres")];
-        let unexamined = unexamined.map(|(pid, comm)| Unexamined { pid, comm: comm.into() }).into();
-        let partial = Scan { unreadable: 2, closed: 1, unexamined, hidden: true, blocked: 1, ..scan(vec![]) };
+        let unexamined =
+            unexamined.map(|(pid, comm)| Unexamined { pid, comm: comm.into(), program: None }).into();
+        let partial = Scan { unreadable: 2, closed: 1, unexamined, blocked: 1, ..scan(vec![]) };
         assert_eq!(
             plain(&partial),
-            format!(
-                "2 threads and all of 1 process and other users' processes (/proc is mounted with hidepid) could not be \
-                 examined: {rights}.\n\
-                 Not examined, the first of them: redis\\x1b 7, postgres 8.\n\
-                 1 process did not answer in time and may be stuck in more than a sync.\n\
-                 None of the threads that could be examined is inside a sync call right now, and no write hangs.\n"
-            )
+            "No thread that could be examined is inside a sync call right now, and no write hangs.\n\
+             1 process did not answer in time and may be stuck in more than a sync.\n\
+             2 threads and all of 1 process hide even from root (first: redis\\x1b 7).\n"
         );
         let text = plain(&Scan { unreadable: 1, ..scan(vec![sync()]) });
-        assert!(text.starts_with("1 thread could not be examined: "), "{text}");
-        assert!(text.contains("1 sync has not moved"), "{text}");
+        assert!(text.starts_with("    AGE "), "{text}");
+        assert!(text.ends_with("1 sync hangs (≥: at least).\n1 thread hides even from root.\n"), "{text}");
+    }
+
+    #[test]
+    fn programs_are_told_the_first_and_whether_a_server_may_be_missed() {
+        let of = |pid| Unexamined { pid, comm: "sleep".into(), program: None };
+        let partial = Scan { unreadable: 50, unexamined: (100..150).map(of).collect(), ..scan(vec![]) };
+        let value = json("db1", &partial, &redo, true, None, &|_| None);
+        assert_eq!(value["unexamined"].as_array().unwrap().len(), 10);
+        assert_eq!((&value["unexamined"][0]["pid"], &value["may_miss_server"]), (&100.into(), &true.into()));
     }
 
     #[test]
@@ -388,21 +354,21 @@ Ages are minimums (the time since the thread last ran): /proc does not show when
     fn no_line_is_wider_than_the_terminal_and_the_file_keeps_its_name() {
         for columns in [60, 80, 120] {
             let style = Style { width: Some(columns), ..Style::default() };
-            let text = table(&scan(vec![sync()]), &redo, &style);
+            let text = table(&scan(vec![sync()]), &redo, Reader::Root, &style);
             for line in text.lines() {
                 assert!(crate::text::width(line) <= columns, "{columns}: {line}");
             }
             assert!(text.contains("#ib_redo5") && text.contains("process mysqld 70"), "{text}");
         }
         let ascii = Style { unicode: false, ..Style::default() };
-        let text = table(&scan(vec![sync()]), &redo, &ascii);
+        let text = table(&scan(vec![sync()]), &redo, Reader::Root, &ascii);
         assert!(text.is_ascii() && text.contains("> 3.2 s"), "{text}");
     }
 
     #[test]
     fn colour_marks_what_does_not_move_and_changes_no_word() {
         let colourful = Style { color: true, ..Style::default() };
-        let text = table(&scan(vec![sync()]), &redo, &colourful);
+        let text = table(&scan(vec![sync()]), &redo, Reader::Root, &colourful);
         assert!(text.contains('\u{1b}'), "{text}");
         let mut bare = String::new();
         for (at, part) in text.split('\u{1b}').enumerate() {
@@ -413,7 +379,7 @@ Ages are minimums (the time since the thread last ran): /proc does not show when
 
     #[test]
     fn json_has_the_fields_of_a_measurement_and_the_wait() {
-        let value = json("db1", &scan(vec![sync()]), &redo, None, &|_| None);
+        let value = json("db1", &scan(vec![sync()]), &redo, false, None, &|_| None);
         assert_eq!(value["host"], "db1");
         let first = &value["in_flight"][0];
         assert_eq!(first["op"], "fdatasync");
@@ -430,16 +396,18 @@ Ages are minimums (the time since the thread last ran): /proc does not show when
     fn a_write_that_hangs_is_no_sync() {
         let write = StuckSync { op: Op::Write, ..sync() };
         let text = plain(&scan(vec![write]));
-        assert!(text.contains("  write  ") && text.contains("1 call has not moved for 200 ms."), "{text}");
+        assert!(text.contains("  write  ") && text.contains("1 call hangs ("), "{text}");
         let text = plain(&scan(vec![StuckSync { op: Op::DsyncWrite, ..sync() }, sync()]));
-        assert!(text.contains("  dsync_write  ") && text.contains("2 calls have not moved"), "{text}");
+        assert!(text.contains("  dsync_write  ") && text.contains("2 calls hang ("), "{text}");
     }
 
     #[test]
     fn a_moving_sync_is_told_from_an_unmoved_one() {
         let moving = StuckSync { standing: Standing::Moving, ..sync() };
-        let text = plain(&Scan { finished: 4, ..scan(vec![sync(), moving]) });
-        let line = "1 sync has not moved for 200 ms, 1 sync is in flight and moving, 4 finished meanwhile.";
+        let young = StuckSync { age: Some((Duration::from_millis(200), AgeFrom::Watched)), ..sync() };
+        let text = plain(&Scan { finished: 4, ..scan(vec![sync(), young, moving]) });
+        let line = "1 sync hangs, 1 sync has not moved for 200 ms, 1 sync is in flight and moving, 4 finished \
+                    meanwhile (≥: at least).";
         assert!(text.contains(line), "{text}");
     }
 }

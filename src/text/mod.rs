@@ -1,6 +1,7 @@
 //! Text for people: untrusted names made harmless ([`escape()`]), latencies and counts with their units,
 //! and shortening to the width of a table's column.
 
+pub(crate) mod absence;
 mod causes;
 mod escape;
 mod shorten;

@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 
 use super::clock;
 use super::syscalls::{self, SyncCall};
-use super::thread_files::{Progress, Stat, parse_last_ran, parse_stack, parse_stat, value_of};
+use super::thread_files::{
+    Progress, Stat, is_kernel_thread, parse_last_ran, parse_stack, parse_stat, value_of,
+};
 use crate::linux::blocking::Threads;
 use crate::linux::inode_flags;
 use crate::linux::mountinfo::{self, Mount};
+use crate::linux::mounts;
 use crate::linux::proc_file;
 use crate::model::{InFlight, Op, Role, ServerId};
 
@@ -61,7 +64,7 @@ pub struct Scan {
     pub unreadable: usize,
     /// Processes whose threads could not even be listed, for lack of privileges.
     pub closed: usize,
-    /// The first processes with such threads, and of that kind, by number.
+    /// The processes with such threads, and of that kind, by number.
     pub unexamined: Vec<Unexamined>,
     /// Processes of others may run that /proc does not show (hidepid).
     pub hidden: bool,
@@ -84,10 +87,9 @@ pub struct Unexamined {
     pub pid: u32,
     /// The name of its thread group's leader, if that may be read; escape it.
     pub comm: String,
+    /// What its executable is called, where that may be read.
+    pub program: Option<String>,
 }
-
-/// How many of them are named.
-const MAX_UNEXAMINED: usize = 10;
 
 /// From this age on a write that is not durable hangs: it has neither ended nor run for so long. What merely
 /// waits for the limit of dirty memory runs again within 200 ms (balance_dirty_pages).
@@ -212,6 +214,9 @@ fn scan_with(
     let mut finished = 0;
 
     for _ in 1..looks.count {
+        if candidates.is_empty() {
+            break;
+        }
         thread::sleep(looks.apart);
         let root = proc_root.to_path_buf();
         let (still, hung) = READERS.for_each(by_process(candidates), looks.deadline, move |group, emit| {
@@ -236,7 +241,7 @@ fn scan_with(
     Ok(Scan { syncs, finished, unreadable, closed, unexamined, hidden, blocked: blocked + hung, watched })
 }
 
-/// The processes of which something could not be looked at, the first of them.
+/// The processes of which something could not be looked at.
 fn unexamined(proc_root: &Path, seen: &[Look]) -> Vec<Unexamined> {
     let pids: BTreeSet<u32> = seen
         .iter()
@@ -245,8 +250,13 @@ fn unexamined(proc_root: &Path, seen: &[Look]) -> Vec<Unexamined> {
             Look::InSync(_) => None,
         })
         .collect();
-    let named = |pid: u32| Unexamined { pid, comm: name(&proc_root.join(format!("{pid}/comm"))) };
-    pids.into_iter().take(MAX_UNEXAMINED).map(named).collect()
+    let named = |pid: u32| {
+        let process = proc_root.join(pid.to_string());
+        let program = fs::read_link(process.join("exe")).ok();
+        let program = program.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        Unexamined { pid, comm: name(&process.join("comm")), program }
+    };
+    pids.into_iter().map(named).collect()
 }
 
 enum Look {
@@ -277,10 +287,13 @@ fn look(proc_root: &Path, pid: u32, tid: u32) -> Option<Look> {
     let line = match proc_file::read(&thread.join("syscall")) {
         Ok(line) => line,
         // a thread that has gone is no loss; one that is there and keeps its call from us is
-        Err(_) => return thread.join("stat").exists().then_some(Look::Unreadable(pid)),
+        Err(_) => {
+            let stat = proc_file::read(&thread.join("stat")).ok()?;
+            return (!is_kernel_thread(&stat)).then_some(Look::Unreadable(pid));
+        }
     };
     let line = std::str::from_utf8(&line).ok()?;
-    let call = syscalls::parse(line).or_else(|| write_to_file(&proc_root.join(pid.to_string()), line))?;
+    let call = syscalls::parse(line).or_else(|| write_to_file(&thread, line))?;
     let stat = parse_stat(&proc_file::read(&thread.join("stat")).ok()?)?;
     let progress = Progress::parse(
         proc_file::read(&thread.join("schedstat")).ok().as_deref(),
@@ -291,14 +304,16 @@ fn look(proc_root: &Path, pid: u32, tid: u32) -> Option<Look> {
 
 /// A write to what may be a regular file, which shows as a path. Whether it really is one is not asked of its
 /// filesystem, which may hang.
-fn write_to_file(process: &Path, line: &str) -> Option<SyncCall> {
+///
+/// `thread`: its directory in /proc. Its descriptors may be its own, or outlive the thread group's leader.
+fn write_to_file(thread: &Path, line: &str) -> Option<SyncCall> {
     let write = syscalls::parse_write(line)?;
-    let link = fs::read_link(process.join(format!("fd/{}", write.fd))).ok()?;
+    let link = fs::read_link(thread.join(format!("fd/{}", write.fd))).ok()?;
     if !link.is_absolute() {
         return None;
     }
     let is_durable = write.is_durable || {
-        let fdinfo = proc_file::read_once::<512>(&process.join(format!("fdinfo/{}", write.fd))).ok()?;
+        let fdinfo = proc_file::read_once::<512>(&thread.join(format!("fdinfo/{}", write.fd))).ok()?;
         u32::from_str_radix(value_of(&fdinfo, b"flags")?, 8).ok()? & libc::O_DSYNC as u32 != 0
     };
     let op = if is_durable { Op::DsyncWrite } else { Op::Write };
@@ -309,13 +324,13 @@ impl StuckSync {
     /// Every sync is; a write that is not durable if it hangs, and not for a reader at the other end of a
     /// pipe or a terminal.
     fn is_worth_telling(&self) -> bool {
-        const NO_FILES: [&str; 6] = ["proc", "sysfs", "devpts", "devtmpfs", "cgroup2", "tracefs"];
         let frames = self.stack.iter().chain(&self.wait_channel);
         let waits_for_reader = frames.into_iter().any(|frame| {
             let name = frame.trim_start_matches("anon_");
             ["pipe_", "fifo_", "tty_", "n_tty_", "do_tty_"].iter().any(|prefix| name.starts_with(prefix))
         });
-        let is_file = !self.mount.as_ref().is_some_and(|mount| NO_FILES.contains(&mount.filesystem.as_str()));
+        let is_no_file = |filesystem: &str| filesystem == "devtmpfs" || mounts::stores_nothing(filesystem);
+        let is_file = !self.mount.as_ref().is_some_and(|mount| is_no_file(&mount.filesystem));
         let is_write = matches!(self.op, Op::Write | Op::DsyncWrite);
         let hangs = self.op.makes_durable() || self.age.is_some_and(|(age, _)| age >= MIN_HANG);
         !is_write || (hangs && is_file && !waits_for_reader)
@@ -366,8 +381,8 @@ impl Candidate {
         let process = proc_root.join(pid.to_string());
         let thread = process.join(format!("task/{tid}"));
         let fd = call.fd();
-        let path = fd.and_then(|fd| fs::read_link(process.join(format!("fd/{fd}"))).ok());
-        let mount = fd.and_then(|fd| mount_of(proc_root, pid, fd));
+        let path = fd.and_then(|fd| fs::read_link(thread.join(format!("fd/{fd}"))).ok());
+        let mount = fd.and_then(|fd| mount_of(&thread, fd));
         let stack =
             proc_file::read(&thread.join("stack")).map(|content| parse_stack(&content)).unwrap_or_default();
         let last_ran =
@@ -376,7 +391,7 @@ impl Candidate {
         let is_synchronous = || {
             mount.as_ref().zip(fd).is_some_and(|(mount, fd)| {
                 mount.options.iter().any(|option| option == "sync")
-                    || inode_flags::is_synchronous(&process.join(format!("fd/{fd}")), &mount.filesystem)
+                    || inode_flags::is_synchronous(&thread.join(format!("fd/{fd}")), &mount.filesystem)
             })
         };
         let op = if call.op == Op::Write && is_synchronous() { Op::DsyncWrite } else { call.op };
@@ -410,13 +425,12 @@ impl Candidate {
     }
 }
 
-/// The kernel's own number of the descriptor's mount, looked up in the process's own list of mounts.
-fn mount_of(proc_root: &Path, pid: u32, fd: i32) -> Option<Mount> {
-    let process = proc_root.join(pid.to_string());
+/// The kernel's own number of the descriptor's mount, looked up in the thread's own list of mounts.
+fn mount_of(thread: &Path, fd: i32) -> Option<Mount> {
     // Epoll and inotify descriptors list everything that they watch; the mount stands in front.
-    let fdinfo = proc_file::read_once::<512>(&process.join(format!("fdinfo/{fd}"))).ok()?;
+    let fdinfo = proc_file::read_once::<512>(&thread.join(format!("fdinfo/{fd}"))).ok()?;
     let id: i32 = value_of(&fdinfo, b"mnt_id")?.parse().ok()?;
-    mountinfo::of_process(proc_root, pid).find(|mount| mount.id == id)
+    mountinfo::of_thread(thread).find(|mount| mount.id == id)
 }
 
 fn name(comm: &Path) -> String {

@@ -1,4 +1,4 @@
-//! The scan on made-up /proc directories; tests/root_stuck.rs has the real ones.
+//! The scan on made-up /proc directories; tests/root/alone/stuck.rs has the real ones.
 
 use super::*;
 use std::os::unix::fs::symlink;
@@ -30,14 +30,14 @@ fn add_thread(root: &Path, pid: u32, tid: u32) -> PathBuf {
 }
 
 fn server(root: &Path) {
-    add_thread(root, 70, 71);
-    let process = root.join("70");
-    fs::create_dir_all(process.join("fd")).unwrap();
-    fs::create_dir_all(process.join("fdinfo")).unwrap();
-    fs::write(process.join("comm"), "mysqld\n").unwrap();
-    symlink("/var/lib/mysql/#innodb_redo/#ib_redo5", process.join("fd/3")).unwrap();
-    fs::write(process.join("fdinfo/3"), "pos:\t0\nflags:\t02\nmnt_id:\t45\nino:\t12\n").unwrap();
-    fs::write(process.join("mountinfo"), "45 1 254:16 / /var rw - ext4 /dev/vdb rw\n").unwrap();
+    let thread = add_thread(root, 70, 71);
+    fs::write(root.join("70/comm"), "mysqld\n").unwrap();
+    // Its descriptors are the thread's: those of the process are gone with its first thread.
+    fs::create_dir_all(thread.join("fd")).unwrap();
+    fs::create_dir_all(thread.join("fdinfo")).unwrap();
+    symlink("/var/lib/mysql/#innodb_redo/#ib_redo5", thread.join("fd/3")).unwrap();
+    fs::write(thread.join("fdinfo/3"), "pos:\t0\nflags:\t02\nmnt_id:\t45\nino:\t12\n").unwrap();
+    fs::write(thread.join("mountinfo"), "45 1 254:16 / /var rw - ext4 /dev/vdb rw\n").unwrap();
 }
 
 fn with_clock(root: &Path, seconds: u64) -> Scan {
@@ -131,21 +131,34 @@ fn what_cannot_be_read_is_counted_and_what_is_gone_is_not() {
     let scan = with_clock(root.path(), 1003);
     assert_eq!((scan.syncs.len(), scan.unreadable), (1, 1));
     fs::write(root.path().join("80/comm"), "redis-server\n").unwrap();
-    let named = |pid, comm: &str| Unexamined { pid, comm: comm.into() };
-    assert_eq!(with_clock(root.path(), 1003).unexamined, [named(80, "redis-server")]);
-    // Not more of them than somebody reads.
-    for pid in 100..150 {
-        fs::remove_file(add_thread(root.path(), pid, pid).join("syscall")).unwrap();
-    }
-    let scan = with_clock(root.path(), 1003);
-    assert_eq!((scan.unreadable, scan.unexamined.len()), (51, 10));
+    let named = |program: Option<&str>| Unexamined {
+        pid: 80,
+        comm: "redis-server".into(),
+        program: program.map(str::to_owned),
+    };
+    assert_eq!(with_clock(root.path(), 1003).unexamined, [named(None)]);
+    symlink("/usr/bin/redis-check-rdb", root.path().join("80/exe")).unwrap();
+    assert_eq!(with_clock(root.path(), 1003).unexamined, [named(Some("redis-check-rdb"))]);
+}
+
+#[test]
+fn a_thread_of_the_kernel_makes_no_call_that_could_be_missed() {
+    let root = tempfile::tempdir().unwrap();
+    server(root.path());
+    let thread = add_thread(root.path(), 80, 80);
+    fs::remove_file(thread.join("syscall")).unwrap();
+    let stat = |flags: u32| format!("80 (kworker/0:1) I 2 0 0 0 -1 {flags} {} 500 0 1 0", "0 ".repeat(14));
+    fs::write(thread.join("stat"), stat(0)).unwrap();
+    assert_eq!(with_clock(root.path(), 1003).unreadable, 1);
+    fs::write(thread.join("stat"), stat(0x0420_8060)).unwrap();
+    assert_eq!(with_clock(root.path(), 1003).unreadable, 0);
 }
 
 /// The thread of [`server`] is in pwrite64(3) instead.
 fn write_instead(root: &Path, flags: &str) {
     let line = format!("{} 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffc537eaa98 0x7f338e605ce0\n", libc::SYS_pwrite64);
     fs::write(root.join("70/task/71/syscall"), line).unwrap();
-    fs::write(root.join("70/fdinfo/3"), format!("pos:\t0\nflags:\t{flags}\nmnt_id:\t45\nino:\t12\n"))
+    fs::write(root.join("70/task/71/fdinfo/3"), format!("pos:\t0\nflags:\t{flags}\nmnt_id:\t45\nino:\t12\n"))
         .unwrap();
 }
 
@@ -168,7 +181,8 @@ fn a_write_through_a_durable_descriptor_is_a_durable_write_and_any_other_shows_o
     // Of a write that ended in time, nothing is said.
     assert_eq!(with_clock(root.path(), 1000).finished, 0);
     // All writes of the mount are durable.
-    fs::write(root.path().join("70/mountinfo"), "45 1 254:16 / /var rw,sync - ext4 /dev/vdb rw\n").unwrap();
+    fs::write(root.path().join("70/task/71/mountinfo"), "45 1 254:16 / /var rw,sync - ext4 /dev/vdb rw\n")
+        .unwrap();
     assert_eq!(seen(1000), [(Op::DsyncWrite, Some(0))]);
     let only = Looks { plain_writes_only: true, ..looks() };
     write_instead(root.path(), "010002");
@@ -189,8 +203,8 @@ fn who_waits_for_a_reader_hangs_in_no_file() {
     fs::write(thread.join("wchan"), "folio_wait_bit_common").unwrap();
     assert_eq!(with_clock(root.path(), 1003).syncs.len(), 1);
     for link in ["socket:[4711]", "pipe:[4712]"] {
-        fs::remove_file(root.path().join("70/fd/3")).unwrap();
-        symlink(link, root.path().join("70/fd/3")).unwrap();
+        fs::remove_file(root.path().join("70/task/71/fd/3")).unwrap();
+        symlink(link, root.path().join("70/task/71/fd/3")).unwrap();
         assert_eq!(with_clock(root.path(), 1003).syncs, [], "{link}");
     }
 }
@@ -229,7 +243,7 @@ fn a_thread_that_cannot_be_looked_at_again_has_not_finished() {
     let root = tempfile::tempdir().unwrap();
     server(root.path());
     // as btrfs does, which looks into its trees on the device that hangs
-    let mounts = root.path().join("70/mountinfo");
+    let mounts = root.path().join("70/task/71/mountinfo");
     fs::remove_file(&mounts).unwrap();
     nix::unistd::mkfifo(&mounts, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let short = Looks { deadline: 100 * MILLISECOND, ..looks() };

@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use crate::linux::proc_file::PF_KTHREAD;
+
 /// The fields of /proc/TID/stat that a scan needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
@@ -18,12 +20,21 @@ pub(crate) struct Stat {
     pub cpu: u32,
 }
 
-/// The thread's name may hold anything, parentheses and invalid UTF-8 too, so fields count from the last ')'.
-pub(crate) fn parse_stat(content: &[u8]) -> Option<Stat> {
+/// From field 3 on, the state. The thread's name may hold anything, parentheses and invalid UTF-8 too, so
+/// fields count from the last ')'.
+fn fields_of_stat(content: &[u8]) -> Option<Vec<&str>> {
     let end_of_name = content.iter().rposition(|&b| b == b')')?;
-    let rest = std::str::from_utf8(&content[end_of_name + 1..]).ok()?;
-    // field 3, the state, is the first here
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    Some(std::str::from_utf8(&content[end_of_name + 1..]).ok()?.split_ascii_whitespace().collect())
+}
+
+/// From stat: it makes no system calls.
+pub(crate) fn is_kernel_thread(stat: &[u8]) -> bool {
+    let flags = fields_of_stat(stat).and_then(|fields| fields.get(9 - 3)?.parse::<u32>().ok());
+    flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
+}
+
+pub(crate) fn parse_stat(content: &[u8]) -> Option<Stat> {
+    let fields = fields_of_stat(content)?;
     Some(Stat {
         state: fields.first()?.chars().next()?,
         start_ticks: fields.get(22 - 3)?.parse().ok()?,

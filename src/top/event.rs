@@ -10,6 +10,7 @@ use crate::history::History;
 use crate::live;
 use crate::model::{Measurement, Op, ServerId, Setup, Snapshot};
 use crate::threads::Wait;
+use crate::verdict::OfServer;
 
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -25,6 +26,8 @@ pub enum Event {
     Sampling(live::State),
     /// What an exporter on this host remembers.
     Earlier(Box<Earlier>),
+    /// How it says that the servers stand.
+    Standing(Vec<OfServer>),
     /// Where threads are in the kernel that were asked about.
     Waits(Vec<Waiting>),
     /// An answer to what was wanted, for the status line.

@@ -4,7 +4,7 @@ use super::keys::{EDIT_KEYS, Group, KEYS, Press};
 use super::palette::Ink;
 use super::stuck::{self, Stuck};
 use crate::render::Style;
-use crate::text::width;
+use crate::text::{absence, width};
 
 /// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +52,7 @@ pub fn help(style: &Style, columns: usize) -> Vec<(String, Ink)> {
 
 pub(crate) fn stacks(all: &[Stuck], style: &Style, columns: usize) -> Vec<(String, Ink)> {
     let mut lines = Vec::new();
-    if all.is_empty() {
-        lines.push(("Nothing is stuck.".to_owned(), Ink::Plain));
-    }
+    lines.extend(absence::stuck_now(all.is_empty()).map(|text| (text, Ink::Plain)));
     for sync in all {
         let said = stuck::one(sync, style, columns);
         lines.extend(said.into_iter().map(|line| (line, Ink::Alarm)));

@@ -19,7 +19,7 @@ impl Sort {
             Column::Op => self.ascending(rows, |row| row.op),
             Column::Device => self.by_device(rows),
             Column::Shared => self.descending(rows, |row| row.shared),
-            Column::Syncs | Column::Rate => self.descending(rows, |row| row.stats.count),
+            Column::Syncs | Column::Rate => self.descending(rows, |row| row.stats.all()),
             Column::Mean => self.descending(rows, |row| row.stats.mean_ns()),
             Column::P50 => self.descending(rows, |row| row.stats.quantile_ns(0.5)),
             // As shown: below a hundred syncs there is none.

@@ -27,6 +27,8 @@ const MOST_POINTS: usize = 40_000;
 pub(crate) struct Point {
     /// The number of the interval.
     pub tick: u32,
+    /// Of a neighbour.
+    untimed: u32,
     pub count: u64,
     pub sum_ns: u64,
     pub max: Max,
@@ -78,6 +80,7 @@ impl Point {
     pub fn new(tick: u32, stats: &Stats) -> Point {
         Point {
             tick,
+            untimed: u32::try_from(stats.untimed).unwrap_or(u32::MAX),
             count: stats.count,
             sum_ns: stats.sum_ns,
             max: stats.max,
@@ -95,7 +98,8 @@ impl Point {
 
     /// As far as it is remembered: without a histogram and without the names of the errors.
     pub fn stats(&self) -> Stats {
-        Stats { count: self.count, sum_ns: self.sum_ns, max: self.max, ..Stats::default() }
+        let untimed = self.untimed.into();
+        Stats { count: self.count, sum_ns: self.sum_ns, max: self.max, untimed, ..Stats::default() }
     }
 }
 
@@ -121,7 +125,7 @@ pub(crate) struct Trails {
 impl Trails {
     /// Adds what happened in an interval, and what hung in it; numbers of intervals only grow.
     pub fn record(&mut self, tick: u32, rows: &[Row], hung: &Hung) {
-        for row in rows.iter().filter(|row| row.stats.count > 0) {
+        for row in rows.iter().filter(|row| row.stats.all() > 0) {
             let new = || Trail { about: row.about.clone(), points: VecDeque::new() };
             let trail = self.rows.entry(row.key.clone()).or_insert_with(new);
             trail.about.clone_from(&row.about);

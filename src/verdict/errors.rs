@@ -99,4 +99,23 @@ mod tests {
         assert!(matters(Role::Other, Op::Fdatasync));
         assert!(matters(Role::Tablespace, Op::Write) && matters(Role::Redo, Op::Fallocate));
     }
+
+    #[test]
+    fn the_page_of_verdicts_says_what_is_no_failure() {
+        let page = include_str!("../../docs/verdicts.md");
+        let errnos = OF_THE_CALLER.map(crate::text::errno).join(", ");
+        assert!(page.contains(&format!("is to be made again: {errnos} (")), "{errnos}");
+        let quoted = |matters: &dyn Fn(Role) -> bool| {
+            let roles = Role::ALL.into_iter().filter(|&role| !matters(role));
+            roles.map(|role| format!("`{}`", role.name())).collect::<Vec<_>>()
+        };
+        let never = quoted(&|role| matters(role, Op::Fsync));
+        let (last, others) = never.split_last().unwrap();
+        let expected = format!("Not those of files of the roles {} and {last} (", others.join(", "));
+        assert!(page.contains(&expected), "{expected}");
+        let mut unwritten = quoted(&|role| matters(role, Op::Write));
+        unwritten.retain(|role| !never.contains(role));
+        let expected = format!("Of {}, syncs and writeback count", unwritten.join(" and "));
+        assert!(page.contains(&expected), "{expected}");
+    }
 }

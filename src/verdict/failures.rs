@@ -1,11 +1,14 @@
 //! The failures of one server that are not over: bounded, and kept for as long as the file is open.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::Because;
 use super::errors::of_row;
+use super::remembered::{MAX_PATH, OfFile};
 use crate::model::{FileId, FileInfo, FileRow, Op, Target};
 
 /// Files of one server that are told apart. Of a device that fails, a few are as good as all.
@@ -16,6 +19,8 @@ pub(super) struct Failures {
     files: BTreeMap<Target, Failure>,
     /// Of what is beyond these, or no file that is known, the last one: over when it is acknowledged.
     last: Option<Failure>,
+    /// When the first of them was seen, without a break.
+    since: Option<SystemTime>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,6 +52,9 @@ impl Failures {
         // Of several kinds, the one that happened most; the number of an error can be unknown at first.
         let worst = errors.iter().max_by_key(|&(&errno, &n)| (errno != 0, n));
         let Some((&errno, _)) = worst else { return false };
+        if self.is_empty() {
+            self.since = Some(at);
+        }
         let failure = Failure { info: row.info.clone(), op: row.op, errno, at };
         let is_file = matches!(row.target, Target::File(_));
         if is_file && (self.files.contains_key(&row.target) || self.files.len() < MOST) {
@@ -91,6 +99,43 @@ impl Failures {
         let all = self.files.values().chain(&self.last);
         let first = all.max_by_key(rank)?;
         Some(first.because(self.len().saturating_sub(1) as u64))
+    }
+
+    /// In a form that outlives this process.
+    pub fn remembered(&self) -> Vec<OfFile> {
+        let path = |failure: &Failure| {
+            let path = failure.info.path.as_ref()?.as_os_str().as_bytes();
+            (path.len() <= MAX_PATH).then(|| path.to_vec())
+        };
+        let of = |target: Target, failure: &Failure| OfFile {
+            target,
+            role: failure.info.role,
+            path: path(failure),
+            op: failure.op,
+            errno: failure.errno,
+            at: failure.at,
+        };
+        let files = self.files.iter().map(|(&target, failure)| of(target, failure));
+        files.chain(self.last.iter().map(|failure| of(Target::NoFile, failure))).collect()
+    }
+
+    /// Those that another process has seen; what has failed since stays.
+    pub fn restore(&mut self, since: SystemTime, remembered: Vec<OfFile>) {
+        self.since = Some(since);
+        for OfFile { target, role, path, op, errno, at } in remembered {
+            let path = path.filter(|path| path.len() <= MAX_PATH).map(|path| OsString::from_vec(path).into());
+            let info = Arc::new(FileInfo { path, ..FileInfo::nameless(role) });
+            let failure = Failure { info, op, errno, at };
+            if matches!(target, Target::File(_)) && self.files.len() < MOST {
+                self.files.entry(target).or_insert(failure);
+            } else {
+                self.last.get_or_insert(failure);
+            }
+        }
+    }
+
+    pub fn since(&self) -> Option<SystemTime> {
+        self.since.filter(|_| !self.is_empty())
     }
 
     pub fn is_empty(&self) -> bool {

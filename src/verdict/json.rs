@@ -1,11 +1,12 @@
 //! Verdicts for programs. docs/verdicts.md has the fields.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Because, State, Tracing, Verdict, Verdicts};
-use crate::model::{Role, ServerId};
+use crate::model::{Durability, Role, ServerId};
 use crate::text::{self, rfc3339_millis};
 
 /// All of them, at one moment.
@@ -23,7 +24,7 @@ pub struct Report {
     pub servers: Vec<OfServer>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OfServer {
     pub server: String,
     pub pid: u32,
@@ -32,19 +33,23 @@ pub struct OfServer {
     pub for_seconds: f64,
     pub sentence: String,
     pub because: Option<Reason>,
+    /// Whether what it lies on makes anything durable. Null: nobody has looked.
+    #[serde(default)]
+    pub storage: Option<Durability>,
 }
 
 /// Only what applies.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Reason {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub op: Option<&'static str>,
+    pub op: Option<Cow<'static, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub via: Option<&'static str>,
+    pub via: Option<Cow<'static, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,8 +78,8 @@ impl From<&Because> for Reason {
         Reason {
             role: because.role,
             path: because.path.as_ref().map(|path| path.to_string_lossy().into_owned()),
-            op: because.op.map(|op| op.what()),
-            via: because.op.map(|op| op.via().name()),
+            op: because.op.map(|op| op.what().into()),
+            via: because.op.map(|op| op.via().name().into()),
             tid: because.tid,
             thread: because.thread.clone(),
             age_seconds: because.age.map(|age| age.as_secs_f64()),
@@ -100,6 +105,7 @@ impl OfServer {
             for_seconds: now.saturating_duration_since(verdict.since).as_secs_f64(),
             sentence: verdict.sentence(),
             because: verdict.because.as_ref().map(Reason::from),
+            storage: verdict.storage.clone(),
         }
     }
 }

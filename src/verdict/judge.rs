@@ -2,13 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use super::failures::Failures;
+use super::remembered::{MAX_SERVERS, OfServer, Remembered};
 use super::slow::Log;
 use super::stalled::stalled;
+use super::verdicts::storage_of;
 use super::{Because, State, Thresholds, Tracing, Verdict, Verdicts};
 use crate::model::{FileId, FileRow, Measurement, Role, RoleRow, Server, ServerId, Snapshot, Stats};
+
+/// For so long at least after something had no room it is not known how those stand whom it may be of.
+const CROWDED: Duration = Duration::from_secs(60);
+const NO_ROOM: &str =
+    "its owner's processes have more calls in flight, or open more new files, than there is room for";
 
 /// Fed with every snapshot. Its memory is bounded by the servers that are there.
 #[derive(Debug)]
@@ -17,6 +24,8 @@ pub struct Judge {
     /// Of the last snapshot, only what is judged.
     before: Option<Snapshot>,
     servers: BTreeMap<ServerId, Known>,
+    /// Failures of before, whose servers have not been seen here yet.
+    unclaimed: Vec<OfServer>,
 }
 
 #[derive(Debug)]
@@ -25,6 +34,9 @@ struct Known {
     count: u64,
     /// When that last rose.
     active: Option<Instant>,
+    /// What of it, or of others of its owner, had no room on the kernel side, and when that last rose.
+    refused: u64,
+    crowded: Option<Instant>,
     logs: BTreeMap<Role, Log>,
     failures: Failures,
     verdict: Option<Verdict>,
@@ -32,7 +44,23 @@ struct Known {
 
 impl Judge {
     pub fn new(thresholds: Thresholds) -> Judge {
-        Judge { thresholds, before: None, servers: BTreeMap::new() }
+        Judge { thresholds, before: None, servers: BTreeMap::new(), unclaimed: Vec::new() }
+    }
+
+    /// Goes on with failures that another process has seen. To be called before the first snapshot.
+    pub fn restore(&mut self, remembered: Remembered) {
+        self.unclaimed = remembered.servers;
+        self.unclaimed.truncate(MAX_SERVERS);
+    }
+
+    /// The failures that are not over.
+    pub fn remembered(&self) -> Remembered {
+        let of = |(&server, known): (&ServerId, &Known)| {
+            let since = known.failures.since()?;
+            Some(OfServer { server, since, failures: known.failures.remembered() })
+        };
+        let seen = self.servers.iter().filter_map(of);
+        Remembered { servers: seen.chain(self.unclaimed.iter().cloned()).take(MAX_SERVERS).collect() }
     }
 
     pub fn update(&mut self, snapshot: &Snapshot, tracing: &Tracing) -> Arc<Verdicts> {
@@ -64,7 +92,11 @@ impl Judge {
         self.servers.retain(|id, _| list.contains(id));
         for id in list {
             let count = counts.get(&id).copied().unwrap_or(0);
-            let known = self.servers.entry(id).or_insert_with(Known::new);
+            let unclaimed = &mut self.unclaimed;
+            let known = self.servers.entry(id).or_insert_with(|| {
+                let of_before = unclaimed.iter().position(|one| one.is(id)).map(|at| unclaimed.remove(at));
+                Known::new(of_before)
+            });
             if count > known.count {
                 known.active = Some(snapshot.taken);
             }
@@ -75,6 +107,11 @@ impl Judge {
                     let log = known.logs.entry(role).or_default();
                     log.add(before.taken, snapshot.taken, syncs.as_ref(), &self.thresholds);
                 }
+            }
+        }
+        for &(id, refused) in &snapshot.refused {
+            if let Some(known) = self.servers.get_mut(&id).filter(|known| known.refused < refused) {
+                (known.refused, known.crowded) = (refused, Some(snapshot.taken));
             }
         }
         for row in m.files.iter().chain(&m.failures) {
@@ -92,11 +129,17 @@ impl Judge {
         let thresholds = &self.thresholds;
         let known = self.servers.get_mut(&server.id)?;
         let (state, because) = known.state(server, snapshot, tracing, thresholds);
-        let (since, since_wall) = match &known.verdict {
-            Some(before) if before.state == state => (before.since, before.since_wall),
+        let (since, since_wall) = match (&known.verdict, known.failures.since()) {
+            (Some(before), Some(since)) if before.state == state && before.since_wall == since => {
+                (before.since, since)
+            }
+            // Whatever came in between, and whoever saw it first.
+            (_, Some(since)) if state == State::Failing => (moment_of(since, snapshot), since),
+            (Some(before), _) if before.state == state => (before.since, before.since_wall),
             _ => (snapshot.taken, snapshot.taken_wall),
         };
-        let verdict = Verdict { server: server.id, state, since, since_wall, because };
+        let storage = storage_of(server);
+        let verdict = Verdict { server: server.id, state, since, since_wall, because, storage };
         known.verdict = Some(verdict.clone());
         Some(verdict)
     }
@@ -126,8 +169,28 @@ impl Judge {
 }
 
 impl Known {
-    fn new() -> Known {
-        Known { count: 0, active: None, logs: BTreeMap::new(), failures: Failures::default(), verdict: None }
+    /// What waits for the call that had no room does nothing else, and is refused nothing more: it is known
+    /// again how it stands when something of it was counted since.
+    fn is_crowded(&self, now: Instant) -> bool {
+        let was_counted = |since| self.active.is_some_and(|at| at > since);
+        let is_so = |at| now.saturating_duration_since(at) < CROWDED || !was_counted(at);
+        self.crowded.is_some_and(is_so)
+    }
+
+    fn new(of_before: Option<OfServer>) -> Known {
+        let mut failures = Failures::default();
+        if let Some(OfServer { since, failures: remembered, .. }) = of_before {
+            failures.restore(since, remembered);
+        }
+        Known {
+            count: 0,
+            active: None,
+            refused: 0,
+            crowded: None,
+            logs: BTreeMap::new(),
+            failures,
+            verdict: None,
+        }
     }
 
     /// The worst that is known of it. What has been seen needs no description of the server, which can be
@@ -151,6 +214,9 @@ impl Known {
         if !server.known_by.described {
             return (State::Unknown, Some(Because::unknown("the process has not been described yet")));
         }
+        if self.is_crowded(snapshot.taken) {
+            return (State::Unknown, Some(Because::unknown(NO_ROOM)));
+        }
         let slow = self.logs.iter().filter_map(|(role, log)| Some((*role, log.slow(thresholds)?)));
         if let Some((role, slow)) = slow.max_by_key(|(_, slow)| slow.p99) {
             let because = Because {
@@ -168,6 +234,12 @@ impl Known {
         let waits = snapshot.in_flight.iter().any(|sync| sync.server == server.id);
         (if is_active || waits { State::Ok } else { State::Idle }, None)
     }
+}
+
+/// A time of the wall clock as the other clock would have had it.
+fn moment_of(wall: SystemTime, now: &Snapshot) -> Instant {
+    let ago = now.taken_wall.duration_since(wall).unwrap_or_default();
+    now.taken.checked_sub(ago).unwrap_or(now.taken)
 }
 
 /// One that has ended is no server to ask about.

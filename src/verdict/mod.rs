@@ -7,6 +7,7 @@ mod errors;
 mod failures;
 mod json;
 mod judge;
+pub mod remembered;
 mod sentence;
 mod slow;
 mod stalled;

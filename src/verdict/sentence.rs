@@ -5,21 +5,27 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Because, State, Verdict};
-use crate::model::{Op, Role, Via};
-use crate::text::{capitalize, count, duration_in_words, errno, escape, rate};
+use crate::model::{Durability, Op, Role, Via};
+use crate::text::{absence, capitalize, count, duration_in_words, errno, escape, escape_sentence, rate};
 
 pub(super) fn of(verdict: &Verdict) -> String {
+    state(verdict) + &storage(verdict.storage.as_ref())
+}
+
+/// What no state says: a server can be well on storage that makes nothing durable.
+fn storage(storage: Option<&Durability>) -> String {
+    let because = storage.and_then(Durability::because).map(escape_sentence).unwrap_or_default();
+    let said = storage.and_then(|storage| absence::durable(storage, &because));
+    said.map_or(String::new(), |said| format!(" {said}"))
+}
+
+fn state(verdict: &Verdict) -> String {
     let because = verdict.because.as_ref();
     match (verdict.state, because) {
-        (State::Ok, _) => {
-            "No operation of its logs has been in flight for too long, and no failure is outstanding.".into()
-        }
-        (State::Idle, _) => {
-            "It makes nothing durable at present, and nothing of it is known to be in flight.".into()
-        }
+        (State::Ok | State::Idle, _) => absence::trouble(verdict.state == State::Idle),
         (State::Unknown, because) => {
             let why = because.and_then(|because| because.unknown.as_deref());
-            let why = why.map_or(String::new(), |why| format!(": {}", crate::text::escape_sentence(why)));
+            let why = why.map_or(String::new(), |why| format!(": {}", escape_sentence(why)));
             format!("Nothing can be said of it{why}.")
         }
         (State::Slow, Some(because)) => slow(because),

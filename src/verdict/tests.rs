@@ -18,6 +18,7 @@ struct Host {
     files: Vec<FileRow>,
     failures: Vec<FileRow>,
     in_flight: Vec<InFlight>,
+    refused: Vec<(ServerId, u64)>,
     judge: Judge,
     tracing: Tracing,
 }
@@ -32,6 +33,7 @@ impl Host {
             files: vec![redo(MYSQL, 41), redo(MARIADB, 42)],
             failures: Vec::new(),
             in_flight: Vec::new(),
+            refused: Vec::new(),
             judge: Judge::new(Thresholds::default()),
             tracing: Tracing::Running { interval: SECOND },
         }
@@ -64,6 +66,7 @@ impl Host {
             files: self.files.clone(),
             failures: self.failures.clone(),
             in_flight: self.in_flight.clone(),
+            refused: self.refused.clone(),
             ..Snapshot::empty(
                 self.now(),
                 SystemTime::UNIX_EPOCH + SECOND * u32::try_from(self.second).unwrap(),
@@ -103,6 +106,29 @@ fn a_server_that_syncs_is_ok_and_idle_after_a_minute_without_a_sync() {
     assert_eq!((states[58], states[59]), (State::Ok, State::Idle));
     host.sync(0, &[(1, 1)]);
     assert_eq!(host.state(), State::Ok);
+}
+
+#[test]
+fn a_server_of_whose_owner_something_had_no_room_is_unknown_until_it_is_heard_of_a_minute_later() {
+    let mut host = Host::new();
+    host.refused = vec![(MARIADB, 7)];
+    assert_eq!(host.state(), State::Idle, "another's owner is meant");
+    host.refused = vec![(MYSQL, 1)];
+    let verdict = host.verdict();
+    assert_eq!(verdict.state, State::Unknown);
+    assert!(verdict.sentence().contains("than there is room for"), "{}", verdict.sentence());
+    let states = host.states(120, |_| Vec::new());
+    assert_eq!(states, [State::Unknown], "it may wait for what had no room");
+    host.sync(0, &[(1, 1)]);
+    assert_eq!(host.state(), State::Ok);
+    host.refused = vec![(MYSQL, 2)];
+    let states = host.states(60, |_| vec![(1, 1)]);
+    assert_eq!(states, [State::Unknown], "again, for a minute");
+    assert_eq!(host.state(), State::Ok);
+    host.refused = vec![(MYSQL, 3)];
+    assert_eq!(host.state(), State::Unknown, "again");
+    host.fail(Op::Fsync, 41, Role::Redo, libc::EIO);
+    assert_eq!(host.state(), State::Failing, "what is known counts first");
 }
 
 #[test]
@@ -368,4 +394,54 @@ fn states_have_their_names_in_json_and_the_order_of_the_page() {
         assert_eq!(serde_json::to_value(state).unwrap(), state.name());
     }
     assert!(State::ALL.is_sorted());
+}
+
+#[test]
+fn failures_that_another_process_has_seen_go_on_with_their_time_until_they_are_over() {
+    let mut first = Host::new();
+    first.fail(Op::Fsync, 9, Role::Binlog, libc::EIO);
+    let before = first.verdict();
+    (0..30).for_each(|_| drop(first.tick()));
+    let remembered = first.judge.remembered();
+    assert_eq!(remembered.servers.len(), 1);
+    let bytes = postcard::to_stdvec(&remembered).unwrap();
+
+    let restored = |alter: &dyn Fn(&mut remembered::OfServer)| {
+        let mut remembered: remembered::Remembered = postcard::from_bytes(&bytes).unwrap();
+        alter(&mut remembered.servers[0]);
+        let mut host = Host::new();
+        host.second = 100;
+        host.judge.restore(remembered);
+        host
+    };
+    let mut next = restored(&|_| {});
+    let verdict = next.verdict();
+    assert_eq!((verdict.state, verdict.since_wall), (State::Failing, before.since_wall));
+    assert_eq!(next.now() - verdict.since, SECOND * 100);
+    let because = verdict.because.unwrap();
+    assert_eq!((because.errno, because.role), (Some(libc::EIO), Some(Role::Binlog)));
+    assert_eq!(because.path.as_deref(), Some(std::path::Path::new("/d/failed")));
+    assert_eq!(next.judge.remembered(), remembered, "the next one after it goes on with them, too");
+    for (server, file) in next.judge.failed_files() {
+        next.judge.closed(server, file);
+    }
+    assert_ne!(next.state(), State::Failing, "the file is closed");
+    assert_eq!(next.judge.remembered().servers, []);
+
+    // A tick of a clock more or less is the same process; another process of the same pid is not, and what is
+    // remembered of it waits.
+    assert_eq!(restored(&|one| one.server.start_ns += 9_999_999).state(), State::Failing);
+    let mut other = restored(&|one| one.server.start_ns += 10_000_000);
+    assert_ne!(other.state(), State::Failing);
+    assert_eq!(other.judge.remembered().servers.len(), 1);
+    let mut acknowledged = restored(&|_| {});
+    assert_eq!(acknowledged.state(), State::Failing);
+    assert_eq!(acknowledged.judge.acknowledge(MYSQL), 1);
+    assert_ne!(acknowledged.state(), State::Failing);
+    // A pause of the tracing does not make it young.
+    let mut paused = restored(&|_| {});
+    paused.tracing = Tracing::Not { why: "paused".into() };
+    assert_eq!(paused.state(), State::Unknown);
+    paused.tracing = Tracing::Running { interval: SECOND };
+    assert_eq!(paused.verdict().since_wall, before.since_wall);
 }

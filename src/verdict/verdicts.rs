@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Because, State, sentence};
-use crate::model::ServerId;
+use crate::model::{Durability, Server, ServerId, durability};
 
 /// Beyond three intervals: what a snapshot of thousands of files takes on a host that is busy.
 const GRACE: Duration = Duration::from_secs(2);
@@ -27,6 +27,8 @@ pub struct Verdict {
     pub since: Instant,
     pub since_wall: SystemTime,
     pub because: Option<Because>,
+    /// Of what it lies on. None: nobody has looked.
+    pub storage: Option<Durability>,
 }
 
 impl Verdict {
@@ -34,6 +36,12 @@ impl Verdict {
     pub fn sentence(&self) -> String {
         sentence::of(self)
     }
+}
+
+/// Whether what a server syncs is durable at all, as far as anybody has looked.
+pub(super) fn storage_of(server: &Server) -> Option<Durability> {
+    let is_known = server.data_storage().next().is_some() || durability::syncs_do_nothing(server);
+    is_known.then(|| server.durability())
 }
 
 /// Of all servers that were there.
@@ -101,6 +109,7 @@ impl Verdicts {
             since: self.made.checked_add(self.valid_for).unwrap_or(self.made),
             since_wall: wall,
             because: Some(Because::unknown(why)),
+            storage: verdict.storage.clone(),
         }
     }
 }

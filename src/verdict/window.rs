@@ -8,6 +8,7 @@ use super::failures::Failures;
 use super::judge::of_log;
 use super::slow::figures;
 use super::stalled::stalled;
+use super::verdicts::storage_of;
 use super::{Because, State, Thresholds, Tracing, Verdict, Verdicts};
 use crate::model::{InFlight, Measurement, Role, Server, ServerId};
 
@@ -40,7 +41,8 @@ pub(crate) fn of_window(m: &Measurement, thresholds: &Thresholds, of: &[State], 
     let is_one = |id: ServerId| id != ServerId::NONE && id != ServerId::ENDED;
     let verdict = |server: &Arc<Server>| {
         let (state, because) = state(server.id, server.known_by.described || !server.alive);
-        Verdict { server: server.id, state, since: now, since_wall: m.end, because }
+        let storage = storage_of(server);
+        Verdict { server: server.id, state, since: now, since_wall: m.end, because, storage }
     };
     Verdicts {
         made: now,
@@ -89,7 +91,7 @@ pub(crate) fn of_in_flight(
     let servers: BTreeSet<ServerId> = in_flight.iter().map(|sync| sync.server).collect();
     let of = |server: ServerId| {
         let because = Some(stalled(in_flight.iter(), server, limit)?);
-        Some(Verdict { server, state: State::Stalled, since: now, since_wall: wall, because })
+        Some(Verdict { server, state: State::Stalled, since: now, since_wall: wall, because, storage: None })
     };
     Verdicts {
         made: now,

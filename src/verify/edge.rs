@@ -21,6 +21,8 @@ pub(crate) trait Counts: Clone {
     /// How long to wait for a quiet moment, and between two looks.
     const PATIENCE: Duration = Duration::from_secs(1);
     const PAUSE: Duration = Duration::from_millis(20);
+    /// What is waited for at both ends, where that may take long.
+    const WAITS_FOR: Option<&str> = None;
     /// How long figures are kept, of a time that may be long enough ago when patience ends.
     const EARLY: Duration = Duration::ZERO;
 

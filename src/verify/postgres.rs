@@ -22,6 +22,7 @@ impl Counts for Reading {
     /// it is known how much it may not have counted yet.
     const PATIENCE: Duration = Duration::from_secs(HANDED_IN_SECONDS + EARLY_SECONDS);
     const EARLY: Duration = Duration::from_secs(EARLY_SECONDS);
+    const WAITS_FOR: Option<&str> = Some("its processes to report what they have counted");
     const PAUSE: Duration = Duration::from_millis(200);
 
     fn with_settings_of(self, other: &Reading) -> Reading {

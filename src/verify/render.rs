@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::row::{Kind, Range, Row, Verdict, Verification};
-use crate::text::{count, escape_sentence};
+use crate::text::{absence, count, escape_sentence};
 
 /// `server`: which one, in words.
 pub fn table(verification: &Verification, server: &str) -> String {
@@ -47,6 +47,7 @@ fn word(row: &Row) -> &'static str {
     match (row.kind, row.verdict) {
         (Kind::Exact, Verdict::Agrees) => "agrees",
         (Kind::Exact, Verdict::Differs) => "DIFFERS",
+        (Kind::Exact, Verdict::Undecided) => "undecided",
         (Kind::Approximate, _) => "approximate",
         _ => "",
     }
@@ -55,15 +56,15 @@ fn word(row: &Row) -> &'static str {
 fn notes(verification: &Verification) -> Vec<String> {
     let mut notes = Vec::new();
     let exact: Vec<&Row> = verification.rows.iter().filter(|row| row.kind == Kind::Exact).collect();
-    let differ = exact.iter().filter(|row| row.verdict == Verdict::Differs).count();
+    let of = |verdict| exact.iter().filter(|row| row.verdict == verdict).count();
     notes.push(match &verification.interrupted {
         Some(why) => format!("Nothing can be said: {why}."),
-        None => verdict(exact.len(), differ),
+        None => verdict(of(Verdict::Agrees), of(Verdict::Differs), of(Verdict::Undecided)),
     });
     if exact.iter().any(|row| row.counted.is_some_and(|range| range.at_least < range.at_most)) {
         notes.push(
-            "The server was busy when the window began or ended, so its count is known only as a range: the traced count \
-             must lie within it."
+            "The server was busy when the window began or ended, so its count is a range. A longer window, or a quieter \
+             server, makes it narrower."
                 .to_owned(),
         );
     }
@@ -84,21 +85,24 @@ fn notes(verification: &Verification) -> Vec<String> {
     notes
 }
 
-/// `exact`: the rows that both sides count exactly.
-fn verdict(exact: usize, differ: usize) -> String {
-    match (exact, differ) {
-        (0, _) => "Nothing could be compared exactly.".to_owned(),
-        (1, 0) => "The one row that both sides count exactly agrees.".to_owned(),
-        (1, _) => "The one row that both sides count exactly differs.".to_owned(),
-        (_, 0) => format!("All {exact} rows that both sides count exactly agree."),
-        (_, 1) => format!("1 of {exact} rows that both sides count exactly differs."),
-        _ => format!("{differ} of {exact} rows that both sides count exactly differ."),
+/// Of the rows that both sides count exactly.
+fn verdict(agree: usize, differ: usize, undecided: usize) -> String {
+    let all = agree + differ + undecided;
+    match (agree, differ, undecided) {
+        (0, 0, 0) => "There was no count to compare with.".to_owned(),
+        (0, 0, _) => "Undecided: the server's counts are too wide a range.".to_owned(),
+        (1, 0, 0) => "The count agrees.".to_owned(),
+        (2, 0, 0) => "Both counts agree.".to_owned(),
+        (_, 0, _) => absence::difference(agree, all),
+        (0, 1, 0) => "The count differs.".to_owned(),
+        (_, 1, _) => format!("1 of {all} counts differs."),
+        _ => format!("{differ} of {all} counts differ."),
     }
 }
 
 /// The same for programs. `server`: its facts.
 pub fn json(verification: &Verification, server: Value) -> Value {
-    let mut value = json!({ "schema": 1, "server": server, "agrees": verification.succeeds() });
+    let mut value = json!({ "schema": 1, "server": server, "agrees": verification.agrees() == Some(true) });
     if let (Value::Object(all), Ok(Value::Object(rest))) = (&mut value, serde_json::to_value(verification)) {
         all.extend(rest);
     }
@@ -110,12 +114,19 @@ mod tests {
     use super::verdict;
 
     #[test]
-    fn one_row_is_spoken_of_in_the_singular() {
-        assert_eq!(verdict(1, 0), "The one row that both sides count exactly agrees.");
-        assert_eq!(verdict(1, 1), "The one row that both sides count exactly differs.");
-        assert_eq!(verdict(3, 0), "All 3 rows that both sides count exactly agree.");
-        assert_eq!(verdict(3, 1), "1 of 3 rows that both sides count exactly differs.");
-        assert_eq!(verdict(3, 2), "2 of 3 rows that both sides count exactly differ.");
-        assert_eq!(verdict(0, 0), "Nothing could be compared exactly.");
+    fn what_agrees_what_differs_and_what_cannot_be_told_are_three_things() {
+        for (counts, says) in [
+            ((1, 0, 0), "The count agrees."),
+            ((2, 0, 0), "Both counts agree."),
+            ((0, 1, 0), "The count differs."),
+            ((3, 0, 0), "All 3 counts agree."),
+            ((2, 1, 0), "1 of 3 counts differs."),
+            ((1, 2, 1), "2 of 4 counts differ."),
+            ((2, 0, 1), "2 of 3 counts agree, the others are undecided."),
+            ((0, 0, 2), "Undecided: the server's counts are too wide a range."),
+            ((0, 0, 0), "There was no count to compare with."),
+        ] {
+            assert_eq!(verdict(counts.0, counts.1, counts.2), says);
+        }
     }
 }

@@ -23,6 +23,8 @@ pub enum Kind {
 pub enum Verdict {
     Agrees,
     Differs,
+    /// The range of the server's count excludes too little for a count that lies in it to say anything.
+    Undecided,
     NotCompared,
 }
 
@@ -44,6 +46,21 @@ pub struct Row {
     pub kind: Kind,
     pub verdict: Verdict,
     pub note: Option<String>,
+}
+
+impl Range {
+    /// It excludes less than it admits.
+    fn is_vague(self) -> bool {
+        self.at_most - self.at_least > self.at_most.div_ceil(2)
+    }
+
+    pub(super) fn verdict(self, traced: u64) -> Verdict {
+        match (self.at_least..=self.at_most).contains(&traced) {
+            false => Verdict::Differs,
+            true if self.is_vague() => Verdict::Undecided,
+            true => Verdict::Agrees,
+        }
+    }
 }
 
 impl Row {
@@ -101,10 +118,23 @@ impl Verification {
         }
     }
 
-    /// True if there is at least one exact row and all of them agree.
-    pub(crate) fn succeeds(&self) -> bool {
+    /// Of the rows that both sides count exactly: whether all that can be decided agree, or one differs.
+    /// None: there was not enough to say.
+    pub(crate) fn agrees(&self) -> Option<bool> {
         let exact = || self.rows.iter().filter(|row| row.kind == Kind::Exact);
-        self.interrupted.is_none() && exact().count() > 0 && exact().all(|row| row.verdict == Verdict::Agrees)
+        let has = |verdict| exact().any(|row| row.verdict == verdict);
+        if self.interrupted.is_some() {
+            return None;
+        }
+        match has(Verdict::Differs) {
+            true => Some(false),
+            false => has(Verdict::Agrees).then_some(true),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn succeeds(&self) -> bool {
+        self.agrees() == Some(true)
     }
 }
 
@@ -136,13 +166,12 @@ impl Bounds {
             at_least: inner.min(outer.count).saturating_sub(self.before),
             at_most: outer.count.saturating_add(self.after),
         };
-        let agrees = (counted.at_least..=counted.at_most).contains(&traced);
         let exact = outer.exact;
         Row {
             counted: Some(counted),
             source: Some(outer.source),
             kind: if exact { Kind::Exact } else { Kind::Approximate },
-            verdict: if agrees { Verdict::Agrees } else { Verdict::Differs },
+            verdict: counted.verdict(traced),
             note: if exact { None } else { approximate.map(str::to_owned) },
             ..empty
         }
@@ -165,7 +194,42 @@ fn possible_causes(server: &Server, rows: &[Row], measurement: &Measurement) -> 
     let ways: Vec<_> = ways.map(|way| way.called).collect();
     vec![format!(
         "The server counts more syncs than it was seen to ask the kernel for. Possible causes: a preloaded library such \
-         as libeatmydata, which turns them into nothing, or a way to sync that is not watched ({}).",
+         as libeatmydata, which turns them into nothing, {}or a way to sync that is not watched ({}).",
+        if server.seccomp_filters > 0 { "a seccomp filter of the server, which answers them, " } else { "" },
         ways.join(", ")
     )]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::fixture::{self, MYSQL};
+
+    fn row(kind: Kind, traced: u64, at_least: u64, at_most: u64) -> Row {
+        let counted = Range { at_least, at_most };
+        let empty = Row::not_compared("redo log", traced, None);
+        Row { counted: Some(counted), kind, verdict: counted.verdict(traced), ..empty }
+    }
+
+    #[test]
+    fn a_range_that_excludes_little_agrees_with_nothing() {
+        let verdict = |traced, at_least, at_most| row(Kind::Exact, traced, at_least, at_most).verdict;
+        assert_eq!(verdict(956, 0, 964), Verdict::Undecided);
+        assert_eq!(verdict(965, 0, 964), Verdict::Differs);
+        assert_eq!(verdict(956, 482, 964), Verdict::Agrees);
+        assert_eq!(verdict(0, 0, 0), Verdict::Agrees);
+        assert_eq!(verdict(1, 0, 1), Verdict::Agrees);
+    }
+
+    #[test]
+    fn where_there_was_nothing_to_compare_with_neither_is_said() {
+        let server = fixture::server(MYSQL, "mysqld", "MySQL 9.7.4", 3306);
+        let agrees = |rows| Verification::of(&server, &fixture::quiet(), rows).agrees();
+        assert_eq!(agrees(Vec::new()), None);
+        assert_eq!(agrees(vec![Row::not_compared("redo log", 5, None)]), None);
+        assert_eq!(agrees(vec![row(Kind::Approximate, 5, 9, 9)]), None);
+        assert_eq!(agrees(vec![row(Kind::Exact, 956, 0, 964)]), None);
+        assert_eq!(agrees(vec![row(Kind::Exact, 956, 0, 964), row(Kind::Exact, 5, 5, 5)]), Some(true));
+        assert_eq!(agrees(vec![row(Kind::Exact, 4, 5, 5), row(Kind::Exact, 5, 5, 5)]), Some(false));
+    }
 }

@@ -60,9 +60,15 @@ fn converse(mut stream: impl Read + Write, method: &str, path: &str) -> Asked {
     Asked { status, body: body.to_owned(), took: begun.elapsed() }
 }
 
-fn own_options<'a>(socket: &'a Path, options: &[&'a str]) -> Vec<&'a str> {
+fn own_options<'a>(sockets: [&'a Path; 2], options: &[&'a str]) -> Vec<&'a str> {
     let own = ["--comm", "shop", "--verdict-stalled", "2s", "--verdict-listen", "127.0.0.1:0"];
-    [&own[..], &["--verdict-socket", socket.to_str().unwrap()], options].concat()
+    let [verdicts, history] = sockets.map(|socket| socket.to_str().unwrap());
+    [&own[..], &["--verdict-socket", verdicts, "--socket", history], options].concat()
+}
+
+/// That of the verdicts, and that of the history.
+fn sockets(directory: &Path) -> [PathBuf; 2] {
+    ["verdict.sock", "exporter.sock"].map(|name| directory.join(name))
 }
 
 /// Each exporter watches all servers of that name, those of other tests as well.
@@ -72,26 +78,31 @@ static TURN: Mutex<()> = Mutex::new(());
 pub struct Setting {
     pub mount: FaultFs,
     pub directory: tempfile::TempDir,
-    _server: Running,
+    server: Running,
     pub exporter: Exporter,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Setting {
     pub fn new(options: &[&str]) -> Setting {
+        Setting::with_server(SERVER, options)
+    }
+
+    /// `script`: Python's; it is given the file, and calls itself shop.
+    pub fn with_server(script: &str, options: &[&str]) -> Setting {
         needs(&[FUSE]);
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mount = FaultFs::mount("ok");
         let file = mount.path().join("ib_logfile0");
         std::fs::write(&file, "redo").unwrap();
         let mut command = Command::new("/usr/bin/python3");
-        let server = Running(command.args(["-c", SERVER]).arg(&file).stdin(Stdio::null()).spawn().unwrap());
+        let server = Running(command.args(["-c", script]).arg(&file).stdin(Stdio::null()).spawn().unwrap());
         let directory = tempfile::tempdir().unwrap();
         // Others of this host are to reach the socket.
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        let socket = directory.path().join("verdict.sock");
-        let exporter = Exporter::start(&own_options(&socket, options));
-        let setting = Setting { mount, directory, _server: server, exporter, _turn: turn };
+        let [verdicts, history] = sockets(directory.path());
+        let exporter = Exporter::start(&own_options([&verdicts, &history], options));
+        let setting = Setting { mount, directory, server, exporter, _turn: turn };
         setting.wait_for("ok", 200);
         setting
     }
@@ -101,13 +112,23 @@ impl Setting {
         let listen = self.exporter.url("").trim_start_matches("http://").to_owned();
         self.exporter.signal("TERM");
         wait_until("the end of the exporter", || !self.exporter.is_running());
-        let socket = self.socket();
-        self.exporter = Exporter::spawn(&own_options(&socket, &["--listen", &listen]));
+        let [verdicts, history] = sockets(self.directory.path());
+        self.exporter = Exporter::spawn(&own_options([&verdicts, &history], &["--listen", &listen]));
         self.exporter.wait_until_ready();
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.directory.path().join("verdict.sock")
+        let [verdicts, _] = sockets(self.directory.path());
+        verdicts
+    }
+
+    pub fn history_socket(&self) -> PathBuf {
+        let [_, history] = sockets(self.directory.path());
+        history
+    }
+
+    pub fn server_pid(&self) -> u32 {
+        self.server.0.id()
     }
 
     pub fn loopback(&self) -> String {

@@ -113,12 +113,7 @@ pub fn of_server(measured: &Measured, pid: u32) -> Measured {
 
 /// Every sync of a load was counted once and has its role, nothing was lost, and the sums agree.
 pub fn assert_exact(measured: &Measured, counted: &Counters) {
-    assert_exact_of_watched(measured, counted);
     measured.assert_nothing_lost();
-}
-
-/// The same of a server that also makes data durable by calls that are not watched.
-pub fn assert_exact_of_watched(measured: &Measured, counted: &Counters) {
     assert_sums(measured, counted);
     assert_eq!(measured.of_role("other"), 0, "{}", counts_of(measured));
     if let Some(redo) = counted.redo {

@@ -161,8 +161,14 @@ fn field(text: &str, name: &str) -> Option<String> {
 impl Drop for Exporter {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
+            // Its web process would go on listening until it notices.
+            let web = children(self.pid);
             let _ = child.kill();
             let _ = child.wait();
+            for pid in web {
+                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
+                wait_until("the web process to end", || !Path::new(&format!("/proc/{pid}/fd/0")).exists());
+            }
         }
     }
 }

@@ -285,9 +285,9 @@ pub fn row<'a>(rows: &'a Value, wanted: &[(&str, &str)]) -> &'a Value {
 
 /// That nothing was missed, and that this was checked.
 pub fn assert_nothing_lost(measured: &Value) {
-    // What other processes of the host do is theirs.
+    // What other processes of the host do is theirs, and a call may have begun before the tracing.
     let lost = measured["lost"].as_object().unwrap().iter();
-    for (what, n) in lost.filter(|(what, _)| *what != "neighbours_unwatched") {
+    for (what, n) in lost.filter(|(what, _)| !["neighbours_unwatched", "answered"].contains(&what.as_str())) {
         assert_eq!(n.as_f64(), Some(0.0), "lost {what}: {measured:#}");
     }
 }

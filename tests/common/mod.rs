@@ -13,6 +13,7 @@ pub mod exporter;
 pub mod faultfs;
 pub mod faults;
 pub mod hostile;
+pub mod imports;
 pub mod kernel_count;
 pub mod measured;
 pub mod nested;
@@ -26,7 +27,9 @@ pub mod scrape;
 pub mod server;
 pub mod terminal;
 pub mod traced;
+pub mod tracepoints;
 pub mod tracing;
+pub mod turn;
 pub mod unwritable;
 pub mod verified;
 pub mod ways;
@@ -53,6 +56,8 @@ impl Drop for Running {
 pub fn needs(paths: &[&str]) {
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     assert!(root, "this test needs root: run it by `make test`, or as root");
+    turn::take();
+    tracepoints::hold();
     let missing: Vec<_> = paths.iter().filter(|path| !Path::new(path).exists()).collect();
     assert!(
         missing.is_empty(),
@@ -62,7 +67,7 @@ pub fn needs(paths: &[&str]) {
 
 /// The end of a table of figures in which nothing is wrong, where lines are as long as they like.
 pub const ALL_WELL: &str =
-    "\nNothing failed, nothing is stuck, none of the watched calls was lost.\nNot watched: msync, ";
+    " nothing failed, nothing is stuck, no watched call was missed.\nNot watched: msync, ";
 
 /// The identity of a file on a filesystem whose `stat` shows the kernel's own numbers (ext4, XFS, tmpfs).
 pub fn id_of(path: &Path) -> FileId {
@@ -77,6 +82,14 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Waits until a process is in uninterruptible sleep, as in a call on a filesystem that hangs.
+pub fn wait_until_it_hangs(pid: u32) {
+    wait_until("the process to hang", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('D'))
+    });
 }
 
 /// A program of this workspace, beside `fsynctop`: `syncgen`, `faultfs`, `insert-load`. `cargo build

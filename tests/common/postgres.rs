@@ -115,12 +115,23 @@ impl Cluster {
 
     /// Starts the server with settings ("fsync=on") and waits until it answers.
     pub fn start(&self, settings: &[&str]) -> Postgres<'_> {
+        self.run_program(&self.program("postgres"), settings)
+    }
+
+    /// The same by a link of that name, which becomes the name of all its processes.
+    pub fn start_as(&self, name: &str, settings: &[&str]) -> Postgres<'_> {
+        let link = self.directory.join(name);
+        std::os::unix::fs::symlink(self.program("postgres"), &link).unwrap();
+        self.run_program(self.chroot.inside(&link).to_str().unwrap(), settings)
+    }
+
+    fn run_program(&self, program: &str, settings: &[&str]) -> Postgres<'_> {
         let log = std::fs::File::create(self.directory.join("server.log")).unwrap();
         let (data, sockets) = (self.data(), format!("unix_socket_directories={}", self.sockets()));
         let all = ["listen_addresses=", &sockets, "jit=off", "autovacuum=off", "checkpoint_timeout=1h"];
         let settings = all.iter().chain(settings).flat_map(|setting| ["-c", setting]);
         let arguments: Vec<&str> = ["-D", data.to_str().unwrap()].into_iter().chain(settings).collect();
-        let mut command = self.chroot.enter(&self.program("postgres"), &arguments);
+        let mut command = self.chroot.enter(program, &arguments);
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let mut server = Postgres { cluster: self, running: Running(command.spawn().unwrap()) };
         wait_until("PostgreSQL to answer", || {

@@ -17,8 +17,11 @@ use tempfile::TempDir;
 use super::{Running, built, disk, wait_until};
 
 const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/throwaway-server");
-/// A server syncs now and then by itself, about once a second while it writes out what a load left behind.
-const QUIET: Duration = Duration::from_secs(2);
+/// MariaDB's page cleaner looks once a second whether there is anything to write out, and never writes it
+/// all: that it let its turn pass is the only sign that it is done.
+const QUIET: Duration = Duration::from_millis(1200);
+/// MySQL writes everything out, and says so; between its last sync and the counter of it there is a moment.
+const QUIET_AT_REST: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -76,6 +79,9 @@ pub struct Counters {
     pub binlog: u64,
     /// Syncs that InnoDB is in right now.
     pub pending: u64,
+    /// Bytes of the redo log that the last checkpoint does not cover, where the server writes until there are
+    /// none (MySQL since 8.0.30).
+    pub behind: Option<u64>,
 }
 
 impl Counters {
@@ -85,6 +91,16 @@ impl Counters {
             redo: self.redo.map(|n| n - earlier.redo.expect("of one server")),
             binlog: self.binlog - earlier.binlog,
             pending: self.pending,
+            behind: self.behind,
+        }
+    }
+
+    /// How long they must have stood still for the server to be at rest; None: they cannot yet.
+    fn quiet(&self) -> Option<Duration> {
+        match (self.pending, self.behind) {
+            (0, None) => Some(QUIET),
+            (0, Some(0)) => Some(QUIET_AT_REST),
+            _ => None,
         }
     }
 }
@@ -107,6 +123,10 @@ enum Keeper {
     Tool(TempDir),
     Child(Running),
 }
+
+/// Ten seconds after a tenth of a table's rows changed, InnoDB renews the table's statistics and syncs them,
+/// in the middle of what a test takes for quiet.
+const NO_LATE_STATISTICS: &str = "--innodb-stats-auto-recalc=OFF";
 
 /// A server that runs.
 pub struct Database {
@@ -135,7 +155,11 @@ impl Database {
         command.args(["start", kind.name()]).arg(directory.path());
         command.args(["--json", &format!("--owner={}", std::process::id())]);
         command.args(base.map(|base| format!("--datadir-base={}", base.display())));
-        let output = command.arg("--").args(options).output().unwrap();
+        command.arg("--");
+        if kind != Kind::MySql56 {
+            command.arg(NO_LATE_STATISTICS);
+        }
+        let output = command.args(options).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let keeper = Keeper::Tool(directory);
         let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -156,6 +180,14 @@ impl Database {
     pub fn execute(&self, statements: &[impl AsRef<str>]) {
         let mut connection = connect(&self.socket).expect("it answered before");
         statements.iter().for_each(|statement| connection.query_drop(statement.as_ref()).unwrap());
+    }
+
+    /// One of the variables of SHOW GLOBAL STATUS, on a connection of its own.
+    pub fn status(&self, name: &str) -> String {
+        let mut connection = connect(&self.socket).expect("it answered before");
+        let row: Option<(String, String)> =
+            connection.exec_first("SHOW GLOBAL STATUS WHERE Variable_name = ?", (name,)).unwrap();
+        row.unwrap_or_else(|| panic!("no status variable {name}")).1
     }
 
     /// On a connection of its own.
@@ -192,8 +224,13 @@ impl Database {
     }
 
     pub fn counters(&mut self) -> Counters {
-        let status: Vec<(String, String)> =
-            self.connection.query("SHOW GLOBAL STATUS LIKE '%\\_%c%s'").unwrap();
+        let status: Vec<(String, String)> = self
+            .connection
+            .query(
+                "SHOW GLOBAL STATUS
+                 WHERE Variable_name LIKE '%\\_%c%s' OR Variable_name LIKE 'Innodb\\_redo\\_log\\_%\\_lsn'",
+            )
+            .unwrap();
         let status: BTreeMap<_, _> = status.into_iter().collect();
         let number = |name: &str| status.get(name).map(|value| value.parse::<u64>().unwrap());
         let binlog = match self.kind {
@@ -207,7 +244,10 @@ impl Database {
                 .unwrap(),
         };
         let pending = ["Innodb_data_pending_fsyncs", "Innodb_os_log_pending_fsyncs"];
+        let (current, checkpoint) =
+            (number("Innodb_redo_log_current_lsn"), number("Innodb_redo_log_checkpoint_lsn"));
         Counters {
+            behind: current.zip(checkpoint).map(|(current, checkpoint)| current - checkpoint),
             innodb: number("Innodb_data_fsyncs").unwrap(),
             redo: number("Innodb_os_log_fsyncs"),
             binlog: binlog.unwrap(),
@@ -219,9 +259,9 @@ impl Database {
     pub fn quiet_counters(&mut self) -> Counters {
         let deadline = Instant::now() + Duration::from_secs(120);
         let (mut counters, mut since) = (self.counters(), Instant::now());
-        while counters.pending > 0 || since.elapsed() < QUIET {
+        while counters.quiet().is_none_or(|quiet| since.elapsed() < quiet) {
             assert!(Instant::now() < deadline, "the server does not come to rest: {counters:?}");
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(50));
             let now = self.counters();
             if now != counters {
                 (counters, since) = (now, Instant::now());
@@ -371,6 +411,7 @@ impl Home {
             "--sync-binlog=1".into(),
             "--secure-file-priv=".into(),
             "--loose-mysqlx=OFF".into(),
+            NO_LATE_STATISTICS.into(),
         ];
         all.extend(options.iter().map(|&option| option.to_owned()));
         let running = self.spawn(wrapper, &all);

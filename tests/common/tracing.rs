@@ -37,6 +37,15 @@ impl Tracing {
         tracing
     }
 
+    /// `fsynctop once --pid …`, a series that ends by Ctrl-C. Returns after the first line of its first
+    /// result, and so counts.
+    pub fn of_pid<S: AsRef<OsStr>>(pid: &str, options: &[S]) -> Tracing {
+        let mut command = once();
+        let mut tracing = Tracing::spawn(command.args(["--interval", "0.5", "--pid", pid]).args(options));
+        tracing.output.read_line(&mut String::new()).unwrap();
+        tracing
+    }
+
     fn spawn(command: &mut Command) -> Tracing {
         let messages = tempfile::NamedTempFile::new().unwrap();
         let command = command.stdout(Stdio::piped()).stderr(messages.reopen().unwrap());

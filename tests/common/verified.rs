@@ -1,8 +1,27 @@
 //! What `fsynctop verify --output json` said.
 
-use std::process::Output;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+
+/// Runs `fsynctop verify …` for as long as the load takes, which begins when both sides count.
+pub fn verify_while(command: &mut Command, load: impl FnOnce()) -> Output {
+    command.args(["--", "sh", "-c", "echo counting; read _ || true"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    if line == "counting\n" {
+        line.clear();
+        load();
+    }
+    drop(child.stdin.take());
+    output.read_to_string(&mut line).unwrap();
+    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    Output { status, stderr, stdout: line.into_bytes() }
+}
 
 pub fn parse(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);

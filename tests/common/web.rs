@@ -62,7 +62,8 @@ const VARIABLE: &str = "FSYNCTOP_TEST_SERVER";
 
 /// The test of the server itself, which is also how the others start it: in a process of its own that was
 /// told what to serve, it serves until standard input ends.
-pub fn served() {
+#[test]
+fn the_server_of_these_tests_answers_and_ends_with_its_input() {
     let Ok(told) = std::env::var(VARIABLE) else {
         let server = Server::start(json!({}));
         assert_eq!(scrape(&server).status, 200);
@@ -118,12 +119,10 @@ impl Server {
     /// `told`: bytes, takes_ms, not_ready, web_config_file.
     pub fn start(told: Value) -> Server {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([
-            "--include-ignored",
-            "--exact",
-            "--nocapture",
-            "the_server_of_these_tests_answers_and_ends_with_its_input",
-        ]);
+        // The harness leaves out the name of the crate.
+        let (_, here) = module_path!().split_once("::").expect("a module of a test program");
+        let served = format!("{here}::the_server_of_these_tests_answers_and_ends_with_its_input");
+        command.args(["--exact", "--nocapture", &served]);
         command.env(VARIABLE, told.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());

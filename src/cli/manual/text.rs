@@ -15,16 +15,13 @@ fn heading(text: &mut String, title: &str) {
 /// For `-h`: a few examples as far as there is room, and where there is more.
 pub(super) fn brief(manual: &Manual) -> String {
     let mut text = String::new();
-    if manual.brief_examples > 0 {
-        heading(&mut text, "Examples");
-        examples(&mut text, &manual.examples[..manual.brief_examples], 2);
-        text.push_str("\n\n");
-    }
     let (gap, of) = match manual.action {
         "" => ("", String::new()),
         action => ("-", format!(" {action}")),
     };
-    let _ = write!(text, "More: fsynctop{of} --help, man fsynctop{gap}{}", manual.action);
+    let more = format!("fsynctop{of} --help, man fsynctop{gap}{}", manual.action);
+    heading(&mut text, &format!("Examples (more: {more})"));
+    examples(&mut text, &manual.examples[..manual.brief_examples], 2);
     text
 }
 

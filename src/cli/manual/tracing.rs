@@ -6,7 +6,8 @@ pub(super) const DONE: (&str, &str) = ("0", "done");
 pub(super) const FAILED: (&str, &str) = ("1", "failed");
 pub(super) const BAD_USAGE: (&str, &str) =
     ("2", "a wrong option, environment variable or configuration file");
-const NOTHING: (&str, &str) = ("3", "nothing to trace: no server, process or control group of that kind");
+pub(super) const NOTHING: (&str, &str) =
+    ("3", "nothing to trace: no server, process or control group of that kind");
 pub(super) const SIGNAL: (&str, &str) = ("128 + signal", "a signal interrupted it");
 
 const BTF: (&str, &str) =
@@ -14,7 +15,7 @@ const BTF: (&str, &str) =
 const TRACEFS: (&str, &str) =
     ("/sys/kernel/tracing", "for tracepoints; where it is not mounted, it is mounted for fsynctop alone");
 pub(super) const SOCKET: (&str, &str) =
-    ("/run/fsynctop/exporter.sock", "where an exporter on this host is asked for the last ten minutes");
+    ("/run/fsynctop/exporter.sock", "where an exporter on this host is asked for what it remembers");
 pub(super) const DEFAULTS: (&str, &str) = (
     "/etc/fsynctop/fsynctop.toml, ~/.config/fsynctop/fsynctop.toml",
     "the system's and the user's own defaults of the command line: fsynctop.toml(5)",
@@ -51,13 +52,22 @@ pub(super) const LIVE: &str =
 pub(super) const WAITS: &str = "Beside that, hooks of the scheduler make each switch from one thread to another take some 400 ns longer, \
      of every thread on the host, for as long as it watches. Nothing of them is left when it ends.";
 
+/// Of what one waits for.
+const PROGRESS: &str = "On a terminal, a line says at once what is measured and for how long, and a bar how far it is. Where standard \
+     error is no terminal, nothing of that is written.";
+
 pub(super) const PROGRAM: Manual = Manual {
     action: "",
-    notes: &[],
+    notes: &[
+        "A word without an option names servers: an engine (`fsynctop mysql`), a process (`fsynctop mysqld`) or a PID \
+         (`fsynctop 4711`), also behind an action (`fsynctop once mysql`). Options may stand before their action.",
+    ],
     examples: &[
         example("fsynctop", "live, all servers; ? lists its keys"),
-        example("fsynctop once", "ten seconds of all servers, by role"),
+        example("fsynctop once mysql", "ten seconds of one engine's servers"),
         example("fsynctop check", "would tracing work here?"),
+        example("fsynctop 4711", "live, one server"),
+        example("fsynctop once", "ten seconds of all servers, by role"),
         example("fsynctop once -d 1m --by file", "a minute, by file"),
         example("fsynctop once -i 1 -n 60 --output csv", "a minute, a line per role and second"),
         example("fsynctop once --pid 4711 --histogram", "one server, its latencies drawn"),
@@ -74,16 +84,20 @@ pub(super) const PROGRAM: Manual = Manual {
         FAILED,
         BAD_USAGE,
         ("3", "nothing to trace: no server, process or control group of that kind, or nothing remembered"),
-        ("4", "a condition holds: what --fail-on names, or a line of verify that differs"),
-        ("5", "stuck: not everything could be examined; a sync may hang there"),
+        (
+            "4",
+            "a condition holds: what --fail-on names, a line of verify that differs, FAIL of calibrate --for",
+        ),
+        ("5", "stuck: a thread that could be a server's could not be examined"),
+        ("6", "not enough to say: verify had nothing to compare, calibrate --for no limit"),
         SIGNAL,
     ],
     files: &[BTF, TRACEFS, SOCKET, CALIBRATION, DEFAULTS, DOCUMENTATION],
     environment: &[NO_COLOR, TERM, LOCALE],
     costs: &[TRACING[0], TRACING[1], LIVE],
     see_also: &["perf(1)", "strace(1)", "bpftrace(8)"],
-    brief: Some(&[]),
-    brief_examples: 0, // the actions take the screen
+    brief: Some(&[]), // the actions take the screen
+    brief_examples: 3,
 };
 
 pub(super) const TOP: Manual = Manual {
@@ -126,6 +140,7 @@ pub(super) const ONCE: Manual = Manual {
     notes: &[
         "Counts are exact: what could not be counted is itself counted and shown. The last line of a table names the ways of \
          making data durable that were not watched.",
+        PROGRESS,
     ],
     examples: &[
         example("fsynctop once", "ten seconds of all servers, by role"),
@@ -133,7 +148,7 @@ pub(super) const ONCE: Manual = Manual {
         example("fsynctop once -- ./load.sh", "for as long as a command runs"),
         example("fsynctop once -i 1 -n 60 --output csv", "a line per role and second"),
         example("fsynctop once -i 10 --output json | jq .servers", "a series for programs, until Ctrl-C"),
-        example("fsynctop once --histogram --pid 4711", "one server, its latencies drawn"),
+        example("fsynctop once 4711 --histogram", "one server, its latencies drawn"),
         example("fsynctop once --wait", "a server that starts later"),
         example("fsynctop once --ops fsync,fdatasync,msync,sync", "more calls than by default"),
         example("fsynctop once --all --by thread", "every process on the host, by thread"),
@@ -175,6 +190,7 @@ pub(super) const ONCE: Manual = Manual {
 pub(super) const EXPLAIN: Manual = Manual {
     action: "explain",
     notes: &[
+        PROGRESS,
         "docs/explain.md says what each line means and how it was found. What is said of commits, throughput and settings is \
          said of one server: name it with --pid where several run. Of etcd, Redis and Valkey, settings alone are.",
     ],
@@ -193,7 +209,7 @@ pub(super) const EXPLAIN: Manual = Manual {
         CALIBRATION,
         DEFAULTS,
     ],
-    environment: &[PASSWORD, NO_COLOR, LOCALE],
+    environment: &[PASSWORD, POSTGRES_PASSWORD, REDIS_PASSWORD, NO_COLOR, LOCALE],
     costs: &[TRACING[0], TRACING[1], WAITS],
     see_also: &["perf-record(1)"],
     brief: Some(&[
@@ -294,9 +310,9 @@ pub(super) const EVENTS: Manual = Manual {
         example("fsynctop events --sessions", "with the connection that waits"),
         example("fsynctop events | jq -r .sentence", "for people"),
     ],
-    exit: &[("0", "a signal ended it"), FAILED, BAD_USAGE],
+    exit: &[("0", "a signal ended it"), FAILED, BAD_USAGE, NOTHING],
     files: &[BTF, TRACEFS, ("/run/systemd/journal/socket", "where --journal sends to"), DEFAULTS],
-    environment: &[],
+    environment: &[PASSWORD],
     costs: &TRACING,
     see_also: &["journalctl(1)"],
     brief: Some(&[
@@ -316,11 +332,13 @@ pub(super) const EVENTS: Manual = Manual {
 pub(super) const VERIFY: Manual = Manual {
     action: "verify",
     notes: &[
+        PROGRESS,
         "docs/verify.md says which counters there are, how they are reached and what the account needs.",
     ],
     examples: &[
         example("fsynctop verify", "half a minute of the one server"),
         example("fsynctop verify -d 5m --pid 4711", "five minutes of one of several"),
+        example("fsynctop verify -- ./load.sh", "as long as a load runs"),
         example("fsynctop verify --user fsynctop --password", "an account for its counters"),
         example("fsynctop verify --defaults-file ./client.cnf", "the same, from an option file"),
         example("fsynctop verify --service-file ./pg.conf", "PostgreSQL, by its services"),
@@ -336,6 +354,7 @@ pub(super) const VERIFY: Manual = Manual {
             "nothing to trace, or the process is neither MySQL, MariaDB, PostgreSQL, etcd, Redis nor Valkey",
         ),
         ("4", "a line differs"),
+        ("6", "there was no count to compare with, or only ranges that exclude too little"),
         SIGNAL,
     ],
     files: &[BTF, TRACEFS, DEFAULTS],

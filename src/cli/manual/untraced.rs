@@ -1,7 +1,7 @@
 //! The pages of the actions that measure nothing by tracing: `check` attaches only to try it.
 
 use super::page::{Manual, example};
-use super::tracing::{BAD_USAGE, DEFAULTS, DONE, FAILED, LOCALE, NO_COLOR, SIGNAL, SOCKET};
+use super::tracing::{BAD_USAGE, DEFAULTS, DONE, FAILED, LOCALE, NO_COLOR, NOTHING, SIGNAL, SOCKET};
 
 pub(super) const HISTORY: Manual = Manual {
     action: "history",
@@ -42,7 +42,13 @@ pub(super) const CHECK: Manual = Manual {
         example("fsynctop check --ops fsync,fdatasync,msync", "with other calls"),
         example("fsynctop check --output json", "one object, for programs"),
     ],
-    exit: &[("0", "tracing works here"), ("1", "it does not, or the check itself failed"), BAD_USAGE, SIGNAL],
+    exit: &[
+        ("0", "tracing works here"),
+        ("1", "it does not, or the check itself failed"),
+        BAD_USAGE,
+        NOTHING,
+        SIGNAL,
+    ],
     files: &[
         ("/sys/kernel/btf/vmlinux", "the kernel's own types, without which nothing can be attached"),
         ("/sys/kernel/tracing", "for tracepoints"),
@@ -53,6 +59,56 @@ pub(super) const CHECK: Manual = Manual {
     costs: &["A second or two of processor time, and 41 MB of kernel memory while each way is tried."],
     see_also: &["capabilities(7)"],
     brief: Some(&["output", "color", "pid", "comm", "cgroup", "all", "ops", "attach", "verbose", "roles"]),
+    brief_examples: 2,
+};
+
+pub(super) const STATUS: Manual = Manual {
+    action: "status",
+    notes: &[
+        "The exporter tells it from its memory; without one, it traces for two seconds, which needs root.",
+    ],
+    examples: &[
+        example("fsynctop status", "every server, the worst first"),
+        example("fsynctop status mysql", "one engine's servers"),
+        example("fsynctop status --fail-on failing,stalled,slow", "status 4 for a slow one, too"),
+        example("fsynctop status --output json", "one object, for programs"),
+    ],
+    exit: &[
+        ("0", "--fail-on holds of no server"),
+        FAILED,
+        BAD_USAGE,
+        ("3", "no server is known"),
+        ("4", "a server is in a state of --fail-on"),
+        SIGNAL,
+    ],
+    files: &[SOCKET, DEFAULTS],
+    environment: &[NO_COLOR, LOCALE],
+    costs: &["The exporter answers from memory; without one, as much as two seconds of `fsynctop once`."],
+    see_also: &["fsynctop-exporter(1)"],
+    brief: Some(&["output", "fail-on", "socket", "pid", "comm", "engine"]),
+    brief_examples: 3,
+};
+
+pub(super) const ACK: Manual = Manual {
+    action: "ack",
+    notes: &[
+        "For root, and for the user that the exporter runs as if nothing else does. The exporter's log says who did it.",
+    ],
+    examples: &[
+        example("fsynctop ack 3306", "the server that is called so in `fsynctop status`"),
+        example("fsynctop ack 3306 --socket /run/other/exporter.sock", "of another exporter"),
+    ],
+    exit: &[
+        DONE,
+        ("1", "failed: no exporter answers, no server has that name, or not for this user"),
+        BAD_USAGE,
+        SIGNAL,
+    ],
+    files: &[SOCKET, DEFAULTS],
+    environment: &[LOCALE],
+    costs: &["One question to the exporter."],
+    see_also: &["fsynctop-status(1)"],
+    brief: None,
     brief_examples: 2,
 };
 
@@ -67,14 +123,14 @@ pub(super) const STUCK: Manual = Manual {
         example("fsynctop stuck --output json", "one object, for programs"),
     ],
     exit: &[
-        ("0", "everything was examined, whether or not a sync hangs; with --fail-on, no log hangs"),
+        ("0", "every server was examined, whether or not a sync hangs; with --fail-on, no log hangs"),
         FAILED,
         BAD_USAGE,
         ("3", "no such process"),
         ("4", "--fail-on: a log's operation has not returned for that long, whatever else could be examined"),
         (
             "5",
-            "not everything could be examined: the output begins with what could not, and a sync may hang there",
+            "a thread that could be a server's, or that was asked for, could not be examined; the last line says what",
         ),
         SIGNAL,
     ],
@@ -107,6 +163,8 @@ pub(super) const CALIBRATE: Manual = Manual {
         DONE,
         ("1", "failed or refused: a server's directory, or a disk that others sync on"),
         BAD_USAGE,
+        ("4", "--for: FAIL"),
+        ("6", "--for: nobody gives a limit"),
         SIGNAL,
     ],
     files: &[

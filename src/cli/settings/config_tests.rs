@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::super::super::root;
 use super::*;
+use crate::model::fixture::assert_expected;
 
 const ME: &str = "/etc/fsynctop/fsynctop.toml";
 
@@ -197,6 +198,38 @@ fn what_the_example_says_is_the_default_is_the_default() {
         let defaults = if is_flag { Vec::new() } else { defaults };
         assert_eq!(setting.values, defaults, "{line}");
     }
+}
+
+/// Keys of a table or of none, by the actions that they hold for.
+#[test]
+fn the_page_of_the_configuration_has_every_key() {
+    let mut rows: Vec<(&Key, Vec<&str>)> = Vec::new();
+    for key in &KEYS {
+        match rows.iter_mut().find(|(first, _)| (first.table, first.actions) == (key.table, key.actions)) {
+            Some((_, names)) => names.push(key.name),
+            None => rows.push((key, vec![key.name])),
+        }
+    }
+    let quoted = |names: &[&str]| format!("`{}`", names.join("`, `"));
+    let row = |(key, names): &(&Key, Vec<&str>)| {
+        let table = key.table.map(|table| format!("`[{table}]`: ")).unwrap_or_default();
+        format!("| {table}{} | {} |\n", quoted(names), quoted(key.actions))
+    };
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap();
+    const HEAD: &str = "| key | for |\n|---|---|\n";
+    let (before, rest) = page.split_once(HEAD).unwrap();
+    let (_, after) = rest.split_once("|\n\n").unwrap();
+    let table: String = rows.iter().map(row).collect();
+    assert_expected("docs/configuration.md", &format!("{before}{HEAD}{table}\n{after}"));
+}
+
+#[test]
+fn the_mistake_on_the_page_of_the_configuration_is_said_so() {
+    let text = "\n\n\ncolour = 'always'\n";
+    let error = one(text).unwrap_err();
+    let page = include_str!("../../../docs/configuration.md");
+    assert!(page.contains(&format!("fsynctop: {error}\n")), "{error}");
 }
 
 fn merged(texts: &[&str]) -> Configuration {

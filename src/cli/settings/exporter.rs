@@ -2,12 +2,12 @@
 //! `--config`, which may have them all.
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command};
 
 use super::options::{self, Complaint, FileError};
+use super::places::{self, Owner};
 
 pub(in super::super) const EXPORTER: &str = "exporter";
 const CONFIG: &str = "config";
@@ -25,7 +25,7 @@ pub(in super::super) fn file_of(matches: &ArgMatches) -> Option<PathBuf> {
 
 /// Variables in the environment that look like an option of the exporter and are none.
 pub(in super::super) fn unknown_variables(exporter: &Command) -> Vec<String> {
-    let known: Vec<String> = exporter.get_arguments().map(variable).collect();
+    let known: Vec<String> = options_of(exporter).map(variable).collect();
     let given = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     given
         .filter(|name| name.starts_with(PREFIX) && name != NO_CONFIG_VARIABLE && !known.contains(name))
@@ -34,6 +34,11 @@ pub(in super::super) fn unknown_variables(exporter: &Command) -> Vec<String> {
 
 fn variable(argument: &Arg) -> String {
     format!("{PREFIX}{}", argument.get_id().as_str().to_uppercase())
+}
+
+/// What has a name: a word of the command line has no place in the environment or in a file.
+fn options_of(exporter: &Command) -> impl Iterator<Item = &Arg> {
+    exporter.get_arguments().filter(|argument| !argument.is_positional())
 }
 
 fn exporter(command: &Command) -> &Command {
@@ -46,7 +51,11 @@ pub(in super::super) fn with_environment(command: Command, is_set: &dyn Fn(&str)
     command.mut_subcommand(EXPORTER, |exporter| {
         exporter.mut_args(|argument| {
             let variable = variable(&argument);
-            if is_set(&variable) { argument.env(variable).hide_env(true) } else { argument }
+            if is_set(&variable) && !argument.is_positional() {
+                argument.env(variable).hide_env(true)
+            } else {
+                argument
+            }
         })
     })
 }
@@ -56,8 +65,9 @@ pub(in super::super) fn with_file(
     command: Command,
     path: &Path,
 ) -> Result<(Command, Vec<String>), FileError> {
-    let text =
-        fs::read_to_string(path).map_err(|source| FileError::Unreadable { path: path.to_owned(), source })?;
+    let user = Owner(rustix::process::geteuid().as_raw());
+    let missing = || FileError::Unreadable { path: path.to_owned(), source: rustix::io::Errno::NOENT.into() };
+    let text = places::read(path, user)?.ok_or_else(missing)?;
     let found = read(&command, &text).map_err(|complaint| options::invalid(path, &text, complaint))?;
     let ids = found.iter().map(|(id, _)| id.clone()).collect();
     let command = command.mut_subcommand(EXPORTER, |exporter| {
@@ -86,9 +96,8 @@ fn read(command: &Command, text: &str) -> Result<Vec<(String, Vec<String>)>, Com
 }
 
 fn find<'a>(exporter: &'a Command, key: &str) -> Result<&'a Arg, String> {
-    let candidates = || {
-        exporter.get_arguments().filter(|option| option.get_id() != CONFIG && option.get_id() != NO_CONFIG)
-    };
+    let candidates =
+        || options_of(exporter).filter(|option| option.get_id() != CONFIG && option.get_id() != NO_CONFIG);
     let found = candidates().find(|option| option.get_long() == Some(key));
     found.ok_or_else(|| options::unknown(key, &candidates().filter_map(Arg::get_long).collect::<Vec<_>>()))
 }
@@ -100,6 +109,7 @@ mod tests {
     use super::*;
     use crate::cli::exporter::Exporter;
     use crate::cli::root::{self, Action, Arguments};
+    use std::fs;
 
     fn parse(text: &str) -> Exporter {
         let directory = tempfile::tempdir().unwrap();
@@ -125,7 +135,7 @@ mod tests {
         });
         let given: Vec<_> = given.into_iter().map(|(id, _)| id).collect();
         let command = root::command();
-        let options = exporter(&command).get_arguments();
+        let options = options_of(exporter(&command));
         for option in options.filter(|option| option.get_id() != CONFIG && option.get_id() != NO_CONFIG) {
             let name = option.get_long().unwrap();
             let is_named = uncommented.lines().any(|line| line.starts_with(&format!("{name} = ")));
@@ -139,18 +149,20 @@ mod tests {
         let shown = parse(&uncommented.replace("pid = [4711]\n", ""));
         let figures = |exporter: &Exporter| {
             format!(
-                "{:?} {} {} {:?} {:?} {:?} {} {} {:?} {} {}",
+                "{:?} {} {} {:?} {:?} {:?} {:?} {} {} {:?} {} {} {:?}",
                 exporter.interval,
                 exporter.file_limit,
                 exporter.no_file_metrics,
                 exporter.history,
                 exporter.trace.ops,
+                exporter.trace.writes,
                 exporter.trace.attach,
                 exporter.trace.max_files,
                 exporter.trace.max_histograms,
                 exporter.long_run.max_cpu,
                 exporter.trace.verbose,
                 exporter.trace.targets.all,
+                [exporter.verdict_stalled, exporter.verdict_slow, exporter.verdict_slow_for],
             )
         };
         assert_eq!(figures(&shown), figures(&defaults));

@@ -12,15 +12,17 @@ pub struct Key {
 }
 
 /// What traces. `stuck` is none of them: without options it examines every process, whatever is traced.
-const TRACING: &[&str] = &["top", "once", "check", "explain", "verify", "exporter", "events"];
+const TRACING: &[&str] = &["top", "once", "check", "explain", "verify", "exporter", "events", "status"];
 const LONG: &[&str] = &["top", "once", "exporter", "events"];
-const PAINTED: &[&str] = &["top", "once", "history", "check", "explain", "stuck"];
-const DRAWN: &[&str] = &["top", "once", "history", "explain", "stuck"];
+const NAMING: &[&str] = &["top", "once", "exporter", "events", "status"];
+const PAINTED: &[&str] = &["top", "once", "history", "check", "explain", "stuck", "status"];
+const DRAWN: &[&str] = &["top", "once", "history", "explain", "stuck", "status"];
 const SHOWING_STUCK: &[&str] = &["top", "once", "history"];
-const WITH_ROLES: &[&str] = &["top", "once", "check", "explain", "verify", "exporter", "events", "stuck"];
+const WITH_ROLES: &[&str] =
+    &["top", "once", "check", "explain", "verify", "exporter", "events", "stuck", "status"];
 
 const WITH_PROFILES: &[&str] =
-    &["top", "once", "check", "explain", "verify", "exporter", "events", "stuck", "calibrate"];
+    &["top", "once", "check", "explain", "verify", "exporter", "events", "stuck", "status", "calibrate"];
 
 const fn everywhere(name: &'static str, actions: &'static [&'static str]) -> Key {
     Key { name, table: None, actions }
@@ -40,7 +42,7 @@ pub const KEYS: [Key; 31] = [
     everywhere("max-files", TRACING),
     everywhere("max-histograms", TRACING),
     everywhere("max-cpu", LONG),
-    everywhere("server-name", LONG),
+    everywhere("server-name", NAMING),
     everywhere("color", PAINTED),
     everywhere("no-unicode", DRAWN),
     everywhere("stuck-after", SHOWING_STUCK),

@@ -6,11 +6,13 @@ pub(crate) mod advice;
 pub(crate) mod render;
 pub(crate) mod storage;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::linux::storage::Storage;
-use crate::model::{Measurement, Op, Role, Server};
-use crate::text::count;
+use crate::model::{Engine, FileRow, Measurement, Op, Role, Server};
+use crate::text::{bytes, count, counted};
 
 pub use advice::Advice;
 pub use render::render;
@@ -18,6 +20,8 @@ pub(crate) use render::render_advice;
 
 /// With fewer transactions than this, no sync may be chance: their group's sync fell outside the window.
 const MIN_TRANSACTIONS: u64 = 50;
+/// A commit writes at least so many bytes to its log: a log that grew by less was not what they wrote to.
+const SMALLEST_COMMIT: u64 = 16;
 
 /// The input of the audit. `R`: what the server's counters and settings are read into.
 #[derive(Debug)]
@@ -29,8 +33,9 @@ pub struct Evidence<'a, R> {
     pub status: Option<(&'a R, &'a R)>,
     /// The storage under the logs and the data.
     pub storage: &'a [Storage],
-    /// Cache flushes sent to the devices during the window. None: not measured.
-    pub device_flushes: Option<u64>,
+    /// For how long the server's own syncs of each role waited for cache flushes, in nanoseconds: flushes
+    /// that others asked for prove nothing.
+    pub flush_waits: BTreeMap<Role, u64>,
 }
 
 /// Whether a promise holds.
@@ -41,8 +46,13 @@ pub enum Standing {
     Broken,
     /// The settings themselves allow a crash of the host to lose commits or damage data.
     Weak,
+    /// More commits than the syncs can have released: not every one of them waited, and what was read does
+    /// not say why.
+    Unclear,
     /// As `Weak`, but common practice here: a replica, or a member of a cluster.
     Usual,
+    /// Promised, and as often done as it would be if the promise held: a count alone proves none.
+    Consistent,
     /// Promised, seen to be done, and nothing that was seen contradicts it.
     Kept,
     /// Promised, but nothing in this window confirms it.
@@ -72,6 +82,20 @@ impl Finding {
     }
 }
 
+/// A log that commits wait for, by a setting that was read.
+pub(super) struct Log {
+    /// By syncs, or by writes that are durable themselves.
+    pub made_durable: u64,
+    /// None: not counted, or of no use.
+    pub commits: Option<u64>,
+    /// By how many bytes it grew. None: not known.
+    pub grown: Option<u64>,
+    /// How many could commit at a time, at most: one sync releases one commit of each. None: any number.
+    pub sessions: Option<u64>,
+    /// What may be why commits did not wait, and how to find out.
+    pub why_not: &'static str,
+}
+
 impl<R> Evidence<'_, R> {
     fn count(&self, role: Role, wanted: impl Fn(Op) -> bool) -> u64 {
         let rows = self.measurement.roles.iter();
@@ -94,26 +118,76 @@ impl<R> Evidence<'_, R> {
         rows.map(|row| row.stats.count).sum()
     }
 
-    /// Of a promise that commits wait for a log, which was made durable so many times.
-    pub(super) fn kept(&self, times: u64, transactions: Option<u64>) -> Standing {
-        match times {
-            1.. => Standing::Kept,
-            0 if transactions.unwrap_or(0) >= MIN_TRANSACTIONS && self.all_is_known() => Standing::Broken,
-            0 => Standing::Unseen,
+    /// Bytes written to a server's files of this role. None: not all writes are watched.
+    pub(super) fn written(&self, role: Role) -> Option<u64> {
+        let its = |row: &&FileRow| row.server == self.server.id && row.info.role == role;
+        let is_watched = self.measurement.setup.ops.contains(&Op::Write);
+        is_watched.then(|| self.measurement.all_writes().filter(its).map(|row| row.stats.bytes).sum())
+    }
+
+    /// Of a setting that promises that each commit waits for this log.
+    pub(super) fn of_waiting(&self, setting: String, promise: &str, seen: String, log: &Log) -> Finding {
+        let commits = log.commits.unwrap_or(0);
+        let (standing, seen) = match log.made_durable {
+            0 if commits < MIN_TRANSACTIONS || !self.all_is_known() => (Standing::Unseen, seen),
+            0 => match log.grown {
+                None => (Standing::Unseen, format!("{seen}; whether the log grew is not known")),
+                Some(grown) if grown < commits.saturating_mul(SMALLEST_COMMIT) => {
+                    (Standing::Unseen, format!("{seen}, but the log grew by {} only", bytes(grown)))
+                }
+                Some(grown) => (Standing::Broken, format!("{seen}, and the log grew by {}", bytes(grown))),
+            },
+            // One of them may have begun before the window, and released commits in it.
+            times => match log.sessions {
+                Some(sessions) if commits > sessions.saturating_mul(times + 1) => {
+                    let many = count(sessions);
+                    let why = log.why_not;
+                    (
+                        Standing::Unclear,
+                        format!("{seen} of {many} sessions at most: not every commit waited; {why}"),
+                    )
+                }
+                _ => (Standing::Consistent, seen),
+            },
+        };
+        let seen = if log.made_durable == 0 { seen + &self.filtered() } else { seen };
+        Finding::new(setting, standing, promise, seen)
+    }
+
+    /// What may be why the kernel was not asked for a sync.
+    fn filtered(&self) -> String {
+        match self.server.seccomp_filters {
+            0 => String::new(),
+            n => format!(
+                "; {} of the server may answer syncs itself",
+                counted(n.into(), "seccomp filter", "seccomp filters")
+            ),
         }
     }
 
     /// A sync that was not seen was not made: none was lost, and the server made none by other calls, as far
     /// as its filesystem shows.
     fn all_is_known(&self) -> bool {
-        self.measurement.lost.is_zero() && self.measurement.lost.unwatched == 0
+        self.measurement.lost.is_zero() && self.measurement.lost.unwatched == 0 && self.is_followed()
     }
+
+    /// The children of a server of several processes are known as its own by its name. One that began under
+    /// another name after fsynctop did may sync in children that are not traced.
+    fn is_followed(&self) -> bool {
+        let is_known = |engine: &Engine| !engine.is_several() || engine.commands.contains(&self.server.comm);
+        self.server.engine.as_deref().is_none_or(is_known)
+    }
+}
+
+/// "3,064 syncs".
+pub(super) fn syncs(n: u64) -> String {
+    counted(n, "sync", "syncs")
 }
 
 /// "3,064 syncs for 16,000 transactions".
 pub(super) fn for_transactions(what: String, transactions: Option<u64>) -> String {
     match transactions {
-        Some(transactions) => format!("{what} for {} transactions", count(transactions)),
+        Some(n) => format!("{what} for {}", counted(n, "transaction", "transactions")),
         None => what,
     }
 }

@@ -10,12 +10,14 @@ pub fn render(findings: &[Finding]) -> String {
         let word = match finding.standing {
             Standing::Broken => "BROKEN",
             Standing::Weak => "weak",
+            Standing::Unclear => "unclear",
             Standing::Usual => "usual",
+            Standing::Consistent => "consistent",
             Standing::Kept => "kept",
             Standing::Unseen => "unseen",
         };
         let setting = escape_sentence(&finding.setting);
-        text.push_str(&format!("{word:<7} {setting}: {} ({}).\n", finding.promise, finding.seen));
+        text.push_str(&format!("{word:<10} {setting}: {} ({}).\n", finding.promise, finding.seen));
     }
     text
 }

@@ -24,4 +24,9 @@ impl Naive {
             groups_at_once: groups * each,
         })
     }
+
+    /// A group has one commit of each session at most: with more, some did not wait, and the audit says so.
+    pub(in crate::explain) fn all_may_wait(&self, sessions: Option<u64>) -> bool {
+        sessions.is_none_or(|sessions| self.transactions_per_group <= sessions as f64)
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Connections, DurableBy, Factor, Log};
+use super::{Connections, DurableBy, Factor, Log, Naive};
 use crate::text::{count, duration_in_words, percent};
 
 /// What is written, as a text. Lines without an indent; nothing is cut.
@@ -68,28 +68,31 @@ pub(in crate::explain) fn write_logs(text: &mut String, logs: &[Log]) -> std::fm
     writeln!(text)
 }
 
-/// `log`: what commits wait for last.
-pub(in crate::explain) fn write_prediction(
+/// Of what the disk could do one after the other. Near it, commits wait for the disk most of the time.
+const FAR_BELOW: f64 = 0.25;
+
+/// What commits could do one after the other. `each`: how long one waits for its logs, by parts.
+pub(in crate::explain) fn write_naive(
     text: &mut String,
-    log: Option<&Log>,
+    naive: Option<&Naive>,
     observed: Option<f64>,
+    each: &str,
 ) -> std::fmt::Result {
-    let (Some(log), Some(observed)) = (log, observed.filter(|&observed| observed > 0.0)) else {
-        return Ok(());
-    };
-    let Some((predicted, sampled)) = log.predicted_transactions_per_second.zip(log.in_flight) else {
-        return Ok(());
-    };
+    let Some((naive, observed)) = naive.zip(observed) else { return Ok(()) };
+    let (observed, alone) = (rate(observed), rate(naive.ceiling_transactions_per_second));
+    if naive.multiple < 1.0 {
+        let far_below = if naive.multiple < FAR_BELOW { ": it is not the limit" } else { "" };
+        return writeln!(
+            text,
+            "{observed} commits/s; one after the other, this disk could do {alone} ({each}){far_below}."
+        );
+    }
     writeln!(
         text,
-        "The {} predicts {} transactions/s, {} of what was observed: {} transactions per {} x {:.3} in flight / {}.",
-        log.role.title(),
-        rate(predicted),
-        percent(predicted / observed),
-        number(observed / log.syncs_per_second),
-        log.each(),
-        sampled.mean,
-        latency(log.mean_latency_seconds),
+        "{observed} commits/s are {} times what this disk could do one after the other ({alone}: {each}): {} commits share \
+         their syncs.",
+        number(naive.multiple),
+        number(naive.transactions_per_group),
     )
 }
 

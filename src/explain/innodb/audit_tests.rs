@@ -4,7 +4,8 @@ use crate::explain::factors::{Edges, InFlightSamples, Uncertain};
 use crate::explain::waits::{Account, Part, Phase, Processors, Who};
 use crate::linux::storage::{Storage, WriteCache};
 use crate::model::fixture::{self, MYSQL};
-use crate::model::{Measurement, Op, Server, durability};
+use crate::model::{Durability, Measurement, Op, Role, Server, Stats, durability};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 type Pairs<'a> = &'a [(&'static str, &'static str)];
@@ -48,14 +49,18 @@ fn status(status: Pairs, variables: Pairs) -> (Reading, Reading) {
     (from, to)
 }
 
+/// So many bytes to either log, where all writes are watched.
+fn write(measurement: &mut Measurement, bytes: u64) {
+    std::sync::Arc::make_mut(&mut measurement.setup).ops.push(Op::Write);
+    let row = |inode, role| {
+        let stats = Stats { bytes, ..fixture::stats(&[(9, 1_000)]) };
+        fixture::row(MYSQL, inode, "/d/x", role, Op::Write, stats)
+    };
+    measurement.writes = vec![row(1, Role::Redo), row(2, Role::Binlog)];
+}
+
 fn ext4(options: &[&str], write_cache: Option<WriteCache>) -> Storage {
-    Storage {
-        filesystem: "ext4".into(),
-        device: "/dev/vda".into(),
-        kernel_device: Some("vda".into()),
-        options: options.iter().map(|&option| option.to_owned()).collect(),
-        write_cache,
-    }
+    Storage::example(options, write_cache, Durability::Yes)
 }
 
 fn findings(
@@ -70,7 +75,7 @@ fn findings(
         measurement,
         status: Some((&status.0, &status.1)),
         storage: &storage,
-        device_flushes: Some(300),
+        flush_waits: BTreeMap::from([(Role::Redo, 300), (Role::Wal, 300)]),
     })
 }
 
@@ -85,9 +90,10 @@ fn with(variables: Pairs, counters: Pairs) -> Vec<Finding> {
 }
 
 #[test]
-fn what_is_promised_and_seen_is_kept() {
+fn what_is_promised_and_seen_is_consistent() {
     let findings = with(&[], &[]);
-    assert!(findings.iter().all(|finding| finding.standing == Standing::Kept), "{findings:#?}");
+    let is_fine = |finding: &Finding| matches!(finding.standing, Standing::Consistent | Standing::Kept);
+    assert!(findings.iter().all(is_fine), "{findings:#?}");
     assert_eq!(findings.len(), 4);
     assert!(findings[0].seen.contains("200 syncs for 1,000 transactions"), "{findings:#?}");
 }
@@ -96,7 +102,8 @@ fn what_is_promised_and_seen_is_kept() {
 fn a_promise_without_syncs_is_broken_unless_something_explains_it() {
     let status_ = status(&[], &[]);
     let storage = || ext4(&["rw"], Some(WriteCache::Volatile));
-    let none = measurement(0, 0, 0);
+    let mut none = measurement(0, 0, 0);
+    write(&mut none, 90_000);
     let found = findings(&server(&[]), &none, &status_, storage());
     assert_eq!(standing(&found, "innodb_flush_log_at_trx_commit=1"), Standing::Broken);
     assert_eq!(standing(&found, "sync_binlog=1"), Standing::Broken);
@@ -128,12 +135,70 @@ fn a_promise_without_syncs_is_broken_unless_something_explains_it() {
 }
 
 #[test]
+fn a_log_that_was_not_written_breaks_no_promise_by_being_without_syncs() {
+    let redo = |measurement: &Measurement| {
+        let found = findings(&server(&[]), measurement, &status(&[], &[]), ext4(&["rw"], None));
+        found.into_iter().find(|finding| finding.setting.starts_with("innodb_flush_log")).unwrap()
+    };
+    // MyISAM, Aria, MEMORY, temporary tables.
+    let mut others = measurement(0, 1_000, 0);
+    assert_eq!(redo(&others).standing, Standing::Unseen);
+    let not_known = "0 syncs for 1,000 transactions; whether the log grew is not known";
+    assert_eq!(redo(&others).seen, not_known);
+    write(&mut others, 900);
+    let finding = redo(&others);
+    assert_eq!(
+        (finding.standing, &*finding.seen),
+        (Standing::Unseen, "0 syncs for 1,000 transactions, but the log grew by 900 B only")
+    );
+    write(&mut others, 90_000);
+    let finding = redo(&others);
+    assert_eq!(
+        (finding.standing, &*finding.seen),
+        (Standing::Broken, "0 syncs for 1,000 transactions, and the log grew by 90 kB")
+    );
+}
+
+#[test]
+fn more_commits_than_the_syncs_can_have_released_did_not_all_wait() {
+    let redo = |syncs, connected, came| {
+        let status = |connections| {
+            let counters = [("Threads_connected", connected), ("Connections", connections)];
+            status(&counters, &[])
+        };
+        let (from, to) = (status("100").0, status(came).1);
+        let storage = ext4(&["rw"], None);
+        let found = findings(&server(&[]), &measurement(syncs, 1_000, 0), &(from, to), storage);
+        found.into_iter().find(|finding| finding.setting.starts_with("innodb_flush_log")).unwrap()
+    };
+    // Eight are the server's own.
+    let finding = redo(10, "2", "102");
+    assert_eq!(finding.standing, Standing::Unclear, "{finding:?}");
+    let said = "10 syncs for 1,000 transactions of 12 sessions at most: not every commit waited; transactions on MyISAM,";
+    assert!(finding.seen.starts_with(said), "{finding:?}");
+    assert_eq!(redo(10, "90", "102").standing, Standing::Consistent);
+    assert_eq!(redo(10, "2", "190").standing, Standing::Consistent, "many came and went");
+    assert_eq!(redo(200, "2", "102").standing, Standing::Consistent);
+}
+
+#[test]
+fn a_setting_that_was_changed_meanwhile_is_held_against_nothing() {
+    let of = |value| status(&[], &[("innodb_flush_log_at_trx_commit", value), ("sync_binlog", value)]);
+    let changed = (of("0").0, of("1").1);
+    let mut none = measurement(0, 0, 0);
+    write(&mut none, 90_000);
+    let found = findings(&server(&[]), &none, &changed, ext4(&["rw"], None));
+    assert!(found.iter().all(|finding| !finding.setting.contains("=1")), "{found:?}");
+}
+
+#[test]
 fn durable_writes_keep_the_redo_logs_promise_and_their_absence_breaks_it() {
     let at = |value, redo: u64| {
         let mut measurement = measurement(redo, 180, 3);
         std::sync::Arc::make_mut(&mut measurement.setup).ops.push(Op::DsyncWrite);
         let redo = measurement.roles.iter_mut().filter(|row| row.role == Role::Redo);
         redo.for_each(|row| row.op = Op::DsyncWrite);
+        write(&mut measurement, 90_000);
         let status =
             status(&[], &[("innodb_flush_method", "O_DSYNC"), ("innodb_flush_log_at_trx_commit", value)]);
         let found = findings(&server(&[]), &measurement, &status, ext4(&["rw"], Some(WriteCache::Volatile)));
@@ -142,7 +207,7 @@ fn durable_writes_keep_the_redo_logs_promise_and_their_absence_breaks_it() {
     };
     for value in ["1", "2"] {
         let kept = at(value, 200);
-        assert_eq!(kept.standing, Standing::Kept, "{kept:?}");
+        assert_eq!(kept.standing, Standing::Consistent, "{kept:?}");
         assert_eq!(kept.seen, "200 durable writes for 1,000 transactions, innodb_flush_method=O_DSYNC");
         assert_eq!(at(value, 0).standing, Standing::Broken);
     }
@@ -188,7 +253,12 @@ fn what_makes_every_promise_void_comes_first() {
     assert_eq!((eatmydata.setting.as_str(), eatmydata.standing), ("libeatmydata", Standing::Broken));
     let off = first(&[], &[("Innodb_redo_log_enabled", "OFF")], storage());
     assert_eq!(off.setting, "innodb_redo_log_enabled=OFF");
-    let nobarrier = first(&[], &[], ext4(&["nobarrier", "rw"], Some(WriteCache::Volatile)));
+    let no = || Durability::No("ext4 is mounted with nobarrier".into());
+    let nobarrier = first(
+        &[],
+        &[],
+        Storage { durability: no(), ..ext4(&["nobarrier", "rw"], Some(WriteCache::Volatile)) },
+    );
     assert_eq!(nobarrier.setting, "nobarrier (ext4 on /dev/vda)");
     // A device that needs no flush misses none.
     let protected = first(&[], &[], ext4(&["nobarrier", "rw"], Some(WriteCache::None)));
@@ -204,7 +274,9 @@ fn nothing_is_called_kept_of_which_nothing_was_seen() {
         for cache in [Some(WriteCache::Volatile), Some(WriteCache::None), None] {
             for options in [&["rw"][..], &["nobarrier", "rw"]] {
                 let found = findings(&server(&[]), &measurement(0, 0, 0), &status, ext4(options, cache));
-                let kept = found.iter().find(|finding| finding.standing == Standing::Kept);
+                let is_kept =
+                    |finding: &&Finding| matches!(finding.standing, Standing::Kept | Standing::Consistent);
+                let kept = found.iter().find(is_kept);
                 assert_eq!(kept, None, "{transactions} {cache:?} {options:?}");
             }
         }
@@ -217,36 +289,91 @@ fn nothing_is_called_kept_of_which_nothing_was_seen() {
     let storage = ext4(&["rw"], Some(WriteCache::Volatile));
     let found = findings(&server(&[]), &others, &status(&[], &[]), storage);
     assert_eq!(standing(&found, "ext4 on /dev/vda"), Standing::Unseen);
-    // With syncs, a cache of which nothing is known needs flushes that were seen.
-    let unknown = |device_flushes| {
-        let storage = [ext4(&["rw"], None)];
+    // With syncs, a cache needs flushes that they were seen to wait for.
+    let volatile = |flush_waits: &[(Role, u64)]| {
+        let storage = [ext4(&["rw"], Some(WriteCache::Volatile))];
         let (server, measurement) = (server(&[]), measurement(5, 5, 0));
         let evidence = Evidence {
             server: &server,
             measurement: &measurement,
             status: None,
             storage: &storage,
-            device_flushes,
+            flush_waits: flush_waits.iter().copied().collect(),
         };
         audit(&evidence).swap_remove(0).standing
     };
-    assert_eq!([Some(3), Some(0), None].map(unknown), [Standing::Kept, Standing::Unseen, Standing::Unseen]);
+    assert_eq!(volatile(&[(Role::Redo, 3)]), Standing::Kept);
+    assert_eq!([volatile(&[(Role::Redo, 0)]), volatile(&[])], [Standing::Unseen, Standing::Unseen]);
 }
 
 #[test]
 fn without_a_connection_the_storage_is_still_looked_at() {
     let (server, measurement) = (server(&[]), measurement(5, 5, 0));
-    let storage = [ext4(&["barrier=0"], None)];
+    let durability = Durability::No("ext4 is mounted with barrier=0".into());
+    let storage = [Storage { durability, ..ext4(&["barrier=0"], Some(WriteCache::Volatile)) }];
     let evidence = Evidence {
         server: &server,
         measurement: &measurement,
         status: None,
         storage: &storage,
-        device_flushes: None,
+        flush_waits: BTreeMap::new(),
     };
     let findings = audit(&evidence);
     assert_eq!(findings.len(), 1);
-    assert!(render(&findings).starts_with("BROKEN  barrier=0 (ext4 on /dev/vda): no flushes are sent"));
+    assert!(render(&findings).starts_with("BROKEN     barrier=0 (ext4 on /dev/vda): no sync makes"));
+}
+
+#[test]
+fn no_promise_is_kept_where_nothing_below_makes_it_durable_or_that_is_not_known() {
+    let kept = |durability| {
+        let storage = Storage { durability, ..ext4(&["rw"], Some(WriteCache::Volatile)) };
+        let settings =
+            [("sync_binlog", "1"), ("innodb_flush_log_at_trx_commit", "1"), ("innodb_doublewrite", "ON")];
+        let found = findings(&server(&[]), &measurement(200, 180, 3), &status(&[], &settings), storage);
+        let is_kept = |finding: &&Finding| matches!(finding.standing, Standing::Kept | Standing::Consistent);
+        (found.iter().filter(is_kept).count(), render(&found))
+    };
+    assert!(kept(Durability::Yes).0 > 1);
+    let (n, said) = kept(Durability::No("tmpfs keeps files in memory only".into()));
+    assert_eq!(n, 0, "{said}");
+    assert!(
+        said.contains("BROKEN     ext4 on /dev/vda: no sync makes anything durable: tmpfs keeps"),
+        "{said}"
+    );
+    let (n, said) = kept(Durability::Unknown("nothing was seen".into()));
+    assert_eq!(n, 0, "{said}");
+    assert!(
+        said.contains("unseen     ext4 on /dev/vda: whether a sync makes anything durable is not known"),
+        "{said}"
+    );
+}
+
+#[test]
+fn only_flushes_that_the_servers_own_syncs_waited_for_on_that_mount_prove_anything() {
+    let at = |mount: &str| Storage { mount: mount.into(), ..ext4(&["rw"], Some(WriteCache::Volatile)) };
+    let (server, measurement) = (server(&[]), measurement(5, 5, 0));
+    let storage = [at("/"), at("/elsewhere")];
+    let evidence = Evidence {
+        server: &server,
+        measurement: &measurement,
+        status: None,
+        storage: &storage,
+        flush_waits: BTreeMap::from([(Role::Redo, 7)]),
+    };
+    let standings: Vec<_> = audit(&evidence).iter().map(|finding| finding.standing).collect();
+    assert_eq!(standings, [Standing::Kept, Standing::Unseen]);
+}
+
+#[test]
+fn seccomp_filters_are_named_where_no_sync_was_seen() {
+    let of = |seccomp_filters| {
+        let server = Server { seccomp_filters, ..server(&[]) };
+        let settings = [("innodb_flush_log_at_trx_commit", "1")];
+        let storage = ext4(&["rw"], Some(WriteCache::Volatile));
+        render(&findings(&server, &measurement(0, 0, 0), &status(&[], &settings), storage))
+    };
+    assert!(!of(0).contains("seccomp"), "{}", of(0));
+    assert!(of(2).contains("2 seccomp filters of the server may answer syncs itself"), "{}", of(2));
 }
 
 fn throughput(redo: u64, binlog: u64, counters: Pairs) -> Throughput {

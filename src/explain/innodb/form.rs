@@ -53,6 +53,7 @@ impl Form {
             (_, Some(0)) => {
                 Some("does not apply: sync_binlog=0, so no commit waits for a sync of the binary log".into())
             }
+            (Some(true), None) => Some("not measurable here: sync_binlog was not read".into()),
             (_, Some(n)) if n > 1 => Some(format!(
                 "does not apply: sync_binlog={n}, so only one commit group in {n} waits for a sync of the binary log"
             )),

@@ -60,14 +60,6 @@ impl Factors {
     }
 }
 
-impl Throughput {
-    /// The log that commits wait for last, if it was made durable.
-    fn waits_for(&self) -> Option<&Log> {
-        let role = self.factors.form.commits_wait_for()?;
-        self.factors.logs.iter().find(|log| log.role == role)
-    }
-}
-
 /// Splits the throughput of a window into factors.
 pub fn measure(window: &Window) -> Throughput {
     let mut left_out = Vec::new();
@@ -107,7 +99,9 @@ pub fn measure(window: &Window) -> Throughput {
         None => None,
     };
     let predicted = waits_for.and_then(|log| log.predicted_transactions_per_second);
-    let naive = observed.and_then(|observed| naive(observed, redo_log.as_ref(), binlog.as_ref(), &form));
+    let naive = observed
+        .and_then(|observed| naive(observed, redo_log.as_ref(), binlog.as_ref(), &form))
+        .filter(|naive| naive.all_may_wait(status.and_then(|between| between.sessions_at_most())));
     let connections = status.and_then(|between| others_connected(&between)).zip(observed).zip(naive.as_ref());
     let connections =
         connections.and_then(|((ends, observed), naive)| Connections::measure(ends, observed, naive));

@@ -1,14 +1,17 @@
 //! Each setting that durability depends on, checked against the window's measurements.
 
 use super::Evidence;
-use crate::explain::audit::storage::{mounts, preloaded};
-use crate::explain::audit::{Finding, Standing, for_transactions};
+use crate::explain::audit::storage::{preloaded, with_storage};
+use crate::explain::audit::{Finding, Log, Standing, for_transactions, syncs};
 use crate::linux::storage::WriteCache;
 use crate::model::Role;
 use crate::server::mysql::durable_writes::DurableWrites;
 use crate::server::mysql::status::counters::Between;
 use crate::server::mysql::status::reading::Reading;
-use crate::text::count;
+use crate::text::counted;
+
+const NOT_INNODB: &str = "transactions on MyISAM, Aria, MEMORY or temporary tables may be why (ENGINE in information_schema.tables)";
+const NOT_LOGGED: &str = "changes that the binary log does not take may be why (binlog_do_db and its like, sql_log_bin of a session)";
 
 /// All findings, the most serious first.
 pub fn audit(evidence: &Evidence) -> Vec<Finding> {
@@ -21,9 +24,7 @@ pub fn audit(evidence: &Evidence) -> Vec<Finding> {
         findings.extend(flush_method(evidence, reading));
         findings.extend(doublewrite(evidence, reading));
     }
-    findings.extend(mounts(evidence));
-    findings.sort_by_key(|finding| finding.standing);
-    findings
+    with_storage(evidence, findings)
 }
 
 /// Why lost commits can be recovered from elsewhere.
@@ -48,21 +49,43 @@ fn weak(evidence: &Evidence, reading: &Reading, promise: &str) -> (Standing, Str
 
 /// "3,064 syncs for 16,000 transactions".
 fn syncs_for(evidence: &Evidence, role: Role) -> String {
-    for_transactions(format!("{} syncs", count(evidence.syncs(role))), transactions(evidence))
+    for_transactions(syncs(evidence.syncs(role)), transactions(evidence))
+}
+
+fn between<'a>(evidence: &'a Evidence) -> Option<Between<'a>> {
+    let (from, to) = evidence.status?;
+    Some(Between { from, to }).filter(|between| between.interrupted().is_none())
 }
 
 /// None: it is not counted, or the counters cannot be used.
 fn transactions(evidence: &Evidence) -> Option<u64> {
+    Some(between(evidence)?.transactions()?.count)
+}
+
+/// The redo log or the binary log, which was made durable so many times.
+fn log(evidence: &Evidence, role: Role, made_durable: u64) -> Log {
+    let between = between(evidence);
+    let from = |of: fn(&Between) -> Option<u64>| between.as_ref().and_then(of);
+    let (by_its_count, why_not) = match role {
+        Role::Redo => (from(|between| between.redo_bytes()), NOT_INNODB),
+        _ => (from(|between| between.grown("binlog_bytes_written")), NOT_LOGGED),
+    };
+    let commits = from(|between| {
+        // A counter of calls has one of each engine, the binary log's own included.
+        between.transactions().map(|counted| if counted.exact { counted.count } else { counted.count / 2 })
+    });
+    let grown = evidence.written(role).or(by_its_count);
+    Log { made_durable, commits, grown, sessions: from(|between| between.sessions_at_most()), why_not }
+}
+
+/// Its value, if it was the same at both ends: of one that was changed, nothing is to be held against counts.
+fn unchanged(evidence: &Evidence, setting: &str) -> Option<u64> {
     let (from, to) = evidence.status?;
-    let between = Between { from, to };
-    if between.interrupted().is_some() {
-        return None;
-    }
-    Some(between.transactions()?.count)
+    to.setting(setting).filter(|&value| from.setting(setting).is_none_or(|before| before == value))
 }
 
 fn redo(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
-    let value = reading.setting("innodb_flush_log_at_trx_commit")?;
+    let value = unchanged(evidence, "innodb_flush_log_at_trx_commit")?;
     let setting = format!("innodb_flush_log_at_trx_commit={value}");
     let seen = syncs_for(evidence, Role::Redo);
     let durable = "a commit returns once its redo log is durable";
@@ -74,21 +97,20 @@ fn redo(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
                 let seen = format!("{seen}: each write is itself durable, {why}, and not watched here");
                 return Some(Finding::new(setting, Standing::Unseen, durable, seen));
             };
-            let seen = for_transactions(format!("{} durable writes", count(writes)), transactions(evidence));
-            return Some(Finding::new(setting, kept(evidence, writes), durable, format!("{seen}, {why}")));
+            let seen =
+                for_transactions(counted(writes, "durable write", "durable writes"), transactions(evidence));
+            let log = log(evidence, Role::Redo, writes);
+            return Some(evidence.of_waiting(setting, durable, format!("{seen}, {why}"), &log));
         }
         (1 | 3, None) => {
-            return Some(Finding::new(setting, kept(evidence, evidence.syncs(Role::Redo)), durable, seen));
+            let log = log(evidence, Role::Redo, evidence.syncs(Role::Redo));
+            return Some(evidence.of_waiting(setting, durable, seen, &log));
         }
         (2, None) => "a crash of the host loses the commits of the last second or more",
         _ => "a crash of the server loses the commits of the last second or more",
     };
     let (standing, promise) = weak(evidence, reading, promise);
     Some(Finding::new(setting, standing, &promise, seen))
-}
-
-fn kept(evidence: &Evidence, times: u64) -> Standing {
-    evidence.kept(times, transactions(evidence))
 }
 
 fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
@@ -104,12 +126,13 @@ fn binlog(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
             syncs_for(evidence, Role::Redo),
         ));
     }
-    let value = reading.setting("sync_binlog")?;
+    let value = unchanged(evidence, "sync_binlog")?;
     let setting = format!("sync_binlog={value}");
     let seen = syncs_for(evidence, Role::Binlog);
     if value == 1 {
         let promise = "a commit returns once its binary log is durable";
-        return Some(Finding::new(setting, kept(evidence, evidence.syncs(Role::Binlog)), promise, seen));
+        let log = log(evidence, Role::Binlog, evidence.syncs(Role::Binlog));
+        return Some(evidence.of_waiting(setting, promise, seen, &log));
     }
     let promise = match value {
         0 => "a crash of the host loses whatever part of the binary log the kernel had not written out"
@@ -125,7 +148,7 @@ fn flush_method(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     let data = evidence.syncs(Role::Tablespace)
         + evidence.syncs(Role::SystemTablespace)
         + evidence.syncs(Role::Undo);
-    let seen = format!("{} syncs of data files", count(data));
+    let seen = format!("{} of data files", syncs(data));
     let (standing, promise) = match method.to_ascii_uppercase().as_str() {
         "NOSYNC" => (Standing::Broken, "nothing is ever synced: a crash of the host can destroy the data"),
         "LITTLESYNC" => {
@@ -141,23 +164,29 @@ fn flush_method(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
 }
 
 /// Of data files that are synced only when they grow, by the caches of what they may lie on.
-fn without_data_syncs(evidence: &Evidence, syncs: u64) -> Standing {
+fn without_data_syncs(evidence: &Evidence, seen: u64) -> Standing {
     let caches = || evidence.storage.iter().map(|storage| storage.write_cache);
     if caches().any(|cache| cache == Some(WriteCache::Volatile)) {
         return Standing::Weak;
     }
     let is_safe = caches().count() > 0 && caches().all(|cache| cache == Some(WriteCache::None));
-    if is_safe && syncs > 0 { Standing::Kept } else { Standing::Unseen }
+    if is_safe && seen > 0 { Standing::Consistent } else { Standing::Unseen }
 }
 
 fn doublewrite(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     let value = reading.variable("innodb_doublewrite")?;
     let is_off = matches!(value.to_ascii_uppercase().as_str(), "OFF" | "0" | "DETECT_ONLY");
-    let seen = format!("{} syncs of doublewrite files", count(evidence.syncs(Role::Doublewrite)));
+    let seen = format!("{} of doublewrite files", syncs(evidence.syncs(Role::Doublewrite)));
     let setting = format!("innodb_doublewrite={value}");
+    let is_mariadb = evidence.server.version.as_deref().is_some_and(|version| version.starts_with("MariaDB"));
+    if !is_off && evidence.syncs(Role::Doublewrite) == 0 && is_mariadb {
+        let seen = "cannot be told: MariaDB's doublewrite buffer is inside ibdata1".to_owned();
+        return Some(Finding::new(setting, Standing::Unseen, "a page torn by a crash is repaired", seen));
+    }
     if !is_off {
         // These syncs accompany writes of data pages; older servers use the system tablespace instead.
-        let standing = if evidence.syncs(Role::Doublewrite) > 0 { Standing::Kept } else { Standing::Unseen };
+        let standing =
+            if evidence.syncs(Role::Doublewrite) > 0 { Standing::Consistent } else { Standing::Unseen };
         return Some(Finding::new(setting, standing, "a page torn by a crash is repaired", seen));
     }
     let atomic = !evidence.storage.is_empty()

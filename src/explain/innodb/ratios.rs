@@ -3,6 +3,7 @@
 
 use super::Form;
 use crate::explain::factors::{DurableBy, Factor};
+use crate::text::absence;
 
 /// Per second, or why it is not known.
 type Rate = Result<f64, String>;
@@ -47,10 +48,10 @@ impl Rates {
         };
         let no_groups = || form.why_not_binlog.clone();
         let groups = match seen.groups {
-            Some(rate) if rate > 0.0 => Groups::Counted(Ok(rate)),
-            Some(_) => {
-                Groups::Counted(Err(no_groups().unwrap_or_else(|| missing("no commit group was counted"))))
-            }
+            Some(rate) => Groups::Counted(match absence::commit_group(rate) {
+                None => Ok(rate),
+                Some(none) => Err(no_groups().unwrap_or_else(|| missing(&none))),
+            }),
             None => match seen.no_counters.map(missing).or_else(no_groups) {
                 Some(why) => Groups::Counted(Err(why)),
                 None => Groups::AreBinlogSyncs,
@@ -64,11 +65,11 @@ impl Rates {
             source: seen.transactions.map_or("", |(_, source)| source),
             groups,
             redo_by: seen.redo_by,
-            redo_syncs: syncs(seen.redo_syncs, &form.why_not_redo, "no sync of the redo log was traced"),
+            redo_syncs: syncs(seen.redo_syncs, &form.why_not_redo, &absence::log_traced("the redo log")),
             binlog_syncs: syncs(
                 seen.binlog_syncs,
                 &form.why_not_binlog,
-                "no sync of the binary log was traced",
+                &absence::log_traced("the binary log"),
             ),
         }
     }

@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use super::redo::Redo;
+use super::redo::{Redo, Who};
 use super::{Factors, Throughput};
 use crate::explain::factors::render::{
-    latency, megabytes, number, rate, write_connections, write_logs, write_prediction, write_quotients,
-    written,
+    latency, megabytes, rate, write_connections, write_logs, write_naive, write_quotients, written,
 };
 use crate::explain::factors::{DurableBy, Factor};
 use crate::model::Role;
@@ -36,8 +35,7 @@ fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
     write_ratios(text, factors)?;
     write_logs(text, &factors.logs)?;
     let observed = throughput.observed_transactions_per_second;
-    write_prediction(text, throughput.waits_for(), observed)?;
-    write_naive(text, throughput)?;
+    write_naive_of(text, throughput)?;
     write_connections(text, factors.connections.as_ref(), observed)?;
     write_redo(text, &factors.redo, factors.redo_log().map_or(DurableBy::Syncs, |log| log.made_durable_by))?;
     for line in &factors.left_out {
@@ -80,9 +78,8 @@ fn write_ratios(text: &mut String, factors: &Factors) -> std::fmt::Result {
     write_quotients(text, &rows)
 }
 
-fn write_naive(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
+fn write_naive_of(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
     let factors = &throughput.factors;
-    let Some(naive) = &factors.naive else { return Ok(()) };
     let parts = factors.logs.iter().filter(|log| match log.role {
         Role::Binlog => factors.form.why_not_binlog.is_none(),
         _ => factors.form.why_not_redo.is_none(),
@@ -90,22 +87,8 @@ fn write_naive(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
     let parts: Vec<String> = parts
         .map(|log| format!("{} for the {}", latency(log.mean_latency_seconds), log.role.title()))
         .collect();
-    writeln!(
-        text,
-        "One commit after the other could reach {} transactions/s ({}). Observed: {} times that, because {} \
-         transactions share the syncs of their group, times {} groups in their syncs at once{}.",
-        rate(naive.ceiling_transactions_per_second),
-        parts.join(" + "),
-        number(naive.multiple),
-        number(naive.transactions_per_group),
-        number(naive.groups_at_once),
-        match naive.groups_at_once {
-            more if more > 1.05 => " (while the binary log syncs one group, the redo log syncs the next)",
-            less if less < 0.95 =>
-                " (the rest of the time no group is: the server and its clients do other work)",
-            _ => "",
-        }
-    )
+    let observed = throughput.observed_transactions_per_second;
+    write_naive(text, factors.naive.as_ref(), observed, &parts.join(" + "))
 }
 
 fn write_redo(text: &mut String, redo: &Redo, made_durable_by: DurableBy) -> std::fmt::Result {
@@ -114,7 +97,7 @@ fn write_redo(text: &mut String, redo: &Redo, made_durable_by: DurableBy) -> std
         DurableBy::Syncs => ("synced", "syncs"),
         DurableBy::DurableWrites => ("written", "durable writes"),
     };
-    if let Some((who, share)) = redo.mostly_synced_by() {
+    if let Some((who, share)) = redo.mostly_synced_by().filter(|(who, _)| *who != Who::Unnamed) {
         let threads = redo.synced_by.iter().filter(|syncer| syncer.who == who);
         let names: Vec<String> = threads.map(|syncer| escape(syncer.thread.as_bytes())).collect();
         parts.push(format!(
@@ -133,16 +116,18 @@ fn write_redo(text: &mut String, redo: &Redo, made_durable_by: DurableBy) -> std
     if let (Some(pages), Some(share)) = (redo.dirty_pages, redo.dirty_share) {
         parts.push(format!("{} dirty pages ({} of the buffer pool)", count(pages), percent(share)));
     }
-    if let (Some(per_hour), Some(capacity)) = (redo.bytes_per_hour, redo.capacity_bytes) {
-        parts.push(format!(
-            "{} written per hour at this rate, room for {}",
-            megabytes(per_hour),
-            megabytes(capacity)
-        ));
+    if !parts.is_empty() {
+        writeln!(text, "Redo log: {}.", parts.join("; "))?;
     }
-    if let (Some(held), Some(needs)) = (redo.hours_held, redo.an_hour_needs_bytes) {
-        let minutes = duration_in_words((held * 3600.0 * 1e9) as u64);
-        parts.push(format!("which is full after {minutes}; an hour of it needs {}", megabytes(needs)));
-    }
-    if parts.is_empty() { Ok(()) } else { writeln!(text, "Redo log: {}.", parts.join("; ")) }
+    let Some(((capacity, held), needs)) =
+        redo.capacity_bytes.zip(redo.hours_held).zip(redo.an_hour_needs_bytes)
+    else {
+        return Ok(());
+    };
+    let fills = duration_in_words((held * 3600.0 * 1e9) as u64);
+    let enough = match held < 1.0 {
+        true => format!("; {} would last an hour", megabytes(needs)),
+        false => String::new(),
+    };
+    writeln!(text, "The redo log ({}) fills in {fills} at this rate{enough}.", megabytes(capacity))
 }

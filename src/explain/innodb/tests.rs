@@ -292,8 +292,6 @@ fn durable_writes_of_the_redo_log_are_its_syncs() {
     let alone = [dsync[0], ("sync_binlog", "0")];
     let throughput = taken_apart(&written, Some(&status("41000", "8500", &alone)), &samples(60, 160));
     near(throughput.predicted_transactions_per_second, 4_000.0);
-    let text = render(&throughput);
-    assert!(text.contains("4.00 transactions per durable write x 0.300 in flight / 300 µs"), "{text}");
     // At 2, a commit waits for a write, which is enough; at 0, for none.
     for (value, waits) in [("2", true), ("0", false)] {
         let variables = [dsync[0], ("innodb_flush_log_at_trx_commit", value)];

@@ -41,12 +41,12 @@ impl Form {
             let in_words = "unknown without a connection".into();
             return Form { in_words, by_writes, waits_unseen: unseen, ..Form::default() };
         };
-        let commit = setting("synchronous_commit").unwrap_or("on");
+        let commit = setting("synchronous_commit");
         let why_not_wal = if between.to.is_standby() {
             Some("does not apply: a standby commits nothing of its own".to_owned())
         } else if !is_synced {
             Some("does not apply: fsync=off, so nothing is synced".to_owned())
-        } else if commit == "off" {
+        } else if commit == Some("off") {
             Some("does not apply: synchronous_commit=off, so no commit waits for the WAL".to_owned())
         } else {
             None
@@ -65,8 +65,9 @@ impl Form {
         form
     }
 
-    fn words(&self, commit: &str, is_standby: bool) -> String {
-        let commit = escape_sentence(commit);
+    fn words(&self, commit: Option<&str>, is_standby: bool) -> String {
+        let commit =
+            commit.map_or(String::new(), |value| format!(" (synchronous_commit={})", escape_sentence(value)));
         match (&self.why_not_wal, &self.by_writes) {
             (Some(_), _) if is_standby => {
                 "it commits nothing of its own; its primary's commits may wait for its syncs".to_owned()
@@ -76,9 +77,7 @@ impl Form {
                 let unseen = if self.waits_unseen { "; not seen here" } else { "" };
                 format!("a commit waits for a write of the WAL that is itself durable ({why}{unseen})")
             }
-            (None, None) => format!(
-                "a commit waits until the WAL is synced up to its own record (synchronous_commit={commit})"
-            ),
+            (None, None) => format!("a commit waits until the WAL is synced up to its own record{commit}"),
         }
     }
 }

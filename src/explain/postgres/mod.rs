@@ -19,6 +19,7 @@ use crate::model::{Measurement, Role, ServerId};
 use crate::server::postgres::status::counters::Between;
 use crate::server::postgres::status::reading::Reading;
 use crate::server::status::Counted;
+use crate::text::absence;
 
 pub use form::Form;
 pub use promises::audit;
@@ -99,7 +100,8 @@ pub fn measure(window: &Window, titles: Option<&BTreeMap<u32, String>>) -> Throu
         log.as_ref().filter(|_| terms.commits_wait && !form.waits_unseen && !form.waits_for_more);
     let naive = observed
         .zip(waited_for)
-        .and_then(|(observed, log)| Naive::of(observed, log.syncs_per_second, log.mean_latency_seconds));
+        .and_then(|(observed, log)| Naive::of(observed, log.syncs_per_second, log.mean_latency_seconds))
+        .filter(|naive| naive.all_may_wait(status.and_then(|between| between.sessions_at_most())));
     let ends = status.and_then(|between| Some([between.from.clients()?, between.to.clients()?]));
     let connections = ends.zip(observed).zip(naive.as_ref());
     let connections =
@@ -136,7 +138,7 @@ fn per_sync(form: &Form, observed: Option<f64>, log: Option<&Log>, no_counters: 
             source: format!("transaction IDs and traced {}s", log.each()),
         },
         (Some(_), None) => {
-            let nothing = || "not measurable here: no sync of the WAL was traced".to_owned();
+            let nothing = || format!("not measurable here: {}", absence::log_traced("the WAL"));
             none(form.why_not_wal.clone().unwrap_or_else(nothing))
         }
     }

@@ -3,11 +3,14 @@
 
 use super::Evidence;
 use super::form::Form;
-use crate::explain::audit::storage::{mounts, preloaded};
-use crate::explain::audit::{Finding, Standing, for_transactions};
+use crate::explain::audit::storage::{preloaded, with_storage};
+use crate::explain::audit::{Finding, Log, Standing, for_transactions, syncs};
 use crate::model::Role;
 use crate::server::postgres::status::counters::Between;
-use crate::text::{count, escape_sentence};
+use crate::text::{counted, escape_sentence};
+
+const NOT_WAITING: &str = "synchronous_commit=off in a session, a role or a database may be why (`SELECT * FROM pg_db_role_setting`), or \
+                           temporary or unlogged tables";
 
 /// All findings, the most serious first.
 pub fn audit(evidence: &Evidence) -> Vec<Finding> {
@@ -20,18 +23,16 @@ pub fn audit(evidence: &Evidence) -> Vec<Finding> {
         findings.extend(full_page_writes(evidence, &between));
         findings.extend(data_sync_retry(evidence, &between));
     }
-    findings.extend(mounts(evidence));
-    findings.sort_by_key(|finding| finding.standing);
-    findings
+    with_storage(evidence, findings)
 }
 
 fn fsync(evidence: &Evidence, between: &Between) -> Option<Finding> {
     let value = between.to.setting("fsync")?;
-    let syncs = evidence.all_syncs();
-    let seen = format!("{} syncs", count(syncs));
+    let all = evidence.all_syncs();
+    let seen = syncs(all);
     let (standing, promise) = match value {
         "off" => (Standing::Broken, "nothing is ever synced: a crash of the host can destroy the cluster"),
-        _ if syncs > 0 => (Standing::Kept, "what has to be durable is synced"),
+        _ if all > 0 => (Standing::Consistent, "what has to be durable is synced"),
         _ => (Standing::Unseen, "what has to be durable is synced"),
     };
     Some(Finding::new(format!("fsync={}", escape_sentence(value)), standing, promise, seen))
@@ -43,8 +44,8 @@ fn synchronous_commit(evidence: &Evidence, between: &Between) -> Option<Finding>
     let transactions = between.interrupted().is_none().then(|| between.transactions()).flatten();
     let transactions = transactions.map(|counted| counted.count);
     let durable = "a commit returns once its WAL is durable";
-    let syncs = evidence.syncs(Role::Wal);
-    let of_syncs = for_transactions(format!("{} syncs of the WAL", count(syncs)), transactions);
+    let of_wal = evidence.syncs(Role::Wal);
+    let of_syncs = for_transactions(format!("{} of the WAL", syncs(of_wal)), transactions);
     // What fsync=off makes of it is said of fsync.
     if between.to.setting("fsync") == Some("off") || between.to.is_standby() {
         let promise = if value == "off" { "commits do not wait for the WAL" } else { durable };
@@ -55,22 +56,32 @@ fn synchronous_commit(evidence: &Evidence, between: &Between) -> Option<Finding>
                        no other damage";
         return Some(Finding::new(setting, Standing::Weak, promise, of_syncs));
     }
+    let log = |made_durable| Log {
+        made_durable,
+        commits: transactions,
+        grown: evidence.written(Role::Wal).or_else(|| between.grown("pg_stat_wal.wal_bytes")),
+        sessions: between.sessions_at_most(),
+        why_not: NOT_WAITING,
+    };
     let form = Form::of(evidence.server, Some(between), &evidence.measurement.setup.ops);
     let Some(why) = form.by_writes else {
-        return Some(Finding::new(setting, evidence.kept(syncs, transactions), durable, of_syncs));
+        return Some(evidence.of_waiting(setting, durable, of_syncs, &log(of_wal)));
     };
     let Some(writes) = evidence.durable_writes(Role::Wal) else {
         let seen = format!("{of_syncs}: each write is itself durable, {why}, and not watched here");
         return Some(Finding::new(setting, Standing::Unseen, durable, seen));
     };
-    let seen = for_transactions(format!("{} durable writes of the WAL", count(writes)), transactions);
-    Some(Finding::new(setting, evidence.kept(writes, transactions), durable, format!("{seen}, {why}")))
+    let seen = for_transactions(
+        counted(writes, "durable write of the WAL", "durable writes of the WAL"),
+        transactions,
+    );
+    Some(evidence.of_waiting(setting, durable, format!("{seen}, {why}"), &log(writes)))
 }
 
 fn full_page_writes(evidence: &Evidence, between: &Between) -> Option<Finding> {
     let value = between.to.setting("full_page_writes")?;
     let setting = format!("full_page_writes={}", escape_sentence(value));
-    let seen = format!("{} syncs of data files", count(evidence.syncs(Role::Data)));
+    let seen = format!("{} of data files", syncs(evidence.syncs(Role::Data)));
     if value != "off" {
         return Some(Finding::new(setting, Standing::Unseen, "a page torn by a crash is repaired", seen));
     }
@@ -101,6 +112,6 @@ fn data_sync_retry(evidence: &Evidence, between: &Between) -> Option<Finding> {
         "data_sync_retry=on",
         Standing::Weak,
         promise,
-        format!("{} failed syncs of data files", count(failed)),
+        counted(failed, "failed sync of data files", "failed syncs of data files"),
     ))
 }

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use super::{Factors, Throughput};
 use crate::explain::factors::DurableBy;
 use crate::explain::factors::render::{
-    latency, number, rate, write_connections, write_logs, write_prediction, write_quotients, written,
+    latency, rate, write_connections, write_logs, write_naive, write_quotients, written,
 };
-use crate::text::{count, escape, escape_sentence, percent};
+use crate::text::{count, counted, escape, escape_sentence, percent};
 
 pub fn render(throughput: &Throughput) -> String {
     written(|text| write_to(text, throughput))
@@ -38,9 +38,11 @@ fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
     };
     write_quotients(text, &[(name, &factors.transactions_per_wal_sync, meaning)])?;
     write_logs(text, &factors.logs)?;
-    let waits_for = factors.logs.first().filter(|_| factors.form.why_not_wal.is_none());
-    write_prediction(text, waits_for, observed)?;
-    write_naive(text, factors)?;
+    let each = factors
+        .logs
+        .first()
+        .map_or(String::new(), |log| format!("{} for the WAL", latency(log.mean_latency_seconds)));
+    write_naive(text, factors.naive.as_ref(), observed, &each)?;
     write_connections(text, factors.connections.as_ref(), observed)?;
     write_synced_by(text, factors, by_writes)?;
     write_checkpoints(text, factors)?;
@@ -48,22 +50,6 @@ fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
         writeln!(text, "{}", escape_sentence(line))?;
     }
     Ok(())
-}
-
-fn write_naive(text: &mut String, factors: &Factors) -> std::fmt::Result {
-    let (Some(naive), Some(log)) = (&factors.naive, factors.logs.first()) else { return Ok(()) };
-    writeln!(
-        text,
-        "One commit after the other could reach {} transactions/s ({} for the WAL). Observed: {} times that, because a {} \
-         serves {} transactions, times {} {}s under way on average.",
-        rate(naive.ceiling_transactions_per_second),
-        latency(log.mean_latency_seconds),
-        number(naive.multiple),
-        log.each(),
-        number(naive.transactions_per_group),
-        number(naive.groups_at_once),
-        log.each(),
-    )
 }
 
 fn write_synced_by(text: &mut String, factors: &Factors, by_writes: bool) -> std::fmt::Result {
@@ -88,9 +74,9 @@ fn write_checkpoints(text: &mut String, factors: &Factors) -> std::fmt::Result {
     };
     writeln!(
         text,
-        "{how_many}{} syncs besides the WAL's took {} ({} of tables and indexes): commits seldom wait for them, but they \
+        "{how_many}{} besides the WAL's took {} ({} of tables and indexes): commits seldom wait for them, but they \
          share its device.",
-        count(checkpoints.syncs),
+        counted(checkpoints.syncs, "sync", "syncs"),
         latency(checkpoints.seconds),
         count(checkpoints.data_syncs),
     )

@@ -7,7 +7,7 @@ use crate::explain::factors::{Edges, InFlightSamples, Uncertain};
 use crate::explain::waits::{Account, Processors};
 use crate::linux::storage::{Storage, WriteCache};
 use crate::model::fixture::{self, MYSQL};
-use crate::model::{InFlight, Measurement, Op, Server, durability};
+use crate::model::{Durability, InFlight, Measurement, Op, Server, Stats, durability};
 
 const SECONDS: u64 = 10;
 const BACKENDS: u32 = 8;
@@ -161,7 +161,7 @@ fn what_else_a_commit_waits_for_is_said() {
     let text = render(&taken_apart(&measurement(Op::Fdatasync, 4_000), Some(&status)));
     assert!(text.contains("waits 500 µs for others, if 5 more transactions are open."), "{text}");
     assert!(text.contains("A commit also waits for standbys"), "{text}");
-    assert!(!text.contains("One commit after the other"), "how long a commit takes is not known: {text}");
+    assert!(!text.contains("one after the other"), "how long a commit takes is not known: {text}");
     // Where none waits for the WAL, none waits in its turn.
     for (setting, value) in [("fsync", "off"), ("synchronous_commit", "off")] {
         let status = self::status("16000", &[("commit_delay", "500"), (setting, value)], &[]);
@@ -194,19 +194,18 @@ fn findings(
     status: &(Reading, Reading),
     storage: &str,
 ) -> Vec<Finding> {
-    let storage = [Storage {
-        filesystem: storage.into(),
-        device: "/dev/vda".into(),
-        kernel_device: Some("vda".into()),
-        options: vec!["rw".into()],
-        write_cache: Some(WriteCache::Volatile),
-    }];
+    let durability = match storage {
+        "tmpfs" => Durability::No("tmpfs keeps files in memory only".into()),
+        _ => Durability::Yes,
+    };
+    let example = Storage::example(&["rw"], Some(WriteCache::Volatile), durability);
+    let storage = [Storage { filesystem: storage.into(), ..example }];
     audit(&Evidence {
         server,
         measurement,
         status: Some((&status.0, &status.1)),
         storage: &storage,
-        device_flushes: Some(300),
+        flush_waits: BTreeMap::from([(Role::Redo, 300), (Role::Wal, 300)]),
     })
 }
 
@@ -217,21 +216,30 @@ fn standing(findings: &[Finding], setting: &str) -> Standing {
 
 #[test]
 fn a_promise_is_kept_broken_or_weak_by_what_was_seen() {
-    let of = |settings: Pairs, wal: u64| {
+    let of_one_called = |comm: &str, settings: Pairs, wal: u64| {
         let mut measurement = measurement(Op::Fdatasync, wal);
         if wal == 0 {
             measurement.roles.clear();
         }
-        findings(&server(&[]), &measurement, &status("16000", settings, &[]), "ext4")
+        let stats = Stats { bytes: 4_000_000, ..fixture::stats(&[(9, 1_000)]) };
+        std::sync::Arc::make_mut(&mut measurement.setup).ops.push(Op::Write);
+        measurement.writes = vec![fixture::row(MYSQL, 1, "/d/pg_wal/x", Role::Wal, Op::Write, stats)];
+        let server = Server { comm: comm.into(), ..server(&[]) };
+        findings(&server, &measurement, &status("16000", settings, &[]), "ext4")
     };
+    let of = |settings: Pairs, wal: u64| of_one_called("postgres", settings, wal);
     let kept = of(&[], 4_000);
-    for setting in ["fsync=on", "synchronous_commit=on", "ext4"] {
-        assert_eq!(standing(&kept, setting), Standing::Kept, "{kept:#?}");
+    for setting in ["fsync=on", "synchronous_commit=on"] {
+        assert_eq!(standing(&kept, setting), Standing::Consistent, "{kept:#?}");
     }
+    assert_eq!(standing(&kept, "ext4"), Standing::Kept);
     assert_eq!(standing(&kept, "full_page_writes=on"), Standing::Unseen);
     let commit = kept.iter().find(|finding| finding.setting == "synchronous_commit=on").unwrap();
     assert_eq!(commit.seen, "4,000 syncs of the WAL for 16,000 transactions");
     assert_eq!(standing(&of(&[], 0), "synchronous_commit=on"), Standing::Broken);
+    assert_eq!(standing(&of_one_called("postmaster", &[], 0), "synchronous_commit=on"), Standing::Broken);
+    // By a name that is nobody's, its children are not known as its own.
+    assert_eq!(standing(&of_one_called("pg15", &[], 0), "synchronous_commit=on"), Standing::Unseen);
     for (setting, value, expected) in [
         ("fsync", "off", Standing::Broken),
         ("synchronous_commit", "off", Standing::Weak),
@@ -243,7 +251,7 @@ fn a_promise_is_kept_broken_or_weak_by_what_was_seen() {
     }
     // What is broken comes first.
     assert!(
-        render_audit(&of(&[("fsync", "off")], 0)).starts_with("BROKEN  fsync=off: nothing is ever synced")
+        render_audit(&of(&[("fsync", "off")], 0)).starts_with("BROKEN     fsync=off: nothing is ever synced")
     );
     assert_eq!(
         standing(&of(&[("fsync", "off")], 0), "synchronous_commit"),
@@ -263,6 +271,25 @@ fn a_promise_is_kept_broken_or_weak_by_what_was_seen() {
 }
 
 #[test]
+fn sessions_that_do_not_wait_are_noticed_by_commits_that_no_sync_can_have_released() {
+    let commit = |came| {
+        let at = |sessions| status("1780", &[], &[("sessions", sessions)]);
+        let ends = (at("500").0, at(came).1);
+        let found = findings(&server(&[]), &measurement(Op::Fdatasync, 10), &ends, "ext4");
+        let naive = taken_apart(&measurement(Op::Fdatasync, 10), Some(&ends)).factors.naive;
+        let finding = found.into_iter().find(|finding| finding.setting == "synchronous_commit=on").unwrap();
+        assert_eq!(naive.is_some(), finding.standing == Standing::Consistent, "{finding:?}");
+        finding
+    };
+    let unclear = commit("500");
+    assert_eq!(unclear.standing, Standing::Unclear, "{unclear:?}");
+    let said = "10 syncs of the WAL for 1,780 transactions of 16 sessions at most: not every commit waited; \
+                synchronous_commit=off in a session,";
+    assert!(unclear.seen.starts_with(said), "{unclear:?}");
+    assert_eq!(commit("900").standing, Standing::Consistent, "many came and went");
+}
+
+#[test]
 fn durable_writes_keep_the_promise_where_they_are_watched() {
     let settings = [("wal_sync_method", "open_sync")];
     let mut measurement = measurement(Op::DsyncWrite, 400);
@@ -271,7 +298,7 @@ fn durable_writes_keep_the_promise_where_they_are_watched() {
         found.into_iter().find(|finding| finding.setting == "synchronous_commit=on").unwrap()
     };
     let kept = of(&measurement);
-    assert_eq!(kept.standing, Standing::Kept);
+    assert_eq!(kept.standing, Standing::Consistent);
     assert_eq!(kept.seen, "400 durable writes of the WAL for 1,600 transactions, wal_sync_method=open_sync");
     std::sync::Arc::make_mut(&mut measurement.setup).ops.retain(|&op| op != Op::DsyncWrite);
     assert_eq!(of(&measurement).standing, Standing::Unseen);

@@ -120,6 +120,15 @@ impl Account {
         account
     }
 
+    /// For how long each role's syncs of one server waited for cache flushes of devices, in nanoseconds.
+    pub(crate) fn flush_waits(&self, server: ServerId) -> BTreeMap<Role, u64> {
+        let mut waits = BTreeMap::new();
+        for (who, part) in self.parts.iter().filter(|(who, _)| who.server == server) {
+            *waits.entry(who.role).or_default() += part.flush();
+        }
+        waits
+    }
+
     /// The sum of all parts.
     pub fn total(&self) -> Part {
         let mut total = Part::default();

@@ -70,16 +70,20 @@ fn neighbour(journal: &Journal, durable_writes: Option<&str>, style: &Style) -> 
     let (name, n) = journal.neighbours.first()?;
     let all = journal.syncs + journal.neighbour_syncs();
     let share = *n as f64 / all.max(1) as f64;
+    let unattributed = match journal.unattributed {
+        0 => String::new(),
+        n => format!(" {} more on this host were not attributed.", text::count(n)),
+    };
     let device = style.name(journal.device.as_bytes());
     (share >= MIN_NEIGHBOUR_SHARE).then(|| match durable_writes {
         Some(writes) => format!(
             "Journal commits and device flushes on {device} may be for the server's own writes: {writes}. So the {} \
-             of the syncs there that others make need not be the cause.",
+             of the syncs there that others make need not be the cause.{unattributed}",
             text::percent(journal.neighbour_syncs() as f64 / all as f64),
         ),
         None => format!(
             "{} of the syncs on {device} come from {}, which is not traced: journal commits and device flushes serve \
-             it as well.",
+             it as well.{unattributed}",
             text::percent(share),
             style.name(name.as_bytes())
         ),
@@ -136,10 +140,12 @@ mod tests {
             syncs: 60,
             durable_writes: 0,
             neighbours: vec![("xtrabackup".into(), n)],
+            unattributed: 10_900,
             writers: None,
         };
         let said = told(&account, &[journal(40)], None);
         assert!(said[0].contains("40 %") && said[0].contains("xtrabackup"), "{said:?}");
+        assert!(said[0].ends_with(" 10,900 more on this host were not attributed."), "{said:?}");
         assert_eq!(told(&account, &[journal(4)], None), [""; 0]);
         assert_eq!(told(&Account::default(), &[journal(40)], None), [""; 0]);
         // Where the server's own writes are durable, they may be the cause.

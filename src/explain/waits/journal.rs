@@ -23,8 +23,11 @@ pub struct Journal {
     pub syncs: u64,
     /// How many of them were durable writes.
     pub durable_writes: u64,
-    /// Syncs of untraced processes by command name, the largest count first.
+    /// Syncs of untraced processes by command name, the largest count first; those of all filesystems
+    /// included.
     pub neighbours: Vec<(String, u64)>,
+    /// Syncs of untraced processes of which it is not known whose they were, or where.
+    pub unattributed: u64,
     /// Processes that changed metadata, the largest count first. None: cannot be observed here.
     pub writers: Option<Vec<JournalWriter>>,
 }
@@ -82,12 +85,13 @@ pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers
         // An overlay has another name and another mount than what it lies on.
         let of_first = infos().find(|info| info.device.is_some() && info.below.is_none());
         let device = of_first.or_else(|| infos().next()).and_then(|info| info.device.as_deref());
-        let mut neighbours: Vec<(String, u64)> = measurement
-            .neighbours
-            .iter()
-            .filter(|row| row.device_number == count.device)
-            .map(|row| (row.comm.clone(), row.stats.count))
-            .collect();
+        let (unattributed, known): (Vec<_>, Vec<_>) =
+            measurement.neighbours.iter().partition(|row| row.is_unattributed());
+        let here = known.iter().filter(|row| row.is_of_any_device() || row.device_number == count.device);
+        let mut by_comm: BTreeMap<&str, u64> = BTreeMap::new();
+        here.for_each(|row| *by_comm.entry(&row.comm).or_default() += row.stats.all());
+        let mut neighbours: Vec<(String, u64)> =
+            by_comm.into_iter().map(|(comm, n)| (comm.to_owned(), n)).collect();
         neighbours.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
         let name = crate::linux::mountinfo::format_device(count.device);
         journals.push(Journal {
@@ -100,6 +104,7 @@ pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers
             syncs,
             durable_writes,
             neighbours,
+            unattributed: unattributed.iter().map(|row| row.stats.all()).sum(),
             writers: (saw_writers && !count.by_device).then(|| writers(measurement, &count.writers)),
         });
     }
@@ -162,6 +167,7 @@ mod tests {
             syncs: 30,
             durable_writes: 0,
             neighbours: vec![("rsync".into(), 10)],
+            unattributed: 0,
             writers: Some(merged),
         };
         assert_eq!(journal.traced_share(), Some(0.6));

@@ -14,17 +14,33 @@ pub struct Rules {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct WaitRule {
     phase: Phase,
-    frames: Vec<String>,
+    #[serde(flatten)]
+    names: Names,
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct CommitterRule {
     state: CommitterName,
+    #[serde(flatten)]
+    names: Names,
+}
+
+/// Functions that decide: seen in a stack, and read in the kernel's source.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Names {
+    #[serde(default)]
     frames: Vec<String>,
+    #[serde(default)]
+    guesses: Vec<String>,
+}
+
+impl Names {
+    fn have(&self, function: &str) -> bool {
+        self.frames.iter().chain(&self.guesses).any(|pattern| is_like(function, pattern))
+    }
 }
 
 /// The states that a stack can reveal.
@@ -46,13 +62,13 @@ impl Rules {
     /// The phase of a thread with this stack. `frames`: symbol names in any order, without compiler
     /// suffixes.
     pub(crate) fn phase_of<'a>(&self, frames: impl Iterator<Item = &'a str> + Clone) -> Phase {
-        let decides = |rule: &&WaitRule| frames.clone().any(|frame| is_one_of(frame, &rule.frames));
+        let decides = |rule: &&WaitRule| frames.clone().any(|frame| rule.names.have(frame));
         self.wait.iter().find(decides).map_or(Phase::Other, |rule| rule.phase)
     }
 
     /// The state of a committer that is in a function of this name.
     pub fn committer_in(&self, function: &str) -> Option<Committer> {
-        let rule = self.committer.iter().find(|rule| is_one_of(function, &rule.frames))?;
+        let rule = self.committer.iter().find(|rule| rule.names.have(function))?;
         Some(match rule.state {
             CommitterName::Checkpoint => Committer::Checkpoint,
             CommitterName::OpenHandles => Committer::OpenHandles,
@@ -63,16 +79,37 @@ impl Rules {
     }
 }
 
-fn is_one_of(name: &str, patterns: &[String]) -> bool {
-    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+fn is_like(name: &str, pattern: &str) -> bool {
+    match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => name == pattern,
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_guess_was_seen_and_each_stack_that_was_seen_is_understood() {
+        let rules = Rules::builtin();
+        let seen =
+            include_str!("stacks.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let stacks: Vec<(Vec<&str>, &str)> = seen
+            .map(|line| {
+                let (frames, phase) = line.split_once(" [").expect("frames and a phase");
+                (frames.split(' ').collect(), phase.trim_end_matches(']'))
+            })
+            .collect();
+        for (frames, phase) in &stacks {
+            assert_eq!(rules.phase_of(frames.iter().copied()).title(), *phase, "{frames:?}");
+        }
+        let all: Vec<&str> = stacks.iter().flat_map(|(frames, _)| frames.iter().copied()).collect();
+        for pattern in rules.wait.iter().flat_map(|rule| &rule.names.frames) {
+            assert!(all.iter().any(|frame| is_like(frame, pattern)), "no stack has {pattern}: it is a guess");
+        }
+        assert!(rules.committer.iter().all(|rule| rule.names.frames.is_empty()), "their stacks are not kept");
+    }
 
     /// Stacks as the kernel shows them, innermost frame first, from schedule outwards.
     #[test]

@@ -12,14 +12,18 @@ use super::paths::Did;
 use super::totals::ServerTotals;
 use super::waiting::Waiting;
 use crate::linux::boot_time::boot_time;
-use crate::model::{Backlog, Lost, Measurement, Op, Role, Server, ServerId, Setup, Snapshot, unsynced_roles};
-use crate::server::naming::{self, GivenName, Identity, OTHER, UNKNOWN};
+use crate::model::{Backlog, Lost, Measurement, Op, Owner, Role, Server, ServerId, Setup, Snapshot};
+use crate::server::identity::Identity;
+use crate::server::naming::{self, Claim, GivenName, OTHER, Standing, UNKNOWN};
 use crate::server::processes::cut_to_tick;
+use crate::server::shares::{Admission, Room, is_service};
 
-/// Servers with a label of their own.
-const MAX_SERVERS: usize = 64;
+/// Servers with a label of their own, and how many of the labels are kept for services of the system.
+pub(super) const MAX_SERVERS: usize = 64;
+pub(super) const RESERVED: usize = 16;
+const ROOM: Room = Room { all: MAX_SERVERS, reserve: RESERVED };
 /// How long a server waits for its description before it is called by the little that is known.
-const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -39,6 +43,8 @@ impl Default for Options {
 #[derive(Clone, Debug)]
 pub struct Place {
     pub label: String,
+    /// How well the server's claim to its label stood when it got it.
+    standing: Standing,
     identity: Option<Identity>,
     pub totals: ServerTotals,
     /// The process that runs it, or ran it last. None: syncs without a process, or processes too many to be
@@ -62,6 +68,25 @@ pub(crate) struct Labelled {
     pub is_alive: bool,
     /// What it has started under its own name; of several servers, all.
     pub others: Vec<ServerId>,
+    /// Who answers for it, the number of its user, and its unit.
+    pub whose: Owner,
+    pub uid: Option<u32>,
+    pub unit: Option<String>,
+}
+
+impl Labelled {
+    pub fn new(label: &str, server: Option<&Server>, is_alive: bool) -> Labelled {
+        let known_by = server.map(|server| &server.known_by);
+        Labelled {
+            label: label.to_owned(),
+            main: server.map(|server| server.id),
+            is_alive,
+            others: Vec::new(),
+            whose: known_by.map_or(Owner::Unknown, |known_by| known_by.whose),
+            uid: known_by.and_then(|known_by| known_by.owner),
+            unit: known_by.and_then(|known_by| known_by.unit.clone()),
+        }
+    }
 }
 
 /// A process whose syncs were counted.
@@ -125,20 +150,25 @@ impl Book {
     pub(crate) fn labelled(&self) -> Vec<Labelled> {
         let mut all: BTreeMap<&str, Labelled> = BTreeMap::new();
         for place in self.places.values().filter(|place| place.label == OTHER || place.server().is_some()) {
-            let main = place.server().map(|server| server.id);
-            let label =
-                || Labelled { label: place.label.clone(), main, is_alive: place.is_alive, others: vec![] };
-            all.entry(&place.label).or_insert_with(label);
+            let new = || Labelled::new(&place.label, place.server(), place.is_alive);
+            all.entry(&place.label).or_insert_with(new);
         }
-        let runs = |label: &str| self.places.values().any(|place| place.label == label && place.is_alive);
+        // Nobody has looked yet whether it may call itself what another server is called.
+        let is_anothers = |label: &str, process: &Process| {
+            let identity = Identity::of(&process.server);
+            let mut known = self.places.values().filter(|place| place.label == label);
+            known.any(|place| {
+                let own = place.identity.as_ref();
+                place.is_alive || !own.is_some_and(|own| own.is_taken_up_by(&identity, false))
+            })
+        };
         for process in self.processes.values().filter(|process| process.server.alive) {
             let (id, place) = (process.server.id, process.place.and_then(|number| self.places.get(&number)));
             let label = place.map_or(&*process.server.name, |place| &*place.label);
-            // Nobody has looked yet whether it may call itself what a server is called that runs.
-            if place.is_none() && runs(label) {
+            if place.is_none() && is_anothers(label, process) {
                 continue;
             }
-            let new = || Labelled { label: label.to_owned(), main: Some(id), is_alive: true, others: vec![] };
+            let new = || Labelled::new(label, Some(&process.server), true);
             let known = all.entry(label).or_insert_with(new);
             match known.main {
                 Some(main) if main == id => {}
@@ -261,6 +291,7 @@ impl Book {
         let paths = self.options.paths.unwrap_or(0);
         let new = || Place {
             label: UNKNOWN.to_owned(),
+            standing: Standing::default(),
             identity: None,
             totals: ServerTotals::new(paths),
             server: None,
@@ -277,16 +308,16 @@ impl Book {
         let known = self.places.iter().find(|(_, place)| place.identity.is_none() && place.label == label);
         match known {
             Some((&number, _)) => number,
-            None => self.open(label.to_owned(), None, now),
+            None => self.open(label.to_owned(), Standing::default(), None, now),
         }
     }
 
-    fn open(&mut self, label: String, identity: Option<Identity>, now: Instant) -> u32 {
+    fn open(&mut self, label: String, standing: Standing, identity: Option<Identity>, now: Instant) -> u32 {
         let number = self.next_place;
         self.next_place += 1;
         self.place(number, now);
         if let Some(place) = self.places.get_mut(&number) {
-            (place.label, place.identity) = (label, identity);
+            (place.label, place.standing, place.identity) = (label, standing, identity);
         }
         number
     }
@@ -307,10 +338,14 @@ impl Book {
         let open: Vec<ServerId> =
             open().filter(|(_, process)| is_ready(process)).map(|(&id, _)| id).collect();
         let mut fresh: Vec<(Identity, Vec<ServerId>)> = Vec::new();
+        let mut running = self.running();
         for id in open {
             let process = &self.processes[&id];
             let identity = Identity::of(&process.server);
-            if let Some(number) = self.known_place(&identity) {
+            if let Some(number) = self.known_place(&identity, &running) {
+                if process.server.alive {
+                    running.insert(number);
+                }
                 self.settle(id, number, setup, now);
             } else if process.server.alive || process.waiting.is_some() {
                 // Several processes of one directory: a server and what it starts under its own name.
@@ -324,29 +359,65 @@ impl Book {
                 }
             }
         }
-        let candidates: Vec<Vec<String>> = fresh
-            .iter()
-            .map(|(_, processes)| {
-                naming::candidates(&self.processes[&processes[0]].server, &self.options.names)
-            })
-            .collect();
-        let mut taken: BTreeSet<&str> = self.places.values().map(|place| place.label.as_str()).collect();
+        let given = &self.options.names;
+        let claim = |processes: &[ServerId]| naming::claim(&self.processes[&processes[0]].server, given);
+        let mut claims: Vec<Claim> = fresh.iter().map(|(_, processes)| claim(processes)).collect();
+        let renamed = self.to_be_renamed(&claims);
+        claims.extend(renamed.iter().map(|(_, claim)| claim.clone()));
+        if claims.is_empty() {
+            return;
+        }
+        let stays = |number: &u32| renamed.iter().all(|(renamed, _)| renamed != number);
+        let staying = self.places.iter().filter(|(number, _)| stays(number));
+        let mut taken: BTreeSet<&str> = staying.map(|(_, place)| place.label.as_str()).collect();
         taken.extend([UNKNOWN, OTHER]);
-        let labels = naming::labels(&candidates, &taken);
-        for ((identity, processes), label) in fresh.into_iter().zip(labels) {
-            let number = if self.make_room() {
-                self.open(label, Some(identity), now)
+        let mut labels = naming::labels(&claims, &taken).into_iter().zip(claims);
+        let settled: Vec<_> = fresh.into_iter().zip(labels.by_ref()).collect();
+        for ((number, _), (label, claim)) in renamed.iter().zip(labels) {
+            if let Some(place) = self.places.get_mut(number) {
+                (place.label, place.standing) = (label, claim.standing);
+            }
+        }
+        for ((identity, processes), (label, claim)) in settled {
+            let number = if self.make_room(identity.whose(), &running, setup, now) {
+                self.open(label, claim.standing, Some(identity), now)
             } else {
                 self.special_place(OTHER, now)
             };
+            running.insert(number);
             processes.into_iter().for_each(|id| self.settle(id, number, setup, now));
         }
     }
 
-    fn known_place(&self, identity: &Identity) -> Option<u32> {
+    /// Servers whose own claim has been confirmed since they got their label, and those that lose theirs to
+    /// one of them or to a newcomer, whose claim beats theirs.
+    fn to_be_renamed(&self, newcomers: &[Claim]) -> Vec<(u32, Claim)> {
+        let may_be =
+            self.places.iter().filter(|(_, place)| place.identity.is_some() && !place.standing.is_best());
+        let claim = |(&number, place): (&u32, &Place)| {
+            Some((number, naming::claim(place.server.as_deref()?, &self.options.names)))
+        };
+        let all: Vec<(u32, Claim)> = may_be.filter_map(claim).collect();
+        let (mut renamed, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(number, claim)| {
+            let place = &self.places[number];
+            place.is_alive && claim.standing.beats(place.standing)
+        });
+        let loses = |(number, _): &(u32, Claim)| {
+            let place = &self.places[number];
+            let risen = renamed.iter().map(|(_, claim)| claim);
+            newcomers.iter().chain(risen).any(|claim| {
+                claim.names.first() == Some(&place.label) && claim.standing.beats(place.standing)
+            })
+        };
+        let losers: Vec<_> = others.into_iter().filter(loses).collect();
+        renamed.extend(losers);
+        renamed
+    }
+
+    fn known_place(&self, identity: &Identity, running: &BTreeSet<u32>) -> Option<u32> {
         let is_same = |number: u32, place: &Place| {
             let known = place.identity.as_ref();
-            known.is_some_and(|known| known.is_taken_up_by(identity, self.runs(number)))
+            known.is_some_and(|known| known.is_taken_up_by(identity, running.contains(&number)))
         };
         let same = self.places.iter().filter(|&(&number, place)| is_same(number, place));
         // Of several that have ended, and whose directories are called the same, the one on this very
@@ -356,9 +427,10 @@ impl Book {
         same.min_by_key(|(_, place)| is_elsewhere(place)).map(|(&number, _)| number)
     }
 
-    /// True if a process of the place is alive.
-    fn runs(&self, number: u32) -> bool {
-        self.processes.values().any(|process| process.place == Some(number) && process.server.alive)
+    /// The places of which a process is alive.
+    fn running(&self) -> BTreeSet<u32> {
+        let alive = self.processes.values().filter(|process| process.server.alive);
+        alive.filter_map(|process| process.place).collect()
     }
 
     fn settle(&mut self, id: ServerId, number: u32, setup: &Setup, now: Instant) {
@@ -376,16 +448,54 @@ impl Book {
         }
     }
 
-    /// Whether there is room for another server, if need be in the place of the one that ended longest ago.
-    fn make_room(&mut self) -> bool {
-        let servers = self.places.iter().filter(|(_, place)| place.identity.is_some());
-        if servers.clone().count() < MAX_SERVERS {
-            return true;
+    /// Whether there is room for another server of this owner's: if need be in the place of the one that
+    /// ended longest ago, or else of one whose owner has most.
+    fn make_room(&mut self, newcomer: Owner, running: &BTreeSet<u32>, setup: &Setup, now: Instant) -> bool {
+        let servers =
+            || self.places.iter().filter_map(|(&at, place)| Some((at, place, place.identity.as_ref()?)));
+        let mut held: BTreeMap<Owner, usize> = BTreeMap::new();
+        servers().for_each(|(.., identity)| *held.entry(identity.whose()).or_default() += 1);
+        let gone = || servers().filter(|(number, ..)| !running.contains(number));
+        let longest_gone = |of: &dyn Fn(Owner) -> bool| {
+            let gone = gone().filter(|(.., identity)| of(identity.whose()));
+            gone.min_by_key(|(_, place, _)| place.seen).map(|(number, ..)| number)
+        };
+        match ROOM.admit(&held, newcomer) {
+            Admission::Free => true,
+            Admission::InPlaceOf(owner) => {
+                let newest = || servers().rfind(|(.., identity)| identity.whose() == owner);
+                let number = longest_gone(&|whose| whose == owner).or_else(|| newest().map(|(at, ..)| at));
+                number.is_some_and(|number| self.close(number, setup, now))
+            }
+            // Its own first: what others did stays. And no stranger drives out what a service did.
+            Admission::Refused => {
+                let is_full = servers().count() >= MAX_SERVERS;
+                let own = longest_gone(&|whose| whose == newcomer);
+                let may_drive_out = |whose| is_full && (is_service(newcomer) || !is_service(whose));
+                let number = own.or_else(|| longest_gone(&may_drive_out));
+                number.is_some_and(|number| self.close(number, setup, now))
+            }
         }
-        let gone = servers.filter(|&(&number, _)| !self.runs(number)).min_by_key(|(_, place)| place.seen);
-        let Some(number) = gone.map(|(&number, _)| number) else { return false };
+    }
+
+    /// Ends the series of a server. If it still runs, it goes on among the others.
+    fn close(&mut self, number: u32, setup: &Setup, now: Instant) -> bool {
         self.places.remove(&number);
-        self.processes.retain(|_, process| process.place != Some(number));
+        let of_place: Vec<ServerId> = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.place == Some(number))
+            .map(|(&id, _)| id)
+            .collect();
+        for id in of_place {
+            match self.processes[&id].server.alive {
+                true => {
+                    let other = self.special_place(OTHER, now);
+                    self.settle(id, other, setup, now);
+                }
+                false => drop(self.processes.remove(&id)),
+            }
+        }
         true
     }
 
@@ -422,7 +532,7 @@ impl Book {
                 place.server = Some(process.server.clone());
             }
         }
-        for row in unsynced_roles(&measurement.unsynced.rows) {
+        for row in measurement.unsynced.roles() {
             let process = self.processes.get(&cut_to_tick(row.server));
             if let Some(place) = process.and_then(|process| self.places.get_mut(&process.place?)) {
                 let sum = place.unsynced.entry(row.role).or_default();
@@ -469,5 +579,6 @@ fn most(a: &Lost, b: &Lost) -> Lost {
         paused: a.paused.max(b.paused),
         unwatched: a.unwatched.max(b.unwatched),
         neighbours_unwatched: a.neighbours_unwatched.max(b.neighbours_unwatched),
+        answered: a.answered.max(b.answered),
     }
 }

@@ -8,9 +8,9 @@ use crate::model::histogram::{
 /// 1-2.5-5 steps from 25 µs to 60 s, in seconds, because a quantile is anywhere between two of them; not more
 /// of them, because each is a series for each server, role and operation. At 0.24, 24 and 2,400 ms, 2.5 would
 /// be snapped to more than 2.5 times the one before.
-pub(crate) const DEFAULT: [f64; 20] = [
-    25e-6, 50e-6, 100e-6, 240e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 24e-3, 50e-3, 100e-3, 250e-3, 500e-3,
-    1.0, 2.4, 5.0, 10.0, 25.0, 60.0,
+pub(crate) const DEFAULT: [f64; 22] = [
+    25e-6, 50e-6, 100e-6, 240e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 24e-3, 50e-3, 100e-3, 160e-3, 200e-3,
+    250e-3, 500e-3, 1.0, 2.4, 5.0, 10.0, 25.0, 60.0,
 ];
 /// More than this says no more about a latency than the kernel's own 3 %.
 const MOST: usize = 64;
@@ -111,7 +111,7 @@ mod tests {
     fn the_defaults_are_twelve_to_twenty_boundaries_of_the_kernel_near_what_they_are_meant_to_be() {
         let buckets = Buckets::default();
         assert_eq!(buckets, Buckets::new(&DEFAULT).unwrap());
-        assert!((12..=20).contains(&buckets.len()));
+        assert!((12..=22).contains(&buckets.len()));
         for bounds in buckets.edges_ns.windows(2) {
             assert!(bounds[1] as f64 / bounds[0] as f64 <= 2.5, "{bounds:?}");
         }

@@ -11,14 +11,14 @@ use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 /// After so long, time that was spent counts half.
-const HALF_LIFE: Duration = Duration::from_secs(300);
+pub(super) const HALF_LIFE: Duration = Duration::from_secs(300);
 /// How many times as busy as the idlest one a key has to be to take its place.
 const HYSTERESIS: f64 = 2.0;
 /// Places change hands at most this often: each change is a new series for whoever stores them.
-const PACE: Duration = Duration::from_secs(10);
+pub(super) const PACE: Duration = Duration::from_secs(10);
 /// A series that has lost its place stays as it is for so long. Whoever scrapes more often than that sees all
 /// that it counted.
-const LEAVING: Duration = Duration::from_secs(120);
+pub(super) const LEAVING: Duration = Duration::from_secs(120);
 /// Of keys without a place, this many for each place are remembered, with what their series had counted: one
 /// that comes back goes on from there.
 const REMEMBERED: usize = 2;

@@ -106,6 +106,7 @@ impl Collector {
         let state = self.live.state();
         let mut own = Own {
             is_tracing: state.is_tracing(),
+            is_paused: matches!(state, State::Paused { .. }),
             interval: match state {
                 State::Degraded { interval } => interval,
                 _ => self.interval,

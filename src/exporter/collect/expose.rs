@@ -43,6 +43,7 @@ fn of_servers(book: &Book) -> Vec<Samples> {
     let mut unsynced_age = Samples::of(&family::UNSYNCED_OLDEST);
     let mut in_flight = Samples::of(&family::IN_FLIGHT);
     let mut oldest = Samples::of(&family::OLDEST_IN_FLIGHT);
+    let mut storage = Samples::of(&family::STORAGE_INFO);
     let (mut info, mut pid, mut start, mut up) = (
         Samples::of(&family::SERVER_INFO),
         Samples::of(&family::SERVER_PID),
@@ -92,6 +93,11 @@ fn of_servers(book: &Book) -> Vec<Samples> {
         if let Some(server) = place.server() {
             up.add(&[label], f64::from(u8::from(place.is_alive)));
             add_info(&mut info, label, server);
+            for stack in server.data_storage() {
+                let durable = server.durability_of(Some(&stack.mount));
+                let layers = text::escape(stack.layers.join(" ").as_bytes());
+                storage.add(&[label, &mount_label(&stack.mount), &layers, durable.name()], 1.0);
+            }
             pid.add(&[label], f64::from(server.id.pid));
             start.add(&[label], start_time(server, book));
         }
@@ -110,6 +116,7 @@ fn of_servers(book: &Book) -> Vec<Samples> {
         oldest,
         up,
         info,
+        storage,
         pid,
         start,
     ]
@@ -127,7 +134,7 @@ fn of_verdicts(own: &Own) -> Vec<Samples> {
         for state in State::ALL {
             verdicts.add(&[&server.name, state.name()], f64::from(u8::from(state == server.state)));
         }
-        since.add(&[&server.name], since_1970(server.since));
+        since.add(&[&server.name], since_1970(server.since()));
     }
     vec![verdicts, since]
 }
@@ -218,12 +225,14 @@ fn of_files(book: &Book) -> Vec<Samples> {
 fn of_neighbours(book: &Book) -> Vec<Samples> {
     let mut syncs = Samples::of(&family::NEIGHBOUR_SYNCS);
     let mut time = Samples::of(&family::NEIGHBOUR_SYNC_SECONDS);
-    for (device, mount, comm, work) in book.neighbours.iter() {
+    let mut untimed = Samples::of(&family::NEIGHBOUR_UNTIMED_SYNCS);
+    for (device, mount, comm, its) in book.neighbours.iter() {
         let labels = [device, mount, comm];
-        syncs.add(&labels, work.count as f64);
-        time.add(&labels, seconds(work.sum_ns));
+        syncs.add(&labels, its.work.count as f64);
+        time.add(&labels, seconds(its.work.sum_ns));
+        untimed.add(&labels, its.untimed as f64);
     }
-    vec![syncs, time]
+    vec![syncs, time, untimed]
 }
 
 fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
@@ -241,11 +250,15 @@ fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
         ("writeback_errors", counts.writeback_errors),
         ("processes", counts.processes),
         ("unwatched", counts.unwatched),
+        ("answered", counts.answered),
     ] {
         lost.add(&[kind], n as f64);
     }
     let mut paused = Samples::of(&family::PAUSED);
-    paused.add(&[], counts.paused.as_secs_f64());
+    // In a pause there are no snapshots.
+    let since = book.last().map_or(Duration::ZERO, |last| last.taken.elapsed());
+    let goes_on = if own.is_paused { since } else { Duration::ZERO };
+    paused.add(&[], (counts.paused + goes_on).as_secs_f64());
     let mut unsynced_unknown = Samples::of(&family::UNSYNCED_UNKNOWN);
     if watches_all_writes(book) {
         unsynced_unknown.add(&[], book.unsynced_dropped as f64);

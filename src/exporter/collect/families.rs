@@ -56,7 +56,7 @@ families! {
                 `wal`, `aof`), of which a server syncs each one call at a time, it is how busy the log is, 0 to 1. `_count` is every sync whose latency is known: all, unless \
                 `fsynctop_lost_total{kind=\"events\"}` grows. `op=\"dsync_write\"` is a write that is durable when it \
                 returns. `via` says how it was asked for: `call`, a system call of its own, is there at zero for the \
-                logs of its engine; `io_uring` from the first request in a ring.",
+                logs of its engine; `io_uring` and `aio` from the first such request.",
         ..family("fsynctop_sync_duration_seconds", Kind::Histogram, "seconds", &["server", "role", "op", "via"])
     };
     pub(crate) static SYNC_ERRORS: Family = Family {
@@ -69,8 +69,8 @@ families! {
     pub(crate) static DURABLE_BYTES: Family = Family {
         help: "Bytes that durable writes wrote, as the kernel returned them.",
         notes: "Of the writes that are `op=\"dsync_write\"` above: through descriptors with O_DSYNC or O_SYNC, with \
-                RWF_DSYNC, to synchronous files and mounts. Data that is written first and synced later is in no counter \
-                here. There from the start, at zero, for `via=\"call\"` and each role that holds committed data; absent under \
+                RWF_DSYNC, to synchronous files and mounts. Data that is written first and synced later is in \
+                `fsynctop_written_bytes_total` alone. There from the start, at zero, for `via=\"call\"` and each role that holds committed data; absent under \
                 `--writes off`.",
         ..family("fsynctop_durable_written_bytes_total", Kind::Counter, "bytes", &["server", "role", "via"])
     };
@@ -159,6 +159,13 @@ families! {
         help: "Time that processes which are not traced spent in syncs, by device and command.",
         ..family("fsynctop_neighbour_sync_seconds_total", Kind::Counter, "seconds", &["device", "mount", "comm"])
     };
+    pub(crate) static NEIGHBOUR_UNTIMED_SYNCS: Family = Family {
+        help: "Durable writes and syncs, by calls that are not watched, of processes that are not traced, by device and command.",
+        notes: "As `fsynctop_neighbour_syncs_total`, and not among them: writes to a file opened with O_DSYNC, requests of io_uring, \
+                msync, and sync and syncfs where these are not watched. They are counted where they reach the filesystem (ext4, XFS, \
+                btrfs, f2fs), and have no latency. `device=\"any\"` is whoever called sync, which writes all filesystems.",
+        ..family("fsynctop_neighbour_untimed_syncs_total", Kind::Counter, "syncs", &["device", "mount", "comm"])
+    };
     pub(crate) static SERVER_UP: Family = Family {
         help: "1 while the server's process runs, 0 once it has ended.",
         ..family("fsynctop_server_up", Kind::Gauge, "", &["server"])
@@ -200,6 +207,13 @@ families! {
             ],
         )
     };
+    pub(crate) static STORAGE_INFO: Family = Family {
+        help: "What a server's data directory and logs lie on, and whether a sync makes anything durable there, as labels; always 1.",
+        notes: "One for each mount. `durable` is `yes`, `no` or `unknown` ([storage.md](storage.md) says how that is found \
+                out); where it is `no`, what `fsynctop_unsynced_bytes` does not count can be lost as well in a power failure. \
+                `layers` are the filesystems and devices, from the top. Absent until the server has been looked at.",
+        ..family("fsynctop_storage_info", Kind::Gauge, "", &["server", "mount", "layers", "durable"])
+    };
     pub(crate) static SERVER_PID: Family = Family {
         help: "The pid of the process that runs the server, or ran it last.",
         notes: "In the pid namespace of the exporter.",
@@ -221,8 +235,9 @@ families! {
                 `writeback_errors`: changes of writeback errors that are counted for no file, at most: their map was \
                 full, or the kernel skipped the program. `processes`: processes of a \
                 traced command that were not followed. `unwatched` is no loss of the watched calls: how often \
-                servers made data durable by others (msync), on filesystems that \
-                show it (ext4, XFS, btrfs, f2fs).",
+                servers made data durable by others: msync, on filesystems that \
+                show it (ext4, XFS, btrfs, f2fs), sync and syncfs. Neither is `answered`: calls that returned without having been \
+                entered, because a seccomp filter answered them.",
         ..family("fsynctop_lost_total", Kind::Counter, "events", &["kind"])
     };
     pub(crate) static PAUSED: Family = Family {
@@ -292,7 +307,7 @@ families! {
     };
     pub(crate) static CONNECTIONS_DROPPED: Family = Family {
         help: "Connections that were ended before their time, by reason.",
-        notes: "`refused`: all places were taken. `gave_way`: to a new one. `timed_out`: the client was too slow. \
+        notes: "`refused`: too many were waiting already. `gave_way`: to a new one. `timed_out`: the client was too slow. \
                 `failed_handshake`: no TLS, or no certificate that counts.",
         ..family("fsynctop_exporter_connections_dropped_total", Kind::Counter, "connections", &["reason"])
     };

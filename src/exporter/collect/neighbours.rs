@@ -9,9 +9,14 @@ use crate::model::{Measurement, NeighbourRow};
 use crate::text;
 
 /// Pairs of device and command with series of their own.
-const MAX_NEIGHBOURS: usize = 20;
+pub(super) const MAX_NEIGHBOURS: usize = 20;
 /// Devices that are told apart where the command is not.
 const MAX_DEVICES: usize = 16;
+/// The device of whoever synced all of them.
+const ANY_DEVICE: &str = "any";
+/// What a sync that was not timed counts for when places are given to those that spend most time: about what
+/// one takes on flash.
+const UNTIMED_NS: u64 = 200_000;
 /// Columns of a label.
 const MAX_LENGTH: usize = 100;
 
@@ -27,11 +32,22 @@ pub(crate) fn mount_label(mount: &std::path::Path) -> String {
 /// A device as the metrics call it.
 type Device = String;
 
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Syncs {
+    /// Those that were timed.
+    pub work: Work,
+    pub untimed: u64,
+}
+
+fn spent(row: &NeighbourRow) -> u64 {
+    row.stats.sum_ns.saturating_add(row.stats.untimed.saturating_mul(UNTIMED_NS))
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Neighbours {
-    pairs: Busiest<(Device, String), Work>,
+    pairs: Busiest<(Device, String), Syncs>,
     /// Of all commands that had no series of their own at that time.
-    others: BTreeMap<Device, Work>,
+    others: BTreeMap<Device, Syncs>,
     /// Where the devices of these are mounted, as far as they are. That may change, and what was counted goes
     /// on.
     mounts: BTreeMap<Device, String>,
@@ -51,22 +67,24 @@ impl Neighbours {
     /// Of those that are new, the ones that took most time come first.
     pub fn add(&mut self, measurement: &Measurement, now: Instant) {
         let mut rows: Vec<&NeighbourRow> = measurement.neighbours.iter().collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(row.stats.sum_ns));
+        rows.sort_by_key(|row| std::cmp::Reverse(spent(row)));
         for row in &rows {
-            let sum = match row.device_number {
-                0 => self.others.entry(OTHER.into()).or_default(),
-                _ => self.sum_of(row, now),
+            let sum = match row.is_unattributed() {
+                true => self.others.entry(OTHER.into()).or_default(),
+                false => self.sum_of(row, now),
             };
-            sum.add(row.stats.count, row.stats.sum_ns);
+            sum.work.add(row.stats.count, row.stats.sum_ns);
+            sum.untimed += row.stats.untimed;
         }
         self.pairs.change_hands(now);
         self.note_mounts(&rows);
     }
 
-    fn sum_of(&mut self, row: &NeighbourRow, now: Instant) -> &mut Work {
-        let mut pair = (label(&row.device), label(&row.comm));
+    fn sum_of(&mut self, row: &NeighbourRow, now: Instant) -> &mut Syncs {
+        let device = if row.is_of_any_device() { ANY_DEVICE } else { &row.device };
+        let mut pair = (label(device), label(&row.comm));
         if pair.1 != OTHER {
-            self.pairs.spend(&pair, false, row.stats.sum_ns, now);
+            self.pairs.spend(&pair, false, spent(row), now);
             if let Some(own) = self.pairs.series(&pair) {
                 return own;
             }
@@ -81,7 +99,7 @@ impl Neighbours {
     /// known stays for as long as somebody syncs there.
     fn note_mounts(&mut self, rows: &[&NeighbourRow]) {
         let mut seen: BTreeMap<Device, Vec<String>> = BTreeMap::new();
-        for row in rows.iter().filter(|row| row.device_number != 0) {
+        for row in rows.iter().filter(|row| !row.is_of_any_device()) {
             let mounts = seen.entry(label(&row.device)).or_default();
             mounts.extend(row.mount.as_deref().map(mount_label));
         }
@@ -97,12 +115,12 @@ impl Neighbours {
         }
     }
 
-    /// (device, where it is mounted, command, work); the mount is empty where there is none.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &str, Work)> {
-        let own = self.pairs.iter().map(|((device, comm), &work)| (device, comm.as_str(), work));
-        let all = own.chain(self.others.iter().map(|(device, &work)| (device, OTHER, work)));
+    /// (device, where it is mounted, command, syncs); the mount is empty where there is none.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &str, Syncs)> {
+        let own = self.pairs.iter().map(|((device, comm), &syncs)| (device, comm.as_str(), syncs));
+        let all = own.chain(self.others.iter().map(|(device, &syncs)| (device, OTHER, syncs)));
         let mount = |device: &Device| self.mounts.get(device).map_or("", String::as_str);
-        all.map(move |(device, comm, work)| (device.as_str(), mount(device), comm, work))
+        all.map(move |(device, comm, syncs)| (device.as_str(), mount(device), comm, syncs))
     }
 }
 
@@ -118,7 +136,7 @@ mod tests {
     }
 
     fn of(neighbours: &Neighbours, wanted: &str) -> Option<u64> {
-        neighbours.iter().find(|&(_, _, comm, _)| comm == wanted).map(|(.., work)| work.count)
+        neighbours.iter().find(|&(_, _, comm, _)| comm == wanted).map(|(.., syncs)| syncs.work.count)
     }
 
     #[test]
@@ -133,7 +151,7 @@ mod tests {
         }
         let rows: Vec<_> = neighbours.iter().collect();
         assert!(rows.len() <= MAX_NEIGHBOURS + MAX_DEVICES + 1, "{}", rows.len());
-        assert_eq!(rows.iter().map(|(.., work)| work.count).sum::<u64>(), 1_000);
+        assert_eq!(rows.iter().map(|(.., syncs)| syncs.work.count).sum::<u64>(), 1_000);
         let has = |name: &str, wanted: &str| {
             rows.iter().any(|&(device, _, comm, _)| (device, comm) == (name, wanted))
         };
@@ -142,6 +160,26 @@ mod tests {
         let row = NeighbourRow { device: "/dev/loop0".into(), ..neighbour("", "command0", &[(5, 1_000)]) };
         add(&mut neighbours, vec![row], now);
         assert_eq!(of(&neighbours, "command0"), Some(6));
+    }
+
+    #[test]
+    fn what_was_not_timed_is_apart_and_has_a_place_and_a_sync_of_all_devices_is_of_any() {
+        let mut neighbours = Neighbours::default();
+        let untimed = |device: &str, device_number, comm: &str, untimed| {
+            let mut row = NeighbourRow { device_number, ..neighbour(device, comm, &[]) };
+            row.stats.untimed = untimed;
+            row
+        };
+        let rows = vec![
+            untimed("/dev/vda", 253 << 20, "dd", 3_650),
+            untimed("0:0", 0, "backupjob", 2),
+            untimed("0:0", 0, OTHER, 7),
+        ];
+        add(&mut neighbours, rows, Instant::now());
+        let mut found: Vec<_> =
+            neighbours.iter().map(|(device, _, comm, syncs)| (device, comm, syncs.untimed)).collect();
+        found.sort_unstable();
+        assert_eq!(found, [("/dev/vda", "dd", 3_650), ("any", "backupjob", 2), (OTHER, OTHER, 7)]);
     }
 
     /// A package is upgraded: dpkg and the scripts of packages sync once or for some seconds each. Then a
@@ -161,7 +199,7 @@ mod tests {
         (120..150).for_each(|second| add(&mut neighbours, on_vda("xtrabackup", 400), at(second)));
         let shown = of(&neighbours, "xtrabackup").expect("it has a series");
         assert!(shown >= 25 * 400, "{shown} of 12,000 syncs have its name");
-        let all: u64 = neighbours.iter().map(|(.., work)| work.count).sum();
+        let all: u64 = neighbours.iter().map(|(.., syncs)| syncs.work.count).sum();
         assert_eq!(all, 120 * 45 + 12_000);
     }
 
@@ -179,8 +217,8 @@ mod tests {
             add(&mut neighbours, rows, start + Duration::from_secs(n));
         }
         let all = |neighbours: &Neighbours| -> Vec<_> {
-            let all = neighbours.iter().map(|(device, mount, comm, work)| {
-                (device.to_owned(), mount.to_owned(), comm.to_owned(), work.count)
+            let all = neighbours.iter().map(|(device, mount, comm, syncs)| {
+                (device.to_owned(), mount.to_owned(), comm.to_owned(), syncs.work.count)
             });
             all.collect()
         };
@@ -203,8 +241,10 @@ mod tests {
         ];
         rows.iter_mut().for_each(|row| row.mount = Some(std::path::Path::new("/mnt/\x1b[2J").into()));
         add(&mut neighbours, rows, Instant::now());
-        let labels: Vec<_> =
-            neighbours.iter().map(|(device, mount, comm, work)| (device, mount, comm, work.count)).collect();
+        let labels: Vec<_> = neighbours
+            .iter()
+            .map(|(device, mount, comm, syncs)| (device, mount, comm, syncs.work.count))
+            .collect();
         let mount = "/mnt/\\x1b[2J";
         assert_eq!(labels, [("/dev/vda", mount, "a\\n\"}\\x1b[2J", 1), ("/dev/vda", mount, "other", 2)]);
     }

@@ -11,6 +11,7 @@ use crate::exporter::web::Figures;
 #[derive(Clone, Debug, Default)]
 pub struct Own {
     pub is_tracing: bool,
+    pub is_paused: bool,
     /// From one regular snapshot to the next.
     pub interval: Duration,
     /// When calls of its own were last seen to be counted.

@@ -1,10 +1,14 @@
 //! `docs/metrics.md`, out of the table of the families and the buckets.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use super::book::{DESCRIBE_TIMEOUT, MAX_SERVERS, RESERVED};
 use super::buckets::{Buckets, DEFAULT};
+use super::busiest::{HALF_LIFE, LEAVING, PACE};
 use super::families::{ALL, Family};
-use crate::model::Role;
+use super::neighbours::MAX_NEIGHBOURS;
+use crate::model::{Op, Role, Via};
 
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
@@ -62,9 +66,17 @@ There are as many native buckets as the kernel has at most, 514, which make a se
 one series and one sample, however many are filled.
 ";
 
+/// Of several seconds or minutes.
+fn in_words(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds if seconds % 60 == 0 => format!("{} minutes", seconds / 60),
+        seconds => format!("{seconds} seconds"),
+    }
+}
+
 fn labels() -> String {
-    let names =
-        |roles: &[Role]| roles.iter().map(|role| format!("`{}`", role.name())).collect::<Vec<_>>().join(", ");
+    let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let names = |roles: &[Role]| quoted(&roles.iter().map(|role| role.name()).collect::<Vec<_>>());
     format!(
         "
 ## Labels
@@ -72,16 +84,22 @@ fn labels() -> String {
 **`server`** is the first of these that is known: the name given by `--server-name`; the pod's or container's name; \
 the TCP port for clients; the socket; the data directory; the name of the process. It is chosen once for each data \
 directory and kept for as long as the exporter runs, whatever process serves the directory and on which port; while one \
-does, another joins it only if it belongs to the same user or to root. It never holds a pid. The same is chosen again when the exporter is started anew. A new server waits for it up to 5 seconds, \
-and its syncs with it. Where two servers would have the same, each that is new gets the next in that list behind it, as \
-in `3306 /srv/b`. 64 servers have labels of their own; then those that ended longest ago make room, their series end, \
-and if all run, the others share `other`. `unknown` stands for syncs that found no row \
+does, another joins it only if it belongs to the same user or to root. It never holds a pid. The same is chosen again when the exporter is started anew. A new server waits for it up to {describe}, \
+and its syncs with it. Where two servers would have the same, the one that \
+[can prove it](verdicts.md#whom-to-believe) keeps it, and each other one gets the next in that list behind it, as in \
+`3306 /srv/b`; a process of a user that only says that a port or a directory is its own is called `3306 (uid 1001)`. \
+A server that is renamed, because another has the better claim to its name or because its own was confirmed, takes \
+its counts along: the series of its old name end, or begin anew. {servers} servers have labels of their own, \
+{reserved} of which are kept for services of the system; then those that ended longest ago make room, their series \
+end, and if all run, whichever owner has most of them makes room for others ([security.md](security.md#shares)). \
+Servers without a label share `other`. `unknown` stands for syncs that found no row \
 (`fsynctop_lost_total{{kind=\"files\"}}`), and for writeback errors of files that no traced server has open and of \
 devices' metadata.
 
 **`role`** is what a file is to its server: {all} ([roles.md](roles.md)).
 
-**`op`** is the system call: `fsync`, `fdatasync`, and what `--ops` adds.
+**`op`** is the operation: of {syncs} those that `--ops` names; `dsync_write`, a write that is durable when it returns; and \
+among all writes also {writes}. **`via`** is how it was asked for: {vias}.
 
 **`path`**, and every other name that a traced process chose: control characters, bytes that are no UTF-8, and \
 characters that deceive their reader are written as `\\n`, `\\xff`, `\\u{{202e}}`, a backslash as `\\\\`, before \
@@ -98,23 +116,34 @@ the same logs, and of `fsynctop_lost_total` for every kind. A file's series begi
 
 ## Which files and neighbours have series of their own
 
-Those that take most of the time, where time counts half after five minutes; up to a limit, `--file-limit` for the paths \
-of each server and 20 for neighbours. While places are free, whoever comes takes one. After that a path takes the place \
+Those that take most of the time, where time counts half after {half_life}; up to a limit, `--file-limit` for the paths \
+of each server and {neighbours} for neighbours. While places are free, whoever comes takes one. After that a path takes the place \
 of the idlest one if it took more than its share, which is the time of all divided by one more than the limit, and twice \
-as much as the idlest. One place of a server changes hands every ten seconds at most; that of a log or of one of the few \
+as much as the idlest. One place of a server changes hands every {pace} at most; that of a log or of one of the few \
 files that every server has is never lost to a table.
 
 A sync is counted once: in the series that its path had at that moment, else in `other`. The series that lost its place \
-stands still for two minutes and then ends, so there are up to 12 more series than the limit. What it had counted is not \
+stands still for {leaving} and then ends, so there are up to {extra} more series than the limit. What it had counted is not \
 moved to `other`, where `rate()` would take it for new syncs. If the path gets a place again, its series goes on from the \
 count that it ended with, or, where that is no longer remembered, from zero, which Prometheus takes for the reset of a \
 counter. So `sum(rate())` and `sum(increase())` over all paths are never negative and count nothing twice, if scrapes are \
-less than two minutes apart; but the sum of the counters themselves falls when a series ends. A sum that does not is \
+less than {leaving} apart; but the sum of the counters themselves falls when a series ends. A sum that does not is \
 `fsynctop_sync_duration_seconds_count` and `_sum`, by role.
 ",
         all = names(&Role::ALL),
         commits = names(&Role::SERIAL),
         durable = names(&Role::DURABLE),
+        syncs = quoted(&Op::SYNCS.map(Op::what)),
+        writes = quoted(&[Op::Write, Op::Fallocate].map(Op::what)),
+        vias = quoted(&[Via::Call, Via::IoUring, Via::Aio].map(Via::name)),
+        describe = in_words(DESCRIBE_TIMEOUT),
+        servers = MAX_SERVERS,
+        reserved = RESERVED,
+        neighbours = MAX_NEIGHBOURS,
+        half_life = in_words(HALF_LIFE),
+        pace = in_words(PACE),
+        leaving = in_words(LEAVING),
+        extra = LEAVING.as_secs() / PACE.as_secs(),
     )
 }
 

@@ -82,9 +82,15 @@ impl World {
             threads: Vec::new(),
             in_flight: self.in_flight.clone(),
             neighbours: self.neighbours.clone(),
+            refused: Vec::new(),
             unwatched: Vec::new(),
             disks: BTreeMap::new(),
-            unsynced: Unsynced { rows: self.unsynced.clone(), dropped: self.unsynced_dropped },
+            whole_disks: Default::default(),
+            unsynced: Unsynced {
+                rows: self.unsynced.clone(),
+                dropped: self.unsynced_dropped,
+                ..Unsynced::default()
+            },
         };
         self.book.feed(Arc::new(snapshot));
         let samples = samples(&self.text());
@@ -138,6 +144,7 @@ impl World {
 fn own() -> Own {
     Own {
         is_tracing: true,
+        is_paused: false,
         interval: Duration::from_secs(1),
         self_test: Some(SystemTime::UNIX_EPOCH),
         process: ProcessFacts::read(),
@@ -152,10 +159,15 @@ fn told() -> Told {
     let server = OfServer {
         name: "3306".into(),
         pid: MYSQL.pid,
+        whose: Owner::System(999),
+        uid: Some(999),
+        unit: None,
         state: State::Slow,
         since: SystemTime::UNIX_EPOCH,
+        began: Duration::MAX,
         sentence: String::new(),
         because: None,
+        storage: None,
         is_running: true,
     };
     Told {
@@ -165,7 +177,25 @@ fn told() -> Told {
         valid_for: Duration::from_secs(5),
         not_tracing: None,
         servers: vec![server],
+        gone: Vec::new(),
     }
+}
+
+#[test]
+fn a_pause_counts_while_it_lasts() {
+    let mut world = World::with_mysql();
+    world.start -= Duration::from_secs(60);
+    world.tick();
+    let paused = |is_paused| {
+        let own = Own { is_paused, ..own() };
+        let families = expose::families(&world.book, &own);
+        let text = forms::write(Form::Text, &families, &world.book.options().buckets).unwrap();
+        samples(std::str::from_utf8(&text).unwrap())["fsynctop_paused_seconds_total"]
+    };
+    assert_eq!(paused(false), 0.0);
+    let first = paused(true);
+    assert!(first >= 58.0, "since the last snapshot: {first}");
+    assert!(paused(true) > first);
 }
 
 #[test]

@@ -12,6 +12,8 @@ use seccompiler::{
     SeccompRule,
 };
 
+use crate::linux::open_files;
+
 /// A system call by its name and its number on this architecture.
 type Call = (&'static str, i64);
 
@@ -45,7 +47,7 @@ const WEB: &[Call] = calls! { SYS_accept4 };
 const PROBER: &[Call] = calls! {
     SYS_capget SYS_faccessat SYS_faccessat2 SYS_fdatasync SYS_fstatfs SYS_fsync SYS_ftruncate SYS_getcwd
     SYS_getdents64 SYS_getrlimit SYS_getrusage SYS_membarrier SYS_memfd_create SYS_msync SYS_newfstatat
-    SYS_openat2 SYS_pread64 SYS_readlinkat SYS_statfs SYS_statx SYS_sync SYS_sync_file_range SYS_syncfs
+    SYS_openat2 SYS_pidfd_open SYS_pread64 SYS_readlinkat SYS_statfs SYS_statx SYS_sync SYS_sync_file_range SYS_syncfs
     SYS_wait4 SYS_waitid
 };
 #[cfg(target_arch = "x86_64")]
@@ -194,6 +196,8 @@ fn conditional(process: Process) -> Vec<Conditional> {
         all.push(("SYS_pwrite64", libc::SYS_pwrite64, nowhere()));
         all.push(("SYS_pwritev", libc::SYS_pwritev, nowhere()));
         all.push(("SYS_pwritev2", libc::SYS_pwritev2, nowhere()));
+        // Whether two threads share their descriptors, and nothing else of them.
+        all.push(("SYS_kcmp", libc::SYS_kcmp, one_of(2, &[open_files::KCMP_FILES as u64])));
         // Its own limits, to read.
         all.push(("SYS_prlimit64", libc::SYS_prlimit64, vec![vec![Must::Be(0, 0), Must::BeNull(2)]]));
     }

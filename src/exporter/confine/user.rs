@@ -1,10 +1,14 @@
 //! The user that the exporter becomes when it was started as root.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use crate::linux::passwd;
+use crate::linux::rooted::Root;
 
 /// "nobody" on every distribution, and the number that the kernel itself shows for users it cannot map.
 const NOBODY: u32 = 65_534;
@@ -46,7 +50,22 @@ impl FromStr for User {
     }
 }
 
+/// What a package makes, or whoever installs fsynctop without one.
+const OWN_NAME: &str = "fsynctop";
+/// Bytes of /etc/passwd in which it is looked for.
+const PASSWD_BYTES: u64 = 1 << 20;
+
 impl User {
+    /// The user called fsynctop, if this host has one: nobody else is that one.
+    pub fn own() -> Option<User> {
+        User::named(OWN_NAME, &passwd::read(&Root::at(Path::new("/")).ok()?, PASSWD_BYTES)?)
+    }
+
+    fn named(name: &str, passwd: &str) -> Option<User> {
+        let entry = passwd::entries(passwd).find(|entry| entry.name == name)?;
+        format!("{}:{}", entry.uid, entry.gid).parse().ok()
+    }
+
     /// Makes the calling thread this user's, if it is root's; threads that it starts from now on are, too.
     /// Its capabilities stay permitted and are no longer in effect.
     pub fn replace_root(self) -> rustix::io::Result<()> {
@@ -73,5 +92,15 @@ mod tests {
             assert_eq!(bad.parse::<User>(), Err(UserError), "{bad}");
         }
         assert_eq!(User::default().to_string(), "65534:65534");
+    }
+
+    #[test]
+    fn a_user_of_its_own_is_found_by_its_name() {
+        let passwd = "root:x:0:0::/root:/bin/sh\nfsynctop:x:997:996::/:/sbin/nologin\nbad\nzero:x:0:0::/:\n";
+        assert_eq!(User::named("fsynctop", passwd), Some(User { uid: 997, gid: 996 }));
+        assert_eq!(
+            [User::named("fsync", passwd), User::named("bad", passwd), User::named("zero", passwd)],
+            [None; 3]
+        );
     }
 }

@@ -5,4 +5,4 @@ mod making;
 mod told;
 
 pub(crate) use making::Verdicts;
-pub use told::{OfServer, Told};
+pub use told::{Asked, OfServer, Told};

@@ -168,9 +168,14 @@ pub(crate) fn activated() -> Result<Vec<TcpListener>, ListenError> {
     Ok(listeners)
 }
 
+/// Connections that may wait in the kernel's queue, where the host allows as many (net.core.somaxconn).
+const WAITING: i32 = 4_096;
+
 /// Connections inherit the sizes of the listener's buffers.
 fn prepare(listener: &TcpListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
+    // A longer queue than it was opened with: a listener may be told again.
+    rustix::net::listen(listener, WAITING)?;
     sockopt::set_socket_send_buffer_size(listener, SEND_BUFFER)?;
     sockopt::set_socket_recv_buffer_size(listener, RECEIVE_BUFFER)?;
     Ok(())

@@ -130,15 +130,17 @@ impl Connections {
         Some(Admitted { connection, table: self.clone() })
     }
 
-    /// Whether another one would find a place without taking it from one that has only just come.
-    pub(crate) fn has_room(&self) -> bool {
+    /// Whether another one of this origin would find a place without taking it from one of its own party that
+    /// has only just come.
+    pub(crate) fn has_room(&self, origin: &Origin) -> bool {
         let open = self.open();
         if open.len() < CONNECTIONS {
             return true;
         }
         let (seen, now): (Vec<Seen>, _) =
             (open.iter().map(|connection| connection.seen()).collect(), Instant::now());
-        gives_way(&seen, now).is_some_and(|at| !seen[at].has_just_come(now))
+        gives_way(&seen, now)
+            .is_some_and(|at| !seen[at].has_just_come(now) || !seen[at].origin.is_same_party(origin))
     }
 
     /// Waits until there are none.

@@ -14,10 +14,16 @@ pub(crate) const HEADERS: usize = 64;
 /// default grows to megabytes for each connection, and is charged to the service's memory limit.
 pub(crate) const SEND_BUFFER: usize = 64 << 10;
 pub(crate) const RECEIVE_BUFFER: usize = 16 << 10;
-/// New connections, and requests: so many each second, after a burst. The rest waits in the kernel's queue,
-/// or for its answer; a flood costs a few percent of one processor.
+/// New connections, and requests: so many each second, after a burst. The rest waits by party, or for its
+/// answer; a flood costs a few percent of one processor.
 pub(crate) const NEW_CONNECTIONS: Rate = Rate { each: Duration::from_millis(2), burst: 500 };
 pub(crate) const REQUESTS: Rate = Rate { each: Duration::from_millis(5), burst: 200 };
+/// A verdict is an answer out of memory, and whoever asks for it waits for half a second at most: those of
+/// all places that one user can have come within a quarter of that.
+pub(crate) const VERDICTS: Rate = Rate { each: Duration::from_millis(2), burst: 200 };
+/// Clients that are taken out of the kernel's queue of an entrance, to wait here or to be sent away. Who
+/// floods it faster than this fills that queue, which the kernel has for all users together.
+pub(crate) const ACCEPTED: Rate = Rate { each: Duration::from_micros(100), burst: 5_000 };
 /// A TLS handshake costs up to a millisecond of processor time.
 pub(crate) const HANDSHAKES: Rate = Rate { each: Duration::from_millis(10), burst: 100 };
 

@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::server::owner;
+
 /// From wide to narrow: an attacker has many addresses sooner than many networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
@@ -14,7 +16,7 @@ pub(crate) struct Origin {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Party {
-    /// A user of this host.
+    /// A user of this host, with all numbers that are subordinate to theirs.
     User(u32),
     /// IPv4: /16; IPv6: /48, which is what a site is given.
     Site(IpAddr),
@@ -28,7 +30,8 @@ impl Origin {
     /// `user`: of this host, where that is known.
     pub fn new(peer: SocketAddr, user: Option<u32>) -> Origin {
         let address = peer.ip().to_canonical();
-        let party = user.map_or_else(|| Party::Site(prefix(address, 16, 48)), Party::User);
+        let user = user.map(|user| Party::User(owner::account(user)));
+        let party = user.unwrap_or_else(|| Party::Site(prefix(address, 16, 48)));
         Origin { party, network: prefix(address, 24, 64), address }
     }
 
@@ -39,6 +42,14 @@ impl Origin {
 
     pub(crate) fn is_same_network(&self, other: &Origin) -> bool {
         self.network == other.network
+    }
+
+    pub(crate) fn is_same_address(&self, other: &Origin) -> bool {
+        self.address == other.address
+    }
+
+    pub(crate) fn is_same_party(&self, other: &Origin) -> bool {
+        self.party == other.party
     }
 
     /// Whether it is the same party, the same network, the same address.

@@ -1,110 +1,32 @@
-//! Accepts connections, speaks HTTP and TLS on them, and ends those that take too long.
+//! Speaks HTTP and TLS on connections, and ends those that take too long.
 
 use std::convert::Infallible;
-use std::io::{self, ErrorKind};
-use std::net::TcpListener as StdListener;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::connection::{Admitted, Connection, End, Entrance, Page, Watched};
-use super::limits::{ANSWER_TIMEOUT, HANDSHAKES, HEADER_BYTES, HEADERS, NEW_CONNECTIONS, Phase};
+use super::connection::{Admitted, Connection, End, Page, Watched};
+use super::limits::{ANSWER_TIMEOUT, HEADER_BYTES, HEADERS, Phase};
 use super::pages;
 use super::state::Web;
 use crate::exporter::log::Seldom;
 
-/// How long requests in progress may go on when the server stops.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
-
 impl Web {
-    /// Serves until `stop` becomes true, then lets requests in progress finish, for some seconds at most.
-    /// Fails once a listener accepts nothing any more. Needs a tokio runtime with time and I/O.
-    pub async fn serve(
+    pub(super) async fn converse(
         self: Arc<Web>,
-        listeners: Vec<StdListener>,
+        stream: TcpStream,
+        place: Admitted,
         stop: watch::Receiver<bool>,
-    ) -> io::Result<()> {
-        let mut accepting = JoinSet::new();
-        for listener in listeners {
-            let listener = TcpListener::from_std(listener)?;
-            accepting.spawn(self.clone().accept(listener, stop.clone()));
-        }
-        while let Some(ended) = accepting.join_next().await {
-            ended.map_err(io::Error::other)??;
-        }
-        let _ = tokio::time::timeout(LAST_ANSWERS, self.connections.ended()).await;
-        Ok(())
-    }
-
-    async fn accept(
-        self: Arc<Web>,
-        listener: TcpListener,
-        mut stop: watch::Receiver<bool>,
-    ) -> io::Result<()> {
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                _ = stop.wait_for(|&stop| stop) => return Ok(()),
-                accepted = listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, peer)) => {
-                    self.statistics.connections.add_one();
-                    // Nagle's algorithm would hold the end of an answer back until the client has confirmed
-                    // the rest.
-                    let _ = stream.set_nodelay(true);
-                    match self.connections.admit(self.origin(&stream, peer), Entrance::Main) {
-                        Some(place) => drop(tokio::spawn(self.clone().converse(stream, place, stop.clone()))),
-                        None => self.refuse(&stream),
-                    }
-                    // The kernel's queue holds back who comes faster than this.
-                    tokio::time::sleep(self.next_connection()).await;
-                }
-                Err(error) if is_the_listeners_end(&error) => return Err(error),
-                Err(error) => {
-                    // Of the connection, not of the listener: the next may be better.
-                    if error.kind() != ErrorKind::ConnectionAborted {
-                        static SELDOM: Seldom = Seldom::new();
-                        SELDOM.warn(format_args!("cannot accept a connection: {error}"));
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                }
-            }
-        }
-    }
-
-    fn next_connection(&self) -> Duration {
-        let (now, mut turns) = (Instant::now(), self.turns());
-        let wait = turns.connections.take(NEW_CONNECTIONS, now);
-        if self.is_tls() { wait.max(turns.handshakes.take(HANDSHAKES, now)) } else { wait }
-    }
-
-    /// In a hurry: what the client has sent is taken in, or the kernel would throw the answer away with it.
-    fn refuse(&self, stream: &TcpStream) {
-        self.statistics.refused.add_one();
-        static SELDOM: Seldom = Seldom::new();
-        SELDOM.warn("too many connections at a time: a client was sent away");
-        if !self.is_tls() {
-            const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\n\
-                content-length: 21\r\nconnection: close\r\n\r\ntoo many connections\n";
-            let _ = stream.try_read(&mut [0; 2048]);
-            let _ = stream.try_write(BUSY);
-        }
-    }
-
-    async fn converse(self: Arc<Web>, stream: TcpStream, place: Admitted, stop: watch::Receiver<bool>) {
+    ) {
         let connection = &place.connection;
         self.within_limits(connection, self.speak(stream, connection, stop)).await;
     }
@@ -124,6 +46,15 @@ impl Web {
         }
     }
 
+    pub(super) async fn tell<S>(self: Arc<Web>, stream: S, place: Admitted, stop: watch::Receiver<bool>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let connection = &place.connection;
+        let changes = self.configuration.changes();
+        self.within_limits(connection, self.http(stream, connection, stop, changes)).await;
+    }
+
     async fn speak(
         self: &Arc<Web>,
         stream: TcpStream,
@@ -135,7 +66,9 @@ impl Web {
         match loaded.tls.clone() {
             None => self.http(stream, connection, stop, changes).await,
             Some(tls) => {
-                if speaks_http(&stream).await {
+                let Some(first) = first_byte(&stream).await else { return };
+                // TLS begins with the number of a record.
+                if first.is_ascii_alphabetic() {
                     self.statistics.answered(400);
                     let _ = stream.try_read(&mut [0; 2048]);
                     let _ = stream.try_write(
@@ -144,6 +77,7 @@ impl Web {
                     );
                     return;
                 }
+                self.handshake().await;
                 match TlsAcceptor::from(tls).accept(stream).await {
                     Ok(stream) => self.http(stream, connection, stop, changes).await,
                     Err(_) => self.statistics.failed_handshakes.add_one(),
@@ -218,17 +152,8 @@ async fn told_to_end(stop: &mut watch::Receiver<bool>, changes: &mut watch::Rece
     }
 }
 
-/// Whether the client begins with a letter, where TLS begins with the number of a record.
-async fn speaks_http(stream: &TcpStream) -> bool {
+/// None: the client has gone without a word.
+async fn first_byte(stream: &TcpStream) -> Option<u8> {
     let mut first = [0];
-    matches!(stream.peek(&mut first).await, Ok(1) if first[0].is_ascii_alphabetic())
-}
-
-/// Not one connection's failure, but all that are to come: somebody shut the listener down (EINVAL), or it is
-/// none.
-pub(in crate::exporter) fn is_the_listeners_end(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error().map(Errno::from_raw_os_error),
-        Some(Errno::INVAL | Errno::BADF | Errno::NOTSOCK)
-    )
+    matches!(stream.peek(&mut first).await, Ok(1)).then_some(first[0])
 }

@@ -10,7 +10,7 @@ use super::answers::Shared;
 use super::auth::Authenticator;
 use super::connection::{Connection, Connections, Entrance};
 use super::files::Files;
-use super::limits::{Phase, REQUESTS, Turns};
+use super::limits::{HANDSHAKES, Phase, REQUESTS, Rate, Turns, VERDICTS};
 use super::local_user::LocalUsers;
 use super::origin::Origin;
 use super::reload::{Configuration, ConfigurationError};
@@ -43,6 +43,7 @@ pub struct Web {
     /// Held by the request that is next. Who goes away while it waits has taken no turn from the others.
     requests: tokio::sync::Mutex<Turns>,
     verdict_requests: tokio::sync::Mutex<Turns>,
+    handshakes: tokio::sync::Mutex<Turns>,
     turns: Mutex<AllTurns>,
 }
 
@@ -50,7 +51,6 @@ pub struct Web {
 #[derive(Default)]
 pub(super) struct AllTurns {
     pub(super) connections: Turns,
-    pub(super) handshakes: Turns,
     pub(super) verdict_connections: Turns,
     /// The web configuration file's own limit.
     pub(super) configured: Turns,
@@ -76,6 +76,7 @@ impl Web {
             local_users: LocalUsers::open(),
             requests: tokio::sync::Mutex::default(),
             verdict_requests: tokio::sync::Mutex::default(),
+            handshakes: tokio::sync::Mutex::default(),
             turns: Mutex::default(),
         }))
     }
@@ -97,21 +98,30 @@ impl Web {
     /// Waits for a request's turn, after those that came before it and are still there.
     pub(super) async fn turn(&self, connection: &Connection) {
         connection.enter(Phase::Turn);
-        let turns = match connection.entrance {
-            Entrance::Main => &self.requests,
-            Entrance::Verdicts { .. } => &self.verdict_requests,
+        let (turns, rate) = match connection.entrance {
+            Entrance::Main => (&self.requests, REQUESTS),
+            Entrance::Verdicts { .. } => (&self.verdict_requests, VERDICTS),
         };
-        let mut requests = turns.lock().await;
-        let wait = requests.wait(REQUESTS, Instant::now());
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
-        }
-        requests.take(REQUESTS, Instant::now());
+        next(turns, rate).await;
         connection.enter(Phase::Answer);
+    }
+
+    /// The same of a TLS handshake, by who has said something.
+    pub(super) async fn handshake(&self) {
+        next(&self.handshakes, HANDSHAKES).await;
     }
 
     pub(super) fn origin(&self, stream: &TcpStream, peer: SocketAddr) -> Origin {
         let user = self.local_users.as_ref().zip(stream.local_addr().ok());
         Origin::new(peer, user.and_then(|(users, own)| users.of(peer, own)))
     }
+}
+
+async fn next(turns: &tokio::sync::Mutex<Turns>, rate: Rate) {
+    let mut turns = turns.lock().await;
+    let wait = turns.wait(rate, Instant::now());
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
+    }
+    turns.take(rate, Instant::now());
 }

@@ -29,7 +29,7 @@ pub struct Statistics {
     requests: [Counter; CODES.len()],
     /// Connections that were accepted.
     pub connections: Counter,
-    /// Of those, sent away at once because all places were taken.
+    /// Of those, sent away at once because too many were waiting already.
     pub refused: Counter,
     /// Of those, ended because they gave way to a new one.
     pub gave_way: Counter,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::limits::Limits;
 use super::queue::Queue;
+use super::threads::charged;
 use crate::linux::cpu_time::of_this_thread;
 
 /// While jobs wait that may not begin yet, the queue is looked at as often as this.
@@ -80,7 +81,9 @@ where
         let is_accepted = state.queue.push(owner, job);
         self.tend(&mut state);
         drop(state);
-        self.shared.changed.notify_one();
+        if is_accepted {
+            self.shared.changed.notify_one();
+        }
         is_accepted
     }
 
@@ -114,6 +117,11 @@ where
     pub fn pending(&self) -> usize {
         let state = self.shared.lock();
         state.queue.len() + state.at_work()
+    }
+
+    /// The same of one owner.
+    pub(crate) fn pending_of(&self, owner: &K) -> usize {
+        self.shared.lock().queue.pending_of(owner)
     }
 
     /// Processor time that jobs have used.
@@ -172,10 +180,10 @@ impl<K, J, R> Shared<K, J, R> {
 impl<K: Copy + Eq + Hash, J, R> Shared<K, J, R> {
     fn run(&self, number: u64, outbox: &Sender<R>) {
         while let Some(job) = self.next(number) {
-            let before = of_this_thread();
+            let before = of_this_thread() + charged();
             // A job that panics costs its result, and nobody a thread.
             let result = catch_unwind(AssertUnwindSafe(|| (self.work)(&job)));
-            let used = of_this_thread().saturating_sub(before);
+            let used = (of_this_thread() + charged()).saturating_sub(before);
             if let Ok(Some(result)) = result {
                 // Sent before it is no longer pending. Nobody may be there to take it.
                 let _ = outbox.send(result);
@@ -315,6 +323,32 @@ mod tests {
         drop(release);
         assert_eq!(results(&pool, 50), (0..50).collect::<Vec<_>>());
         assert!(pool.shared.lock().threads <= 4);
+    }
+
+    #[test]
+    fn what_other_threads_do_for_a_job_is_charged_to_it() {
+        static READERS: crate::linux::blocking::Threads =
+            crate::linux::blocking::Threads::new("test-charged", 1);
+        const WORK: Duration = Duration::from_millis(50);
+        let share = Share { threads: 1, with_abandoned: 1, queue: 1 };
+        let limits = Limits::for_one_owner(share, LONG);
+        let pool: Pool<(), (), usize> = Pool::new("test-charged", limits, |&()| {
+            let work = |_: &u32, emit: &mut dyn FnMut(Option<u32>)| {
+                let begin = of_this_thread();
+                while of_this_thread() < begin + WORK {
+                    std::hint::spin_loop();
+                }
+                emit(None);
+            };
+            Some(READERS.for_each(vec![1, 2], LONG, work).1)
+        });
+        assert!(pool.submit((), ()));
+        assert_eq!(pool.wait(LONG), Some(0));
+        let end = Instant::now() + LONG;
+        while pool.pending() > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(pool.spent() >= 2 * WORK, "{:?}", pool.spent());
     }
 
     #[test]

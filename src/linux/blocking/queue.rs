@@ -55,6 +55,12 @@ impl<K: Copy + Eq + Hash, J> Queue<K, J> {
         self.len
     }
 
+    /// Jobs of an owner that wait or are at work.
+    pub(crate) fn pending_of(&self, owner: &K) -> usize {
+        let waiting = self.waiting.get(owner).map_or(0, VecDeque::len);
+        waiting + self.busy.get(owner).map_or(0, |busy| busy.threads)
+    }
+
     pub fn spent(&self) -> Duration {
         self.spent
     }

@@ -1,10 +1,22 @@
 //! Single pieces of work with a deadline. Work that misses it is abandoned: its thread goes on, and counts
 //! against the limit until it ends.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
+
+use crate::linux::cpu_time::of_this_thread;
+
+thread_local! {
+    static CHARGED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Processor time that other threads have used so far for lists of the calling thread's.
+pub(super) fn charged() -> Duration {
+    CHARGED.get()
+}
 
 /// Threads that one call of [`Threads::for_each`] abandons at most; then it gives up the rest of the list.
 const MAX_ABANDONED_IN_A_LIST: usize = 8;
@@ -48,6 +60,7 @@ impl Threads {
     /// Calls `work(item, emit)` for each item, one after the other. `emit` hands a result over, and
     /// `emit(None)` says that the work goes on. An item that is silent for longer than `timeout` is skipped
     /// with what it had emitted. Returns the results and the number of items that were skipped or given up.
+    /// What it takes is the caller's ([`charged`]), but for items that are skipped.
     pub fn for_each<T, R, W>(&'static self, items: Vec<T>, timeout: Duration, work: W) -> (Vec<R>, usize)
     where
         T: Send + Sync + 'static,
@@ -61,11 +74,16 @@ impl Threads {
             let worker = shared.clone();
             let run = move || {
                 let (items, work) = &*worker;
+                let mut before = of_this_thread();
                 for (index, item) in items.iter().enumerate().skip(next) {
                     let mut is_heard = true;
-                    work(item, &mut |result| is_heard &= sender.send((index, result)).is_ok());
+                    work(item, &mut |result| {
+                        is_heard &= sender.send((index, result, Duration::ZERO)).is_ok()
+                    });
+                    let now = of_this_thread();
+                    let used = now.saturating_sub(std::mem::replace(&mut before, now));
                     // The item is done. Nobody listens any more once this thread was abandoned.
-                    if !is_heard || sender.send((index + 1, None)).is_err() {
+                    if !is_heard || sender.send((index + 1, None, used)).is_err() {
                         return;
                     }
                 }
@@ -74,9 +92,10 @@ impl Threads {
                 return (results, skipped + shared.0.len() - next);
             }
             // Until the list ends, or an item hangs or panics.
-            while let Ok((index, result)) = receiver.recv_timeout(timeout) {
+            while let Ok((index, result, used)) = receiver.recv_timeout(timeout) {
                 next = index;
                 results.extend(result);
+                CHARGED.set(CHARGED.get() + used);
             }
             if next < shared.0.len() {
                 skipped += 1;

@@ -2,10 +2,10 @@
 
 use super::Scene;
 use crate::model::{Role, RoleRow, SATURATED, words};
-use crate::text::{capitalize, count, percent};
+use crate::text::{absence, capitalize, count, percent};
 
-/// From so many redo syncs per binary-log sync on, commits do not each sync the binary log: with
-/// sync_binlog=1 servers were seen between 1.0 and 1.4.
+/// Where each commit syncs both logs, servers were seen between 1.0 and 1.4; from here on, something else is
+/// why.
 const RATIO_OF_UNSYNCED_BINLOG: f64 = 10.0;
 
 /// How busy the logs are. Two of them overlap for certain where their shares exceed the whole.
@@ -24,13 +24,11 @@ pub(super) fn busy(scene: &Scene) -> Option<String> {
     let say = |&(role, busy): &(Role, f64)| format!("{} is {} busy", role.in_a_sentence(), percent(busy));
     Some(match (saturated.as_slice(), free.as_slice()) {
         ([], []) => return None,
-        ([], [one]) => format!("{}: not saturated ({limit}).", capitalize(&say(one))),
+        ([], [one]) => format!("{}.", absence::saturation(&capitalize(&say(one)), SATURATED)),
         ([], [(one, first), (other, second), ..]) => {
             let (one, other) = (one.in_a_sentence(), other.in_a_sentence());
-            match first + second > 1.0 {
-                true => format!("{} and {other} overlap; neither is saturated ({limit}).", capitalize(one)),
-                false => format!("Neither {one} nor {other} is saturated ({limit})."),
-            }
+            let overlap = first + second > 1.0;
+            format!("{}.", absence::saturation_of_both(one, other, overlap, SATURATED))
         }
         ([one], []) => format!("{}: saturated ({limit}), {}.", capitalize(&say(one)), queue(one)),
         ([one], [other, ..]) => {
@@ -42,44 +40,58 @@ pub(super) fn busy(scene: &Scene) -> Option<String> {
     })
 }
 
-/// Redo syncs per binary-log sync; where there is no denominator, why.
+/// Redo syncs per binary-log sync, and what may be why where that is unusual: no setting was read.
 pub(super) fn ratio(scene: &Scene) -> Option<String> {
     let (redo, binlog) = (scene.role(Role::Redo).count, scene.role(Role::Binlog).count);
-    let why_no_binlog = if scene.is_mariadb() {
-        "the binary log is off, or sync_binlog is not 1 (MariaDB's default is 0)"
+    let default = if scene.is_mariadb() {
+        "0 is MariaDB's default"
     } else {
-        "the binary log is off, or sync_binlog is not 1 (the default is 1 in MySQL from 5.7 on, else 0)"
+        "1 is the default in MySQL from 5.7 on, before that 0"
     };
     Some(match (redo, binlog) {
         (0, 0) => return None,
         (_, 0) if hangs(scene, Role::Binlog) => return None,
         (0, _) if hangs(scene, Role::Redo) || scene.redo_is_durable_by_writes() => return None,
-        (_, 0) => format!("Redo syncs per binary-log sync: no ratio: no binary-log sync: {why_no_binlog}."),
+        (_, 0) => format!(
+            "{}: as with the binary log off, or sync_binlog other than 1 ({default}), or changes that it \
+             does not take.",
+            absence::log_sync(redo, binlog)?
+        ),
         (0, _) => format!(
-            "{} and no redo sync: innodb_flush_log_at_trx_commit is not 1{}.",
+            "{} and {}: as with innodb_flush_log_at_trx_commit other than 1, or changes of tables that are not InnoDB's, \
+             or rotations{}.",
             match binlog {
                 1 => "1 binary-log sync".to_owned(),
                 n => format!("{} binary-log syncs", count(n)),
             },
+            absence::log_sync(redo, binlog)?,
             if scene.watches_durable_writes() {
                 ""
             } else {
-                ", or redo writes are durable without a sync (O_DSYNC)"
+                ", or redo writes that are durable without a sync (O_DSYNC)"
             }
         ),
         (redo, binlog) => {
             let ratio = redo as f64 / binlog as f64;
             let of_redo = |row: &&RoleRow| row.server == scene.server && row.role == Role::Redo;
-            let writes =
-                scene.m.roles.iter().filter(of_redo).all(|row| row.op.writes() || row.stats.count == 0);
-            let what = if writes { "writes" } else { "syncs" };
-            if ratio < RATIO_OF_UNSYNCED_BINLOG {
-                format!("{ratio:.2} redo {what} per binary-log sync.")
-            } else {
-                let ratio = count(ratio.round() as u64);
-                format!(
-                    "{ratio} redo {what} per binary-log sync: commits do not each sync the binary log (sync_binlog)."
-                )
+            let of_op = |writes: bool| {
+                let mut rows = scene.m.roles.iter().filter(of_redo);
+                rows.any(|row| row.op.writes() == writes && row.stats.count > 0)
+            };
+            let what = match (of_op(true), of_op(false)) {
+                (true, true) => "writes and syncs",
+                (true, false) => "writes",
+                _ => "syncs",
+            };
+            match ratio {
+                usual if usual < RATIO_OF_UNSYNCED_BINLOG => {
+                    format!("{usual:.2} redo {what} per binary-log sync.")
+                }
+                most => format!(
+                    "{} redo {what} per binary-log sync: as with sync_binlog other than 1 ({default}), or changes that the \
+                     binary log does not take.",
+                    count(most.round() as u64)
+                ),
             }
         }
     })

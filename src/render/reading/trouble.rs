@@ -1,14 +1,16 @@
 //! Sentences on what went wrong: failed syncs, stuck ones, and what was lost or not watched at all.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Scene, Sentence};
 use crate::model::durability;
-use crate::model::{Errors, FileRow, Lost, Measurement, Op, ServerId, Target, words};
+use crate::model::{Errors, FileRow, Lost, Measurement, Op, Server, ServerId, Target, words};
 use crate::render::rows::nameless;
 use crate::render::style::Paint;
 use crate::render::{Options, header};
-use crate::text::{capitalize, count, counted, end_of_path, errno, interval, width};
+use crate::text::absence::{self, Seen};
+use crate::text::{count, counted, end_of_path, errno, interval, width};
 
 /// Files with errors named one by one.
 const FAILED_SHOWN: usize = 3;
@@ -22,9 +24,13 @@ pub(super) fn stuck(scene: &Scene) -> Option<Sentence> {
         true => format!(" {}", words(scene.server(), oldest.role).waits()),
         false => String::new(),
     };
+    let (one, several) = match stuck.iter().all(|sync| sync.op.makes_durable()) {
+        true => ("sync", "syncs"),
+        false => ("write", "syncs and writes"),
+    };
     let text = match stuck.len() {
-        1 => format!("One sync is stuck {age}: {which}.{waits}"),
-        n => format!("{} syncs are stuck, the oldest {age}: {which}.{waits}", count(n as u64)),
+        1 => format!("One {one} is stuck {age}: {which}.{waits}"),
+        n => format!("{} {several} are stuck, the oldest {age}: {which}.{waits}", count(n as u64)),
     };
     Some(Sentence { text, paint: Paint::Stuck })
 }
@@ -72,7 +78,7 @@ pub(super) fn others_writeback(failed: &[&FileRow], options: &Options) -> Option
     }
     let what = |(is_device, device): &(bool, String)| match is_device {
         true => format!("the metadata of {device}"),
-        false => format!("files on {device} that no traced process has open"),
+        false => format!("files on {device} {}", absence::open()),
     };
     let each: Vec<String> =
         said.iter().map(|(key, errors)| format!("{} on {}", by_errno(errors), what(key))).collect();
@@ -186,29 +192,26 @@ fn by_errno(errors: &Errors) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// `Nothing failed, nothing is stuck, none of the watched calls was lost.`, as far as it is true; then what
-/// was lost, and of what nothing is known.
+/// What went well in the interval, as far as that is known; then what was lost, and of what nothing is known.
 pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
     let everyone: Vec<ServerId> = m.in_flight.iter().map(|sync| sync.server).collect();
-    let [failed, stuck] = ["failed", "is stuck"].map(|what| format!("{} {what}", nothing(&m.lost)));
-    let is_fine = [
-        (m.total().error_count() == 0 && m.failures.is_empty() && m.lost.errors == 0, failed.as_str()),
-        (header::stuck(m, &everyone, options).is_empty(), stuck.as_str()),
-        (m.lost.is_zero(), "none of the watched calls was lost"),
-    ];
+    let is_stuck = !header::stuck(m, &everyone, options).is_empty();
+    let answered = answered(&m.lost, &m.servers);
+    let seen = Seen {
+        lost: &m.lost,
+        answered: answered.is_some(),
+        failed: m.total().error_count() > 0 || !m.failures.is_empty() || m.lost.errors > 0,
+        hung: is_stuck,
+        hangs: is_stuck,
+    };
     let others = writeback_of_others(m, options);
     let mut sentences: Vec<String> = Vec::new();
-    sentences.extend(fine(&is_fine).map(|fine| format!("{}.", capitalize(&fine))));
+    sentences.extend(seen.fine(&format!("these {}", interval(m.duration)), false));
     sentences.extend(missed(&m.lost, m.total().count));
+    sentences.extend(answered);
     sentences.extend(unwatched_of_each(m, options));
     sentences.extend(not_watched(&m.setup.ops, options));
     others.into_iter().chain(sentences.into_iter().map(Sentence::plain)).collect()
-}
-
-/// What can be said to have gone well: of calls that are known to have been made and are not watched, it is
-/// not known how they went.
-pub(super) fn nothing(lost: &Lost) -> &'static str {
-    if lost.unwatched == 0 { "nothing" } else { "no watched call" }
 }
 
 /// What was made durable by calls that are not watched, and by which servers if there are several.
@@ -241,12 +244,6 @@ fn times(n: u64) -> String {
     if n == 1 { "once".to_owned() } else { format!("{} times", count(n)) }
 }
 
-/// Those that hold, as one.
-pub(super) fn fine(is_fine: &[(bool, &str)]) -> Option<String> {
-    let fine: Vec<&str> = is_fine.iter().filter(|(holds, _)| *holds).map(|(_, what)| *what).collect();
-    (!fine.is_empty()).then(|| fine.join(", "))
-}
-
 /// Of what no sentence says anything: `Not watched: io_uring, libaio, O_DSYNC writes, …`, as much of it as
 /// one line has room for.
 pub(super) fn not_watched(ops: &[Op], options: &Options) -> Option<String> {
@@ -264,6 +261,19 @@ pub(super) fn not_watched(ops: &[Op], options: &Options) -> Option<String> {
     Some(fitting.unwrap_or_else(|| cut(ways.len().min(1))))
 }
 
+/// Calls that the kernel did not run, where a server has what answers calls. Of others they have begun before
+/// the tracing.
+pub(super) fn answered(lost: &Lost, servers: &[Arc<Server>]) -> Option<String> {
+    let filtered = servers.iter().any(|server| server.seccomp_filters > 0);
+    (lost.answered > 0 && filtered).then(|| {
+        format!(
+            "{} returned without having reached the kernel's code for it: a seccomp filter of a server answers its syncs, \
+             which makes nothing durable, or they had begun before the tracing.",
+            counted(lost.answered, "watched call", "watched calls")
+        )
+    })
+}
+
 /// Each kind of loss in words, and what it does to the figures.
 pub(super) fn missed(lost: &Lost, counted: u64) -> Vec<String> {
     let mut sentences = Vec::new();
@@ -271,7 +281,7 @@ pub(super) fn missed(lost: &Lost, counted: u64) -> Vec<String> {
     if not_counted > 0 {
         let why = [
             (lost.preempted, "because the kernel skipped a probe that it had preempted"),
-            (lost.threads, "because there was no memory for a thread's state"),
+            (lost.threads, "because there was no room for the state of a call"),
             (lost.unreported, "because it was not told how a request of io_uring or libaio ended"),
         ];
         let why: Vec<String> =
@@ -291,7 +301,7 @@ pub(super) fn missed(lost: &Lost, counted: u64) -> Vec<String> {
         ));
     }
     let rest = [
-        (lost.files, "syncs are in the totals, but in no file's row: the map of the files was full."),
+        (lost.files, "syncs are in the totals, but in no file's row: there was no room for it."),
         (
             lost.events,
             "syncs are counted without their latency bucket, which the quantiles lack: a ring was full.",

@@ -1,16 +1,20 @@
 //! What is written and not synced: what a power failure would take.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use super::{Scene, Sentence};
+use crate::model::durability::syncs_do_nothing;
 use crate::model::{
-    Backlog, Op, PEAKS_REMEMBERED, Role, ServerId, UnsyncedRole, UnsyncedRow, unsynced_roles,
+    Backlog, Durability, FileRow, Measurement, Op, PEAKS_REMEMBERED, Role, ServerId, UnsyncedRole,
+    UnsyncedRow,
 };
 use crate::render::style::Paint;
-use crate::text::{bytes, duration_in_words};
+use crate::text::{absence, bytes, duration_in_words, escape_sentence};
 
 /// What is unsynced of a server's files, by role.
 pub(super) fn roles(scene: &Scene) -> Vec<UnsyncedRole> {
-    let its = scene.m.unsynced.rows.iter().filter(|row| row.server == scene.server);
-    unsynced_roles(its)
+    scene.m.unsynced.roles().into_iter().filter(|row| row.server == scene.server).collect()
 }
 
 /// How far one log is behind.
@@ -22,26 +26,85 @@ struct Log {
     is_minimum: bool,
 }
 
-/// "If the power had failed at the end, 12 kB (the last 2.1 ms) of the redo log and nothing of the binary log
-/// would have been lost": of the logs only, because a server makes its data pages again out of them.
+/// "A power cut would have cost at most 48 kB (the last 3.4 ms) of the redo log, and at the end 12 kB (the
+/// last 2.1 ms) of it": of the logs only, because a server makes its data pages again out of them.
 pub(super) fn recovery_point(scene: &Scene, roles: &[UnsyncedRole]) -> Option<String> {
     if !scene.watches_all_writes() {
         return None;
     }
-    let logs: Vec<Log> = Role::SERIAL.into_iter().filter_map(|role| log(scene, role, roles)).collect();
+    let logs = Role::SERIAL.into_iter().filter_map(|role| log(scene, role, roles));
+    let durability = |log: &Log| durability(scene.m, scene.server, log.role);
+    let (logs, others): (Vec<Log>, Vec<Log>) = logs.partition(|log| durability(log) == Durability::Yes);
+    let mut alike: Vec<(Durability, Vec<&str>)> = Vec::new();
+    for log in &others {
+        let (durability, role) = (durability(log), log.role.in_a_sentence());
+        match alike.iter_mut().find(|(same, _)| *same == durability) {
+            Some((_, roles)) => roles.push(role),
+            None => alike.push((durability, vec![role])),
+        }
+    }
+    let of_others = alike.iter().map(|(durability, roles)| not_durable(&roles.join(" and "), durability));
+    let said: Vec<String> = what_it_costs(scene, &logs).into_iter().chain(of_others).collect();
+    (!said.is_empty()).then(|| said.join(" "))
+}
+
+/// Whether a sync of a server's files of this role makes them durable.
+pub(crate) fn durability(m: &Measurement, id: ServerId, role: Role) -> Durability {
+    let Some(server) = m.servers.iter().find(|server| server.id == id) else {
+        return Durability::Unknown("what the files lie on was not seen".into());
+    };
+    let of_role = |row: &&FileRow| row.server == id && row.info.role == role;
+    let rows = m.files.iter().chain(m.all_writes()).filter(of_role).map(|row| &row.info);
+    let of_unsynced = |row: &&UnsyncedRow| row.server == id && row.info.role == role;
+    let rows = rows.chain(m.unsynced.rows.iter().filter(of_unsynced).map(|row| &row.info));
+    let mounts: BTreeSet<Option<&Path>> = rows.map(|info| info.mount.as_deref()).collect();
+    let each = mounts.iter().map(|&mount| server.durability_of(mount));
+    each.reduce(Durability::and).unwrap_or_else(|| server.durability())
+}
+
+/// "A power cut could have cost all that was written of the redo log, synced or not: …".
+fn not_durable(role: &str, durability: &Durability) -> String {
+    let why = escape_sentence(durability.because().unwrap_or_default());
+    match durability {
+        Durability::No(_) => {
+            format!("A power cut could have cost all that was written of {role}, synced or not: {why}.")
+        }
+        _ => format!("What a power cut would have cost of {role} is not known: {why}."),
+    }
+}
+
+/// The same where writes are not watched, unless a note says why.
+pub(super) fn makes_nothing_durable(scene: &Scene) -> Option<Sentence> {
+    let server = scene.server().filter(|server| !scene.watches_all_writes() && !syncs_do_nothing(server))?;
+    let durability = server.durability();
+    let Durability::No(why) = &durability else { return None };
+    let text = absence::durable(&durability, &escape_sentence(why))?;
+    Some(Sentence { text, paint: Paint::Error })
+}
+
+/// The same of logs whose syncs make them durable.
+fn what_it_costs(scene: &Scene, logs: &[Log]) -> Option<String> {
     if logs.is_empty() {
         return None;
     }
-    let now: Vec<String> = logs.iter().map(|log| amount(log, log.now)).collect();
-    let mut text = format!("If the power had failed at the end, {} would have been lost", now.join(" and "));
+    let amounts = |of: fn(&Log) -> Backlog| {
+        let some = logs.iter().filter(|log| log.is_minimum || !of(log).is_none());
+        some.map(|log| amount(log, of(log))).collect::<Vec<_>>().join(" and ")
+    };
+    let (now, most) = (amounts(|log| log.now), amounts(|log| log.most));
     // Of more time than is remembered, the greatest may be forgotten.
     let is_remembered = scene.m.duration < PEAKS_REMEMBERED && logs.iter().all(|log| !log.is_minimum);
-    if is_remembered && logs.iter().any(|log| log.now != log.most) {
-        let most: Vec<String> =
-            logs.iter().filter(|log| !log.most.is_none()).map(|log| amount(log, log.most)).collect();
-        text += &format!("; at the worst moment, at most {}", most.join(" and "));
-    }
-    Some(text + ", besides whatever the server had not written yet.")
+    let cost = if now.is_empty() && (most.is_empty() || !is_remembered) {
+        let logs: Vec<&str> = logs.iter().map(|log| log.role.in_a_sentence()).collect();
+        return Some(absence::unsynced(&logs.join(" and "), !most.is_empty(), &scene.m.lost));
+    } else if !is_remembered {
+        format!("A power cut at the end would have cost {now}")
+    } else if now.is_empty() || now == most {
+        format!("A power cut would have cost at most {most}")
+    } else {
+        format!("A power cut would have cost at most {most}; at the end, {now}")
+    };
+    Some(cost + ", besides what the server had not written yet.")
 }
 
 /// A log that was written, or of which something is unsynced: now, and at most.
@@ -63,8 +126,7 @@ fn amount(log: &Log, of: Backlog) -> String {
     let role = log.role.in_a_sentence();
     let at_least = if log.is_minimum { "at least " } else { "" };
     if of.bytes == 0 {
-        let nothing = if log.is_minimum { "0 B" } else { "nothing" };
-        return format!("{at_least}{nothing} of {role}");
+        return format!("{at_least}0 B of {role}");
     }
     let age = u64::try_from(of.age.as_nanos()).unwrap_or(u64::MAX);
     format!("{at_least}{} (the last {}) of {role}", bytes(of.bytes), duration_in_words(age))
@@ -94,7 +156,7 @@ pub(super) fn unknown(dropped: u64, ops: &[Op]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FileInfo, Measurement, Target, fixture};
+    use crate::model::{FileInfo, Measurement, StorageStack, Target, fixture};
     use crate::render::Options;
     use std::sync::Arc;
     use std::time::Duration;
@@ -137,20 +199,25 @@ mod tests {
             row(Role::Tablespace, backlog(1 << 30, 9_000_000), backlog(1 << 30, 9_000_000)),
             row(Role::Binlog, none, backlog(2_300_000, 1_100_000)),
         ]);
-        let whole = "If the power had failed at the end, 12 kB (the last 2.1 ms) of the redo log and nothing of the \
-                     binary log would have been lost; at the worst moment, at most 48 kB (the last 3.4 ms) of the redo \
-                     log and 2.3 MB (the last 1.1 s) of the binary log, besides whatever the server had not written \
-                     yet.";
+        let whole = "A power cut would have cost at most 48 kB (the last 3.4 ms) of the redo log and 2.3 MB (the last \
+                     1.1 s) of the binary log; at the end, 12 kB (the last 2.1 ms) of the redo log, besides what \
+                     the server had not written yet.";
         assert_eq!(point(&m).as_deref(), Some(whole));
-        let (now, _) = whole.split_once("; at the worst").unwrap();
-        let of_now = Some(format!("{now}, besides whatever the server had not written yet."));
         let of_hours = Measurement { duration: Duration::from_secs(3_600), ..m.clone() };
-        assert_eq!(point(&of_hours), of_now, "a greater one may be forgotten");
+        let of_now = "A power cut at the end would have cost 12 kB (the last 2.1 ms) of the redo log, besides what the \
+                      server had not written yet.";
+        assert_eq!(point(&of_hours).as_deref(), Some(of_now), "a greater one may be forgotten");
         m.unsynced.rows.truncate(1);
         m.unsynced.rows[0].most = m.unsynced.rows[0].now;
-        let one = "If the power had failed at the end, 12 kB (the last 2.1 ms) of the redo log would have been \
-                   lost, besides whatever the server had not written yet.";
+        let one = "A power cut would have cost at most 12 kB (the last 2.1 ms) of the redo log, besides what the server \
+                   had not written yet.";
         assert_eq!(point(&m).as_deref(), Some(one));
+        m.unsynced.rows[0].now = none;
+        assert_eq!(point(&m).as_deref(), Some(one), "nothing more is to be said of the end");
+        let of_hours = Measurement { duration: Duration::from_secs(3_600), ..m.clone() };
+        let durable = "All that was written of the redo log was synced at the end: a power cut would have cost what the \
+                       server had not written yet.";
+        assert_eq!(point(&of_hours).as_deref(), Some(durable));
         Arc::make_mut(&mut m.setup).ops.retain(|&op| op != Op::Write);
         assert_eq!(point(&m), None, "nothing is known of it");
     }
@@ -161,9 +228,62 @@ mod tests {
         assert_eq!(point(&m), None, "no log was written");
         let stats = fixture::stats(&[(1, 1_000)]);
         m.files.push(fixture::row(fixture::MYSQL, 1, "/d/redo", Role::Redo, Op::DsyncWrite, stats));
-        let nothing = "If the power had failed at the end, nothing of the redo log would have been lost, besides \
-                       whatever the server had not written yet.";
-        assert_eq!(point(&m).as_deref(), Some(nothing));
+        let durable = "All that was written of the redo log was synced: a power cut would have cost what the server had \
+                       not written yet.";
+        assert_eq!(point(&m).as_deref(), Some(durable));
+    }
+
+    #[test]
+    fn synced_is_not_durable_where_nothing_below_is() {
+        let mut m = measured(vec![row(Role::Redo, backlog(12_000, 2_100), backlog(48_000, 3_400))]);
+        let stats = fixture::stats(&[(1, 1_000)]);
+        m.files.push(fixture::row(
+            fixture::MYSQL,
+            1,
+            "/d/binlog",
+            Role::Binlog,
+            Op::Fdatasync,
+            stats.clone(),
+        ));
+        m.writes.push(fixture::row(fixture::MYSQL, 1, "/d/binlog", Role::Binlog, Op::Write, stats));
+        let of = |m: &mut Measurement, durability: Durability| {
+            Arc::make_mut(&mut m.servers[0]).storage[0].durability = durability;
+            point(m).unwrap()
+        };
+        let lost = "A power cut could have cost all that was written of the redo log and the binary log, synced or not: \
+                    tmpfs keeps files in memory only.";
+        assert_eq!(of(&mut m, Durability::No("tmpfs keeps files in memory only".into())), lost);
+        let unknown = of(&mut m, Durability::Unknown("what nfs4 does is not seen".into()));
+        assert!(
+            unknown.starts_with(
+                "What a power cut would have cost of the redo log and the binary log is not known: what"
+            ),
+            "{unknown}"
+        );
+        assert!(!unknown.contains("synced"), "{unknown}");
+        // Of two logs, each lies where it lies.
+        let other = StorageStack {
+            mount: "/tmpfs".into(),
+            layers: vec!["tmpfs".into()],
+            durability: Durability::No("tmpfs keeps files in memory only".into()),
+            is_for_data: true,
+        };
+        Arc::make_mut(&mut m.servers[0]).storage.push(other);
+        for row in m.files.iter_mut().chain(&mut m.writes) {
+            Arc::make_mut(&mut row.info).mount = Some(Path::new("/tmpfs").into());
+        }
+        Arc::make_mut(&mut m.unsynced.rows[0].info).mount = Some(Path::new("/").into());
+        let mixed = of(&mut m, Durability::Yes);
+        assert!(
+            mixed.starts_with("A power cut would have cost at most 48 kB (the last 3.4 ms) of the redo log;"),
+            "{mixed}"
+        );
+        assert!(
+            mixed.ends_with(
+                "all that was written of the binary log, synced or not: tmpfs keeps files in memory only."
+            ),
+            "{mixed}"
+        );
     }
 
     #[test]
@@ -173,8 +293,8 @@ mod tests {
         m.files.push(fixture::row(fixture::MYSQL, 1, "/d/redo", Role::Redo, Op::DsyncWrite, stats));
         let at_least = |what: &str| {
             Some(format!(
-                "If the power had failed at the end, at least {what} of the redo log would have been lost, besides \
-                 whatever the server had not written yet."
+                "A power cut at the end would have cost at least {what} of the redo log, besides what the server had \
+                 not written yet."
             ))
         };
         m.unsynced.dropped = 1;
@@ -185,7 +305,7 @@ mod tests {
             UnsyncedRow { server: ServerId::NONE, ..row(role, some, some) }
         };
         m.unsynced.rows.push(some_servers(Role::Tablespace));
-        assert!(point(&m).is_some_and(|text| text.contains("nothing of the redo log")), "{:?}", point(&m));
+        assert!(point(&m).is_some_and(|text| text.starts_with("All that was written")), "{:?}", point(&m));
         m.unsynced.rows.push(some_servers(Role::Redo));
         assert_eq!(point(&m), at_least("0 B"));
         m.unsynced.rows.push(row(Role::Redo, backlog(12_000, 2_100), backlog(48_000, 3_400)));

@@ -5,14 +5,15 @@ use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
 
 use super::trouble::{
-    fine, missed, named_failures, named_writeback, named_writes, not_watched, nothing, others_writeback,
-    unique, unwatched,
+    answered, missed, named_failures, named_writeback, named_writes, not_watched, others_writeback, unique,
+    unwatched,
 };
 use super::{Sentence, unsynced};
 use crate::history::{Busy, Longest, Troubles};
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, words};
 use crate::render::Options;
 use crate::render::style::Paint;
+use crate::text::absence::Seen;
 use crate::text::{capitalize, count, counted, duration_in_words, interval, percent, rfc3339};
 
 /// Syncs that hung told one by one; the rest is a count.
@@ -51,14 +52,18 @@ pub(crate) fn of_window(
             "The probes were attached again {times}: of the moment before that nothing is known."
         )));
     }
-    let [failed, stuck] = ["failed", "was stuck"].map(|what| format!("{} {what}", nothing(&troubles.lost)));
-    let is_fine = [
-        (!troubles.has_failures() && troubles.lost.errors == 0, failed.as_str()),
-        (troubles.longest(options.stuck_after).is_empty(), stuck.as_str()),
-        (troubles.lost.is_zero(), "none of the watched calls was lost"),
-    ];
-    sentences.extend(fine(&is_fine).map(|fine| Sentence::plain(format!("In {whole} {fine}."))));
+    let long = troubles.longest(options.stuck_after);
+    let answered = answered(&troubles.lost, &m.servers);
+    let seen = Seen {
+        lost: &troubles.lost,
+        answered: answered.is_some(),
+        failed: troubles.has_failures() || troubles.lost.errors > 0,
+        hung: !long.is_empty(),
+        hangs: long.iter().any(|sync| sync.is_minimum && !sync.ended),
+    };
+    sentences.extend(seen.fine(whole, true).map(Sentence::plain));
     sentences.extend(missed(&troubles.lost, troubles.count).into_iter().map(Sentence::plain));
+    sentences.extend(answered.map(Sentence::plain));
     sentences.extend(unwatched(&troubles.lost, &m.setup.ops, m.servers.len()).map(Sentence::plain));
     sentences.extend(unsynced::unknown(troubles.unsynced_dropped, &m.setup.ops).map(Sentence::plain));
     sentences.extend(not_watched(&m.setup.ops, options).map(Sentence::plain));

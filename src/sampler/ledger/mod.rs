@@ -6,7 +6,7 @@ mod ended;
 mod reading;
 mod retire;
 mod shared;
-mod subject;
+pub(super) mod subject;
 #[cfg(test)]
 mod tests;
 
@@ -260,8 +260,10 @@ impl Ledger {
             max: Max { ns: latency_ns, exact: true },
             histogram: Histogram::from_sorted([(bucket_of(latency_ns), 1)]),
             errors: (result < 0).then_some((-result, 1)).into_iter().collect(),
+            untimed: 0,
             bytes: u64::try_from(result).unwrap_or(0),
             completions: Completions::default(),
+            pending_ns: 0,
         };
         self.merge(at, &one);
     }
@@ -339,6 +341,15 @@ impl Ledger {
     /// Whether anything came to it in this round of readings.
     pub(crate) fn has_changed(&self, account: &Account) -> bool {
         account.changed == self.tick
+    }
+
+    /// The servers that have an account which changed in this tick, some more than once.
+    pub(crate) fn active(&self) -> impl Iterator<Item = ServerId> {
+        let changed = self.accounts().filter(|account| self.has_changed(account));
+        changed.filter_map(|account| match account.subject {
+            Subject::File { server, .. } => Some(server),
+            _ => None,
+        })
     }
 
     pub(crate) fn account_count(&self) -> usize {

@@ -16,11 +16,13 @@ pub(crate) fn stats_of(row: &Row, histogram: &[(usize, u64)]) -> Stats {
         max: Max { ns: row.max_ns, exact: true },
         histogram,
         errors: Errors::default(),
+        untimed: 0,
         bytes: row.bytes,
         completions: Completions {
             posted: row.completions & COMPLETION_POSTED != 0,
             reaped: row.completions & COMPLETION_REAPED != 0,
         },
+        pending_ns: 0,
     }
 }
 

@@ -59,7 +59,7 @@ fn file_id(id: &Identity, file: &FileIdentity) -> FileId {
 }
 
 /// The leader's name of a neighbour.
-fn comm_of(neighbour: &NeighbourIdentity) -> String {
+pub(crate) fn comm_of(neighbour: &NeighbourIdentity) -> String {
     let words = [neighbour.comm_low, neighbour.comm_high];
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|&b| b != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()

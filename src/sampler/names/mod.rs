@@ -18,12 +18,14 @@ use indexmap::IndexMap;
 
 use crate::engine::rules::Rules;
 use crate::files::classify::Candidate;
+use crate::files::resolve::{CUT_OFF, Resolved};
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::linux::mounts;
 use crate::linux::rooted::strip_root;
-use crate::model::{Engine, FileId, FileInfo, Role, ServerId};
+use crate::model::{Engine, FileId, FileInfo, Owner, Role, ServerId};
 use crate::probe::FileEvent;
+use crate::server::owner;
 use crate::server::processes;
 use crate::server::settings::Settings;
 
@@ -35,11 +37,15 @@ const PROC: &str = "/proc";
 /// One worker, and up to eight where they hang in a file system. More requests than may wait are made again
 /// when their files are synced again.
 const WORKERS: Share = Share { threads: 1, with_abandoned: 8, queue: 4_096 };
+/// Of them, what one owner's files may take: whoever makes files by the thousand, or has them on a filesystem
+/// that hangs, keeps nobody else's from being named.
+const OF_ONE_OWNER: Share = Share { threads: 1, with_abandoned: 2, queue: 1_024 };
 /// A worker that takes longer to confirm a name hangs.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
 /// So many of the latest names wait for the end of their syncs.
 const LATEST: u64 = 1_024;
-/// With so many requests waiting, names that need no confirmation are not put to the worker at once.
+/// With so many requests of an owner waiting, names that need no confirmation are not put to the worker at
+/// once.
 const HURRIED: usize = 64;
 /// With so many, files are not looked at again.
 const BUSY: usize = 256;
@@ -52,9 +58,12 @@ const LOOKS_PER_SECOND: u32 = 100;
 
 /// What confirming names may take: twenty thousand files at once, and then twice as much as
 /// [`LOOKS_PER_SECOND`]. Whoever makes files that are synced makes work here; beyond this, files keep the
-/// names that the kernel side sent.
+/// names that the kernel side sent. Others than services of the system may take half of the share, and a
+/// tenth of the burst.
 const SHARE: f64 = 0.01;
 const BURST: Duration = Duration::from_secs(10);
+const SHARE_OF_STRANGERS: f64 = SHARE / 2.0;
+const BURST_OF_STRANGERS: Duration = Duration::from_secs(1);
 
 /// Device names, mount points and filesystems that are kept though no file has them.
 const MAX_TEXTS: usize = 1_024;
@@ -70,6 +79,8 @@ struct Named {
     hash: u64,
     /// The components from the file upwards, each ended by a NUL, until the path is confirmed.
     components: Option<Box<[u8]>>,
+    /// They reach up to the mount's root.
+    complete: bool,
     is_directory: bool,
     /// A rule asks for the first bytes before one decides without them, and they were not read yet.
     wants_content: bool,
@@ -106,8 +117,11 @@ pub struct Names {
     /// None: in no chroot.
     roots: HashMap<ServerId, Option<PathBuf>>,
     none: Arc<Settings>,
-    workers: Pool<(), Request, Answer>,
+    owners: HashMap<ServerId, Owner>,
+    workers: Pool<Owner, Request, Answer>,
     allowance: Allowance,
+    /// Of all but services of the system.
+    of_strangers: Allowance,
     learnt: u64,
     learnt_before_tick: u64,
     /// When the rows were begun to be read, and how long ago a file was looked at that is now to be looked at
@@ -119,7 +133,12 @@ pub struct Names {
 
 impl Names {
     pub fn new(rules: Arc<Rules>) -> Names {
-        let limits = Limits::for_one_owner(WORKERS, CONFIRM_TIMEOUT);
+        let limits = Limits {
+            all: WORKERS,
+            of_one_owner: OF_ONE_OWNER,
+            job_timeout: CONFIRM_TIMEOUT,
+            allowance: None,
+        };
         let unknown = FileInfo::nameless(Role::Other);
         Names {
             rules,
@@ -133,8 +152,10 @@ impl Names {
             settings: HashMap::new(),
             roots: HashMap::new(),
             none: Arc::new(Settings::default()),
+            owners: HashMap::new(),
             workers: Pool::new("names", limits, |request| Some(confirm(request))),
             allowance: Allowance::new(SHARE, BURST),
+            of_strangers: Allowance::new(SHARE_OF_STRANGERS, BURST_OF_STRANGERS),
             learnt: 0,
             learnt_before_tick: 0,
             tick: Instant::now(),
@@ -154,9 +175,16 @@ impl Names {
             return;
         }
         let is_directory = event.mode & libc::S_IFMT == libc::S_IFDIR;
+        if let Some(path) = of_no_filesystem(event, key.1) {
+            self.enter_nameless(key, event.fd);
+            let named = self.named.get_mut(&key).expect("just entered");
+            (named.holder, named.mount_id, named.hash) = (event.tid, event.mount_id, hash);
+            named.info = Arc::new(FileInfo { path: Some(path), ..(*named.info).clone() });
+            return;
+        }
         let mount = self.mounts.get(&(key.0, event.mount_id)).cloned();
-        let start = mount.as_ref().and_then(|mount| mount.point.as_deref()).unwrap_or(Path::new("/"));
-        let mut path = start.to_owned();
+        let mounted = mount.as_ref().and_then(|mount| mount.point.as_deref()).unwrap_or(Path::new("/"));
+        let mut path = if event.complete { mounted } else { Path::new(CUT_OFF) }.to_owned();
         path.extend(event.components.iter().rev().map(|name| OsStr::from_bytes(name)));
         // The kernel knows nothing of a chroot. Two paths for one file would be two series.
         if let Some(inside) = self.root_of(key.0).and_then(|root| strip_root(&path, root)) {
@@ -167,7 +195,7 @@ impl Names {
         let (role, wants_content) = self.role(key.0, &path, is_directory, None);
         // The kernel's own name is complete where the mount is known. Confirming it can wait until the file
         // is synced again, where files come faster than the worker confirms them.
-        let hurried = !wants_content && mount.is_some() && self.workers.pending() >= HURRIED;
+        let hurried = !wants_content && mount.is_some() && self.pending(key.0) >= HURRIED;
         let (device, mount_point, filesystem) =
             mount.map_or((None, None, None), |mount| (Some(mount.device), mount.point, mount.filesystem));
         let info = FileInfo {
@@ -187,6 +215,7 @@ impl Names {
             mount_id: event.mount_id,
             hash,
             components: Some(join(&event.components)),
+            complete: event.complete,
             is_directory,
             wants_content,
             verified: false,
@@ -228,13 +257,21 @@ impl Names {
 
     fn enter_nameless(&mut self, key: FileKey, fd: i32) {
         self.find_engine(key.0);
+        // The kernel side sends no name of a pipe, which has none in any directory.
+        let is_pipe = Some(key.1.device) == mounts::device_of_pipes();
+        let path = is_pipe.then(|| PathBuf::from(format!("pipe:[{}]", key.1.inode)));
+        let info = match path {
+            None => self.unknown.clone(),
+            path => Arc::new(FileInfo { path, ..FileInfo::nameless(Role::Other) }),
+        };
         let named = Named {
-            info: self.unknown.clone(),
+            info,
             holder: key.0.pid,
             fd,
             mount_id: -1,
             hash: 0,
             components: None,
+            complete: false,
             is_directory: false,
             wants_content: true,
             verified: false,
@@ -243,6 +280,22 @@ impl Names {
         };
         self.learnt += 1;
         self.named.entry(key).or_insert(named);
+    }
+
+    pub(crate) fn know_owner(&mut self, server: ServerId, owner: Owner) {
+        self.owners.insert(server, owner);
+    }
+
+    /// Who answers for a server; looked at when its first file is named, if nobody has said so.
+    fn owner(&mut self, server: ServerId) -> Owner {
+        let look = || owner::of_process(Path::new(PROC), server.pid);
+        *self.owners.entry(server).or_insert_with(look)
+    }
+
+    /// Requests about files of the same owner that wait.
+    fn pending(&mut self, server: ServerId) -> usize {
+        let owner = self.owner(server);
+        self.workers.pending_of(&owner)
     }
 
     /// A file that no row is about, as somebody found it among a server's open ones.
@@ -272,9 +325,9 @@ impl Names {
                 let role = named.info.role;
                 let is_due =
                     !named.verified || self.tick.saturating_duration_since(named.looked) >= self.look_again;
-                if is_due && self.workers.pending() < BUSY {
-                    let undecided = named.wants_content || role == Role::Other;
-                    let first_bytes = undecided && !named.is_directory;
+                let undecided = named.wants_content || role == Role::Other;
+                let first_bytes = undecided && !named.is_directory;
+                if is_due && self.pending(key.0) < BUSY {
                     self.ask(key, first_bytes);
                 }
                 return role;
@@ -333,6 +386,7 @@ impl Names {
         self.engines.retain(|server, _| !gone.contains(server));
         self.settings.retain(|server, _| !gone.contains(server));
         self.roots.retain(|server, _| !gone.contains(server));
+        self.owners.retain(|server, _| !gone.contains(server));
     }
 
     /// What the server is, as far as that is known, and its settings: they come before names.
@@ -378,11 +432,19 @@ impl Names {
     fn take(&mut self, answer: Answer) {
         let Answer { key, mount_id, resolved, first_bytes, unlinked, used } = answer;
         self.allowance.spend(used);
+        // One that is remembered no longer is a stranger's, at worst.
+        if !matches!(self.owners.get(&key.0), Some(Owner::System(_))) {
+            self.of_strangers.spend(used);
+        }
         let Some(named) = self.named.get(&key) else { return };
         let (before, was_directory) = (named.info.clone(), named.is_directory);
         let mut info = (*before).clone();
         let mut is_directory = was_directory;
         let mut wants_content = named.wants_content;
+        // What the kernel said of a file at its sync is right: one of another kind is another file.
+        let is_told = named.mount_id >= 0;
+        let is_it = |found: &Resolved| found.is_directory.is_none_or(|is| !is_told || is == was_directory);
+        let resolved = resolved.filter(is_it);
         let verified = resolved.is_some();
         if let Some(found) = resolved {
             let mounted = Mounted {
@@ -443,7 +505,10 @@ impl Names {
     }
 
     fn ask(&mut self, key: FileKey, first_bytes: bool) {
-        if !self.allowance.has_room(self.tick) {
+        let owner = self.owner(key.0);
+        let is_service = matches!(owner, Owner::System(_));
+        let has_room = self.allowance.has_room(self.tick);
+        if !has_room || !is_service && !self.of_strangers.has_room(self.tick) {
             return;
         }
         let Some(named) = self.named.get_mut(&key) else { return };
@@ -454,11 +519,12 @@ impl Names {
             fd: named.fd,
             mount_id: named.mount_id,
             components: named.components.clone(),
+            complete: named.complete,
             known: named.info.path.clone().filter(|_| named.verified),
             first_bytes,
         };
         // Where too many wait, it is asked for again.
-        self.workers.submit((), request);
+        self.workers.submit(owner, request);
     }
 }
 
@@ -477,6 +543,16 @@ where
     let text: Arc<T> = text.into();
     known.insert(text.clone());
     text
+}
+
+/// What /proc/PID/fd calls what lies on no filesystem that is mounted, and has no name in a directory.
+fn of_no_filesystem(event: &FileEvent, file: FileId) -> Option<PathBuf> {
+    match event.mode & libc::S_IFMT {
+        libc::S_IFSOCK => Some(format!("socket:[{}]", file.inode).into()),
+        // "[eventfd]"
+        0 => Some(format!("anon_inode:{}", String::from_utf8_lossy(event.components.first()?)).into()),
+        _ => None,
+    }
 }
 
 fn join(components: &[Vec<u8>]) -> Box<[u8]> {

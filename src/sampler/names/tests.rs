@@ -37,6 +37,7 @@ fn synced(name: &str, content: &str) -> Synced {
         mode: libc::S_IFREG | 0o600,
         below: None,
         components: below.iter().rev().map(|name| name.as_bytes().to_vec()).collect(),
+        complete: true,
     };
     Synced { _directory: directory, file, path, key: (server, id), event }
 }
@@ -129,4 +130,74 @@ fn an_empty_file_is_read_again_once_it_is_looked_at_again() {
     look_again(&mut names, &file);
     assert_eq!(names.role_of(&file.key), Role::EngineLog);
     drop(file.file);
+}
+
+#[test]
+fn what_is_not_complete_and_what_is_on_no_filesystem_has_no_absolute_path() {
+    let mut deep = synced("deep", "");
+    deep.event.complete = false;
+    // Its descriptor is another file's by now.
+    deep.event.fd = -1;
+    let mut names = names();
+    names.learn(deep.key, &deep.event);
+    let end = deep.event.components.iter().rev().map(|name| OsStr::from_bytes(name)).collect::<PathBuf>();
+    let path = |names: &Names| names.info(&deep.key).path.clone().unwrap();
+    assert_eq!(path(&names), Path::new(CUT_OFF).join(&end));
+    names.settle(PATIENCE);
+    look_again(&mut names, &deep);
+    assert_eq!(path(&names), Path::new(CUT_OFF).join(&end));
+    assert!(!names.info(&deep.key).unlinked, "nobody has looked for it");
+
+    let (mut socket, mut event) = (synced("a", ""), synced("b", ""));
+    (socket.event.mode, socket.event.components) = (libc::S_IFSOCK, vec![b"TCP".to_vec()]);
+    (event.event.mode, event.event.components) = (0o600, vec![b"[eventfd]".to_vec()]);
+    names.learn(socket.key, &socket.event);
+    names.learn(event.key, &event.event);
+    let name = |key: &FileKey| names.info(key).path.clone().unwrap().into_os_string().into_string().unwrap();
+    assert_eq!(name(&socket.key), format!("socket:[{}]", socket.key.1.inode));
+    assert_eq!(name(&event.key), "anon_inode:[eventfd]");
+}
+
+/// A journal, and then its directory by the same descriptor and with the same inode number.
+#[test]
+fn a_file_does_not_become_a_directory() {
+    let mut journal = synced("a-journal", "");
+    let directory = File::open(journal.path.parent().unwrap()).unwrap();
+    journal.key.1.inode = rooted::attributes(&directory).unwrap().inode;
+    journal.event.fd = directory.as_raw_fd();
+    journal.event.components[0] = journal.event.components[1].clone();
+    let mut names = names();
+    names.learn(journal.key, &journal.event);
+    names.settle(PATIENCE);
+    assert_ne!(names.role_of(&journal.key), Role::Directory);
+}
+
+/// Files of another owner that come by the thousand keep this one's from neither being looked at nor named.
+#[test]
+fn an_owner_whose_files_come_by_the_thousand_waits_behind_itself() {
+    let (mut names, mine) = (names(), synced("ib_logfile0", "mine"));
+    let stranger = ServerId { pid: 1 << 30, start_ns: 7 };
+    names.know_owner(stranger, Owner::User(1001));
+    for inode in 0..20_000 {
+        let id = FileId { inode: 1_000_000 + inode, ..mine.key.1 };
+        names.learn((stranger, id), &mine.event);
+    }
+    assert!(names.pending(stranger) >= HURRIED, "{}", names.pending(stranger));
+    assert_eq!(names.pending(mine.key.0), 0);
+    names.learn(mine.key, &mine.event);
+    assert_eq!(names.pending(mine.key.0), 1);
+    let end = Instant::now() + PATIENCE;
+    while names.role_of(&mine.key) != Role::EngineLog && Instant::now() < end {
+        names.collect();
+    }
+    assert_eq!(names.role_of(&mine.key), Role::EngineLog, "what its first bytes say");
+    let waiting = names.pending(stranger);
+    assert!(waiting > 0, "the others wait still");
+    // What its own files may take is used up, and there is room for others' all the same.
+    names.of_strangers.spend(BURST_OF_STRANGERS * 2);
+    let before = names.pending(stranger);
+    names.ask((stranger, FileId { inode: 1_000_000, ..mine.key.1 }), false);
+    names.ask(mine.key, false);
+    assert!(names.pending(stranger) <= before);
+    assert_eq!(names.pending(mine.key.0), 1);
 }

@@ -19,6 +19,7 @@ pub struct Request {
     pub mount_id: i32,
     /// As in `Named`.
     pub components: Option<Box<[u8]>>,
+    pub complete: bool,
     /// Where it was found before.
     pub known: Option<PathBuf>,
     /// The name leaves the role open: the first bytes are wanted.
@@ -67,7 +68,8 @@ pub(crate) fn find_open(server: ServerId, wanted: &[FileId], until: Instant) -> 
         }
         for (file, fd) in resolve::find_open_descriptors(Path::new(PROC), holder, &wanted, until) {
             let (key, mount_id, first_bytes) = ((server, file), -1, true);
-            let request = Request { key, holder, fd, mount_id, components: None, known: None, first_bytes };
+            let (components, complete, known) = (None, false, None);
+            let request = Request { key, holder, fd, mount_id, components, complete, known, first_bytes };
             all.push(FoundOpen { fd, answer: confirm(&request) });
         }
     }
@@ -105,7 +107,8 @@ pub(crate) fn confirm(request: &Request) -> Answer {
             None if request.mount_id < 0 => None,
             None => {
                 let components = split(request.components.as_deref().unwrap_or_default());
-                resolve::from_dentry(proc_root, server.pid, request.mount_id, &components, file)
+                let (mount, complete) = (request.mount_id, request.complete);
+                resolve::from_dentry(proc_root, server.pid, mount, &components, complete, file)
             }
         }
     });

@@ -9,7 +9,7 @@ use super::readings::seconds;
 use crate::render::header::clock;
 use crate::render::histogram::bar;
 use crate::render::rows::p99;
-use crate::text::{count, counted, end_of_path, rate, width};
+use crate::text::{absence, count, counted, end_of_path, rate, width};
 use crate::top::cells::{Units, latency, latency_in_words, maximum_in_words};
 use crate::top::heatmap::{Map, Span, legend, level, map};
 use crate::top::palette::{ASCII_SHADES, Ink, SHADES};
@@ -55,8 +55,8 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
         found = drawn(label);
     }
     let Some((map, span, picture, _)) = found else {
-        let text = "nothing of this row in the time that would be drawn here ([ draws more)";
-        pen.put(area.x + label, area.y + 1, area.width - label, text, Ink::Faint);
+        let text = format!("{} ([ draws more)", absence::row());
+        pen.put(area.x + label, area.y + 1, area.width - label, &text, Ink::Faint);
         return;
     };
     let below = Rect::new(area.x, area.y + 1, area.width, area.height - 1);
@@ -108,7 +108,7 @@ fn facts(state: &State, row: &Row) -> Vec<Part> {
     let fact = |rank, text: String| Part::new(rank, text, Ink::Plain);
     let (one, several) = state.view.counts();
     let mut facts =
-        vec![fact(2, counted(stats.count, one, several)), fact(4, format!("{}/s", rate(stats.count, over)))];
+        vec![fact(2, counted(stats.all(), one, several)), fact(4, format!("{}/s", rate(stats.all(), over)))];
     if stats.count > 0 {
         let in_words = |ns| latency_in_words(ns, state.units);
         facts.extend(stats.quantile_ns(0.5).map(|ns| fact(3, format!("p50 {}", in_words(ns)))));

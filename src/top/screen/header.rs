@@ -11,12 +11,13 @@ use super::readings;
 use crate::live;
 use crate::model::{Lost, Measurement, Role, SATURATED, Server, ServerId, Stats};
 use crate::render::header::clock;
-use crate::text::{count, counted, interval, rate, shorten_middle, width};
+use crate::text::{count, counted, escape_sentence, interval, rate, shorten_middle, width};
 use crate::top::layout::{Areas, tabs};
 use crate::top::palette::Ink;
 use crate::top::rows;
 use crate::top::state::State;
 use crate::top::view::View;
+use crate::verdict::{self, OfServer};
 
 /// From so many columns on, the way of attaching is written out.
 const ROOM_FOR_SENTENCES: u16 = 100;
@@ -184,8 +185,21 @@ fn busiest(state: &State, m: &Measurement, servers: &[ServerId], role: Role) -> 
     Some(Part::new(7, format!("{share} busy{whose}"), ink).or(short))
 }
 
-/// Since the log began: one that failed minutes ago still matters.
+/// Since the log began, or before, where an exporter remembers it: one that failed long ago still matters.
 fn failures(state: &State) -> Part {
+    let servers = state.servers();
+    let is_shown = |of: &&OfServer| servers.iter().any(|server| server.pid == of.pid);
+    let mut failing = state.standing.iter().filter(|of| of.state == verdict::State::Failing).filter(is_shown);
+    if let Some(first) = failing.next() {
+        let (day, time) = (first.since.get(..10), first.since.get(11..19));
+        let short = format!("FAILING since {}", escape_sentence(time.unwrap_or(&first.since)));
+        let more = match failing.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let whole = format!("FAILING since {} {}{more}", day.unwrap_or_default(), time.unwrap_or_default());
+        return Part::new(9, escape_sentence(&whole), Ink::Alarm).or(short);
+    }
     match state.past.log.last_failure() {
         None => Part::new(6, "0 failed", Ink::Plain),
         Some(last) => {

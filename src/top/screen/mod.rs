@@ -15,9 +15,9 @@ mod tests;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use crate::model::Op;
+use crate::model::{Op, ServerId};
 use crate::render::device;
-use crate::text::{capitalize, count, width};
+use crate::text::{absence, capitalize, count, width};
 use crate::top::keys::{Action, name_of};
 use crate::top::layout::{LEAST_COLUMNS, LEAST_ROWS};
 use crate::top::palette::Ink;
@@ -83,6 +83,11 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
     };
     let Some(shown) = &state.shown else {
         return Some(match &state.paused {
+            Some(_) if state.cumulative => vec![format!(
+                "This is before the figures were reset (key {}); {} shows those of the interval.",
+                name_of(Action::CountFromNow),
+                name_of(Action::Cumulative)
+            )],
             Some(_) => vec!["Nothing is kept of this time.".into()],
             None if !state.attached => vec!["Attaching …".into()],
             None => waiting(),
@@ -96,11 +101,12 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
             format!("No row {}.", if state.filter.is_regex { "matches" } else { "contains the text" }),
             format!("{} shows all rows again.", name_of(Action::Back)),
         ],
-        View::Neighbour => vec![match shown.m.lost.neighbours_unwatched {
-            0 => "No other process has synced anything.".into(),
-            _ => format!("{}.", capitalize(&device::nobody(&shown.m.lost))),
-        }],
-        View::Log => vec!["No sync has finished yet.".into()],
+        View::Neighbour => {
+            let all: Vec<ServerId> = shown.m.servers.iter().map(|server| server.id).collect();
+            let nobody = absence::neighbour(&shown.m.setup.net, &device::filesystems(&shown.m, &all));
+            vec![format!("{}.", capitalize(&nobody))]
+        }
+        View::Log => absence::yet(state.rows.len(), false).into_iter().collect(),
         _ if shown.m.servers.is_empty() => waiting(),
         View::Thread if !shown.m.setup.by_thread => vec![
             "Rows by thread are not kept, because they cost the server a little more for each sync.".into(),
@@ -118,12 +124,12 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
                 name_of(Action::AllWrites)
             ),
         ],
-        View::Write => vec!["Nothing has been written yet.".into()],
+        View::Write => absence::yet(state.rows.len(), true).into_iter().collect(),
         View::Thread if state.cumulative && state.paused.is_some() => vec![
             "Rows by thread are kept of each interval of the past, but not since the start.".into(),
             format!("{} shows the interval.", name_of(Action::Cumulative)),
         ],
-        _ => vec!["No sync has finished yet.".into()],
+        _ => absence::yet(state.rows.len(), false).into_iter().collect(),
     })
 }
 

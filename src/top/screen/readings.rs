@@ -156,10 +156,16 @@ fn one(state: &State, neighbour: &Neighbour, over: Duration, latency: bool) -> S
     let pid = neighbour.pid.map(|pid| format!(" {pid}")).unwrap_or_default();
     let worst = match p99(stats) {
         _ if !latency => String::new(),
+        _ if stats.count == 0 => ", not timed".into(),
         Some(ns) => format!(", p99 {}", latency_in_words(ns, state.units)),
         None => format!(", max {}", maximum_in_words(stats.max, state.units)),
     };
-    format!("{}{pid} {}/s{worst}", state.style.name(neighbour.comm.as_bytes()), rate(stats.count, over))
+    let place = if latency { neighbour.place.in_words(&state.style) } else { String::new() };
+    format!(
+        "{}{pid} {}/s{worst}{place}",
+        state.style.name(neighbour.comm.as_bytes()),
+        rate(stats.all(), over)
+    )
 }
 
 /// `last 10 s`; of the past: `10 s until 03:12:59`.

@@ -126,7 +126,8 @@ fn two_servers_are_told_apart_on_the_narrowest_screen() {
 #[test]
 fn who_else_syncs_on_the_device_is_said_on_every_view() {
     let mut bench = Bench::busy(80, 24, 3);
-    assert!(bench.lines()[2].starts_with("also on /dev/vda, last 3 s: no other process synced"));
+    let line = bench.lines()[2].clone();
+    assert!(line.starts_with("also on /dev/vda, last 3 s: no other sync seen"), "{line}");
     let mut m = fixture::busy();
     let backup = [(120, 20_000_000), (80, 90_000_000)];
     m.neighbours = vec![

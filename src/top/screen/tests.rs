@@ -257,13 +257,11 @@ fn of_thousands_of_files_only_those_on_the_screen_are_formatted() {
     bench.keys("fG");
     assert_eq!(bench.state.rows.len(), 5_000);
     bench.assert_shows("5,000");
-    let started = std::time::Instant::now();
     for _ in 0..100 {
         bench.press(Press::PageUp);
-        let _ = bench.terminal();
+        let plan = bench.state.plan();
+        assert_eq!(plan.cells.len(), bench.state.areas().page());
     }
-    // A fiftieth of a second each is smooth, in a build that is not optimised either.
-    assert!(started.elapsed() < SECOND * 2, "{:?}", started.elapsed());
     expected(&bench, "thousands_80x24");
 }
 
@@ -388,12 +386,17 @@ fn what_is_not_watched_is_said_beside_the_totals_and_of_the_neighbours() {
     let mut bench = Bench::busy(120, 30, 2);
     bench.world.snapshot.lost = Lost { unwatched: 12, neighbours_unwatched: 7, ..Lost::default() };
     bench.world.snapshot.unwatched = vec![(fixture::MYSQL, 12)];
-    bench.second(&fixture::busy());
+    let mut m = fixture::busy();
+    m.neighbours = vec![fixture::untimed_neighbour("/dev/vda", "dd", 7)];
+    bench.second(&m);
     bench.assert_shows("0 lost, 12 not watched");
     bench.assert_shows("The server also made data durable 12 times by calls that are not watched");
-    bench.assert_shows("others on this host synced 7 times in ways not watched");
+    bench.assert_shows("also on /dev/vda, last 3 s: dd 2.3/s, not timed");
     bench.keys("n");
-    bench.assert_shows("Others on this host synced 7 times in ways not watched.");
+    let lines = bench.lines();
+    let row = lines.iter().find(|line| line.trim_start().starts_with("dd ")).expect("a row of it");
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[..4], ["dd", "/dev/vda", "yes", "7.0"], "{row}");
 }
 
 #[test]

@@ -26,6 +26,7 @@ use crate::history::Troubles;
 use crate::live;
 use crate::model::{InFlight, Lost, Measurement, Snapshot};
 use crate::render::Style;
+use crate::verdict::OfServer;
 use select::Selection;
 use shown::Shown;
 
@@ -121,6 +122,8 @@ pub struct State {
     pub rows_before_filter: usize,
     pub read: Option<Read>,
     pub waits: Vec<Waiting>,
+    /// The verdicts of the exporter on this host, if there is one.
+    pub standing: Vec<OfServer>,
     looked: Option<Instant>,
     message: Option<(String, Instant)>,
     /// What went wrong since the view began, whatever is counted anew.
@@ -173,6 +176,7 @@ impl State {
             rows_before_filter: 0,
             read: None,
             waits: Vec::new(),
+            standing: Vec::new(),
             looked: None,
             message: None,
             session: Troubles::default(),
@@ -214,6 +218,10 @@ impl State {
             }
             Event::Earlier(earlier) => {
                 self.remember(&earlier);
+                Vec::new()
+            }
+            Event::Standing(standing) => {
+                self.standing = standing;
                 Vec::new()
             }
             Event::Waits(waits) => {

@@ -11,6 +11,7 @@ use crate::model::{FileRow, Measurement, Server, ServerId};
 use crate::render::device::{self, Device};
 use crate::render::reading::{self, Sentence};
 use crate::render::{self, Paint};
+use crate::text::absence;
 use crate::top::rows::{self, About, Key, Row, process_name};
 use crate::top::view::View;
 
@@ -195,8 +196,9 @@ impl State {
         let longer = |merged: Merged| {
             let recent = merged.measurement;
             let (in_flight, servers) = (shown.m.in_flight.clone(), shown.m.servers.clone());
+            let whole_disks = shown.m.whole_disks.clone();
             (recent.duration > shown.m.duration)
-                .then(|| Arc::new(Measurement { in_flight, servers, ..recent }))
+                .then(|| Arc::new(Measurement { in_flight, servers, whole_disks, ..recent }))
         };
         let (recent, since_hang) = match self.cumulative {
             true => (None, None),
@@ -212,7 +214,7 @@ impl State {
         let sentences = self.sentences(since_hang.as_ref().unwrap_or(&shown.m), &servers);
         let with_devices = recent.as_ref().unwrap_or(&shown.m);
         let devices = device::devices(with_devices, &servers);
-        let nobody = device::nobody(&with_devices.lost);
+        let nobody = absence::neighbour(&with_devices.setup.net, &device::filesystems(&shown.m, &servers));
         let duration = |m: &Option<Arc<Measurement>>| m.as_ref().map(|m| m.duration);
         Some(Read {
             sentences,

@@ -24,6 +24,7 @@ use super::write::write;
 use crate::history::Troubles;
 use crate::live::Live;
 use crate::model::Measurement;
+use crate::verdict::OfServer;
 use backend::Bytes;
 use input::Input;
 use signals::Signals;
@@ -60,8 +61,15 @@ impl Screen {
     }
 }
 
-/// What an exporter on this host remembers, if there is one. Asked on a thread of its own.
-pub type Earlier = Box<dyn FnOnce() -> Option<event::Earlier> + Send>;
+/// An exporter on this host, if there is one. Asked on a thread of its own.
+pub struct Exporter {
+    /// What it remembers of the last minutes.
+    pub earlier: Box<dyn FnOnce() -> Option<event::Earlier> + Send>,
+    /// How it says that the servers stand now.
+    pub standing: Box<dyn Fn() -> Vec<OfServer> + Send>,
+}
+
+const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Why there is no view.
 #[derive(Debug, thiserror::Error)]
@@ -78,12 +86,12 @@ pub fn run(
     options: Options,
     start: Start,
     extras: Extras,
-    earlier: Earlier,
+    exporter: Exporter,
 ) -> Result<Ended, ViewError> {
     let Screen(tty) = screen;
     let signals = Signals::new()?;
     let (mail, letters) = Mail::new()?;
-    ask_for_earlier(earlier, mail.clone());
+    ask(exporter, mail.clone());
     let looker = Looker::start(mail.clone());
     let mut source = Source::new(start, options.interval, mail.clone());
     let (attached, sessions) = channel();
@@ -114,10 +122,15 @@ pub fn run(
     Ok(Ended { signal: ended?, summary: state.summary(), session: state.session().clone() })
 }
 
-fn ask_for_earlier(earlier: Earlier, mail: Mail) {
+fn ask(exporter: Exporter, mail: Mail) {
     let task = move || {
-        if let Some(earlier) = earlier() {
+        mail.send(Event::Standing((exporter.standing)()));
+        if let Some(earlier) = (exporter.earlier)() {
             mail.send(Event::Earlier(Box::new(earlier)));
+        }
+        loop {
+            std::thread::sleep(ASK_AGAIN);
+            mail.send(Event::Standing((exporter.standing)()));
         }
     };
     // Without a thread the past begins now.

@@ -174,4 +174,30 @@ mod tests {
         };
         assert_eq!(said, [expected("0.01"), expected("0.03")]);
     }
+
+    #[test]
+    fn sections_of_other_programs_are_told_from_those_of_a_build() {
+        let section = |title: &str, objects: Option<&str>| Section {
+            title: title.into(),
+            objects: objects.map(str::to_owned),
+            machine: Some(Machine {
+                kernel: "6.12".into(),
+                processor: "A processor".into(),
+                cpus: 2,
+                load_average: "0.01".into(),
+                others: vec!["another tracer".into()],
+            }),
+            ..Section::default()
+        };
+        let page = tempfile::NamedTempFile::new().unwrap();
+        let sections = [section("New", Some("0123456789ab")), section("Old", Some("ba9876543210"))];
+        std::fs::write(page.path(), render(&sections) + &section("Older", None).markdown()).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stale-sections");
+        let output =
+            std::process::Command::new(script).arg("0123456789ab").arg(page.path()).output().unwrap();
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            "Old: measured with ba9876543210\nOlder: measured with programs of which no hash was kept\n"
+        );
+    }
 }

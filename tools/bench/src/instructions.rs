@@ -199,8 +199,8 @@ mod tests {
     fn every_program_of_both_modes_is_counted() {
         let sizes = of_object(fsynctop::probe::OBJECT).unwrap();
         for program in [
-            "enter_fsync_or_fdatasync",
-            "exit_fdatasync",
+            "enter_fsync_or_fdatasync_or_write_or_pwrite64_or_writev_or_pwritev_or_pwritev2",
+            "exit_sync_file_range_or_msync_or_syncfs_or_sync",
             "fentry_fsync",
             "fexit_fdatasync",
             "list_in_flight",

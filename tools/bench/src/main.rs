@@ -16,6 +16,7 @@ mod getppid;
 mod growth;
 mod guest;
 mod idle;
+mod idle_processes;
 mod instructions;
 mod load;
 mod load_child;
@@ -30,6 +31,7 @@ mod process;
 mod section;
 mod server;
 mod snapshots;
+mod start;
 mod stats;
 mod sync;
 mod throughput;
@@ -104,8 +106,12 @@ enum Part {
     Many,
     /// What it costs a real server under load
     Server,
-    /// Start, memory and processor time of fsynctop itself
+    /// Memory and processor time of fsynctop itself
     Process,
+    /// What an exporter costs beside processes that are called like servers and do nothing
+    Idle,
+    /// From its start to the first row, and from the result to its end
+    Start,
     /// What more files and more threads do to it
     Growth,
     /// What happens above --max-cpu
@@ -188,6 +194,7 @@ fn run(options: &Options) -> Result<bool> {
                 for (part, mut section) in now.iter().zip(sections) {
                     section.rough = context.is_rough();
                     section.machine = Some(machine.clone());
+                    section.objects = Some(fsynctop::probe::build_info().objects.to_owned());
                     section.write(&part.file(&options.out))?;
                     println!("{}", section.markdown());
                 }
@@ -235,6 +242,8 @@ fn measure(context: &Context, out: &Path, parts: &[Part]) -> Result<Vec<Section>
         [Part::Many] => Ok(vec![many::section(context)?]),
         [Part::Server] => Ok(vec![server::section(context, out)?]),
         [Part::Process] => Ok(vec![process::section(context)?]),
+        [Part::Idle] => Ok(vec![idle_processes::section(context)?]),
+        [Part::Start] => Ok(vec![start::section(context)?]),
         [Part::Growth] => Ok(vec![growth::section(context)?]),
         [Part::Guest] => Ok(vec![guest::section(context, out)?]),
         [Part::MaxCpu] => Ok(vec![max_cpu::section(context)?]),

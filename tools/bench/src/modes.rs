@@ -27,8 +27,7 @@ pub fn config(mode: Option<AttachMode>, pids: Vec<u32>) -> ProbeConfig {
 
 /// What fsynctop traces by itself: servers, by the names of their processes.
 pub fn of_servers(mode: AttachMode) -> ProbeConfig {
-    let TargetFilter::Comms(names) = TargetFilter::default() else { unreachable!("they have names") };
-    let comms = names.iter().map(|name| CommPattern::new(name.bytes())).collect();
+    let comms = TargetFilter::default().names().into_iter().map(CommPattern::new).collect();
     let engines = Engines::builtin();
     let instances = InstancePattern::all_of(engines.profiles().iter().map(|profile| &*profile.engine));
     let targets = Targets { comms, instances, ..Targets::default() };
@@ -96,7 +95,8 @@ pub fn own() -> Result<AttachMode> {
     Ok(probe.attached().mode)
 }
 
-/// A program that serves two calls is on two hooks: `enter_fsync_or_fdatasync` on those of both entries.
+/// A program that serves several calls is on the hook of each: `enter_fsync_or_fdatasync` on those of both
+/// entries.
 fn hooks_of(program: &AttachedProgram) -> impl Iterator<Item = String> {
     let (how, calls) = program.name.split_once('_').unwrap_or_default();
     calls.split("_or_").map(move |call| format!("{how}_{call}"))

@@ -1,7 +1,6 @@
-//! The resources of fsynctop itself: time until it shows something, memory, processor time.
+//! The resources of fsynctop itself: memory, processor time.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -14,12 +13,9 @@ use crate::load::{Call, Files, Load, Round};
 use crate::modes;
 use crate::proc::{self, Memory};
 use crate::progress;
-use crate::section::{Goal, Section, Table, Verdict};
-use crate::stats::Estimate;
+use crate::section::{Section, Table};
 use crate::tracer::{Program, SCRIPT, bpftrace, fsynctop};
 
-const MOST_START_MS: f64 = 100.0;
-const PATIENCE: Duration = Duration::from_secs(30);
 const LIVE_FILES: usize = 5_000;
 
 pub fn section(context: &Context) -> Result<Section> {
@@ -33,92 +29,17 @@ pub fn section(context: &Context) -> Result<Section> {
         ..Section::default()
     };
     let mut load = Load::start("mysqld", context.files.path())?;
-    progress!("start to first row");
-    let start = start(context, &mut load, &mut section)?;
     progress!("memory");
     let memory = memory(context, &mut load, mode, &mut section)?;
     progress!("processor time");
     let cpu = cpu(context, &mut load, mode, &mut section)?;
-    section.values = json!({ "start_ms": start, "memory": memory, "cpu": cpu });
+    section.values = json!({ "memory": memory, "cpu": cpu });
     Ok(section)
 }
 
 fn round(files: usize, seconds: f64, rate: Option<f64>) -> Round {
     let duration = Duration::from_secs_f64(seconds);
     Round { call: Call::Fdatasync, threads: 1, cpus: 1, files: Files::Shared(files), duration, rate }
-}
-
-/// Milliseconds from starting a program until it has printed a line that `is_row` accepts.
-fn time_to_row(mut command: Command, is_row: impl Fn(&str) -> bool) -> Result<f64> {
-    let began = Instant::now();
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-    let out = BufReader::new(child.stdout.take().context("its standard output")?);
-    let mut elapsed = None;
-    for line in out.lines() {
-        if is_row(&line?) {
-            elapsed = Some(began.elapsed());
-            break;
-        }
-        ensure!(began.elapsed() < PATIENCE, "no row within {PATIENCE:?}");
-    }
-    let _ = child.kill(); // it may have ended
-    child.wait()?;
-    Ok(elapsed.context("it ended without a row")?.as_secs_f64() * 1e3)
-}
-
-fn start(context: &Context, load: &mut Load, section: &mut Section) -> Result<Value> {
-    let (own_times, script_times) = (context.or_quick(20, 5), context.or_quick(5, 2));
-    let pid = load.pid();
-    let is_complete = |line: &str| {
-        let interval: Value = serde_json::from_str(line).unwrap_or_default();
-        interval["files"].as_array().is_some_and(|rows| {
-            let is_ours = |row: &Value| {
-                row["pid"] == pid
-                    && row["count"].as_u64() > Some(0)
-                    && row["path"].as_str().is_some_and(|path| path.starts_with('/'))
-                    && row["role"].is_string()
-                    && row["latency_seconds"]["p50"].is_number()
-            };
-            rows.iter().any(is_ours)
-        })
-    };
-    let script = format!("{SCRIPT}\ninterval:ms:10 {{ print(@syncs); print(@microseconds); }}");
-    let (mut own, mut others) = (Vec::new(), Vec::new());
-    for i in 0..own_times {
-        context.others.wait()?;
-        load.begin(&round(1, 3.0, Some(1_000.0)))?;
-        let mut command = Command::new(&context.fsynctop);
-        command.args(["once", "-i", "0.01", "-d", "10", "--output", "json"]);
-        own.push(time_to_row(command, is_complete).context("fsynctop")?);
-        if i < script_times {
-            let mut command = Command::new("bpftrace");
-            command.args(["-B", "line", "-e", &script]);
-            others.push(time_to_row(command, |line| line.starts_with("@syncs[")).context("bpftrace")?);
-        }
-        load.end()?;
-    }
-    let mut table = Table::new("Milliseconds from start to first row", &["", "median", "longest"]);
-    let mut line = |name: &str, times: &[f64]| {
-        let longest = times.iter().copied().fold(0.0, f64::max);
-        table.row([name.to_owned(), Estimate::of(times).show(0), format!("{longest:.0}")]);
-    };
-    line("fsynctop", &own);
-    line("bpftrace, sync-histogram.bt", &others);
-    section.tables.push(table);
-    section.about.push(format!(
-        "Start to first row: from the start of the program until it has printed a row with the file's path, its role, a \
-         count and a quantile, with `-i 0.01` while a process of the server's name makes 1,000 syncs a second; {own_times} \
-         starts. For bpftrace: until the script, given a probe that prints every 10 ms, has printed a count; \
-         {script_times} starts."
-    ));
-    let own_ms = Estimate::of(&own);
-    section.goals.push(Goal::new(
-        "start to first complete row",
-        "100 ms",
-        format!("{} ms", own_ms.show(0)),
-        Verdict::of(own_ms.median <= MOST_START_MS),
-    ));
-    Ok(json!({ "fsynctop": own, "bpftrace": others }))
 }
 
 fn memory(context: &Context, load: &mut Load, mode: AttachMode, section: &mut Section) -> Result<Value> {

@@ -16,6 +16,10 @@ pub struct Section {
     /// As it was when the run began that this part was measured in. None in files of before it was kept.
     #[serde(default)]
     pub machine: Option<Machine>,
+    /// The hash of the BPF objects that it was measured with, as `fsynctop --version` shows it. None in files
+    /// of before it was kept.
+    #[serde(default)]
+    pub objects: Option<String>,
     /// Paragraphs in front of the tables: what was measured, and how.
     pub about: Vec<String>,
     pub tables: Vec<Table>,
@@ -138,6 +142,10 @@ impl Section {
         let mut text = format!(
             "Measured on {processor}, {cpus} CPUs, Linux {kernel}, load average {load_average} when the run began."
         );
+        if let Some(objects) = &self.objects {
+            // tools/stale-sections looks for it.
+            text += &format!(" BPF objects: sha256 {objects}.");
+        }
         if !others.is_empty() {
             text += &format!(" Somebody else's programs were attached all the time: {}.", others.join(", "));
         }

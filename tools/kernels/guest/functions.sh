@@ -66,6 +66,8 @@ measure() {
 explain() {
   mkfifo /tmp/$2.go
   syncgen /mnt/$1 --comm mysqld --threads 3 --syncs 1000000 --op fsync,fdatasync --write 512 --append --names "$NAMES" --wait <>/tmp/$2.go >/dev/null &
+  # Until then it is no server.
+  while kill -0 $! && [ "$(cat /proc/$!/comm)" != mysqld ]; do usleep 100000; done
   echo go >/tmp/$2.go
   step $2 $AS fsynctop explain -d 4 --output json
   { kill $!; wait $!; } 2>/dev/null   # the shell would say that it was terminated

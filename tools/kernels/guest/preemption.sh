@@ -7,7 +7,7 @@ step check fsynctop check --output json
 for mode in $MODES; do
   for place in ext4 tmpfs; do
     step $place-$mode fsynctop once -i 0.2 --output json --attach $mode -- sh -c \
-      "syncgen /mnt/$place --threads 16 --seconds 2 --latency --files 4 --op fsync,fdatasync --write 64 >/out/$place-$mode.load"
+      "syncgen /mnt/$place --threads 16 --seconds 4 --latency --files 4 --op fsync,fdatasync --write 64 >/out/$place-$mode.load"
   done
 done
 # With the fewest capabilities, and perf events refused to them, as Debian has it.

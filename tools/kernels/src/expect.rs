@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::diff::differences;
 use crate::guests::{Guest, MODES, Scenario};
-use crate::measured::{compare, nothing_is_lost, number, rows, text};
+use crate::measured::{compare, counted, nothing_is_lost, number, rows, text};
 use crate::outcome::{Findings, Outcome};
 use crate::{durable, faults, filesystems, preemption, shape, unsynced, users, waits};
 
@@ -224,7 +224,7 @@ fn hung(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()> {
             }
             findings.check(found == expected, || format!("in_flight should be {expected} and is {found}"));
             if step != "stuck" {
-                findings.check(rows(&seen["files"]).count() == 0, || {
+                findings.check(counted(&seen["files"]).count() == 0, || {
                     format!("it was counted: {}", seen["files"])
                 });
                 nothing_is_lost(&seen, findings);
@@ -240,7 +240,7 @@ fn hung(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()> {
         findings.check(rows(&seen["in_flight"]).count() == 0, || {
             format!("still in flight: {}", seen["in_flight"])
         });
-        findings.check(rows(&seen["files"]).count() == 0, || format!("it was counted: {}", seen["files"]));
+        findings.check(counted(&seen["files"]).count() == 0, || format!("it was counted: {}", seen["files"]));
         nothing_is_lost(&seen, findings);
         Ok(())
     });
@@ -290,7 +290,7 @@ fn conditions(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     refused(outcome, "no-ftrace-fentry", &["fentry", "self-test"], findings);
     refused(outcome, "no-btf", &["CONFIG_DEBUG_INFO_BTF"], findings);
     says(outcome, "no-btf-check", "BTF", "fail", "CONFIG_DEBUG_INFO_BTF", findings);
-    refused(outcome, "no-capabilities", &["CAP_BPF", "CAP_PERFMON"], findings);
+    refused(outcome, "no-capabilities", &["Tracing needs root: sudo fsynctop once"], findings);
     refused(outcome, "no-capabilities-check", &["CAP_BPF", "CAP_PERFMON"], findings);
     findings.run("bpf-perfmon", |findings| {
         attached_as("fentry", &compare(outcome, "bpf-perfmon", findings)?, findings)

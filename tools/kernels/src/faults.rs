@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::expect::attached_as;
 use crate::guests::Guest;
-use crate::measured::{compare_loads, number, rows, text};
+use crate::measured::{compare_loads, counted, number, rows, text};
 use crate::outcome::{Findings, Outcome};
 
 const FILESYSTEMS: [&str; 2] = ["ext4", "xfs"];
@@ -131,7 +131,7 @@ fn stalled(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()>
     let last = intervals.last().context("no intervals")?;
     findings
         .check(rows(&last["in_flight"]).count() == 0, || format!("still in flight: {}", last["in_flight"]));
-    let counted: Vec<_> = intervals.iter().flat_map(|measured| rows(&measured["files"])).collect();
+    let counted: Vec<_> = intervals.iter().flat_map(|measured| counted(&measured["files"])).collect();
     let [row] = counted[..] else {
         findings.fail(format!("it should be counted once: {counted:?}"));
         return Ok(());

@@ -1,5 +1,7 @@
 //! The guests: which kernels under which conditions.
 
+use clap::ValueEnum;
+
 use crate::filesystems;
 
 /// What runs in a guest: `guest/NAME.sh`.
@@ -25,7 +27,7 @@ impl Scenario {
 }
 
 /// As Debian calls it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Architecture {
     Amd64,
     Arm64,
@@ -223,10 +225,16 @@ pub const GUESTS: &[Guest] = &[
 /// and the other architecture.
 const QUICK: [&str; 4] = ["5.10", "6.1", "7.2", "6.12-arm64"];
 
-/// The guests that are asked for: all whose names contain `only`, or the few of every commit.
-pub fn wanted(quick: bool, only: Option<&str>) -> Vec<Guest> {
+/// The guests that are asked for: all whose names contain `only` and that are of this architecture, or the
+/// few of every commit among them.
+pub fn wanted(quick: bool, only: Option<&str>, architecture: Option<Architecture>) -> Vec<Guest> {
     let by_name = |guest: &&Guest| only.is_none_or(|text| guest.name.contains(text));
-    let guests = GUESTS.iter().filter(by_name).filter(|guest| !quick || QUICK.contains(&guest.name));
+    let by_architecture = |guest: &&Guest| architecture.is_none_or(|wanted| guest.architecture == wanted);
+    let guests = GUESTS
+        .iter()
+        .filter(by_name)
+        .filter(by_architecture)
+        .filter(|guest| !quick || QUICK.contains(&guest.name));
     guests.map(|guest| Guest { quick, ..*guest }).collect()
 }
 
@@ -236,7 +244,7 @@ mod tests {
 
     #[test]
     fn every_commit_is_tried_on_the_oldest_and_newest_kernel_and_on_the_other_architecture() {
-        let guests = wanted(true, None);
+        let guests = wanted(true, None, None);
         assert_eq!(guests.iter().map(|guest| guest.name).collect::<Vec<_>>(), QUICK.to_vec());
         assert!(guests.iter().all(|guest| guest.scenario == Scenario::Modes));
         for guest in &guests {
@@ -244,7 +252,8 @@ mod tests {
             assert!(line.contains(" quick=1") && !line.contains("faults=1"), "{line}");
             assert!(guest.modes().iter().all(|mode| line.contains(mode)), "each mode is measured: {line}");
         }
-        assert!(wanted(false, None).iter().all(|guest| !guest.command_line().contains("quick")));
-        assert_eq!(wanted(true, Some("arm64")).len(), 1);
+        assert!(wanted(false, None, None).iter().all(|guest| !guest.command_line().contains("quick")));
+        assert_eq!(wanted(true, Some("arm64"), None).len(), 1);
+        assert_eq!(wanted(true, None, Some(Architecture::Amd64)).len(), QUICK.len() - 1);
     }
 }

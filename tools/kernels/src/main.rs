@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 
-use crate::guests::Guest;
+use crate::guests::{Architecture, Guest};
 use crate::outcome::{Findings, Outcome};
 
 /// Runs the toolkit under the kernels of several Debian releases in QEMU, and compares what it says with what
@@ -42,9 +42,12 @@ struct Options {
     /// Only guests whose names contain this; writes no page.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// The check of every commit: exact counts in each mode on four guests; writes no page.
+    /// The check of every commit: exact counts in each mode on a few guests; writes no page.
     #[arg(long, conflicts_with = "page")]
     quick: bool,
+    /// Only guests of this architecture; writes no page.
+    #[arg(long, conflicts_with = "page")]
+    architecture: Option<Architecture>,
     /// Where the page goes.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
@@ -84,7 +87,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<usize> {
     let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
     let directory = options.keep.as_deref().unwrap_or(temporary.path());
-    let wanted = guests::wanted(options.quick, options.only.as_deref());
+    let wanted = guests::wanted(options.quick, options.only.as_deref(), options.architecture);
     ensure!(!wanted.is_empty(), "no guest has such a name");
     let mut failures = 0;
     let mut seen = Vec::new();

@@ -110,11 +110,8 @@ fn conditions(seen: &[(Guest, Outcome)]) -> Result<String> {
                 let attach = outcome.verdict("no-ftrace-check", "attach")?.detail;
                 row("`ftrace_enabled=0`", "auto falls back to tracepoints, exact", &attach)?;
                 row("no BTF", "refused", &first_reason(&outcome.text("no-btf.err")?))?;
-                row(
-                    "a user without capabilities",
-                    "refused",
-                    &first_reason(&outcome.text("no-capabilities.err")?),
-                )?;
+                let none = outcome.verdict("no-capabilities-check", "capabilities")?.detail;
+                row("a user without capabilities", "refused, with the command to type", &none)?;
                 let few = outcome.verdict("bpf-perfmon-check", "capabilities")?.detail;
                 row("CAP_BPF and CAP_PERFMON alone", "fentry works, exact; tracepoints are refused", &few)?;
                 let paranoid = outcome.verdict("perf-paranoid-check", "perf events")?.detail;

@@ -12,6 +12,9 @@ use crate::outcome::{Findings, Outcome};
 
 /// At the rate of a journal, and saturated.
 const PLACES: [&str; 2] = ["ext4", "tmpfs"];
+/// In a mode whose programs make the kernel skip no other, map operations of user space still do, for as long
+/// as they are preempted: one call in so many.
+const SKIPPED_FOR_OPERATIONS: u64 = 1_000;
 
 pub fn expect(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
     says(outcome, "check", "preemption", "ok", "the kernel may preempt fentry", findings);
@@ -25,7 +28,8 @@ pub fn expect(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
             });
         }
     }
-    // The mode that auto takes is one of those that lost nothing above; in each that does, check warns.
+    // The mode that auto takes is one of those whose programs lost nothing above; in each that does, check
+    // warns.
     says(outcome, "check", "attach", "ok", guest.auto(), findings);
     findings.run("check", |findings| {
         let attach = outcome.verdict("check", "attach")?;
@@ -58,7 +62,9 @@ fn one(outcome: &Outcome, step: &str, mode: &str, exact: bool, findings: &mut Fi
         format!("{counted} counted and {preempted} lost are {} of {calls}", counted + preempted)
     });
     findings.check(otherwise == 0, || format!("{otherwise} were lost otherwise"));
-    findings.check(!exact || preempted == 0, || format!("{preempted} were lost in a mode that loses none"));
+    findings.check(!exact || preempted * SKIPPED_FOR_OPERATIONS <= calls, || {
+        format!("{preempted} of {calls} were lost in a mode whose programs skip none")
+    });
     // The reader polled while the load ran; how often depends on the host.
     findings.check(intervals.len() > 1, || format!("only {} intervals", intervals.len()));
     for row in intervals.iter().flat_map(|measured| rows(&measured["files"])) {
@@ -86,7 +92,8 @@ pub fn page(seen: &[(Guest, Outcome)]) -> Result<String> {
     let mut text = "\n## Preemption\n\nSixteen threads on one processor, while someone reads every 200 ms: on ext4 at the rate of its journal, \
                     and on tmpfs as fast as they can. In each mode, calls counted and calls lost (`lost.preempted`) together are what the load \
                     did, to the call, and no latency is longer than the longest that the load saw itself. How many are lost differs from run \
-                    to run; the run prints it. Auto takes the first mode that loses none.\n\n\
+                    to run; the run prints it. Auto takes the first mode whose programs make the kernel skip none; what it still skips while a \
+                    map operation of user space is preempted is at most one call in a thousand.\n\n\
                     | kernel | preemption | mode | lost on ext4 | lost on tmpfs | auto |\n|---|---|---|---|---|---|\n"
         .to_owned();
     let mut reasons = String::new();

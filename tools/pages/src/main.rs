@@ -27,7 +27,10 @@ fn main() -> anyhow::Result<()> {
     let mut pages = manual::pages(&command, &date)?;
     pages.push(configuration::page(&command, &date)?);
     write(&arguments.directory.join("man"), &pages)?;
-    write(&arguments.directory.join("completions"), &completions::files(&command))
+    // Where a server may stand, zsh would take the action for one and complete nothing behind it.
+    let actions_first = fsynctop::cli::command().mut_arg("server", |server| server.hide(true));
+    let completed = visible::built(actions_first);
+    write(&arguments.directory.join("completions"), &completions::files(&completed))
 }
 
 /// A name, and what is in it.

@@ -12,7 +12,9 @@ pub fn built(command: Command) -> Command {
 
 fn visible(command: &Command) -> Command {
     let mut seen = Command::new(command.get_name().to_owned())
-        .args_conflicts_with_subcommands(command.is_args_conflicts_with_subcommands_set());
+        .args_conflicts_with_subcommands(command.is_args_conflicts_with_subcommands_set())
+        .disable_help_flag(command.is_disable_help_flag_set())
+        .disable_version_flag(command.is_disable_version_flag_set());
     if let Some(version) = command.get_version() {
         seen = seen.version(version.to_owned());
     }

@@ -48,7 +48,7 @@ fn there_is_a_page_for_the_program_for_each_action_and_for_the_configuration() {
         names.contains(&"fsynctop.1".to_owned()) && names.contains(&"fsynctop.toml.5".to_owned()),
         "{names:?}"
     );
-    assert_eq!(names.len(), 12, "{names:?}");
+    assert_eq!(names.len(), 14, "{names:?}");
 }
 
 #[test]

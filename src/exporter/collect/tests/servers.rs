@@ -75,11 +75,7 @@ fn two_that_ran_before_the_exporter_are_told_apart_also_where_their_directories_
     let all = world.tick();
     assert_eq!(sum(&all, "fsynctop_server_up", &[]), 2.0, "{all:#?}");
     let pids = |all: &BTreeMap<String, f64>| -> BTreeMap<String, String> {
-        let label = |series: &str| {
-            let rest = series.strip_prefix("fsynctop_server_pid{server=\"")?;
-            Some(rest.split_once('"').unwrap().0.to_owned())
-        };
-        all.iter().filter_map(|(series, pid)| Some((pid.to_string(), label(series)?))).collect()
+        pids(all).into_iter().map(|(label, pid)| (pid.to_string(), label)).collect()
     };
     let before = pids(&all);
     assert_eq!(before.len(), 2);
@@ -123,8 +119,9 @@ fn a_helper_of_a_servers_own_name_is_no_server() {
 fn another_users_process_that_claims_a_servers_directory_is_not_told_of_under_its_label() {
     let of = |pid: u32, owner: u32| {
         let id = ServerId { pid, start_ns: u64::from(pid) << 30 };
-        let mut one = server(id, "mysqld", "MySQL 9.7.4", 3306);
-        (one.known_by.datadir, one.known_by.owner) = (Some((8, 7)), Some(owner));
+        let mut one = owned(server(id, "mysqld", "MySQL 9.7.4", 3306), owner);
+        one.known_by.datadir = Some((8, 7));
+        one.known_by.proof.datadir = owner == 0 || owner == 999;
         one
     };
     let mut world = World::new(Options::default());
@@ -158,6 +155,169 @@ fn another_users_process_that_claims_a_servers_directory_is_not_told_of_under_it
     let labelled = world.book.labelled();
     let own = labelled.iter().find(|of| of.label == "3306").unwrap();
     assert_eq!((own.main.map(|id| id.pid), own.others.len()), (Some(14), 0));
+}
+
+/// A server of a user's that says it is on this port; how much of that is true is another question.
+fn claimant(pid: u32, port: u16, proof: Proof) -> Server {
+    let id = ServerId { pid, start_ns: u64::from(pid) << 30 };
+    let mut one = owned(server(id, "mysqld", "MySQL 9.7.4", port), 1001);
+    one.datadir = Some(format!("/home/u/{pid}").into());
+    (one.known_by.datadir, one.known_by.proof) = (Some((9, pid.into())), proof);
+    one
+}
+
+fn service(pid: u32, port: u16) -> Server {
+    let id = ServerId { pid, start_ns: u64::from(pid) << 30 };
+    let mut one = server(id, "mysqld", "MySQL 9.7.4", port);
+    one.datadir = Some(format!("/srv/{pid}").into());
+    one.known_by.datadir = Some((8, pid.into()));
+    one
+}
+
+/// The pid of each server by its label.
+fn pids(all: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let label = |series: &String| {
+        let rest = series.strip_prefix("fsynctop_server_pid{server=\"")?;
+        Some(rest.split_once('"').unwrap().0.to_owned())
+    };
+    all.iter().filter_map(|(series, &pid)| Some((label(series)?, pid))).collect()
+}
+
+#[test]
+fn who_only_claims_a_name_never_has_it_and_who_proves_it_takes_it_back() {
+    let only_says = Proof::default();
+    let mut world = World::new(Options::default());
+    world.servers.push(claimant(70, 3306, only_says));
+    world.files.push(redo(world.servers[0].id, 1, &[(5, 80_000)]));
+    assert_eq!(pids(&world.tick()), BTreeMap::from([("3306 (uid 1001)".into(), 70.0)]));
+    // One that listens there, on another address or before the server begins, is beaten by the service.
+    world.servers.push(claimant(71, 3306, Proof { port: true, ..only_says }));
+    world.files.push(redo(world.servers[1].id, 1, &[(3, 80_000)]));
+    assert_eq!(pids(&world.tick())["3306"], 71.0);
+    world.servers.push(service(10, 3306));
+    world.files.push(redo(world.servers[2].id, 1, &[(1, 80_000)]));
+    // A series that changes hands begins anew.
+    world.before.clear();
+    let all = world.tick();
+    assert_eq!(
+        pids(&all),
+        BTreeMap::from([
+            ("3306".into(), 10.0),
+            ("3306 (uid 1001)".into(), 70.0),
+            ("3306 /home/u/71".into(), 71.0)
+        ])
+    );
+    assert_eq!(syncs(&all, &["server=\"3306\""]), 1.0);
+    assert_eq!(syncs(&all, &["server=\"3306 /home/u/71\""]), 3.0);
+    // While it is restarted, nobody else takes its name, whatever they can prove.
+    world.servers[2].alive = false;
+    world.tick();
+    world.servers.push(claimant(72, 3306, Proof { port: true, ..only_says }));
+    let all = world.tick();
+    assert_eq!((pids(&all)["3306"], all["fsynctop_server_up{server=\"3306\"}"]), (10.0, 0.0));
+    let mut again = service(10, 3306);
+    again.id = ServerId { pid: 11, start_ns: 11 << 30 };
+    world.servers.push(again);
+    assert_eq!(pids(&world.tick())["3306"], 11.0);
+}
+
+#[test]
+fn whoever_is_seen_first_who_says_that_a_directory_is_theirs_is_not_the_server() {
+    let mut world = World::new(Options::default());
+    let mut real = owned(service(30, 3306), 0);
+    real.known_by.datadir = Some((8, 7));
+    let mut says = claimant(7, 3306, Proof::default());
+    (says.datadir, says.known_by.datadir) = (real.datadir.clone(), real.known_by.datadir);
+    // Of two that are there when it begins the one with the lower number is looked at first.
+    world.servers = vec![says, real];
+    world.files = world.servers.iter().map(|server| redo(server.id, 1, &[(1, 80_000)])).collect();
+    let all = world.tick();
+    assert_eq!(pids(&all), BTreeMap::from([("3306".into(), 30.0), ("3306 (uid 1001)".into(), 7.0)]));
+    assert_eq!(syncs(&all, &["server=\"3306\""]), 1.0);
+}
+
+#[test]
+fn a_service_whose_claim_is_confirmed_late_takes_its_name_back() {
+    let mut world = World::new(Options::default());
+    // The service does not run yet, and a user listens on the port of another address.
+    world.servers.push(claimant(71, 3306, Proof { port: true, ..Proof::default() }));
+    world.files.push(redo(world.servers[0].id, 1, &[(3, 80_000)]));
+    assert_eq!(pids(&world.tick()), BTreeMap::from([("3306".into(), 71.0)]));
+    // It is described before it listens.
+    let mut starts = service(10, 3306);
+    starts.known_by.proof = Proof { port: false, ..Proof::FULL };
+    world.servers.push(starts);
+    world.files.push(redo(world.servers[1].id, 1, &[(1, 80_000)]));
+    world.tick();
+    world.servers[1].known_by.proof = Proof::FULL;
+    world.before.clear();
+    world.tick();
+    world.before.clear();
+    let all = world.tick();
+    let expected = BTreeMap::from([("3306".into(), 10.0), ("3306 /home/u/71".into(), 71.0)]);
+    assert_eq!(pids(&all), expected);
+    assert_eq!(syncs(&all, &["server=\"3306\""]), 1.0);
+}
+
+#[test]
+fn a_stranger_drives_no_service_that_was_stopped_out() {
+    let mut world = World::new(Options::default());
+    for pid in 10..26 {
+        world.servers.push(service(pid, 3_000 + pid as u16));
+    }
+    world.tick();
+    world.servers[0].alive = false;
+    world.tick();
+    for pid in 1_000..1_100 {
+        world.servers.push(claimant(pid, 20_000 + pid as u16, Proof::FULL));
+        world.before.clear();
+        world.tick();
+    }
+    let pids = pids(&world.tick());
+    assert_eq!(pids["3010"], 10.0, "{pids:?}");
+}
+
+#[test]
+fn a_users_own_server_has_the_bare_name_once_it_listens() {
+    let mut world = World::new(Options::default());
+    world.servers.push(claimant(70, 3307, Proof::default()));
+    world.files.push(redo(world.servers[0].id, 1, &[(5, 80_000)]));
+    assert_eq!(pids(&world.tick()), BTreeMap::from([("3307 (uid 1001)".into(), 70.0)]));
+    world.servers[0].known_by.proof = Proof::FULL;
+    world.tick();
+    world.before.clear();
+    let all = world.tick();
+    assert_eq!(pids(&all), BTreeMap::from([("3307".into(), 70.0)]));
+    assert_eq!(syncs(&all, &["server=\"3307\""]), 5.0, "it takes its counts along");
+}
+
+#[test]
+fn a_crowd_of_one_users_takes_no_name_from_a_service_and_leaves_room_for_those_that_come() {
+    let mut world = World::new(Options::default());
+    world.servers.push(service(10, 3306));
+    world.tick();
+    for pid in 1_000..1_080 {
+        world.servers.push(claimant(pid, 20_000 + pid as u16, Proof::FULL));
+    }
+    world.tick();
+    world.servers.push(service(11, 3307));
+    for pid in 12..30 {
+        world.servers.push(service(pid, 4_000 + pid as u16));
+    }
+    // Servers of the one who has most make room: their series end.
+    world.before.clear();
+    let all = world.tick();
+    let pids = pids(&all);
+    assert!(pids.len() <= 65, "64 and other: {}", pids.len());
+    for pid in 10..30 {
+        assert!(pids.values().any(|&has| has == f64::from(pid)), "{pid} {pids:?}");
+    }
+    let of_user = pids.values().filter(|&&pid| pid >= 1_000.0).count();
+    assert_eq!(of_user, 44, "as many as are left of 64");
+    // Those without a label are one, and the server that had its label first has it still.
+    assert_eq!(pids["3306"], 10.0);
+    let other = world.book.labelled().into_iter().find(|of| of.label == "other").unwrap();
+    assert_eq!(other.others.len(), 36);
 }
 
 #[test]

@@ -6,6 +6,9 @@ use std::time::Duration;
 use super::reading::Reading;
 use crate::server::status::Counted;
 
+/// Threads of the server's own that commit: events, statistics, what purges.
+const OWN_THREADS: u64 = 8;
+
 /// Two readings, the earlier one first.
 #[derive(Clone, Copy, Debug)]
 pub struct Between<'a> {
@@ -40,9 +43,27 @@ impl Between<'_> {
         self.to.is_on("log_bin")
     }
 
-    /// Transactions committed. Without a binary log only the engine's handler calls tell, which count more
-    /// than that.
+    /// Transactions committed, by the best counter that grew: one of the binary log stands still where its
+    /// changes are not logged (sql_log_bin=0, a replica without log_slave_updates).
     pub fn transactions(&self) -> Option<Counted> {
+        let counted = self.counted_transactions();
+        let stands_still = counted.as_ref().is_some_and(|counted| counted.count == 0);
+        if stands_still { self.unlogged_transactions().or(counted) } else { counted }
+    }
+
+    /// Each of them changes a row at least; most commits of a server may have changed none.
+    fn unlogged_transactions(&self) -> Option<Counted> {
+        let sum = |names: [&str; 3]| names.into_iter().map(|name| self.grown(name)).sum::<Option<u64>>();
+        let of_innodb = sum(["innodb_rows_inserted", "innodb_rows_updated", "innodb_rows_deleted"]);
+        // MariaDB does not have those from 10.6 on, and MySQL counts rows of internal tables in these.
+        let rows = of_innodb.or_else(|| sum(["handler_write", "handler_update", "handler_delete"]))?;
+        let count = self.grown("handler_commit")?.min(rows);
+        let source = "handler_commit; the binary log took none of them";
+        (count > 0).then_some(Counted { count, source, exact: false })
+    }
+
+    /// Without a binary log only the engine's handler calls tell, which count more than transactions.
+    fn counted_transactions(&self) -> Option<Counted> {
         if let Some(counted) = self.counted("binlog_commits", true)
             && self.has_binlog() != Some(false)
         {
@@ -63,6 +84,15 @@ impl Between<'_> {
         }
         // Also counts commits that changed nothing.
         self.counted("handler_commit", false)
+    }
+
+    /// How many could commit at a time: those that were connected at the beginning, all that came since, and
+    /// the workers of replication.
+    pub(crate) fn sessions_at_most(&self) -> Option<u64> {
+        let workers = ["replica_parallel_workers", "slave_parallel_workers", "slave_parallel_threads"];
+        let workers: u64 = workers.into_iter().filter_map(|name| self.to.setting(name)).max().unwrap_or(0);
+        let clients = self.from.number("threads_connected")?.checked_add(self.grown("connections")?)?;
+        clients.checked_add(workers)?.checked_add(OWN_THREADS)
     }
 
     /// Groups of transactions that went to the binary log together. Only MariaDB counts them.
@@ -184,6 +214,40 @@ mod tests {
         };
         assert_eq!(transactions(&off("4"), &off("10")), Some((6, "handler_commit", false)));
         assert_eq!(transactions(&reading(&[], &[]), &reading(&[], &[])), None);
+    }
+
+    #[test]
+    fn changes_that_the_binary_log_does_not_take_are_counted_by_what_grew() {
+        let applied = "handler_commit; the binary log took none of them";
+        let at = |commits, rows| {
+            let status = [
+                ("Binlog_commits", "7"),
+                ("Handler_commit", commits),
+                ("Handler_write", rows),
+                ("Handler_update", "5"),
+                ("Handler_delete", "5"),
+            ];
+            reading(&status, &[("log_bin", "ON")])
+        };
+        assert_eq!(transactions(&at("10", "10"), &at("750", "750")), Some((740, applied, false)));
+        // One that only reads commits as well, and several rows are one transaction.
+        assert_eq!(transactions(&at("10", "10"), &at("750", "10")), Some((0, "binlog_commits", true)));
+        assert_eq!(transactions(&at("10", "10"), &at("20", "990")), Some((10, applied, false)));
+        assert_eq!(transactions(&at("10", "10"), &at("750", "12")), Some((2, applied, false)));
+        let replica = |commits| Reading {
+            gtids: Some(5),
+            ..reading(
+                &[
+                    ("Handler_commit", commits),
+                    ("Innodb_rows_inserted", "3"),
+                    ("Innodb_rows_updated", commits),
+                    ("Innodb_rows_deleted", "3"),
+                    ("Handler_write", commits),
+                ],
+                &[("log_bin", "ON"), ("gtid_mode", "ON")],
+            )
+        };
+        assert_eq!(transactions(&replica("4"), &replica("9")), Some((5, applied, false)));
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::time::Duration;
 use super::reading::Reading;
 use crate::server::status::Counted;
 
+/// Processes of the server's own that commit: workers of autovacuum and of subscriptions.
+const OWN_PROCESSES: u64 = 8;
+
 /// Two readings, the earlier one first.
 #[derive(Clone, Copy, Debug)]
 pub struct Between<'a> {
@@ -41,6 +44,15 @@ impl Between<'_> {
     pub fn transactions(&self) -> Option<Counted> {
         let counted = self.grown("transactions").filter(|_| !self.is_of_standby());
         counted.map(|count| Counted { count, source: "transaction IDs", exact: false })
+    }
+
+    /// How many could commit at a time: those that were connected at the beginning, all that came since, and
+    /// some of the server's own. None before PostgreSQL 14, which does not count who comes.
+    pub(crate) fn sessions_at_most(&self) -> Option<u64> {
+        let came = self.grown("sessions")?;
+        // One that came just before may not be counted there yet.
+        let clients = self.from.clients()?.checked_add(came)?.max(self.to.clients()?);
+        clients.checked_add(OWN_PROCESSES)
     }
 
     /// At either end: it may have been promoted meanwhile.

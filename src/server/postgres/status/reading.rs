@@ -56,6 +56,7 @@ const ALWAYS: &str = "SELECT 'started', extract(epoch from pg_postmaster_start_t
      UNION ALL SELECT 'clients', CASE WHEN bool_or(backend_type IS NULL) THEN NULL \
          ELSE (count(*) FILTER (WHERE backend_type = 'client backend'))::text END \
          FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+     UNION ALL SELECT 'sessions', sum((to_jsonb(one) ->> 'sessions')::bigint)::text FROM pg_stat_database AS one \
      UNION ALL SELECT 'at_work', count(*)::text FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
          AND (backend_type IS NULL OR backend_type NOT IN ('archiver', 'autovacuum launcher', 'background writer', \
                 'checkpointer', 'io worker', 'logical replication launcher', 'slotsync worker', 'startup', 'walreceiver', \

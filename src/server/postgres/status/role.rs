@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::linux::passwd;
 use crate::linux::rooted::Root;
 use crate::server::processes;
 
@@ -16,17 +17,13 @@ const LONGEST: usize = 63;
 pub(super) fn of_owner(pid: u32) -> Option<String> {
     let proc_root = Path::new("/proc");
     let root = Root::of_process(proc_root, pid).ok()?;
-    named(&root.read(Path::new("/etc/passwd"), LIMIT).ok()?, processes::owner(proc_root, pid)?)
+    named(&passwd::read(&root, LIMIT)?, processes::owner(proc_root, pid)?)
 }
 
-fn named(passwd: &[u8], user: u32) -> Option<String> {
-    let text = std::str::from_utf8(passwd).ok()?;
-    text.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        let is_name = !name.is_empty() && name.len() <= LONGEST && !name.contains(char::is_control);
-        (fields.nth(1)?.parse() == Ok(user) && is_name).then(|| name.to_owned())
-    })
+fn named(passwd: &str, user: u32) -> Option<String> {
+    let is_name = |name: &str| !name.is_empty() && name.len() <= LONGEST && !name.contains(char::is_control);
+    let found = passwd::entries(passwd).find(|entry| entry.uid == user && is_name(entry.name));
+    found.map(|entry| entry.name.to_owned())
 }
 
 #[cfg(test)]
@@ -35,10 +32,9 @@ mod tests {
 
     #[test]
     fn the_owner_is_called_as_the_server_s_own_root_says() {
-        let passwd = b"root:x:0:0::/:/bin/sh\n\nbroken\npostgres:x:26:26::/:/bin/sh\n\x07:x:27:27::/:\nlate:x:26:1::/:\n";
+        let passwd = "root:x:0:0::/:/bin/sh\n\nbroken\npostgres:x:26:26::/:/bin/sh\n\x07:x:27:27::/:\nlate:x:26:1::/:\n";
         assert_eq!(named(passwd, 26).as_deref(), Some("postgres"));
         assert_eq!(named(passwd, 27), None);
         assert_eq!(named(passwd, 28), None);
-        assert_eq!(named(b"\xff:x:26:1", 26), None);
     }
 }

@@ -1,0 +1,55 @@
+//! What an exporter on this host remembers of servers, for views that look once: a failure that is not over
+//! is told by each of them, however long ago it happened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::history::remote;
+use crate::model::Server;
+use crate::render::Style;
+use crate::text::escape_sentence;
+use crate::verdict::{OfServer, State};
+
+/// The verdicts of an exporter; none where none could be asked.
+#[derive(Debug, Default)]
+pub(crate) struct Standing(Vec<OfServer>);
+
+impl Standing {
+    /// That there is no exporter, or none that may be asked, is no error: the past begins now.
+    pub fn ask(socket: &Path) -> Standing {
+        let standing = remote::standing(socket);
+        Standing(
+            standing.map(|one| one.servers.into_iter().map(|of| of.verdict).collect()).unwrap_or_default(),
+        )
+    }
+
+    pub fn into_all(self) -> Vec<OfServer> {
+        self.0
+    }
+
+    /// Those of these servers whose failures are not over.
+    pub fn failing<'a>(&'a self, servers: &'a [Arc<Server>]) -> impl Iterator<Item = &'a OfServer> {
+        let is_shown = |of: &&OfServer| servers.iter().any(|server| server.id.pid == of.pid && server.alive);
+        self.0.iter().filter(|of| of.state == State::Failing).filter(is_shown)
+    }
+
+    /// The same in words, for the end of a table; empty if there are none.
+    pub fn text(&self, servers: &[Arc<Server>], style: &Style) -> String {
+        let lines = self.failing(servers).map(sentence);
+        let wrapped = lines.flat_map(|line| style.wrap(&line, 2));
+        wrapped.map(|line| style.finish(format!("{line}\n"))).collect()
+    }
+}
+
+/// A failure that is not over, whenever it began.
+pub(crate) fn sentence(of: &OfServer) -> String {
+    let (name, said) = (escape_sentence(&of.server), escape_sentence(&of.sentence));
+    let since = moment(&of.since);
+    format!("{name} has been failing since {since}. {said} (The exporter remembers it: `fsynctop status`.)")
+}
+
+/// A time of RFC 3339 for people.
+pub(crate) fn moment(rfc3339: &str) -> String {
+    let text = rfc3339.get(..19).unwrap_or(rfc3339);
+    format!("{} UTC", escape_sentence(&text.replace('T', " ")))
+}

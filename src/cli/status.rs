@@ -1,0 +1,190 @@
+//! `fsynctop status`: how each server stands, from the exporter's memory; without an exporter, from two
+//! seconds of tracing.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+
+use super::exit::{CONDITION, Exit, FAILED, NOTHING_TO_TRACE};
+use super::fail_on;
+use super::options::{FormArgs, NameArgs, StyleArgs, TraceArgs};
+use super::output::print;
+use super::progress::Progress;
+use super::session;
+use super::signals::End;
+use super::standing;
+use crate::history::remote::{self, RemoteError, StandingOf};
+use crate::live::{self, Live};
+use crate::model::Measurement;
+use crate::render::{Paint, Style};
+use crate::server::selection::Selection;
+use crate::text::{duration_in_words, escape, escape_sentence};
+use crate::verdict::{OfServer, State, Thresholds, of_window};
+
+/// How long it looks where no exporter is there.
+const LOOK: Duration = Duration::from_secs(2);
+const SLICE: Duration = Duration::from_millis(100);
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
+    style: StyleArgs,
+    #[command(flatten)]
+    names: NameArgs,
+    /// End with status 4 if a server is in one of these states
+    #[arg(long, value_name = "STATE,…", value_parser = fail_on::state, value_delimiter = ',', default_values = [State::Failing.name(), State::Stalled.name()])]
+    fail_on: Vec<State>,
+    /// The exporter's socket
+    #[arg(long, value_name = "PATH", default_value = remote::SOCKET)]
+    socket: PathBuf,
+    #[command(flatten)]
+    pub trace: TraceArgs,
+}
+
+/// How the servers stand, and who says so.
+struct Found {
+    servers: Vec<StandingOf>,
+    /// None: the exporter says so.
+    looked_for: Option<Duration>,
+    /// Why the exporter does not know.
+    not_tracing: Option<String>,
+}
+
+pub(crate) fn run(arguments: &Status) -> anyhow::Result<ExitCode> {
+    let selection = session::selection(&arguments.trace.targets)?;
+    let mut found = match remote::standing(&arguments.socket) {
+        Ok(standing) => {
+            Found { servers: standing.servers, looked_for: None, not_tracing: standing.not_tracing }
+        }
+        Err(RemoteError::Nobody(_)) => look(arguments, &selection)?,
+        Err(error) => return Err(Exit { status: FAILED, message: error.to_string() }.into()),
+    };
+    if arguments.trace.targets.is_given() {
+        let pids: Vec<u32> = selection.processes().iter().map(|process| process.pid).collect();
+        found.servers.retain(|one| pids.contains(&one.verdict.pid));
+    }
+    if found.servers.is_empty() && found.not_tracing.is_none() {
+        let message = format!("no server is known: {} is looked for", selection.describe());
+        return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
+    }
+    found
+        .servers
+        .sort_by(|a, b| (b.verdict.state, &a.verdict.server).cmp(&(a.verdict.state, &b.verdict.server)));
+    let text = match arguments.form.is_json() {
+        true => json(&found),
+        false => table(&found, &arguments.style.apply(Style::for_stdout())),
+    };
+    print(text.as_bytes())?;
+    let is_condition = |one: &&StandingOf| arguments.fail_on.contains(&one.verdict.state);
+    // Where nothing is traced, no server is known to be in any other state.
+    let is_blind = found.not_tracing.is_some() && arguments.fail_on.contains(&State::Unknown);
+    let holds = is_blind || found.servers.iter().filter(|one| one.running).any(|one| is_condition(&one));
+    Ok(ExitCode::from(if holds { CONDITION } else { 0 }))
+}
+
+/// Traces for two seconds.
+fn look(arguments: &Status, selection: &Selection) -> anyhow::Result<Found> {
+    let stop = End::watch()?;
+    session::require_host_pids()?;
+    let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
+    if selection.processes().is_empty() {
+        return Err(session::nothing_selected("look at", selection, ""));
+    }
+    session::require_root()?;
+    let config = session::probe_config(&arguments.trace, selection, false)?;
+    let (trace, names) = (arguments.trace.clone(), arguments.names.server_name.clone());
+    let make = move || -> anyhow::Result<_> {
+        let mut sampler = session::start(&trace, &config, rules)?;
+        sampler.set_given_names(names);
+        Ok(sampler)
+    };
+    let live =
+        Live::start(make, selection.clone(), live::Options { max_cpu: None, ..live::Options::default() })?;
+    let (first, end) = (live.latest(), Instant::now() + LOOK);
+    let progress = Progress::begin("No exporter runs here: looking", LOOK);
+    while Instant::now() < end && !stop.is_requested() {
+        std::thread::sleep(SLICE);
+        progress.tick();
+    }
+    let last = live.stop()?;
+    let m = Measurement::between(&first, &last);
+    session::tell_unmatched(&m.servers, &arguments.names);
+    let verdicts = of_window(&m, &Thresholds::default(), &State::ALL, Instant::now());
+    let names = fail_on::names(&m.servers);
+    let report = verdicts.report(Instant::now(), |id| names.get(&id).cloned());
+    let is_alive = |of: &OfServer| m.servers.iter().any(|server| server.id.pid == of.pid && server.alive);
+    let standing = |verdict: OfServer| StandingOf { running: is_alive(&verdict), verdict };
+    Ok(Found {
+        servers: report.servers.into_iter().map(standing).collect(),
+        looked_for: Some(m.duration),
+        not_tracing: None,
+    })
+}
+
+fn json(found: &Found) -> String {
+    let object = json!({
+        "schema": 1,
+        "by": if found.looked_for.is_some() { "a look" } else { "exporter" },
+        "looked_for_seconds": found.looked_for.map(|time| time.as_secs_f64()),
+        "not_tracing": found.not_tracing,
+        "servers": found.servers,
+    });
+    format!("{object}\n")
+}
+
+fn table(found: &Found, style: &Style) -> String {
+    let name = |one: &StandingOf| escape(one.verdict.server.as_bytes());
+    let width = found.servers.iter().map(|one| name(one).chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for one in &found.servers {
+        let OfServer { state, since, for_seconds, sentence, .. } = &one.verdict;
+        let word = style.paint(paint(*state), &format!("{:<8}", state.name()));
+        let mut line = format!("{word} {:<width$}", name(one));
+        if found.looked_for.is_none() {
+            let time = duration_in_words((for_seconds.max(0.0) * 1e9) as u64);
+            line.push_str(&format!("  since {} ({time})", standing::moment(since)));
+        }
+        text.push_str(&format!("{}\n", line.trim_end()));
+        if !matches!(state, State::Ok | State::Idle) {
+            let wrapped = style.wrap(&format!("  {}", escape_sentence(sentence)), 2);
+            wrapped.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+        }
+    }
+    for line in notes(found) {
+        style.wrap(&line, 0).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    }
+    style.finish(text)
+}
+
+/// What a reader has to know, or can do.
+fn notes(found: &Found) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(why) = &found.not_tracing {
+        notes.push(format!("The exporter is not tracing: {}.", escape_sentence(why)));
+    }
+    if let Some(time) = found.looked_for {
+        notes.push(format!(
+            "Seen in {}, without an exporter: what failed before is not known.",
+            duration_in_words(time.as_nanos() as u64)
+        ));
+    }
+    let failing = found.servers.iter().find(|one| one.verdict.state == State::Failing);
+    if let (Some(one), None) = (failing, found.looked_for) {
+        let name = super::shell::words([one.verdict.server.clone().into()].into_iter());
+        notes.push(format!("`fsynctop ack {name}` acknowledges its failures."));
+    }
+    notes
+}
+
+fn paint(state: State) -> Paint {
+    match state {
+        State::Failing | State::Unknown => Paint::Error,
+        State::Stalled | State::Slow => Paint::Stuck,
+        State::Ok | State::Idle => Paint::Plain,
+    }
+}

@@ -1,0 +1,37 @@
+//! Tests that are about the host as a whole, or about time: each has the host to itself
+//! (tests/common/turn.rs).
+
+mod busiest;
+mod calibrate;
+mod documentation;
+mod end;
+mod explain_postgres;
+mod explain_waits;
+mod factors;
+mod hostile;
+mod idle_processes;
+mod latency;
+mod live;
+mod load;
+mod long_runs;
+mod many_files;
+mod max_cpu;
+mod neighbours;
+mod not_watched;
+mod operations;
+mod postgres_files;
+mod postgres_many;
+mod prometheus;
+mod request_slots;
+mod shares;
+mod soak;
+mod stuck;
+mod thread_slots;
+mod top;
+mod top_terminal;
+mod unwatched;
+mod verdict;
+mod verdict_consumers;
+mod verdict_under_attack;
+mod window;
+mod writeback;
