@@ -24,6 +24,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{- /* Whether anybody but the pod itself can reach the exporter: not empty if so. */ -}}
+{{- define "fsynctop.isExposed" -}}
+{{- if or .Values.webConfig.secretName .Values.exposeUnprotected }}true{{ end }}
+{{- end }}
+
+{{- define "fsynctop.listen" -}}
+{{- if include "fsynctop.isExposed" . }}0.0.0.0{{ else }}127.0.0.1{{ end }}:{{ .Values.port }}
+{{- end }}
+
 {{- define "fsynctop.image" -}}
 {{- $repository := required "image.repository is not set: push what `make image` makes to a registry of yours, and name it here without tag" .Values.image.repository -}}
 {{- if .Values.image.digest }}
