@@ -77,7 +77,7 @@ pub fn run(arguments: &Calibrate) -> anyhow::Result<ExitCode> {
         return Err(Exit { status: BAD_USAGE, message }.into());
     }
     if !allowed {
-        place.refuse_if_servers(&servers(&targets)?)?;
+        place.refuse_if_servers(&servers(&targets, engines)?)?;
     }
     place.refuse_if_busy()?;
 
@@ -143,9 +143,9 @@ fn profile(engines: &Engines, name: &str) -> anyhow::Result<Profile> {
 }
 
 /// Those that run, with what they were told.
-fn servers(targets: &TargetArgs) -> anyhow::Result<Vec<(Server, Settings)>> {
-    let selection = session::selection(targets)?;
-    let servers = describe_all(&selection.processes(), Arc::new(session::rules(targets, None)?), PATIENCE);
+fn servers(targets: &TargetArgs, engines: Arc<Engines>) -> anyhow::Result<Vec<(Server, Settings)>> {
+    let selection = session::selection(targets, &engines)?;
+    let servers = describe_all(&selection.processes(), session::rules(engines, None)?, PATIENCE);
     // What is not known cannot be ruled out.
     if let Some((server, _)) = servers.iter().find(|(server, _)| !server.known_by.described) {
         return Err(CalibrateError::Refused(format!(

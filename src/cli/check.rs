@@ -11,9 +11,10 @@ use clap::{ArgMatches, Args};
 use super::exit::FAILED;
 use super::options::{ColorArgs, FormArgs, TraceArgs};
 use super::output::print;
-use super::session;
+use super::session::{self, Session};
 use super::settings::config::{Configuration, is_given};
 use super::settings::report;
+use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
 use crate::files::open::OpenFiles;
 use crate::host::{self, Status, Verdict, tracefs};
@@ -43,22 +44,28 @@ pub(crate) struct Check {
     pub color: ColorArgs,
 }
 
-pub fn run(arguments: &Check, configuration: &Configuration, given: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
-    let selection = session::selection(&arguments.trace.targets)?;
-    let config = session::probe_config(&arguments.trace, &selection, false)?;
+pub fn run(
+    arguments: &Check,
+    engines: Arc<Engines>,
+    configuration: &Configuration,
+    given: &ArgMatches,
+) -> anyhow::Result<ExitCode> {
+    let rules = session::rules(engines, arguments.trace.roles.as_deref())?;
+    let selection = session::selection(&arguments.trace.targets, rules.engines())?;
+    let session = Session::with(&arguments.trace, rules, selection)?;
+    let config = &session.config;
 
     let mut verdicts = host::checks(config.map_bytes());
-    let chosen = probes(&config, arguments.trace.verbose, &mut verdicts);
+    let chosen = probes(config, arguments.trace.verbose, &mut verdicts);
     let works = chosen.is_some() && host::pid_namespace().status != Status::Fail;
-    session::print_libbpf_log(&arguments.trace);
+    session.print_libbpf_log();
     let ops = chosen.as_ref().map_or(&config.ops, |(_, ops)| ops);
     verdicts.extend(not_watched(ops));
     verdicts.extend(chosen.as_ref().map(|(net, ops)| counted_only(net, ops)));
     verdicts.extend(chosen.as_ref().map(|(net, _)| writeback(net)));
-    verdicts.push(budget(&config));
+    verdicts.push(budget(config));
     verdicts.extend(report::verdicts(configuration, &|id| is_given(given, id)));
-    verdicts.extend(servers(&selection, rules));
+    verdicts.extend(servers(&session.selection, &session.rules));
 
     let text = if arguments.form.is_json() {
         format!("{}\n", host::json(&verdicts))
@@ -238,7 +245,7 @@ pub(crate) fn budget(config: &ProbeConfig) -> Verdict {
 
 /// A verdict for each server. What is known of one without its memory and its files is told even if those
 /// hang.
-fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
+fn servers(selection: &Selection, rules: &Arc<Rules>) -> Vec<Verdict> {
     let found = selection.processes();
     if found.is_empty() {
         if let Some(why) = processes::unseen(Path::new("/proc")) {
@@ -247,12 +254,11 @@ fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
         let detail = format!("none: there is no {}", selection.name());
         return vec![Verdict::warn("server", detail).cured_by("start one, or trace with --wait")];
     }
-    let rules = Arc::new(rules);
     let (shown, more) = found.split_at(found.len().min(SERVERS));
     let mut verdicts: Vec<_> = describe_all(shown, rules.clone(), DEADLINE)
         .iter()
         .map(|(server, settings)| match server.known_by.described {
-            true => described(server, settings, &rules),
+            true => described(server, settings, rules),
             false => hung(server),
         })
         .collect();
@@ -263,7 +269,7 @@ fn servers(selection: &Selection, rules: Rules) -> Vec<Verdict> {
 }
 
 fn described(server: &Server, settings: &Settings, rules: &Rules) -> Verdict {
-    let open = OpenFiles::of_server(Path::new("/proc"), server.id.pid);
+    let open = OpenFiles::of_server(Path::new("/proc"), rules.engines(), server.id.pid);
     let mut roles: BTreeMap<Role, usize> = BTreeMap::new();
     for link in open.links() {
         *roles.entry(open.role(link, server.engine.as_deref(), settings, rules)).or_default() += 1;

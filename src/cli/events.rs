@@ -12,8 +12,9 @@ use super::connection::ConnectionArgs;
 use super::fail_on::names;
 use super::options::{LongRunArgs, NameArgs, TraceArgs, duration, typed};
 use super::output::print;
-use super::session;
+use super::session::{self, Session};
 use super::signals::End;
+use crate::engine::engines::Engines;
 use crate::events::{Asker, Event, Journal, Limit, Line, Stacks, Waits, Watch, Whose};
 use crate::live::{self, Judging, Live};
 use crate::model::{Owner, Server, ServerId};
@@ -67,9 +68,9 @@ pub(crate) struct Events {
     pub long_run: LongRunArgs,
 }
 
-pub fn run(arguments: &Events) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &Events, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
-    session::require_host_pids()?;
+    let session = Session::of(&arguments.trace, engines)?;
     let journal = match arguments.journal {
         true => Some(Journal::open().context("cannot reach systemd's journal")?),
         false => None,
@@ -78,19 +79,16 @@ pub fn run(arguments: &Events) -> anyhow::Result<ExitCode> {
         true => Some(Asker::new(arguments.connection.options()?.mysql)),
         false => None,
     };
-    let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
-    let selection = session::selection(&arguments.trace.targets)?;
     session::require_root()?;
-    let config = session::probe_config(&arguments.trace, &selection, false)?;
     let options = live::Options {
         interval: arguments.interval,
         max_cpu: arguments.long_run.max_cpu.0,
         ..live::Options::default()
     };
-    let trace = arguments.trace.clone();
+    let (selection, engines) = (session.selection.clone(), session.engines().clone());
     let names = arguments.names.server_name.clone();
     let make = move || -> anyhow::Result<_> {
-        let mut sampler = session::start(&trace, &config, rules)?;
+        let mut sampler = session.start()?;
         sampler.set_given_names(names);
         Ok(sampler)
     };
@@ -101,7 +99,7 @@ pub fn run(arguments: &Events) -> anyhow::Result<ExitCode> {
         slow_for: arguments.slow_for,
         ..Thresholds::default()
     };
-    Telling::new(arguments, journal, asker, thresholds).until(&stop, &live)
+    Telling::new(arguments, journal, asker, thresholds, engines).until(&stop, &live)
 }
 
 struct Telling {
@@ -120,10 +118,11 @@ impl Telling {
         journal: Option<Journal>,
         asker: Option<Asker>,
         thresholds: Thresholds,
+        engines: Arc<Engines>,
     ) -> Telling {
         let limit = || Limit::new(arguments.per_minute, Instant::now());
         Telling {
-            judging: Judging::new(thresholds, arguments.interval),
+            judging: Judging::new(thresholds, arguments.interval, engines),
             watch: Watch::new(arguments.above),
             operations: limit(),
             verdicts: limit(),

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -15,9 +16,10 @@ use super::options::{StyleArgs, TraceArgs, Writes, duration};
 use super::output::print_last;
 use super::output_file::OutputFile;
 use super::progress::{self, Progress};
-use super::session;
+use super::session::{self, Session};
 use super::signals::End;
 use super::standing::Standing;
+use crate::engine::engines::Engines;
 use crate::explain::commit_watch::{CommitWatch, Explained};
 use crate::explain::waits::rules::Rules;
 use crate::explain::waits::symbols::Symbols;
@@ -78,34 +80,37 @@ pub(crate) struct Explain {
     pub trace: TraceArgs,
 }
 
-pub fn run(arguments: &Explain) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &Explain, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
-    session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
-    session::require_host_pids()?;
-    let selection = session::selection(&arguments.trace.targets)?;
-    if selection.processes().is_empty() {
-        return Err(session::nothing_selected("explain", &selection, ""));
+    let mut session = Session::of(&arguments.trace, engines)?;
+    if session.selection.processes().is_empty() {
+        return Err(session::nothing_selected("explain", &session.selection, ""));
+    }
+    session.config.watch_waits = true;
+    if arguments.trace.writes != Writes::Off {
+        // What was written, and what of it is not synced, is a part of the page.
+        session.config.watch(Writes::All.ops());
     }
     session::require_root()?;
     let mut not_measurable = Vec::new();
-    let explained = match the_server(arguments, &mut not_measurable)? {
+    let explained = match the_server(arguments, &session, &mut not_measurable)? {
         Some(OneServer::MySql(chosen)) => {
             let chosen = if_known(chosen, &mut not_measurable);
-            explain(arguments, &stop, &selection, chosen, not_measurable)?
+            explain(arguments, &stop, &session, chosen, not_measurable)?
         }
         Some(OneServer::Postgres(chosen)) => {
             let chosen = if_known(chosen, &mut not_measurable);
-            explain(arguments, &stop, &selection, chosen, not_measurable)?
+            explain(arguments, &stop, &session, chosen, not_measurable)?
         }
         Some(OneServer::Etcd(chosen)) => {
             let chosen = if_known(chosen, &mut not_measurable);
-            explain(arguments, &stop, &selection, chosen, not_measurable)?
+            explain(arguments, &stop, &session, chosen, not_measurable)?
         }
         Some(OneServer::Redis(chosen)) => {
             let chosen = if_known(chosen, &mut not_measurable);
-            explain(arguments, &stop, &selection, chosen, not_measurable)?
+            explain(arguments, &stop, &session, chosen, not_measurable)?
         }
-        None => explain::<MySqlClient>(arguments, &stop, &selection, None, not_measurable)?,
+        None => explain::<MySqlClient>(arguments, &stop, &session, None, not_measurable)?,
     };
     write_stacks(arguments, &explained.explanation.waits)?;
     write(arguments, &explained.explanation)?;
@@ -123,30 +128,25 @@ struct Traced {
 fn explain<C: Explained>(
     arguments: &Explain,
     stop: &End,
-    selection: &Selection,
+    session: &Session,
     chosen: Option<Chosen<C>>,
     mut not_measurable: Vec<String>,
 ) -> anyhow::Result<Traced> {
-    let roles = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
+    let selection = &session.selection;
     let symbols = Symbols::load(Path::new("/proc/kallsyms"))?;
     let rules = Rules::builtin();
-    let mut config = session::probe_config(&arguments.trace, selection, false)?;
-    config.watch_waits = true;
-    if arguments.trace.writes != Writes::Off {
-        // What was written, and what of it is not synced, is a part of the page.
-        config.watch(Writes::All.ops());
-    }
-    let mut sampler = session::start(&arguments.trace, &config, roles)?;
+    let mut sampler = session.start()?;
     let plan = plan(selection, &symbols, &rules);
     let probe = host::tracefs::with_tracefs_if_possible(|| sampler.watch_waits(&plan));
-    session::print_libbpf_log(&arguments.trace);
+    session.print_libbpf_log();
     let mut probe = probe.context("cannot watch what syncs wait for")?;
     let mut finder = Finder::start(selection);
     sampler.set_selection(selection);
     look_for_servers(&mut sampler, &mut finder, FIRST_LOOK);
 
-    let mut commits =
-        chosen.map(|Chosen { server, status }| CommitWatch::begin(server, status, sampler.watch_logs()));
+    let mut commits = chosen.map(|Chosen { server, status }| {
+        CommitWatch::begin(server, status, sampler.watch_logs(), session.engines().clone())
+    });
     if let Some(commits) = &mut commits {
         commits.count_at_begin();
     }
@@ -228,12 +228,15 @@ fn account(sampler: &mut Sampler, waits: &Waits, symbols: &Symbols, rules: &Rule
 }
 
 /// The one server whose counters and settings are looked at, if it is a database. Of several, none.
-fn the_server(arguments: &Explain, not_measurable: &mut Vec<String>) -> anyhow::Result<Option<OneServer>> {
-    let roles = arguments.trace.roles.as_deref();
+fn the_server(
+    arguments: &Explain,
+    session: &Session,
+    not_measurable: &mut Vec<String>,
+) -> anyhow::Result<Option<OneServer>> {
     let (targets, connection) = (&arguments.trace.targets, &arguments.connection);
     // The settings of the others are looked at, too, and no more.
     let engines = [one_server::are_factors_known, one_server::has_counters];
-    match one_server::of_any_engine(targets, connection, roles, &engines) {
+    match one_server::of_any_engine(targets, connection, &session.rules, &engines) {
         Ok(chosen) => Ok(Some(chosen)),
         Err(error) => match error.downcast_ref::<Exit>() {
             Some(exit) if exit.status == BAD_USAGE => {

@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Command};
@@ -10,8 +11,10 @@ use rustix::fs::Mode;
 
 use super::exit::{BAD_USAGE, Exit, FAILED};
 use super::options::{LongRunArgs, NameArgs, TraceArgs, duration, typed};
+use super::session::Session;
 use super::settings::exporter::unknown_variables;
-use super::{check, session, signals};
+use super::{check, signals};
+use crate::engine::engines::Engines;
 use crate::exporter::collect::{self, About, Buckets, Collector};
 use crate::exporter::confine::User;
 use crate::exporter::daemon;
@@ -119,17 +122,14 @@ pub struct Exporter {
     pub trace: TraceArgs,
 }
 
-pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Exporter, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     for name in unknown_variables(&Exporter::augment_args(Command::new("exporter"))) {
         log::warning(format_args!("the environment variable {name} is no option of the exporter"));
     }
-    let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
-    session::require_host_pids()?;
-    let selection = session::selection(&arguments.trace.targets)?;
-    let config = session::probe_config(&arguments.trace, &selection, false)?;
-    let map_bytes = config.map_bytes();
+    let session = Session::of(&arguments.trace, engines)?;
+    let map_bytes = session.config.map_bytes();
     let mut verdicts = host::checks(map_bytes);
-    verdicts.push(check::budget(&config));
+    verdicts.push(check::budget(&session.config));
 
     let history = if arguments.no_socket { None } else { open_socket(arguments.socket.as_deref())? };
     let socket = arguments.socket.as_deref().unwrap_or(Path::new(remote::SOCKET));
@@ -155,6 +155,7 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         at_start: AtStart { verdicts, map_bytes },
         interval: arguments.interval,
         names: names.clone(),
+        engines: session.engines().clone(),
     };
     let shown = collect::Options {
         buckets: match &arguments.buckets[..] {
@@ -165,14 +166,14 @@ pub fn run(arguments: Exporter) -> anyhow::Result<ExitCode> {
         names: names.clone(),
     };
     let remembered = history::Options { length: arguments.history, ..history::Options::default() };
-    let trace = arguments.trace;
     let long_run =
         Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0, ..Options::default() };
     let attach = move |web_pid| {
+        let selection = session.selection.clone();
         let make = move || -> anyhow::Result<_> {
-            let probe = session::attach(&trace, &config)?;
+            let probe = session.attach()?;
             privileges::keep_needed(user)?;
-            let mut sampler = session::sampler(probe, rules);
+            let mut sampler = session.sampler(probe);
             sampler.set_given_names(names);
             Ok(sampler)
         };

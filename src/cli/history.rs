@@ -13,6 +13,7 @@ use super::options::{StyleArgs, duration, pid, typed};
 use super::output::print;
 use super::output_file::OutputFile;
 use super::standing::Standing;
+use crate::engine::engines::Engines;
 use crate::history::series::Part;
 use crate::history::{self, remote};
 use crate::model::Measurement;
@@ -75,7 +76,8 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
     let mut all = all.measurement;
     let mut parts = history.series(length, step);
     // Of a server of several processes any may be named, while they live.
-    let mut instances = Instances::new(Path::new("/proc"));
+    let engines = Engines::builtin();
+    let mut instances = Instances::new(Path::new("/proc"), &engines);
     let pids: Vec<u32> = arguments.pid.iter().map(|&pid| instances.first_of(pid)).collect();
     let pids = &pids;
     if !pids.is_empty() {

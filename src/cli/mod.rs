@@ -65,21 +65,22 @@ fn act() -> anyhow::Result<ExitCode> {
         ArgumentsError::Usage(usage) => root::with_suggestion(usage, &words).exit(),
         ArgumentsError::File(error) => Exit { status: exit::BAD_USAGE, message: error.to_string() },
     })?;
-    asked.arguments.name_servers(&words)?;
-    let Some(action) = asked.arguments.action else { return plain::run(asked.arguments.plain) };
+    let engines = asked.arguments.engines()?;
+    asked.arguments.name_servers(&engines, &words)?;
+    let Some(action) = asked.arguments.action else { return plain::run(asked.arguments.plain, engines) };
     match action {
-        Action::Once(once) => once::run(&once),
+        Action::Once(once) => once::run(&once, engines),
         Action::History(history) => history::run(&history),
-        Action::Top(top) => top::run(top),
-        Action::Events(events) => events::run(&events),
-        Action::Check(check) => check::run(&check, &asked.configuration, &asked.given),
-        Action::Explain(explain) => explain::run(&explain),
-        Action::Exporter(exporter) => exporter::run(exporter),
-        Action::Status(status) => status::run(&status),
+        Action::Top(top) => top::run(top, engines),
+        Action::Events(events) => events::run(&events, engines),
+        Action::Check(check) => check::run(&check, engines, &asked.configuration, &asked.given),
+        Action::Explain(explain) => explain::run(&explain, engines),
+        Action::Exporter(exporter) => exporter::run(exporter, engines),
+        Action::Status(status) => status::run(&status, engines),
         Action::Ack(ack) => ack::run(ack),
-        Action::Stuck(stuck) => stuck::run(&stuck),
+        Action::Stuck(stuck) => stuck::run(&stuck, engines),
         Action::Calibrate(calibrate) => calibrate::run(&calibrate),
-        Action::Verify(verify) => verify::run(&verify),
+        Action::Verify(verify) => verify::run(&verify, engines),
         Action::ExporterWeb => Ok(exporter::run_web()),
         Action::ExecWhenTold { pipe, command } => command::exec_when_told(&pipe, &command),
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::exit::{BAD_USAGE, Exit};
 use super::options::TargetArgs;
-use super::session;
 use super::shell;
+use crate::engine::engines::Engines;
 use crate::server::filter::{COMM_LENGTH, TargetFilter};
 use crate::server::processes;
 
@@ -14,11 +14,11 @@ use crate::server::processes;
 /// where nothing has this very name.
 pub(super) fn resolve(
     targets: &mut TargetArgs,
+    engines: &Engines,
     actions: &[&str],
     typo: impl FnOnce(&str) -> Option<clap::Error>,
 ) -> anyhow::Result<()> {
     let Some(word) = targets.server.take() else { return Ok(()) };
-    let engines = session::engines(targets)?;
     if let Ok(pid) = word.parse() {
         targets.pid.push(pid);
     } else if let Some(engine) = engines.called(&word) {
@@ -29,7 +29,7 @@ pub(super) fn resolve(
         return Err(wrong(format!("one action at a time: {word} stands alone, as in `fsynctop {word}`")));
     } else if let Some(error) = typo(&word) {
         error.exit();
-    } else if let Some(name) = name_of_running(&word) {
+    } else if let Some(name) = name_of_running(engines, &word) {
         targets.comm.push(name);
     } else {
         return Err(wrong(unknown(&word)));
@@ -42,10 +42,10 @@ fn wrong(message: String) -> anyhow::Error {
 }
 
 /// The name that the kernel keeps of it, if a process has that.
-fn name_of_running(word: &str) -> Option<String> {
+fn name_of_running(engines: &Engines, word: &str) -> Option<String> {
     let kept = word.get(..COMM_LENGTH).unwrap_or(word);
     let named = TargetFilter::comms(&[kept.to_owned()]).ok()?;
-    let found = processes::list(Path::new("/proc"), &named);
+    let found = processes::list(Path::new("/proc"), engines, &named);
     found.iter().any(|process| process.pid != std::process::id()).then(|| kept.to_owned())
 }
 
@@ -71,7 +71,8 @@ mod tests {
 
     fn resolved(word: &str) -> Result<TargetArgs, String> {
         let mut targets = TargetArgs { server: Some(word.into()), ..TargetArgs::default() };
-        resolve(&mut targets, &["once", "explain"], |_| None).map_err(|error| error.to_string())?;
+        resolve(&mut targets, &Engines::builtin(), &["once", "explain"], |_| None)
+            .map_err(|error| error.to_string())?;
         assert!(targets.server.is_none());
         Ok(targets)
     }

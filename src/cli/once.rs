@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
@@ -15,16 +16,18 @@ use super::options::{LongRunArgs, NameArgs, RowLimit, StyleArgs, TraceArgs, Writ
 use super::output::{self, print};
 use super::output_file::OutputFile;
 use super::progress::{self, Progress};
-use super::session;
+use super::session::{self, Session};
 use super::shell;
 use super::signals::End;
 use super::standing::{self, Standing};
+use crate::engine::engines::Engines;
 use crate::history::remote;
 use crate::live::{Change, CpuWatch};
 use crate::model::{Measurement, Snapshot};
 use crate::once::render;
 use crate::render::{By, Options, Output, Shown, Sort, Style, stdout_size};
 use crate::sampler::Sampler;
+use crate::server::filter::TargetFilter;
 use crate::server::finder::Finder;
 use crate::server::selection::Selection;
 use crate::text::causes;
@@ -137,9 +140,10 @@ impl Once {
     }
 }
 
-pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &Once, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
-    let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
+    let rules = session::rules(engines, arguments.trace.roles.as_deref())?;
+    let engines = rules.engines();
     session::require_host_pids()?;
     let mut sink = Sink::open(arguments)?;
 
@@ -149,8 +153,8 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
     };
     let own = arguments.trace.targets.is_given();
     let selection = match &command {
-        Some(command) if !own => Selection::tree(command.pid()),
-        _ => session::selection(&arguments.trace.targets)?,
+        Some(command) if !own => Selection::new(engines.clone(), vec![TargetFilter::Tree(command.pid())]),
+        _ => session::selection(&arguments.trace.targets, engines)?,
     };
     if command.is_none() && !arguments.wait && selection.processes().is_empty() {
         return Err(session::nothing_selected(
@@ -159,13 +163,14 @@ pub fn run(arguments: &Once) -> anyhow::Result<ExitCode> {
             " With --wait it is traced from its first sync;",
         ));
     }
-    let mut config = session::probe_config(&arguments.trace, &selection, arguments.by == By::Thread)?;
+    let mut session = Session::with(&arguments.trace, rules, selection)?;
+    session.config.by_thread = arguments.by == By::Thread;
     if arguments.by == By::Writes {
-        config.watch(Writes::All.ops());
+        session.config.watch(Writes::All.ops());
     }
-    let mut sampler = session::start(&arguments.trace, &config, rules)?;
+    let mut sampler = session.start()?;
     sampler.set_given_names(arguments.names.server_name.clone());
-    let mut run = Run { sampler: &mut sampler, selection, stop: &stop, finder: None };
+    let mut run = Run { sampler: &mut sampler, selection: session.selection, stop: &stop, finder: None };
     let said = |run: &Run| format!("Measuring {}", progress::names(&run.selection.processes()));
     if command.is_none() || own {
         run.look_for_servers(FIRST_LOOK);

@@ -1,6 +1,5 @@
 //! The one server that `verify` and `explain` work on.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,8 @@ use super::connection::ConnectionArgs;
 use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
 use super::options::TargetArgs;
 use super::session;
+use crate::engine::engines::Engines;
+use crate::engine::rules::Rules;
 use crate::model::{Engine, Role, Server};
 use crate::server::describe;
 use crate::server::describers::describe_all;
@@ -56,14 +57,12 @@ impl Protocol {
 pub fn of_any_engine(
     targets: &TargetArgs,
     connection: &ConnectionArgs,
-    rules: Option<&Path>,
+    rules: &Arc<Rules>,
     engines: &[fn(&Engine) -> bool],
 ) -> anyhow::Result<OneServer> {
-    session::require_host_pids()?;
-    let rules = session::rules(targets, rules)?;
     let options = connection.options()?;
-    let (selection, processes) = first_of(targets, engines)?;
-    let described = describe_all(&processes, Arc::new(rules), DESCRIBE_TIMEOUT);
+    let (selection, processes) = first_of(targets, rules.engines(), engines)?;
+    let described = describe_all(&processes, rules.clone(), DESCRIBE_TIMEOUT);
     let mut servers: Vec<Server> = described.into_iter().map(|(server, _)| server).collect();
     // A file of one product's clients says which servers are meant.
     if connection.service_file.is_some() && servers.iter().any(product::is_postgres) {
@@ -108,11 +107,12 @@ fn is_known(server: &Server) -> bool {
 
 fn first_of(
     targets: &TargetArgs,
+    known: &Arc<Engines>,
     engines: &[fn(&Engine) -> bool],
 ) -> anyhow::Result<(Selection, Vec<ThreadGroup>)> {
     let mut found = None;
     for &engine in engines {
-        let selection = session::selection_of(targets, engine)?;
+        let selection = session::selection_of(targets, known, engine)?;
         let processes = selection.processes();
         let is_empty = processes.is_empty();
         found = Some((selection, processes));

@@ -2,6 +2,7 @@
 //! of it.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,6 +11,7 @@ use super::history::{self, History};
 use super::once::{self, Once};
 use super::options::duration;
 use super::top::{self, Rows, Top};
+use crate::engine::engines::Engines;
 use crate::render::Output;
 
 /// Takes what `once` and `history` take, so that the old forms go on working.
@@ -55,16 +57,16 @@ impl Plain {
     }
 }
 
-pub fn run(plain: Plain) -> anyhow::Result<ExitCode> {
+pub fn run(plain: Plain, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     let one_measurement = plain.asks_for_one_measurement();
     let Plain { last, measure, .. } = plain;
     if let Some(last) = last {
         return history::run(&History::of_measurement(measure, last));
     }
     if one_measurement {
-        return once::run(&measure);
+        return once::run(&measure, engines);
     }
-    top::run(Top {
+    let top = Top {
         interval: measure.interval.unwrap_or(top::INTERVAL),
         by: Rows::Of(measure.by),
         stuck_after: measure.stuck_after,
@@ -74,5 +76,6 @@ pub fn run(plain: Plain) -> anyhow::Result<ExitCode> {
         socket: measure.socket,
         trace: measure.trace,
         long_run: measure.long_run,
-    })
+    };
+    top::run(top, engines)
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, CommandFactory, Parser, Subcommand};
@@ -18,6 +19,7 @@ use super::named;
 use super::once::Once;
 use super::options::TargetArgs;
 use super::plain::Plain;
+use super::session;
 use super::settings::config;
 use super::shell;
 use super::status::Status;
@@ -25,6 +27,7 @@ use super::stuck::Stuck;
 use super::top::Top;
 use super::verify::Verify;
 use super::words;
+use crate::engine::engines::Engines;
 use crate::probe::build_info;
 
 const USAGE: &str = "fsynctop [ACTION] [SERVER] [OPTIONS]";
@@ -178,14 +181,19 @@ impl Arguments {
         })
     }
 
+    /// The engines, with the user's own profiles; none for an action that selects no processes.
+    pub(crate) fn engines(&mut self) -> anyhow::Result<Arc<Engines>> {
+        self.targets().map_or_else(|| Ok(Arc::default()), |targets| session::engines(targets))
+    }
+
     /// Gives a word that names servers its option. `words`: as they were typed.
-    pub(crate) fn name_servers(&mut self, words: &[OsString]) -> anyhow::Result<()> {
+    pub(crate) fn name_servers(&mut self, engines: &Engines, words: &[OsString]) -> anyhow::Result<()> {
         let command = command();
         let actions: Vec<&str> = actions(&command).map(Command::get_name).collect();
         // Behind an action, no other is meant.
         let first = words::plain(&command, words).first().and_then(|word| word.to_str().map(str::to_owned));
         let typo = |word: &str| similar_action(word).filter(|_| first.as_deref() == Some(word));
-        self.targets().map_or(Ok(()), |targets| named::resolve(targets, &actions, typo))
+        self.targets().map_or(Ok(()), |targets| named::resolve(targets, engines, &actions, typo))
     }
 }
 

@@ -1,4 +1,5 @@
-//! From arguments to what is traced, and to a sampler that traces it.
+//! What the program was asked, resolved once: which engines, rules and processes, and how to trace them. From
+//! there to a sampler that does.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,12 +27,107 @@ use crate::server::selection::Selection;
 
 const PROC: &str = "/proc";
 
+/// What an action that traces was asked.
+#[derive(Clone)]
+pub(crate) struct Session {
+    /// With the engines that they are about.
+    pub rules: Arc<Rules>,
+    pub selection: Selection,
+    pub config: ProbeConfig,
+    verbose: bool,
+}
+
+impl Session {
+    /// What the arguments select; by default the servers of all engines.
+    pub fn of(arguments: &TraceArgs, engines: Arc<Engines>) -> anyhow::Result<Session> {
+        let rules = rules(engines, arguments.roles.as_deref())?;
+        require_host_pids()?;
+        let selection = selection(&arguments.targets, rules.engines())?;
+        Session::with(arguments, rules, selection)
+    }
+
+    pub fn with(arguments: &TraceArgs, rules: Arc<Rules>, selection: Selection) -> anyhow::Result<Session> {
+        let mut config = ProbeConfig {
+            targets: targets(&selection)?,
+            ops: arguments.ops.clone(),
+            mode: arguments.attach.0,
+            preemptible: host::may_skip_programs(),
+            by_thread: false,
+            watch_waits: false,
+            capacity: Capacity {
+                files: arguments.max_files,
+                histograms: arguments.max_histograms,
+                ..Capacity::default()
+            },
+        };
+        config.watch(arguments.writes.ops());
+        Ok(Session { rules, selection, config, verbose: arguments.verbose })
+    }
+
+    pub fn engines(&self) -> &Arc<Engines> {
+        self.rules.engines()
+    }
+
+    /// Attaches and begins to count, or says what is in the way and what to do about it.
+    pub fn start(&self) -> anyhow::Result<Sampler> {
+        require_root()?;
+        Ok(self.sampler(self.attach()?))
+    }
+
+    /// The second half of [`Session::start`]: what needs fewer rights than attaching does.
+    pub fn sampler(&self, probe: Probe) -> Sampler {
+        let kernel = host::kernel_release().unwrap_or_else(|| "unknown".into());
+        Sampler::of_probe(probe, self.rules.clone(), kernel)
+    }
+
+    /// The first half of [`Session::start`].
+    pub fn attach(&self) -> anyhow::Result<Probe> {
+        let attached = host::tracefs::with_tracefs_if_possible(|| Probe::attach(&self.config));
+        self.print_libbpf_log();
+        match attached {
+            Ok(probe) => Ok(probe),
+            Err(AttachError::NoMode(failures)) => Err(self.no_mode(&failures).into()),
+            Err(other) => Err(other).context("cannot trace"),
+        }
+    }
+
+    fn no_mode(&self, failures: &[Failure]) -> Exit {
+        let verdicts = host::checks(self.config.map_bytes());
+        let mut message = "cannot trace: no way of attaching works here".to_owned();
+        let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+        for failure in failures {
+            let reason = explain_failure(failure, &verdicts);
+            match reasons.iter_mut().find(|(same, _)| *same == reason) {
+                Some((_, modes)) => modes.push(failure.mode.name()),
+                None => reasons.push((reason, vec![failure.mode.name()])),
+            }
+        }
+        for (reason, modes) in reasons {
+            message.push_str(&format!("\n  {}: {reason}", modes.join(" and ")));
+        }
+        message.push_str("\n`fsynctop check` lists what works, -v shows what libbpf said; `fsynctop stuck` needs no tracing.");
+        Exit { status: FAILED, message }
+    }
+
+    /// What libbpf and the kernel said while attaching, if that was asked for.
+    pub fn print_libbpf_log(&self) {
+        let log = take_libbpf_log();
+        if self.verbose {
+            log.lines().for_each(|line| eprintln!("fsynctop: {line}"));
+        }
+    }
+}
+
 /// The engines that are known: with the user's own profiles.
 pub(crate) fn engines(arguments: &TargetArgs) -> anyhow::Result<Arc<Engines>> {
     let mut engines = Engines::with_user_files(&arguments.profile).map_err(bad_configuration)?;
     executables::add_names(&mut engines, record::COMM_PATTERNS);
-    engines.use_them();
     Ok(engines)
+}
+
+/// The rules of the roles, with the user's own in front.
+pub(crate) fn rules(engines: Arc<Engines>, file: Option<&Path>) -> anyhow::Result<Arc<Rules>> {
+    Ok(Arc::new(Rules::of_engines(engines, file).map_err(bad_configuration)?))
 }
 
 /// The servers of the engines that were asked for, or else of those that are meant by default.
@@ -62,13 +158,14 @@ fn servers(
 }
 
 /// What the arguments select; by default the servers of all engines.
-pub fn selection(arguments: &TargetArgs) -> anyhow::Result<Selection> {
-    selection_of(arguments, |_| true)
+pub(crate) fn selection(arguments: &TargetArgs, engines: &Arc<Engines>) -> anyhow::Result<Selection> {
+    selection_of(arguments, engines, |_| true)
 }
 
 /// The same; by default the servers of those engines that an action knows to ask.
 pub(crate) fn selection_of(
     arguments: &TargetArgs,
+    engines: &Arc<Engines>,
     by_default: fn(&Engine) -> bool,
 ) -> anyhow::Result<Selection> {
     let proc_root = Path::new(PROC);
@@ -79,7 +176,7 @@ pub(crate) fn selection_of(
     }
     let mut filters = Vec::new();
     if !arguments.pid.is_empty() {
-        filters.push(TargetFilter::pids(proc_root, &arguments.pid).map_err(refused)?);
+        filters.push(TargetFilter::pids(proc_root, engines, &arguments.pid).map_err(refused)?);
     }
     if !arguments.comm.is_empty() {
         filters.push(TargetFilter::comms(&arguments.comm).map_err(refused)?);
@@ -90,11 +187,10 @@ pub(crate) fn selection_of(
     if arguments.all {
         filters.push(TargetFilter::All);
     }
-    let engines = engines(arguments)?;
     if filters.is_empty() || !arguments.engine.is_empty() {
-        filters.push(servers(arguments, &engines, by_default)?);
+        filters.push(servers(arguments, engines, by_default)?);
     }
-    Ok(Selection::new(filters))
+    Ok(Selection::new(engines.clone(), filters))
 }
 
 /// A selection that cannot be traced: because it is wrong, or because nothing of that kind is there.
@@ -126,8 +222,9 @@ pub(crate) fn nothing_selected(work: &str, selection: &Selection, hint: &str) ->
         return cannot_look(&selection.describe(), why).into();
     }
     // Who asks for MySQL may have MariaDB.
-    let all = TargetFilter::Servers(Engines::in_use().with_processes().cloned().collect());
-    let others = Selection::new(vec![all]).processes();
+    let engines = selection.engines();
+    let all = TargetFilter::Servers(engines.with_processes().cloned().collect());
+    let others = Selection::new(engines.clone(), vec![all]).processes();
     let others = match progress::names(&others) {
         none if none.is_empty() => like_a_server(&executables::look_alikes(Path::new(PROC))),
         some => format!(" What runs here is {some}."),
@@ -153,8 +250,8 @@ fn like_a_server(alike: &[ThreadGroup]) -> String {
 
 /// The same for the kernel side.
 fn targets(selection: &Selection) -> anyhow::Result<Targets> {
-    let engines = Engines::in_use();
-    let instances = InstancePattern::all_of(engines.profiles().iter().map(|profile| &*profile.engine));
+    let instances =
+        InstancePattern::all_of(selection.engines().profiles().iter().map(|profile| &*profile.engine));
     let mut targets = Targets { instances, ..Targets::default() };
     for filter in selection.filters() {
         match filter {
@@ -197,11 +294,6 @@ pub(crate) fn bad_configuration(error: impl std::fmt::Display) -> Exit {
     Exit { status: BAD_USAGE, message: error.to_string() }
 }
 
-/// The rules of the roles, with the user's own in front.
-pub(crate) fn rules(targets: &TargetArgs, file: Option<&Path>) -> anyhow::Result<Rules> {
-    Ok(Rules::of_engines(engines(targets)?, file).map_err(bad_configuration)?)
-}
-
 /// Tracing needs the host's own process numbers: in another PID namespace every filter would select the wrong
 /// ones.
 pub(crate) fn require_host_pids() -> anyhow::Result<()> {
@@ -230,76 +322,6 @@ pub(crate) fn tell_unmatched(servers: &[Arc<Server>], names: &NameArgs) {
     }
 }
 
-/// What libbpf and the kernel said while attaching, if that was asked for.
-pub(crate) fn print_libbpf_log(arguments: &TraceArgs) {
-    let log = take_libbpf_log();
-    if arguments.verbose {
-        log.lines().for_each(|line| eprintln!("fsynctop: {line}"));
-    }
-}
-
-/// How the probes are to be attached.
-pub(crate) fn probe_config(
-    arguments: &TraceArgs,
-    selection: &Selection,
-    by_thread: bool,
-) -> anyhow::Result<ProbeConfig> {
-    let mut config = ProbeConfig {
-        targets: targets(selection)?,
-        ops: arguments.ops.clone(),
-        mode: arguments.attach.0,
-        preemptible: host::may_skip_programs(),
-        by_thread,
-        watch_waits: false,
-        capacity: Capacity {
-            files: arguments.max_files,
-            histograms: arguments.max_histograms,
-            ..Capacity::default()
-        },
-    };
-    config.watch(arguments.writes.ops());
-    Ok(config)
-}
-
-/// Attaches and begins to count, or says what is in the way and what to do about it.
-pub fn start(arguments: &TraceArgs, config: &ProbeConfig, rules: Rules) -> anyhow::Result<Sampler> {
-    require_root()?;
-    Ok(sampler(attach(arguments, config)?, rules))
-}
-
-/// The second half of [`start`]: what needs fewer rights than attaching does.
-pub fn sampler(probe: Probe, rules: Rules) -> Sampler {
-    let kernel = host::kernel_release().unwrap_or_else(|| "unknown".into());
-    Sampler::of_probe(probe, rules, kernel)
-}
-
-/// The first half of [`start`].
-pub fn attach(arguments: &TraceArgs, config: &ProbeConfig) -> anyhow::Result<Probe> {
-    let attached = host::tracefs::with_tracefs_if_possible(|| Probe::attach(config));
-    print_libbpf_log(arguments);
-    match attached {
-        Ok(probe) => Ok(probe),
-        Err(AttachError::NoMode(failures)) => {
-            let verdicts = host::checks(config.map_bytes());
-            let mut message = "cannot trace: no way of attaching works here".to_owned();
-            let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
-            for failure in &failures {
-                let reason = explain_failure(failure, &verdicts);
-                match reasons.iter_mut().find(|(same, _)| *same == reason) {
-                    Some((_, modes)) => modes.push(failure.mode.name()),
-                    None => reasons.push((reason, vec![failure.mode.name()])),
-                }
-            }
-            for (reason, modes) in reasons {
-                message.push_str(&format!("\n  {}: {reason}", modes.join(" and ")));
-            }
-            message.push_str("\n`fsynctop check` lists what works, -v shows what libbpf said; `fsynctop stuck` needs no tracing.");
-            Err(Exit { status: FAILED, message }.into())
-        }
-        Err(other) => Err(other).context("cannot trace"),
-    }
-}
-
 /// The step that failed and why, in words that say what to do where the error number tells.
 pub(crate) fn explain_failure(failure: &Failure, verdicts: &[Verdict]) -> String {
     match failure.errno {
@@ -320,9 +342,9 @@ mod tests {
     #[test]
     fn processes_are_selected_by_number_or_by_name_and_not_by_both() {
         let own = TargetArgs { pid: vec![std::process::id()], ..TargetArgs::default() };
-        assert!(selection(&own).is_ok());
+        assert!(selected(&own).is_ok());
         let both = TargetArgs { comm: vec!["mysqld".into()], ..own };
-        let error = selection(&both).unwrap_err();
+        let error = selected(&both).unwrap_err();
         assert_eq!(error.downcast_ref::<Exit>().map(|exit| exit.status), Some(BAD_USAGE));
     }
 
@@ -340,12 +362,16 @@ mod tests {
         assert_eq!(like_a_server(&[]), "");
     }
 
+    fn selected(arguments: &TargetArgs) -> anyhow::Result<Selection> {
+        selection(arguments, &engines(arguments)?)
+    }
+
     fn names(arguments: &TargetArgs) -> String {
-        selection(arguments).unwrap().name()
+        selected(arguments).unwrap().name()
     }
 
     fn wrong(arguments: &TargetArgs) -> String {
-        let error = selection(arguments).and_then(|selection| targets(&selection)).unwrap_err();
+        let error = selected(arguments).and_then(|selection| targets(&selection)).unwrap_err();
         let exit = error.downcast_ref::<Exit>().unwrap();
         assert_eq!(exit.status, BAD_USAGE);
         exit.message.clone()
@@ -360,12 +386,12 @@ mod tests {
         assert_eq!(names(&of(&[])), "server of MySQL, MariaDB, PostgreSQL, etcd, Redis or Valkey");
         assert_eq!(names(&of(&["postgres", "etcd"])), "server of PostgreSQL or etcd");
         let with_another = TargetArgs { comm: vec!["dd".into()], ..of(&["etcd"]) };
-        assert_eq!(selection(&with_another).unwrap().describe(), "a process called dd or a server of etcd");
+        assert_eq!(selected(&with_another).unwrap().describe(), "a process called dd or a server of etcd");
         assert!(
             wrong(&of(&["oracle"])).starts_with("there is no engine \"oracle\": there are mysql, mariadb,")
         );
         assert!(wrong(&of(&["sqlite"])).starts_with("SQLite is a library"));
-        let asked = selection_of(&of(&[]), |engine| engine.name == "mysql").unwrap();
+        let asked = selection_of(&of(&[]), &Engines::builtin(), |engine| engine.name == "mysql").unwrap();
         assert_eq!(asked.name(), "server of MySQL");
     }
 
@@ -381,7 +407,7 @@ mod tests {
         let with =
             |profiles| TargetArgs { profile: (0..profiles).map(profile).collect(), ..TargetArgs::default() };
         assert!(names(&with(1)).starts_with("server of N0, MySQL, "), "{}", names(&with(1)));
-        assert!(selection(&with(1)).and_then(|selection| targets(&selection)).is_ok());
+        assert!(selected(&with(1)).and_then(|selection| targets(&selection)).is_ok());
         let most = record::COMM_PATTERNS;
         let message = wrong(&with(most));
         assert!(

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -13,9 +14,10 @@ use super::fail_on;
 use super::options::{FormArgs, NameArgs, StyleArgs, TraceArgs};
 use super::output::print;
 use super::progress::Progress;
-use super::session;
+use super::session::{self, Session};
 use super::signals::End;
 use super::standing;
+use crate::engine::engines::Engines;
 use crate::history::remote::{self, RemoteError, StandingOf};
 use crate::live::{self, Live};
 use crate::model::Measurement;
@@ -55,8 +57,8 @@ struct Found {
     not_tracing: Option<String>,
 }
 
-pub(crate) fn run(arguments: &Status) -> anyhow::Result<ExitCode> {
-    let selection = session::selection(&arguments.trace.targets)?;
+pub(crate) fn run(arguments: &Status, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
+    let selection = session::selection(&arguments.trace.targets, &engines)?;
     let mut found = match remote::standing(&arguments.socket) {
         Ok(standing) => {
             Found { servers: standing.servers, looked_for: None, not_tracing: standing.not_tracing }
@@ -91,15 +93,15 @@ pub(crate) fn run(arguments: &Status) -> anyhow::Result<ExitCode> {
 fn look(arguments: &Status, selection: &Selection) -> anyhow::Result<Found> {
     let stop = End::watch()?;
     session::require_host_pids()?;
-    let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;
+    let rules = session::rules(selection.engines().clone(), arguments.trace.roles.as_deref())?;
     if selection.processes().is_empty() {
         return Err(session::nothing_selected("look at", selection, ""));
     }
     session::require_root()?;
-    let config = session::probe_config(&arguments.trace, selection, false)?;
-    let (trace, names) = (arguments.trace.clone(), arguments.names.server_name.clone());
+    let session = Session::with(&arguments.trace, rules, selection.clone())?;
+    let names = arguments.names.server_name.clone();
     let make = move || -> anyhow::Result<_> {
-        let mut sampler = session::start(&trace, &config, rules)?;
+        let mut sampler = session.start()?;
         sampler.set_given_names(names);
         Ok(sampler)
     };

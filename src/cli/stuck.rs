@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
@@ -13,6 +14,7 @@ use super::fail_on::{self, Condition};
 use super::options::{FormArgs, StyleArgs, TargetArgs, duration, typed};
 use super::output::print;
 use super::session;
+use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
 use crate::files::open::OpenFiles;
 use crate::host;
@@ -53,17 +55,18 @@ pub struct Stuck {
     pub style: StyleArgs,
 }
 
-pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
-    let rules = session::rules(&arguments.targets, arguments.roles.as_deref())?;
+pub fn run(arguments: &Stuck, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
+    let rules = session::rules(engines, arguments.roles.as_deref())?;
+    let engines = rules.engines();
     let unseen = processes::unseen(Path::new(PROC));
     let processes = if arguments.targets.is_given() {
-        let selection = session::selection(&arguments.targets)?;
+        let selection = session::selection(&arguments.targets, engines)?;
         let found = selection.processes();
         if let (true, Some(why)) = (found.is_empty(), unseen) {
             return Err(session::cannot_look(&selection.describe(), why).into());
         }
         let servers: Vec<u32> = found.iter().map(|process| process.pid).collect();
-        Processes::These(members(Path::new(PROC), &servers))
+        Processes::These(members(Path::new(PROC), engines, &servers))
     } else {
         // What it hides from this user is told with the result.
         if let Some(why @ Unseen::Everything) = unseen {
@@ -79,7 +82,6 @@ pub fn run(arguments: &Stuck) -> anyhow::Result<ExitCode> {
         seen = Seen::look(&processes, limit, &rules)?;
     }
     let verdicts = limit.map(|limit| seen.verdicts(limit));
-    let engines = rules.engines();
     let may_miss_server = stuck::may_miss_server(&seen.scan, arguments.targets.is_given(), engines);
     let role_of = |pid: u32, link: &Path| seen.role(pid, link);
     let text = if arguments.form.is_json() {
@@ -133,7 +135,7 @@ impl Seen<'_> {
         let scan = threads::scan(Path::new(PROC), processes, &looks).context("cannot list /proc")?;
         let open = |pid: u32| OpenFiles::of_process(Path::new(PROC), pid);
         let pids: BTreeSet<u32> = scan.syncs.iter().map(|sync| sync.pid).collect();
-        let mut instances = Instances::new(Path::new(PROC));
+        let mut instances = Instances::new(Path::new(PROC), rules.engines());
         let servers = pids.iter().map(|&pid| (pid, instances.first_of(pid))).collect();
         let open = pids.into_iter().map(|pid| (pid, open(pid))).collect();
         Ok(Seen { scan, open, servers, rules })

@@ -8,12 +8,13 @@ use std::time::Duration;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
+use super::exit;
 use super::once::{self, Once};
 use super::options::{LongRunArgs, NameArgs, StyleArgs, TraceArgs, Writes, duration, typed};
 use super::output::print;
+use super::session::{self, Session};
 use super::standing::Standing;
-use super::{exit, session};
-use crate::engine::rules::Rules;
+use crate::engine::engines::Engines;
 use crate::history::remote;
 use crate::host;
 use crate::live::{self, Live};
@@ -114,9 +115,9 @@ impl Rows {
     }
 }
 
-pub fn run(top: Top) -> anyhow::Result<ExitCode> {
+pub fn run(top: Top, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     if let Some(screen) = Screen::open() {
-        return show(top, screen);
+        return show(top, engines, screen);
     }
     if !host::lacks_root() {
         eprintln!("fsynctop: there is no terminal for the live view: doing what `fsynctop once` does");
@@ -125,7 +126,7 @@ pub fn run(top: Top) -> anyhow::Result<ExitCode> {
         Rows::Of(by) => by,
         Rows::Neighbour | Rows::Log => By::Role,
     };
-    once::run(&Once {
+    let once = Once {
         by,
         stuck_after: top.stuck_after,
         style: top.style,
@@ -133,13 +134,15 @@ pub fn run(top: Top) -> anyhow::Result<ExitCode> {
         names: top.names,
         long_run: top.long_run,
         ..Once::by_default()
-    })
+    };
+    once::run(&once, engines)
 }
 
-fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
-    session::rules(&top.trace.targets, top.trace.roles.as_deref())?;
-    session::require_host_pids()?;
-    let selection = session::selection(&top.trace.targets)?;
+fn show(top: Top, engines: Arc<Engines>, screen: Screen) -> anyhow::Result<ExitCode> {
+    // The view says whether all writes are traced, now and when it attaches again.
+    let all_writes = top.by == Rows::Of(By::Writes) || top.trace.writes == Writes::All;
+    let writes = if top.trace.writes == Writes::All { Writes::Durable } else { top.trace.writes };
+    let session = Session::of(&TraceArgs { writes, ..top.trace }, engines)?;
     session::require_root()?;
     let style = top.style.apply(Style::for_stdout());
     let colors = match Colors::from_environment(|name| std::env::var_os(name)) {
@@ -151,18 +154,15 @@ fn show(top: Top, screen: Screen) -> anyhow::Result<ExitCode> {
         unicode: style.unicode,
         colors,
         stuck_after: top.stuck_after,
-        waits_for: selection.describe(),
+        waits_for: session.selection.describe(),
         interval: top.interval,
         view: top.by.view(),
         mouse: !top.no_mouse,
     };
-    let extras = Extras {
-        by_thread: top.by == Rows::Of(By::Thread),
-        all_writes: top.by == Rows::Of(By::Writes) || top.trace.writes == Writes::All,
-    };
-    let exporter = exporter(top.socket, selection.clone());
+    let extras = Extras { by_thread: top.by == Rows::Of(By::Thread), all_writes };
+    let exporter = exporter(top.socket, session.selection.clone());
     let names = top.names.clone();
-    let start = starter(top.trace, top.long_run, top.names, selection);
+    let start = starter(session, top.long_run, top.names);
     let stuck_after = top.stuck_after;
     let ended = terminal::run(screen, options, start, extras, exporter)?;
     if let Some(signal) = ended.signal {
@@ -193,24 +193,22 @@ fn exporter(socket: PathBuf, selection: Selection) -> terminal::Exporter {
 }
 
 /// What attaches, now and when the view asks for it again.
-fn starter(trace: TraceArgs, long_run: LongRunArgs, names: NameArgs, selection: Selection) -> Start {
+fn starter(session: Session, long_run: LongRunArgs, names: NameArgs) -> Start {
     let start = move |extras: Extras, interval| -> anyhow::Result<Live> {
-        let rules: Rules = session::rules(&trace.targets, trace.roles.as_deref())?;
-        let mut trace = trace.clone();
-        trace.writes = match trace.writes {
-            _ if extras.all_writes => Writes::All,
-            Writes::All => Writes::Durable,
-            other => other,
-        };
-        let config = session::probe_config(&trace, &selection, extras.by_thread)?;
+        let mut session = session.clone();
+        session.config.by_thread = extras.by_thread;
+        if extras.all_writes {
+            session.config.watch(Writes::All.ops());
+        }
+        let selection = session.selection.clone();
         let options = live::Options { interval, max_cpu: long_run.max_cpu.0, ..live::Options::default() };
         let names = names.server_name.clone();
         let make = move || {
-            let mut sampler = session::start(&trace, &config, rules)?;
+            let mut sampler = session.start()?;
             sampler.set_given_names(names);
             Ok(sampler)
         };
-        Live::start(make, selection.clone(), options)
+        Live::start(make, selection, options)
     };
     Arc::new(move |extras, interval| {
         start(extras, interval).map_err(|error| StartError(causes(error.chain())))

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -16,8 +17,10 @@ use super::one_server::{self, OneServer, has_counters};
 use super::options::{Form, TraceArgs, Writes, duration};
 use super::output::print_last;
 use super::progress::{Progress, say};
-use super::session;
+use super::session::{self, Session};
 use super::signals::End;
+use crate::engine::engines::Engines;
+use crate::engine::rules::Rules;
 use crate::model::Server;
 use crate::server::describe;
 use crate::server::filter::TargetFilter;
@@ -53,16 +56,18 @@ pub(crate) struct Verify {
     pub trace: TraceArgs,
 }
 
-pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &Verify, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
-    let (targets, roles) = (&arguments.trace.targets, arguments.trace.roles.as_deref());
-    let server = one_server::of_any_engine(targets, &arguments.connection, roles, &[has_counters])?;
+    session::require_host_pids()?;
+    let rules = session::rules(engines, arguments.trace.roles.as_deref())?;
+    let (targets, connection) = (&arguments.trace.targets, &arguments.connection);
+    let server = one_server::of_any_engine(targets, connection, &rules, &[has_counters])?;
     session::require_root()?;
     match server {
-        OneServer::MySql(chosen) => run_on(arguments, &stop, chosen, &mysql::compare::compare),
-        OneServer::Postgres(chosen) => run_on(arguments, &stop, chosen, &postgres::compare),
-        OneServer::Etcd(chosen) => run_on(arguments, &stop, chosen, &etcd::compare),
-        OneServer::Redis(chosen) => run_on(arguments, &stop, chosen, &redis::compare),
+        OneServer::MySql(chosen) => run_on(arguments, &stop, rules, chosen, &mysql::compare::compare),
+        OneServer::Postgres(chosen) => run_on(arguments, &stop, rules, chosen, &postgres::compare),
+        OneServer::Etcd(chosen) => run_on(arguments, &stop, rules, chosen, &etcd::compare),
+        OneServer::Redis(chosen) => run_on(arguments, &stop, rules, chosen, &redis::compare),
     }
 }
 
@@ -71,6 +76,7 @@ type Compare<'a, R> = &'a dyn Fn(&Server, &Edge<R>, &Edge<R>) -> Verification;
 fn run_on<C: Client<Reading: Counts>>(
     arguments: &Verify,
     stop: &End,
+    rules: Arc<Rules>,
     chosen: Chosen<C>,
     compare: Compare<'_, C::Reading>,
 ) -> anyhow::Result<ExitCode> {
@@ -82,11 +88,10 @@ fn run_on<C: Client<Reading: Counts>>(
         [] => None,
         command => Some(Traced::start(command)?),
     };
-    let filter = TargetFilter::pids(Path::new("/proc"), &[server.id.pid])?;
-    let config = session::probe_config(&arguments.trace, &Selection::new(vec![filter]), false)?;
-    let roles = arguments.trace.roles.as_deref();
-    let mut sampler =
-        session::start(&arguments.trace, &config, session::rules(&arguments.trace.targets, roles)?)?;
+    let engines = rules.engines().clone();
+    let filter = TargetFilter::pids(Path::new("/proc"), &engines, &[server.id.pid])?;
+    let selection = Selection::new(engines, vec![filter]);
+    let mut sampler = Session::with(&arguments.trace, rules, selection)?.start()?;
     sampler.expect_server(server.id);
     let name = format!("{} {}", escape(server.comm.as_bytes()), server.id.pid);
     let what = format!("Comparing {name} with its own counters");

@@ -1,7 +1,7 @@
 //! All engines that are known: the user's own profiles, then those that come with the program.
 
 use std::path::Path;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 use super::profile::{Profile, Set};
 use super::rules::{self, Rule};
@@ -26,11 +26,9 @@ const SHARED: [(&str, &str); 1] = [("innodb", include_str!("rules/innodb.toml"))
 pub(super) const MOST_OF_A_USER: usize = 16;
 
 static BUILTIN: LazyLock<Arc<Engines>> = LazyLock::new(|| Arc::new(Engines::parse()));
-/// The user's profiles are read once, before anything is looked at, and hold for the process.
-static IN_USE: OnceLock<Arc<Engines>> = OnceLock::new();
 
 /// Profiles, and the rules that they share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Engines {
     profiles: Vec<Profile>,
     /// Also those of an engine whose place a user's profile has taken.
@@ -63,16 +61,6 @@ impl Engines {
     /// Those that come with the program.
     pub fn builtin() -> Arc<Engines> {
         BUILTIN.clone()
-    }
-
-    /// Those that this process goes by: with the user's own, if there are any.
-    pub fn in_use() -> Arc<Engines> {
-        IN_USE.get().cloned().unwrap_or_else(Engines::builtin)
-    }
-
-    /// From now on this process goes by these.
-    pub(crate) fn use_them(self: &Arc<Engines>) {
-        let _ = IN_USE.set(self.clone()); // a command that asks twice has read the same files twice
     }
 
     fn parse() -> Engines {

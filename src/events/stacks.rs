@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::Waits;
-use crate::server::instances::members;
+use crate::server::processes;
 use crate::threads::{Looks, Processes, StuckSync, scan, waits_for};
 
 /// Frames of a line.
@@ -26,10 +26,12 @@ impl Stacks {
         if threads.is_empty() {
             return Stacks::default();
         }
-        let pids: BTreeSet<u32> = threads.iter().map(|waits| waits.pid).collect();
-        let processes = Processes::These(members(Path::new("/proc"), &pids.into_iter().collect::<Vec<_>>()));
-        let found = scan(Path::new("/proc"), &processes, &Looks::once()).unwrap_or_default();
-        // A thread's number is its own; its process may be another one of the server's.
+        // Of a server of several, each thread's own.
+        let proc_root = Path::new("/proc");
+        let pids: BTreeSet<u32> =
+            threads.iter().filter_map(|waits| processes::of_thread(proc_root, waits.tid)).collect();
+        let processes = Processes::These(pids.into_iter().collect());
+        let found = scan(proc_root, &processes, &Looks::once()).unwrap_or_default();
         let key = |sync: &StuckSync| {
             threads.iter().copied().find(|waits| (waits.tid, waits.op) == (sync.tid, sync.op))
         };

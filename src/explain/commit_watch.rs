@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::audit::Evidence;
@@ -13,6 +14,7 @@ use super::factors::{EarlyScan, Edges, InFlightSamples, Uncertain};
 use super::waits::{Account, Processors};
 use super::{etcd, innodb, postgres, redis};
 use crate::calibration::{Calibration, state};
+use crate::engine::engines::Engines;
 use crate::linux::blocking::Threads;
 use crate::linux::priority::Punctual;
 use crate::linux::processors::ProcessorTimes;
@@ -127,10 +129,16 @@ pub struct CommitWatch<C: Explained> {
     processors: Option<ProcessorTimes>,
     idle: Option<f64>,
     punctual: Option<Punctual>,
+    engines: Arc<Engines>,
 }
 
 impl<C: Explained> CommitWatch<C> {
-    pub fn begin(server: Server, status: Status<C>, timer: Result<TimerProbe, WaitError>) -> CommitWatch<C> {
+    pub fn begin(
+        server: Server,
+        status: Status<C>,
+        timer: Result<TimerProbe, WaitError>,
+        engines: Arc<Engines>,
+    ) -> CommitWatch<C> {
         let (mut connection, mut no_status) = match status {
             Ok((connection, _)) => (Some(connection), None),
             Err(error) => (None, Some(sentence(&error.to_string()))),
@@ -164,6 +172,7 @@ impl<C: Explained> CommitWatch<C> {
             processors: ProcessorTimes::read(Path::new(PROC)),
             idle: None,
             punctual: Some(Punctual::begin()),
+            engines,
         }
     }
 
@@ -312,8 +321,9 @@ impl<C: Explained> CommitWatch<C> {
         seen.sort_by_key(|&(_, n)| std::cmp::Reverse(n));
         let tids: BTreeSet<u32> = seen.into_iter().map(|(tid, _)| tid).take(MAX_TITLES).collect();
         let server = self.server.id.pid;
+        let engines = self.engines.clone();
         let read = move || {
-            let title = |tid| Some((tid, titles::of_process(Path::new(PROC), tid, server)?));
+            let title = |tid| Some((tid, titles::of_process(Path::new(PROC), &engines, tid, server)?));
             tids.into_iter().filter_map(title).collect()
         };
         TITLE_THREADS.within(STORAGE_TIMEOUT, read)

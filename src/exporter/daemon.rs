@@ -29,6 +29,7 @@ use super::web::address::{self, ListenAddress};
 use super::web::files::{Files, OnDisk};
 use super::web::reload::Loaded;
 use super::{log, notify, privileges};
+use crate::engine::engines::Engines;
 use crate::linux::{descriptors, executable_memory};
 use crate::live::State;
 use crate::server::naming::GivenName;
@@ -66,6 +67,7 @@ pub struct Options {
     pub interval: Duration,
     /// What servers are to be called.
     pub names: Vec<GivenName>,
+    pub engines: Arc<Engines>,
 }
 
 /// Runs until a signal ends it. `attach` runs on a thread of its own with all the rights that this process
@@ -118,7 +120,7 @@ where
         Some((file, before)) => (Some(file.keep().context("cannot start a thread")?), before),
         None => (None, Remembered::default()),
     };
-    let verdicts = Verdicts::new(options.thresholds, options.interval, before, keeper);
+    let verdicts = Verdicts::new(options.thresholds, options.interval, options.engines, before, keeper);
     let stage = Arc::new(Stage::new(options.at_start, files, verdicts));
     for lane in lanes {
         answer_on(lane, stage.clone()).context("cannot start a thread")?;

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::engine::engines::Engines;
 use crate::engine::rules::{Content, Rule, Rules, Setting, SettingNames};
 use crate::model::{Engine, Role};
 use crate::server::describe::Roles;
@@ -47,6 +48,10 @@ impl Rules {
 }
 
 impl Roles for Rules {
+    fn engines(&self) -> Arc<Engines> {
+        Rules::engines(self).clone()
+    }
+
     fn engine(&self, command: &str, version: Option<&str>) -> Option<Arc<Engine>> {
         self.engines().of_server(command, version)
     }

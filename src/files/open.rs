@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
 use crate::files::classify::Candidate;
 use crate::files::resolve::DELETED;
@@ -32,8 +33,8 @@ impl OpenFiles {
     }
 
     /// Of a server of several processes, by the first: of all of them, each file once.
-    pub fn of_server(proc_root: &Path, first: u32) -> OpenFiles {
-        let mut open = OpenFiles::of(proc_root, &members(proc_root, &[first]));
+    pub fn of_server(proc_root: &Path, engines: &Engines, first: u32) -> OpenFiles {
+        let mut open = OpenFiles::of(proc_root, &members(proc_root, engines, &[first]));
         open.links.dedup();
         open
     }

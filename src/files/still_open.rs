@@ -4,8 +4,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::engine::engines::Engines;
 use crate::files::resolve::may_have_open;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
@@ -43,10 +45,10 @@ struct Asked {
 }
 
 impl<T: Copy + Send + 'static> StillOpen<T> {
-    pub fn new(name: &'static str) -> StillOpen<T> {
-        let search = |&(server, file): &File| {
+    pub fn new(name: &'static str, engines: Arc<Engines>) -> StillOpen<T> {
+        let search = move |&(server, file): &File| {
             let (proc_root, until) = (Path::new("/proc"), Instant::now() + SEARCH_TIME);
-            let members = members(proc_root, &[server.pid]);
+            let members = members(proc_root, &engines, &[server.pid]);
             let mut threads = members.iter().flat_map(|&pid| tables(proc_root, pid));
             threads.any(|tid| may_have_open(proc_root, tid, file, until))
         };
@@ -123,7 +125,7 @@ impl<T: Copy + Send + 'static> StillOpen<T> {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use std::sync::{Arc, Mutex, mpsc};
+    use std::sync::{Mutex, mpsc};
 
     fn file(pid: u32, inode: u64) -> (File, ()) {
         let server = ServerId { pid, start_ns: 7 };
@@ -207,7 +209,7 @@ mod tests {
         let server = ServerId { pid: std::process::id(), start_ns: 7 };
         // No file has this number.
         let id = |inode| FileId { device: 1, inode, generation: 3, weak: false };
-        let mut files: StillOpen<u64> = StillOpen::new("test-open");
+        let mut files: StillOpen<u64> = StillOpen::new("test-open", Engines::builtin());
         files.begin_round(vec![((server, id(u64::MAX)), 5), ((server, id(inode)), 6)]);
         wait_for("both", || files.searches.pending() == 0);
         let closed: Vec<u64> = files.closed().into_iter().map(|(_, known)| known).collect();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::State;
+use crate::engine::engines::Engines;
 use crate::files::still_open::StillOpen;
 use crate::model::{ServerId, Snapshot};
 use crate::verdict::remembered::Remembered;
@@ -18,8 +19,8 @@ pub(crate) struct Judging {
 
 impl Judging {
     /// `interval`: from one snapshot to the next, as it is asked for.
-    pub fn new(thresholds: Thresholds, interval: Duration) -> Judging {
-        Judging { judge: Judge::new(thresholds), interval, files: StillOpen::new("verdict") }
+    pub fn new(thresholds: Thresholds, interval: Duration, engines: Arc<Engines>) -> Judging {
+        Judging { judge: Judge::new(thresholds), interval, files: StillOpen::new("verdict", engines) }
     }
 
     /// Goes on with failures that another process has seen. To be called before the first snapshot.

@@ -93,15 +93,20 @@ pub struct Sampler {
 
 impl Sampler {
     /// Attaches, and begins to count.
-    pub fn start(config: &ProbeConfig, rules: Rules, kernel: String) -> Result<Sampler, AttachError> {
+    pub fn start(
+        config: &ProbeConfig,
+        rules: impl Into<Arc<Rules>>,
+        kernel: String,
+    ) -> Result<Sampler, AttachError> {
         Ok(Sampler::of_probe(Probe::attach(config)?, rules, kernel))
     }
 
     /// Of a probe that is attached already. Everything that it starts has the rights that the calling thread
     /// has now.
-    pub fn of_probe(probe: Probe, rules: Rules, kernel: String) -> Sampler {
+    pub fn of_probe(probe: Probe, rules: impl Into<Arc<Rules>>, kernel: String) -> Sampler {
         let attached = probe.attached();
-        let rules = Arc::new(rules);
+        let rules = rules.into();
+        let engines = rules.engines().clone();
         let setup = Setup {
             mode: attached.mode,
             not_chosen: attached.not_chosen.clone(),
@@ -118,11 +123,11 @@ impl Sampler {
             names: Names::new(rules.clone()),
             servers: servers::Servers::new(rules),
             devices: devices::Devices::default(),
-            running: running::Running::default(),
+            running: running::Running::new(&engines),
             shares: shares::Shares::default(),
             unwatched: unwatched::Unwatched::default(),
-            backlogs: unsynced::Backlogs::default(),
-            writeback: writeback::Writeback::default(),
+            backlogs: unsynced::Backlogs::new(engines.clone()),
+            writeback: writeback::Writeback::new(engines),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
             taken_when_read: 0,

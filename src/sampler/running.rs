@@ -2,11 +2,13 @@
 //! other writes that hang.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ledger::{Ledger, Subject};
 use super::names::Names;
 use super::stalls::Stalls;
+use crate::engine::engines::Engines;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::linux::proc_file;
@@ -41,27 +43,12 @@ pub struct Running {
     earlier: Vec<Earlier>,
     pub stalls: Stalls,
     scans: Pool<Owner, ServerId, Vec<Earlier>>,
-}
-
-impl Default for Running {
-    fn default() -> Self {
-        let limits = Limits {
-            all: SCANS,
-            of_one_owner: SCANS_OF_ONE_OWNER,
-            job_timeout: SCAN_TIMEOUT,
-            allowance: Some(Allowance::new(SHARE, BURST)),
-        };
-        Running {
-            earlier: Vec::new(),
-            stalls: Stalls::default(),
-            scans: Pool::new("scan-earlier", limits, scan_earlier),
-        }
-    }
+    engines: Arc<Engines>,
 }
 
 /// The syncs of a server that hung before the programs were there. It has thousands of threads.
-fn scan_earlier(&server: &ServerId) -> Option<Vec<Earlier>> {
-    let processes = Processes::These(members(Path::new(PROC), &[server.pid]));
+fn scan_earlier(engines: &Engines, server: ServerId) -> Option<Vec<Earlier>> {
+    let processes = Processes::These(members(Path::new(PROC), engines, &[server.pid]));
     let scan = scan(Path::new(PROC), &processes, &Looks::once()).ok()?;
     let seen = Instant::now();
     // What else hangs is looked for all the time.
@@ -70,6 +57,22 @@ fn scan_earlier(&server: &ServerId) -> Option<Vec<Earlier>> {
 }
 
 impl Running {
+    pub fn new(engines: &Arc<Engines>) -> Running {
+        let limits = Limits {
+            all: SCANS,
+            of_one_owner: SCANS_OF_ONE_OWNER,
+            job_timeout: SCAN_TIMEOUT,
+            allowance: Some(Allowance::new(SHARE, BURST)),
+        };
+        let of_scans = engines.clone();
+        Running {
+            earlier: Vec::new(),
+            stalls: Stalls::new(engines),
+            scans: Pool::new("scan-earlier", limits, move |&server| scan_earlier(&of_scans, server)),
+            engines: engines.clone(),
+        }
+    }
+
     /// Processor time that scans have used so far.
     pub(crate) fn spent(&self) -> Duration {
         self.scans.spent() + self.stalls.spent()
@@ -95,7 +98,7 @@ impl Running {
         let mut processes = ledger.running();
         processes.extend(always);
         // Those of a server of several processes are found among all threads of the host.
-        let has_several = processes.iter().any(|&pid| may_have_children(Path::new(PROC), pid));
+        let has_several = processes.iter().any(|&pid| may_have_children(Path::new(PROC), &self.engines, pid));
         processes.extend((short_of_rows || has_several).then_some(0));
         processes.extend(self.earlier.iter().map(|earlier| earlier.server.pid));
         let processes: Vec<u32> = processes.into_iter().collect();

@@ -145,7 +145,7 @@ impl Servers {
     /// `rules`: to know its engine, and a server's redo log among its open files.
     pub fn new(rules: Arc<Rules>) -> Servers {
         owner::prepare();
-        let for_describing = rules.clone();
+        let (for_describing, engines) = (rules.clone(), rules.engines().clone());
         Servers {
             rules,
             met: IndexMap::new(),
@@ -157,10 +157,14 @@ impl Servers {
             given_names: Vec::new(),
             must_be_named: false,
             thread_names: HashMap::new(),
-            titles: Pool::new("titles", Limits::for_one_owner(TITLES, TITLE_TIMEOUT), |&thread: &Thread| {
-                let (server, tid, _) = thread;
-                Some((thread, titles::of_process(Path::new(PROC), tid, server.pid)?))
-            }),
+            titles: Pool::new(
+                "titles",
+                Limits::for_one_owner(TITLES, TITLE_TIMEOUT),
+                move |&thread: &Thread| {
+                    let (server, tid, _) = thread;
+                    Some((thread, titles::of_process(Path::new(PROC), &engines, tid, server.pid)?))
+                },
+            ),
         }
     }
 

@@ -5,9 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::names::Names;
+use crate::engine::engines::Engines;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::linux::proc_file;
@@ -81,30 +83,9 @@ pub struct Stalls {
     hanging: Vec<Stall>,
 }
 
-impl Default for Stalls {
-    fn default() -> Self {
-        let scans = |share| {
-            let limits = Limits {
-                all: SCANS,
-                of_one_owner: SCANS_OF_ONE_OWNER,
-                job_timeout: SCAN_TIMEOUT,
-                allowance: Some(Allowance::new(share, BURST)),
-            };
-            Pool::new("scan-writes", limits, |&server| Some(find(Path::new(PROC), server)))
-        };
-        Stalls {
-            active: scans(ACTIVE_SHARE),
-            idle: scans(IDLE_SHARE),
-            turns: BTreeMap::new(),
-            next: Instant::now(),
-            hanging: Vec::new(),
-        }
-    }
-}
-
-fn find(proc_root: &Path, server: ServerId) -> Found {
+fn find(proc_root: &Path, engines: &Engines, server: ServerId) -> Found {
     let began = Instant::now();
-    let processes = Processes::These(members(proc_root, &[server.pid]));
+    let processes = Processes::These(members(proc_root, engines, &[server.pid]));
     // Where the kernel does not tell for how long a thread has been blocked, it is seen to be for as long as
     // this.
     let looks = Looks { apart: MIN_HANG, plain_writes_only: true, ..Looks::default() };
@@ -118,6 +99,26 @@ fn find(proc_root: &Path, server: ServerId) -> Found {
 }
 
 impl Stalls {
+    pub fn new(engines: &Arc<Engines>) -> Stalls {
+        let scans = |share| {
+            let engines = engines.clone();
+            let limits = Limits {
+                all: SCANS,
+                of_one_owner: SCANS_OF_ONE_OWNER,
+                job_timeout: SCAN_TIMEOUT,
+                allowance: Some(Allowance::new(share, BURST)),
+            };
+            Pool::new("scan-writes", limits, move |&server| Some(find(Path::new(PROC), &engines, server)))
+        };
+        Stalls {
+            active: scans(ACTIVE_SHARE),
+            idle: scans(IDLE_SHARE),
+            turns: BTreeMap::new(),
+            next: Instant::now(),
+            hanging: Vec::new(),
+        }
+    }
+
     /// It is time for [`Stalls::look`].
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.next

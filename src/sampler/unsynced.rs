@@ -5,12 +5,14 @@ mod filled;
 mod room;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Sampler;
 use super::ledger::Subject;
 use super::rows::is_made_up;
 use super::running::monotonic_ns;
+use crate::engine::engines::Engines;
 use crate::files::still_open::StillOpen;
 use crate::model::{
     Backlog, FileId, Op, PEAKS_REMEMBERED, Peak, Role, ServerId, Target, Unsynced, UnsyncedFile,
@@ -62,22 +64,6 @@ pub(super) struct Backlogs {
     dropped: u64,
 }
 
-impl Default for Backlogs {
-    fn default() -> Self {
-        Backlogs {
-            peaks: HashMap::new(),
-            together: HashMap::new(),
-            most: HashMap::new(),
-            most_together: HashMap::new(),
-            filled: Filled::default(),
-            next_look: Instant::now(),
-            slots: HashMap::new(),
-            failed: StillOpen::new("unsynced"),
-            dropped: 0,
-        }
-    }
-}
-
 /// The process and the file of a slot.
 fn whose(kept: &Kept) -> Option<Key> {
     match Subject::of(&kept.id)? {
@@ -87,6 +73,20 @@ fn whose(kept: &Kept) -> Option<Key> {
 }
 
 impl Backlogs {
+    pub fn new(engines: Arc<Engines>) -> Backlogs {
+        Backlogs {
+            peaks: HashMap::new(),
+            together: HashMap::new(),
+            most: HashMap::new(),
+            most_together: HashMap::new(),
+            filled: Filled::default(),
+            next_look: Instant::now(),
+            slots: HashMap::new(),
+            failed: StillOpen::new("unsynced", engines),
+            dropped: 0,
+        }
+    }
+
     /// Processor time that was used to find out whether files are open.
     pub(super) fn spent(&self) -> Duration {
         self.failed.spent()
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn of_more_intervals_than_are_told_apart_none_is_forgotten() {
-        let mut backlogs = Backlogs::default();
+        let mut backlogs = Backlogs::new(Engines::builtin());
         let key = (ServerId::NONE, FileId { device: 1, inode: 2, generation: 3, weak: false });
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::Sampler;
 use super::devices::Devices;
 use super::names::{FoundOpen, Names, find_open};
+use crate::engine::engines::Engines;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::{Allowance, of_this_thread};
 use crate::model::{Errors, FileId, FileInfo, FileRow, Op, Role, ServerId, Stats, Target};
@@ -65,23 +66,7 @@ pub(super) struct Writeback {
     nameless: BTreeMap<Target, Arc<FileInfo>>,
 }
 
-impl Default for Writeback {
-    fn default() -> Self {
-        let limits = Limits::for_one_owner(SEARCHES, SEARCH_TIMEOUT);
-        Writeback {
-            read_at: 0,
-            open: BTreeMap::new(),
-            searches: Pool::new("writeback", limits, search),
-            searching: None,
-            selection: None,
-            listing: Allowance::new(LISTING_SHARE, LISTING_BURST),
-            rows: BTreeMap::new(),
-            nameless: BTreeMap::new(),
-        }
-    }
-}
-
-fn search(search: &Search) -> Option<Found> {
+fn search(engines: &Engines, search: &Search) -> Option<Found> {
     let until = Instant::now() + SEARCH_TIME;
     let mut left = search.files.clone();
     let mut open = Vec::new();
@@ -90,7 +75,7 @@ fn search(search: &Search) -> Option<Found> {
             if left.is_empty() {
                 break;
             }
-            let found = find_open(*server, &left, until);
+            let found = find_open(engines, *server, &left, until);
             left.retain(|file| found.iter().all(|found| found.answer.key.1 != *file));
             open.extend(found);
         }
@@ -117,6 +102,20 @@ fn unheard_of(selection: &Selection, servers: &[ServerId]) -> Vec<ServerId> {
 }
 
 impl Writeback {
+    pub fn new(engines: Arc<Engines>) -> Writeback {
+        let limits = Limits::for_one_owner(SEARCHES, SEARCH_TIMEOUT);
+        Writeback {
+            read_at: 0,
+            open: BTreeMap::new(),
+            searches: Pool::new("writeback", limits, move |asked| search(&engines, asked)),
+            searching: None,
+            selection: None,
+            listing: Allowance::new(LISTING_SHARE, LISTING_BURST),
+            rows: BTreeMap::new(),
+            nameless: BTreeMap::new(),
+        }
+    }
+
     /// Whether the name of this file is shown.
     pub(crate) fn knows(&self, server: ServerId, file: FileId) -> bool {
         self.rows.contains_key(&(server, Target::File(file)))

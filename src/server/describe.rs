@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::engine::engines::Engines;
 use crate::linux::cpu_time::of_this_thread;
 use crate::linux::open_files::DescriptorInfo;
 use crate::linux::rooted::Root;
@@ -38,6 +39,10 @@ const SECCOMP_MODE_FILTER: u32 = 2;
 
 /// What describing a server has to know of the roles of files, which stand above it.
 pub trait Roles: Send + Sync {
+    /// By which several processes are known as one server.
+    fn engines(&self) -> Arc<Engines> {
+        Engines::builtin()
+    }
     /// The engine of a process by its command, and by its version where that is known.
     fn engine(&self, _command: &str, _version: Option<&str>) -> Option<Arc<Engine>> {
         None
@@ -108,7 +113,7 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     server.seccomp_filters = seccomp_filters(proc_root, pid);
     let engine = server.engine.clone();
     let mut open = OpenDescriptors::default();
-    for pid in product.processes(proc_root, pid) {
+    for pid in product.processes(proc_root, &roles.engines(), pid) {
         open.read(
             proc_root,
             pid,

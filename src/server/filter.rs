@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use crate::engine::engines::Engines;
 use crate::linux::mountinfo::{self, Mount};
-use crate::linux::proc_file;
 use crate::linux::rooted;
 use crate::model::Engine;
 use crate::server::instances::Instances;
@@ -124,20 +123,15 @@ impl TargetFilter {
     }
 
     /// The servers of these processes. All must be alive, and leaders: a thread's number would match nothing.
-    pub fn pids(proc_root: &Path, pids: &[u32]) -> Result<TargetFilter, FilterError> {
+    pub fn pids(proc_root: &Path, engines: &Engines, pids: &[u32]) -> Result<TargetFilter, FilterError> {
         for &pid in pids {
-            // /proc/TID can be opened for any thread, though only leaders are listed.
-            let status = proc_file::read(&proc_root.join(format!("{pid}/status")))
-                .map_err(|_| FilterError::NoProcess(pid))?;
-            let status = String::from_utf8_lossy(&status);
-            let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-            match leader {
+            match processes::of_thread(proc_root, pid) {
                 Some(leader) if leader == pid => {}
                 Some(leader) => return Err(FilterError::NotALeader { pid, leader }),
                 None => return Err(FilterError::NoProcess(pid)),
             }
         }
-        let mut instances = Instances::new(proc_root);
+        let mut instances = Instances::new(proc_root, engines);
         Ok(TargetFilter::Pids(pids.iter().map(|&pid| instances.first_of(pid)).collect()))
     }
 
@@ -251,7 +245,7 @@ mod tests {
 
     #[test]
     fn pids_must_be_leaders_and_alive() {
-        let pids = |pid| TargetFilter::pids(Path::new("/proc"), &[pid]);
+        let pids = |pid| TargetFilter::pids(Path::new("/proc"), &Engines::builtin(), &[pid]);
         assert_eq!(pids(std::process::id()).unwrap(), TargetFilter::Pids(vec![std::process::id()]));
         assert_eq!(pids(0x7fff_fff0), Err(FilterError::NoProcess(0x7fff_fff0)));
         let tid = rustix::fs::readlinkat(rustix::fs::CWD, "/proc/thread-self", Vec::new()).unwrap();

@@ -142,12 +142,14 @@ fn pause_after(used: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::engines::Engines;
     use crate::server::filter::TargetFilter;
 
     #[test]
     fn a_process_is_told_once_and_one_that_comes_later_is_told_then() {
         let mut first = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let finder = Finder::start(&Selection::new(vec![TargetFilter::Tree(std::process::id())]));
+        let finder =
+            Finder::start(&Selection::new(Engines::builtin(), vec![TargetFilter::Tree(std::process::id())]));
         let pids = |patience| finder.take(patience).iter().map(|id| id.pid).collect::<Vec<_>>();
         assert!(pids(Duration::from_secs(20)).contains(&first.id()));
         let mut second = std::process::Command::new("sleep").arg("60").spawn().unwrap();
@@ -165,7 +167,8 @@ mod tests {
 
     #[test]
     fn in_a_pause_nothing_is_looked_for() {
-        let finder = Finder::start(&Selection::new(vec![TargetFilter::Tree(std::process::id())]));
+        let finder =
+            Finder::start(&Selection::new(Engines::builtin(), vec![TargetFilter::Tree(std::process::id())]));
         // What the look found that may have begun before the pause.
         finder.pause(true);
         while !finder.take(Duration::from_secs(3)).is_empty() {}
@@ -209,7 +212,7 @@ mod tests {
 
     #[test]
     fn where_everything_is_traced_nothing_is_looked_for() {
-        let finder = Finder::start(&Selection::new(vec![TargetFilter::All]));
+        let finder = Finder::start(&Selection::new(Engines::builtin(), vec![TargetFilter::All]));
         assert_eq!(finder.take(Duration::from_secs(5)), []);
     }
 }

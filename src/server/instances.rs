@@ -5,7 +5,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::processes::{self, ThreadGroup};
 use crate::engine::engines::Engines;
@@ -32,13 +31,13 @@ struct Seen {
 /// Finds the server of one process after the other; each process is read once.
 pub(crate) struct Instances<'a> {
     proc_root: &'a Path,
-    engines: Arc<Engines>,
+    engines: &'a Engines,
     seen: HashMap<u32, Option<Seen>>,
 }
 
 impl<'a> Instances<'a> {
-    pub fn new(proc_root: &'a Path) -> Instances<'a> {
-        Instances { proc_root, engines: Engines::in_use(), seen: HashMap::new() }
+    pub fn new(proc_root: &'a Path, engines: &'a Engines) -> Instances<'a> {
+        Instances { proc_root, engines, seen: HashMap::new() }
     }
 
     /// The first process of the server that a process belongs to: itself, where it is no server of several.
@@ -65,10 +64,10 @@ impl<'a> Instances<'a> {
     }
 
     fn see(&mut self, pid: u32) -> Option<&Seen> {
-        let (proc_root, engines) = (self.proc_root, self.engines.clone());
+        let (proc_root, engines) = (self.proc_root, self.engines);
         let read = || {
             let (process, stat) = processes::read(proc_root, pid)?;
-            let processes = processes_of(&engines, &process.comm);
+            let processes = processes_of(engines, &process.comm);
             let link = || std::fs::read_link(proc_root.join(format!("{pid}/exe"))).ok();
             let program = processes.are_several().then(link).flatten();
             let parent = u32::try_from(stat.ppid).unwrap_or(0);
@@ -91,15 +90,14 @@ fn processes_of(engines: &Engines, comm: &str) -> Processes {
 
 /// Whether a server is one of several processes; of one that has gone, or that is not known, it cannot be
 /// told.
-pub(crate) fn may_have_children(proc_root: &Path, pid: u32) -> bool {
-    let engines = Engines::in_use();
-    processes::comm(proc_root, pid).is_none_or(|comm| processes_of(&engines, &comm).are_several())
+pub(crate) fn may_have_children(proc_root: &Path, engines: &Engines, pid: u32) -> bool {
+    processes::comm(proc_root, pid).is_none_or(|comm| processes_of(engines, &comm).are_several())
 }
 
 /// All processes of the servers whose first processes these are; of most servers, these alone. Where the
 /// kernel lists a thread's children (CONFIG_PROC_CHILDREN), no other process of the host is read.
-pub(crate) fn members(proc_root: &Path, servers: &[u32]) -> Vec<u32> {
-    let mut instances = Instances::new(proc_root);
+pub(crate) fn members(proc_root: &Path, engines: &Engines, servers: &[u32]) -> Vec<u32> {
+    let mut instances = Instances::new(proc_root, engines);
     let mut members: BTreeSet<u32> = servers.iter().copied().collect();
     let mut several = |&pid: &u32| instances.see(pid).is_some_and(|seen| seen.processes.are_several());
     let several: Vec<u32> = servers.iter().copied().filter(&mut several).collect();
@@ -108,10 +106,9 @@ pub(crate) fn members(proc_root: &Path, servers: &[u32]) -> Vec<u32> {
         Some(listed) => listed.concat(),
         None => processes::all_pids(proc_root).collect(),
     };
-    let engines = Engines::in_use();
     for pid in candidates {
         // Most are told by their names.
-        if processes::comm(proc_root, pid).is_some_and(|comm| processes_of(&engines, &comm).are_several())
+        if processes::comm(proc_root, pid).is_some_and(|comm| processes_of(engines, &comm).are_several())
             && several.contains(&instances.first_of(pid))
         {
             members.insert(pid);
@@ -206,11 +203,12 @@ mod tests {
     }
 
     fn first_of(pid: u32) -> u32 {
-        Instances::new(Path::new(PROC)).first_of(pid)
+        Instances::new(Path::new(PROC), &Engines::builtin()).first_of(pid)
     }
 
     fn servers_of(pids: &[u32]) -> Vec<u32> {
-        let servers = Instances::new(Path::new(PROC)).servers_of(pids.iter().copied());
+        let engines = Engines::builtin();
+        let servers = Instances::new(Path::new(PROC), &engines).servers_of(pids.iter().copied());
         servers.iter().map(|server| server.pid).collect()
     }
 
@@ -235,7 +233,7 @@ mod tests {
             both.sort();
             both
         });
-        let members = members(Path::new(PROC), &[server.pid()]);
+        let members = members(Path::new(PROC), &Engines::builtin(), &[server.pid()]);
         assert!([server.pid(), child, grandchild].iter().all(|pid| members.contains(pid)), "{members:?}");
         assert!(!members.contains(&sleep) && !members.contains(&std::process::id()));
         Command::new("kill").arg(sleep.to_string()).status().unwrap();
@@ -286,9 +284,10 @@ mod tests {
 
     #[test]
     fn of_a_server_that_is_one_process_no_other_is_looked_for() {
-        let own = std::process::id();
-        assert_eq!((first_of(own), members(Path::new(PROC), &[own])), (own, vec![own]));
+        let (own, engines) = (std::process::id(), Engines::builtin());
+        assert_eq!((first_of(own), members(Path::new(PROC), &engines, &[own])), (own, vec![own]));
         assert_eq!(first_of(1 << 30), 1 << 30);
-        assert!(!may_have_children(Path::new(PROC), own) && may_have_children(Path::new(PROC), 1 << 30));
+        let may_have_children = |pid| may_have_children(Path::new(PROC), &engines, pid);
+        assert!(!may_have_children(own) && may_have_children(1 << 30));
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use crate::engine::engines::Engines;
 use crate::linux::proc_file::{self, PF_KTHREAD};
 use crate::model::ServerId;
 use crate::server::filter::TargetFilter;
@@ -68,8 +69,8 @@ pub(crate) fn unseen(proc_root: &Path) -> Option<Unseen> {
 
 /// The servers, and other thread groups, that the filter selects, ascending by pid: of a server of several
 /// processes, the first.
-pub fn list(proc_root: &Path, filter: &TargetFilter) -> Vec<ThreadGroup> {
-    let mut instances = Instances::new(proc_root);
+pub fn list(proc_root: &Path, engines: &Engines, filter: &TargetFilter) -> Vec<ThreadGroup> {
+    let mut instances = Instances::new(proc_root, engines);
     match filter {
         TargetFilter::Pids(pids) => instances.servers_of(pids.iter().copied()),
         TargetFilter::Comms(_) | TargetFilter::Servers(_) => {
@@ -117,6 +118,14 @@ fn comm_bytes(proc_root: &Path, pid: u32) -> Option<Vec<u8>> {
         comm.pop();
     }
     Some(comm)
+}
+
+/// The process of a thread. None: it has gone.
+pub(crate) fn of_thread(proc_root: &Path, tid: u32) -> Option<u32> {
+    // /proc/TID can be opened for any thread, though only leaders are listed.
+    let status = proc_file::read(&proc_root.join(format!("{tid}/status"))).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
 }
 
 /// One thread group. None: it has gone.
@@ -244,7 +253,7 @@ mod tests {
     use crate::server::filter::{Cgroup, Comm};
 
     fn pids(filter: &TargetFilter) -> Vec<u32> {
-        list(Path::new("/proc"), filter).iter().map(|group| group.pid).collect()
+        list(Path::new("/proc"), &Engines::builtin(), filter).iter().map(|group| group.pid).collect()
     }
 
     #[test]
@@ -305,7 +314,7 @@ mod tests {
         assert!(pids(&TargetFilter::Comms(vec![Comm::new(comm.trim_end()).unwrap()])).contains(&me));
         assert!(!pids(&TargetFilter::Comms(vec![Comm::new("no-such-name").unwrap()])).contains(&me));
         assert!(pids(&TargetFilter::All).contains(&me));
-        let all = list(Path::new("/proc"), &TargetFilter::All);
+        let all = list(Path::new("/proc"), &Engines::builtin(), &TargetFilter::All);
         assert!(all.iter().all(|group| group.comm != "kthreadd"), "kernel threads make no system calls");
     }
 

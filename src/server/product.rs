@@ -9,6 +9,7 @@ use super::launch::Launch;
 use super::settings::{Bounds, Settings};
 use super::version::Version;
 use super::{etcd, mysql, postgres, processes, redis};
+use crate::engine::engines::Engines;
 use crate::linux::rooted::Root;
 use crate::model::{Datadir, Engine, Server, durability};
 
@@ -100,10 +101,10 @@ impl Product {
     }
 
     /// The processes whose descriptors tell what the server has open: itself first.
-    pub fn processes(&self, proc_root: &Path, pid: u32) -> Vec<u32> {
+    pub fn processes(&self, proc_root: &Path, engines: &Engines, pid: u32) -> Vec<u32> {
         let others = match self {
             Product::MySql(_) | Product::Etcd | Product::Other(_) => Vec::new(),
-            Product::Postgres(_) => instances::members(proc_root, &[pid]),
+            Product::Postgres(_) => instances::members(proc_root, engines, &[pid]),
         };
         let others = others.into_iter().filter(|&other| other != pid).take(MAX_PROCESSES);
         std::iter::once(pid).chain(others).collect()

@@ -1,37 +1,44 @@
 //! The combined filters, and the processes that match them now.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::filter::TargetFilter;
 use super::processes::{self, ThreadGroup};
+use crate::engine::engines::Engines;
 use crate::model::Server;
 
 const PROC: &str = "/proc";
 
 /// Processes that any of some filters selects.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Selection(Vec<TargetFilter>);
+#[derive(Clone, Debug)]
+pub struct Selection {
+    filters: Vec<TargetFilter>,
+    engines: Arc<Engines>,
+}
 
 impl Selection {
-    /// Without a filter, the servers.
-    pub fn new(filters: Vec<TargetFilter>) -> Selection {
-        Selection(if filters.is_empty() { vec![TargetFilter::default()] } else { filters })
-    }
-
-    /// A process and all that it will start.
-    pub fn tree(pid: u32) -> Selection {
-        Selection(vec![TargetFilter::Tree(pid)])
+    /// Without a filter, the servers. `engines`: some have servers of several processes.
+    pub fn new(engines: Arc<Engines>, mut filters: Vec<TargetFilter>) -> Selection {
+        if filters.is_empty() {
+            filters.push(TargetFilter::default());
+        }
+        Selection { filters, engines }
     }
 
     pub(crate) fn filters(&self) -> &[TargetFilter] {
-        &self.0
+        &self.filters
+    }
+
+    pub(crate) fn engines(&self) -> &Arc<Engines> {
+        &self.engines
     }
 
     /// Whether it selects a server that another program has traced, dead or alive. `alive`: those that it
     /// selects now.
     pub fn takes(&self, server: &Server, alive: &[ThreadGroup]) -> bool {
         let is_now = || alive.iter().any(|process| processes::same_server(process.id(), server.id));
-        self.0.iter().any(|filter| match filter {
+        self.filters.iter().any(|filter| match filter {
             TargetFilter::All => true,
             TargetFilter::Comms(_) | TargetFilter::Servers(_) => {
                 filter.names().contains(server.comm.as_bytes())
@@ -44,7 +51,7 @@ impl Selection {
     }
 
     pub fn describe(&self) -> String {
-        self.0.iter().map(TargetFilter::describe).collect::<Vec<_>>().join(" or ")
+        self.filters.iter().map(TargetFilter::describe).collect::<Vec<_>>().join(" or ")
     }
 
     /// The same without an article: "mysqld or mariadbd".
@@ -54,13 +61,13 @@ impl Selection {
     }
 
     pub(crate) fn is_everything(&self) -> bool {
-        self.0.contains(&TargetFilter::All)
+        self.filters.contains(&TargetFilter::All)
     }
 
     /// The processes that are selected now, but for this one. Reads a file of each process of the host.
     pub fn processes(&self) -> Vec<ThreadGroup> {
-        let mut found: Vec<_> =
-            self.0.iter().flat_map(|filter| processes::list(Path::new(PROC), filter)).collect();
+        let list = |filter| processes::list(Path::new(PROC), &self.engines, filter);
+        let mut found: Vec<_> = self.filters.iter().flat_map(list).collect();
         found.sort_by_key(|process| process.pid);
         found.dedup_by_key(|process| process.pid);
         let me = std::process::id();
@@ -79,13 +86,14 @@ mod tests {
         let own = processes::find(Path::new(PROC), std::process::id()).unwrap();
         let server = |comm: &str, id| Server::new(id, comm.to_owned());
         let gone = ServerId { pid: own.pid, start_ns: 1 };
-        let by_name = Selection::new(Vec::new());
+        let selection = |filters| Selection::new(Engines::builtin(), filters);
+        let by_name = selection(Vec::new());
         assert!(by_name.takes(&server("mariadbd", gone), &[]));
         assert!(!by_name.takes(&server("syncgen", gone), &[]));
-        let by_pid = Selection::new(vec![TargetFilter::Pids(vec![own.pid])]);
+        let by_pid = selection(vec![TargetFilter::Pids(vec![own.pid])]);
         let alive = [own.clone()];
         assert!(by_pid.takes(&server("postgres", own.id()), &alive));
         assert!(!by_pid.takes(&server("postgres", gone), &alive), "another process that had its number");
-        assert!(Selection::new(vec![TargetFilter::All]).takes(&server("postgres", gone), &[]));
+        assert!(selection(vec![TargetFilter::All]).takes(&server("postgres", gone), &[]));
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::instances::Instances;
 use super::processes;
+use crate::engine::engines::Engines;
 use crate::linux::proc_file;
 use crate::text;
 
@@ -30,8 +31,8 @@ const CLIENT: &str = "client backend";
 
 /// What a process of the server whose first process is `server` calls itself, without what changes with its
 /// work. None: it has gone, or is no process of its own. May block on the process' memory lock.
-pub(crate) fn of_process(proc_root: &Path, pid: u32, server: u32) -> Option<String> {
-    if pid == server || Instances::new(proc_root).first_of(pid) != server {
+pub(crate) fn of_process(proc_root: &Path, engines: &Engines, pid: u32, server: u32) -> Option<String> {
+    if pid == server || Instances::new(proc_root, engines).first_of(pid) != server {
         return None;
     }
     let comm = processes::comm(proc_root, pid)?;
@@ -101,7 +102,8 @@ mod tests {
     #[test]
     fn a_process_of_another_server_has_none_here() {
         let own = std::process::id();
-        assert_eq!(of_process(Path::new("/proc"), own, own), None);
-        assert_eq!(of_process(Path::new("/proc"), 1, own), None);
+        let title = |pid| of_process(Path::new("/proc"), &Engines::builtin(), pid, own);
+        assert_eq!(title(own), None);
+        assert_eq!(title(1), None);
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::event::{Event, Waiting};
 use super::source::Mail;
 use crate::linux::blocking::Mailbox;
-use crate::server::instances::members;
+use crate::server::processes;
 use crate::threads::{Looks, Processes, scan, waits_for};
 
 /// Asks for the threads (pid, tid). The answers come as mail. None: there was no thread for it, so there are
@@ -27,10 +27,12 @@ impl Looker {
 }
 
 fn look(threads: &[(u32, u32)]) -> Vec<Waiting> {
-    let pids: BTreeSet<u32> = threads.iter().map(|(pid, _)| *pid).collect();
-    let processes = Processes::These(members(Path::new("/proc"), &pids.into_iter().collect::<Vec<_>>()));
-    let found = scan(Path::new("/proc"), &processes, &Looks::once()).unwrap_or_default();
-    // A thread's number is its own; its process may be another one of the server's.
+    // Of a server of several, each thread's own.
+    let proc_root = Path::new("/proc");
+    let pids: BTreeSet<u32> =
+        threads.iter().filter_map(|&(_, tid)| processes::of_thread(proc_root, tid)).collect();
+    let processes = Processes::These(pids.into_iter().collect());
+    let found = scan(proc_root, &processes, &Looks::once()).unwrap_or_default();
     let server = |tid: u32| threads.iter().find(|thread| thread.1 == tid).map(|thread| thread.0);
     let wanted = found.syncs.into_iter().filter_map(|sync| Some((server(sync.tid)?, sync)));
     let waiting = wanted.map(|(pid, sync)| Waiting {

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use fsynctop::engine::engines::Engines;
 use fsynctop::server::filter::TargetFilter;
 use fsynctop::server::processes;
 use mysql::prelude::Queryable;
@@ -416,7 +417,7 @@ impl Home {
         all.extend(options.iter().map(|&option| option.to_owned()));
         let running = self.spawn(wrapper, &all);
         let filter = TargetFilter::comms(std::slice::from_ref(&self.comm)).unwrap();
-        let [process] = &processes::list(Path::new("/proc"), &filter)[..] else {
+        let [process] = &processes::list(Path::new("/proc"), &Engines::builtin(), &filter)[..] else {
             panic!("one process called {}", self.comm)
         };
         Database {

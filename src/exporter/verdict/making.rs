@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::told::{Gone, OfServer, Told, monotonic};
+use crate::engine::engines::Engines;
 use crate::exporter::collect::{Collector, Labelled};
 use crate::linux::blocking::Mailbox;
 use crate::live::{Judging, State as Sampling};
@@ -38,10 +39,11 @@ impl Verdicts {
     pub fn new(
         thresholds: Thresholds,
         interval: Duration,
+        engines: Arc<Engines>,
         before: Remembered,
         keeper: Option<Mailbox<Remembered>>,
     ) -> Verdicts {
-        let mut judging = Judging::new(thresholds, interval);
+        let mut judging = Judging::new(thresholds, interval, engines);
         judging.restore(before.clone());
         Verdicts { judging, last: None, is_outdated: false, processes: BTreeMap::new(), keeper, kept: before }
     }

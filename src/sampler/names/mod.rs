@@ -140,6 +140,7 @@ impl Names {
             allowance: None,
         };
         let unknown = FileInfo::nameless(Role::Other);
+        let engines = rules.engines().clone();
         Names {
             rules,
             named: IndexMap::default(),
@@ -153,7 +154,7 @@ impl Names {
             roots: HashMap::new(),
             none: Arc::new(Settings::default()),
             owners: HashMap::new(),
-            workers: Pool::new("names", limits, |request| Some(confirm(request))),
+            workers: Pool::new("names", limits, move |request| Some(confirm(&engines, request))),
             allowance: Allowance::new(SHARE, BURST),
             of_strangers: Allowance::new(SHARE_OF_STRANGERS, BURST_OF_STRANGERS),
             learnt: 0,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{FileKey, PROC};
+use crate::engine::engines::Engines;
 use crate::files::resolve::{self, Existence, Resolved};
 use crate::linux::cpu_time::of_this_thread;
 use crate::model::{FileId, ServerId};
@@ -58,9 +59,14 @@ pub(crate) struct FoundOpen {
 }
 
 /// Those of the files that a server has open, with their names. May block.
-pub(crate) fn find_open(server: ServerId, wanted: &[FileId], until: Instant) -> Vec<FoundOpen> {
+pub(crate) fn find_open(
+    engines: &Engines,
+    server: ServerId,
+    wanted: &[FileId],
+    until: Instant,
+) -> Vec<FoundOpen> {
     let mut all: Vec<FoundOpen> = Vec::new();
-    for holder in members(Path::new(PROC), &[server.pid]) {
+    for holder in members(Path::new(PROC), engines, &[server.pid]) {
         let is_found = |id: &FileId| all.iter().any(|found| found.answer.key.1 == *id);
         let wanted: Vec<FileId> = wanted.iter().filter(|id| !is_found(id)).copied().collect();
         if wanted.is_empty() {
@@ -70,7 +76,7 @@ pub(crate) fn find_open(server: ServerId, wanted: &[FileId], until: Instant) -> 
             let (key, mount_id, first_bytes) = ((server, file), -1, true);
             let (components, complete, known) = (None, false, None);
             let request = Request { key, holder, fd, mount_id, components, complete, known, first_bytes };
-            all.push(FoundOpen { fd, answer: confirm(&request) });
+            all.push(FoundOpen { fd, answer: confirm(engines, &request) });
         }
     }
     all
@@ -78,14 +84,14 @@ pub(crate) fn find_open(server: ServerId, wanted: &[FileId], until: Instant) -> 
 
 /// The process whose descriptor a request is about: the server's own, or that of another process that is,
 /// still, of the same server.
-fn holder(proc_root: &Path, request: &Request) -> u32 {
+fn holder(proc_root: &Path, engines: &Engines, request: &Request) -> u32 {
     let server = request.key.0.pid;
-    let is_its = || Instances::new(proc_root).first_of(request.holder) == server;
+    let is_its = || Instances::new(proc_root, engines).first_of(request.holder) == server;
     if request.holder != server && is_its() { request.holder } else { server }
 }
 
 /// Confirms a name. May block.
-pub(crate) fn confirm(request: &Request) -> Answer {
+pub(crate) fn confirm(engines: &Engines, request: &Request) -> Answer {
     let proc_root = Path::new(PROC);
     let before = of_this_thread();
     let (server, file) = request.key;
@@ -95,7 +101,7 @@ pub(crate) fn confirm(request: &Request) -> Answer {
     let name = request.file_name();
     let is_it = |found: &Resolved| name.is_none() || found.path.file_name() == name.as_deref();
     let by_descriptor =
-        resolve::resolve(proc_root, holder(proc_root, request), request.fd, file).filter(is_it);
+        resolve::resolve(proc_root, holder(proc_root, engines, request), request.fd, file).filter(is_it);
     let resolved = by_descriptor.or_else(|| {
         // Closed: a path that was confirmed before stays, and only its end is noticed.
         match &request.known {

@@ -2,11 +2,13 @@
 //! other, and the server's counters as an account without any rights sees them.
 
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fsynctop::cli::connection::ConnectionArgs;
 use fsynctop::cli::one_server::{self, OneServer};
 use fsynctop::cli::options::TargetArgs;
+use fsynctop::engine::engines::Engines;
 use fsynctop::engine::rules::Rules;
 use fsynctop::explain::audit::Standing;
 use fsynctop::explain::commit_watch::CommitWatch;
@@ -30,7 +32,7 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     let connection = ConnectionArgs::default();
     let known = one_server::are_factors_known;
     let OneServer::MySql(Chosen { server, status }) =
-        one_server::of_any_engine(&targets, &connection, None, &[known]).unwrap()
+        one_server::of_any_engine(&targets, &connection, &Arc::new(Rules::builtin()), &[known]).unwrap()
     else {
         panic!("it is another engine's")
     };
@@ -44,7 +46,7 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     while Instant::now() < end {
         sampler.wait(Duration::from_millis(100)).unwrap();
     }
-    let mut commits = CommitWatch::begin(server, status, sampler.watch_logs());
+    let mut commits = CommitWatch::begin(server, status, sampler.watch_logs(), Engines::builtin());
     commits.count_at_begin();
     let from = commits.open(&mut sampler).unwrap();
     let end = Instant::now() + window;

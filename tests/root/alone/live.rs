@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::common::disk::Mounted;
 use crate::common::rows;
 use crate::common::{Running, built, needs, wait_until};
+use fsynctop::engine::engines::Engines;
 use fsynctop::engine::rules::Rules;
 use fsynctop::history::{self, History};
 use fsynctop::live::{Live, Options, State};
@@ -36,7 +37,7 @@ fn live(pid: u32, interval: Duration) -> Result<Live, StartError> {
     let make = move || Ok(Sampler::start(&config(pid), Rules::builtin(), "test".into())?);
     Live::start(
         make,
-        Selection::new(vec![TargetFilter::Pids(vec![pid])]),
+        Selection::new(Engines::builtin(), vec![TargetFilter::Pids(vec![pid])]),
         Options { interval, max_cpu: None, ..Options::default() },
     )
 }
@@ -204,7 +205,8 @@ fn root_live_dropping_it_detaches() {
 fn root_live_what_cannot_start_says_why() {
     needs(&[]);
     let make = || Err(StartError::Io(io::Error::other("no way")));
-    let error = Live::start(make, Selection::new(Vec::new()), Options::default()).unwrap_err();
+    let error =
+        Live::start(make, Selection::new(Engines::builtin(), Vec::new()), Options::default()).unwrap_err();
     assert_eq!(error.to_string(), "no way");
     wait_until("its threads to end", || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();

@@ -11,6 +11,7 @@ use crate::common::measured::{Measured, count, number};
 use crate::common::rows;
 use crate::common::traced::measure;
 use crate::common::{Running, built, needs, wait_until};
+use fsynctop::engine::engines::Engines;
 use fsynctop::engine::rules::Rules;
 use fsynctop::live::{Live, Options};
 use fsynctop::model::{Measurement, Op, ServerId, Snapshot};
@@ -70,7 +71,8 @@ fn live(retention: Retention) -> Live {
     let make =
         move || Sampler::start(&config, Rules::builtin(), "test".into()).map_err(std::io::Error::other);
     let options = Options { interval: Duration::from_millis(100), max_cpu: None, retention };
-    let selection = Selection::new(vec![TargetFilter::comms(&[COMM.to_owned()]).unwrap()]);
+    let selection =
+        Selection::new(Engines::builtin(), vec![TargetFilter::comms(&[COMM.to_owned()]).unwrap()]);
     Live::start(make, selection, options).unwrap()
 }
 

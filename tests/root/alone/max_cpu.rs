@@ -11,6 +11,7 @@ use crate::common::faults::{FaultFs, Hung};
 use crate::common::measured::{Measured, number};
 use crate::common::rows;
 use crate::common::{Running, built, needs, wait_until};
+use fsynctop::engine::engines::Engines;
 use fsynctop::engine::rules::Rules;
 use fsynctop::live::{Live, Options, State};
 use fsynctop::model::{Op, Snapshot};
@@ -139,7 +140,7 @@ fn root_max_cpu_a_view_sees_the_pause_and_that_tracing_goes_on_by_itself() {
         max_cpu: Some("10%/2s".parse().unwrap()),
         ..Options::default()
     };
-    let selection = Selection::new(vec![TargetFilter::Pids(vec![pid])]);
+    let selection = Selection::new(Engines::builtin(), vec![TargetFilter::Pids(vec![pid])]);
     let live = Live::start(make, selection, options).unwrap();
     assert_eq!(live.state(), State::Running);
 

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use crate::common::disk::Mounted;
 use crate::common::measured::{Measured, number, text};
 use crate::common::{Running, built, needs, wait_until};
+use fsynctop::engine::engines::Engines;
 use fsynctop::linux::mountinfo;
 use fsynctop::server::filter::TargetFilter;
 use fsynctop::server::processes;
@@ -85,7 +86,7 @@ fn processes_of_a_control_group_are_found_with_those_below_it() {
     assert_eq!(shown, format!("/{name}/below"));
     for path in [groups.0.clone(), PathBuf::from(&name), PathBuf::from(shown)] {
         let filter = TargetFilter::cgroup(Path::new("/proc"), &path).unwrap();
-        let found = processes::list(Path::new("/proc"), &filter);
+        let found = processes::list(Path::new("/proc"), &Engines::builtin(), &filter);
         assert_eq!(found.iter().map(|group| group.pid).collect::<Vec<_>>(), [pid], "{path:?}");
     }
     assert!(TargetFilter::cgroup(Path::new("/proc"), Path::new("no/such/group")).is_err());

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::common::faults::FaultFs;
 use crate::common::rows;
 use crate::common::{Running, built, needs, wait_until};
+use fsynctop::engine::engines::Engines;
 use fsynctop::engine::rules::Rules;
 use fsynctop::exporter::confine::User;
 use fsynctop::exporter::privileges;
@@ -35,7 +36,8 @@ fn live_without_rights(comm: &'static str) -> Live {
         Ok(Sampler::of_probe(probe, Rules::builtin(), "test".into()))
     };
     let options = Options { interval: Duration::from_millis(200), max_cpu: None, ..Options::default() };
-    let selection = Selection::new(vec![TargetFilter::comms(&[comm.to_owned()]).unwrap()]);
+    let selection =
+        Selection::new(Engines::builtin(), vec![TargetFilter::comms(&[comm.to_owned()]).unwrap()]);
     Live::start(make, selection, options).unwrap()
 }
 
