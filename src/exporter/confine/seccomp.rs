@@ -191,11 +191,11 @@ fn conditional(process: Process) -> Vec<Conditional> {
         all.push(("SYS_openat", libc::SYS_openat, vec![vec![Must::Lack(2, writes)]]));
         #[cfg(target_arch = "x86_64")]
         all.push(("SYS_open", libc::SYS_open, vec![vec![Must::Lack(1, writes)]]));
-        // To nowhere, by which tracing tests itself.
-        let nowhere = || one_of(0, &[u64::from(u32::MAX)]);
-        all.push(("SYS_pwrite64", libc::SYS_pwrite64, nowhere()));
-        all.push(("SYS_pwritev", libc::SYS_pwritev, nowhere()));
-        all.push(("SYS_pwritev2", libc::SYS_pwritev2, nowhere()));
+        // The writes with which tracing tests itself: the first argument is a descriptor that is not open.
+        let writes = calls! {
+            SYS_copy_file_range SYS_fallocate SYS_pwrite64 SYS_pwritev SYS_pwritev2 SYS_sendfile SYS_splice
+        };
+        all.extend(writes.iter().map(|&(name, number)| (name, number, one_of(0, &[u64::from(u32::MAX)]))));
         // Whether two threads share their descriptors, and nothing else of them.
         all.push(("SYS_kcmp", libc::SYS_kcmp, one_of(2, &[open_files::KCMP_FILES as u64])));
         // Its own limits, to read.
@@ -221,6 +221,7 @@ fn filter(process: Process) -> Result<BpfProgram, SeccompError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Op;
 
     /// Each in a process of its own would be no different: a filter is a thread's.
     fn in_thread<T: Send + 'static>(process: Process, task: impl FnOnce() -> T + Send + 'static) -> T {
@@ -248,6 +249,20 @@ mod tests {
             assert_eq!(in_thread(process, thread), 7, "{process:?}");
             let child = || std::process::Command::new("/bin/true").status().is_ok();
             assert!(!in_thread(process, child), "{process:?}");
+        }
+    }
+
+    #[test]
+    fn the_prober_and_a_container_can_make_each_call_with_which_tracing_tests_itself() {
+        let profile = include_str!("../../../examples/kubernetes/fsynctop-seccomp.json");
+        let conditional = conditional(Process::Prober);
+        let conditional = conditional.iter().map(|&(name, number, _)| (name, number));
+        let allowed: BTreeMap<i64, &str> =
+            free(Process::Prober).chain(conditional).map(|(name, number)| (number, name)).collect();
+        for call in Op::ALL.into_iter().flat_map(Op::calls) {
+            let name = allowed.get(&call.native).unwrap_or_else(|| panic!("{} is not allowed", call.name));
+            let name = name.trim_start_matches("SYS_");
+            assert!(profile.contains(&format!("\"{name}\"")), "the profile lacks {name}");
         }
     }
 
