@@ -10,6 +10,7 @@ struct Facts {
     name: &'static str,
     in_a_sentence: &'static str,
     numbering: Numbering,
+    loss: Loss,
     traits: u8,
 }
 
@@ -30,8 +31,19 @@ pub(crate) enum Numbering {
     Hexadecimal,
 }
 
+/// What a failure to write or to sync one of its files costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Committed data, perhaps.
+    Counts,
+    /// The same of what the server syncs: what it only writes, as an error log, it can do without.
+    IfSynced,
+    /// Nothing: what is lost is made again, or was never needed.
+    Harmless,
+}
+
 macro_rules! roles {
-    ($($(#[$doc:meta])* $role:ident $name:tt, $in_a_sentence:literal, $numbering:ident, $traits:expr;)*) => {
+    ($($(#[$doc:meta])* $role:ident $name:tt, $in_a_sentence:literal, $numbering:ident, $loss:ident, $traits:expr;)*) => {
         /// What a file is to the database.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Role {
@@ -47,6 +59,7 @@ macro_rules! roles {
                         name: $name,
                         in_a_sentence: $in_a_sentence,
                         numbering: Numbering::$numbering,
+                        loss: Loss::$loss,
                         traits: $traits,
                     },)*
                 }
@@ -56,43 +69,43 @@ macro_rules! roles {
 }
 
 roles! {
-    Redo "redo", "the redo log", Last, SERIAL | DURABLE | INNODB | FEW;
-    Binlog "binlog", "the binary log", Last, SERIAL | DURABLE | FEW;
-    BinlogIndex "binlog_index", "the binary log's index", Last, FEW;
-    RelayLog "relay_log", "the relay log", Last, DURABLE | FEW;
-    Doublewrite "doublewrite", "the doublewrite files", Fixed, DURABLE | INNODB | FEW;
-    Undo "undo", "the undo tablespaces", Fixed, DURABLE | INNODB | FEW;
-    SystemTablespace "system_tablespace", "the system tablespace", Fixed, DURABLE | INNODB | FEW;
-    Tablespace "tablespace", "the tablespaces", Fixed, DURABLE | INNODB;
-    Dictionary "dictionary", "the data dictionary", Fixed, DURABLE | INNODB;
-    Temporary "temporary", "temporary files", Every, INNODB;
-    ReplicationMetadata "replication_metadata", "replication metadata files", Fixed, FEW;
-    Clone "clone", "clone files", Every, 0;
-    RedoArchive "redo_archive", "redo archive files", Every, 0;
-    Audit "audit", "audit files", Every, 0;
+    Redo "redo", "the redo log", Last, Counts, SERIAL | DURABLE | INNODB | FEW;
+    Binlog "binlog", "the binary log", Last, Counts, SERIAL | DURABLE | FEW;
+    BinlogIndex "binlog_index", "the binary log's index", Last, Counts, FEW;
+    RelayLog "relay_log", "the relay log", Last, Counts, DURABLE | FEW;
+    Doublewrite "doublewrite", "the doublewrite files", Fixed, Counts, DURABLE | INNODB | FEW;
+    Undo "undo", "the undo tablespaces", Fixed, Counts, DURABLE | INNODB | FEW;
+    SystemTablespace "system_tablespace", "the system tablespace", Fixed, Counts, DURABLE | INNODB | FEW;
+    Tablespace "tablespace", "the tablespaces", Fixed, Counts, DURABLE | INNODB;
+    Dictionary "dictionary", "the data dictionary", Fixed, Counts, DURABLE | INNODB;
+    Temporary "temporary", "temporary files", Every, Harmless, INNODB;
+    ReplicationMetadata "replication_metadata", "replication metadata files", Fixed, Counts, FEW;
+    Clone "clone", "clone files", Every, Harmless, 0;
+    RedoArchive "redo_archive", "redo archive files", Every, Harmless, 0;
+    Audit "audit", "audit files", Every, Harmless, 0;
     /// Logs and data files of engines other than InnoDB (Aria, MyISAM, MyRocks, TokuDB, Galera's cache).
-    EngineLog "engine_log", "engine log files", Every, 0;
-    EngineData "engine_data", "engine data files", Fixed, 0;
-    Wal "wal", "the WAL", Hexadecimal, SERIAL | DURABLE | FEW;
-    Data "data", "data files", Fixed, DURABLE;
-    CommitStatus "commit_status", "the commit status", Fixed, DURABLE;
-    Control "control", "the control file", Fixed, DURABLE | FEW;
-    ReplicationSlot "replication_slot", "replication slots", Hexadecimal, 0;
-    Statistics "statistics", "statistics", Fixed, 0;
-    Log "log", "message logs", Every, 0;
-    Snapshot "snapshot", "snapshots", Hexadecimal, DURABLE | FEW;
-    Backend "backend", "the backend", Fixed, DURABLE | FEW;
-    Aof "aof", "the AOF", Last, SERIAL | DURABLE | FEW;
-    AofManifest "aof_manifest", "the AOF's manifest", Every, DURABLE | FEW;
-    Rdb "rdb", "RDB files", Every, DURABLE | FEW;
-    Sst "sst", "SST files", Every, DURABLE;
-    Manifest "manifest", "the manifest", Every, DURABLE | FEW;
-    Options "options", "options files", Every, 0;
-    Database "database", "the database files", Fixed, DURABLE;
-    Journal "journal", "rollback journals", Fixed, DURABLE;
-    Shm "shm", "the WAL's index", Fixed, 0;
-    Directory "directory", "directories", Fixed, 0;
-    Other "other", "other files", Fixed, 0;
+    EngineLog "engine_log", "engine log files", Every, Counts, 0;
+    EngineData "engine_data", "engine data files", Fixed, Counts, 0;
+    Wal "wal", "the WAL", Hexadecimal, Counts, SERIAL | DURABLE | FEW;
+    Data "data", "data files", Fixed, Counts, DURABLE;
+    CommitStatus "commit_status", "the commit status", Fixed, Counts, DURABLE;
+    Control "control", "the control file", Fixed, Counts, DURABLE | FEW;
+    ReplicationSlot "replication_slot", "replication slots", Hexadecimal, Counts, 0;
+    Statistics "statistics", "statistics", Fixed, Harmless, 0;
+    Log "log", "message logs", Every, IfSynced, 0;
+    Snapshot "snapshot", "snapshots", Hexadecimal, Counts, DURABLE | FEW;
+    Backend "backend", "the backend", Fixed, Counts, DURABLE | FEW;
+    Aof "aof", "the AOF", Last, Counts, SERIAL | DURABLE | FEW;
+    AofManifest "aof_manifest", "the AOF's manifest", Every, Counts, DURABLE | FEW;
+    Rdb "rdb", "RDB files", Every, Counts, DURABLE | FEW;
+    Sst "sst", "SST files", Every, Counts, DURABLE;
+    Manifest "manifest", "the manifest", Every, Counts, DURABLE | FEW;
+    Options "options", "options files", Every, Counts, 0;
+    Database "database", "the database files", Fixed, Counts, DURABLE;
+    Journal "journal", "rollback journals", Fixed, Counts, DURABLE;
+    Shm "shm", "the WAL's index", Fixed, Harmless, 0;
+    Directory "directory", "directories", Fixed, Counts, 0;
+    Other "other", "other files", Fixed, IfSynced, 0;
 }
 
 impl Role {
@@ -135,6 +148,10 @@ impl Role {
 
     pub(crate) fn numbering(self) -> Numbering {
         self.facts().numbering
+    }
+
+    pub(crate) fn loss(self) -> Loss {
+        self.facts().loss
     }
 }
 
@@ -182,6 +199,7 @@ mod tests {
     fn the_logs_that_commits_wait_for_are_few_and_durable() {
         assert_eq!(Role::SERIAL, [Role::Redo, Role::Binlog, Role::Wal, Role::Aof]);
         assert!(Role::SERIAL.iter().all(|role| Role::DURABLE.contains(role) && role.is_few()));
+        assert!(Role::DURABLE.iter().all(|role| role.loss() == Loss::Counts));
         assert_eq!((Role::Redo.title(), Role::Directory.title()), ("redo log", "directories"));
     }
 }
