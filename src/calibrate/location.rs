@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use crate::linux::PROC;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::rooted::Root;
 
@@ -64,5 +65,5 @@ fn add_upper(upper: &Path, inside: &Path, overlays_left: u32, found: &mut Vec<Lo
 fn mount_of(directory: &OwnedFd, pid: u32) -> Option<Mount> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", directory.as_raw_fd())).ok()?;
     let id: i32 = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()?;
-    mountinfo::of_process(Path::new("/proc"), pid).find(|mount| mount.id == id)
+    mountinfo::of_process(Path::new(PROC), pid).find(|mount| mount.id == id)
 }

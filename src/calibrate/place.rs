@@ -8,6 +8,7 @@ use rustix::fs::OFlags;
 
 use super::location::{self, Location};
 use crate::calibration::{CalibrateError, Place};
+use crate::linux::PROC;
 use crate::linux::rooted::Root;
 use crate::linux::storage::Storage;
 use crate::model::Server;
@@ -153,7 +154,7 @@ fn identity(path: &Path) -> Option<Identity> {
 fn server_directories(server: &Server, settings: &Settings) -> Vec<ServerDirectory> {
     let known = |identity| ServerDirectory { identity, locations: Vec::new(), reach: Reach::AllBelow };
     let mut found: Vec<_> = server.known_by.datadir.map(known).into_iter().collect();
-    let Ok(root) = Root::of_process(Path::new("/proc"), server.id.pid) else { return found };
+    let Ok(root) = Root::of_process(Path::new(PROC), server.id.pid) else { return found };
     let of = |path: &Path, reach| {
         let real = root.canonical(path)?;
         let directory = root.look_up(&real, OFlags::DIRECTORY).ok()?;

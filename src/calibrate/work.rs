@@ -11,6 +11,7 @@ use super::scratch::Scratch;
 use super::{BLOCK, MAX_BYTES};
 use crate::calibration::plan::{Case, Method, Pattern};
 use crate::calibration::{CalibrateError, Figures, Outcome, Place};
+use crate::linux::lock;
 use crate::model::histogram::{Histogram, bucket_of};
 
 /// The part of the file that is overwritten in turn.
@@ -176,7 +177,7 @@ fn run_threads(case: Case, lanes: &[Lane], each: Duration, stop: &AtomicBool) ->
                 let result = repeat(lane, over, stop);
                 // A full file ends the case for all threads: the figures are those of all of them at work.
                 over.store(true, Ordering::Relaxed);
-                results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+                lock(results).push(result);
             };
             let thread = std::thread::Builder::new().name("calibrate".into());
             if let Err(error) = thread.spawn_scoped(scope, task) {

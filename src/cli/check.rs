@@ -18,6 +18,7 @@ use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
 use crate::files::open::OpenFiles;
 use crate::host::{self, Status, Verdict, tracefs};
+use crate::linux::PROC;
 use crate::model::durability::{self, Way};
 use crate::model::{AttachMode, Net, Op, Role, Server};
 use crate::probe::{AttachError, Attached, Probe, ProbeConfig, Requests, WaitStorage};
@@ -248,7 +249,7 @@ pub(crate) fn budget(config: &ProbeConfig) -> Verdict {
 fn servers(selection: &Selection, rules: &Arc<Rules>) -> Vec<Verdict> {
     let found = selection.processes();
     if found.is_empty() {
-        if let Some(why) = processes::unseen(Path::new("/proc")) {
+        if let Some(why) = processes::unseen(Path::new(PROC)) {
             return vec![Verdict::warn("server", format!("unknown: {why}"))];
         }
         let detail = format!("none: there is no {}", selection.name());
@@ -269,7 +270,7 @@ fn servers(selection: &Selection, rules: &Arc<Rules>) -> Vec<Verdict> {
 }
 
 fn described(server: &Server, settings: &Settings, rules: &Rules) -> Verdict {
-    let open = OpenFiles::of_server(Path::new("/proc"), rules.engines(), server.id.pid);
+    let open = OpenFiles::of_server(Path::new(PROC), rules.engines(), server.id.pid);
     let mut roles: BTreeMap<Role, usize> = BTreeMap::new();
     for link in open.links() {
         *roles.entry(open.role(link, server.engine.as_deref(), settings, rules)).or_default() += 1;

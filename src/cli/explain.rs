@@ -27,6 +27,7 @@ use crate::explain::waits::{Account, Processors, Who, disks, flame, journals};
 use crate::explain::{Explanation, json, page, without_thread};
 use crate::history::remote;
 use crate::host;
+use crate::linux::PROC;
 use crate::linux::mountinfo;
 use crate::model::Measurement;
 use crate::probe::{CLOCKS, WaitPlan, WaitProbe, Waits};
@@ -204,7 +205,7 @@ fn plan(selection: &Selection, symbols: &Symbols, rules: &Rules) -> WaitPlan {
     let pids = selection.processes().into_iter().map(|process| process.pid);
     let mounts = std::iter::once(std::process::id())
         .chain(pids.take(MOUNTS_OF))
-        .flat_map(|pid| mountinfo::of_process(Path::new("/proc"), pid));
+        .flat_map(|pid| mountinfo::of_process(Path::new(PROC), pid));
     WaitPlan {
         filesystems: disks::watched(Path::new("/sys"), mounts),
         committer_functions: symbols.ranges(|name| rules.committer_in(name).map(|state| state as usize)),

@@ -16,6 +16,7 @@ use super::standing::Standing;
 use crate::engine::engines::Engines;
 use crate::history::series::Part;
 use crate::history::{self, remote};
+use crate::linux::PROC;
 use crate::model::Measurement;
 use crate::once::timeline;
 use crate::render::{Options, Output, Style};
@@ -77,7 +78,7 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
     let mut parts = history.series(length, step);
     // Of a server of several processes any may be named, while they live.
     let engines = Engines::builtin();
-    let mut instances = Instances::new(Path::new("/proc"), &engines);
+    let mut instances = Instances::new(Path::new(PROC), &engines);
     let pids: Vec<u32> = arguments.pid.iter().map(|&pid| instances.first_of(pid)).collect();
     let pids = &pids;
     if !pids.is_empty() {

@@ -7,6 +7,7 @@ use super::exit::{BAD_USAGE, Exit};
 use super::options::TargetArgs;
 use super::shell;
 use crate::engine::engines::Engines;
+use crate::linux::PROC;
 use crate::server::filter::{COMM_LENGTH, TargetFilter};
 use crate::server::processes;
 
@@ -45,7 +46,7 @@ fn wrong(message: String) -> anyhow::Error {
 fn name_of_running(engines: &Engines, word: &str) -> Option<String> {
     let kept = word.get(..COMM_LENGTH).unwrap_or(word);
     let named = TargetFilter::comms(&[kept.to_owned()]).ok()?;
-    let found = processes::list(Path::new("/proc"), engines, &named);
+    let found = processes::list(Path::new(PROC), engines, &named);
     found.iter().any(|process| process.pid != std::process::id()).then(|| kept.to_owned())
 }
 

@@ -8,6 +8,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
 use crate::engine::engines::Engines;
+use crate::linux::PROC;
 use crate::live::budget::Limit;
 use crate::model::{AttachMode, Op};
 use crate::render::Style;
@@ -314,7 +315,7 @@ pub(crate) fn pid(text: &str) -> Result<u32, String> {
         return Ok(pid);
     }
     let named = TargetFilter::comms(&[text.to_owned()]).map_err(|error| error.to_string())?;
-    match &processes::list(Path::new("/proc"), &Engines::builtin(), &named)[..] {
+    match &processes::list(Path::new(PROC), &Engines::builtin(), &named)[..] {
         [] => Err("a number is expected, and no process here has this name".into()),
         [one] => Ok(one.pid),
         several => {

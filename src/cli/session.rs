@@ -13,6 +13,7 @@ use super::shell;
 use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
 use crate::host::{self, Status, Verdict};
+use crate::linux::PROC;
 use crate::model::{Engine, Server};
 use crate::probe::{
     AttachError, Capacity, CommPattern, Failure, InstancePattern, Probe, ProbeConfig, Targets, record,
@@ -24,8 +25,6 @@ use crate::server::filter::{FilterError, TargetFilter};
 use crate::server::naming;
 use crate::server::processes::{self, ThreadGroup, Unseen};
 use crate::server::selection::Selection;
-
-const PROC: &str = "/proc";
 
 /// What an action that traces was asked.
 #[derive(Clone)]

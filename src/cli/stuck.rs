@@ -18,6 +18,7 @@ use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
 use crate::files::open::OpenFiles;
 use crate::host;
+use crate::linux::PROC;
 use crate::model::{InFlight, Role, ServerId};
 use crate::render::Style;
 use crate::server::instances::{Instances, members};
@@ -27,8 +28,6 @@ use crate::stuck::{self, Reader};
 use crate::text::escape;
 use crate::threads::{self, AgeFrom, Looks, Processes, Scan, Standing, StuckSync};
 use crate::verdict::{State, Verdicts, of_in_flight};
-
-const PROC: &str = "/proc";
 
 #[derive(Args, Debug)]
 pub struct Stuck {

@@ -21,6 +21,7 @@ use super::session::{self, Session};
 use super::signals::End;
 use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
+use crate::linux::PROC;
 use crate::model::Server;
 use crate::server::describe;
 use crate::server::filter::TargetFilter;
@@ -89,7 +90,7 @@ fn run_on<C: Client<Reading: Counts>>(
         command => Some(Traced::start(command)?),
     };
     let engines = rules.engines().clone();
-    let filter = TargetFilter::pids(Path::new("/proc"), &engines, &[server.id.pid])?;
+    let filter = TargetFilter::pids(Path::new(PROC), &engines, &[server.id.pid])?;
     let selection = Selection::new(engines, vec![filter]);
     let mut sampler = Session::with(&arguments.trace, rules, selection)?.start()?;
     sampler.expect_server(server.id);

@@ -15,6 +15,7 @@ use super::waits::{Account, Processors};
 use super::{etcd, innodb, postgres, redis};
 use crate::calibration::{Calibration, state};
 use crate::engine::engines::Engines;
+use crate::linux::PROC;
 use crate::linux::blocking::Threads;
 use crate::linux::priority::Punctual;
 use crate::linux::processors::ProcessorTimes;
@@ -28,7 +29,6 @@ use crate::server::status::connection::{Client, Connection};
 use crate::server::{self, mysql, titles};
 use crate::text::capitalize;
 
-const PROC: &str = "/proc";
 /// How often the syncs in flight are to be sampled: a hundred samples a second make a window of a few seconds
 /// enough.
 const EVERY: Duration = Duration::from_millis(10);

@@ -8,7 +8,7 @@ use super::Explanation;
 use super::waits::{Account, Journal, Who};
 use crate::explain::BytesPerTransaction;
 use crate::model::{Op, RoleRow};
-use crate::render::json::{device, failed, unsynced_roles, write_visible};
+use crate::render::json::{device, failed, seconds, unsynced_roles, write_visible};
 use crate::render::json_schema::{Device, Failed, UnsyncedRole};
 use crate::text::rfc3339_millis;
 
@@ -220,8 +220,4 @@ fn phases(waits: &Account) -> Vec<PhaseRow> {
         }
     }
     rows
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::log::Seldom;
 use super::socket_directory::{DirectoryError, SocketDirectory};
+use crate::linux::PROC;
 use crate::linux::blocking::Mailbox;
 use crate::server::processes;
 use crate::verdict::remembered::{MAX_PATH, MAX_SERVERS, Remembered};
 
-const PROC: &str = "/proc";
 const MAGIC: [u8; 8] = *b"fsyncfl1";
 const HEADER: usize = MAGIC.len() + 8 + 4 + 4;
 /// Room for the most that is remembered: the file is as long as what was written.

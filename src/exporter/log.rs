@@ -3,11 +3,12 @@
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::fstat;
 
+use crate::linux::lock;
 use crate::text::escape_sentence;
 
 /// Levels of syslog(3).
@@ -110,7 +111,7 @@ impl Seldom {
 
     /// If it is to be told now: how often it was not told since.
     fn is_due(&self, now: Instant) -> Option<u64> {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = lock(&self.told);
         if told.at.is_some_and(|at| now.saturating_duration_since(at) < A_WHILE) {
             told.since += 1;
             return None;

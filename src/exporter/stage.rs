@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -16,6 +16,7 @@ use super::status::{self, AtStart};
 use super::verdict::{Told, Verdicts};
 use super::web::Figures;
 use super::web::files::{Bundle, Files, OnDisk};
+use crate::linux::lock;
 use crate::live::{Live, State};
 use crate::text::{counted, escape_sentence};
 
@@ -60,7 +61,7 @@ impl Stage {
     }
 
     fn verdicts(&self) -> MutexGuard<'_, Verdicts> {
-        self.verdicts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.verdicts)
     }
 
     /// The newest verdicts, made anew where there is a new snapshot.
@@ -105,7 +106,7 @@ impl Stage {
     }
 
     fn last_report(&self) -> MutexGuard<'_, Option<(Report, Instant)>> {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reported)
     }
 
     fn collector(&self) -> Result<&Collector, NotReady> {
@@ -162,7 +163,7 @@ impl Answers for Stage {
     fn life(&self, report: Report) -> Life {
         let (begun, reloaded) = (Instant::now(), report.reloaded);
         *self.last_report() = Some((report, begun));
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = lock(&self.told);
         if told.as_ref().is_some_and(|told| told.ready.is_ok()) {
             self.is_known_ready.store(true, Ordering::Relaxed);
         }

@@ -2,7 +2,7 @@
 //! the prober. Who takes it over through a request has that, and what docs/security.md says.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use super::verdict::Told;
 use super::web::files::{Bundle, Files};
 use super::web::{Statistics, Web};
 use super::{log, privileges};
+use crate::linux::lock;
 use crate::server::owner;
 
 /// A prober that has said nothing for this long hangs, or the host does.
@@ -174,7 +175,7 @@ struct Local {
 
 impl Remembering for Local {
     fn history(&self, out: &mut dyn Write) -> Result<(), HistoryError> {
-        let held = || self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = || lock(&self.free);
         let busy = || NotReady("too many ask at the same time: try again".into());
         let lane = held().pop().ok_or_else(busy)?;
         let outcome = lane.ask_into(&Question::History, ANSWER_TIMEOUT, out);
@@ -229,7 +230,7 @@ struct Heard {
 
 impl Prober {
     fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.heard)
     }
 
     fn judge(&self, of: impl Fn(&Life) -> &Result<(), String>) -> Result<(), NotReady> {

@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::engine::rules::FIRST_BYTES;
+use crate::linux::PROC;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::mounts::{SeenFrom, as_seen_inside, device_name, find_mount, inside, mount_of};
 use crate::linux::open_files::{DescriptorInfo, descriptors};
@@ -49,7 +50,7 @@ pub struct Resolved {
 pub fn resolve(proc_root: &Path, pid: u32, fd: i32, id: FileId) -> Option<Resolved> {
     // Held, so that all that is read is of one file: its descriptor may be closed and used again meanwhile.
     let held = rooted::hold(&proc_root.join(format!("{pid}/fd/{fd}"))).ok()?;
-    let info = DescriptorInfo::read(Path::new("/proc"), std::process::id(), held.as_raw_fd())?;
+    let info = DescriptorInfo::read(Path::new(PROC), std::process::id(), held.as_raw_fd())?;
     let attributes = rooted::attributes(&held).ok();
     if info.inode.or(attributes.map(|file| file.inode))? != id.inode {
         return None;

@@ -2,12 +2,11 @@
 //! tests/root/beside/other_roots.rs.
 
 use super::*;
+use crate::linux::PROC;
 use crate::linux::open_files::{flags, writes_are_durable};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-
-const PROC: &str = "/proc";
 
 fn me() -> u32 {
     std::process::id()
@@ -239,7 +238,7 @@ fn first_bytes_come_from_the_very_file() {
 
 #[test]
 fn a_file_is_open_until_its_last_descriptor_is_closed_and_while_that_is_not_known() {
-    let (proc_root, own) = (Path::new("/proc"), std::process::id());
+    let (proc_root, own) = (Path::new(PROC), std::process::id());
     let file = tempfile::tempfile().unwrap();
     let id = id_of(&file);
     let soon = || Instant::now() + Duration::from_secs(5);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::engines::Engines;
 use crate::files::resolve::may_have_open;
+use crate::linux::PROC;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::linux::open_files::tables;
@@ -47,7 +48,7 @@ struct Asked {
 impl<T: Copy + Send + 'static> StillOpen<T> {
     pub fn new(name: &'static str, engines: Arc<Engines>) -> StillOpen<T> {
         let search = move |&(server, file): &File| {
-            let (proc_root, until) = (Path::new("/proc"), Instant::now() + SEARCH_TIME);
+            let (proc_root, until) = (Path::new(PROC), Instant::now() + SEARCH_TIME);
             let members = members(proc_root, &engines, &[server.pid]);
             let mut threads = members.iter().flat_map(|&pid| tables(proc_root, pid));
             threads.any(|tid| may_have_open(proc_root, tid, file, until))

@@ -3,6 +3,7 @@
 
 pub(crate) mod blocking;
 pub(crate) mod boot_time;
+pub(crate) mod clock;
 pub(crate) mod cpu_time;
 pub mod descriptors;
 pub(crate) mod disk_statistics;
@@ -10,6 +11,7 @@ pub(crate) mod effective_user;
 pub(crate) mod ends;
 pub mod executable_memory;
 pub(crate) mod inode_flags;
+mod lock;
 pub mod mountinfo;
 pub(crate) mod mounts;
 pub mod open_files;
@@ -22,3 +24,8 @@ pub(crate) mod rooted;
 mod stack;
 pub mod storage;
 pub(crate) mod whole_disks;
+
+pub(crate) use lock::lock;
+
+/// Where the process filesystem is mounted.
+pub(crate) const PROC: &str = "/proc";

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use rustix::fs::OFlags;
 
+use crate::linux::PROC;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::open_files::DescriptorInfo;
 use crate::linux::proc_file;
@@ -86,7 +87,7 @@ pub(crate) fn mount_of(proc_root: &Path, pid: u32, mount_id: i32) -> Option<Moun
 /// The mount that a path of the process's root lies on.
 pub(crate) fn mount_of_path(proc_root: &Path, pid: u32, path: &Path) -> Option<Mount> {
     let file = Root::of_process(proc_root, pid).ok()?.look_up(path, OFlags::empty()).ok()?;
-    let info = DescriptorInfo::read(Path::new("/proc"), std::process::id(), file.as_raw_fd())?;
+    let info = DescriptorInfo::read(Path::new(PROC), std::process::id(), file.as_raw_fd())?;
     mount_of(proc_root, pid, info.mount_id?)
 }
 
@@ -107,7 +108,7 @@ pub(crate) fn upper_mount(own: &[Mount], overlay: &Mount) -> Option<Mount> {
 
 /// All mounts of this process.
 pub(crate) fn own() -> Vec<Mount> {
-    mountinfo::of_process(Path::new("/proc"), std::process::id()).collect()
+    mountinfo::of_process(Path::new(PROC), std::process::id()).collect()
 }
 
 fn parent(proc_root: &Path, pid: u32) -> Option<u32> {

@@ -5,12 +5,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::linux::PROC;
 use crate::linux::mountinfo::{self, Mount, format_device};
 use crate::linux::storage::WriteCache;
 use crate::linux::{mounts, proc_file};
 use crate::model::Durability;
 
-const PROC: &str = "/proc";
 /// Filesystems and devices that are looked at; an array of many disks has one of each.
 const MAX_LAYERS: usize = 64;
 /// An overlay or a loop device may lie on another one; the kernel allows loop devices to be stacked deeply.

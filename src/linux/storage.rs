@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::linux::PROC;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::rooted::Root;
 use crate::linux::{mounts, open_files, stack};
@@ -47,7 +48,7 @@ impl Storage {
 
     /// Storage of a path as another process sees it. Reads its root: not for a hot path.
     pub fn seen_by(pid: u32, path: &Path) -> io::Result<Storage> {
-        let proc = Path::new("/proc");
+        let proc = Path::new(PROC);
         let directory_of = |id: u32| Root::of_process(proc, id).map(|root| (id, root));
         // A process whose first thread has ended has its root by another.
         let of_another = || open_files::tables(proc, pid).into_iter().find_map(|tid| directory_of(tid).ok());

@@ -84,7 +84,7 @@ fn refusal(log: &str) -> Option<String> {
 
 fn lock() -> std::sync::MutexGuard<'static, Log> {
     // Nothing can leave a list of messages half changed.
-    LOG.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    crate::linux::lock(&LOG)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::array::MappedArray;
 use super::attach::Attached;
 use super::contract::{Record, view};
 use super::{features, globals, min_core_btf, programs};
+use crate::linux::clock::monotonic_ns;
 use skeleton::types;
 
 #[allow(clippy::all, clippy::unwrap_used, unsafe_op_in_unsafe_fn, missing_docs)]
@@ -454,10 +455,4 @@ fn name_filesystems(skel: &WaitSkel<'_>, filesystems: &[WatchedFilesystem]) -> l
 
 fn number(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_ne_bytes)
-}
-
-/// The clock of the programs.
-fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

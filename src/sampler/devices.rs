@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use crate::linux::PROC;
 use crate::linux::{mountinfo, mounts, rooted, whole_disks};
 use crate::model::WholeDisks;
 
@@ -38,7 +39,7 @@ fn is_block_device(device: u32) -> bool {
 impl Devices {
     pub fn name(&mut self, device: u32) -> String {
         let look_up = || {
-            let mounts = mountinfo::of_process(Path::new("/proc"), std::process::id());
+            let mounts = mountinfo::of_process(Path::new(PROC), std::process::id());
             mounts::device_name(mounts, device)
         };
         self.names.entry(device).or_insert_with(look_up).clone()
@@ -63,7 +64,7 @@ impl Devices {
         let is_new = |device: &u32| is_block_device(*device) && !disks.contains_key(device);
         let new: BTreeSet<u32> = devices.filter(is_new).collect();
         if !new.is_empty() {
-            let mounts: Vec<_> = mountinfo::of_process(Path::new("/proc"), std::process::id()).collect();
+            let mounts: Vec<_> = mountinfo::of_process(Path::new(PROC), std::process::id()).collect();
             let below = |device| (device, whole_disks::below(Path::new("/sys"), &mounts, device));
             disks.extend(new.into_iter().map(below));
             self.whole_disks = disks.clone().into();
@@ -79,7 +80,7 @@ impl Devices {
 
     /// The mount point and the filesystem of a device, as this process sees them. Reads no filesystem.
     pub(crate) fn mount(device: u32) -> Option<(PathBuf, String)> {
-        let mut mounts = mountinfo::of_process(Path::new("/proc"), std::process::id());
+        let mut mounts = mountinfo::of_process(Path::new(PROC), std::process::id());
         let mount = mounts.find(|mount| mount.device == device)?;
         Some((mount.mount_point, mount.filesystem))
     }
@@ -89,7 +90,7 @@ impl Devices {
 /// host's mounted over theirs.
 fn mount_points() -> HashMap<u32, Arc<Path>> {
     let mut points: HashMap<u32, (bool, PathBuf)> = HashMap::new();
-    for mount in mountinfo::of_process(Path::new("/proc"), std::process::id()) {
+    for mount in mountinfo::of_process(Path::new(PROC), std::process::id()) {
         let is_part = mount.root != Path::new("/");
         match points.get_mut(&mount.device) {
             Some(known) if known.0 && !is_part => *known = (is_part, mount.mount_point),

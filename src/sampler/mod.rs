@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::engine::rules::Rules;
+use crate::linux::clock::boot_ns;
 use crate::linux::disk_statistics;
 use crate::model::{FileRow, InFlight, Op, Role, Server, ServerId, Setup, Snapshot, Target};
 use crate::probe::{Attached, Probe, ProbeConfig, allocator};
@@ -137,7 +138,7 @@ impl Sampler {
             paused_since: None,
             took_events: Instant::now(),
             paused: Duration::ZERO,
-            began_ns: running::boot_ns(),
+            began_ns: boot_ns(),
             forgotten: None,
         }
     }
@@ -349,7 +350,7 @@ impl Sampler {
         let _ = self.probe.reclaim_all_thread_slots();
         self.probe.resume();
         // Of syncs that began in the pause, those that hang must be found.
-        self.began_ns = running::boot_ns();
+        self.began_ns = boot_ns();
         let mut alive: Vec<_> = self.servers.alive(Instant::now()).into_iter().collect();
         alive.sort_by_key(|&(_, (_, is_active))| !is_active);
         for (server, (owner, _)) in alive {

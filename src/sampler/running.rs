@@ -10,14 +10,14 @@ use super::names::Names;
 use super::stalls::Stalls;
 use crate::engine::engines::Engines;
 use crate::linux::blocking::{Limits, Pool, Share};
+use crate::linux::clock::monotonic_ns;
 use crate::linux::cpu_time::Allowance;
-use crate::linux::proc_file;
+use crate::linux::{PROC, proc_file};
 use crate::model::{InFlight, Op, Owner, Role, ServerId, Target, Via};
 use crate::probe::{Calls, Probe, RunningCall, record};
 use crate::server::instances::{may_have_children, members};
 use crate::threads::{Looks, Processes, StuckSync, scan, syscalls};
 
-const PROC: &str = "/proc";
 /// From this age on a sync in flight is looked at in /proc as well.
 const DOUBTFUL: Duration = Duration::from_millis(500);
 
@@ -198,16 +198,4 @@ fn thread_name(call: &RunningCall) -> String {
         || proc_file::read_once::<64>(Path::new(&format!("{PROC}/{}/comm", call.tid))).unwrap_or_default();
     let name = if call.thread.is_empty() { from_proc() } else { call.thread.clone() };
     String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned()
-}
-
-/// The clock of the kernel's `start_boottime`.
-pub(crate) fn boot_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// The clock of `bpf_ktime_get_ns`.
-pub(super) fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -11,6 +11,7 @@ use indexmap::IndexMap;
 
 use super::names::Names;
 use crate::engine::rules::Rules;
+use crate::linux::PROC;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::descriptors;
 use crate::linux::ends::Ends;
@@ -24,7 +25,6 @@ use crate::server::processes::{self, start_tick};
 use crate::server::settings::Settings;
 use crate::server::titles;
 
-const PROC: &str = "/proc";
 /// A server that was just started says more about itself a moment later.
 const DESCRIBE_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 /// And one that recovers from a crash, for as long as nobody can connect to it.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::names::Names;
 use crate::engine::engines::Engines;
+use crate::linux::PROC;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::linux::proc_file;
@@ -17,7 +18,6 @@ use crate::model::{InFlight, Owner, Role, ServerId};
 use crate::server::instances::members;
 use crate::threads::{Looks, MIN_HANG, Processes, StuckSync, scan};
 
-const PROC: &str = "/proc";
 /// After each scan of a server, as many times as long as that took, so that a server of thousands of threads
 /// takes no more of a processor than a small one.
 const REST: u32 = 500;

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use super::Sampler;
 use super::ledger::Subject;
 use super::rows::is_made_up;
-use super::running::monotonic_ns;
 use crate::engine::engines::Engines;
 use crate::files::still_open::StillOpen;
+use crate::linux::clock::monotonic_ns;
 use crate::model::{
     Backlog, FileId, Op, PEAKS_REMEMBERED, Peak, Role, ServerId, Target, Unsynced, UnsyncedFile,
 };

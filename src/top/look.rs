@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::event::{Event, Waiting};
 use super::source::Mail;
+use crate::linux::PROC;
 use crate::linux::blocking::Mailbox;
 use crate::server::processes;
 use crate::threads::{Looks, Processes, scan, waits_for};
@@ -28,7 +29,7 @@ impl Looker {
 
 fn look(threads: &[(u32, u32)]) -> Vec<Waiting> {
     // Of a server of several, each thread's own.
-    let proc_root = Path::new("/proc");
+    let proc_root = Path::new(PROC);
     let pids: BTreeSet<u32> =
         threads.iter().filter_map(|&(_, tid)| processes::of_thread(proc_root, tid)).collect();
     let processes = Processes::These(pids.into_iter().collect());

@@ -2,12 +2,13 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::words::{Kind, Life, Question, read_header, unpack, write_question};
 use crate::exporter::web::files::Bundle;
 use crate::history::deadline::WithDeadline;
+use crate::linux::lock;
 
 /// An answer that is longer is none. A history is bounded by 4 MB, which are ten times as much as text.
 const LONGEST_ANSWER: u64 = 64 << 20;
@@ -78,7 +79,7 @@ impl Lane {
         patience: Duration,
         out: &mut dyn Write,
     ) -> Result<(), LinkError> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         let state = &mut *state;
         if state.is_broken {
             return Err(LinkError::Io(ErrorKind::TimedOut.into()));

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::told::{Gone, OfServer, Told, monotonic};
+use super::told::{Gone, OfServer, Told};
 use crate::engine::engines::Engines;
 use crate::exporter::collect::{Collector, Labelled};
 use crate::linux::blocking::Mailbox;
+use crate::linux::clock::monotonic;
 use crate::live::{Judging, State as Sampling};
 use crate::model::{Owner, ServerId};
 use crate::server::naming::OTHER;

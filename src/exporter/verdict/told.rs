@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::linux::clock::monotonic;
 use crate::model::Owner;
 use crate::server::naming::OTHER;
 use crate::text::rfc3339_millis;
@@ -84,12 +84,6 @@ impl OfServer {
         let apart = since.duration_since(self.since).unwrap_or_else(|before| before.duration());
         if apart < SET { self.since } else { since }
     }
-}
-
-/// CLOCK_MONOTONIC.
-pub(super) fn monotonic() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
 /// Names that are told to who cannot be told which server is meant.

@@ -3,7 +3,7 @@
 //! most.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
@@ -12,6 +12,7 @@ use hyper::body::Bytes;
 use tokio::sync::{OnceCell, watch};
 
 use crate::exporter::source::NotReady;
+use crate::linux::lock;
 use crate::live::clients::for_clients;
 
 /// How long an answer is given again, at least.
@@ -106,7 +107,7 @@ impl Shared {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

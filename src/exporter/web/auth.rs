@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -16,6 +16,7 @@ use ring::rand::SystemRandom;
 use super::origin::Origin;
 use super::queue::{Queue, Waiting};
 use super::settings::Secret;
+use crate::linux::lock;
 use crate::live::clients::for_clients;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +126,7 @@ impl Authenticator {
 
 impl Inner {
     fn queue(&self) -> MutexGuard<'_, Queue<Claim, Verdict>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// Checks one after the other, until nobody waits.
@@ -154,7 +155,7 @@ impl Inner {
             self.queue().failed(waiting.origin, Instant::now());
         }
         {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = lock(&self.known);
             if is_right { known.right.insert(digest) } else { known.wrong.insert(digest) }
         }
         waiting.tell(if is_right { Verdict::Allowed } else { Verdict::Denied });
@@ -162,7 +163,7 @@ impl Inner {
     }
 
     fn remembered(&self, digest: &Digest) -> Option<Verdict> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.known);
         if known.right.all.contains(digest) {
             Some(Verdict::Allowed)
         } else {

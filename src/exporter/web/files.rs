@@ -5,11 +5,13 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
 use super::settings::{Settings, SettingsError};
+
+use crate::linux::lock;
 
 /// A chain of certificates is some kilobytes.
 const LARGEST: u64 = 1 << 20;
@@ -121,7 +123,7 @@ impl OnDisk {
 
 impl Files for OnDisk {
     fn changed(&self, known: Option<u64>) -> Option<Bundle> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         if known == Some(last.0) && last.1.is_current() {
             return None;
         }

@@ -13,6 +13,7 @@ use super::settings::{ClientAuth, Settings, SettingsError};
 use super::statistics::Statistics;
 use super::tls::{self, TlsError};
 use crate::exporter::log;
+use crate::linux::lock;
 
 /// How long a request waits for the files to be looked at; on a disk that hangs, the old configuration has to
 /// do.
@@ -120,7 +121,7 @@ impl Configuration {
 
     fn refresh_now(&self, always: bool) {
         let Some(files) = &self.files else { return };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         let Some(bundle) = files.changed(if always { None } else { *seen }) else { return };
         *seen = Some(bundle.generation);
         let old = self.loaded();

@@ -1,7 +1,7 @@
 //! What all connections share: the figures, the configuration, who may go next.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use tokio::net::TcpStream;
@@ -16,6 +16,7 @@ use super::origin::Origin;
 use super::reload::{Configuration, ConfigurationError};
 use super::statistics::Statistics;
 use crate::exporter::source::{Form, Source};
+use crate::linux::lock;
 
 /// Why the web server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +93,7 @@ impl Web {
     }
 
     pub(super) fn turns(&self) -> MutexGuard<'_, AllTurns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.turns)
     }
 
     /// Waits for a request's turn, after those that came before it and are still there.

@@ -1,10 +1,12 @@
 //! The web server's own counters, for the exporter's metrics.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+
+use crate::linux::lock;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -104,11 +106,11 @@ impl Statistics {
     }
 
     pub fn made(&self) -> Made {
-        *self.made.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.made)
     }
 
     pub(super) fn exposition(&self, took: Duration, bytes: usize) {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.made);
         made.count += 1;
         made.total += took;
         made.last = took;

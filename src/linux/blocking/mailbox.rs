@@ -4,6 +4,8 @@
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::linux::lock;
+
 pub(crate) struct Mailbox<Q>(Arc<Shared<Q>>);
 
 struct Shared<Q> {
@@ -47,7 +49,7 @@ impl<Q> Drop for Mailbox<Q> {
 
 impl<Q> Shared<Q> {
     fn lock(&self) -> MutexGuard<'_, Slot<Q>> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slot)
     }
 
     fn next(&self) -> Option<Q> {

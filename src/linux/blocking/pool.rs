@@ -12,6 +12,7 @@ use super::limits::Limits;
 use super::queue::Queue;
 use super::threads::charged;
 use crate::linux::cpu_time::of_this_thread;
+use crate::linux::lock;
 
 /// While jobs wait that may not begin yet, the queue is looked at as often as this.
 const RETRY: Duration = Duration::from_millis(200);
@@ -173,7 +174,7 @@ impl<K, J> State<K, J> {
 
 impl<K, J, R> Shared<K, J, R> {
     fn lock(&self) -> MutexGuard<'_, State<K, J>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

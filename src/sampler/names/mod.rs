@@ -19,6 +19,7 @@ use indexmap::IndexMap;
 use crate::engine::rules::Rules;
 use crate::files::classify::Candidate;
 use crate::files::resolve::{CUT_OFF, Resolved};
+use crate::linux::PROC;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::linux::mounts;
@@ -33,7 +34,6 @@ use super::devices::Devices;
 use worker::{Answer, Request, confirm};
 pub(super) use worker::{FoundOpen, find_open};
 
-const PROC: &str = "/proc";
 /// One worker, and up to eight where they hang in a file system. More requests than may wait are made again
 /// when their files are synced again.
 const WORKERS: Share = Share { threads: 1, with_abandoned: 8, queue: 4_096 };

@@ -7,8 +7,8 @@ mod signals;
 mod tty;
 
 use std::io;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ratatui::layout::Rect;
@@ -22,6 +22,7 @@ use super::source::{Letter, Mail, Source, Start, StartError};
 use super::state::{Options, State};
 use super::write::write;
 use crate::history::Troubles;
+use crate::linux::lock;
 use crate::live::Live;
 use crate::model::Measurement;
 use crate::verdict::OfServer;
@@ -146,7 +147,7 @@ pub fn giving_back<T>(work: impl FnOnce() -> T) -> T {
     restore_on_panic();
     let ended = work();
     tty::leave();
-    for panic in PANICS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+    for panic in lock(&PANICS).drain(..) {
         eprintln!("fsynctop: {panic}");
     }
     ended
@@ -160,7 +161,7 @@ fn restore_on_panic() {
             tty::leave();
             print(info);
         } else {
-            PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string());
+            lock(&PANICS).push(info.to_string());
         }
     }));
 }

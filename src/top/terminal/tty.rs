@@ -4,12 +4,14 @@
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
+
+use crate::linux::lock;
 
 /// The alternate screen, no cursor.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
@@ -33,7 +35,7 @@ struct Taken {
 }
 
 fn taken() -> MutexGuard<'static, Option<Taken>> {
-    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&TAKEN)
 }
 
 /// A terminal for input and output.
