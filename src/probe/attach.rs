@@ -11,7 +11,8 @@ use super::aio;
 use super::choice;
 use super::config::ProbeConfig;
 use super::contract::record::{FIRST_FILE_SLOT, UNSYNCED_FILES};
-use super::contract::{OBJECT_TYPES, SyncSkel, SyncSkelBuilder};
+use super::contract::types::rodata;
+use super::contract::{OBJECT_TYPES, OpenSyncMaps, OpenSyncSkel, SyncSkel, SyncSkelBuilder};
 use super::features::{self, Features, WaitStorage};
 use super::globals;
 use super::libbpf_log;
@@ -164,19 +165,19 @@ pub(super) fn attach(config: &ProbeConfig) -> Result<Attached, AttachError> {
     Err(AttachError::NoMode(failures))
 }
 
+/// A step of attaching, and why it failed.
+type FailedStep = (String, libbpf_rs::Error);
+
+fn at<T>(step: &str, result: libbpf_rs::Result<T>) -> Result<T, FailedStep> {
+    result.map_err(|error| (step.to_owned(), error))
+}
+
 fn try_mode(
     mode: AttachMode,
     config: &ProbeConfig,
     features: Features,
     types: Option<&MinimizedBtf>,
 ) -> Result<Attached, Failure> {
-    let failed = |step: String, error: libbpf_rs::Error| Failure {
-        mode,
-        step,
-        cause: format!("{error:#}"),
-        errno: errno_of(&error),
-        refused: false,
-    };
     if mode == AttachMode::Fentry && config.ops.contains(&Op::Sync) {
         return Err(Failure {
             mode,
@@ -186,16 +187,83 @@ fn try_mode(
             refused: false,
         });
     }
-    // The object lives as long as the process; a failed attempt leaves these few bytes behind.
+    let failed = |(step, error): FailedStep| Failure {
+        mode,
+        step,
+        cause: format!("{error:#}"),
+        errno: errno_of(&error),
+        refused: false,
+    };
+    let skips = if config.preemptible { host::skips() } else { Skips::None };
+    let mut hooks = Hooks { ops: config.ops.clone(), prefixes: choice::programs(mode, skips) };
+    let mut net = Net::of_this_host(&config.ops);
+    let mut rings = ring::wanted(&config.ops, types.is_some_and(|types| types.has_ring_requests));
+    let mut aio = aio::wanted(&config.ops, &features, types.is_none_or(|types| types.has_aio));
+
+    let mut object = open(types).map_err(failed)?;
+    let rodata = object.maps.rodata_data.as_deref_mut().expect("the object has .rodata");
+    set_constants(rodata, config, features);
+    size_maps(&mut object.maps, config, features, &rings, &aio).map_err(failed)?;
+    choose_programs(&mut object, config, &hooks, &net, &rings, &aio);
+    let said = libbpf_log::count();
+    let refused = |error| {
+        let failure = failed(("load".to_owned(), error));
+        match libbpf_log::refusal_since(said) {
+            Some(cause) => Failure { cause, refused: true, ..failure },
+            None => failure,
+        }
+    };
+    let mut skel: Box<SyncSkel<'static>> = Box::new(object.load().map_err(refused)?);
+
+    // All that the programs look up is in place before the first of them runs.
+    let slots = fill_maps(&skel, config).map_err(failed)?;
+    let task_iterator = at("attach list_in_flight", skel.progs.list_in_flight.attach()).map_err(failed)?;
+    let links = hooks.attach(&mut skel, &mut net, &mut rings, &mut aio);
+    let links = links.map_err(|(name, error)| failed((format!("attach {name}"), error)))?;
+    for (via, requests) in [(Via::IoUring, &rings), (Via::Aio, &aio)] {
+        if requests.are_watched() {
+            hooks.ops.extend(ops_for(via, &config.ops));
+        }
+    }
+    let programs = hooks.programs(&mut skel).map_err(|error| Failure {
+        mode,
+        step: "the loaded programs".to_owned(),
+        cause: error.to_string(),
+        errno: error.raw_os_error(),
+        refused: false,
+    })?;
+    Ok(Attached {
+        mode,
+        not_chosen: Vec::new(),
+        features,
+        programs,
+        hooks,
+        by_thread: config.by_thread,
+        watch_waits: config.watch_waits,
+        slots,
+        links,
+        net,
+        rings,
+        aio,
+        task_iterator,
+        in_initial_pid_namespace: host::in_initial_pid_namespace(),
+        skel,
+    })
+}
+
+/// The object lives as long as the process; a failed attempt leaves these few bytes behind.
+fn open(types: Option<&MinimizedBtf>) -> Result<OpenSyncSkel<'static>, FailedStep> {
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut builder = SyncSkelBuilder::default();
     if let Some(types) = types {
-        builder.obj_builder.btf_custom_path(types.path()).map_err(|e| failed("open".into(), e))?;
+        at("open", builder.obj_builder.btf_custom_path(types.path()).map(drop))?;
     }
-    let mut open = builder.open(storage).map_err(|e| failed("open".into(), e))?;
+    at("open", builder.open(storage))
+}
 
+/// What the verifier takes for granted when it prunes branches.
+fn set_constants(rodata: &mut rodata, config: &ProbeConfig, features: Features) {
     let targets = &config.targets;
-    let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has .rodata");
     rodata.typed_task = features.typed_task;
     rodata.task_storage = features.task_storage;
     rodata.task_registers = features.task_registers;
@@ -228,113 +296,84 @@ fn try_mode(
         rodata.instance_by_directory |= u32::from(instance.by_directory) << i;
     }
     (rodata.target_cgroup, rodata.target_cgroup_level) = targets.cgroup.unwrap_or_default();
+}
 
-    let capacity = config.capacity;
-    let size = |step: libbpf_rs::Result<()>| step.map_err(|e| failed("size a map".into(), e));
-    size(open.maps.rows.set_max_entries(capacity.slots()))?;
-    size(open.maps.grave_errors.set_max_entries(capacity.slots()))?;
-    size(open.maps.slots.set_max_entries(capacity.slots()))?;
-    size(open.maps.guesses.set_max_entries(capacity.guesses()))?;
-    size(open.maps.histograms.set_max_entries(capacity.histogram_slots()))?;
-    size(open.maps.free_hot.set_max_entries(capacity.histogram_slots()))?;
-    size(open.maps.free_cold.set_max_entries(capacity.slots()))?;
-    size(open.maps.free_neighbour.set_max_entries(FIRST_FILE_SLOT))?;
-    size(open.maps.calls.set_max_entries(capacity.thread_slots()))?;
+fn size_maps(
+    maps: &mut OpenSyncMaps,
+    config: &ProbeConfig,
+    features: Features,
+    rings: &Requests,
+    aio: &Requests,
+) -> Result<(), FailedStep> {
+    let (capacity, size) = (config.capacity, |step| at("size a map", step));
+    size(maps.rows.set_max_entries(capacity.slots()))?;
+    size(maps.grave_errors.set_max_entries(capacity.slots()))?;
+    size(maps.slots.set_max_entries(capacity.slots()))?;
+    size(maps.guesses.set_max_entries(capacity.guesses()))?;
+    size(maps.histograms.set_max_entries(capacity.histogram_slots()))?;
+    size(maps.free_hot.set_max_entries(capacity.histogram_slots()))?;
+    size(maps.free_cold.set_max_entries(capacity.slots()))?;
+    size(maps.free_neighbour.set_max_entries(FIRST_FILE_SLOT))?;
+    size(maps.calls.set_max_entries(capacity.thread_slots()))?;
     let all_writes = config.ops.contains(&Op::Write);
-    size(open.maps.unsynced.set_autocreate(all_writes))?;
-    size(open.maps.unsynced_slots.set_autocreate(all_writes))?;
-    size(open.maps.free_unsynced.set_autocreate(all_writes))?;
+    size(maps.unsynced.set_autocreate(all_writes))?;
+    size(maps.unsynced_slots.set_autocreate(all_writes))?;
+    size(maps.free_unsynced.set_autocreate(all_writes))?;
     if all_writes {
-        size(open.maps.free_unsynced.set_max_entries(UNSYNCED_FILES as u32))?;
+        size(maps.free_unsynced.set_max_entries(UNSYNCED_FILES as u32))?;
     }
     if config.watch_waits {
-        size(open.maps.spent.set_max_entries(capacity.slots()))?;
-        size(open.maps.waiting.set_autocreate(features.task_storage))?;
+        size(maps.spent.set_max_entries(capacity.slots()))?;
+        size(maps.waiting.set_autocreate(features.task_storage))?;
     } else {
-        size(open.maps.waiting.set_autocreate(false))?;
-        size(open.maps.waiting_by_thread.set_autocreate(false))?;
-        size(open.maps.spent.set_autocreate(false))?;
-        size(open.maps.window.set_autocreate(false))?;
+        size(maps.waiting.set_autocreate(false))?;
+        size(maps.waiting_by_thread.set_autocreate(false))?;
+        size(maps.spent.set_autocreate(false))?;
+        size(maps.window.set_autocreate(false))?;
     }
+    size(maps.request_slots.set_autocreate(rings.are_watched()))?;
+    size(maps.requests_without_slot.set_autocreate(rings.are_watched()))?;
+    size(maps.aio_requests.set_autocreate(aio.are_watched()))?;
+    size(maps.aio_silent.set_autocreate(aio.are_watched()))?;
+    Ok(())
+}
 
-    let skips = if config.preemptible { host::skips() } else { Skips::None };
-    let prefixes = choice::programs(mode, skips);
-    let mut net = Net::of_this_host(&config.ops);
-    let mut rings = ring::wanted(&config.ops, types.is_some_and(|types| types.has_ring_requests));
-    let mut aio = aio::wanted(&config.ops, &features, types.is_none_or(|types| types.has_aio));
-    size(open.maps.request_slots.set_autocreate(rings.are_watched()))?;
-    size(open.maps.requests_without_slot.set_autocreate(rings.are_watched()))?;
-    size(open.maps.aio_requests.set_autocreate(aio.are_watched()))?;
-    size(open.maps.aio_silent.set_autocreate(aio.are_watched()))?;
-    for mut program in open.open_object_mut().progs_mut() {
+/// Which programs are loaded.
+fn choose_programs(
+    object: &mut OpenSyncSkel,
+    config: &ProbeConfig,
+    hooks: &Hooks,
+    net: &Net,
+    rings: &Requests,
+    aio: &Requests,
+) {
+    let prefixes = &hooks.prefixes;
+    for mut program in object.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let wanted = match name.as_str() {
             // Run on demand, attached to no hook.
             "list_in_flight" | "fill_free_list" => true,
-            "follow_fork" | "follow_exit" => targets.follow_forks,
+            "follow_fork" | "follow_exit" => config.targets.follow_forks,
             name if net::is_of_it(name) => net.wants(name),
             name if ring::is_of_it(name) => rings.are_watched(),
-            name if aio::is_of_it(name) => aio.are_watched() && aio::is_wanted(name, &prefixes),
-            name if !choice::has_its_exits(name, &prefixes) => false,
-            name => choice::ops_of(name, &prefixes).iter().any(|op| config.ops.contains(op)),
+            name if aio::is_of_it(name) => aio.are_watched() && aio::is_wanted(name, prefixes),
+            name if !choice::has_its_exits(name, prefixes) => false,
+            name => choice::ops_of(name, prefixes).iter().any(|op| config.ops.contains(op)),
         };
         program.set_autoload(wanted);
     }
-    let said = libbpf_log::count();
-    let refused = |error| {
-        let failure = failed("load".into(), error);
-        match libbpf_log::refusal_since(said) {
-            Some(cause) => Failure { cause, refused: true, ..failure },
-            None => failure,
-        }
-    };
-    let mut skel: Box<SyncSkel<'static>> = Box::new(open.load().map_err(refused)?);
+}
 
-    // All that the programs look up is in place before the first of them runs.
-    let mut slots = FreeSlots::new(capacity);
-    slots.fill(&skel).map_err(|e| failed("fill the free lists".into(), e))?;
-    if all_writes {
-        unsynced::fill(&skel.maps).map_err(|e| failed("fill the free lists".into(), e))?;
+fn fill_maps(skel: &SyncSkel<'static>, config: &ProbeConfig) -> Result<FreeSlots, FailedStep> {
+    let mut slots = FreeSlots::new(config.capacity);
+    at("fill the free lists", slots.fill(skel))?;
+    if config.ops.contains(&Op::Write) {
+        at("fill the free lists", unsynced::fill(&skel.maps))?;
     }
-    for pid in &targets.pids {
-        let added = skel.maps.traced.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY);
-        added.map_err(|e| failed("name the processes".into(), e))?;
+    for pid in &config.targets.pids {
+        at("name the processes", skel.maps.traced.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY))?;
     }
-
-    let mut hooks = Hooks { ops: config.ops.clone(), prefixes };
-    let attach_failed = |(name, error)| failed(format!("attach {name}"), error);
-    let task_iterator = skel.progs.list_in_flight.attach();
-    let task_iterator = task_iterator.map_err(|error| attach_failed(("list_in_flight".into(), error)))?;
-    let links = hooks.attach(&mut skel, &mut net, &mut rings, &mut aio).map_err(attach_failed)?;
-    for (via, requests) in [(Via::IoUring, &rings), (Via::Aio, &aio)] {
-        if requests.are_watched() {
-            hooks.ops.extend(ops_for(via, &config.ops));
-        }
-    }
-    let programs = hooks.programs(&mut skel).map_err(|error| Failure {
-        mode,
-        step: "the loaded programs".to_owned(),
-        cause: error.to_string(),
-        errno: error.raw_os_error(),
-        refused: false,
-    })?;
-    Ok(Attached {
-        mode,
-        not_chosen: Vec::new(),
-        features,
-        programs,
-        hooks,
-        by_thread: config.by_thread,
-        watch_waits: config.watch_waits,
-        slots,
-        links,
-        net,
-        rings,
-        aio,
-        task_iterator,
-        in_initial_pid_namespace: host::in_initial_pid_namespace(),
-        skel,
-    })
+    Ok(slots)
 }
 
 /// A bit for each.

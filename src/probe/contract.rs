@@ -1,7 +1,7 @@
 //! What both sides share: the structs of the compiled programs, the constants of `bpf/record.h`, and how
 //! bytes that the kernel wrote become records. The ground of this room: it imports none of the other files.
 
-pub(super) use skeleton::{SyncMaps, SyncSkel, SyncSkelBuilder, types};
+pub(super) use skeleton::{OpenSyncMaps, OpenSyncSkel, SyncMaps, SyncSkel, SyncSkelBuilder, types};
 pub(crate) use types::histogram as RawHistogram;
 pub use types::row as Row;
 
