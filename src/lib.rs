@@ -3,7 +3,6 @@
 #![deny(clippy::unwrap_used)] // what the outside world decides is never taken for granted
 
 pub(crate) mod calibrate;
-pub mod calibration;
 pub mod cli;
 pub mod engine;
 pub(crate) mod events;
@@ -21,6 +20,7 @@ pub mod render;
 pub mod sampler;
 pub mod server;
 pub mod stuck;
+pub mod sync_cost;
 pub mod text;
 pub mod threads;
 pub mod top;

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::calibration::Calibration;
-use crate::calibration::plan::{Case, Method, Pattern};
 use crate::engine::profile::Profile;
+use crate::sync_cost::Calibration;
+use crate::sync_cost::plan::{Case, Method, Pattern};
 use crate::text::duration;
 
 /// A p99 above this part of the limit leaves little room for a load beside the log's.
@@ -98,9 +98,9 @@ impl Judgement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::{Figures, Outcome, Place};
     use crate::engine::engines::Engines;
     use crate::model::Durability;
+    use crate::sync_cost::{Figures, Outcome, Place};
 
     fn measured(p99_seconds: f64) -> Calibration {
         let figures = Figures {

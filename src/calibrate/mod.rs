@@ -1,7 +1,7 @@
 //! The cost of one sync on a filesystem: small writes made durable in the ways that databases do it, by one
 //! thread and by many. [`work`] runs the cases, [`scratch`] is the temporary file that is always removed,
 //! [`place`] checks whether the directory may be used; plan and result are in
-//! [`calibration`](crate::calibration).
+//! [`crate::sync_cost`].
 
 pub mod journal;
 pub(crate) mod judge;
@@ -14,8 +14,8 @@ pub mod work;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::calibration::plan::Case;
-use crate::calibration::{CalibrateError, Calibration, Place};
+use crate::sync_cost::plan::Case;
+use crate::sync_cost::{CalibrateError, Calibration, Place};
 
 /// Maximum total size of all files.
 pub(crate) const MAX_BYTES: u64 = 64 << 20;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 
 use super::location::{self, Location};
-use crate::calibration::{CalibrateError, Place};
 use crate::linux::PROC;
 use crate::linux::rooted::Root;
 use crate::linux::storage::Storage;
 use crate::model::Server;
 use crate::server::settings::Settings;
+use crate::sync_cost::{CalibrateError, Place};
 use crate::text::{escape, percent};
 
 /// A device that is busy for a larger share of the time is refused.

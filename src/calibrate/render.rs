@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use crate::calibration::plan::{Case, Pattern};
-use crate::calibration::{Calibration, Figures, Outcome, Place};
+use crate::sync_cost::plan::{Case, Pattern};
+use crate::sync_cost::{Calibration, Figures, Outcome, Place};
 use crate::text::{absence, capitalize, count, duration, escape, escape_sentence};
 
 /// The table; JSON is the type's own.
@@ -96,8 +96,8 @@ fn figures_of(figures: &Figures) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::plan::{Method, cases};
     use crate::model::fixture::assert_expected;
+    use crate::sync_cost::plan::{Method, cases};
 
     fn calibration() -> Calibration {
         let outcome = |(number, case): (usize, Case)| {

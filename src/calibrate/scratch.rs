@@ -10,8 +10,8 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use tempfile::NamedTempFile;
 
-use crate::calibration::CalibrateError;
-use crate::calibration::plan::Method;
+use crate::sync_cost::CalibrateError;
+use crate::sync_cost::plan::Method;
 
 const PREFIX: &str = ".fsynctop-calibrate-";
 /// Length of the random suffix: in a directory that others can write to, nobody can create the name first.

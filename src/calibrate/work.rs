@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use super::journal::Journal;
 use super::scratch::Scratch;
 use super::{BLOCK, MAX_BYTES};
-use crate::calibration::plan::{Case, Method, Pattern};
-use crate::calibration::{CalibrateError, Figures, Outcome, Place};
 use crate::linux::lock;
 use crate::model::histogram::{Histogram, bucket_of};
+use crate::sync_cost::plan::{Case, Method, Pattern};
+use crate::sync_cost::{CalibrateError, Figures, Outcome, Place};
 
 /// The part of the file that is overwritten in turn.
 const OVERWRITTEN: u64 = 64 * BLOCK as u64;

@@ -16,14 +16,14 @@ use super::session;
 use super::signals::End;
 use crate::calibrate::judge::{Grade, judge};
 use crate::calibrate::{calibrate, render};
-use crate::calibration::Place;
-use crate::calibration::plan::{self, Case};
-use crate::calibration::{CalibrateError, state};
 use crate::engine::engines::Engines;
 use crate::engine::profile::Profile;
 use crate::model::Server;
 use crate::server::describers::describe_all;
 use crate::server::settings::Settings;
+use crate::sync_cost::Place;
+use crate::sync_cost::plan::{self, Case};
+use crate::sync_cost::{CalibrateError, state};
 use crate::text::escape;
 
 /// How long describing the servers that run here may take.
@@ -160,7 +160,7 @@ fn servers(targets: &TargetArgs, engines: Arc<Engines>) -> anyhow::Result<Vec<(S
     Ok(servers)
 }
 
-fn save(calibration: &crate::calibration::Calibration) -> anyhow::Result<()> {
+fn save(calibration: &crate::sync_cost::Calibration) -> anyhow::Result<()> {
     let Some(directory) = state::directory() else { return Ok(()) };
     let saved = state::save(&directory, calibration);
     saved.map(drop).map_err(|error: CalibrateError| {

@@ -13,12 +13,12 @@ use source::*;
 
 use super::manual::{self, Manual};
 use super::{exit, root};
-use crate::calibration::plan;
 use crate::exporter::collect::Buckets;
 use crate::exporter::web::address;
 use crate::exporter::web::limits::{self, Phase};
 use crate::live::budget::Limit;
 use crate::model::{AttachMode, Op, Role, SATURATED, Via};
+use crate::sync_cost::plan;
 use crate::verdict::{State, Thresholds};
 use crate::{history, host, live};
 

@@ -9,8 +9,8 @@ use toml::Spanned;
 
 use super::rules::{self, Check, Rule, RuleText};
 use super::source::{self, Complaint};
-use crate::calibration::plan::{Method, Pattern};
 use crate::model::{Datadir, Engine, Processes, Role, Threshold, Words};
+use crate::sync_cost::plan::{Method, Pattern};
 
 /// The kernel keeps so much of a process's name (TASK_COMM_LEN without its NUL).
 pub(super) const COMM_LENGTH: usize = 15;

@@ -13,7 +13,6 @@ use super::commits::{Commits, Inputs};
 use super::factors::{EarlyScan, Edges, InFlightSamples, Uncertain};
 use super::waits::{Account, Processors};
 use super::{etcd, innodb, postgres, redis};
-use crate::calibration::{Calibration, state};
 use crate::engine::engines::Engines;
 use crate::linux::PROC;
 use crate::linux::blocking::Threads;
@@ -27,6 +26,7 @@ use crate::server::status::Scope;
 use crate::server::status::choose::Status;
 use crate::server::status::connection::{Client, Connection};
 use crate::server::{self, mysql, titles};
+use crate::sync_cost::{Calibration, state};
 use crate::text::capitalize;
 
 /// How often the syncs in flight are to be sampled: a hundred samples a second make a window of a few seconds

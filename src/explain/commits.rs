@@ -9,8 +9,8 @@ use super::audit::{self, Advice, Evidence, Finding, Standing};
 use super::factors::{Alone, Edges, InFlightSamples, Log, Window};
 use super::waits::Processors;
 use super::{innodb, postgres};
-use crate::calibration::Calibration;
 use crate::model::Role;
+use crate::sync_cost::Calibration;
 use crate::text::escape_sentence;
 
 /// The result, for the page and for JSON. Flattened into an object, it has

@@ -12,7 +12,7 @@ const ROOMS: [&str; 15] = [
     "text",
     "verdict",
     "linux",
-    "calibration",
+    "sync_cost",
     "host",
     "probe",
     "engine",

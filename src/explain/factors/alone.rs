@@ -4,9 +4,9 @@
 use serde::Serialize;
 
 use super::{DurableBy, Log, render};
-use crate::calibration::Calibration;
-use crate::calibration::plan::{Case, Method, Pattern};
 use crate::model::Role;
+use crate::sync_cost::Calibration;
+use crate::sync_cost::plan::{Case, Method, Pattern};
 
 /// The mean latency of one log, and that of one sync alone.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

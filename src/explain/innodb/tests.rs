@@ -443,8 +443,8 @@ fn page_and_json_match_the_expected_output() {
 
 #[test]
 fn the_latencies_are_compared_with_those_of_a_sync_alone() {
-    use crate::calibration::plan::{Case, Method, Pattern};
-    use crate::calibration::{Calibration, Figures, Outcome, Place};
+    use crate::sync_cost::plan::{Case, Method, Pattern};
+    use crate::sync_cost::{Calibration, Figures, Outcome, Place};
     let (measurement, status) = classic();
     let factors = taken_apart(&measurement, Some(&status), &samples(60, 160)).factors;
     let outcome = |pattern, mean_seconds| {

@@ -8,9 +8,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fsynctop::calibration::Place;
 use fsynctop::model::{Server, ServerId};
 use fsynctop::server::settings::Settings;
+use fsynctop::sync_cost::Place;
 use serde_json::Value;
 
 use crate::common::disk::{Mounted, run};
@@ -66,7 +66,7 @@ fn every_way_is_measured_on_ext4_and_xfs_and_the_result_is_kept() {
         assert!(names(mounted.path()).iter().all(|name| name == "lost+found"), "{:?}", names(mounted.path()));
         let kept = names(state.path());
         assert_eq!(kept.len(), 1, "{kept:?}");
-        let kept = fsynctop::calibration::state::load(state.path(), mounted.path()).unwrap();
+        let kept = fsynctop::sync_cost::state::load(state.path(), mounted.path()).unwrap();
         assert_eq!(kept.outcomes.len(), outcomes.len());
     }
 }

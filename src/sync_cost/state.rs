@@ -69,7 +69,7 @@ pub(crate) fn load_of(state: &Path, path: &Path, storage: &Storage) -> Option<Ca
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::Place;
+    use crate::sync_cost::Place;
 
     #[test]
     fn a_result_is_found_again_by_any_path_of_its_filesystem() {
