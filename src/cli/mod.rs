@@ -7,7 +7,7 @@ mod check;
 mod command;
 pub mod connection;
 mod events;
-pub mod exit;
+mod exit;
 mod explain;
 mod exporter;
 mod fail_on;

@@ -3,7 +3,7 @@
 //! files get their roles.
 
 pub mod engines;
-pub mod profile;
+pub(crate) mod profile;
 pub mod rules;
 mod source;
 

@@ -102,13 +102,6 @@ impl Throughput {
         }
     }
 
-    pub fn postgres(&self) -> Option<&postgres::Throughput> {
-        match self {
-            Throughput::Postgres(throughput) => Some(throughput),
-            Throughput::InnoDb(_) => None,
-        }
-    }
-
     fn render(&self) -> String {
         match self {
             Throughput::InnoDb(throughput) => innodb::render(throughput),

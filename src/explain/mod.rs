@@ -8,7 +8,7 @@ pub mod commit_watch;
 pub mod commits;
 pub mod etcd;
 pub mod factors;
-pub mod innodb;
+pub(crate) mod innodb;
 pub(crate) mod json;
 pub(crate) mod page;
 pub mod postgres;

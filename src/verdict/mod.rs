@@ -20,7 +20,7 @@ mod window;
 
 pub use because::Because;
 pub use errors::is_failure_of_durability;
-pub use json::{OfServer, Report};
+pub use json::OfServer;
 pub use judge::Judge;
 pub(crate) use sentence::error;
 pub use state::State;

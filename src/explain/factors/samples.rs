@@ -124,10 +124,6 @@ impl InFlightSamples {
         })
     }
 
-    pub fn taken(&self) -> u64 {
-        self.taken
-    }
-
     /// Adds the syncs in flight at one moment; those of other servers are ignored.
     pub fn add(&mut self, in_flight: &[InFlight], at: Instant) {
         let weight = at.saturating_duration_since(self.last).as_secs_f64();
