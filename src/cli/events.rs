@@ -16,7 +16,7 @@ use super::session::{self, Session};
 use super::signals::End;
 use crate::engine::engines::Engines;
 use crate::events::{Asker, Event, Journal, Limit, Line, Stacks, Waits, Watch, Whose};
-use crate::live::{self, Judging, Live};
+use crate::live::{self, Judging, Live, Published};
 use crate::model::{Owner, Server, ServerId};
 use crate::render::json;
 use crate::server::naming::Unmatched;
@@ -133,34 +133,30 @@ impl Telling {
     }
 
     fn until(mut self, stop: &End, live: &Live) -> anyhow::Result<ExitCode> {
-        let mut snapshot = live.latest();
+        let mut stream = live.stream();
+        let mut servers = Vec::new();
+        let mut published = stream.next(SLICE);
         let mut state = live.state();
-        let mut is_new = true;
-        let mut verdicts = self.judging.follow(&snapshot, &state);
+        let mut verdicts = self.judging.follow(published.as_ref(), &state);
         while !stop.is_requested() {
             // What is too old becomes unknown without a snapshot.
             let mut events = self.watch.verdicts(verdicts.at(Instant::now()));
-            if is_new {
-                events.extend(self.watch.operations(&snapshot));
+            if let Some(Published { snapshot, interval }) = published.take() {
+                events.extend(self.watch.operations(&interval));
+                servers = snapshot.servers.clone();
             }
-            self.tell(events, &snapshot.servers)?;
+            self.tell(events, &servers)?;
             self.tell_left_out()?;
-            for sentence in self.names.tell(&snapshot.servers, Instant::now()) {
+            for sentence in self.names.tell(&servers, Instant::now()) {
                 eprintln!("fsynctop: {sentence}");
             }
             if let live::State::Failed { why } = &state {
                 anyhow::bail!("{why}");
             }
-            let newer = live.newer_than(snapshot.taken, SLICE);
-            let now = live.state();
-            is_new = newer.is_some();
-            let is_other = now != state;
-            state = now;
-            if let Some(newer) = newer {
-                snapshot = newer;
-            }
-            if is_new || is_other {
-                verdicts = self.judging.follow(&snapshot, &state);
+            published = stream.next(SLICE);
+            let before = std::mem::replace(&mut state, live.state());
+            if published.is_some() || state != before {
+                verdicts = self.judging.follow(published.as_ref(), &state);
                 live.set_judging(self.judging.spent());
             }
         }

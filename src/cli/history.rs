@@ -70,11 +70,10 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
     let history = remote::fetch(&arguments.socket)
         .map_err(|error| Exit { status: FAILED, message: error.to_string() })?;
     let step = arguments.interval.unwrap_or_else(|| timeline::step(length));
-    let Some(all) = history.last(length) else {
+    let Some(mut all) = history.last(length) else {
         let message = "the exporter remembers nothing yet: it has only just begun".to_owned();
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     };
-    let mut all = all.measurement;
     let mut parts = history.series(length, step);
     // Of a server of several processes any may be named, while they live.
     let engines = Engines::builtin();
@@ -90,7 +89,7 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
         }
     }
     let troubles = history.troubles(length, |server| pids.is_empty() || pids.contains(&server.pid));
-    say_what_is_missing(&history, length, all.duration);
+    say_what_is_missing(&history, length, all.span.duration);
 
     let style = if arguments.output_file.is_some() { Style::default() } else { Style::for_stdout() };
     let style = arguments.style.apply(style);
@@ -137,6 +136,6 @@ fn restrict(m: &mut Measurement, pids: &[u32]) {
 }
 
 fn restrict_part(part: &mut Part, pids: &[u32]) {
-    restrict(&mut part.merged.measurement, pids);
+    restrict(&mut part.interval, pids);
     part.servers.retain(|server, _| pids.contains(&server.pid));
 }

@@ -123,7 +123,7 @@ fn look(arguments: &Status, selection: &Selection) -> anyhow::Result<Found> {
     let standing = |verdict: OfServer| StandingOf { running: is_alive(&verdict), verdict };
     Ok(Found {
         servers: report.servers.into_iter().map(standing).collect(),
-        looked_for: Some(m.duration),
+        looked_for: Some(m.span.duration),
         not_tracing: None,
     })
 }

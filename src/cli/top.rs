@@ -184,7 +184,7 @@ fn exporter(socket: PathBuf, selection: Selection) -> terminal::Exporter {
         let history = remote::fetch(&socket).ok()?;
         let all = history.last(Duration::MAX)?;
         let alive = selection.processes();
-        let servers = all.measurement.servers.iter().filter(|server| selection.takes(server, &alive));
+        let servers = all.servers.iter().filter(|server| selection.takes(server, &alive));
         let servers = servers.map(|server| server.id).collect();
         Some(Earlier { history, servers })
     };

@@ -71,14 +71,13 @@ pub(crate) struct Watch {
     states: BTreeMap<ServerId, State>,
     /// Changes for which there was no room: what each server became.
     held_back: BTreeMap<ServerId, State>,
-    before: Option<Arc<Snapshot>>,
     /// In flight for longer than that, when they were last looked at.
     told: Vec<InFlight>,
 }
 
 impl Watch {
     pub fn new(above: Duration) -> Watch {
-        Watch { above, states: BTreeMap::new(), held_back: BTreeMap::new(), before: None, told: Vec::new() }
+        Watch { above, states: BTreeMap::new(), held_back: BTreeMap::new(), told: Vec::new() }
     }
 
     /// The verdicts as they are to be told now, the worst first.
@@ -128,12 +127,11 @@ impl Watch {
         }
     }
 
-    /// What the interval up to this snapshot had.
-    pub fn operations(&mut self, snapshot: &Arc<Snapshot>) -> Vec<Event> {
-        let mut events: Vec<Event> = self.in_flight(&snapshot.in_flight).collect();
+    /// What the interval had.
+    pub fn operations(&mut self, m: &Measurement) -> Vec<Event> {
+        let mut events: Vec<Event> = self.in_flight(&m.in_flight).collect();
         // What had happened before the first look belongs to no interval.
-        if let Some(before) = self.before.replace(snapshot.clone()) {
-            let m = Measurement::between(&before, snapshot);
+        if !m.span.duration.is_zero() {
             let rows = || m.files.iter().filter(|row| row.target != Target::BadDescriptor);
             events.extend(rows().chain(&m.failures).flat_map(failed));
             events.extend(rows().filter_map(|row| self.slow(row)));
@@ -181,13 +179,16 @@ mod tests {
     const REDO: &str = "/var/lib/mysql/#ib_redo5";
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn snapshot(files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Arc<Snapshot> {
-        Arc::new(Snapshot {
+    /// A second of totals so far, after a second of totals before.
+    fn second(before: &[FileRow], files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Measurement {
+        let begin = Instant::now();
+        let snapshot = |taken, files| Snapshot {
             servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))],
             files,
-            in_flight,
-            ..Snapshot::empty(Instant::now(), SystemTime::UNIX_EPOCH, quiet().setup)
-        })
+            in_flight: in_flight.clone(),
+            ..Snapshot::empty(taken, SystemTime::UNIX_EPOCH, quiet().setup)
+        };
+        Measurement::between(&snapshot(begin, before.to_vec()), &snapshot(begin + SECOND, files))
     }
 
     fn redo(syncs: &[(u64, u64)]) -> FileRow {
@@ -198,7 +199,7 @@ mod tests {
     fn what_hangs_is_told_once_and_again_if_it_is_another_call() {
         let mut watch = Watch::new(SECOND);
         let hangs = |seconds| in_flight(Role::Redo, REDO, SECOND * seconds);
-        let mut told = |sync| watch.operations(&snapshot(Vec::new(), vec![sync])).len();
+        let mut told = |sync| watch.operations(&second(&[], Vec::new(), vec![sync])).len();
         assert_eq!(told(in_flight(Role::Redo, REDO, SECOND / 2)), 0);
         assert_eq!([told(hangs(1)), told(hangs(2)), told(hangs(3))], [1, 0, 0]);
         assert_eq!(told(hangs(1)), 1, "the one before has ended");
@@ -208,28 +209,29 @@ mod tests {
     fn the_longest_of_an_interval_is_told_with_how_many_were_long() {
         let mut watch = Watch::new(SECOND);
         let before = [(5, 1_000), (1, 9_000_000_000)];
-        assert_eq!(watch.operations(&snapshot(vec![redo(&before)], Vec::new())), [], "before the first look");
+        let mut first = second(&[], vec![redo(&before)], Vec::new());
+        first.span.duration = Duration::ZERO;
+        assert_eq!(watch.operations(&first), [], "before the first look");
         let after = [&before[..], &[(2, 1_500_000_000), (1, 10_000_000_000)]].concat();
-        let events = watch.operations(&snapshot(vec![redo(&after)], Vec::new()));
+        let events = watch.operations(&second(&[redo(&before)], vec![redo(&after)], Vec::new()));
         let [Event::Slow { latency, is_exact, count, .. }] = &events[..] else { panic!("{events:?}") };
         assert_eq!((*latency, *is_exact, *count), (10 * SECOND, true, 3));
         // Below the longest ever, only the bucket is known.
         let last = [&after[..], &[(1, 3_000_000_000)]].concat();
-        let events = watch.operations(&snapshot(vec![redo(&last)], Vec::new()));
+        let events = watch.operations(&second(&[redo(&after)], vec![redo(&last)], Vec::new()));
         let [Event::Slow { latency, is_exact: false, count: 1, .. }] = &events[..] else {
             panic!("{events:?}")
         };
         assert!((2_800..=3_000).contains(&latency.as_millis()), "{latency:?}");
-        assert_eq!(watch.operations(&snapshot(vec![redo(&last)], Vec::new())), []);
+        assert_eq!(watch.operations(&second(&[redo(&last)], vec![redo(&last)], Vec::new())), []);
     }
 
     #[test]
     fn failures_are_told_by_errno_and_wrong_calls_are_not() {
         let mut watch = Watch::new(SECOND);
-        watch.operations(&snapshot(vec![redo(&[(1, 1_000)])], Vec::new()));
         let mut failed = redo(&[(6, 1_000)]);
         failed.stats.errors = [(libc::EIO, 2), (libc::ENOSPC, 1), (libc::EINVAL, 1)].into();
-        let events = watch.operations(&snapshot(vec![failed], Vec::new()));
+        let events = watch.operations(&second(&[redo(&[(1, 1_000)])], vec![failed], Vec::new()));
         let told: Vec<_> = events
             .iter()
             .map(|event| match event {

@@ -24,8 +24,8 @@ fn measurement(redo: u64, binlog: u64) -> Measurement {
         fixture::row(MYSQL, inode, "/d/x", role, Op::Fdatasync, fixture::stats(&[(n, 1_000_000)]))
     };
     let files = [row(1, Role::Redo, redo), row(2, Role::Binlog, binlog)];
-    let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
-    let m = Measurement { duration: Duration::from_secs(SECONDS), ..fixture::quiet() };
+    let files = Vec::from_iter(files.into_iter().filter(|row| row.stats.count > 0));
+    let m = fixture::lasting(Duration::from_secs(SECONDS), fixture::quiet());
     fixture::with_files(m, files, Vec::new())
 }
 

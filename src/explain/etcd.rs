@@ -57,7 +57,7 @@ mod tests {
     fn standing(server: &Server, syncs: u64, counted: Option<u64>) -> (Standing, String) {
         let log = "/d/member/wal/0000000000000000-0000000000000000.wal";
         let row = fixture::row(MYSQL, 1, log, Role::Wal, Op::Fdatasync, fixture::stats(&[(syncs, 5)]));
-        let files = (syncs > 0).then_some(row).into_iter().collect();
+        let files = Vec::from_iter((syncs > 0).then_some(row).into_iter());
         let measurement: Measurement = fixture::with_files(fixture::quiet(), files, Vec::new());
         let at = |n: u64| Reading::from_pairs([(WAL, n), (COMMITS, n)]);
         let (from, to) = (at(10), at(10 + counted.unwrap_or(0)));

@@ -117,8 +117,8 @@ pub fn json(explanation: &Explanation) -> io::Result<String> {
     let object = Object {
         schema: 1,
         host: &m.setup.host,
-        start: rfc3339_millis(m.start),
-        end: rfc3339_millis(m.end),
+        start: rfc3339_millis(m.span.start),
+        end: rfc3339_millis(m.span.end),
         duration_seconds: waits.window.as_secs_f64(),
         syncs: m.total().count,
         failed: failed(m),

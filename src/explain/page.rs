@@ -352,7 +352,7 @@ mod tests {
             FileRow { op, stats: Stats { count, errors, ..Stats::default() }, ..row.clone() }
         };
         explanation.measurement.failures =
-            vec![of(Op::Write, libc::ENOSPC, 7), of(Op::Writeback, libc::EIO, 1)];
+            vec![of(Op::Write, libc::ENOSPC, 7), of(Op::Writeback, libc::EIO, 1)].into();
         explanation.measurement.lost.writeback_errors = 2;
         let page = first(&explanation);
         let order = [
@@ -386,7 +386,7 @@ mod tests {
         Arc::make_mut(&mut m.setup).ops.extend([Op::DsyncWrite, Op::Write]);
         let row = m.files.iter().find(|row| row.info.role == Role::Redo).unwrap().clone();
         let stats = Stats { count: 100, bytes: 1_024_000, ..Stats::default() };
-        m.writes = vec![FileRow { op: Op::Write, stats, ..row }];
+        m.writes = vec![FileRow { op: Op::Write, stats, ..row }].into();
         m.write_roles = crate::model::roles_of(&m.writes);
         let text = page(&explanation, &Style::default());
         let section = text.split("What was written:\n").nth(1).unwrap_or_else(|| panic!("{text}"));
@@ -407,7 +407,7 @@ mod tests {
             ..FileInfo::nameless(Role::Other)
         });
         let row = FileRow { op: Op::Write, info: hostile, ..explanation.measurement.files[0].clone() };
-        explanation.measurement.failures = vec![row];
+        explanation.measurement.failures = vec![row].into();
         let json = super::super::json::json(&explanation).unwrap();
         assert!(json.contains(r"/\u202elmth.\u009b31m"), "{json}");
     }

@@ -269,8 +269,10 @@ impl History {
         history.short_of_memory = json.short_of_memory;
         let (tables, numbers) = tables_of(json.servers, json.files, json.neighbours);
         for mut packed in json.moments {
+            let Some(setup) = &history.setup else { break };
             numbers.apply(&mut packed)?;
-            history.insert(&tables.unpack(packed)?);
+            let moment = tables.unpack(packed, setup.clone())?;
+            history.insert(&moment);
         }
         for (_, id, server) in tables.servers.iter() {
             history.tables.servers.update(id, server.clone());
@@ -294,11 +296,9 @@ impl Numbers {
             *number = *numbers.get(number).ok_or(Inconsistent)?;
             Ok(())
         };
-        packed.server_numbers().try_for_each(|number| renumber(&self.servers, number))?;
-        let mut files = packed.files.iter_mut().chain(&mut packed.failures).chain(&mut packed.writes);
-        files.try_for_each(|row| renumber(&self.files, &mut row.file))?;
-        packed.unsynced.iter_mut().try_for_each(|row| renumber(&self.files, &mut row.file))?;
-        packed.neighbours.iter_mut().try_for_each(|row| renumber(&self.neighbours, &mut row.neighbour))
+        packed.servers().try_for_each(|number| renumber(&self.servers, number))?;
+        packed.files().try_for_each(|number| renumber(&self.files, number))?;
+        packed.neighbours().try_for_each(|number| renumber(&self.neighbours, number))
     }
 }
 

@@ -7,20 +7,20 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::moment::{Moment, Pending, Rest};
-use super::table::Table;
+use super::dictionary::Dictionary;
 use crate::model::histogram::{BUCKETS, Histogram};
 use crate::model::{
-    Backlog, Completions, DeviceRow, FileInfo, FileRow, InFlight, Lost, Max, NeighbourRow, Op, Role, RoleRow,
-    Server, ServerId, Stats, Target, Unsynced, UnsyncedRow,
+    Backlog, Completions, DeviceRow, FileInfo, FileRow, InFlight, Lost, Max, Measurement, NeighbourRow, Op,
+    Rest, Role, RoleRow, Row, Server, ServerId, Setup, Span, Stats, Table, Target, Unsynced, UnsyncedRow,
+    WholeDisks,
 };
 
 /// What moments refer to.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    pub servers: Table<ServerId, Arc<Server>>,
-    pub files: Table<(ServerId, Target), Arc<FileInfo>>,
-    pub neighbours: Table<(u32, String), String>,
+    pub servers: Dictionary<ServerId, Arc<Server>>,
+    pub files: Dictionary<(ServerId, Target), Arc<FileInfo>>,
+    pub neighbours: Dictionary<(u32, String), String>,
 }
 
 /// Times in nanoseconds; those of the wall clock since 1970.
@@ -53,6 +53,10 @@ pub(crate) struct Packed {
     pub unsynced_together: Vec<PackedTogether>,
     #[serde(default)]
     pub devices: Vec<PackedDevice>,
+    #[serde(default)]
+    pub monotonic_ns: u64,
+    #[serde(default)]
+    pub sequence: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -157,7 +161,7 @@ pub struct Inconsistent;
 
 impl Tables {
     /// Packs a moment; what it refers to is held until it is released.
-    pub fn pack(&mut self, moment: &Moment) -> Packed {
+    pub fn pack(&mut self, moment: &Measurement) -> Packed {
         let Tables { servers, files, neighbours } = self;
         let packed_unsynced = |row: &UnsyncedRow| PackedUnsynced {
             file: files.hold(&(row.server, row.target), || row.info.clone()),
@@ -187,9 +191,11 @@ impl Tables {
         };
         let unsynced_together = moment.unsynced.together.iter().map(packed_together).collect();
         Packed {
-            start_ns: since_epoch(moment.start),
-            end_ns: since_epoch(moment.end),
-            duration_ns: nanoseconds(moment.duration),
+            start_ns: since_epoch(moment.span.start),
+            end_ns: since_epoch(moment.span.end),
+            duration_ns: nanoseconds(moment.span.duration),
+            monotonic_ns: nanoseconds(moment.span.monotonic),
+            sequence: moment.span.sequence,
             lost: moment.lost,
             servers: moment
                 .servers
@@ -207,13 +213,12 @@ impl Tables {
             devices: moment.devices.iter().map(PackedDevice::from).collect(),
             rest: PackedRest { rows: moment.rest.rows, stats: (&moment.rest.stats).into() },
             pending: moment
-                .pending
+                .in_flight
                 .iter()
-                .map(|pending| {
-                    let InFlight { server, tid, thread, op, role, path, age, age_is_minimum } =
-                        &pending.oldest;
+                .map(|sync| {
+                    let InFlight { server, tid, thread, op, role, path, age, age_is_minimum, count } = sync;
                     PackedPending {
-                        count: pending.count,
+                        count: *count,
                         server: servers.hold(server, unknown(*server)),
                         tid: *tid,
                         thread: thread.clone(),
@@ -241,7 +246,7 @@ impl Tables {
         }
     }
 
-    pub(crate) fn unpack(&self, packed: Packed) -> Result<Moment, Inconsistent> {
+    pub(crate) fn unpack(&self, packed: Packed, setup: Arc<Setup>) -> Result<Measurement, Inconsistent> {
         let server = |id| self.servers.get(id).ok_or(Inconsistent);
         let role = |row: PackedRole| {
             Ok(RoleRow {
@@ -271,7 +276,7 @@ impl Tables {
             .into_iter()
             .map(|row| Ok(((*server(row.server)?.0, row.role), row.bytes)));
         let pending = packed.pending.into_iter().map(|row| {
-            let oldest = InFlight {
+            Ok(InFlight {
                 server: *server(row.server)?.0,
                 tid: row.tid,
                 thread: row.thread,
@@ -280,8 +285,8 @@ impl Tables {
                 path: row.path,
                 age: Duration::from_nanos(row.age_ns),
                 age_is_minimum: row.age_is_minimum,
-            };
-            Ok(Pending { count: row.count, oldest })
+                count: row.count,
+            })
         });
         let neighbours = packed.neighbours.into_iter().map(|row| {
             let ((device_number, comm), device) = self.neighbours.get(row.neighbour).ok_or(Inconsistent)?;
@@ -294,45 +299,44 @@ impl Tables {
             })
         });
         let unwatched = packed.unwatched.into_iter().map(|row| Ok((*server(row.server)?.0, row.count)));
-        Ok(Moment {
-            start: wall_clock(packed.start_ns),
-            end: wall_clock(packed.end_ns),
-            duration: Duration::from_nanos(packed.duration_ns),
+        let servers = packed.servers.into_iter().map(|id| Ok(server(id)?.1.clone()));
+        Ok(Measurement {
+            span: Span {
+                start: wall_clock(packed.start_ns),
+                end: wall_clock(packed.end_ns),
+                duration: Duration::from_nanos(packed.duration_ns),
+                monotonic: Duration::from_nanos(packed.monotonic_ns),
+                sequence: packed.sequence,
+                parts: 1,
+            },
+            setup,
             lost: packed.lost,
-            servers: packed
-                .servers
-                .into_iter()
-                .map(|id| Ok(server(id)?.1.clone()))
-                .collect::<Result<_, Inconsistent>>()?,
-            roles: packed.roles.into_iter().map(role).collect::<Result<_, Inconsistent>>()?,
-            write_roles: packed.write_roles.into_iter().map(role).collect::<Result<_, Inconsistent>>()?,
-            files: packed.files.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
-            failures: packed.failures.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
-            writes: packed.writes.into_iter().map(file).collect::<Result<_, Inconsistent>>()?,
+            servers: table(servers)?,
+            roles: table(packed.roles.into_iter().map(role))?,
+            write_roles: table(packed.write_roles.into_iter().map(role))?,
+            files: table(packed.files.into_iter().map(file))?,
+            rest: Rest { rows: packed.rest.rows, stats: packed.rest.stats.try_into()? },
+            failures: table(packed.failures.into_iter().map(file))?,
+            writes: table(packed.writes.into_iter().map(file))?,
+            threads: Table::default(),
+            in_flight: pending.collect::<Result<_, Inconsistent>>()?,
+            neighbours: table(neighbours)?,
+            whole_disks: WholeDisks::default(),
+            unwatched: table(unwatched)?,
+            devices: packed.devices.into_iter().map(DeviceRow::from).collect(),
             unsynced: Unsynced {
-                rows: unsynced.collect::<Result<_, Inconsistent>>()?,
+                rows: table(unsynced)?,
                 together: together.collect::<Result<_, Inconsistent>>()?,
                 dropped: packed.unsynced_dropped,
             },
-            devices: packed.devices.into_iter().map(DeviceRow::from).collect(),
-            rest: Rest { rows: packed.rest.rows, stats: packed.rest.stats.try_into()? },
-            pending: pending.collect::<Result<_, Inconsistent>>()?,
-            neighbours: neighbours.collect::<Result<_, Inconsistent>>()?,
-            unwatched: unwatched.collect::<Result<_, Inconsistent>>()?,
         })
     }
 
     /// The moment is forgotten, and with it what no other one refers to.
-    pub fn release(&mut self, packed: &Packed) {
-        packed.server_ids().for_each(|id| self.servers.release(id));
-        packed
-            .files
-            .iter()
-            .chain(&packed.failures)
-            .chain(&packed.writes)
-            .for_each(|row| self.files.release(row.file));
-        packed.unsynced.iter().for_each(|row| self.files.release(row.file));
-        packed.neighbours.iter().for_each(|row| self.neighbours.release(row.neighbour));
+    pub fn release(&mut self, mut packed: Packed) {
+        packed.servers().for_each(|number| self.servers.release(*number));
+        packed.files().for_each(|number| self.files.release(*number));
+        packed.neighbours().for_each(|number| self.neighbours.release(*number));
     }
 
     pub fn bytes(&self) -> usize {
@@ -340,19 +344,27 @@ impl Tables {
     }
 }
 
-impl Packed {
-    fn server_ids(&self) -> impl Iterator<Item = u32> {
-        let roles = self.roles.iter().chain(&self.write_roles).map(|row| row.server);
-        let pending = self.pending.iter().map(|row| row.server);
-        let unwatched = self.unwatched.iter().map(|row| row.server);
-        self.servers.iter().copied().chain(roles).chain(pending).chain(unwatched)
-    }
+fn table<R: Row>(rows: impl Iterator<Item = Result<R, Inconsistent>>) -> Result<Table<R>, Inconsistent> {
+    rows.collect()
+}
 
-    pub(crate) fn server_numbers(&mut self) -> impl Iterator<Item = &mut u32> {
+/// The numbers by which a moment refers to entries of each table.
+impl Packed {
+    pub fn servers(&mut self) -> impl Iterator<Item = &mut u32> {
         let roles = self.roles.iter_mut().chain(&mut self.write_roles).map(|row| &mut row.server);
         let pending = self.pending.iter_mut().map(|row| &mut row.server);
         let unwatched = self.unwatched.iter_mut().map(|row| &mut row.server);
-        self.servers.iter_mut().chain(roles).chain(pending).chain(unwatched)
+        let together = self.unsynced_together.iter_mut().map(|row| &mut row.server);
+        self.servers.iter_mut().chain(roles).chain(pending).chain(unwatched).chain(together)
+    }
+
+    pub fn files(&mut self) -> impl Iterator<Item = &mut u32> {
+        let files = self.files.iter_mut().chain(&mut self.failures).chain(&mut self.writes);
+        files.map(|row| &mut row.file).chain(self.unsynced.iter_mut().map(|row| &mut row.file))
+    }
+
+    pub fn neighbours(&mut self) -> impl Iterator<Item = &mut u32> {
+        self.neighbours.iter_mut().map(|row| &mut row.neighbour)
     }
 }
 

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use super::{Kept, Merged, Moment, Sum};
-use crate::history::History;
-use crate::model::{Role, ServerId, Stats};
+use super::{History, Kept};
+use crate::model::{Measurement, Role, ServerId, Stats};
 
 /// Some seconds.
 #[derive(Clone, Debug)]
 pub struct Part {
-    pub merged: Merged,
+    pub interval: Measurement,
     pub servers: BTreeMap<ServerId, Standout>,
 }
 
@@ -67,13 +66,16 @@ impl History {
     }
 
     fn part<'a>(&self, kept: impl Iterator<Item = &'a Kept>) -> Option<Part> {
-        let mut sum: Option<Sum> = None;
+        let mut sum: Option<Measurement> = None;
         let mut servers: BTreeMap<ServerId, Standout> = BTreeMap::new();
-        for moment in kept.filter_map(|kept| self.tables.unpack(kept.read()?).ok()) {
+        for moment in kept.filter_map(|kept| self.unpack(kept)) {
             stand_out(&moment, &mut servers);
-            sum.get_or_insert_with(|| Sum::begin(&moment)).add(moment);
+            match &mut sum {
+                Some(sum) => sum.append(moment),
+                None => sum = Some(moment),
+            }
         }
-        Some(Part { merged: sum?.merged(self.setup.clone()?), servers })
+        Some(Part { interval: sum?, servers })
     }
 }
 
@@ -83,16 +85,15 @@ fn busy_for(stats: &Stats, oldest: Duration, over: Duration) -> Duration {
     if oldest >= over { over } else { Duration::from_nanos(stats.sum_ns).min(over) }
 }
 
-fn stand_out(moment: &Moment, servers: &mut BTreeMap<ServerId, Standout>) {
+fn stand_out(moment: &Measurement, servers: &mut BTreeMap<ServerId, Standout>) {
     let mut roles: BTreeMap<(ServerId, Role), (Stats, Duration)> = BTreeMap::new();
     for row in &moment.roles {
         roles.entry((row.server, row.role)).or_default().0.merge(&row.stats);
     }
     let mut in_flight: BTreeMap<ServerId, u64> = BTreeMap::new();
-    for pending in &moment.pending {
-        let oldest = &pending.oldest;
+    for oldest in &moment.in_flight {
         let count = in_flight.entry(oldest.server).or_default();
-        *count = count.saturating_add(pending.count);
+        *count = count.saturating_add(oldest.count);
         let age = &mut roles.entry((oldest.server, oldest.role)).or_default().1;
         *age = (*age).max(oldest.age);
     }
@@ -101,9 +102,9 @@ fn stand_out(moment: &Moment, servers: &mut BTreeMap<ServerId, Standout>) {
         known.oldest = known.oldest.max(oldest);
         if role.is_serial() {
             let busy = known.busy.entry(role).or_default();
-            *busy = busy.saturating_add(busy_for(&stats, oldest, moment.duration));
+            *busy = busy.saturating_add(busy_for(&stats, oldest, moment.span.duration));
         }
-        let worst = Worst { start: moment.start, end: moment.end, role, stats, oldest };
+        let worst = Worst { start: moment.span.start, end: moment.span.end, role, stats, oldest };
         if known.worst.as_ref().is_none_or(|known| worst.wait() > known.wait()) {
             known.worst = Some(worst);
         }
@@ -133,9 +134,9 @@ mod tests {
         let in_flight: Vec<_> =
             stuck.map(|age| in_flight(Role::Binlog, "/d/b", Duration::from_secs(age))).into_iter().collect();
         let mut one = Measurement { in_flight, ..with_files(quiet(), vec![redo], Vec::new()) };
-        one.duration = Duration::from_secs(1);
-        one.start += Duration::from_secs(second);
-        one.end = one.start + one.duration;
+        one.span.duration = Duration::from_secs(1);
+        one.span.start += Duration::from_secs(second);
+        one.span.end = one.span.start + one.span.duration;
         one
     }
 
@@ -158,11 +159,11 @@ mod tests {
             history.push(&moment(second, slowest, (second == 93).then_some(40)));
         }
         let parts = history.series(Duration::from_secs(45), Duration::from_secs(10));
-        let begin = quiet().start;
+        let begin = quiet().span.start;
         let second = |time: SystemTime| time.duration_since(begin).unwrap().as_secs();
-        let starts: Vec<_> = parts.iter().map(|part| second(part.merged.measurement.start)).collect();
+        let starts: Vec<_> = parts.iter().map(|part| second(part.interval.span.start)).collect();
         assert_eq!(starts, [55, 60, 70, 80, 90]);
-        let counts: Vec<_> = parts.iter().map(|part| part.merged.measurement.total().count).collect();
+        let counts: Vec<_> = parts.iter().map(|part| part.interval.total().count).collect();
         assert_eq!(counts, [50, 100, 100, 100, 100]);
         let worst = |at: usize| parts[at].servers[&MYSQL].worst.clone().unwrap();
         assert_eq!((second(worst(2).start), worst(2).role), (77, Role::Redo));

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::model::fixture::*;
-use crate::model::{InFlight, Target};
+use crate::model::{
+    Backlog, DeviceRow, FileRow, InFlight, Lost, Op, Rest, Role, RoleRow, ServerId, Stats, Target, Unsynced,
+    UnsyncedRow,
+};
 
 fn history(length: u64, bytes: usize) -> History {
     History::new(Options { length: Duration::from_secs(length), bytes, files: 50 })
@@ -10,9 +13,9 @@ fn history(length: u64, bytes: usize) -> History {
 
 /// The interval of a second that begins `second` seconds after the first one.
 fn at(second: u64, mut measurement: Measurement) -> Measurement {
-    measurement.duration = Duration::from_secs(1);
-    measurement.start += Duration::from_secs(second);
-    measurement.end = measurement.start + measurement.duration;
+    measurement.span.duration = Duration::from_secs(1);
+    measurement.span.start += Duration::from_secs(second);
+    measurement.span.end = measurement.span.start + measurement.span.duration;
     measurement
 }
 
@@ -47,13 +50,13 @@ fn device(written_bytes: u64) -> DeviceRow {
 fn of_several_moments_what_is_unsynced_is_the_last_ones_and_the_most_of_any() {
     let mut history = History::new(Options::default());
     let second = |n, rows: Vec<UnsyncedRow>| Measurement {
-        unsynced: Unsynced { rows, dropped: 1, ..Unsynced::default() },
-        devices: vec![device(1_000 * (n + 1))],
+        unsynced: Unsynced { rows: rows.into(), dropped: 1, ..Unsynced::default() },
+        devices: vec![device(1_000 * (n + 1))].into(),
         ..at(n, quiet())
     };
     history.push(&second(0, vec![unsynced(1, 700, 9_000, 0), unsynced(2, 50, 60, 50)]));
     history.push(&second(1, vec![unsynced(1, 300, 800, 0)]));
-    let all = history.last(Duration::MAX).unwrap().measurement;
+    let all = history.last(Duration::MAX).unwrap();
     // Of the second nothing was unsynced any more.
     assert_eq!(all.unsynced.rows, [unsynced(1, 300, 9_000, 0), unsynced(2, 0, 60, 0)]);
     assert_eq!(all.unsynced.dropped, 2);
@@ -69,8 +72,8 @@ fn of_thousands_of_unsynced_files_the_logs_are_kept_and_the_sum_is_also_where_sy
         }
         rows.push(unsynced(1, 5, 6, 0));
         let mut measurement = quiet();
-        measurement.unsynced = Unsynced { rows, ..Unsynced::default() };
-        let kept = Moment::of(&measurement, 50).unsynced.rows;
+        measurement.unsynced = Unsynced { rows: rows.into(), ..Unsynced::default() };
+        let kept = limited(&measurement, 50).unsynced.rows;
         assert!(kept.len() < 60, "{}", kept.len());
         assert!(kept.contains(&unsynced(1, 5, 6, 0)));
         assert_eq!(kept.iter().map(|row| row.now.bytes).sum::<u64>(), 5_000 * 700 + 5);
@@ -82,24 +85,25 @@ fn of_thousands_of_unsynced_files_the_logs_are_kept_and_the_sum_is_also_where_sy
 fn a_moment_comes_back_as_it_went_in() {
     for mut measurement in [quiet(), busy(), two_servers(), hostile()] {
         measurement.lost = Lost { preempted: 3, names: 1, unwatched: 5, ..Lost::default() };
-        measurement.unwatched = vec![(MYSQL, 4)];
+        measurement.unwatched = vec![(MYSQL, 4)].into();
         let written = Stats { bytes: 16_384, ..stats(&[(3, 9_000)]) };
-        measurement.writes = vec![row(MYSQL, 7, "/d/undo_001", Role::Undo, Op::Write, written)];
+        measurement.writes = vec![row(MYSQL, 7, "/d/undo_001", Role::Undo, Op::Write, written)].into();
         measurement.write_roles = crate::model::roles_of(&measurement.writes);
         let together = [((MYSQL, Role::Redo), 2_000)].into();
-        measurement.unsynced = Unsynced { rows: vec![unsynced(4_000, 900, 2_000, 0)], together, dropped: 5 };
-        measurement.devices = vec![device(1_000)];
+        measurement.unsynced =
+            Unsynced { rows: vec![unsynced(4_000, 900, 2_000, 0)].into(), together, dropped: 5 };
+        measurement.devices = vec![device(1_000)].into();
         let mut history = History::new(Options::default());
         history.push(&measurement);
         let moments: Vec<_> = history.moments().collect();
-        assert_eq!(moments, [Moment::of(&measurement, 50)]);
+        assert_eq!(moments, [limited(&measurement, 50)]);
         let [moment] = &moments[..] else { unreachable!() };
         assert_eq!((moment.roles.clone(), moment.lost), (measurement.roles.clone(), measurement.lost));
         assert_eq!(moment.files.len(), measurement.files.len());
         assert_eq!(moment.rest, Rest::default());
         assert_eq!(moment.servers, measurement.servers);
         assert_eq!(moment.unwatched, measurement.unwatched);
-        let last = history.last(Duration::MAX).unwrap().measurement;
+        let last = history.last(Duration::MAX).unwrap();
         assert_eq!((last.writes, last.write_roles), (measurement.writes, measurement.write_roles));
         assert_eq!((last.unsynced, last.devices), (measurement.unsynced, measurement.devices));
         // Nothing holds a file that is forgotten.
@@ -111,30 +115,47 @@ fn a_moment_comes_back_as_it_went_in() {
 }
 
 #[test]
+fn nothing_holds_on_to_what_a_forgotten_moment_referred_to() {
+    let mut history = history(2, 4 << 20);
+    let mut full = busy();
+    full.failures = full.files.clone();
+    full.writes = full.files.clone();
+    full.write_roles = crate::model::roles_of(&full.writes);
+    full.unwatched = vec![(MYSQL, 4)].into();
+    full.in_flight = vec![in_flight(Role::Redo, "/d/a", Duration::from_secs(9))];
+    full.neighbours = vec![neighbour("/dev/vda", "dd", &[(1, 1_000)])].into();
+    let together = [((MYSQL, Role::Redo), 2_000)].into();
+    full.unsynced = Unsynced { rows: vec![unsynced(4_000, 900, 2_000, 0)].into(), together, dropped: 5 };
+    history.push(&at(0, full));
+    assert!(history.tables.servers.iter().count() > 0);
+    let nobody = Measurement { servers: Default::default(), ..quiet() };
+    (1..5).for_each(|second| history.push(&at(second, nobody.clone())));
+    let tables = &history.tables;
+    let left = (tables.servers.iter().count(), tables.files.iter().count(), tables.neighbours.iter().count());
+    assert_eq!(left, (0, 0, 0));
+}
+
+#[test]
 fn a_range_adds_up_to_what_was_pushed() {
     let mut history = History::new(Options::default());
-    let begin = quiet().start;
+    let begin = quiet().span.start;
     for second in 0..10 {
         history.push(&at(second, if second % 2 == 0 { busy() } else { two_servers() }));
     }
     let all = history.last(Duration::from_secs(600)).unwrap();
-    assert_eq!(all.moments, 10);
-    assert_eq!(all.measurement.total().count, 5 * (busy().total().count + two_servers().total().count));
-    assert_eq!(
-        all.measurement.files.iter().map(|row| row.stats.count).sum::<u64>(),
-        all.measurement.total().count
-    );
-    assert_eq!(all.measurement.duration, Duration::from_secs(10));
-    assert_eq!((all.measurement.start, all.measurement.end), (begin, begin + Duration::from_secs(10)));
-    let redo =
-        all.measurement.roles.iter().find(|row| row.role == Role::Redo && row.server == MYSQL).unwrap();
+    assert_eq!(all.span.parts, 10);
+    assert_eq!(all.total().count, 5 * (busy().total().count + two_servers().total().count));
+    assert_eq!(all.files.iter().map(|row| row.stats.count).sum::<u64>(), all.total().count);
+    assert_eq!(all.span.duration, Duration::from_secs(10));
+    assert_eq!((all.span.start, all.span.end), (begin, begin + Duration::from_secs(10)));
+    let redo = all.roles.iter().find(|row| row.role == Role::Redo && row.server == MYSQL).unwrap();
     assert_eq!(redo.stats.histogram.count(), 10 * 3_237);
 
     let second = |n| begin + Duration::from_secs(n);
     let some = history.between(second(3), second(5)).unwrap();
-    assert_eq!((some.moments, some.measurement.start, some.measurement.end), (2, second(3), second(5)));
+    assert_eq!((some.span.parts, some.span.start, some.span.end), (2, second(3), second(5)));
     assert!(history.between(second(50), second(60)).is_none());
-    assert_eq!(history.last(Duration::from_secs(3)).unwrap().moments, 3);
+    assert_eq!(history.last(Duration::from_secs(3)).unwrap().span.parts, 3);
     assert!(History::new(Options::default()).last(Duration::from_secs(9)).is_none());
 }
 
@@ -148,13 +169,13 @@ fn parts_of_a_moment_are_one_moment() {
     history.push(&many(2));
     history.push(&many(3));
     let [moment, next] = &history.moments().collect::<Vec<_>>()[..] else { panic!("{}", history.len()) };
-    assert_eq!((moment.start, moment.end), (many(0).start, many(2).end));
-    assert_eq!(moment.duration, Duration::from_secs(3));
+    assert_eq!((moment.span.start, moment.span.end), (many(0).span.start, many(2).span.end));
+    assert_eq!(moment.span.duration, Duration::from_secs(3));
     let sum = 2 * many(0).total().count + busy().total().count;
-    assert_eq!(moment.total(None, None).count, sum);
+    assert_eq!(moment.total().count, sum);
     assert_eq!(moment.files.len(), 50, "no more than there is room for");
     assert_eq!(moment.files.iter().map(|row| row.stats.count).sum::<u64>() + moment.rest.stats.count, sum);
-    assert_eq!(*next, Moment::of(&many(3), 50), "nothing of it is left for the next");
+    assert_eq!(*next, limited(&many(3), 50), "nothing of it is left for the next");
 }
 
 #[test]
@@ -164,7 +185,7 @@ fn it_reaches_back_as_far_as_it_should_and_no_further() {
         history.push(&at(second, busy()));
     }
     assert_eq!((history.len(), history.length()), (60, Duration::from_secs(60)));
-    assert_eq!(history.since(), Some(quiet().start + Duration::from_secs(140)));
+    assert_eq!(history.since(), Some(quiet().span.start + Duration::from_secs(140)));
     assert!(!history.is_short_of_memory());
 }
 
@@ -184,7 +205,7 @@ fn the_budget_holds_whatever_comes_and_the_oldest_go_first() {
     assert!(history.is_short_of_memory());
     assert!(history.len() > 5, "{}", history.len());
     let newest = history.moments().next_back().unwrap();
-    assert_eq!(newest.start, quiet().start + Duration::from_secs(599));
+    assert_eq!(newest.span.start, quiet().span.start + Duration::from_secs(599));
     assert_eq!(newest.files.len(), 50);
     // What no moment refers to any more is forgotten as well.
     assert!(history.tables.files.iter().count() <= 50 * history.len());
@@ -206,7 +227,7 @@ fn files_with_failures_are_kept_before_those_that_took_time_and_the_rest_is_summ
     let mut rows = files(120);
     rows[3].stats.errors.insert(libc::EIO, 1);
     let measurement = with_files(quiet(), rows, Vec::new());
-    let moment = Moment::of(&measurement, 50);
+    let moment = limited(&measurement, 50);
     assert_eq!((moment.files.len(), moment.rest.rows), (50, 70));
     let number = |row: &FileRow| match row.target {
         Target::File(id) => id.inode,
@@ -226,15 +247,15 @@ fn many_servers_are_summed_up_and_none_is_lost() {
     let row = |pid| {
         row(server(pid), 1, "/d/ib_logfile0", Role::Redo, Op::Fdatasync, stats(&[(u64::from(pid), 10_000)]))
     };
-    let mut measurement = with_files(quiet(), (1..=1_000).map(row).collect(), Vec::new());
+    let mut measurement = with_files(quiet(), Vec::from_iter((1..=1_000).map(row)), Vec::new());
     measurement.servers = (1..=1_000)
         .map(|pid| Arc::new(crate::model::fixture::server(server(pid), "x", "MySQL 9", 1)))
         .collect();
-    let moment = Moment::of(&measurement, 50);
+    let moment = limited(&measurement, 50);
     assert!(moment.roles.len() < 300 && moment.servers.len() < 200);
-    assert_eq!(moment.total(None, None).count, measurement.total().count);
-    assert!(moment.total(Some(ServerId::NONE), None).count > 0);
-    assert_eq!(moment.total(Some(server(1_000)), Some(Role::Redo)).count, 1_000);
+    assert_eq!(moment.total().count, measurement.total().count);
+    assert!(moment.total_of(|row| row.server == ServerId::NONE).count > 0);
+    assert_eq!(moment.total_of(|row| row.server == server(1_000)).count, 1_000);
 }
 
 #[test]
@@ -244,17 +265,17 @@ fn a_clock_that_is_set_changes_no_length() {
         let mut measurement = at(second, busy());
         if second >= 15 {
             // An hour back.
-            measurement.start -= Duration::from_secs(3_600);
-            measurement.end -= Duration::from_secs(3_600);
+            measurement.span.start -= Duration::from_secs(3_600);
+            measurement.span.end -= Duration::from_secs(3_600);
         }
         history.push(&measurement);
     }
     assert_eq!((history.len(), history.length()), (10, Duration::from_secs(10)));
     let last = history.last(Duration::from_secs(7)).unwrap();
-    assert_eq!((last.moments, last.measurement.duration), (7, Duration::from_secs(7)));
-    let back = quiet().start - Duration::from_secs(3_600);
+    assert_eq!((last.span.parts, last.span.duration), (7, Duration::from_secs(7)));
+    let back = quiet().span.start - Duration::from_secs(3_600);
     let between = history.between(back + Duration::from_secs(15), back + Duration::from_secs(18)).unwrap();
-    assert_eq!(between.moments, 3);
+    assert_eq!(between.span.parts, 3);
 }
 
 #[test]
@@ -270,10 +291,12 @@ fn a_server_that_is_started_again_is_another_one_and_the_first_is_remembered_as_
     }
     let files = measurement.files.clone();
     history.push(&with_files(measurement, files, Vec::new()));
-    let all = history.last(Duration::from_secs(600)).unwrap().measurement;
+    let all = history.last(Duration::from_secs(600)).unwrap();
     let alive: Vec<_> = all.servers.iter().map(|server| (server.id, server.alive)).collect();
     assert_eq!(alive, [(MYSQL, false), (again, true)]);
-    let of = |id| history.moments().map(|moment| moment.total(Some(id), None).count).collect::<Vec<_>>();
+    let of = |id| {
+        history.moments().map(|moment| moment.total_of(|row| row.server == id).count).collect::<Vec<_>>()
+    };
     let count = busy().total().count;
     assert_eq!((of(MYSQL), of(again)), (vec![count, 0], vec![0, count]));
 }
@@ -288,9 +311,9 @@ fn syncs_in_flight_are_counted_with_the_oldest() {
     let mut history = History::new(Options::default());
     history.push(&measurement);
     let moment = history.moments().next().unwrap();
-    let [pending] = &moment.pending[..] else { panic!("{:?}", moment.pending) };
-    assert_eq!((pending.count, pending.oldest.clone()), (3, sync(9)));
-    assert_eq!(history.last(Duration::from_secs(1)).unwrap().measurement.in_flight, [sync(9)]);
+    let oldest = InFlight { count: 3, ..sync(9) };
+    assert_eq!(moment.in_flight, [oldest.clone()]);
+    assert_eq!(history.last(Duration::from_secs(1)).unwrap().in_flight, [oldest]);
 }
 
 #[test]
@@ -310,8 +333,8 @@ fn as_json_it_says_the_same_again() {
     assert!(back.moments().eq(history.moments()));
     assert_eq!((back.options(), back.since()), (history.options(), history.since()));
     let (ours, theirs) = (history.last(Duration::MAX).unwrap(), back.last(Duration::MAX).unwrap());
-    assert_eq!(ours.measurement.setup, theirs.measurement.setup);
-    assert_eq!(ours.measurement.roles, theirs.measurement.roles);
+    assert_eq!(ours.setup, theirs.setup);
+    assert_eq!(ours.roles, theirs.roles);
 }
 
 #[test]
@@ -341,16 +364,17 @@ fn whoever_has_most_rows_leaves_the_history_to_others() {
     let role = |server, role, ns| RoleRow { server, role, op: Op::Fsync, stats: stats(&[(1, ns)]) };
     let file = |server, inode, ns| row(server, inode, "/x", Role::Redo, Op::Fsync, stats(&[(1, ns)]));
     let mut measurement = quiet();
-    measurement.servers = vec![Arc::new(service), Arc::new(stranger)];
-    measurement.roles = (0..1_000).map(|_| role(MARIADB, Role::Redo, 1_000_000_000)).collect();
+    measurement.servers = vec![Arc::new(service), Arc::new(stranger)].into();
+    let stranger = |n| ServerId { start_ns: n, ..MARIADB };
+    measurement.roles = (0..1_000).map(|n| role(stranger(n), Role::Redo, 1_000_000_000)).collect();
     measurement.roles.push(role(MYSQL, Role::Binlog, 1));
     measurement.files = (0..1_000).map(|inode| file(MARIADB, inode, 1_000_000_000)).collect();
     measurement.files.push(file(MYSQL, 7, 1));
     let hangs = |server, age| InFlight { server, ..in_flight(Role::Redo, "/x", Duration::from_secs(age)) };
     measurement.in_flight = (0..1_000).map(|_| hangs(MARIADB, 100)).collect();
     measurement.in_flight.push(hangs(MYSQL, 2));
-    let moment = Moment::of(&measurement, 10);
+    let moment = limited(&measurement, 10);
     assert!(moment.roles.iter().any(|row| row.server == MYSQL));
     assert!(moment.files.iter().any(|row| row.server == MYSQL), "{}", moment.files.len());
-    assert!(moment.pending.iter().any(|pending| pending.oldest.server == MYSQL));
+    assert!(moment.in_flight.iter().any(|sync| sync.server == MYSQL));
 }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use super::{History, Moment, plus};
+use super::History;
 use crate::model::{
-    Errors, FileRow, InFlight, Lost, Max, Measurement, Op, Role, RoleRow, SATURATED, ServerId, Stats, Target,
-    Unsynced, UnsyncedRow, unsynced_roles,
+    Errors, FileRow, InFlight, Lost, Max, Measurement, Op, Role, RoleRow, SATURATED, ServerId, Stats, Table,
+    Target, Unsynced, UnsyncedRow, unsynced_roles,
 };
 
 /// Files whose failures are told apart; those of others are counted.
@@ -127,27 +127,15 @@ impl Run {
 
 impl Troubles {
     pub fn record(&mut self, m: &Measurement) {
-        self.add(m.start, m.end, m.duration, &m.lost);
-        let span = (m.start, m.end);
+        let span = (m.span.start, m.span.end);
+        self.span = Some((self.span.map_or(span.0, |(first, _)| first), span.1));
+        self.duration += m.span.duration;
+        self.lost = self.lost.plus(&m.lost);
         self.add_rows(span, &m.roles, &m.files);
         m.failures.iter().for_each(|row| self.add_other(span, row));
-        self.add_unsynced(&m.unsynced, |_| true);
-        self.add_in_flight(span, m.in_flight.iter());
-        self.add_busy(span, m.duration, &m.roles, &m.files, m.in_flight.iter());
-    }
-
-    fn record_moment(&mut self, moment: &Moment, wanted: impl Fn(ServerId) -> bool) {
-        let roles: Vec<RoleRow> = moment.roles.iter().filter(|row| wanted(row.server)).cloned().collect();
-        let files: Vec<FileRow> = moment.files.iter().filter(|row| wanted(row.server)).cloned().collect();
-        let in_flight = || moment.pending.iter().map(|p| &p.oldest).filter(|sync| wanted(sync.server));
-        self.add(moment.start, moment.end, moment.duration, &moment.lost_of(&wanted));
-        let span = (moment.start, moment.end);
-        self.add_rows(span, &roles, &files);
-        let failures = moment.failures.iter().filter(|row| wanted(row.server) || row.is_nobodys());
-        failures.for_each(|row| self.add_other(span, row));
-        self.add_unsynced(&moment.unsynced, |server| wanted(server) || server == ServerId::NONE);
-        self.add_in_flight(span, in_flight());
-        self.add_busy(span, moment.duration, &roles, &files, in_flight());
+        self.add_unsynced(&m.unsynced);
+        self.add_in_flight(span, &m.in_flight);
+        self.add_busy(span, m);
     }
 
     /// The next moment does not begin where the last one ended.
@@ -196,13 +184,6 @@ impl Troubles {
         busy
     }
 
-    fn add(&mut self, start: SystemTime, end: SystemTime, duration: Duration, lost: &Lost) {
-        let first = self.span.map_or(start, |(first, _)| first);
-        self.span = Some((first, end));
-        self.duration += duration;
-        self.lost = plus(&self.lost, lost);
-    }
-
     fn add_rows(&mut self, span: Span, roles: &[RoleRow], files: &[FileRow]) {
         for row in roles {
             self.count += row.stats.count;
@@ -239,9 +220,9 @@ impl Troubles {
         }
     }
 
-    fn add_unsynced(&mut self, unsynced: &Unsynced<UnsyncedRow>, wanted: impl Fn(ServerId) -> bool) {
+    fn add_unsynced(&mut self, unsynced: &Unsynced<Table<UnsyncedRow>>) {
         self.unsynced_dropped = self.unsynced_dropped.saturating_add(unsynced.dropped);
-        let failed = unsynced.rows.iter().filter(|row| row.possibly_lost > 0 && wanted(row.server));
+        let failed = unsynced.rows.iter().filter(|row| row.possibly_lost > 0);
         for role in unsynced_roles(failed) {
             let key = (role.server, role.role);
             if self.possibly_lost.len() >= MOST_KEPT && !self.possibly_lost.contains_key(&key) {
@@ -273,7 +254,7 @@ impl Troubles {
         }
     }
 
-    fn add_in_flight<'a>(&mut self, span: Span, in_flight: impl Iterator<Item = &'a InFlight>) {
+    fn add_in_flight(&mut self, span: Span, in_flight: &[InFlight]) {
         for sync in in_flight {
             let ns = u64::try_from(sync.age.as_nanos()).unwrap_or(u64::MAX);
             self.add_longest(Longest {
@@ -314,22 +295,16 @@ impl Troubles {
         }
     }
 
-    fn add_busy<'a>(
-        &mut self,
-        span: Span,
-        duration: Duration,
-        roles: &[RoleRow],
-        files: &[FileRow],
-        in_flight: impl Iterator<Item = &'a InFlight>,
-    ) {
+    fn add_busy(&mut self, span: Span, m: &Measurement) {
+        let duration = m.span.duration;
         if duration.is_zero() {
             return;
         }
         let long = duration.max(HANGS);
         let hung: Vec<OfServer> =
-            in_flight.filter(|sync| sync.age >= long).map(|sync| (sync.server, sync.role)).collect();
+            m.in_flight.iter().filter(|sync| sync.age >= long).map(|sync| (sync.server, sync.role)).collect();
         let mut logs: BTreeMap<OfServer, Stats> = BTreeMap::new();
-        for row in roles.iter().filter(|row| row.role.is_serial()) {
+        for row in m.roles.iter().filter(|row| row.role.is_serial()) {
             logs.entry((row.server, row.role)).or_default().merge(&row.stats);
         }
         logs.retain(|key, stats| {
@@ -349,7 +324,7 @@ impl Troubles {
             busy.total += duration;
             let share = stats.in_flight_mean(duration).min(1.0);
             if share > busy.peak.share {
-                let of_log = files.iter().filter(|row| (row.server, row.info.role) == key);
+                let of_log = m.files.iter().filter(|row| (row.server, row.info.role) == key);
                 let busiest = of_log.max_by_key(|row| row.stats.sum_ns);
                 let path = busiest.and_then(|row| row.info.path.clone());
                 busy.peak = Peak { span: Some(span), share, path };
@@ -390,8 +365,9 @@ impl History {
         let first = self.moments.len() - kept.count();
         let mut troubles = Troubles::default();
         for kept in self.moments.iter().skip(first) {
-            if let Some(moment) = kept.read().and_then(|packed| self.tables.unpack(packed).ok()) {
-                troubles.record_moment(&moment, &wanted);
+            if let Some(mut moment) = self.unpack(kept) {
+                moment.retain_servers(&wanted);
+                troubles.record(&moment);
             }
         }
         troubles

@@ -6,9 +6,9 @@ use crate::model::fixture::*;
 
 fn second(number: u64, files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Measurement {
     let mut m = Measurement { in_flight, ..with_files(quiet(), files, Vec::new()) };
-    m.start += Duration::from_secs(number);
-    m.duration = Duration::from_secs(1);
-    m.end = m.start + m.duration;
+    m.span.start += Duration::from_secs(number);
+    m.span.duration = Duration::from_secs(1);
+    m.span.end = m.span.start + m.span.duration;
     m
 }
 
@@ -24,7 +24,7 @@ fn failing(inode: u64, errno: i32) -> FileRow {
 }
 
 fn at(number: u64) -> SystemTime {
-    quiet().start + Duration::from_secs(number)
+    quiet().span.start + Duration::from_secs(number)
 }
 
 /// The same by both ways: as a session, and out of a history.
@@ -66,7 +66,7 @@ fn what_may_be_lost_is_the_most_of_any_moment_and_what_had_no_room_is_a_sum() {
         UnsyncedRow { server: row.server, target: row.target, info: row.info, now, most, possibly_lost }
     };
     let moment = |number, rows, dropped| Measurement {
-        unsynced: Unsynced { rows, dropped, ..Unsynced::default() },
+        unsynced: Unsynced { rows: Vec::into(rows), dropped, ..Unsynced::default() },
         ..second(number, Vec::new(), Vec::new())
     };
     let moments = [
@@ -113,8 +113,9 @@ fn what_failed_beside_the_syncs_is_remembered_by_kind_and_is_none_of_them() {
         beside(failing(1, 0), Op::Writeback, libc::EIO),
         beside(failing(1, 0), Op::Write, libc::ENOSPC),
         beside(nobodys(2), Op::Writeback, libc::EIO),
-    ];
-    moments[2].failures = vec![beside(failing(1, 0), Op::Writeback, libc::ENOSPC)];
+    ]
+    .into();
+    moments[2].failures = vec![beside(failing(1, 0), Op::Writeback, libc::ENOSPC)].into();
     for troubles in both(&moments) {
         assert_eq!((troubles.failures(), troubles.has_failures()), (0, true));
         let of = |others: &Others| (others.errors.clone(), others.last);
@@ -135,7 +136,7 @@ fn what_failed_beside_the_syncs_is_remembered_by_kind_and_is_none_of_them() {
     // It can be sent, and a history of an earlier version has none.
     let text = serde_json::to_string(&history).unwrap();
     let read = History::read_json(&text).unwrap();
-    let sums = |history: &History| history.last(Duration::MAX).unwrap().measurement.failures;
+    let sums = |history: &History| history.last(Duration::MAX).unwrap().failures;
     assert_eq!((sums(&read).len(), sums(&read)), (4 - 1, sums(&history)));
     let mut earlier: serde_json::Value = serde_json::from_str(&text).unwrap();
     for moment in earlier["moments"].as_array_mut().unwrap() {
@@ -148,7 +149,7 @@ fn what_failed_beside_the_syncs_is_remembered_by_kind_and_is_none_of_them() {
 fn thousands_of_files_with_failures_take_little_of_a_moment_and_none_is_lost() {
     let mut m = second(0, Vec::new(), Vec::new());
     m.failures = (1..=5_000).map(|n| beside(failing(n, 0), Op::Writeback, libc::EIO)).collect();
-    let moment = Moment::of(&m, 50);
+    let moment = crate::history::limited(&m, 50);
     assert!(moment.failures.len() < 60, "{}", moment.failures.len());
     assert_eq!(moment.failures.iter().map(|row| row.stats.error_count()).sum::<u64>(), 5_000);
     for troubles in both(&[m]) {

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::State;
+use super::{Published, State};
 use crate::engine::engines::Engines;
 use crate::files::still_open::StillOpen;
-use crate::model::{ServerId, Snapshot};
+use crate::model::ServerId;
 use crate::verdict::remembered::Remembered;
 use crate::verdict::{Judge, Thresholds, Tracing, Verdicts};
 
@@ -33,12 +33,15 @@ impl Judging {
         self.judge.remembered()
     }
 
-    /// Given every snapshot, and the latest one again where the state has changed.
-    pub fn follow(&mut self, snapshot: &Snapshot, state: &State) -> Arc<Verdicts> {
+    /// Given all that is published, and nothing where only the state has changed.
+    pub fn follow(&mut self, published: Option<&Published>, state: &State) -> Arc<Verdicts> {
         for ((server, file), ()) in self.files.closed() {
             self.judge.closed(server, file);
         }
-        let verdicts = self.judge.update(snapshot, &tracing(state, self.interval));
+        if let Some(Published { snapshot, interval }) = published {
+            self.judge.enter(snapshot, interval);
+        }
+        let verdicts = self.judge.verdicts(&tracing(state, self.interval));
         self.files.look_for(self.judge.failed_files().into_iter().map(|file| (file, ())));
         verdicts
     }

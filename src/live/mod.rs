@@ -6,14 +6,16 @@ pub(crate) mod clients;
 mod judging;
 mod sampling;
 mod shared;
+mod stream;
 mod watch;
 
 use std::io;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::linux::lock;
 use crate::model::Snapshot;
 use crate::sampler::{Retention, Sampler};
 use crate::server::selection::Selection;
@@ -21,6 +23,7 @@ use crate::server::selection::Selection;
 use budget::Limit;
 pub(crate) use judging::Judging;
 use shared::Shared;
+pub use stream::{Published, Stream};
 pub(crate) use watch::{Change, CpuWatch};
 
 /// A snapshot that is at most this old is never taken again, however many ask.
@@ -75,9 +78,9 @@ impl State {
     }
 }
 
-/// Sees every snapshot, in their order, before anybody else does, and whether it is a regular one. Runs on
-/// the sampler's thread: it must be quick, and wait for nothing.
-pub(crate) type Follower = Box<dyn FnMut(&Arc<Snapshot>, bool) + Send>;
+/// Sees all that is published, in its order, before anybody else does, and whether it is regular. Runs on the
+/// sampler's thread: it must be quick, and wait for nothing.
+pub(crate) type Follower = Box<dyn FnMut(&Published, bool) + Send>;
 
 /// The service. Shared between threads by reference; dropping it detaches.
 pub struct Live {
@@ -99,7 +102,7 @@ impl Live {
         Live::start_with(make, selection, options, Box::new(|_, _| {}))
     }
 
-    /// The same, and `follower` sees every snapshot.
+    /// The same, and `follower` sees all that is published.
     pub fn start_with<E>(
         make: impl FnOnce() -> Result<Sampler, E> + Send + 'static,
         selection: Selection,
@@ -143,10 +146,9 @@ impl Live {
         self.shared.latest()
     }
 
-    /// Waits for the regular snapshot that follows `instant`; they come one interval after the other,
-    /// whatever [`Live::fresh`] asks for in between. None: the time is over, or there will be no more.
-    pub fn newer_than(&self, instant: Instant, timeout: Duration) -> Option<Arc<Snapshot>> {
-        self.shared.wait_for_tick(timeout, |snapshot| snapshot.taken > instant)
+    /// All that is published, from the first snapshot on. There is one, for one follower.
+    pub fn stream(&self) -> Stream {
+        Stream { shared: self.shared.clone(), slot: self.shared.slot(), heard: 0 }
     }
 
     /// A snapshot that is at most `max_age` old, taken now if there is none; all who ask at the same time get
@@ -193,7 +195,7 @@ impl Live {
     /// names are learnt. Called again, it returns the same.
     pub fn stop(&self) -> io::Result<Arc<Snapshot>> {
         self.shared.ask_to_end();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             // A thread that panicked has left its state behind.
             let _ = thread.join();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::budget::Limit;
 use super::shared::{Shared, next_due};
 use super::watch::{Change, CpuWatch};
-use super::{Follower, State};
+use super::{Follower, Published, State};
 use crate::model::Snapshot;
 use crate::sampler::Sampler;
 use crate::server::finder::Finder;
@@ -30,6 +30,8 @@ pub(crate) struct Sampling {
     shared: Arc<Shared>,
     watch: CpuWatch,
     follower: Follower,
+    /// What was published last.
+    last: Option<Arc<Snapshot>>,
     tested: Instant,
     /// When the next regular snapshot is to be taken, and when the last was.
     due: Instant,
@@ -59,6 +61,7 @@ impl Sampling {
             shared,
             watch,
             follower,
+            last: None,
             tested: now,
             due: now,
             last_due: now,
@@ -190,9 +193,13 @@ impl Sampling {
     }
 
     fn publish(&mut self, snapshot: Snapshot, is_tick: bool) {
-        let snapshot = Arc::new(snapshot);
-        (self.follower)(&snapshot, is_tick);
-        self.shared.publish(snapshot, is_tick);
+        let published = match self.last.take() {
+            Some(before) => Published::after(&before, snapshot),
+            None => Published::first(snapshot),
+        };
+        self.last = Some(published.snapshot.clone());
+        (self.follower)(&published, is_tick);
+        self.shared.publish(&published, is_tick);
     }
 }
 

@@ -4,16 +4,19 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::State;
+use super::stream::{Published, Slot};
+use crate::linux::lock;
 use crate::model::Snapshot;
 
 pub struct Shared {
-    published: Mutex<Published>,
+    current: Mutex<Current>,
+    slot: Arc<Slot>,
     changed: Condvar,
     orders: Mutex<Orders>,
     /// Nanoseconds of processor time that a view's judge has used, of its own allowance.
@@ -22,12 +25,10 @@ pub struct Shared {
     wake: OwnedFd,
 }
 
-struct Published {
+struct Current {
     latest: Option<Arc<Snapshot>>,
-    /// The latest of the regular ones: as long as there is no newer one of any kind, or for as long as it
-    /// takes once somebody has waited for one. One of ten thousand files takes megabytes.
-    tick: Option<Arc<Snapshot>>,
-    ticks_are_wanted: bool,
+    /// How many regular ones there were.
+    ticks: u64,
     state: State,
     /// When calls of this process's own were last seen to be counted.
     tested: SystemTime,
@@ -47,18 +48,14 @@ fn bounded(interval: Duration) -> Duration {
     interval.clamp(Duration::from_millis(1), Duration::from_secs(86_400))
 }
 
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The views' side.
 impl Shared {
     pub fn new(interval: Duration) -> io::Result<Shared> {
         Ok(Shared {
-            published: Mutex::new(Published {
+            slot: Arc::default(),
+            current: Mutex::new(Current {
                 latest: None,
-                tick: None,
-                ticks_are_wanted: false,
+                ticks: 0,
                 state: State::Running,
                 tested: SystemTime::now(),
             }),
@@ -71,24 +68,25 @@ impl Shared {
 
     /// There is one from the start on: nobody has the service before its first snapshot.
     pub fn latest(&self) -> Arc<Snapshot> {
-        held(&self.published).latest.clone().expect("published before the service was handed out")
+        lock(&self.current).latest.clone().expect("published before the service was handed out")
     }
 
     pub fn state(&self) -> State {
-        held(&self.published).state.clone()
+        lock(&self.current).state.clone()
     }
 
     pub fn tested(&self) -> SystemTime {
-        held(&self.published).tested
+        lock(&self.current).tested
     }
 
-    pub(crate) fn wait_for_tick(
-        &self,
-        timeout: Duration,
-        wanted: impl Fn(&Snapshot) -> bool,
-    ) -> Option<Arc<Snapshot>> {
-        held(&self.published).ticks_are_wanted = true;
-        self.wait(timeout, State::is_alive, wanted, |published| &published.tick)
+    pub(super) fn slot(&self) -> Arc<Slot> {
+        self.slot.clone()
+    }
+
+    /// Until there were more than `heard` regular snapshots; how many there were. None: the time is over, or
+    /// there will be no more.
+    pub(super) fn wait_for_tick(&self, timeout: Duration, heard: u64) -> Option<u64> {
+        self.wait(timeout, State::is_alive, |current| Some(current.ticks).filter(|ticks| *ticks > heard))
     }
 
     pub(crate) fn wait_for_any(
@@ -97,23 +95,23 @@ impl Shared {
         wanted: impl Fn(&Snapshot) -> bool,
     ) -> Option<Arc<Snapshot>> {
         // In a pause there are none.
-        self.wait(timeout, State::is_tracing, wanted, |published| &published.latest)
+        self.wait(timeout, State::is_tracing, |current| {
+            current.latest.clone().filter(|snapshot| wanted(snapshot))
+        })
     }
 
-    fn wait(
+    fn wait<T>(
         &self,
         timeout: Duration,
         goes_on: impl Fn(&State) -> bool,
-        wanted: impl Fn(&Snapshot) -> bool,
-        which: impl Fn(&Published) -> &Option<Arc<Snapshot>>,
-    ) -> Option<Arc<Snapshot>> {
-        let found = |published: &Published| which(published).clone().filter(|snapshot| wanted(snapshot));
-        let unfinished = |published: &mut Published| goes_on(&published.state) && found(published).is_none();
-        let (published, _) = self
+        find: impl Fn(&Current) -> Option<T>,
+    ) -> Option<T> {
+        let unfinished = |current: &mut Current| goes_on(&current.state) && find(current).is_none();
+        let (current, _) = self
             .changed
-            .wait_timeout_while(held(&self.published), timeout, unfinished)
+            .wait_timeout_while(lock(&self.current), timeout, unfinished)
             .unwrap_or_else(PoisonError::into_inner);
-        found(&published)
+        find(&current)
     }
 
     /// Requests made while a snapshot is being taken are answered by it where it is new enough.
@@ -134,7 +132,7 @@ impl Shared {
     }
 
     fn order(&self, change: impl FnOnce(&mut Orders)) {
-        change(&mut held(&self.orders));
+        change(&mut lock(&self.orders));
         // It fails only where the counter is full: then it is awake.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
@@ -147,7 +145,7 @@ impl Shared {
         let mut count = [0; 8];
         // It fails only where nobody has called.
         let _ = rustix::io::read(&self.wake, &mut count);
-        let mut orders = held(&self.orders);
+        let mut orders = lock(&self.orders);
         let taken = *orders;
         orders.taken_since = None;
         taken
@@ -162,25 +160,22 @@ impl Shared {
     }
 
     /// The last reader of an earlier snapshot drops it, or this does, after the lock.
-    pub(crate) fn publish(&self, snapshot: Arc<Snapshot>, is_tick: bool) {
-        let mut published = held(&self.published);
-        let latest = published.latest.replace(snapshot.clone());
-        let tick = match is_tick {
-            true => published.tick.replace(snapshot),
-            false if published.ticks_are_wanted => None,
-            false => published.tick.take(),
-        };
-        drop(published);
+    pub(super) fn publish(&self, published: &Published, is_tick: bool) {
+        self.slot.put(published);
+        let mut current = lock(&self.current);
+        let latest = current.latest.replace(published.snapshot.clone());
+        current.ticks += u64::from(is_tick);
+        drop(current);
         self.changed.notify_all();
-        drop((latest, tick));
+        drop(latest);
     }
 
     pub(crate) fn set_tested(&self, time: SystemTime) {
-        held(&self.published).tested = time;
+        lock(&self.current).tested = time;
     }
 
     pub(crate) fn set_state(&self, state: State) {
-        held(&self.published).state = state;
+        lock(&self.current).state = state;
         self.changed.notify_all();
     }
 }

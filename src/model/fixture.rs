@@ -207,6 +207,7 @@ pub fn in_flight(role: Role, path: &str, age: Duration) -> InFlight {
         path: Some(path.into()),
         age,
         age_is_minimum: false,
+        count: 1,
     }
 }
 
@@ -234,26 +235,18 @@ pub fn setup(ops: &[Op]) -> Arc<Setup> {
 pub fn quiet() -> Measurement {
     let start = SystemTime::UNIX_EPOCH + Duration::from_millis(1_779_962_581_250);
     let duration = Duration::from_millis(1_368);
+    let span = Span { start, end: start + duration, duration, monotonic: duration, sequence: 1, parts: 1 };
     Measurement {
-        start,
-        end: start + duration,
-        duration,
-        setup: setup(&[Op::Fsync, Op::Fdatasync]),
-        lost: Lost::default(),
-        servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))],
-        roles: Vec::new(),
-        files: Vec::new(),
-        failures: Vec::new(),
-        writes: Vec::new(),
-        write_roles: Vec::new(),
-        threads: Vec::new(),
-        in_flight: Vec::new(),
-        neighbours: Vec::new(),
-        whole_disks: Default::default(),
-        unwatched: Vec::new(),
-        devices: Vec::new(),
-        unsynced: Default::default(),
+        span,
+        servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))].into(),
+        ..Measurement::empty(setup(&[Op::Fsync, Op::Fdatasync]))
     }
+}
+
+/// The same figures of another time.
+pub fn lasting(duration: Duration, mut m: Measurement) -> Measurement {
+    m.span.duration = duration;
+    m
 }
 
 /// A MySQL server with 16 connections of 1,000 autocommit inserts each.
@@ -280,7 +273,7 @@ pub fn busy() -> Measurement {
             Op::Fdatasync,
             spread(13, [200.0, 450.0, 900.0, 1_400.0]),
         ),
-        of(40, "#innodb_redo", Role::Directory, Op::Fsync, spread(4, [90.0, 150.0, 300.0, 400.0])),
+        of(80, "#innodb_redo", Role::Directory, Op::Fsync, spread(4, [90.0, 150.0, 300.0, 400.0])),
     ];
     let threads = vec![
         thread(MYSQL, 31_999, "ib_log_flush", 1_744, 600_000_000),
@@ -291,8 +284,13 @@ pub fn busy() -> Measurement {
     with_files(quiet(), files, threads)
 }
 
-pub(crate) fn with_files(m: Measurement, files: Vec<FileRow>, threads: Vec<ThreadRow>) -> Measurement {
-    Measurement { roles: roles_of(&files), files, threads, ..m }
+pub(crate) fn with_files(
+    m: Measurement,
+    files: impl Into<Table<FileRow>>,
+    threads: impl Into<Table<ThreadRow>>,
+) -> Measurement {
+    let files = files.into();
+    Measurement { roles: roles_of(&files), files, threads: threads.into(), ..m }
 }
 
 /// The MySQL server of [`busy`] and a MariaDB server with its default sync_binlog=0, on one device.
@@ -341,11 +339,11 @@ pub fn hostile() -> Measurement {
     evil.datadir = Some(raw(b"/d\xfe\n"));
     evil.container = Some("web\u{1b}]8;;x\u{7}\u{2066}".into());
     evil.notes = vec!["A note\u{1b}[0m.".into()];
-    m.servers = vec![Arc::new(evil)];
+    m.servers = vec![Arc::new(evil)].into();
     let mut stuck = in_flight(Role::Tablespace, "", Duration::from_secs(12));
     stuck.path = Some(raw(b"/d/a\nb\xff"));
     stuck.thread = "x\u{1b}[1m\n".into();
     m.in_flight = vec![stuck];
-    m.neighbours = vec![neighbour("/dev/vda", "xtra\n\u{1b}[31m", &[(56, 20_000_000)])];
+    m.neighbours = vec![neighbour("/dev/vda", "xtra\n\u{1b}[31m", &[(56, 20_000_000)])].into();
     m
 }

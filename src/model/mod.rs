@@ -9,14 +9,16 @@ mod errors;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod histogram;
+mod interval;
 mod kinds;
-mod measurement;
+mod lost;
 mod op;
 mod owner;
 mod role;
 mod rows;
 mod stats;
 mod storage;
+mod table;
 mod unsynced;
 
 use std::collections::BTreeMap;
@@ -31,64 +33,25 @@ pub use disks::WholeDisks;
 pub(crate) use engine::words;
 pub use engine::{Datadir, Engine, Processes, Threshold, Words};
 pub use errors::Errors;
-pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
-pub use measurement::Measurement;
 #[cfg(test)]
-pub(crate) use measurement::roles_of;
+pub(crate) use interval::roles_of;
+pub use interval::{Measurement, Rest, Span};
+pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
+pub use lost::{Amount, Effect, Exported, Loss, Lost};
+
 pub use op::SystemCall;
 pub use op::{Op, Scope, Via};
 pub use owner::{Owner, Proof};
 pub use role::Role;
-pub(crate) use role::{Loss, Numbering};
+pub(crate) use role::{Consequence, Numbering};
 pub(crate) use rows::OTHER_NEIGHBOURS;
 pub use rows::{DeviceRow, FileInfo, FileRow, InFlight, NeighbourRow, RoleRow, ThreadRow};
 pub(crate) use stats::SATURATED;
 pub use stats::{Max, Stats};
 pub use storage::{Durability, StorageStack};
+pub use table::{Row, Table};
 pub use unsynced::{Backlog, Peak, Unsynced, UnsyncedFile, UnsyncedRole, UnsyncedRow};
 pub(crate) use unsynced::{PEAKS_REMEMBERED, unsynced_roles};
-
-/// What could not be counted or attributed. All zero: everything was counted, which has been verified. The
-/// last three are not of the watched calls, as far as the kernel ran them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
-    /// Syncs not counted because the kernel skipped a program (preemptible kernels; recursion_misses).
-    pub preempted: u64,
-    /// Syncs counted in the totals whose file is unknown, because there was no room for it.
-    pub files: u64,
-    /// Syncs counted whose latency bucket is unknown, because the ring was full.
-    pub events: u64,
-    /// File names that could not be sent, because the ring was full; the files are counted.
-    pub names: u64,
-    /// Failed syncs counted for their file whose errno is unknown, because a map was full.
-    pub errors: u64,
-    /// Syncs not counted because there was no room for the state of the call or the request.
-    pub threads: u64,
-    /// Processes of a traced command that could not be followed, because a map was full.
-    pub processes: u64,
-    /// Requests of io_uring and libaio of which it is not told how they ended: not counted.
-    #[serde(default)]
-    pub unreported: u64,
-    /// Changes of writeback errors that are counted for no file, at most: a map was full, or the kernel
-    /// skipped the program.
-    #[serde(default)]
-    pub writeback_errors: u64,
-    /// Time in which tracing was paused to stay within `--max-cpu`.
-    #[serde(rename = "paused_seconds", with = "seconds")]
-    pub paused: Duration,
-    /// Syncs of traced processes that reached their filesystem outside of the watched calls, where that is
-    /// seen ([`Net`]): data made durable of which no row says anything.
-    #[serde(default)]
-    pub unwatched: u64,
-    /// The same of processes that are not traced.
-    #[serde(default)]
-    pub neighbours_unwatched: u64,
-    /// Calls of traced processes that returned without having been entered, beyond those whose entry the
-    /// kernel skipped: a seccomp filter or a tracer answered them before the kernel ran them, or they had
-    /// begun before tracing did.
-    #[serde(default)]
-    pub answered: u64,
-}
 
 /// Serialises a duration as a number of seconds.
 mod seconds {
@@ -102,31 +65,6 @@ mod seconds {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-    }
-}
-
-impl Lost {
-    pub fn since(&self, earlier: &Lost) -> Lost {
-        Lost {
-            preempted: self.preempted.saturating_sub(earlier.preempted),
-            files: self.files.saturating_sub(earlier.files),
-            events: self.events.saturating_sub(earlier.events),
-            names: self.names.saturating_sub(earlier.names),
-            errors: self.errors.saturating_sub(earlier.errors),
-            threads: self.threads.saturating_sub(earlier.threads),
-            processes: self.processes.saturating_sub(earlier.processes),
-            unreported: self.unreported.saturating_sub(earlier.unreported),
-            writeback_errors: self.writeback_errors.saturating_sub(earlier.writeback_errors),
-            paused: self.paused.saturating_sub(earlier.paused),
-            unwatched: self.unwatched.saturating_sub(earlier.unwatched),
-            neighbours_unwatched: self.neighbours_unwatched.saturating_sub(earlier.neighbours_unwatched),
-            answered: self.answered.saturating_sub(earlier.answered),
-        }
-    }
-
-    /// No watched call was missed, whatever happened outside of them.
-    pub fn is_zero(&self) -> bool {
-        Lost { unwatched: 0, neighbours_unwatched: 0, answered: 0, ..*self } == Lost::default()
     }
 }
 
@@ -206,6 +144,10 @@ pub struct Setup {
 pub struct Snapshot {
     pub taken: Instant,
     pub taken_wall: SystemTime,
+    /// By the monotonic clock, since the host was started. Zero: not known.
+    pub monotonic: Duration,
+    /// Counts up from the start of tracing.
+    pub number: u64,
     pub setup: Arc<Setup>,
     pub lost: Lost,
     pub servers: Vec<Arc<Server>>,
@@ -229,7 +171,7 @@ pub struct Snapshot {
     pub disks: BTreeMap<u32, u64>,
     pub whole_disks: WholeDisks,
     /// Where all writes are watched.
-    pub unsynced: Unsynced<UnsyncedFile, Vec<Peak>>,
+    pub unsynced: Unsynced<Vec<UnsyncedFile>, Vec<Peak>>,
 }
 
 impl Snapshot {
@@ -238,6 +180,8 @@ impl Snapshot {
         Snapshot {
             taken,
             taken_wall,
+            monotonic: Duration::ZERO,
+            number: 0,
             setup,
             lost: Lost::default(),
             servers: Vec::new(),

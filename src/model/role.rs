@@ -10,7 +10,7 @@ struct Facts {
     name: &'static str,
     in_a_sentence: &'static str,
     numbering: Numbering,
-    loss: Loss,
+    loss: Consequence,
     traits: u8,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Numbering {
 
 /// What a failure to write or to sync one of its files costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub(crate) enum Consequence {
     /// Committed data, perhaps.
     Counts,
     /// The same of what the server syncs: what it only writes, as an error log, it can do without.
@@ -59,7 +59,7 @@ macro_rules! roles {
                         name: $name,
                         in_a_sentence: $in_a_sentence,
                         numbering: Numbering::$numbering,
-                        loss: Loss::$loss,
+                        loss: Consequence::$loss,
                         traits: $traits,
                     },)*
                 }
@@ -150,7 +150,7 @@ impl Role {
         self.facts().numbering
     }
 
-    pub(crate) fn loss(self) -> Loss {
+    pub(crate) fn loss(self) -> Consequence {
         self.facts().loss
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     fn the_logs_that_commits_wait_for_are_few_and_durable() {
         assert_eq!(Role::SERIAL, [Role::Redo, Role::Binlog, Role::Wal, Role::Aof]);
         assert!(Role::SERIAL.iter().all(|role| Role::DURABLE.contains(role) && role.is_few()));
-        assert!(Role::DURABLE.iter().all(|role| role.loss() == Loss::Counts));
+        assert!(Role::DURABLE.iter().all(|role| role.loss() == Consequence::Counts));
         assert_eq!((Role::Redo.title(), Role::Directory.title()), ("redo log", "directories"));
     }
 }

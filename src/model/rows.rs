@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Op, Role, ServerId, Stats, Target};
+use super::table::Row;
+use super::{Op, Role, Server, ServerId, Stats, Target};
 
 /// What is known of a file besides its identity; shared between snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +104,8 @@ pub struct InFlight {
     pub age: Duration,
     /// It started before tracing did: its age is a lower bound.
     pub age_is_minimum: bool,
+    /// How many syncs of its server and role this stands for, being the oldest. 1: each is listed.
+    pub count: u64,
 }
 
 /// A device that files lie on.
@@ -145,5 +148,103 @@ impl NeighbourRow {
     /// Whether its syncs were counted, and it is not known of whom or where they were.
     pub(crate) fn is_unattributed(&self) -> bool {
         self.device_number == 0 && self.comm == OTHER_NEIGHBOURS
+    }
+}
+
+impl Row for FileRow {
+    type Key = (ServerId, Target, Op);
+
+    fn key(&self) -> Self::Key {
+        (self.server, self.target, self.op)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.stats.merge(&other.stats);
+    }
+
+    /// A file is known better as time goes on.
+    fn append(&mut self, later: Self) {
+        self.info = later.info;
+        self.stats.merge(&later.stats);
+    }
+}
+
+impl Row for RoleRow {
+    type Key = (ServerId, Role, Op);
+
+    fn key(&self) -> Self::Key {
+        (self.server, self.role, self.op)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.stats.merge(&other.stats);
+    }
+}
+
+impl Row for ThreadRow {
+    type Key = (ServerId, u32, u32, Op);
+
+    fn key(&self) -> Self::Key {
+        (self.server, self.tid, self.start, self.op)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.stats.merge(&other.stats);
+    }
+
+    fn append(&mut self, later: Self) {
+        self.name = later.name;
+        self.stats.merge(&later.stats);
+    }
+}
+
+impl Row for NeighbourRow {
+    type Key = (u32, String);
+
+    fn key(&self) -> Self::Key {
+        (self.device_number, self.comm.clone())
+    }
+
+    fn add(&mut self, other: Self) {
+        self.stats.merge(&other.stats);
+    }
+}
+
+impl Row for DeviceRow {
+    type Key = u32;
+
+    fn key(&self) -> u32 {
+        self.number
+    }
+
+    fn add(&mut self, other: Self) {
+        self.written_bytes = self.written_bytes.saturating_add(other.written_bytes);
+        self.submitted_bytes = self.submitted_bytes.saturating_add(other.submitted_bytes);
+    }
+}
+
+impl Row for Arc<Server> {
+    type Key = ServerId;
+
+    fn key(&self) -> ServerId {
+        self.id
+    }
+
+    /// A server is known better as time goes on.
+    fn add(&mut self, other: Self) {
+        *self = other;
+    }
+}
+
+/// A number of a server.
+impl Row for (ServerId, u64) {
+    type Key = ServerId;
+
+    fn key(&self) -> ServerId {
+        self.0
+    }
+
+    fn add(&mut self, other: Self) {
+        self.1 = self.1.saturating_add(other.1);
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{FileId, FileInfo, Role, ServerId, Target};
+use super::table::Row;
+use super::{FileId, FileInfo, Role, ServerId, Table, Target};
 
 /// The greatest backlogs are remembered for so long. In a longer interval that is made of several (the live
 /// view's, since its beginning) there may have been greater ones.
@@ -40,8 +41,8 @@ impl Backlog {
 /// By file, and what could not be told by file. `Most`: the greatest number of bytes of an interval, or the
 /// peaks from which it is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsynced<Row, Most = u64> {
-    pub rows: Vec<Row>,
+pub struct Unsynced<Rows, Most = u64> {
+    pub rows: Rows,
     /// What the files of a role had at once, at most: their greatest within one look, of which there are many
     /// in an interval.
     pub together: BTreeMap<(ServerId, Role), Most>,
@@ -49,25 +50,38 @@ pub struct Unsynced<Row, Most = u64> {
     pub dropped: u64,
 }
 
-impl<Row, Most> Default for Unsynced<Row, Most> {
+impl<Rows: Default, Most> Default for Unsynced<Rows, Most> {
     fn default() -> Self {
-        Unsynced { rows: Vec::new(), together: BTreeMap::new(), dropped: 0 }
+        Unsynced { rows: Rows::default(), together: BTreeMap::new(), dropped: 0 }
     }
 }
 
-impl Unsynced<UnsyncedFile, Vec<Peak>> {
+impl Unsynced<Vec<UnsyncedFile>, Vec<Peak>> {
     /// What is to be said of the interval since a moment; files that were synced all the time are left out.
-    pub(super) fn since(&self, earlier: Instant) -> Unsynced<UnsyncedRow> {
+    pub(super) fn since(&self, earlier: Instant) -> Unsynced<Table<UnsyncedRow>> {
         let most = |peaks: &[Peak]| greatest(peaks, earlier).bytes;
         Unsynced {
-            rows: since(earlier, &self.rows),
+            rows: since(earlier, &self.rows).into(),
             together: self.together.iter().map(|(&role, peaks)| (role, most(peaks))).collect(),
             dropped: self.dropped,
         }
     }
 }
 
-impl Unsynced<UnsyncedRow> {
+impl Unsynced<Table<UnsyncedRow>> {
+    /// Takes in those of the time that follows. What is unsynced is what was at its end, the most is that of
+    /// both.
+    pub(super) fn append(&mut self, later: Unsynced<Table<UnsyncedRow>>) {
+        let mut together: BTreeMap<(ServerId, Role), u64> = BTreeMap::new();
+        for role in self.roles().into_iter().chain(later.roles()) {
+            let most = together.entry((role.server, role.role)).or_default();
+            *most = role.most.bytes.max(*most);
+        }
+        self.together = together;
+        self.rows.append(later.rows);
+        self.dropped = self.dropped.saturating_add(later.dropped);
+    }
+
     /// Sums up files by server and role. The most of a role is what they had together; never less than what
     /// one of them had alone, which it still may be where the role of a file was learnt late.
     pub(crate) fn roles(&self) -> Vec<UnsyncedRole> {
@@ -116,6 +130,30 @@ pub struct UnsyncedRow {
     pub most: Backlog,
     /// As in [`UnsyncedFile`].
     pub possibly_lost: u64,
+}
+
+impl Row for UnsyncedRow {
+    type Key = (ServerId, Target);
+
+    fn key(&self) -> Self::Key {
+        (self.server, self.target)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.now = self.now.and(other.now);
+        self.most = self.most.and(other.most);
+        self.possibly_lost = self.possibly_lost.saturating_add(other.possibly_lost);
+    }
+
+    fn append(&mut self, later: Self) {
+        let most = later.most.or_greater(self.most);
+        *self = UnsyncedRow { most, ..later };
+    }
+
+    /// A file without a row was synced all the time.
+    fn close(&mut self) {
+        (self.now, self.possibly_lost) = (Backlog::default(), 0);
+    }
 }
 
 /// Of all files of one role of a server.
@@ -212,7 +250,7 @@ mod tests {
         let rows: Vec<_> = (1..=3).map(|inode| row(inode, none, backlog(100, 5))).collect();
         let most = |together: &[u64]| {
             let together = together.iter().map(|&bytes| ((MYSQL, Role::Redo), bytes)).collect();
-            let unsynced = Unsynced { rows: rows.clone(), together, dropped: 0 };
+            let unsynced = Unsynced { rows: Table::from(rows.clone()), together, dropped: 0 };
             unsynced.roles()[0].most
         };
         assert_eq!(most(&[]), backlog(300, 5), "nothing is known of the moments");

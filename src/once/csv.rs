@@ -56,7 +56,8 @@ pub(super) fn write(m: &Measurement, options: &Options, out: &mut impl Write) ->
         let subject = subject_columns(options.by).iter().copied();
         csv.write_record(INTERVAL.iter().copied().chain(subject).chain(figures))?;
     }
-    let (start, end, duration) = (rfc3339(m.start), rfc3339(m.end), length(m.duration).to_string());
+    let (start, end, duration) =
+        (rfc3339(m.span.start), rfc3339(m.span.end), length(m.span.duration).to_string());
     for row in rows(m, &everyone(m), options).into_iter().take(options.limit.unwrap_or(usize::MAX)) {
         let server = m.servers.iter().find(|server| server.id == row.server);
         let mut fields = vec![start.clone(), end.clone(), duration.clone(), row.server.pid.to_string()];
@@ -112,7 +113,7 @@ fn subject(row: &Row, fields: &mut Vec<String>) {
 fn figures(row: &Row, m: &Measurement, fields: &mut Vec<String>) {
     let stats: &Stats = &row.stats;
     let optional = |ns: Option<u64>| ns.map(|ns| seconds(ns).to_string()).unwrap_or_default();
-    let per_second = match m.duration.as_secs_f64() {
+    let per_second = match m.span.duration.as_secs_f64() {
         0.0 => String::new(),
         seconds => (stats.count as f64 / seconds).to_string(),
     };
@@ -125,7 +126,7 @@ fn figures(row: &Row, m: &Measurement, fields: &mut Vec<String>) {
         stats.error_count().to_string(),
         errors.join(" "),
         seconds(stats.sum_ns).to_string(),
-        stats.in_flight_mean(m.duration).to_string(),
+        stats.in_flight_mean(m.span.duration).to_string(),
         optional(stats.min_ns()),
         optional(stats.mean_ns()),
         optional(stats.quantile_ns(0.5)),

@@ -136,7 +136,7 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
     let subjects = subject_columns(options.by);
     let mut cells = vec![Cell::default(); subjects.len() + 1];
     cells[0].text = "total".into();
-    cells.extend(figures(&total, header::mean_in_flight(total.in_flight_mean(m.duration)), m, style));
+    cells.extend(figures(&total, header::mean_in_flight(total.in_flight_mean(m.span.duration)), m, style));
     cells.push(bytes(total.bytes > 0, &total));
     if options.by == By::Writes {
         let its = m.unsynced.rows.iter().filter(|row| servers.contains(&row.server));
@@ -296,7 +296,7 @@ fn figures(stats: &Stats, in_flight: String, m: &Measurement, style: &Style) -> 
     let optional = |ns: Option<u64>| ns.map_or_else(|| "–".to_owned(), duration);
     vec![
         count(stats.count).into(),
-        rate(stats.count, m.duration).into(),
+        rate(stats.count, m.span.duration).into(),
         optional(stats.mean_ns()).into(),
         optional(stats.quantile_ns(0.5)).into(),
         optional(rows::p99(stats)).into(),
@@ -377,7 +377,7 @@ fn neighbour_lines(m: &Measurement, servers: &[ServerId], style: &Style) -> Vec<
         if let Some(rest) = device.neighbours.get(NEIGHBOURS_SHOWN..).filter(|rest| !rest.is_empty()) {
             let syncs = rest.iter().map(|n| n.stats.all()).sum();
             let others = counted(rest.len() as u64, "other", "others");
-            parts.push(format!("{others} {} syncs/s", rate(syncs, m.duration)));
+            parts.push(format!("{others} {} syncs/s", rate(syncs, m.span.duration)));
         }
         lines.push(format!("also on {}: {}", style.name(device.name.as_bytes()), parts.join("; ")));
     }
@@ -403,10 +403,10 @@ fn neighbour(neighbour: &device::Neighbour, m: &Measurement, style: &Style) -> S
             Some(ns) => format!("p99 {}", duration_in_words(ns)),
             None => format!("max {}", rows::max_in_words(stats.max)),
         };
-        parts.push(format!("{} syncs/s, {worst}", rate(stats.count, m.duration)));
+        parts.push(format!("{} syncs/s, {worst}", rate(stats.count, m.span.duration)));
     }
     if stats.untimed > 0 {
-        parts.push(format!("{} untimed syncs/s", rate(stats.untimed, m.duration)));
+        parts.push(format!("{} untimed syncs/s", rate(stats.untimed, m.span.duration)));
     }
     format!("{name}{pid} {}{}", parts.join(", "), neighbour.place.in_words(style))
 }

@@ -37,7 +37,8 @@ fn incident() -> Measurement {
     m.neighbours = vec![
         fixture::neighbour("/dev/vda", "xtrabackup", &[(400, 90_000_000)]),
         fixture::neighbour("/dev/vda", "rsyslogd", &[(3, 900_000)]),
-    ];
+    ]
+    .into();
     let (files, threads) = (m.files.clone(), m.threads.clone());
     fixture::with_files(m, files, threads)
 }
@@ -49,7 +50,8 @@ fn nobody_is_said_to_be_alone_while_others_sync_in_ways_that_are_not_watched() {
         fixture::untimed_neighbour("/dev/vda", "dd", 1_370),
         fixture::untimed_neighbour("", "backupjob", 137),
         fixture::untimed_neighbour("", crate::model::OTHER_NEIGHBOURS, 14),
-    ];
+    ]
+    .into();
     let text = rendered(&m, &options(By::Role, Some(120)));
     let line = "also on /dev/vda: dd 1,001 untimed syncs/s; backupjob 100 untimed syncs/s (any device); other 10 untimed \
                 syncs/s (any device)\n";
@@ -117,7 +119,8 @@ fn what_is_unsynced_stands_once_by_each_file_and_is_summed_up() {
         row
     };
     m.writes =
-        vec![write(&redo, Op::Write, 9_000), write(&redo, Op::AioWrite, 512), write(&table, Op::Write, 1)];
+        vec![write(&redo, Op::Write, 9_000), write(&redo, Op::AioWrite, 512), write(&table, Op::Write, 1)]
+            .into();
     let now = Backlog { bytes: 8_488, age: Duration::from_micros(2_100) };
     m.unsynced.rows = vec![UnsyncedRow {
         server: redo.server,
@@ -126,7 +129,8 @@ fn what_is_unsynced_stands_once_by_each_file_and_is_summed_up() {
         now,
         most: now,
         possibly_lost: 0,
-    }];
+    }]
+    .into();
     let text = rendered(&m, &options(By::Writes, Some(140)));
     let last = |line: &str| line.rsplit("  ").next().unwrap_or_default().trim().to_owned();
     let cells: Vec<_> =
@@ -321,7 +325,8 @@ fn a_log_is_never_more_than_100_percent_busy() {
     let mut m = fixture::quiet();
     let slow = fixture::stats(&[(1, 30_000_000_000)]);
     m.files =
-        vec![fixture::row(fixture::MYSQL, 1, "/ib_logfile0", Role::Redo, crate::model::Op::Fsync, slow)];
+        vec![fixture::row(fixture::MYSQL, 1, "/ib_logfile0", Role::Redo, crate::model::Op::Fsync, slow)]
+            .into();
     m.roles = crate::model::roles_of(&m.files);
     assert!(rendered(&m, &options(By::Role, None)).contains("100 % busy"));
 }
@@ -406,7 +411,7 @@ fn durable_writes_have_bytes_and_failed_ones_a_sentence() {
     let mut failed = sync.clone();
     (failed.op, failed.stats.errors) = (Op::IoUringWrite, [(libc::ENOSPC, 2)].into());
     let mut m = fixture::with_files(fixture::quiet(), vec![durable, sync], Vec::new());
-    m.failures = vec![failed];
+    m.failures = vec![failed].into();
     let text = super::table(&m, &Options::default());
     let row = |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap().to_owned();
     assert!(row("ROLE").ends_with("BYTES") && row("redo").ends_with("4,608"), "{text}");

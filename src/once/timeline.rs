@@ -45,17 +45,17 @@ pub fn write(
         Output::Json => {
             let mut worst = troubles.worst_moments();
             parts.iter().try_for_each(|part| {
-                let m = &part.merged.measurement;
+                let m = &part.interval;
                 let (here, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut worst)
                     .into_iter()
-                    .partition(|moment| (m.start..m.end).contains(&moment.span.0));
+                    .partition(|moment| (m.span.start..m.span.end).contains(&moment.span.0));
                 worst = rest;
                 write_json(part, &here, out)
             })
         }
         Output::Csv => parts.iter().enumerate().try_for_each(|(at, part)| {
             let options = Options { interval: Some(at), ..options.clone() };
-            render(&part.merged.measurement, &options, out)
+            render(&part.interval, &options, out)
         }),
     }
 }
@@ -78,7 +78,7 @@ fn text(parts: &[Part], all: &Measurement, troubles: &Troubles, options: &Option
         out.push('\n');
     }
     if servers.is_empty() {
-        let _ = writeln!(out, "{}", crate::text::absence::server(all.duration));
+        let _ = writeln!(out, "{}", crate::text::absence::server(all.span.duration));
     }
     let whole = format!("these {}", crate::text::interval(troubles.duration));
     for sentence in reading::of_window(troubles, &whole, all, options) {
@@ -124,7 +124,7 @@ fn logs(parts: &[Part], server: ServerId, known: Option<&Server>) -> Vec<Role> {
     if let Some(known) = known.filter(|known| !known.logs().is_empty()) {
         return known.logs().to_vec();
     }
-    let rows = parts.iter().flat_map(|part| &part.merged.measurement.roles);
+    let rows = parts.iter().flat_map(|part| &part.interval.roles);
     let synced: BTreeSet<Role> = rows.filter(|row| row.server == server).map(|row| row.role).collect();
     Role::SERIAL.into_iter().filter(|role| synced.contains(role)).collect()
 }
@@ -134,7 +134,7 @@ fn rows(parts: &[Part], server: ServerId, logs: &[Role], options: &Options) -> S
     let mut rows: Vec<Vec<Cell>> =
         parts.iter().enumerate().map(|(at, part)| row(part, server, logs, marked.contains(&at))).collect();
     let of_server = |part: &Part| {
-        let rows = part.merged.measurement.roles.iter().filter(|row| row.server == server);
+        let rows = part.interval.roles.iter().filter(|row| row.server == server);
         rows.map(|row| row.stats.bytes).any(|bytes| bytes > 0)
     };
     let of_logs = logs.iter().filter_map(|&log| of_log(log));
@@ -160,7 +160,7 @@ fn worst_of(parts: &[Part], server: ServerId) -> BTreeSet<usize> {
 }
 
 fn row(part: &Part, server: ServerId, logs: &[Role], is_marked: bool) -> Vec<Cell> {
-    let m = &part.merged.measurement;
+    let m = &part.interval;
     let standout = part.servers.get(&server).cloned().unwrap_or_default();
     let of = |wanted: &dyn Fn(Role) -> bool| {
         let mut total = Stats::default();
@@ -179,9 +179,9 @@ fn row(part: &Part, server: ServerId, logs: &[Role], is_marked: bool) -> Vec<Cel
         n => Cell { text: count(n), paint: Paint::Error, ..Cell::default() },
     };
     let mut cells: Vec<Cell> = vec![
-        time_of_day(m.start).into(),
-        rate(all.count, m.duration).into(),
-        busy(&standout, m.duration).into(),
+        time_of_day(m.span.start).into(),
+        rate(all.count, m.span.duration).into(),
+        busy(&standout, m.span.duration).into(),
     ];
     cells.extend(logs.iter().flat_map(of_log));
     cells.extend([
@@ -270,7 +270,7 @@ struct JsonWorst {
 }
 
 fn write_json(part: &Part, moments: &[WorstMoment], out: &mut impl Write) -> io::Result<()> {
-    let over = part.merged.measurement.duration;
+    let over = part.interval.span.duration;
     let second = |worst: &Worst| JsonWorst {
         start: rfc3339(worst.start),
         end: rfc3339(worst.end),
@@ -288,10 +288,10 @@ fn write_json(part: &Part, moments: &[WorstMoment], out: &mut impl Write) -> io:
         worst: standout.worst.as_ref().map(second),
     });
     let part = JsonPart {
-        measurement: json::of(&part.merged.measurement),
+        measurement: json::of(&part.interval),
         worst_seconds: standouts.collect(),
         worst_moments: moments.iter().map(worst::json).collect(),
-        syncs_of_other_files: part.merged.rest.stats.count,
+        syncs_of_other_files: part.interval.rest.stats.count,
     };
     json::write_visible(&part, out)
 }
@@ -313,9 +313,9 @@ mod tests {
                 one = quiet();
                 one.in_flight.push(in_flight(Role::Redo, "/d/#ib_redo7", Duration::from_secs(second - 76)));
             }
-            one.duration = Duration::from_secs(1);
-            one.start += Duration::from_secs(second);
-            one.end = one.start + one.duration;
+            one.span.duration = Duration::from_secs(1);
+            one.span.start += Duration::from_secs(second);
+            one.span.end = one.span.start + one.span.duration;
             history.push(&one);
         }
         history
@@ -324,14 +324,14 @@ mod tests {
     #[test]
     fn what_durable_writes_wrote_has_a_column_where_there_were_any() {
         let mut written = busy();
-        written.duration = Duration::from_secs(1);
-        written.end = written.start + written.duration;
+        written.span.duration = Duration::from_secs(1);
+        written.span.end = written.span.start + written.span.duration;
         let redo = written.roles.iter_mut().find(|row| row.role == Role::Redo).unwrap();
         (redo.op, redo.stats.bytes) = (crate::model::Op::DsyncWrite, 4_608);
         let mut history = History::new(history::Options::default());
         history.push(&written);
         let mut out = Vec::new();
-        let all = history.last(Duration::from_secs(60)).unwrap().measurement;
+        let all = history.last(Duration::from_secs(60)).unwrap();
         let parts = history.series(Duration::from_secs(60), Duration::from_secs(30));
         let troubles = history.troubles(Duration::from_secs(60), |_| true);
         write(&parts, &all, &troubles, &Options::default(), &mut out).unwrap();
@@ -344,14 +344,12 @@ mod tests {
 
     #[test]
     fn the_columns_are_those_of_the_logs_of_its_engine() {
-        let heading = |m: Measurement| {
+        let heading = |mut m: Measurement| {
             let mut history = History::new(history::Options::default());
-            history.push(&Measurement {
-                duration: Duration::from_secs(1),
-                end: m.start + Duration::from_secs(1),
-                ..m
-            });
-            let all = history.last(Duration::from_secs(60)).unwrap().measurement;
+            m.span.duration = Duration::from_secs(1);
+            m.span.end = m.span.start + m.span.duration;
+            history.push(&m);
+            let all = history.last(Duration::from_secs(60)).unwrap();
             let parts = history.series(Duration::from_secs(60), Duration::from_secs(30));
             let troubles = history.troubles(Duration::from_secs(60), |_| true);
             let mut out = Vec::new();
@@ -375,7 +373,7 @@ mod tests {
 
     fn render(output: Output, width: Option<usize>) -> String {
         let history = history();
-        let all = history.last(Duration::from_secs(60)).unwrap().measurement;
+        let all = history.last(Duration::from_secs(60)).unwrap();
         let parts = history.series(Duration::from_secs(60), step(Duration::from_secs(60)));
         let style = Style { width, ..Style::default() };
         let mut text = Vec::new();
@@ -453,7 +451,7 @@ mod tests {
     fn names_chosen_by_an_attacker_are_escaped_among_the_worst_moments() {
         let mut history = History::new(history::Options::default());
         history.push(&hostile());
-        let all = history.last(Duration::MAX).unwrap().measurement;
+        let all = history.last(Duration::MAX).unwrap();
         let troubles = history.troubles(Duration::MAX, |_| true);
         let options = Options::default();
         let table = worst::table(&troubles.worst_moments(), &all, &options);

@@ -134,7 +134,8 @@ mod tests {
             fixture::neighbour("/dev/vda", "rsyslogd", &[(3, 900_000)]),
             fixture::neighbour("/dev/vda", "xtrabackup", &[(56, 20_000_000)]),
             fixture::neighbour("/dev/sdb", "dd", &[(9, 1_000)]),
-        ];
+        ]
+        .into();
         let found = devices(&m, &[MYSQL]);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].name, "/dev/vda");
@@ -155,7 +156,7 @@ mod tests {
         let mut m = fixture::busy();
         let mut backup = fixture::neighbour("/dev/vda2", "xtrabackup", &[(9, 1_000)]);
         backup.device_number = 253 << 20 | 2;
-        m.neighbours = vec![backup, fixture::neighbour("/dev/sdb", "dd", &[(9, 1_000)])];
+        m.neighbours = vec![backup, fixture::neighbour("/dev/sdb", "dd", &[(9, 1_000)])].into();
         assert!(devices(&m, &[MYSQL])[0].neighbours.is_empty(), "nothing is known of the disks");
         let vda = BTreeSet::from([253 << 20]);
         m.whole_disks = BTreeMap::from([(fixture::DEVICE, vda.clone()), (253 << 20 | 2, vda)]).into();
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn a_device_under_two_names_is_matched_by_its_number_and_counted_once() {
         let mut m = fixture::busy();
-        m.neighbours = vec![fixture::neighbour("/dev/vda", "dd", &[(9, 1_000)])];
+        m.neighbours = vec![fixture::neighbour("/dev/vda", "dd", &[(9, 1_000)])].into();
         m.neighbours[0].device = "253:0".into();
         assert_eq!(devices(&m, &[MYSQL])[0].neighbours.len(), 1);
         m.neighbours[0].device = "/dev/vda".into();
@@ -186,7 +187,7 @@ mod tests {
             let Target::File(id) = &mut row.target else { unreachable!() };
             id.device = overlay;
         }
-        m.neighbours = vec![fixture::neighbour("/dev/vda", "dd", &[(9, 1_000)])];
+        m.neighbours = vec![fixture::neighbour("/dev/vda", "dd", &[(9, 1_000)])].into();
         // Whoever sees no device nodes calls it by its number.
         m.neighbours[0].device = "253:0".into();
         let [device] = &devices(&m, &[MYSQL])[..] else { panic!("{:?}", devices(&m, &[MYSQL])) };
@@ -199,7 +200,7 @@ mod tests {
     fn a_server_without_syncs_has_the_device_of_its_data_directory() {
         let mut m = fixture::busy();
         (m.files, m.roles) = Default::default();
-        m.neighbours = vec![fixture::neighbour("/dev/vda", "dd", &[(9, 1_000)])];
+        m.neighbours = vec![fixture::neighbour("/dev/vda", "dd", &[(9, 1_000)])].into();
         assert_eq!(devices(&m, &[MYSQL])[0].neighbours[0].comm, "dd");
     }
 }

@@ -28,9 +28,9 @@ pub(crate) fn of_all(m: &Measurement, options: &Options) -> Vec<String> {
 
 fn lines(m: &Measurement, mut parts: Vec<String>, options: &Options) -> Vec<String> {
     parts.push(m.setup.mode.name().into());
-    parts.push(interval(m.duration));
+    parts.push(interval(m.span.duration));
     if options.interval.is_some() {
-        parts.push(format!("until {}", rfc3339(m.end)));
+        parts.push(format!("until {}", rfc3339(m.span.end)));
     }
     parts.extend(m.setup.note.clone());
     options.style.wrap_at(&parts.join(" · "), " · ", 2)
@@ -118,7 +118,7 @@ pub(crate) fn describe_sync(sync: &InFlight, style: &Style) -> String {
 /// began before the interval counts with its whole latency, so the quotient can exceed what is possible: a
 /// log is never more than 100 % busy.
 pub(crate) fn in_flight(row: &Row, m: &Measurement) -> String {
-    let mean = row.stats.in_flight_mean(m.duration);
+    let mean = row.stats.in_flight_mean(m.span.duration);
     match row.role() {
         Some(role) if role.is_serial() => format!("{:>3.0} % busy", (mean * 100.0).min(100.0)),
         _ => mean_in_flight(mean),

@@ -14,8 +14,8 @@ use super::{By, Options, reading};
 use crate::linux::mountinfo::format_device;
 use crate::model::durability;
 use crate::model::{
-    Backlog, DeviceRow, FileRow, Measurement, Op, Server, ServerId, Stats, StorageStack, Target,
-    UnsyncedRole, UnsyncedRow,
+    Backlog, DeviceRow, FileRow, Measurement, Op, Server, ServerId, Stats, StorageStack, Table, Target,
+    ThreadRow, UnsyncedRole, UnsyncedRow,
 };
 use crate::text::{errno, is_deceptive, rfc3339};
 
@@ -31,11 +31,7 @@ pub(crate) fn limited(m: &Measurement, options: &Options, limit: usize) -> schem
     let file = |row: &Row| if let Subject::File(file) = row.subject { Some(file.clone()) } else { None };
     let thread =
         |row: &Row| if let Subject::Thread(thread) = row.subject { Some(thread.clone()) } else { None };
-    let shown = Measurement {
-        files: files.iter().take(limit).filter_map(file).collect(),
-        threads: threads.iter().take(limit).filter_map(thread).collect(),
-        ..m.clone()
-    };
+    let rows_left_out = Measurement { files: Table::default(), threads: Table::default(), ..m.clone() };
     let rest = |rows: &[Row]| {
         let rest = rows.get(limit..).unwrap_or_default();
         schema::Rest { rows: rest.len() as u64, count: rest.iter().map(|row| row.stats.count).sum() }
@@ -46,13 +42,31 @@ pub(crate) fn limited(m: &Measurement, options: &Options, limit: usize) -> schem
         writes: all_writes.then(|| rest(&writes)),
         threads: m.setup.by_thread.then(|| rest(&threads)),
     };
-    let writes = writes.iter().take(limit).filter_map(file);
-    let writes = all_writes.then(|| writes.map(|row| self::write_row(&row, m)).collect());
-    schema::Measurement { left_out: Some(left_out), writes, ..of(&shown) }
+    let of_files =
+        |rows: &[Row]| rows.iter().take(limit).filter_map(file).map(|row| file_row(&row, m)).collect();
+    let of_threads =
+        || threads.iter().take(limit).filter_map(thread).map(|row| thread_row(&row, m)).collect();
+    schema::Measurement {
+        left_out: Some(left_out),
+        files: of_files(&files),
+        writes: all_writes.then(|| of_files(&writes)),
+        threads: m.setup.by_thread.then(of_threads),
+        ..of(&rows_left_out)
+    }
 }
 
-fn write_row(row: &FileRow, m: &Measurement) -> schema::FileRow<schema::Figures> {
-    file(row, figures(Some(row.op), &row.stats, m.duration))
+fn file_row(row: &FileRow, m: &Measurement) -> schema::FileRow<schema::Figures> {
+    file(row, figures(Some(row.op), &row.stats, m.span.duration))
+}
+
+fn thread_row(row: &ThreadRow, m: &Measurement) -> schema::ThreadRow {
+    schema::ThreadRow {
+        pid: row.server.pid,
+        tid: row.tid,
+        thread: row.name.clone(),
+        op: row.op.into(),
+        figures: figures(Some(row.op), &row.stats, m.span.duration),
+    }
 }
 
 /// Writes one object that is safe on a terminal, and a newline.
@@ -64,12 +78,12 @@ pub(crate) fn write_visible(object: &impl Serialize, out: &mut impl Write) -> io
 
 /// A measurement in the shape of schema 1.
 pub(crate) fn of(m: &Measurement) -> schema::Measurement {
-    let figures = |op: Op, stats: &Stats| figures(Some(op), stats, m.duration);
+    let figures = |op: Op, stats: &Stats| figures(Some(op), stats, m.span.duration);
     schema::Measurement {
         schema: 1,
-        start: rfc3339(m.start),
-        end: rfc3339(m.end),
-        duration_seconds: length(m.duration),
+        start: rfc3339(m.span.start),
+        end: rfc3339(m.span.end),
+        duration_seconds: length(m.span.duration),
         attach: m.setup.mode,
         kernel: m.setup.kernel.clone(),
         host: m.setup.host.clone(),
@@ -88,27 +102,18 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
                 figures: figures(row.op, &row.stats),
             })
             .collect(),
-        files: m.files.iter().map(|row| file(row, figures(row.op, &row.stats))).collect(),
+        files: m.files.iter().map(|row| file_row(row, m)).collect(),
         failed: failed(m),
         writes: m
             .setup
             .ops
             .contains(&Op::Write)
-            .then(|| m.all_writes().map(|row| write_row(row, m)).collect()),
+            .then(|| m.all_writes().map(|row| file_row(row, m)).collect()),
         devices: m.setup.ops.contains(&Op::Write).then(|| m.devices.iter().map(device).collect()),
         unsynced: unsynced_where_watched(m, || unsynced_roles(m)),
         unsynced_files: unsynced_where_watched(m, || m.unsynced.rows.iter().map(unsynced_file).collect()),
         unsynced_unknown_bytes: unsynced_where_watched(m, || m.unsynced.dropped),
-        threads: m.setup.by_thread.then(|| {
-            let row = |row: &crate::model::ThreadRow| schema::ThreadRow {
-                pid: row.server.pid,
-                tid: row.tid,
-                thread: row.name.clone(),
-                op: row.op.into(),
-                figures: figures(row.op, &row.stats),
-            };
-            m.threads.iter().map(row).collect()
-        }),
+        threads: m.setup.by_thread.then(|| m.threads.iter().map(|row| thread_row(row, m)).collect()),
         left_out: None,
         in_flight: m
             .in_flight
@@ -136,7 +141,7 @@ pub(crate) fn of(m: &Measurement) -> schema::Measurement {
                 device_number: format_device(row.device_number),
                 comm: row.comm.clone(),
                 untimed: row.stats.untimed,
-                figures: self::figures(None, &row.stats, m.duration),
+                figures: self::figures(None, &row.stats, m.span.duration),
             })
             .collect(),
         verdicts: None,

@@ -21,12 +21,14 @@ fn parsed(m: &Measurement) -> Value {
 fn documented() -> Measurement {
     let mut m = fixture::busy();
     m.files.retain(|row| matches!(row.info.role, Role::Redo | Role::Tablespace));
-    m.files.remove(0);
+    let first = m.files[0].target;
+    m.files.retain(|row| row.target != first);
     m.files[1].stats.errors = [(libc::EIO, 1)].into();
-    let mut durable = m.files[1].clone();
+    let table = m.files[1].clone();
+    let mut durable = table.clone();
     durable.op = Op::DsyncWrite;
     durable.stats = Stats { bytes: 4_608, ..fixture::stats(&[(9, 140_000)]) };
-    let mut in_ring = m.files[1].clone();
+    let mut in_ring = table.clone();
     in_ring.op = Op::IoUringFsync;
     in_ring.stats =
         Stats { completions: Completions { posted: true, reaped: false }, ..fixture::stats(&[(5, 150_000)]) };
@@ -34,9 +36,10 @@ fn documented() -> Measurement {
     let failed = Stats { errors: [(libc::ENOSPC, 3)].into(), ..fixture::stats(&[(3, 0)]) };
     let unwritten = Stats { count: 1, errors: [(libc::EIO, 1)].into(), ..Stats::default() };
     m.failures = vec![
-        FileRow { op: Op::IoUringWrite, stats: failed, ..m.files[1].clone() },
-        FileRow { op: Op::Writeback, stats: unwritten, ..m.files[1].clone() },
-    ];
+        FileRow { op: Op::IoUringWrite, stats: failed, ..table.clone() },
+        FileRow { op: Op::Writeback, stats: unwritten, ..table },
+    ]
+    .into();
     m.threads.truncate(1);
     let mut server = (*m.servers[0]).clone();
     server.notes = vec![
@@ -48,7 +51,7 @@ fn documented() -> Measurement {
         "/var/lib/mysql/#innodb_redo/#ib_redo6",
         Duration::from_micros(12_400),
     )];
-    m.neighbours = vec![fixture::neighbour("/dev/vda", "xtrabackup", &[(56, 20_000_000)])];
+    m.neighbours = vec![fixture::neighbour("/dev/vda", "xtrabackup", &[(56, 20_000_000)])].into();
     let (files, threads) = (m.files.clone(), m.threads.clone());
     fixture::with_files(m, files, threads)
 }
@@ -92,7 +95,7 @@ fn what_is_not_watched_is_counted_by_server() {
     let mut m = fixture::two_servers();
     m.lost.unwatched = 5;
     m.lost.neighbours_unwatched = 2;
-    m.unwatched = vec![(fixture::MARIADB, 4)];
+    m.unwatched = vec![(fixture::MARIADB, 4)].into();
     let json = parsed(&m);
     assert_eq!((&json["lost"]["unwatched"], &json["lost"]["neighbours_unwatched"]), (&5.into(), &2.into()));
     assert_eq!((&json["servers"][0]["unwatched"], &json["servers"][1]["unwatched"]), (&0.into(), &4.into()));
@@ -134,14 +137,16 @@ fn all_writes_are_rows_apart_with_the_devices_that_they_went_to() {
         fixture::row(fixture::MYSQL, inode, path, crate::model::Role::Undo, op, stats)
     };
     m.files.push(written(70, "/d/undo_001", Op::DsyncWrite, 4_096));
-    m.writes = vec![written(71, "/d/undo_002", Op::Write, 8_192), written(72, "/d/u", Op::IoUringWrite, 1)];
+    m.writes =
+        vec![written(71, "/d/undo_002", Op::Write, 8_192), written(72, "/d/u", Op::IoUringWrite, 1)].into();
     m.devices = vec![crate::model::DeviceRow {
         number: 8 << 20 | 1,
         name: "/dev/sda1".into(),
         mount: None,
         written_bytes: 20_480,
         submitted_bytes: 12_289,
-    }];
+    }]
+    .into();
     let syncs: u64 = m.files.iter().map(|row| row.stats.count).sum();
     let json = parsed(&m);
     let count = |rows: &Value| -> u64 {
@@ -205,8 +210,8 @@ fn the_line_itself_is_safe_on_a_terminal() {
 #[test]
 fn a_time_that_rfc_3339_cannot_express_becomes_its_nearest() {
     let mut m = fixture::quiet();
-    m.start = std::time::SystemTime::UNIX_EPOCH - Duration::from_secs(9);
-    m.end = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(999_999_999_999);
+    m.span.start = std::time::SystemTime::UNIX_EPOCH - Duration::from_secs(9);
+    m.span.end = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(999_999_999_999);
     let json = parsed(&m);
     assert_eq!(json["start"], "1970-01-01T00:00:00.000000Z");
     assert_eq!(json["end"], "9999-12-31T23:59:59.000000Z");

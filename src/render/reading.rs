@@ -180,7 +180,7 @@ pub(crate) fn unwatched(m: &Measurement, options: &Options) -> Option<String> {
 }
 
 fn nothing_synced(scene: &Scene) -> String {
-    let over = scene.m.duration;
+    let over = scene.m.span.duration;
     if !header::stuck(scene.m, &[scene.server], scene.options).is_empty() {
         return format!("{}.", absence::sync(&NoSync::Hangs, &scene.m.lost, over, &[]));
     }
@@ -274,7 +274,7 @@ fn outlier(scene: &Scene, spoken_of: &[Role]) -> Option<String> {
 
 /// The busiest process beside the server on one of its devices.
 fn neighbour(scene: &Scene, total: &Stats) -> Option<String> {
-    let seconds = scene.m.duration.as_secs_f64();
+    let seconds = scene.m.span.duration.as_secs_f64();
     let often = |n: &device::Neighbour| {
         // Who syncs all devices may have had nothing to do on this one.
         let (count, here) = (n.stats.count, n.place != Place::AnyDevice);
@@ -293,7 +293,7 @@ fn neighbour(scene: &Scene, total: &Stats) -> Option<String> {
         Place::SameDisk(other) => (format!("{}, on the disk of {own}", style.name(other.as_bytes())), "disk"),
         Place::AnyDevice => return None,
     };
-    let rate = rate(n.stats.count, scene.m.duration);
+    let rate = rate(n.stats.count, scene.m.span.duration);
     Some(format!(
         "{name}{pid} also syncs {rate} times a second on {place}: syncs on one {shared} wait for each other.",
     ))

@@ -11,7 +11,7 @@ use crate::render::Style;
 
 /// A measurement of one second with these files of the server.
 pub(super) fn second(files: Vec<FileRow>) -> Measurement {
-    let m = Measurement { duration: Duration::from_secs(1), ..fixture::quiet() };
+    let m = fixture::lasting(Duration::from_secs(1), fixture::quiet());
     fixture::with_files(m, files, Vec::new())
 }
 
@@ -243,7 +243,7 @@ pub(super) fn of_nobody(target: Target, errno: i32, n: u64) -> FileRow {
 #[test]
 fn what_could_not_be_written_back_is_said_with_what_it_means_once() {
     let mut m = second(vec![redo(&[(5, 1_000)])]);
-    m.failures = vec![unwritten(tablespace(&[]), libc::ENOSPC, 2)];
+    m.failures = vec![unwritten(tablespace(&[]), libc::ENOSPC, 2)].into();
     assert_eq!(
         said(&m)[..3],
         [
@@ -256,7 +256,7 @@ fn what_could_not_be_written_back_is_said_with_what_it_means_once() {
     assert!(of_server(&m, MYSQL, &Options::default())[..3].iter().all(|said| said.paint == Paint::Error));
     assert_eq!(certain(&m), ["Nothing is stuck, no watched call was missed."]);
     // A sync has reported the same.
-    m.failures = vec![unwritten(redo(&[]), libc::EIO, 1)];
+    m.failures = vec![unwritten(redo(&[]), libc::EIO, 1)].into();
     m.files[0].stats.errors = [(libc::EIO, 1)].into();
     m.roles[0].stats.errors = [(libc::EIO, 1)].into();
     let said = said(&m);
@@ -276,7 +276,8 @@ fn what_could_not_be_written_of_others_is_said_of_no_server_and_without_a_name()
         of_nobody(file(1), libc::EIO, 1),
         of_nobody(file(2), libc::EIO, 2),
         of_nobody(Target::Filesystem(7), libc::EIO, 4),
-    ];
+    ]
+    .into();
     assert_silent_on(&m, "write back");
     let first = "The kernel could not write back: 3 EIO on files on /dev/vdb\\n that no traced process was seen to have open; 4 EIO \
                  on the metadata of /dev/vdb\\n.";
@@ -291,12 +292,13 @@ fn what_could_not_be_written_of_others_is_said_of_no_server_and_without_a_name()
 
 #[test]
 fn many_failed_files_are_counted_beyond_the_third() {
-    let mut files: Vec<FileRow> = (0..5).map(|_| tablespace(&[(1, 1_000)])).collect();
+    let another = |inode| FileRow { target: fixture::file(inode), ..tablespace(&[(1, 1_000)]) };
+    let mut files: Vec<FileRow> = (0..5).map(another).collect();
     files.iter_mut().for_each(|row| row.stats.errors = [(libc::EDQUOT, 1)].into());
     let mut m = second(files);
     assert!(said(&m)[0].starts_with("5 syncs failed: 1 EDQUOT on "));
     assert!(said(&m)[0].ends_with("; and 2 more files."), "{}", said(&m)[0]);
-    m.files.pop();
+    m.files.truncate(m.files.len() - 1);
     assert!(said(&m)[0].ends_with("; and 1 more file."), "{}", said(&m)[0]);
 }
 
@@ -331,15 +333,16 @@ fn stuck_syncs_come_first_and_their_log_is_not_called_free() {
 fn a_neighbour_that_syncs_a_lot_is_named() {
     let mut m = second(vec![redo(&[(5_000, 1_000)])]);
     m.neighbours =
-        vec![neighbour("/dev/vda", "xtra\n", &[(41, 1_000)]), neighbour("/dev/sdb", "dd", &[(900, 1_000)])];
+        vec![neighbour("/dev/vda", "xtra\n", &[(41, 1_000)]), neighbour("/dev/sdb", "dd", &[(900, 1_000)])]
+            .into();
     assert_says(
         &m,
         "xtra\\n also syncs 41 times a second on /dev/vda: syncs on one device wait for each other.",
     );
-    m.neighbours = vec![neighbour("/dev/vda", "cron", &[(3, 1_000)])];
+    m.neighbours = vec![neighbour("/dev/vda", "cron", &[(3, 1_000)])].into();
     assert_silent_on(&m, "cron");
     let mut slow = second(vec![redo(&[(20, 1_000)])]);
-    slow.neighbours = vec![neighbour("/dev/vda", "cron", &[(3, 1_000)])];
+    slow.neighbours = vec![neighbour("/dev/vda", "cron", &[(3, 1_000)])].into();
     assert_says(
         &slow,
         "cron also syncs 3.0 times a second on /dev/vda: syncs on one device wait for each other.",
@@ -349,7 +352,7 @@ fn a_neighbour_that_syncs_a_lot_is_named() {
 #[test]
 fn a_neighbour_on_another_device_of_the_same_disk_is_named_with_its_own() {
     let mut m = second(vec![redo(&[(5_000, 1_000)])]);
-    m.neighbours = vec![neighbour("/dev/vda2", "xtrabackup", &[(41, 1_000)])];
+    m.neighbours = vec![neighbour("/dev/vda2", "xtrabackup", &[(41, 1_000)])].into();
     m.neighbours[0].device_number = 253 << 20 | 2;
     let vda = BTreeSet::from([253 << 20]);
     m.whole_disks = BTreeMap::from([(fixture::DEVICE, vda.clone()), (253 << 20 | 2, vda)]).into();
@@ -421,7 +424,7 @@ fn what_is_not_watched_and_happened_is_said_with_how_often() {
     let ways = "io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes, msync, syncfs, sync";
     let mut m = fixture::busy();
     m.lost.unwatched = 1_234;
-    m.unwatched = vec![(MYSQL, 1_234)];
+    m.unwatched = vec![(MYSQL, 1_234)].into();
     let by_others = |often: &str| {
         format!(
             "made data durable {often} by calls that are not watched ({ways}): these are not in the figures"
@@ -436,7 +439,7 @@ fn what_is_not_watched_and_happened_is_said_with_how_often() {
         ]
     );
     let mut quiet = fixture::quiet();
-    (quiet.lost.unwatched, quiet.unwatched) = (1, vec![(MYSQL, 1)]);
+    (quiet.lost.unwatched, quiet.unwatched) = (1, vec![(MYSQL, 1)].into());
     assert_eq!(certain(&quiet)[1], format!("The server also {}.", by_others("once")));
     assert_says(
         &quiet,
@@ -444,7 +447,7 @@ fn what_is_not_watched_and_happened_is_said_with_how_often() {
     );
     let mut two = fixture::two_servers();
     // One is of a process for which there was no room.
-    (two.lost.unwatched, two.unwatched) = (8, vec![(MYSQL, 6), (MARIADB, 1)]);
+    (two.lost.unwatched, two.unwatched) = (8, vec![(MYSQL, 6), (MARIADB, 1)].into());
     let each = "mysqld 31960: 6 times, mariadbd 40112: once";
     assert_eq!(certain(&two)[1], format!("The servers also {} ({each}).", by_others("8 times")));
     // Of the neighbours it is said where it is said who else syncs.
@@ -507,7 +510,8 @@ fn of_another_engine_nothing_is_said_in_innodbs_words() {
     // What it wrote is known where all writes are watched.
     Arc::make_mut(&mut m.setup).ops.push(Op::Write);
     m.writes =
-        vec![FileRow { op: Op::Write, stats: Stats { bytes: 948_000, ..stats(&[(9, 1_000)]) }, ..wal(&[]) }];
+        vec![FileRow { op: Op::Write, stats: Stats { bytes: 948_000, ..stats(&[(9, 1_000)]) }, ..wal(&[]) }]
+            .into();
     assert_says(
         &m,
         "No sync in 1.00 s (fsync, fdatasync, dsync_write, write watched): the server wrote 948 kB; it may be one that \

@@ -27,9 +27,9 @@ fn a_window_tells_of_what_failed_syncs_may_have_lost_and_of_files_without_room()
         possibly_lost,
     };
     // Closed after a while: what it was is told nevertheless.
-    seconds[3].unsynced.rows = vec![lost(4_096)];
-    seconds[4].unsynced.rows = vec![lost(8_192)];
-    seconds[5].unsynced.rows = vec![lost(8_192)];
+    seconds[3].unsynced.rows = vec![lost(4_096)].into();
+    seconds[4].unsynced.rows = vec![lost(8_192)].into();
+    seconds[5].unsynced.rows = vec![lost(8_192)].into();
     seconds[7].unsynced.dropped = 300;
     seconds[9].unsynced.dropped = 400;
     let mut troubles = Troubles::default();
@@ -46,9 +46,9 @@ fn a_window_tells_of_what_failed_syncs_may_have_lost_and_of_files_without_room()
 fn of_seconds(seconds: &[Measurement]) -> Vec<String> {
     let mut troubles = Troubles::default();
     for (at, m) in seconds.iter().enumerate() {
-        let mut m = Measurement { duration: Duration::from_secs(1), ..m.clone() };
-        m.start = fixture::quiet().start + Duration::from_secs(at as u64);
-        m.end = m.start + m.duration;
+        let mut m = fixture::lasting(Duration::from_secs(1), m.clone());
+        m.span.start = fixture::quiet().span.start + Duration::from_secs(at as u64);
+        m.span.end = m.span.start + m.span.duration;
         troubles.record(&m);
     }
     let whole = format!("these {}", crate::text::interval(troubles.duration));
@@ -90,12 +90,12 @@ fn a_window_with_a_stall_and_failures_says_the_worst_first_and_claims_nothing_el
 #[test]
 fn a_window_tells_of_what_failed_without_a_sync_and_when_last() {
     let mut seconds = vec![second(vec![redo(&[(10, 100_000)])]); 60];
-    seconds[3].failures = vec![unwritten(tablespace(&[]), libc::EIO, 1)];
+    seconds[3].failures = vec![unwritten(tablespace(&[]), libc::EIO, 1)].into();
     let mut write = unwritten(redo(&[]), libc::ENOSPC, 40);
     write.op = Op::Write;
-    seconds[5].failures = vec![write.clone()];
-    seconds[6].failures = vec![write];
-    seconds[9].failures = vec![of_nobody(Target::Filesystem(7), libc::EIO, 2)];
+    seconds[5].failures = vec![write.clone()].into();
+    seconds[6].failures = vec![write].into();
+    seconds[9].failures = vec![of_nobody(Target::Filesystem(7), libc::EIO, 2)].into();
     let said = of_seconds(&seconds);
     assert_eq!(
         said[0],

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::engine::rules::Rules;
-use crate::linux::clock::boot_ns;
+use crate::linux::clock::{boot_ns, monotonic};
 use crate::linux::disk_statistics;
 use crate::model::{FileRow, InFlight, Op, Role, Server, ServerId, Setup, Snapshot, Target};
 use crate::probe::{Attached, Probe, ProbeConfig, allocator};
@@ -88,6 +88,8 @@ pub struct Sampler {
     paused: Duration,
     /// Since boot.
     began_ns: u64,
+    /// How many were made.
+    snapshots: u64,
     /// Stands for the servers that are remembered no longer, if there are any.
     forgotten: Option<Arc<Server>>,
 }
@@ -139,6 +141,7 @@ impl Sampler {
             took_events: Instant::now(),
             paused: Duration::ZERO,
             began_ns: boot_ns(),
+            snapshots: 0,
             forgotten: None,
         }
     }
@@ -257,7 +260,8 @@ impl Sampler {
     pub fn snapshot(&mut self) -> std::io::Result<Snapshot> {
         self.take_events(ALL)?;
         // Whatever ended before this is in it; while the rows are read, more ends.
-        let (taken, taken_wall) = (Instant::now(), SystemTime::now());
+        let (taken, taken_wall, monotonic) = now();
+        self.snapshots += 1;
         let unsynced = self.read_unsynced()?;
         self.read_rows()?;
         // A row that was read may have sent its name, or a latency, just before.
@@ -293,6 +297,8 @@ impl Sampler {
         Ok(Snapshot {
             taken,
             taken_wall,
+            monotonic,
+            number: self.snapshots,
             setup: self.setup.clone(),
             lost,
             servers: self.servers(),
@@ -381,8 +387,8 @@ impl Sampler {
     /// latencies, which may be much longer than what lies before the end.
     pub fn stop(&mut self) -> std::io::Result<Snapshot> {
         self.probe.stop();
-        let (taken, taken_wall) = (Instant::now(), SystemTime::now());
-        Ok(Snapshot { taken, taken_wall, ..self.snapshot()? })
+        let (taken, taken_wall, monotonic) = now();
+        Ok(Snapshot { taken, taken_wall, monotonic, ..self.snapshot()? })
     }
 
     /// What had been counted when counting ended, with the latencies of what ends within a moment, and the
@@ -394,7 +400,8 @@ impl Sampler {
         self.settle(Duration::from_secs(1))?;
         let mut snapshot = self.snapshot()?;
         // The last syncs and the last names take time that is no part of the measurement.
-        (snapshot.taken, snapshot.taken_wall) = (at_end.taken, at_end.taken_wall);
+        (snapshot.taken, snapshot.taken_wall, snapshot.monotonic) =
+            (at_end.taken, at_end.taken_wall, at_end.monotonic);
         snapshot.lost.paused = at_end.lost.paused;
         snapshot.unsynced = self.with_names(at_end.unsynced.clone());
         // So is what ended meanwhile; only the names that were learnt are taken.
@@ -500,6 +507,11 @@ impl Sampler {
         }
         Ok(gone)
     }
+}
+
+/// By each of the clocks.
+fn now() -> (Instant, SystemTime, Duration) {
+    (Instant::now(), SystemTime::now(), monotonic())
 }
 
 fn role_of(subject: &Subject, names: &Names) -> Role {

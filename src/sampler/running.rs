@@ -189,6 +189,7 @@ fn in_flight(call: &RunningCall, ledger: &Ledger, names: &Names, now_ns: u64) ->
         path,
         age: Duration::from_nanos(now_ns.saturating_sub(call.start_ns)),
         age_is_minimum: false,
+        count: 1,
     })
 }
 

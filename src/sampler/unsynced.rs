@@ -38,7 +38,7 @@ const REST: u32 = 100;
 const SHORT_REST: u32 = 4;
 
 type Key = (ServerId, FileId);
-type Of = Unsynced<UnsyncedFile, Vec<Peak>>;
+type Of = Unsynced<Vec<UnsyncedFile>, Vec<Peak>>;
 
 /// Of a file of which a sync failed: its slot, and how many bytes that sync should have covered.
 #[derive(Clone, Copy)]

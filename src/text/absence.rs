@@ -170,7 +170,7 @@ impl Seen<'_> {
     /// Of calls that were made and are in no figure it is not known how they went.
     fn strength(&self) -> usize {
         match self.lost.unwatched {
-            _ if self.answered || is_incomplete(self.lost) => 2,
+            _ if self.answered || self.lost.is_incomplete() => 2,
             1.. => 1,
             0 => 0,
         }
@@ -190,12 +190,6 @@ impl Seen<'_> {
         let fine = (!fine.is_empty()).then(|| fine.join(", "))?;
         Some(if has_length { format!("In {whole} {fine}.") } else { format!("{}.", capitalize(&fine)) })
     }
-}
-
-/// Whether watched calls may be in no figure at all.
-fn is_incomplete(lost: &Lost) -> bool {
-    let Lost { preempted, threads, processes, unreported, paused, .. } = lost;
-    preempted + threads + processes + unreported > 0 || !paused.is_zero()
 }
 
 /// `is_empty`: no watched call is in flight for too long.
@@ -222,7 +216,7 @@ pub(crate) enum NoSync {
 pub(crate) fn sync(why: &NoSync, lost: &Lost, over: Duration, ops: &[&str]) -> String {
     let (over, ops) = (interval(over), ops.join(", "));
     match why {
-        NoSync::Seen => SYNC.say(usize::from(is_incomplete(lost)), &[&over, &ops]),
+        NoSync::Seen => SYNC.say(usize::from(lost.is_incomplete()), &[&over, &ops]),
         NoSync::Unwatched => SYNC.say(2, &[&over, &ops]),
         NoSync::Hangs => SYNC.say(3, &[&over]),
     }
@@ -289,7 +283,7 @@ pub(crate) fn flush_wait(waited_ns: u64) -> Option<String> {
 pub(crate) fn unsynced(logs: &str, at_end: bool, lost: &Lost) -> String {
     format!(
         "{}.",
-        UNSYNCED.say(usize::from(is_incomplete(lost)), &[logs, if at_end { " at the end" } else { "" }])
+        UNSYNCED.say(usize::from(lost.is_incomplete()), &[logs, if at_end { " at the end" } else { "" }])
     )
 }
 

@@ -154,6 +154,7 @@ impl StuckSync {
             path: self.path.clone(),
             age: self.age.map_or(Duration::ZERO, |(age, _)| age),
             age_is_minimum: true,
+            count: 1,
         }
     }
 }

@@ -2,13 +2,12 @@
 //! nothing itself.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::keys::Press;
 use crate::history::History;
-use crate::live;
-use crate::model::{Measurement, Op, ServerId, Setup, Snapshot};
+use crate::live::{self, Published};
+use crate::model::{Measurement, Op, ServerId, Setup};
 use crate::threads::Wait;
 use crate::verdict::OfServer;
 
@@ -18,8 +17,8 @@ pub enum Event {
     Mouse(Mouse),
     /// Columns and rows.
     Resize(u16, u16),
-    /// A new snapshot of one tracing session.
-    Snapshot(Arc<Snapshot>),
+    /// A new interval of one tracing session.
+    Published(Published),
     /// Another session begins: what is counted begins anew.
     Restarted,
     /// How the sampling goes.

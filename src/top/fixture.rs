@@ -12,6 +12,7 @@ use super::palette::Colors;
 use super::screen;
 use super::state::{Options, State};
 use super::view::View;
+use crate::live::Published;
 use crate::model::fixture::{self, quiet};
 use crate::model::{
     FileRow, InFlight, Measurement, NeighbourRow, Op, Role, Server, ServerId, Snapshot, ThreadRow,
@@ -34,6 +35,7 @@ fn add_file(files: &mut Vec<FileRow>, row: &FileRow) {
 /// What was counted so far.
 pub(crate) struct World {
     pub snapshot: Snapshot,
+    before: Option<Snapshot>,
 }
 
 impl World {
@@ -41,14 +43,19 @@ impl World {
         let m = quiet();
         let begun = Instant::now();
         let snapshot = Snapshot {
-            servers: m.servers,
+            servers: m.servers.into_iter().collect(),
             ..Snapshot::empty(begun, SystemTime::UNIX_EPOCH + Duration::from_secs(1_779_937_200), m.setup)
         };
-        World { snapshot }
+        World { snapshot, before: None }
     }
 
-    pub fn take(&self) -> Event {
-        Event::Snapshot(Arc::new(self.snapshot.clone()))
+    pub fn take(&mut self) -> Event {
+        let snapshot = self.snapshot.clone();
+        let before = self.before.replace(snapshot.clone());
+        Event::Published(match before {
+            Some(before) => Published::after(&before, snapshot),
+            None => Published::first(snapshot),
+        })
     }
 
     /// A second goes by in which this happened.
@@ -128,7 +135,7 @@ impl Bench {
     /// The busy MySQL, after so many seconds.
     pub fn busy(columns: u16, rows: u16, seconds: u32) -> Bench {
         let mut bench = Bench::new(columns, rows);
-        bench.world.snapshot.servers = quiet().servers;
+        bench.world.snapshot.servers = quiet().servers.into();
         bench.apply_first();
         bench.seconds(seconds, &fixture::busy());
         bench
@@ -222,7 +229,7 @@ pub(crate) fn many_files(n: u64) -> Measurement {
         let stats = fixture::stats(&[(1 + inode % 7, 200_000 + inode * 10)]);
         fixture::row(fixture::MYSQL, inode, &path, Role::Tablespace, Op::Fsync, stats)
     };
-    fixture::with_files(quiet(), (1..=n).map(one).collect(), Vec::new())
+    fixture::with_files(quiet(), Vec::from_iter((1..=n).map(one)), Vec::new())
 }
 
 pub fn stuck(server: ServerId, path: &str, age: Duration) -> InFlight {

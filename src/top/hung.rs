@@ -24,7 +24,7 @@ enum Subject<'a> {
 impl<'a> Hung<'a> {
     pub fn of(m: &'a Measurement) -> Hung<'a> {
         let mut ages: HashMap<Subject, Duration> = HashMap::new();
-        let throughout = |sync: &&InFlight| !m.duration.is_zero() && sync.age >= m.duration;
+        let throughout = |sync: &&InFlight| !m.span.duration.is_zero() && sync.age >= m.span.duration;
         for sync in m.in_flight.iter().filter(throughout) {
             let subjects = [
                 Subject::Role(sync.server, sync.role, sync.op),

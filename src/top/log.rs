@@ -42,13 +42,13 @@ impl Log {
     pub fn record(&mut self, m: &Measurement) {
         for row in m.files.iter().chain(&m.failures).filter(|row| row.stats.error_count() > 0) {
             self.failures += row.stats.error_count();
-            let numbered = self.number(entry(row, m.end));
+            let numbered = self.number(entry(row, m.span.end));
             self.failed.push(numbered);
         }
         let excess = self.failed.len().saturating_sub(FAILED);
         self.failed.drain(..excess);
 
-        let since = m.end.checked_sub(LENGTH).unwrap_or(SystemTime::UNIX_EPOCH);
+        let since = m.span.end.checked_sub(LENGTH).unwrap_or(SystemTime::UNIX_EPOCH);
         self.slow.retain(|(_, entry)| entry.at > since);
         let floor = match self.slow.len() {
             SLOWEST.. => self.slow.iter().map(|(_, entry)| entry.max.ns).min().unwrap_or(0),
@@ -58,7 +58,7 @@ impl Log {
         let mut new: Vec<&FileRow> = m.files.iter().filter(slower).collect();
         new.sort_by_key(|row| std::cmp::Reverse(row.stats.max.ns));
         for row in new.into_iter().take(SLOWEST) {
-            let numbered = self.number(entry(row, m.end));
+            let numbered = self.number(entry(row, m.span.end));
             self.slow.push(numbered);
         }
         if self.slow.len() > SLOWEST {
@@ -109,7 +109,9 @@ mod tests {
 
     fn second(number: u64, files: Vec<FileRow>) -> Measurement {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
-        fixture::with_files(Measurement { end, ..fixture::quiet() }, files, Vec::new())
+        let mut m = fixture::quiet();
+        m.span.end = end;
+        fixture::with_files(m, files, Vec::new())
     }
 
     fn file(inode: u64, ns: u64) -> FileRow {
@@ -145,7 +147,7 @@ mod tests {
         let mut log = Log::default();
         let mut m = second(1, vec![file(1, 50)]);
         let stats = Stats { count: 3, errors: [(libc::ENOSPC, 3)].into(), ..Stats::default() };
-        m.failures = vec![FileRow { op: Op::Writeback, stats, ..file(2, 0) }];
+        m.failures = vec![FileRow { op: Op::Writeback, stats, ..file(2, 0) }].into();
         log.record(&m);
         let failed = log.last_failure().unwrap();
         assert_eq!(

@@ -1,7 +1,7 @@
 //! The last ten minutes: what the view steps back into, and what it draws over time.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use super::event::Earlier;
@@ -10,7 +10,7 @@ use super::log::Log;
 use super::rows::{Key, Row, Scope, rows};
 use super::trail::{TICKS, Trails};
 use super::view::View;
-use crate::history::{History, Merged, Options, Rest};
+use crate::history::{History, Options};
 use crate::model::{FileRow, Measurement, Stats, ThreadRow};
 
 /// Files and threads whose last minutes are kept, of each interval: those that took most time.
@@ -40,20 +40,12 @@ pub(crate) struct Past {
     pub trails: Trails,
     pub log: Log,
     ticks: VecDeque<Tick>,
-    /// By the number of the interval: the files that its measurement did not keep apart when it was recorded.
-    rests: BTreeMap<u32, Rest>,
 }
 
 impl Default for Past {
     fn default() -> Self {
         let history = History::new(Options { files: KEPT_APART, ..Options::default() });
-        Past {
-            history,
-            trails: Trails::default(),
-            log: Log::default(),
-            ticks: VecDeque::new(),
-            rests: BTreeMap::new(),
-        }
+        Past { history, trails: Trails::default(), log: Log::default(), ticks: VecDeque::new() }
     }
 }
 
@@ -72,42 +64,37 @@ impl Past {
         }
         let own = std::mem::take(self);
         let history = &earlier.history;
-        let ends: Vec<SystemTime> = history.moments().map(|moment| moment.end).collect();
-        for end in ends.into_iter().filter(|end| *end <= until) {
-            if let Some(mut merged) = history.between(end - JUST_BEFORE, end) {
-                merged.measurement.retain_servers(|server| earlier.servers.contains(&server));
-                self.record_again(&merged, true);
-            }
+        for mut moment in history.moments().filter(|moment| moment.span.end <= until) {
+            moment.retain_servers(|server| earlier.servers.contains(&server));
+            self.record_again(&moment, true);
         }
         let more = self.newest().map_or(0, |tick| tick.number);
         for tick in &own.ticks {
-            if let Some(merged) = own.at(tick.number) {
-                self.record_again(&merged, tick.from_exporter);
+            if let Some(interval) = own.at(tick.number) {
+                self.record_again(&interval, tick.from_exporter);
             }
         }
         more
     }
 
     /// One that was in a history: files that are not kept apart there are none of its rows.
-    fn record_again(&mut self, merged: &Merged, from_exporter: bool) {
-        self.history.push(&merged.measurement);
-        self.enter(&merged.measurement, None, from_exporter);
-        if merged.rest.rows > 0
-            && let Some(tick) = self.newest()
-        {
-            self.rests.insert(tick.number, merged.rest.clone());
-        }
+    fn record_again(&mut self, m: &Measurement, from_exporter: bool) {
+        self.history.push(m);
+        self.enter(m, None, from_exporter);
     }
 
     fn enter(&mut self, m: &Measurement, selected: Option<&Key>, from_exporter: bool) {
         let number = self.ticks.back().map_or(1, |tick| tick.number + 1);
         let hung = hung(m);
-        self.ticks.push_back(Tick { number, end: m.end, duration: m.duration, from_exporter, hung });
+        self.ticks.push_back(Tick {
+            number,
+            end: m.span.end,
+            duration: m.span.duration,
+            from_exporter,
+            hung,
+        });
         if self.ticks.len() > TICKS as usize {
             self.ticks.pop_front();
-        }
-        if let Some(first) = self.ticks.front() {
-            self.rests = self.rests.split_off(&first.number);
         }
         self.trails.record(number, &most_important(m, selected), &Hung::of(m));
         self.log.record(m);
@@ -140,23 +127,20 @@ impl Past {
     }
 
     /// One interval as it was, with what is not kept apart any more.
-    pub fn at(&self, number: u32) -> Option<Merged> {
+    pub fn at(&self, number: u32) -> Option<Measurement> {
         let tick = self.tick(number)?;
-        let mut merged = self.history.between(tick.end - JUST_BEFORE, tick.end)?;
-        merged.measurement.threads = self.threads(number);
-        if let Some(rest) = self.rests.get(&number) {
-            merged.rest = rest.clone();
-        }
-        Some(merged)
+        let mut interval = self.history.between(tick.end - JUST_BEFORE, tick.end)?;
+        interval.threads = self.threads(number).into();
+        Some(interval)
     }
 
     /// All intervals from a time on up to one of them, summed up.
-    pub fn sum(&self, from: SystemTime, until: u32) -> Option<Merged> {
+    pub fn sum(&self, from: SystemTime, until: u32) -> Option<Measurement> {
         self.history.between(from, self.tick(until)?.end)
     }
 
     /// The intervals up to one of them, so many that they cover `length`, summed up.
-    pub(crate) fn recent(&self, until: u32, length: Duration) -> Option<Merged> {
+    pub(crate) fn recent(&self, until: u32, length: Duration) -> Option<Measurement> {
         let mut covered = Duration::ZERO;
         let first = self.until(until).find(|tick| {
             covered += tick.duration;
@@ -168,7 +152,7 @@ impl Past {
     }
 
     /// As [`Past::recent`], but none of before a sync hung. None: the same, none hung.
-    pub(crate) fn recent_since_hang(&self, until: u32, length: Duration) -> Option<Merged> {
+    pub(crate) fn recent_since_hang(&self, until: u32, length: Duration) -> Option<Measurement> {
         let mut after: Option<&Tick> = None;
         let mut covered = Duration::ZERO;
         for tick in self.until(until) {
@@ -203,7 +187,7 @@ impl Past {
 }
 
 fn hung(m: &Measurement) -> bool {
-    let long = m.duration.max(HANGS);
+    let long = m.span.duration.max(HANGS);
     let ended = |row: &FileRow| u128::from(row.stats.max.ns) >= long.as_nanos();
     m.in_flight.iter().any(|sync| sync.age >= long) || m.files.iter().any(ended)
 }
@@ -244,7 +228,8 @@ mod tests {
     fn second(number: u64, files: Vec<FileRow>) -> Measurement {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
         let duration = Duration::from_secs(1);
-        let m = Measurement { start: end - duration, end, duration, ..fixture::quiet() };
+        let mut m = fixture::quiet();
+        (m.span.start, m.span.end, m.span.duration) = (end - duration, end, duration);
         fixture::with_files(m, files, vec![fixture::thread(MYSQL, 7, "connection", number, 1_000)])
     }
 
@@ -263,17 +248,14 @@ mod tests {
             past.record(&second(number, files(3, number)), None);
         }
         assert_eq!(past.newest().unwrap().number, 20);
-        let then = past.at(7).unwrap().measurement;
+        let then = past.at(7).unwrap();
         assert_eq!(then.files.len(), 3);
         assert!(then.files.iter().all(|row| row.stats.count == 7));
         assert_eq!(then.threads.iter().map(|row| row.stats.count).collect::<Vec<_>>(), [7]);
-        assert_eq!(
-            past.sum(SystemTime::UNIX_EPOCH, 7).unwrap().measurement.total().count,
-            3 * (1..=7).sum::<u64>()
-        );
+        assert_eq!(past.sum(SystemTime::UNIX_EPOCH, 7).unwrap().total().count, 3 * (1..=7).sum::<u64>());
         assert_eq!(past.until(7).map(|tick| tick.number).collect::<Vec<_>>(), [7, 6, 5, 4, 3, 2, 1]);
-        let recent = past.recent(7, Duration::from_secs(3)).unwrap().measurement;
-        assert_eq!((recent.duration, recent.total().count), (Duration::from_secs(3), 3 * (5 + 6 + 7)));
+        let recent = past.recent(7, Duration::from_secs(3)).unwrap();
+        assert_eq!((recent.span.duration, recent.total().count), (Duration::from_secs(3), 3 * (5 + 6 + 7)));
         assert!(past.at(21).is_none() && past.at(0).is_none());
     }
 
@@ -286,9 +268,9 @@ mod tests {
         assert_eq!(past.trails.points(&Key::File(MYSQL, file(4), Op::Fsync)).count(), 0);
         assert_eq!(past.trails.points(&Key::File(MYSQL, file(5_000), Op::Fsync)).count(), 1);
         let merged = past.at(1).unwrap();
-        assert_eq!(merged.measurement.files.len(), KEPT_APART);
+        assert_eq!(merged.files.len(), KEPT_APART);
         assert_eq!(merged.rest.rows, 5_000 - KEPT_APART as u64);
-        let total = merged.measurement.files.iter().map(|row| row.stats.count).sum::<u64>();
+        let total = merged.files.iter().map(|row| row.stats.count).sum::<u64>();
         assert_eq!(total + merged.rest.stats.count, 20_000);
     }
 
@@ -301,7 +283,7 @@ mod tests {
         let json = serde_json::to_string(&other.history).unwrap();
         let mut past = Past::default();
         past.record(&second(6, files(2, 6)), None);
-        let until = second(5, Vec::new()).end;
+        let until = second(5, Vec::new()).span.end;
         let history = History::read_json(&json).unwrap();
         let told = |servers: &[ServerId]| Earlier {
             history: history.clone(),
@@ -314,7 +296,7 @@ mod tests {
             [false, true, true, true, true, true]
         );
         assert_eq!(past.newest().unwrap().number, 6);
-        assert_eq!(past.at(2).unwrap().measurement.total().count, 4);
+        assert_eq!(past.at(2).unwrap().total().count, 4);
         let role = Key::Role(MYSQL, Role::Tablespace, Op::Fsync);
         assert_eq!(
             past.trails.points(&role).map(|point| point.count).collect::<Vec<_>>(),
@@ -329,10 +311,10 @@ mod tests {
         let mut past = Past::default();
         past.record(&second(2, files(2, 1)), None);
         let earlier = Earlier { history, servers: [MYSQL].into() };
-        past.begin_with(&earlier, second(1, Vec::new()).end);
+        past.begin_with(&earlier, second(1, Vec::new()).span.end);
         let then = past.at(1).unwrap();
-        assert_eq!((then.measurement.files.len(), then.rest.rows, then.rest.stats.count), (10, 20, 40));
-        assert_eq!(then.measurement.total().count, 60);
+        assert_eq!((then.files.len(), then.rest.rows, then.rest.stats.count), (10, 20, 40));
+        assert_eq!(then.total().count, 60);
         assert_eq!(past.at(2).unwrap().rest.rows, 0);
     }
 }

@@ -100,24 +100,22 @@ impl Source {
         let interval = self.interval.clone();
         let number = session.load(Ordering::Acquire);
         let task = move || {
-            let first = live.latest();
-            mail.send_of(number, Event::Snapshot(first.clone()));
-            let mut last = first.taken;
+            let mut stream = live.stream();
             let mut state = State::Running;
-            let mut is_first = true;
+            let mut received = 0;
             while session.load(Ordering::Acquire) == number {
-                let snapshot = live.newer_than(last, LOOK);
+                let published = stream.next(LOOK);
                 let now = live.state();
                 if now != state {
                     state = now.clone();
                     mail.send_of(number, Event::Sampling(now));
                 }
-                if let Some(snapshot) = snapshot {
-                    if std::mem::take(&mut is_first) {
+                if let Some(published) = published {
+                    received += 1;
+                    if received == 2 {
                         live.set_interval(Duration::from_nanos(interval.load(Ordering::Relaxed)));
                     }
-                    last = snapshot.taken;
-                    mail.send_of(number, Event::Snapshot(snapshot));
+                    mail.send_of(number, Event::Published(published));
                 } else if !state.is_alive() {
                     return;
                 }

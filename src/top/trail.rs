@@ -300,7 +300,10 @@ mod tests {
         let hanging = |seconds| {
             let age = Duration::from_secs(seconds);
             let sync = InFlight { op: Op::Fsync, ..fixture::in_flight(Role::Tablespace, "/f1", age) };
-            Measurement { in_flight: vec![sync], duration: Duration::from_secs(2), ..fixture::quiet() }
+            fixture::lasting(
+                Duration::from_secs(2),
+                Measurement { in_flight: vec![sync], ..fixture::quiet() },
+            )
         };
         // In flight for a part of the interval only.
         trails.record(2, &[], &Hung::of(&hanging(1)));

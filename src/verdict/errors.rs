@@ -1,7 +1,7 @@
 //! Which failures mean that data may not be durable, and which only that a program asked for something
 //! impossible.
 
-use crate::model::{Errors, FileRow, Loss, Op, Role, ServerId, Target};
+use crate::model::{Consequence, Errors, FileRow, Op, Role, ServerId, Target};
 
 /// How a call fails that was wrong, was interrupted, or is to be made again: nothing of a file is lost by it
 /// (fsync(2), write(2), fallocate(2)).
@@ -37,9 +37,9 @@ pub fn is_failure_of_durability(errno: i32) -> bool {
 /// Whether a failure of this operation on a file of this role can cost committed data.
 fn matters(role: Role, op: Op) -> bool {
     match role.loss() {
-        Loss::Counts => true,
-        Loss::IfSynced => op.makes_durable() || op == Op::Writeback,
-        Loss::Harmless => false,
+        Consequence::Counts => true,
+        Consequence::IfSynced => op.makes_durable() || op == Op::Writeback,
+        Consequence::Harmless => false,
     }
 }
 

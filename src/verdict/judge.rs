@@ -10,7 +10,7 @@ use super::slow::Log;
 use super::stalled::stalled;
 use super::verdicts::storage_of;
 use super::{Because, State, Thresholds, Tracing, Verdict, Verdicts};
-use crate::model::{FileId, FileRow, Measurement, Role, RoleRow, Server, ServerId, Snapshot, Stats};
+use crate::model::{FileId, Measurement, Role, RoleRow, Server, ServerId, Snapshot, Stats};
 
 /// For so long at least after something had no room it is not known how those stand whom it may be of.
 const CROWDED: Duration = Duration::from_secs(60);
@@ -21,8 +21,7 @@ const NO_ROOM: &str =
 #[derive(Debug)]
 pub struct Judge {
     thresholds: Thresholds,
-    /// Of the last snapshot, only what is judged.
-    before: Option<Snapshot>,
+    latest: Option<Arc<Snapshot>>,
     servers: BTreeMap<ServerId, Known>,
     /// Failures of before, whose servers have not been seen here yet.
     unclaimed: Vec<OfServer>,
@@ -44,7 +43,7 @@ struct Known {
 
 impl Judge {
     pub fn new(thresholds: Thresholds) -> Judge {
-        Judge { thresholds, before: None, servers: BTreeMap::new(), unclaimed: Vec::new() }
+        Judge { thresholds, latest: None, servers: BTreeMap::new(), unclaimed: Vec::new() }
     }
 
     /// Goes on with failures that another process has seen. To be called before the first snapshot.
@@ -63,26 +62,32 @@ impl Judge {
         Remembered { servers: seen.chain(self.unclaimed.iter().cloned()).take(MAX_SERVERS).collect() }
     }
 
-    pub fn update(&mut self, snapshot: &Snapshot, tracing: &Tracing) -> Arc<Verdicts> {
-        let judged = judged(snapshot);
-        // The first one is all that has happened since tracing began.
-        let nothing = Snapshot { files: Vec::new(), failures: Vec::new(), ..judged.clone() };
-        let before = self.before.replace(judged).unwrap_or(nothing);
-        if let Some(now) = &self.before {
-            let m = Measurement::between(&before, now);
-            self.enter(snapshot, &before, &m);
-        }
-        let servers = snapshot.servers.iter().filter(|server| is_judged(server));
+    /// What follows from the latest snapshot; nothing before there is one.
+    pub fn verdicts(&mut self, tracing: &Tracing) -> Arc<Verdicts> {
+        let snapshot = self.latest.clone();
+        let (made, made_wall) = match &snapshot {
+            Some(snapshot) => (snapshot.taken, snapshot.taken_wall),
+            None => (Instant::now(), SystemTime::now()),
+        };
+        let judged = snapshot.iter().flat_map(|snapshot| {
+            let servers = snapshot.servers.iter().filter(|server| is_judged(server));
+            servers.map(|server| (server.clone(), snapshot.clone()))
+        });
         Arc::new(Verdicts {
-            made: snapshot.taken,
-            made_wall: snapshot.taken_wall,
+            made,
+            made_wall,
             valid_for: Verdicts::valid_for(tracing),
             tracing: tracing.clone(),
-            servers: servers.filter_map(|server| self.judge(server, snapshot, tracing)).collect(),
+            servers: judged
+                .filter_map(|(server, snapshot)| self.judge(&server, &snapshot, tracing))
+                .collect(),
         })
     }
 
-    fn enter(&mut self, snapshot: &Snapshot, before: &Snapshot, m: &Measurement) {
+    /// `m`: what happened since the snapshot before; before the first one, since tracing began.
+    pub fn enter(&mut self, snapshot: &Arc<Snapshot>, m: &Measurement) {
+        self.latest = Some(snapshot.clone());
+        let begin = snapshot.taken.checked_sub(m.span.duration).unwrap_or(snapshot.taken);
         let mut counts: BTreeMap<ServerId, u64> = BTreeMap::new();
         for row in &snapshot.files {
             *counts.entry(row.server).or_default() += row.stats.count;
@@ -105,7 +110,7 @@ impl Judge {
                 let syncs = of_log(&m.roles, id, role);
                 if syncs.is_some() || known.logs.contains_key(&role) {
                     let log = known.logs.entry(role).or_default();
-                    log.add(before.taken, snapshot.taken, syncs.as_ref(), &self.thresholds);
+                    log.add(begin, snapshot.taken, syncs.as_ref(), &self.thresholds);
                 }
             }
         }
@@ -253,19 +258,4 @@ pub(super) fn of_log(roles: &[RoleRow], server: ServerId, role: Role) -> Option<
     let mut sum = rows.next()?.stats.clone();
     rows.for_each(|row| sum.merge(&row.stats));
     Some(sum)
-}
-
-/// Of a snapshot, the rows of serial logs and those with failures: a difference of these few costs nothing,
-/// however many files there are. Of a row that had no failure before, only its failures are new; nothing else
-/// of it is looked at.
-fn judged(snapshot: &Snapshot) -> Snapshot {
-    let with_errors = |row: &&FileRow| !row.stats.errors.is_empty();
-    let files = snapshot.files.iter().filter(|row| row.info.role.is_serial() || with_errors(row));
-    Snapshot {
-        lost: snapshot.lost,
-        servers: snapshot.servers.clone(),
-        files: files.cloned().collect(),
-        failures: snapshot.failures.iter().filter(with_errors).cloned().collect(),
-        ..Snapshot::empty(snapshot.taken, snapshot.taken_wall, snapshot.setup.clone())
-    }
 }

@@ -19,6 +19,7 @@ struct Host {
     failures: Vec<FileRow>,
     in_flight: Vec<InFlight>,
     refused: Vec<(ServerId, u64)>,
+    before: Option<Snapshot>,
     judge: Judge,
     tracing: Tracing,
 }
@@ -34,6 +35,7 @@ impl Host {
             failures: Vec::new(),
             in_flight: Vec::new(),
             refused: Vec::new(),
+            before: None,
             judge: Judge::new(Thresholds::default()),
             tracing: Tracing::Running { interval: SECOND },
         }
@@ -73,7 +75,11 @@ impl Host {
                 quiet().setup,
             )
         };
-        self.judge.update(&snapshot, &self.tracing)
+        let none = Snapshot::empty(snapshot.taken, snapshot.taken_wall, snapshot.setup.clone());
+        let m = Measurement::between(self.before.as_ref().unwrap_or(&none), &snapshot);
+        self.before = Some(snapshot.clone());
+        self.judge.enter(&Arc::new(snapshot), &m);
+        self.judge.verdicts(&self.tracing)
     }
 
     fn state(&mut self) -> State {
@@ -356,7 +362,10 @@ fn a_window_is_judged_as_a_whole() {
     let with = |syncs: &[(u64, u64)]| {
         let files = vec![row(MYSQL, 41, REDO, Role::Redo, Op::Fdatasync, stats(syncs))];
         let servers = vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))];
-        Measurement { servers, ..crate::model::fixture::with_files(quiet(), files, Vec::new()) }
+        Measurement {
+            servers: servers.into(),
+            ..crate::model::fixture::with_files(quiet(), files, Vec::new())
+        }
     };
     assert_eq!(state(&with(&[(200, 1_000_000)])), State::Ok);
     assert_eq!(state(&with(&[])), State::Idle);

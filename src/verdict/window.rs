@@ -18,7 +18,7 @@ use crate::model::{InFlight, Measurement, Role, Server, ServerId};
 pub(crate) fn of_window(m: &Measurement, thresholds: &Thresholds, of: &[State], now: Instant) -> Verdicts {
     let mut failures: BTreeMap<ServerId, Failures> = BTreeMap::new();
     for row in m.files.iter().chain(&m.failures) {
-        failures.entry(row.server).or_default().add(row, m.end);
+        failures.entry(row.server).or_default().add(row, m.span.end);
     }
     let found = |server: ServerId, state: State, described: bool| match state {
         State::Failing => failures.get(&server).and_then(Failures::because),
@@ -42,13 +42,13 @@ pub(crate) fn of_window(m: &Measurement, thresholds: &Thresholds, of: &[State], 
     let verdict = |server: &Arc<Server>| {
         let (state, because) = state(server.id, server.known_by.described || !server.alive);
         let storage = storage_of(server);
-        Verdict { server: server.id, state, since: now, since_wall: m.end, because, storage }
+        Verdict { server: server.id, state, since: now, since_wall: m.span.end, because, storage }
     };
     Verdicts {
         made: now,
-        made_wall: m.end,
+        made_wall: m.span.end,
         valid_for: Duration::MAX,
-        tracing: Tracing::Running { interval: m.duration },
+        tracing: Tracing::Running { interval: m.span.duration },
         servers: m.servers.iter().filter(|server| is_one(server.id)).map(verdict).collect(),
     }
 }
@@ -70,7 +70,7 @@ fn took_too_long(m: &Measurement, server: ServerId, limit: Duration) -> Option<B
 fn slow(m: &Measurement, server: ServerId, thresholds: &Thresholds) -> Option<Because> {
     let of = |role| {
         let syncs = of_log(&m.roles, server, role)?;
-        Some((role, figures(&syncs.histogram, syncs.sum_ns, m.duration, thresholds)?))
+        Some((role, figures(&syncs.histogram, syncs.sum_ns, m.span.duration, thresholds)?))
     };
     let (role, slow) = Role::SERIAL.into_iter().filter_map(of).max_by_key(|(_, slow)| slow.p99)?;
     (slow.p99 > thresholds.slow).then(|| Because {

@@ -106,9 +106,9 @@ impl Verification {
     /// `rows`: the lines. What the server says beside them is added.
     pub(super) fn of(server: &Server, measurement: &Measurement, rows: Vec<Row>) -> Verification {
         Verification {
-            start: rfc3339_millis(measurement.start),
-            end: rfc3339_millis(measurement.end),
-            duration_seconds: measurement.duration.as_secs_f64(),
+            start: rfc3339_millis(measurement.span.start),
+            end: rfc3339_millis(measurement.span.end),
+            duration_seconds: measurement.span.duration.as_secs_f64(),
             possible_causes: possible_causes(server, &rows, measurement),
             rows,
             lost: measurement.lost,

@@ -77,7 +77,7 @@ impl Log {
         observed: Option<f64>,
         terms: Terms,
     ) -> Option<Log> {
-        let seconds = window.measurement.duration.as_secs_f64();
+        let seconds = window.measurement.span.duration.as_secs_f64();
         let stats = |wanted: fn(Op) -> bool| stats_of(window.measurement, window.server.id, role, wanted);
         let (writes, syncs) = (stats(Op::writes), stats(|op| !op.writes()));
         let (made_durable_by, count) = match (writes.count, syncs.count) {
@@ -131,7 +131,7 @@ fn in_flight_by_latencies<R>(window: &Window<'_, R>, role: Role) -> (f64, f64) {
     let ended = &mut unsure.ended.iter().filter(|sync| sync.role == role || sync.path.is_none());
     let uncertainty = sum_of_ages(unnamed) + sum_of_ages(ended) + unsure.apart.as_secs_f64();
     let sum = stats.sum_ns as f64 / 1e9 - ages(begun) + ages(&until.in_flight);
-    let seconds = until.duration.as_secs_f64();
+    let seconds = until.span.duration.as_secs_f64();
     if seconds > 0.0 { (sum.max(0.0) / seconds, uncertainty / seconds) } else { (0.0, 0.0) }
 }
 

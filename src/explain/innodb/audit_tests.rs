@@ -21,11 +21,8 @@ fn measurement(redo: u64, binlog: u64, doublewrite: u64) -> Measurement {
     };
     let files =
         vec![row(1, Role::Redo, redo), row(2, Role::Binlog, binlog), row(3, Role::Doublewrite, doublewrite)];
-    let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
-    Measurement {
-        duration: Duration::from_secs(10),
-        ..fixture::with_files(fixture::quiet(), files, Vec::new())
-    }
+    let files = Vec::from_iter(files.into_iter().filter(|row| row.stats.count > 0));
+    fixture::lasting(Duration::from_secs(10), fixture::with_files(fixture::quiet(), files, Vec::new()))
 }
 
 /// 1,000 transactions in ten seconds.
@@ -56,7 +53,7 @@ fn write(measurement: &mut Measurement, bytes: u64) {
         let stats = Stats { bytes, ..fixture::stats(&[(9, 1_000)]) };
         fixture::row(MYSQL, inode, "/d/x", role, Op::Write, stats)
     };
-    measurement.writes = vec![row(1, Role::Redo), row(2, Role::Binlog)];
+    measurement.writes = vec![row(1, Role::Redo), row(2, Role::Binlog)].into();
 }
 
 fn ext4(options: &[&str], write_cache: Option<WriteCache>) -> Storage {

@@ -66,7 +66,7 @@ pub fn measure(window: &Window) -> Throughput {
     let between = window.status.map(|(from, to)| Between { from, to });
     let status = usable(between, |between| between.interrupted(), &mut left_out);
     let (no_counters, status) = (status.err(), status.ok());
-    let seconds = window.measurement.duration.as_secs_f64();
+    let seconds = window.measurement.span.duration.as_secs_f64();
     let form = Form::of(window.server, status.as_ref(), &window.measurement.setup.ops);
     let transactions = status.and_then(|between| between.transactions());
     let counted_over = status.map_or(0.0, |between| between.duration().as_secs_f64());

@@ -17,11 +17,8 @@ fn measurement(redo: (u64, u64), binlog: (u64, u64)) -> Measurement {
         row(MYSQL, 2, "/d/binlog.000001", Role::Binlog, binlog),
         row(MARIADB, 3, "/b/ib_logfile0", Role::Redo, (777_777, 1_000)),
     ];
-    let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
-    Measurement {
-        duration: Duration::from_secs(SECONDS),
-        ..fixture::with_files(fixture::quiet(), files, Vec::new())
-    }
+    let files = Vec::from_iter(files.into_iter().filter(|row| row.stats.count > 0));
+    fixture::lasting(Duration::from_secs(SECONDS), fixture::with_files(fixture::quiet(), files, Vec::new()))
 }
 
 /// 200 samples: the number of those with a sync of the redo log and of the binary log in flight.

@@ -107,7 +107,7 @@ pub fn measure(window: &Window, titles: Option<&BTreeMap<u32, String>>) -> Throu
     let connections =
         connections.and_then(|((ends, observed), naive)| Connections::measure(ends, observed, naive));
     let factors = Factors {
-        duration_seconds: window.measurement.duration.as_secs_f64(),
+        duration_seconds: window.measurement.span.duration.as_secs_f64(),
         transactions_per_wal_sync: per_sync(&form, observed, log.as_ref(), no_counters),
         transactions,
         naive,

@@ -29,8 +29,8 @@ fn measurement(op: Op, wal: u64) -> Measurement {
         row(2, "/d/base/5/16384", Role::Data, Op::Fsync, fixture::stats(&[(30, 3_000_000)])),
         row(3, "/d/pg_xact/0000", Role::CommitStatus, Op::Fsync, fixture::stats(&[(1, 10_000_000)])),
     ];
-    let files = files.into_iter().filter(|row| row.stats.count > 0).collect();
-    let mut m = Measurement { duration: Duration::from_secs(SECONDS), ..fixture::quiet() };
+    let files = Vec::from_iter(files.into_iter().filter(|row| row.stats.count > 0));
+    let mut m = fixture::lasting(Duration::from_secs(SECONDS), fixture::quiet());
     std::sync::Arc::make_mut(&mut m.setup).ops.push(Op::DsyncWrite);
     fixture::with_files(m, files, Vec::new())
 }
@@ -223,7 +223,7 @@ fn a_promise_is_kept_broken_or_weak_by_what_was_seen() {
         }
         let stats = Stats { bytes: 4_000_000, ..fixture::stats(&[(9, 1_000)]) };
         std::sync::Arc::make_mut(&mut measurement.setup).ops.push(Op::Write);
-        measurement.writes = vec![fixture::row(MYSQL, 1, "/d/pg_wal/x", Role::Wal, Op::Write, stats)];
+        measurement.writes = vec![fixture::row(MYSQL, 1, "/d/pg_wal/x", Role::Wal, Op::Write, stats)].into();
         let server = Server { comm: comm.into(), ..server(&[]) };
         findings(&server, &measurement, &status("16000", settings, &[]), "ext4")
     };

@@ -12,6 +12,7 @@ use super::paths::Did;
 use super::totals::ServerTotals;
 use super::waiting::Waiting;
 use crate::linux::boot_time::boot_time;
+use crate::live::Published;
 use crate::model::{Backlog, Lost, Measurement, Op, Owner, Role, Server, ServerId, Setup, Snapshot};
 use crate::server::identity::Identity;
 use crate::server::naming::{self, Claim, GivenName, OTHER, Standing, UNKNOWN};
@@ -184,12 +185,9 @@ impl Book {
         self.last.as_ref()
     }
 
-    /// Takes in what happened since the snapshot before; the first one's since the probes were attached.
-    pub(crate) fn feed(&mut self, snapshot: Arc<Snapshot>) -> Measurement {
-        let mut measurement = match &self.last {
-            Some(last) => Measurement::between(last, &snapshot),
-            None => Measurement::between(&nothing_before(&snapshot), &snapshot),
-        };
+    /// Takes in what happened since the snapshot before, and returns it with the servers called as here.
+    pub(crate) fn feed(&mut self, published: &Published) -> Measurement {
+        let (snapshot, mut measurement) = (&published.snapshot, (*published.interval).clone());
         let now = snapshot.taken;
         if snapshot.setup.net.writeback && self.last.is_none() {
             let nobodys = self.special_place(UNKNOWN, now);
@@ -207,9 +205,9 @@ impl Book {
         self.note_processes(&measurement, now);
         self.neighbours.add(&measurement, now);
         self.call(&mut measurement.servers);
-        self.lost = most(&self.lost, &snapshot.lost);
+        self.lost = self.lost.most(&snapshot.lost);
         self.unsynced_dropped = self.unsynced_dropped.max(snapshot.unsynced.dropped);
-        self.last = Some(snapshot);
+        self.last = Some(snapshot.clone());
         measurement
     }
 
@@ -557,28 +555,5 @@ impl Place {
     pub fn server(&self) -> Option<&Server> {
         let is_one = self.identity.as_ref().is_some_and(|identity| self.is_alive || !identity.is_bare());
         self.server.as_deref().filter(|_| is_one)
-    }
-}
-
-/// Before the probes were attached nothing was counted.
-fn nothing_before(snapshot: &Snapshot) -> Snapshot {
-    Snapshot::empty(snapshot.taken, snapshot.taken_wall, snapshot.setup.clone())
-}
-
-fn most(a: &Lost, b: &Lost) -> Lost {
-    Lost {
-        preempted: a.preempted.max(b.preempted),
-        files: a.files.max(b.files),
-        events: a.events.max(b.events),
-        names: b.names,
-        errors: a.errors.max(b.errors),
-        threads: a.threads.max(b.threads),
-        processes: a.processes.max(b.processes),
-        unreported: a.unreported.max(b.unreported),
-        writeback_errors: a.writeback_errors.max(b.writeback_errors),
-        paused: a.paused.max(b.paused),
-        unwatched: a.unwatched.max(b.unwatched),
-        neighbours_unwatched: a.neighbours_unwatched.max(b.neighbours_unwatched),
-        answered: a.answered.max(b.answered),
     }
 }

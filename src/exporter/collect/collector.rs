@@ -1,7 +1,7 @@
 //! The collector at work: the sampler feeds the books and the history, scrapes read them.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::book::{Book, Labelled, Options};
@@ -11,7 +11,8 @@ use crate::exporter::source::{Form, NotReady};
 use crate::exporter::verdict::Told;
 use crate::exporter::web::Figures;
 use crate::history::{self, History};
-use crate::live::{self, Follower, Live, State};
+use crate::linux::lock;
+use crate::live::{self, Follower, Live, Published, State, Stream};
 use crate::sampler::Sampler;
 use crate::server::selection::Selection;
 
@@ -27,12 +28,9 @@ struct Kept {
     history: Mutex<History>,
 }
 
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 pub(crate) struct Collector {
     live: Arc<Live>,
+    stream: Mutex<Stream>,
     kept: Arc<Kept>,
     about: About,
     interval: Duration,
@@ -66,18 +64,23 @@ impl Collector {
         });
         let interval = live.interval;
         let live = Live::start_with(make, selection, live, follower(kept.clone()))?;
-        Ok(Collector { live: Arc::new(live), kept, about, interval })
+        Ok(Collector { stream: Mutex::new(live.stream()), live: Arc::new(live), kept, about, interval })
     }
 
     /// Copies the last minutes, as they stand when it is called.
     pub fn history(&self) -> impl Fn() -> History + Send + Sync + use<> {
         let kept = self.kept.clone();
-        move || held(&kept.history).clone()
+        move || lock(&kept.history).clone()
+    }
+
+    /// What has been published since this was last asked, for those who judge it.
+    pub fn published(&self) -> Option<Published> {
+        lock(&self.stream).newest()
     }
 
     /// What servers are called in the metrics.
     pub fn labelled(&self) -> Vec<Labelled> {
-        held(&self.kept.book).labelled()
+        lock(&self.kept.book).labelled()
     }
 
     /// One exposition, with the counters of the web process and the verdicts of that moment. Waits for a
@@ -90,7 +93,7 @@ impl Collector {
     ) -> Result<Vec<u8>, NotReady> {
         // None: tracing has ended, or is late. The metrics say so.
         let _ = self.live.fresh(FRESH, SCRAPE_TIMEOUT);
-        let book = held(&self.kept.book).clone();
+        let book = lock(&self.kept.book).clone();
         let own = Own { verdicts: verdicts(), ..self.own(web) };
         let families = expose::families(&book, &own);
         forms::write(form, &families, &book.options().buckets)
@@ -118,7 +121,7 @@ impl Collector {
             web_process: self.about.web_pid.and_then(ProcessFacts::read_of),
             ..Own::default()
         };
-        let history = held(&self.kept.history);
+        let history = lock(&self.kept.history);
         own.history_bytes = history.bytes();
         own.history_length = history.length();
         own.history_is_short = history.is_short_of_memory();
@@ -129,16 +132,16 @@ impl Collector {
 /// Feeds the books with every snapshot, and the history with what came between two regular ones.
 fn follower(kept: Arc<Kept>) -> Follower {
     let mut is_first = true;
-    Box::new(move |snapshot, is_tick| {
-        let measurement = held(&kept.book).feed(snapshot.clone());
+    Box::new(move |published, is_tick| {
+        let interval = lock(&kept.book).feed(published);
         // What the first one holds happened while it was being attached.
         if std::mem::take(&mut is_first) {
             return;
         }
-        let mut history = held(&kept.history);
+        let mut history = lock(&kept.history);
         match is_tick {
-            true => history.push(&measurement),
-            false => history.push_part(&measurement),
+            true => history.push(&interval),
+            false => history.push_part(&interval),
         }
     })
 }

@@ -10,7 +10,7 @@ use super::neighbours::mount_label;
 use super::own::Own;
 use super::samples::Samples;
 use crate::exporter::web::Figures;
-use crate::model::{Backlog, Op, Role, Server, Setup, Via};
+use crate::model::{Amount, Backlog, Exported, Op, Role, Server, Setup, Via};
 use crate::probe::build_info;
 use crate::text;
 use crate::verdict::State;
@@ -240,19 +240,10 @@ fn of_tracing(book: &Book, own: &Own) -> Vec<Samples> {
     up.add(&[], f64::from(u8::from(own.is_tracing)));
     let mut lost = Samples::of(&family::LOST);
     let counts = &book.lost;
-    for (kind, n) in [
-        ("preempted", counts.preempted),
-        ("threads", counts.threads),
-        ("unreported", counts.unreported),
-        ("files", counts.files),
-        ("events", counts.events),
-        ("errors", counts.errors),
-        ("writeback_errors", counts.writeback_errors),
-        ("processes", counts.processes),
-        ("unwatched", counts.unwatched),
-        ("answered", counts.answered),
-    ] {
-        lost.add(&[kind], n as f64);
+    for loss in counts.losses() {
+        if let (Exported::Kind, Amount::Count(n)) = (loss.exported, loss.amount) {
+            lost.add(&[loss.name], n as f64);
+        }
     }
     let mut paused = Samples::of(&family::PAUSED);
     // In a pause there are no snapshots.

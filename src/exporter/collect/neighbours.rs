@@ -132,7 +132,7 @@ mod tests {
     use crate::model::fixture::{neighbour, quiet};
 
     fn add(neighbours: &mut Neighbours, rows: Vec<NeighbourRow>, now: Instant) {
-        neighbours.add(&Measurement { neighbours: rows, ..quiet() }, now);
+        neighbours.add(&Measurement { neighbours: rows.into(), ..quiet() }, now);
     }
 
     fn of(neighbours: &Neighbours, wanted: &str) -> Option<u64> {
@@ -225,7 +225,8 @@ mod tests {
         let of = |mount: &str, comm: &str, count| ("/dev/sdb".into(), mount.into(), comm.into(), count);
         assert_eq!(all(&neighbours), [of("/backup/39", "rsync", 40), of("/backup/39", OTHER, 40)]);
         // Two places at once are no reason to change it at each look; none at all is.
-        let two = vec![on("/dev/sdb", "rsync", Some("/b")), on("/dev/sdb", "rsync", Some("/backup/39"))];
+        let elsewhere = NeighbourRow { device_number: 99, ..on("/dev/sdb", "rsync", Some("/b")) };
+        let two = vec![elsewhere, on("/dev/sdb", "rsync", Some("/backup/39"))];
         add(&mut neighbours, two, start + Duration::from_secs(40));
         assert_eq!(all(&neighbours)[0], of("/backup/39", "rsync", 42));
         add(&mut neighbours, vec![on("/dev/sdb", "rsync", None)], start + Duration::from_secs(41));

@@ -13,6 +13,7 @@ use super::own::{Own, ProcessFacts};
 use super::{expose, forms};
 use crate::exporter::source::Form;
 use crate::exporter::verdict::{OfServer, Told};
+use crate::live::Published;
 use crate::model::fixture::*;
 use crate::model::*;
 use crate::verdict::State;
@@ -73,6 +74,8 @@ impl World {
         let snapshot = Snapshot {
             taken: self.start + Duration::from_secs(self.seconds),
             taken_wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + self.seconds),
+            monotonic: Duration::from_secs(self.seconds),
+            number: self.seconds,
             setup: self.setup.clone(),
             lost: self.lost,
             servers: self.servers.iter().cloned().map(Arc::new).collect(),
@@ -92,7 +95,11 @@ impl World {
                 ..Unsynced::default()
             },
         };
-        self.book.feed(Arc::new(snapshot));
+        let published = match self.book.last() {
+            Some(last) => Published::after(last, snapshot),
+            None => Published::first(snapshot),
+        };
+        self.book.feed(&published);
         let samples = samples(&self.text());
         for (series, value) in &self.before {
             if is_counter(series) {

@@ -25,7 +25,7 @@ const GONE: Room = Room { all: MOST_GONE, reserve: MOST_GONE / 4 };
 pub(crate) struct Verdicts {
     judging: Judging,
     /// What the last ones follow from, and what they are.
-    last: Option<(Instant, Sampling, Arc<Told>)>,
+    last: Option<(Sampling, Arc<Told>)>,
     /// They are no longer so, though nothing new was seen.
     is_outdated: bool,
     /// The processes of each server that is told of.
@@ -51,23 +51,24 @@ impl Verdicts {
 
     /// The newest, which are those of before where there is nothing new.
     pub fn of(&mut self, collector: &Collector) -> Arc<Told> {
-        let (snapshot, sampling) = (collector.live().latest(), collector.live().state());
-        if let Some((taken, before, told)) = &self.last
-            && *taken == snapshot.taken
+        let (published, sampling) = (collector.published(), collector.live().state());
+        if let Some((before, told)) = &self.last
+            && published.is_none()
             && *before == sampling
             && !self.is_outdated
         {
             return told.clone();
         }
-        let verdicts = self.judging.follow(&snapshot, &sampling);
+        let verdicts = self.judging.follow(published.as_ref(), &sampling);
         self.keep();
         collector.live().set_judging(self.judging.spent());
         let labelled = collector.labelled();
-        let before = self.last.as_ref().map(|(.., told)| &**told);
-        let told = Arc::new(told(&verdicts, &labelled, &snapshot.setup.host, before));
+        let before = self.last.as_ref().map(|(_, told)| &**told);
+        let host = &collector.live().latest().setup.host;
+        let told = Arc::new(told(&verdicts, &labelled, host, before));
         let ids = |of: Labelled| (of.label, of.main.into_iter().chain(of.others).collect());
         self.processes = labelled.into_iter().map(ids).collect();
-        self.last = Some((snapshot.taken, sampling, told.clone()));
+        self.last = Some((sampling, told.clone()));
         self.is_outdated = false;
         told
     }

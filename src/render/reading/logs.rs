@@ -13,7 +13,7 @@ pub(super) fn busy(scene: &Scene) -> Option<String> {
     let logs: Vec<(Role, f64)> = Role::SERIAL
         .into_iter()
         .filter(|&role| !hangs(scene, role))
-        .map(|role| (role, scene.role(role).in_flight_mean(scene.m.duration)))
+        .map(|role| (role, scene.role(role).in_flight_mean(scene.m.span.duration)))
         .filter(|&(_, busy)| busy > 0.0)
         // A sync that began before the interval counts whole: a log is never more than 100 % busy.
         .map(|(role, busy)| (role, busy.min(1.0)))

@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
     use crate::model::fixture::{self, MYSQL};
-    use crate::model::{Measurement, Op, Server};
+    use crate::model::{Op, Server};
     use crate::render::Options;
     use crate::render::reading::of_server;
 
@@ -135,10 +135,10 @@ mod tests {
     /// What is said of a second with these syncs of the WAL.
     fn said(thresholds: &[Threshold], latencies: &[(u64, u64)]) -> Vec<String> {
         let row = fixture::row(MYSQL, 1, "/d/wal", Role::Wal, Op::Fdatasync, fixture::stats(latencies));
-        let m = Measurement { duration: Duration::from_secs(1), ..fixture::quiet() };
+        let m = fixture::lasting(Duration::from_secs(1), fixture::quiet());
         let mut m = fixture::with_files(m, vec![row], Vec::new());
         let server = fixture::server(MYSQL, "postgres", "PostgreSQL 15.14", 5432);
-        m.servers = vec![Arc::new(Server { thresholds: thresholds.to_vec(), ..server })];
+        m.servers = vec![Arc::new(Server { thresholds: thresholds.to_vec(), ..server })].into();
         of_server(&m, MYSQL, &Options::default()).into_iter().map(|sentence| sentence.text).collect()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Scene, Sentence};
 use crate::model::durability;
-use crate::model::{Errors, FileRow, Lost, Measurement, Op, Server, ServerId, Target, words};
+use crate::model::{Amount, Effect, Errors, FileRow, Lost, Measurement, Op, Server, ServerId, Target, words};
 use crate::render::rows::nameless;
 use crate::render::style::Paint;
 use crate::render::{Options, header};
@@ -206,7 +206,7 @@ pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
     };
     let others = writeback_of_others(m, options);
     let mut sentences: Vec<String> = Vec::new();
-    sentences.extend(seen.fine(&format!("these {}", interval(m.duration)), false));
+    sentences.extend(seen.fine(&format!("these {}", interval(m.span.duration)), false));
     sentences.extend(missed(&m.lost, m.total().count));
     sentences.extend(answered);
     sentences.extend(unwatched_of_each(m, options));
@@ -276,48 +276,28 @@ pub(super) fn answered(lost: &Lost, servers: &[Arc<Server>]) -> Option<String> {
 
 /// Each kind of loss in words, and what it does to the figures.
 pub(super) fn missed(lost: &Lost, counted: u64) -> Vec<String> {
-    let mut sentences = Vec::new();
-    let not_counted = lost.preempted + lost.threads + lost.unreported;
-    if not_counted > 0 {
-        let why = [
-            (lost.preempted, "because the kernel skipped a probe that it had preempted"),
-            (lost.threads, "because there was no room for the state of a call"),
-            (lost.unreported, "because it was not told how a request of io_uring or libaio ended"),
-        ];
-        let why: Vec<String> =
-            why.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{} {why}", count(*n))).collect();
-        sentences.push(format!(
+    let losses = lost.losses();
+    let said = |effect| {
+        let of_effect = losses.iter().filter(move |loss| (loss.effect == effect) && !loss.amount.is_zero());
+        of_effect.map(|loss| loss.sentence.replacen("{}", &amount(loss.amount), 1))
+    };
+    let not_counted = lost.missed();
+    let missed = (not_counted > 0).then(|| {
+        let why: Vec<String> = said(Effect::Missed).collect();
+        format!(
             "Syncs missed: {}. {} counted + {} lost = {}.",
             why.join(", "),
             count(counted),
             count(not_counted),
             count(counted + not_counted)
-        ));
+        )
+    });
+    missed.into_iter().chain(said(Effect::Blind)).chain(said(Effect::Incomplete)).collect()
+}
+
+fn amount(amount: Amount) -> String {
+    match amount {
+        Amount::Count(n) => count(n),
+        Amount::Time(time) => interval(time),
     }
-    if !lost.paused.is_zero() {
-        sentences.push(format!(
-            "For {} nothing was traced, to keep within the limit of processor time (--max-cpu).",
-            interval(lost.paused)
-        ));
-    }
-    let rest = [
-        (lost.files, "syncs are in the totals, but in no file's row: there was no room for it."),
-        (
-            lost.events,
-            "syncs are counted without their latency bucket, which the quantiles lack: a ring was full.",
-        ),
-        (lost.names, "file names did not arrive, because a ring was full; the files are counted."),
-        (
-            lost.writeback_errors,
-            "writeback errors at most belong to files that are not known: their map was full, or the kernel skipped the probe.",
-        ),
-        (lost.errors, "failed syncs are counted without their errno: the map of the errors was full."),
-        (
-            lost.processes,
-            "processes of the command were not followed, so their syncs are missing: a map was full.",
-        ),
-    ];
-    let said = rest.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n)));
-    sentences.extend(said);
-    sentences
 }

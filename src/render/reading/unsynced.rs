@@ -93,7 +93,7 @@ fn what_it_costs(scene: &Scene, logs: &[Log]) -> Option<String> {
     };
     let (now, most) = (amounts(|log| log.now), amounts(|log| log.most));
     // Of more time than is remembered, the greatest may be forgotten.
-    let is_remembered = scene.m.duration < PEAKS_REMEMBERED && logs.iter().all(|log| !log.is_minimum);
+    let is_remembered = scene.m.span.duration < PEAKS_REMEMBERED && logs.iter().all(|log| !log.is_minimum);
     let cost = if now.is_empty() && (most.is_empty() || !is_remembered) {
         let logs: Vec<&str> = logs.iter().map(|log| log.role.in_a_sentence()).collect();
         return Some(absence::unsynced(&logs.join(" and "), !most.is_empty(), &scene.m.lost));
@@ -179,7 +179,7 @@ mod tests {
     fn measured(rows: Vec<UnsyncedRow>) -> Measurement {
         let mut m = fixture::quiet();
         Arc::make_mut(&mut m.setup).ops.push(Op::Write);
-        m.unsynced.rows = rows;
+        m.unsynced.rows = rows.into();
         m
     }
 
@@ -203,7 +203,7 @@ mod tests {
                      1.1 s) of the binary log; at the end, 12 kB (the last 2.1 ms) of the redo log, besides what \
                      the server had not written yet.";
         assert_eq!(point(&m).as_deref(), Some(whole));
-        let of_hours = Measurement { duration: Duration::from_secs(3_600), ..m.clone() };
+        let of_hours = fixture::lasting(Duration::from_secs(3_600), m.clone());
         let of_now = "A power cut at the end would have cost 12 kB (the last 2.1 ms) of the redo log, besides what the \
                       server had not written yet.";
         assert_eq!(point(&of_hours).as_deref(), Some(of_now), "a greater one may be forgotten");
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(point(&m).as_deref(), Some(one));
         m.unsynced.rows[0].now = none;
         assert_eq!(point(&m).as_deref(), Some(one), "nothing more is to be said of the end");
-        let of_hours = Measurement { duration: Duration::from_secs(3_600), ..m.clone() };
+        let of_hours = fixture::lasting(Duration::from_secs(3_600), m.clone());
         let durable = "All that was written of the redo log was synced at the end: a power cut would have cost what the \
                        server had not written yet.";
         assert_eq!(point(&of_hours).as_deref(), Some(durable));

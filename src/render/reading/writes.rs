@@ -110,7 +110,7 @@ mod tests {
             written_bytes,
             submitted_bytes: 100 << 20,
         };
-        m.devices = vec![device(file.device, 130 << 20), device(file.device + 1, 1 << 20)];
+        m.devices = vec![device(file.device, 130 << 20), device(file.device + 1, 1 << 20)].into();
         let said = of_devices(&Scene { m: &m, server: fixture::MYSQL, options: &Options::default() });
         assert_eq!(
             said,

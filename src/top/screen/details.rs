@@ -103,7 +103,7 @@ fn whose(state: &State, row: &Row, room: usize) -> String {
 }
 
 fn facts(state: &State, row: &Row) -> Vec<Part> {
-    let over = state.shown.as_ref().map(|shown| shown.m.duration).unwrap_or_default();
+    let over = state.shown.as_ref().map(|shown| shown.m.span.duration).unwrap_or_default();
     let stats = &row.stats;
     let fact = |rank, text: String| Part::new(rank, text, Ink::Plain);
     let (one, several) = state.view.counts();
@@ -158,9 +158,9 @@ fn edge(from_ns: u64, units: Units) -> String {
 /// What the bars count: `syncs in last 1 s`.
 fn bars_title(state: &State, columns: usize) -> String {
     let Some(shown) = &state.shown else { return String::new() };
-    let over = seconds(shown.m.duration);
+    let over = seconds(shown.m.span.duration);
     let short = match (state.cumulative, &state.paused) {
-        (true, _) => format!("since {}", clock(shown.m.start)),
+        (true, _) => format!("since {}", clock(shown.m.span.start)),
         (false, None) => format!("in last {over}"),
         (false, Some(_)) => format!("in this {over}"),
     };

@@ -126,15 +126,15 @@ fn server_parts(server: &Server, state: &State) -> Vec<Part> {
 fn totals(state: &State) -> Vec<Part> {
     let Some(shown) = &state.shown else { return Vec::new() };
     let m = &shown.m;
-    if m.duration.is_zero() {
+    if m.span.duration.is_zero() {
         return vec![Part::new(9, "the first figures are on their way", Ink::Plain)];
     }
     let servers = state.servers();
     let mut total = Stats::default();
     m.roles.iter().filter(|row| servers.contains(&row.server)).for_each(|row| total.merge(&row.stats));
-    let mut parts = vec![Part::new(8, format!("{} syncs/s", rate(total.count, m.duration)), Ink::Plain)];
-    if !state.cumulative && is_unusual(m.duration, state.expected_interval()) {
-        parts.push(Part::new(8, format!("over {}", interval(m.duration)), Ink::Plain));
+    let mut parts = vec![Part::new(8, format!("{} syncs/s", rate(total.count, m.span.duration)), Ink::Plain)];
+    if !state.cumulative && is_unusual(m.span.duration, state.expected_interval()) {
+        parts.push(Part::new(8, format!("over {}", interval(m.span.duration)), Ink::Plain));
     }
     for role in logs(m, &servers) {
         parts.extend(busiest(state, m, &servers, role));
@@ -172,7 +172,7 @@ fn busiest(state: &State, m: &Measurement, servers: &[ServerId], role: Role) -> 
             .for_each(|row| sum.merge(&row.stats));
         let stuck = m.in_flight.iter().filter(|sync| sync.server == *server && sync.role == role);
         let oldest = stuck.map(|sync| sync.age).max().unwrap_or_default();
-        (rows::busy(sum.in_flight_mean(m.duration), oldest, m.duration), *server)
+        (rows::busy(sum.in_flight_mean(m.span.duration), oldest, m.span.duration), *server)
     };
     let (busy, server) = servers.iter().map(of).max_by(|a, b| a.0.total_cmp(&b.0))?;
     let whose = match servers.len() > 1 && busy > 0.0 {
@@ -211,15 +211,12 @@ fn failures(state: &State) -> Part {
 
 /// Whether every one of the watched calls was counted.
 fn confidence(state: &State, m: &Measurement) -> Part {
-    let describe = |lost: &Lost| {
-        let not_counted = lost.preempted + lost.threads;
-        match not_counted {
-            _ if lost.is_zero() => None,
-            0 if lost.processes > 0 => Some(format!("{} processes not followed", count(lost.processes))),
-            0 if !lost.paused.is_zero() => Some("not traced for a while".to_owned()),
-            0 => Some("counted, not all attributed".to_owned()),
-            n => Some(format!("{} missed", count(n))),
-        }
+    let describe = |lost: &Lost| match lost.missed() {
+        _ if lost.is_zero() => None,
+        0 if lost.processes > 0 => Some(format!("{} processes not followed", count(lost.processes))),
+        0 if !lost.paused.is_zero() => Some("not traced for a while".to_owned()),
+        0 => Some("counted, not all attributed".to_owned()),
+        n => Some(format!("{} missed", count(n))),
     };
     match (describe(&m.lost), state.lost_before().as_ref().and_then(describe)) {
         (Some(now), _) => Part::new(9, now, Ink::Alarm),
@@ -281,8 +278,9 @@ fn narrowed(state: &State) -> Vec<Part> {
     if state.cumulative
         && let Some(shown) = &state.shown
     {
-        let since = format!("since {}", clock(shown.m.start));
-        parts.push(Part::new(5, format!("{since}, {}", interval(shown.m.duration)), Ink::Mode).or(since));
+        let since = format!("since {}", clock(shown.m.span.start));
+        parts
+            .push(Part::new(5, format!("{since}, {}", interval(shown.m.span.duration)), Ink::Mode).or(since));
     }
     if let Some(paused) = &state.paused {
         let at = state.past.tick(paused.tick).map_or(String::new(), |tick| {
@@ -293,10 +291,11 @@ fn narrowed(state: &State) -> Vec<Part> {
             state.past.tick(paused.tick).map_or(String::new(), |tick| format!(" {}", clock(tick.end)));
         parts.push(Part::new(7, format!("PAUSED{at}"), Ink::Mode).or(format!("PAUSED{short}")));
     }
-    if let Some(shown) = state.shown.as_ref().filter(|shown| shown.rest.rows > 0 && state.view == View::File)
+    if let Some(shown) =
+        state.shown.as_ref().filter(|shown| shown.m.rest.rows > 0 && state.view == View::File)
     {
-        let files = counted(shown.rest.rows, "more file", "more files");
-        let text = format!("{files}, {}", counted(shown.rest.stats.count, "sync", "syncs"));
+        let files = counted(shown.m.rest.rows, "more file", "more files");
+        let text = format!("{files}, {}", counted(shown.m.rest.stats.count, "sync", "syncs"));
         parts.push(Part::new(2, text, Ink::Mode));
     }
     parts

@@ -36,7 +36,7 @@ fn on_a_small_screen_a_stuck_sync_still_has_its_file_its_thread_and_what_it_wait
 #[test]
 fn a_hang_is_the_most_striking_column_of_the_heat_map_and_the_legend_explains_it() {
     let mut bench = Bench::with(80, 30, |options| options.colors = Colors::TwoHundredFiftySix);
-    bench.world.snapshot.servers = fixture::quiet().servers;
+    bench.world.snapshot.servers = fixture::quiet().servers.into();
     bench.apply_first();
     bench.seconds(20, &fixture::busy());
     for age in 1..=8 {
@@ -134,7 +134,8 @@ fn who_else_syncs_on_the_device_is_said_on_every_view() {
         fixture::neighbour("/dev/vda", "xtrabackup", &backup),
         fixture::neighbour("/dev/vda", "rsyslogd", &[(3, 400_000)]),
         fixture::neighbour("/dev/sdb", "dd", &[(900, 400_000)]),
-    ];
+    ]
+    .into();
     bench.seconds(10, &m);
     assert_eq!(
         bench.lines()[2],
@@ -204,7 +205,7 @@ fn the_times_below_the_heat_map_are_read_also_where_syncs_failed() {
     let before = picture(&bench);
     assert!(before[before.len() - 3].starts_with("  ≥66µs│"), "{before:?}");
     let mut bench = Bench::new(80, 24);
-    bench.world.snapshot.servers = fixture::quiet().servers;
+    bench.world.snapshot.servers = fixture::quiet().servers.into();
     bench.apply_first();
     bench.second(&failing);
     bench.seconds(8, &fixture::busy());
@@ -321,7 +322,7 @@ fn forty_servers() -> Measurement {
     let servers = (1_001..=1_040).map(server).collect();
     fixture::with_files(
         Measurement { servers, ..quiet.clone() },
-        (1_001..=1_040).map(file).collect(),
+        Vec::from_iter((1_001..=1_040).map(file)),
         Vec::new(),
     )
 }

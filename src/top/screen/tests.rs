@@ -6,7 +6,7 @@ use ratatui::style::Color;
 
 use super::*;
 use crate::model::fixture::{self, MARIADB, MYSQL, assert_expected, stats};
-use crate::model::{FileRow, Lost, Measurement, Op, Role, Stats};
+use crate::model::{FileRow, Lost, Measurement, Op, Role, Stats, Table};
 use crate::top::event::{Event, Waiting};
 use crate::top::fixture::{Bench, SECOND, many_files, stuck};
 use crate::top::keys::{EDIT_KEYS, KEYS, Press};
@@ -18,7 +18,7 @@ pub(super) fn expected(bench: &Bench, name: &str) {
 }
 
 fn nobody() -> Measurement {
-    Measurement { servers: Vec::new(), ..fixture::quiet() }
+    Measurement { servers: Table::default(), ..fixture::quiet() }
 }
 
 pub(super) const REDO: &str = "/var/lib/mysql/#innodb_redo/#ib_redo5";
@@ -151,7 +151,8 @@ fn several_servers_are_told_apart_in_every_grouping() {
     m.neighbours = vec![
         fixture::neighbour("/dev/vda", "xtrabackup", &[(41, 20_000_000)]),
         fixture::neighbour("/dev/sdb", "rsyslogd", &[(3, 400_000)]),
-    ];
+    ]
+    .into();
     bench.seconds(5, &m);
     expected(&bench, "two_servers_120x30");
     // The one that does nothing does not hide what the other one's figures say.
@@ -187,7 +188,7 @@ fn rows_by_thread_that_are_not_kept_are_explained() {
     let without = |m: Measurement| {
         let mut setup = (*m.setup).clone();
         setup.by_thread = false;
-        Measurement { setup: Arc::new(setup), threads: Vec::new(), ..m }
+        Measurement { setup: Arc::new(setup), threads: Table::default(), ..m }
     };
     bench.world.snapshot.setup = without(fixture::quiet()).setup;
     bench.apply_first();
@@ -210,7 +211,8 @@ fn writing() -> Measurement {
     m.writes = vec![
         written(78, "/d/undo_001", Role::Undo, Op::Write, 2, 32_768),
         written(79, "/d/shop/a.ibd", Role::Tablespace, Op::Write, 5, 81_920),
-    ];
+    ]
+    .into();
     m
 }
 
@@ -387,7 +389,7 @@ fn what_is_not_watched_is_said_beside_the_totals_and_of_the_neighbours() {
     bench.world.snapshot.lost = Lost { unwatched: 12, neighbours_unwatched: 7, ..Lost::default() };
     bench.world.snapshot.unwatched = vec![(fixture::MYSQL, 12)];
     let mut m = fixture::busy();
-    m.neighbours = vec![fixture::untimed_neighbour("/dev/vda", "dd", 7)];
+    m.neighbours = vec![fixture::untimed_neighbour("/dev/vda", "dd", 7)].into();
     bench.second(&m);
     bench.assert_shows("0 lost, 12 not watched");
     bench.assert_shows("The server also made data durable 12 times by calls that are not watched");
@@ -474,7 +476,7 @@ fn what_is_shown_of_the_past_says_when_it_was() {
 #[test]
 fn the_head_has_the_logs_of_the_servers_engines() {
     let mut bench = Bench::new(120, 30);
-    bench.world.snapshot.servers = fixture::of_postgres(fixture::quiet()).servers;
+    bench.world.snapshot.servers = fixture::of_postgres(fixture::quiet()).servers.into();
     bench.apply_first();
     bench.seconds(2, &fixture::of_postgres(fixture::quiet()));
     bench.assert_shows("0 syncs/s  wal 0 % busy  0 in flight");

@@ -48,11 +48,11 @@ fn an_entry_of_the_log_leads_to_its_time() {
     bench.press(Press::Enter);
     let tick = bench.state.past.tick(bench.state.paused.as_ref().unwrap().tick).unwrap();
     assert_eq!((tick.number, tick.end), (1, at));
-    assert_eq!(bench.state.shown.as_ref().unwrap().m.end, at);
+    assert_eq!(bench.state.shown.as_ref().unwrap().m.span.end, at);
     let selected = bench.state.selected().unwrap();
     assert_eq!((bench.state.view, selected.role, selected.op), (View::Role, role, op));
     bench.press(Char(' '));
-    assert!(bench.state.paused.is_none() && bench.state.shown.as_ref().unwrap().m.end > at);
+    assert!(bench.state.paused.is_none() && bench.state.shown.as_ref().unwrap().m.span.end > at);
 
     // Failures stay in the log for longer than intervals are kept.
     let mut bench = Bench::new(120, 40);
@@ -416,7 +416,7 @@ const CHECKS: &[Check] = &[
                 let [Effect::Write(m)] = &bench.effects[..] else { panic!("{:?}", bench.effects) };
                 let roles: Vec<Role> = m.roles.iter().map(|row| row.role).collect();
                 assert_eq!(roles, [Role::Binlog], "as on the screen");
-                assert_eq!(m.duration, SECOND);
+                assert_eq!(m.span.duration, SECOND);
                 assert_eq!(m.files.len(), 6, "what the screen does not show is whole");
             },
         );

@@ -23,7 +23,7 @@ use super::past::Past;
 use super::rows::{Row, Scope};
 use super::view::{Sort, View};
 use crate::history::Troubles;
-use crate::live;
+use crate::live::{self, Published};
 use crate::model::{InFlight, Lost, Measurement, Snapshot};
 use crate::render::Style;
 use crate::verdict::OfServer;
@@ -198,8 +198,8 @@ impl State {
                 self.scroll_overlay(0);
                 Vec::new()
             }
-            Event::Snapshot(snapshot) => {
-                self.take(snapshot);
+            Event::Published(published) => {
+                self.take(published);
                 self.look()
             }
             Event::Restarted => {
@@ -242,27 +242,23 @@ impl State {
         }
     }
 
-    fn take(&mut self, snapshot: Arc<Snapshot>) {
+    fn take(&mut self, published: Published) {
+        let Published { snapshot, interval } = published;
         self.now = self.now.max(snapshot.taken);
         self.first_taken.get_or_insert(snapshot.taken_wall);
         let base = self.base.get_or_insert_with(|| snapshot.clone()).clone();
-        match self.latest.replace(snapshot.clone()) {
-            Some(earlier) if earlier.taken < snapshot.taken => {
-                let m = Arc::new(Measurement::between(&earlier, &snapshot));
-                self.session.record(&m);
-                let selected = self.selected().map(|row| row.key.clone());
-                self.past.record(&m, selected.as_ref());
-                let number = self.past.newest().map_or(0, |tick| tick.number);
-                self.newest = Some((number, m));
-            }
-            // The first of a session: there are no figures yet, but servers and what hangs.
-            _ => {
-                let number = self.past.newest().map_or(0, |tick| tick.number);
-                let m = Arc::new(Measurement::between(&base, &snapshot));
-                self.session.record(&m);
-                self.newest = Some((number, m));
-            }
+        // The first of a session: there are no figures yet, but servers and what hangs.
+        let m = match self.latest.replace(snapshot.clone()) {
+            Some(_) => interval,
+            None => Arc::new(Measurement::between(&base, &snapshot)),
+        };
+        self.session.record(&m);
+        if !m.span.duration.is_zero() {
+            let selected = self.selected().map(|row| row.key.clone());
+            self.past.record(&m, selected.as_ref());
         }
+        let number = self.past.newest().map_or(0, |tick| tick.number);
+        self.newest = Some((number, m));
         if self.paused.is_none() {
             self.refresh();
         }

@@ -34,7 +34,7 @@ impl State {
             view: self.view,
             units: self.units,
             style: self.style,
-            over: shown.map(|shown| shown.m.duration).unwrap_or_default(),
+            over: shown.map(|shown| shown.m.span.duration).unwrap_or_default(),
             stuck_after: self.options.stuck_after,
             servers: shown.map_or(&[], |shown| &shown.m.servers),
         }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::State;
-use crate::history::{Merged, Rest};
 use crate::model::{FileRow, Measurement, Server, ServerId};
 use crate::render::device::{self, Device};
 use crate::render::reading::{self, Sentence};
@@ -29,8 +28,6 @@ const LEAST_PATH: usize = 24;
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
     pub m: Arc<Measurement>,
-    /// Files that are not kept apart any more: of the past only.
-    pub rest: Rest,
     /// The interval at whose end they are.
     pub tick: u32,
 }
@@ -61,9 +58,8 @@ impl State {
     }
 
     fn what_is_shown(&self) -> Option<Shown> {
-        let live = |tick, m: &Arc<Measurement>| Shown { m: m.clone(), rest: Rest::default(), tick };
-        let merged =
-            |tick, merged: Merged| Shown { m: Arc::new(merged.measurement), rest: merged.rest, tick };
+        let live = |tick, m: &Arc<Measurement>| Shown { m: m.clone(), tick };
+        let past = |tick, m| Shown { m: Arc::new(m), tick };
         match (&self.paused, self.cumulative) {
             (None, false) => self.newest.as_ref().map(|(tick, m)| live(*tick, m)),
             (None, true) => {
@@ -74,7 +70,7 @@ impl State {
             (Some(paused), false) if paused.tick == paused.frozen.0 => {
                 Some(live(paused.tick, &paused.frozen.1))
             }
-            (Some(paused), false) => self.past.at(paused.tick).map(|found| merged(paused.tick, found)),
+            (Some(paused), false) => self.past.at(paused.tick).map(|m| past(paused.tick, m)),
             (Some(paused), true) if paused.tick == paused.frozen.0 && paused.until.is_some() => {
                 let (base, until) = (self.base.as_ref()?, paused.until.as_ref()?);
                 // Attached again while it was paused: the counts began anew.
@@ -85,7 +81,7 @@ impl State {
             }
             (Some(paused), true) => {
                 let from = self.base.as_ref()?.taken_wall;
-                self.past.sum(from, paused.tick).map(|found| merged(paused.tick, found))
+                self.past.sum(from, paused.tick).map(|m| past(paused.tick, m))
             }
         }
     }
@@ -189,15 +185,14 @@ impl State {
 
     fn read(&self) -> Option<Read> {
         let shown = self.shown.as_ref()?;
-        if shown.m.duration.is_zero() {
+        if shown.m.span.duration.is_zero() {
             return None;
         }
         // What the time of what is shown is a part of.
-        let longer = |merged: Merged| {
-            let recent = merged.measurement;
+        let longer = |recent: Measurement| {
             let (in_flight, servers) = (shown.m.in_flight.clone(), shown.m.servers.clone());
             let whole_disks = shown.m.whole_disks.clone();
-            (recent.duration > shown.m.duration)
+            (recent.span.duration > shown.m.span.duration)
                 .then(|| Arc::new(Measurement { in_flight, servers, whole_disks, ..recent }))
         };
         let (recent, since_hang) = match self.cumulative {
@@ -215,11 +210,11 @@ impl State {
         let with_devices = recent.as_ref().unwrap_or(&shown.m);
         let devices = device::devices(with_devices, &servers);
         let nobody = absence::neighbour(&with_devices.setup.net, &device::filesystems(&shown.m, &servers));
-        let duration = |m: &Option<Arc<Measurement>>| m.as_ref().map(|m| m.duration);
+        let duration = |m: &Option<Arc<Measurement>>| m.as_ref().map(|m| m.span.duration);
         Some(Read {
             sentences,
             sentences_over: duration(&since_hang),
-            devices_over: duration(&recent).unwrap_or(shown.m.duration),
+            devices_over: duration(&recent).unwrap_or(shown.m.span.duration),
             devices_are_recent: recent.is_some(),
             devices,
             nobody,

@@ -191,14 +191,14 @@ fn what_an_exporter_remembers_can_be_stepped_into() {
     let mut history = History::new(crate::history::Options::default());
     for number in 0..60 {
         let mut m = fixture::busy();
-        m.duration = SECOND;
-        m.end = std::time::UNIX_EPOCH + SECOND * (1_779_937_070 + number);
-        m.start = m.end - SECOND;
+        m.span.duration = SECOND;
+        m.span.end = std::time::UNIX_EPOCH + SECOND * (1_779_937_070 + number);
+        m.span.start = m.span.end - SECOND;
         history.push(&m);
     }
     let mut bench = Bench::new(120, 40);
     bench.apply(Event::Earlier(Box::new(Earlier { history, servers: [MYSQL].into() })));
-    bench.world.snapshot.servers = fixture::quiet().servers;
+    bench.world.snapshot.servers = fixture::quiet().servers.to_vec();
     bench.apply_first();
     bench.seconds(8, &fixture::busy());
     bench.assert_shows("exporter's history, then 71 s untraced│");

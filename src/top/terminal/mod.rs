@@ -298,7 +298,7 @@ impl View {
     fn read_mail(&mut self) -> io::Result<Next> {
         while let Ok(letter) = self.letters.try_recv() {
             if let Some(event) = self.source.read(letter) {
-                if matches!(event, Event::Snapshot(_)) {
+                if matches!(event, Event::Published(_)) {
                     self.tell_time();
                 }
                 if let Next::End(signal) = self.apply(event)? {

@@ -13,8 +13,8 @@ use crate::common::{Running, built, needs, wait_until};
 use fsynctop::engine::engines::Engines;
 use fsynctop::engine::rules::Rules;
 use fsynctop::history::{self, History};
-use fsynctop::live::{Live, Options, State};
-use fsynctop::model::{Measurement, Snapshot};
+use fsynctop::live::{Live, Options, Published, State};
+use fsynctop::model::Snapshot;
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::{AttachError, Sampler};
 use fsynctop::server::filter::TargetFilter;
@@ -106,6 +106,7 @@ fn root_live_regular_snapshots_go_on_whatever_is_asked_for_in_between() {
     let interval = Duration::from_millis(200);
     let live = live(load.pid(), interval).unwrap();
     let first = live.latest();
+    let mut stream = live.stream();
     assert_eq!(count(&first), 0);
     assert!(first.servers.iter().any(|server| server.id.pid == load.pid()), "{:?}", first.servers);
     load.go();
@@ -123,14 +124,15 @@ fn root_live_regular_snapshots_go_on_whatever_is_asked_for_in_between() {
                 }
             });
         }
-        let mut earlier = first.clone();
+        let mut earlier = stream.next(Duration::from_secs(5)).unwrap().snapshot;
+        assert!(Arc::ptr_eq(&earlier, &first));
         let mut ticks = Vec::new();
         while Instant::now() < end {
-            let later = live.newer_than(earlier.taken, Duration::from_secs(5)).unwrap();
-            assert!(count(&later) >= count(&earlier));
-            ticks.push(later.taken - earlier.taken);
-            history.push(&Measurement::between(&earlier, &later));
-            earlier = later;
+            let Published { snapshot, interval } = stream.next(Duration::from_secs(5)).unwrap();
+            assert!(count(&snapshot) >= count(&earlier));
+            ticks.push(interval.span.duration);
+            history.push(&interval);
+            earlier = snapshot;
         }
         (load.calls(), ticks)
     });
@@ -144,9 +146,10 @@ fn root_live_regular_snapshots_go_on_whatever_is_asked_for_in_between() {
     assert_eq!((count(&last), last.lost.preempted), (calls, 0));
     assert_eq!(live.state(), State::Stopped);
     assert!(Arc::ptr_eq(&live.stop().unwrap(), &last));
-    assert!(live.newer_than(last.taken, Duration::from_secs(60)).is_none(), "there will be no more");
+    history.push(&stream.next(Duration::from_secs(60)).unwrap().interval);
+    assert!(stream.next(Duration::from_secs(60)).is_none(), "there will be no more");
     assert!(live.fresh(Duration::ZERO, Duration::from_secs(60)).is_none());
-    let remembered = history.last(Duration::MAX).unwrap().measurement;
+    let remembered = history.last(Duration::MAX).unwrap();
     assert_eq!(remembered.total().count, calls);
     assert_eq!(bpf_descriptors(), before);
 }
@@ -183,9 +186,11 @@ fn root_live_callers_at_the_same_time_share_one_snapshot() {
     let shortest = waits.min().unwrap();
     assert!(shortest < Duration::from_millis(50), "{shortest:?}");
     // The regular one is an hour away, unless it is asked for sooner.
-    assert!(live.newer_than(begin, Duration::from_millis(300)).is_none());
+    let mut stream = live.stream();
+    assert!(stream.next(Duration::from_secs(10)).is_some(), "the first");
+    assert!(stream.next(Duration::from_millis(300)).is_none());
     live.set_interval(Duration::from_millis(50));
-    assert!(live.newer_than(begin, Duration::from_secs(10)).is_some());
+    assert!(stream.next(Duration::from_secs(10)).is_some());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::common::{Running, built, needs, wait_until};
 use fsynctop::engine::engines::Engines;
 use fsynctop::engine::rules::Rules;
 use fsynctop::live::{Live, Options};
-use fsynctop::model::{Measurement, Op, ServerId, Snapshot};
+use fsynctop::model::{Op, ServerId, Snapshot};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::{Retention, Sampler};
 use fsynctop::server::filter::TargetFilter;
@@ -106,14 +106,16 @@ fn root_long_runs_servers_that_ended_are_forgotten_and_their_syncs_are_not() {
     needs(&[]);
     let memory = Mounted::tmpfs();
     let live = live(Retention { most: 128, length: Some(Duration::from_secs(1)) });
+    let mut stream = live.stream();
     let mut earlier = live.latest();
     let mut counted: BTreeMap<ServerId, u64> = BTreeMap::new();
     let mut look = |done: &dyn Fn(&Snapshot) -> bool| {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
-            let later = live.newer_than(earlier.taken, Duration::from_secs(10)).expect("another snapshot");
+            let published = stream.next(Duration::from_secs(10)).expect("another snapshot");
+            let later = published.snapshot;
             assert!(total(&later) >= total(&earlier), "a total went backwards");
-            for row in &Measurement::between(&earlier, &later).roles {
+            for row in &published.interval.roles {
                 *counted.entry(row.server).or_default() += row.stats.count;
             }
             earlier = later;

@@ -179,8 +179,14 @@ fn root_max_cpu_a_view_sees_the_pause_and_that_tracing_goes_on_by_itself() {
     assert!(loaded > 0, "the programs stay loaded");
 
     // Nothing more to do: in a window or two there is room again.
-    let resumed =
-        live.newer_than(at_pause.taken, Duration::from_secs(60)).expect("tracing goes on by itself");
+    let mut stream = live.stream();
+    let mut next = |earlier: &Snapshot| loop {
+        let later = stream.next(Duration::from_secs(60)).expect("tracing goes on by itself").snapshot;
+        if later.taken > earlier.taken {
+            break later;
+        }
+    };
+    let resumed = next(&at_pause);
     assert!(live.state().is_tracing(), "{:?}", live.state());
     assert_eq!(programs(), loaded);
     let paused = resumed.lost.paused;
@@ -194,7 +200,7 @@ fn root_max_cpu_a_view_sees_the_pause_and_that_tracing_goes_on_by_itself() {
         "{since} in a pause of {paused:?}, {} before",
         counted(&at_pause)
     );
-    let later = live.newer_than(resumed.taken, Duration::from_secs(60)).expect("and goes on");
+    let later = next(&resumed);
     assert!(counted(&later) > counted(&resumed));
     assert_eq!(later.lost.paused, paused);
 }

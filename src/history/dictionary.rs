@@ -16,7 +16,7 @@ pub(crate) trait Weigh {
 const OVERHEAD: usize = 48;
 
 #[derive(Clone, Debug)]
-pub struct Table<K, V> {
+pub struct Dictionary<K, V> {
     ids: HashMap<K, u32>,
     entries: Vec<Option<Entry<K, V>>>,
     vacant: Vec<u32>,
@@ -30,13 +30,13 @@ struct Entry<K, V> {
     uses: u32,
 }
 
-impl<K, V> Default for Table<K, V> {
+impl<K, V> Default for Dictionary<K, V> {
     fn default() -> Self {
-        Table { ids: HashMap::new(), entries: Vec::new(), vacant: Vec::new(), bytes: 0 }
+        Dictionary { ids: HashMap::new(), entries: Vec::new(), vacant: Vec::new(), bytes: 0 }
     }
 }
 
-impl<K: Clone + Eq + Hash + Weigh, V: Weigh> Table<K, V> {
+impl<K: Clone + Eq + Hash + Weigh, V: Weigh> Dictionary<K, V> {
     /// The number of an entry, made if need be; one more user of it.
     pub fn hold(&mut self, key: &K, value: impl FnOnce() -> V) -> u32 {
         let id = match self.ids.get(key) {
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn an_entry_stays_as_long_as_it_is_used_and_its_number_is_used_again() {
-        let mut table: Table<(u32, String), String> = Table::default();
+        let mut table: Dictionary<(u32, String), String> = Dictionary::default();
         let key = |n: u32| (n, "command".to_owned());
         let first = table.hold(&key(1), || "a".into());
         assert_eq!(table.hold(&key(1), || unreachable!()), first);

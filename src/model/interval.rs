@@ -7,38 +7,78 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     DeviceRow, FileRow, InFlight, Lost, NeighbourRow, OTHER_NEIGHBOURS, Op, Role, RoleRow, Server, ServerId,
-    Setup, Snapshot, Stats, Target, ThreadRow, Unsynced, UnsyncedRow, WholeDisks,
+    Setup, Snapshot, Stats, Table, Target, ThreadRow, Unsynced, UnsyncedRow, WholeDisks,
 };
 
-/// One interval: the difference of two snapshots. Rows without any activity are omitted.
-#[derive(Clone, Debug)]
-pub struct Measurement {
+/// When an interval was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// By the wall clock of the time: if that was set, the two differ by another time than `duration`.
     pub start: SystemTime,
     pub end: SystemTime,
+    /// By the monotonic clock.
     pub duration: Duration,
+    /// The end by the monotonic clock, since the host was started. Zero: not known.
+    pub monotonic: Duration,
+    /// The number of the snapshot at the end.
+    pub sequence: u64,
+    /// How many intervals this is made of. Zero: none, nothing is known of any time.
+    pub parts: u64,
+}
+
+/// One interval: the difference of two snapshots. Rows without any activity are omitted.
+///
+/// Intervals that follow each other are put together by [`append`](Measurement::append), in which order does
+/// not matter; [`between`](Measurement::between) the first and the last of several snapshots is the sum of
+/// those in between, but for maxima that only a short interval knows exactly.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    pub span: Span,
     pub setup: Arc<Setup>,
     pub lost: Lost,
-    pub servers: Vec<Arc<Server>>,
-    pub roles: Vec<RoleRow>,
-    pub files: Vec<FileRow>,
+    pub servers: Table<Arc<Server>>,
+    pub roles: Table<RoleRow>,
+    pub files: Table<FileRow>,
+    /// The files that are not kept apart in `files`.
+    pub rest: Rest,
     /// What failed beside the syncs, by file: writes, and writeback. Of each only the count and the errors
     /// say something.
-    pub failures: Vec<FileRow>,
+    pub failures: Table<FileRow>,
     /// Writes that are not durable, where all are watched; in no sum of syncs.
-    pub writes: Vec<FileRow>,
+    pub writes: Table<FileRow>,
     /// The same by role.
-    pub write_roles: Vec<RoleRow>,
-    pub threads: Vec<ThreadRow>,
+    pub write_roles: Table<RoleRow>,
+    pub threads: Table<ThreadRow>,
     /// In flight at the end of the interval, oldest first.
     pub in_flight: Vec<InFlight>,
-    pub neighbours: Vec<NeighbourRow>,
+    pub neighbours: Table<NeighbourRow>,
     pub whole_disks: WholeDisks,
     /// [`Lost::unwatched`] by server, as far as the server is known.
-    pub unwatched: Vec<(ServerId, u64)>,
+    pub unwatched: Table<(ServerId, u64)>,
     /// The devices to which servers wrote files, where all writes are watched.
-    pub devices: Vec<DeviceRow>,
+    pub devices: Table<DeviceRow>,
     /// Where all writes are watched.
-    pub unsynced: Unsynced<UnsyncedRow>,
+    pub unsynced: Unsynced<Table<UnsyncedRow>>,
+}
+
+/// Files that are not kept apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    /// Rows: a file with two operations counts twice. Of several intervals, those of the one that had most.
+    pub rows: u64,
+    pub stats: Stats,
+}
+
+impl Rest {
+    pub(crate) fn add(&mut self, row: &FileRow) {
+        self.rows += 1;
+        self.stats.merge(&row.stats);
+    }
+
+    fn append(&mut self, later: &Rest) {
+        self.rows = self.rows.max(later.rows);
+        self.stats.merge(&later.stats);
+    }
 }
 
 impl Measurement {
@@ -82,18 +122,13 @@ impl Measurement {
         );
         let mut roles = roles_of(&files);
         let write_roles = roles_of(&writes);
-        for (operation, ns) in nameless {
+        roles.extend(nameless.into_iter().map(|(operation, ns)| {
             let &Operation { server, role, op, .. } = operation;
-            let stats = Stats { pending_ns: ns, ..Stats::default() };
-            match roles.iter_mut().find(|row| (row.server, row.role, row.op) == (server, role, op)) {
-                Some(row) => row.stats.merge(&stats),
-                None => roles.push(RoleRow { server, role, op, stats }),
-            }
-        }
-        roles.sort_by_key(|row| (row.server, row.role, row.op));
+            RoleRow { server, role, op, stats: Stats { pending_ns: ns, ..Stats::default() } }
+        }));
         let is_active = |row: &FileRow| row.stats.count > 0 || row.stats.pending_ns != 0;
-        let files: Vec<FileRow> = files.into_iter().filter(is_active).collect();
-        let writes: Vec<FileRow> = writes.into_iter().filter(is_active).collect();
+        files.retain(is_active);
+        writes.retain(is_active);
         let devices = devices_between(&earlier.disks, &later.disks, files.iter().chain(&writes));
         // Rows that stand for several servers are not listed as servers.
         let is_shown = |server: &&Arc<Server>| {
@@ -102,20 +137,26 @@ impl Measurement {
         let mut in_flight = later.in_flight.clone();
         in_flight.sort_by_key(|sync| std::cmp::Reverse(sync.age));
         Measurement {
-            start: earlier.taken_wall,
-            end: later.taken_wall,
-            duration: later.taken.saturating_duration_since(earlier.taken),
+            span: Span {
+                start: earlier.taken_wall,
+                end: later.taken_wall,
+                duration: later.taken.saturating_duration_since(earlier.taken),
+                monotonic: later.monotonic,
+                sequence: later.number,
+                parts: 1,
+            },
             setup: later.setup.clone(),
             lost: later.lost.since(&earlier.lost),
             servers: later.servers.iter().filter(is_shown).cloned().collect(),
             roles,
-            files,
-            failures,
-            writes,
+            files: files.into(),
+            rest: Rest::default(),
+            failures: failures.into(),
+            writes: writes.into(),
             write_roles,
-            threads,
+            threads: threads.into(),
             in_flight,
-            neighbours,
+            neighbours: neighbours.into(),
             whole_disks: later.whole_disks.clone(),
             unwatched: unwatched_between(&earlier.unwatched, &later.unwatched),
             devices,
@@ -124,6 +165,69 @@ impl Measurement {
                 ..later.unsynced.since(earlier.taken)
             },
         }
+    }
+
+    /// Of no time.
+    pub(crate) fn empty(setup: Arc<Setup>) -> Measurement {
+        Measurement {
+            span: Span {
+                start: SystemTime::UNIX_EPOCH,
+                end: SystemTime::UNIX_EPOCH,
+                duration: Duration::ZERO,
+                monotonic: Duration::ZERO,
+                sequence: 0,
+                parts: 0,
+            },
+            setup,
+            lost: Lost::default(),
+            servers: Table::default(),
+            roles: Table::default(),
+            files: Table::default(),
+            rest: Rest::default(),
+            failures: Table::default(),
+            writes: Table::default(),
+            write_roles: Table::default(),
+            threads: Table::default(),
+            in_flight: Vec::new(),
+            neighbours: Table::default(),
+            whole_disks: WholeDisks::default(),
+            unwatched: Table::default(),
+            devices: Table::default(),
+            unsynced: Unsynced::default(),
+        }
+    }
+
+    /// Makes this the interval that ends with `later`, which follows it.
+    pub fn append(&mut self, later: Measurement) {
+        if self.span.parts == 0 {
+            *self = later;
+            return;
+        }
+        if later.span.parts == 0 {
+            return;
+        }
+        self.span = Span {
+            start: self.span.start,
+            duration: self.span.duration.saturating_add(later.span.duration),
+            parts: self.span.parts.saturating_add(later.span.parts),
+            ..later.span
+        };
+        self.setup = later.setup;
+        self.lost = self.lost.plus(&later.lost);
+        self.servers.append(later.servers);
+        self.roles.append(later.roles);
+        self.files.append(later.files);
+        self.rest.append(&later.rest);
+        self.failures.append(later.failures);
+        self.writes.append(later.writes);
+        self.write_roles.append(later.write_roles);
+        self.threads.append(later.threads);
+        self.in_flight = later.in_flight;
+        self.neighbours.append(later.neighbours);
+        self.whole_disks = later.whole_disks;
+        self.unwatched.append(later.unwatched);
+        self.devices.append(later.devices);
+        self.unsynced.append(later.unsynced);
     }
 
     /// Of this server.
@@ -144,10 +248,9 @@ impl Measurement {
 
     /// Removes the rows of other servers. Neighbours stay: they belong to no server.
     pub(crate) fn retain_servers(&mut self, wanted: impl Fn(ServerId) -> bool) {
-        let (its, others): (Vec<_>, Vec<_>) =
-            self.unwatched.iter().copied().partition(|&(server, _)| wanted(server));
-        self.lost.unwatched = self.lost.unwatched.saturating_sub(others.iter().map(|(_, n)| n).sum());
-        self.unwatched = its;
+        let others = self.unwatched.iter().filter(|(server, _)| !wanted(*server)).map(|(_, n)| n);
+        self.lost.unwatched = others.fold(self.lost.unwatched, |all, n| all.saturating_sub(*n));
+        self.unwatched.retain(|(server, _)| wanted(*server));
         self.servers.retain(|server| wanted(server.id));
         self.roles.retain(|row| wanted(row.server));
         self.files.retain(|row| wanted(row.server));
@@ -157,16 +260,20 @@ impl Measurement {
         self.write_roles.retain(|row| wanted(row.server));
         self.threads.retain(|row| wanted(row.server));
         self.in_flight.retain(|sync| wanted(sync.server));
+        // Those of files that are not kept apart may be of any server.
+        let wanted = |server| wanted(server) || server == ServerId::NONE;
         self.unsynced.rows.retain(|row| wanted(row.server));
         self.unsynced.together.retain(|&(server, _), _| wanted(server));
     }
 
     /// The sum of all traced syncs of the interval.
     pub fn total(&self) -> Stats {
+        self.total_of(|_| true)
+    }
+
+    pub(crate) fn total_of(&self, wanted: impl Fn(&RoleRow) -> bool) -> Stats {
         let mut total = Stats::default();
-        for row in &self.roles {
-            total.merge(&row.stats);
-        }
+        self.roles.iter().filter(|row| wanted(row)).for_each(|row| total.merge(&row.stats));
         total
     }
 }
@@ -251,7 +358,7 @@ fn add_pending<'a>(
 }
 
 /// A server that has been forgotten, or was not known before, has no earlier figure.
-fn unwatched_between(earlier: &[(ServerId, u64)], later: &[(ServerId, u64)]) -> Vec<(ServerId, u64)> {
+fn unwatched_between(earlier: &[(ServerId, u64)], later: &[(ServerId, u64)]) -> Table<(ServerId, u64)> {
     let before = |server| earlier.iter().find(|(id, _)| *id == server).map_or(0, |&(_, n)| n);
     let new = later.iter().map(|&(server, n)| (server, n.saturating_sub(before(server))));
     new.filter(|(_, n)| *n > 0).collect()
@@ -262,7 +369,7 @@ fn devices_between<'a>(
     earlier: &BTreeMap<u32, u64>,
     later: &BTreeMap<u32, u64>,
     rows: impl Iterator<Item = &'a FileRow>,
-) -> Vec<DeviceRow> {
+) -> Table<DeviceRow> {
     let mut devices: BTreeMap<u32, DeviceRow> = BTreeMap::new();
     for row in rows.filter(|row| row.op.writes()) {
         let Some(number) = row.device_number() else { continue };
@@ -284,7 +391,7 @@ fn devices_between<'a>(
 }
 
 /// Sums up files by server, role and operation, in that order.
-pub(crate) fn roles_of(files: &[FileRow]) -> Vec<RoleRow> {
+pub(crate) fn roles_of(files: &[FileRow]) -> Table<RoleRow> {
     let mut roles: BTreeMap<(ServerId, Role, Op), Stats> = BTreeMap::new();
     for row in files {
         roles.entry((row.server, row.info.role, row.op)).or_default().merge(&row.stats);
@@ -340,6 +447,10 @@ fn difference<Row, Key: Ord>(
 }
 
 #[cfg(test)]
+#[path = "interval_laws.rs"]
+mod laws;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::fixture::{MYSQL, quiet, row};
@@ -369,6 +480,7 @@ mod tests {
                 path: redo.info.path.clone(),
                 age,
                 age_is_minimum: false,
+                count: 1,
             };
             Snapshot {
                 files: vec![FileRow { stats: stats.clone(), ..redo.clone() }],
@@ -391,18 +503,18 @@ mod tests {
                 let m = Measurement::between(&two[0], &two[1]);
                 assert_eq!((m.roles.len(), m.files.len()), (1, 1));
                 assert_eq!(m.files[0].stats.pending_ns, m.roles[0].stats.pending_ns);
-                m.roles[0].stats.in_flight_mean(m.duration)
+                m.roles[0].stats.in_flight_mean(m.span.duration)
             })
             .collect();
         assert_eq!(shares, [0.5, 1.0, 1.0, 1.0]);
         let whole = Measurement::between(&snapshots[0], &snapshots[4]);
-        assert_eq!(whole.roles[0].stats.in_flight_mean(whole.duration), 3.5 / 4.0);
+        assert_eq!(whole.roles[0].stats.in_flight_mean(whole.span.duration), 3.5 / 4.0);
         // One that began before anybody looked fills the interval; one that is new in the file's row, too.
         let late = Measurement::between(&snapshots[0], &at(1, &none, &[9 * SECOND]));
-        assert_eq!(late.total().in_flight_mean(late.duration), 1.0);
+        assert_eq!(late.total().in_flight_mean(late.span.duration), 1.0);
         let unknown = Snapshot { files: Vec::new(), ..at(1, &none, &[9 * SECOND]) };
         let unknown = Measurement::between(&snapshots[0], &unknown);
-        assert_eq!((unknown.files.len(), unknown.total().in_flight_mean(unknown.duration)), (0, 1.0));
+        assert_eq!((unknown.files.len(), unknown.total().in_flight_mean(unknown.span.duration)), (0, 1.0));
         let short = Measurement::between(&snapshots[0], &at(1, &none, &[SECOND / 20]));
         assert_eq!(short.roles.len(), 0, "what is in flight for a moment is counted when it ends");
     }
@@ -450,7 +562,10 @@ mod tests {
         assert_eq!(counts(&quiet), (vec![], vec![MARIADB]));
         // It synced twice more before it ended; another one appeared, synced and ended.
         let busy = snapshot(&known, vec![gone(ServerId::ENDED, 15 + 2 + 10), of(MARIADB, 1, 5)]);
-        assert_eq!(counts(&busy), (vec![(ServerId::ENDED, 12), (MARIADB, 1)], known.to_vec()));
+        assert_eq!(
+            counts(&busy),
+            (vec![(ServerId::ENDED, 12), (MARIADB, 1)], vec![ServerId::ENDED, MARIADB])
+        );
     }
 
     #[test]

@@ -1,0 +1,192 @@
+//! An interval with no more rows than there is room for. What is kept is shared out among owners; the others
+//! are added up, so that no sum changes but those of devices and of files that were only written.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::model::{
+    FileInfo, FileRow, InFlight, Measurement, NeighbourRow, OTHER_NEIGHBOURS, Owner, Role, RoleRow, Server,
+    ServerId, Stats, Table, Target, UnsyncedRow, WholeDisks,
+};
+use crate::server::shares::fairly;
+
+/// Rows by role at most; those with the least time are summed up under no server's name ([`ServerId::NONE`]).
+const MOST_ROLES: usize = 256;
+const MOST_SERVERS: usize = 128;
+const MOST_NEIGHBOURS: usize = 16;
+const MOST_IN_FLIGHT: usize = 32;
+/// Files that were written, where all writes are watched; those that took least time are left out.
+const MOST_WRITES: usize = 50;
+/// Files of which something was unsynced; the others are one for each role, under no server's name.
+const MOST_UNSYNCED: usize = 50;
+/// Devices, those to which servers wrote most.
+const MOST_DEVICES: usize = 16;
+/// Files of which something beside a sync failed; those with the fewest failures are one for each role and
+/// operation, under no server's name.
+const MOST_FAILURES: usize = 50;
+
+/// `files`: how many rows by file are kept; those with failures first, then those that took most time.
+pub(super) fn limited(interval: &Measurement, files: usize) -> Measurement {
+    let owners = Owners::of(&interval.servers);
+    let by_role = |rows: &Table<RoleRow>| {
+        let kept = most_important(rows, MOST_ROLES, |row| &row.stats, |row| owners.owner(row.server));
+        rows.limit(&kept, |row| RoleRow { server: ServerId::NONE, ..row.clone() })
+    };
+    let of_files =
+        |rows: &[FileRow], most| most_important(rows, most, |row| &row.stats, |row| owners.owner(row.server));
+    let (roles, write_roles) = (by_role(&interval.roles), by_role(&interval.write_roles));
+    let in_flight = oldest_of_each_role(&interval.in_flight, &owners);
+    let with_rows: BTreeSet<ServerId> = (roles.iter().chain(&write_roles).map(|row| row.server))
+        .chain(in_flight.iter().map(|sync| sync.server))
+        .chain(interval.unwatched.iter().filter(|(_, number)| *number > 0).map(|(server, _)| *server))
+        .chain(interval.failures.iter().map(|row| row.server))
+        .chain(interval.unsynced.rows.iter().map(|row| row.server))
+        .collect();
+    let has_rows = |id: ServerId| with_rows.contains(&id);
+    let mut servers: Vec<_> =
+        interval.servers.iter().filter(|server| server.alive || has_rows(server.id)).cloned().collect();
+    servers.sort_by_key(|server| Reverse(has_rows(server.id)));
+    let servers: Table<_> = fairly(servers, MOST_SERVERS, |server| server.known_by.whose).into();
+    let is_kept = |id: ServerId| servers.binary_search_by_key(&id, |server| server.id).is_ok();
+
+    let kept = of_files(&interval.files, files);
+    let mut rest = interval.rest.clone();
+    let mut kept_files = Vec::with_capacity(kept.len());
+    for (at, row) in interval.files.iter().enumerate() {
+        if kept.binary_search(&at).is_ok() {
+            kept_files.push(row.clone());
+        } else {
+            rest.add(row);
+        }
+    }
+    let failures = &interval.failures;
+    let written = of_files(&interval.writes, MOST_WRITES);
+    let mut devices = Vec::from_iter(interval.devices.iter().cloned());
+    devices.sort_by_key(|row| Reverse(row.submitted_bytes));
+    devices.truncate(MOST_DEVICES);
+    // Of logs alone: for what else is kept, the sum of the files' own is good enough.
+    let mut unsynced = interval.unsynced.clone();
+    unsynced.together.retain(|(server, role), _| role.is_serial() && is_kept(*server));
+    unsynced.rows = of_unsynced(&interval.unsynced.rows, &owners);
+    Measurement {
+        span: interval.span,
+        setup: interval.setup.clone(),
+        lost: interval.lost,
+        roles,
+        files: kept_files.into(),
+        rest,
+        failures: failures.limit(&of_files(failures, MOST_FAILURES), |row| FileRow {
+            server: ServerId::NONE,
+            target: Target::Gone(row.info.role),
+            info: nameless(row.info.role),
+            ..row.clone()
+        }),
+        writes: written.into_iter().map(|at| interval.writes[at].clone()).collect(),
+        write_roles,
+        threads: Table::default(),
+        in_flight,
+        neighbours: of_neighbours(&interval.neighbours),
+        // Of now, and not of the interval.
+        whole_disks: WholeDisks::default(),
+        unwatched: interval.unwatched.iter().filter(|(id, _)| is_kept(*id)).copied().collect(),
+        devices: devices.into(),
+        unsynced,
+        servers,
+    }
+}
+
+/// Who answers for each server.
+struct Owners(BTreeMap<ServerId, Owner>);
+
+impl Owners {
+    fn of(servers: &[Arc<Server>]) -> Owners {
+        Owners(servers.iter().map(|server| (server.id, server.known_by.whose)).collect())
+    }
+
+    fn owner(&self, server: ServerId) -> Owner {
+        self.0.get(&server).copied().unwrap_or_default()
+    }
+}
+
+/// The indexes of the `most` rows to keep, in their order: those with failures first, then those that took
+/// most time.
+fn most_important<R>(
+    rows: &[R],
+    most: usize,
+    stats: impl Fn(&R) -> &Stats,
+    owner: impl Fn(&R) -> Owner,
+) -> Vec<usize> {
+    let importance = |row: &R| {
+        let stats = stats(row);
+        (stats.errors.len().min(1), stats.sum_ns, stats.count)
+    };
+    first(rows, most, importance, owner)
+}
+
+/// The indexes of the `most` rows to keep, in their order.
+fn first<R, Importance: Ord>(
+    rows: &[R],
+    most: usize,
+    importance: impl Fn(&R) -> Importance,
+    owner: impl Fn(&R) -> Owner,
+) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    if rows.len() <= most {
+        return order;
+    }
+    order.sort_by_key(|&at| Reverse(importance(&rows[at])));
+    let mut kept = fairly(order, most, |&at| owner(&rows[at]));
+    kept.sort_unstable();
+    kept
+}
+
+fn nameless(role: Role) -> Arc<FileInfo> {
+    Arc::new(FileInfo { open: false, unlinked: true, ..FileInfo::nameless(role) })
+}
+
+/// Logs first, then files of which a sync failed, then those with most.
+fn of_unsynced(rows: &Table<UnsyncedRow>, owners: &Owners) -> Table<UnsyncedRow> {
+    let importance = |row: &UnsyncedRow| (row.info.role.is_serial(), row.possibly_lost > 0, row.most.bytes);
+    let kept = first(rows, MOST_UNSYNCED, importance, |row| owners.owner(row.server));
+    rows.limit(&kept, |row| {
+        let role = row.info.role;
+        let (server, target, info) = (ServerId::NONE, Target::Gone(role), nameless(role));
+        UnsyncedRow { server, target, info, ..row.clone() }
+    })
+}
+
+fn of_neighbours(rows: &Table<NeighbourRow>) -> Table<NeighbourRow> {
+    // Whose they are is not known.
+    let kept = most_important(rows, MOST_NEIGHBOURS, |row| &row.stats, |_| Owner::Unknown);
+    let kept = rows.limit(&kept, |row| NeighbourRow {
+        device_number: 0,
+        device: String::new(),
+        mount: None,
+        comm: OTHER_NEIGHBOURS.into(),
+        stats: row.stats.clone(),
+    });
+    // Where a device is mounted may change.
+    kept.into_iter().map(|row| NeighbourRow { mount: None, ..row }).collect()
+}
+
+fn oldest_of_each_role(in_flight: &[InFlight], owners: &Owners) -> Vec<InFlight> {
+    let mut by_role: BTreeMap<(ServerId, Role), InFlight> = BTreeMap::new();
+    for sync in in_flight {
+        by_role
+            .entry((sync.server, sync.role))
+            .and_modify(|oldest| {
+                let count = oldest.count.saturating_add(sync.count);
+                if sync.age > oldest.age {
+                    *oldest = sync.clone();
+                }
+                oldest.count = count;
+            })
+            .or_insert_with(|| sync.clone());
+    }
+    let mut oldest: Vec<_> = by_role.into_values().collect();
+    oldest.sort_by_key(|sync| Reverse(sync.age));
+    let mut oldest = fairly(oldest, MOST_IN_FLIGHT, |sync| owners.owner(sync.server));
+    oldest.sort_by_key(|sync| Reverse(sync.age));
+    oldest
+}
