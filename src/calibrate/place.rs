@@ -11,7 +11,7 @@ use crate::calibration::{CalibrateError, Place};
 use crate::linux::rooted::Root;
 use crate::linux::storage::Storage;
 use crate::model::Server;
-use crate::server::settings::Settings;
+use crate::server::what::settings::Settings;
 use crate::text::{escape, percent};
 
 /// A device that is busy for a larger share of the time is refused.

@@ -22,8 +22,8 @@ use crate::calibration::{CalibrateError, state};
 use crate::engine::engines::Engines;
 use crate::engine::profile::Profile;
 use crate::model::Server;
-use crate::server::describers::describe_all;
-use crate::server::settings::Settings;
+use crate::server::what::describers::describe_all;
+use crate::server::what::settings::Settings;
 use crate::text::escape;
 
 /// How long describing the servers that run here may take.

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
+use crate::server::asking::options::{ConnectOptions, Tls};
+use crate::server::asking::secret::Secret;
 use crate::server::mysql::status::options;
 use crate::server::postgres::status::service_file;
-use crate::server::status::options::{ConnectOptions, Tls};
-use crate::server::status::secret::Secret;
 
 const HEADING: &str = "How to reach the server's own counters";
 

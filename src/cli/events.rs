@@ -18,7 +18,7 @@ use crate::events::{Asker, Event, Journal, Limit, Line, Stacks, Waits, Watch, Wh
 use crate::live::{self, Judging, Live};
 use crate::model::{Owner, Server, ServerId};
 use crate::render::json;
-use crate::server::naming::Unmatched;
+use crate::server::who::naming::Unmatched;
 use crate::verdict::Thresholds;
 
 /// How long a wait for the next snapshot lasts at most: then Ctrl-C and the age of the verdicts are looked

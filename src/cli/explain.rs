@@ -30,12 +30,12 @@ use crate::model::Measurement;
 use crate::probe::{CLOCKS, WaitPlan, WaitProbe, Waits};
 use crate::render::Style;
 use crate::sampler::Sampler;
-use crate::server::finder::Finder;
+use crate::server::asking::choose::Chosen;
+use crate::server::asking::connection::Client;
 use crate::server::mysql::status::client::Client as MySqlClient;
-use crate::server::product;
-use crate::server::selection::Selection;
-use crate::server::status::choose::Chosen;
-use crate::server::status::connection::Client;
+use crate::server::what::product;
+use crate::server::who::finder::Finder;
+use crate::server::who::selection::Selection;
 
 /// What is said of one server alone.
 const OF_ONE_SERVER: &str = "what the throughput is made of, and what of the settings' promises is kept";

@@ -18,7 +18,7 @@ use crate::history::{self, remote};
 use crate::model::Measurement;
 use crate::once::timeline;
 use crate::render::{Options, Output, Style};
-use crate::server::instances::Instances;
+use crate::server::who::instances::Instances;
 
 #[derive(Args, Debug)]
 pub struct History {

@@ -7,8 +7,8 @@ use super::exit::{BAD_USAGE, Exit};
 use super::options::TargetArgs;
 use super::session;
 use super::shell;
-use crate::server::filter::{COMM_LENGTH, TargetFilter};
-use crate::server::processes;
+use crate::server::who::filter::{COMM_LENGTH, TargetFilter};
+use crate::server::who::processes;
 
 /// Puts it among the options. `actions`: what else a word may be. `typo`: the action that was probably meant
 /// where nothing has this very name.

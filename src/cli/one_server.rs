@@ -11,12 +11,13 @@ use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
 use super::options::TargetArgs;
 use super::session;
 use crate::model::{Engine, Role, Server};
-use crate::server::describe;
-use crate::server::describers::describe_all;
-use crate::server::processes::ThreadGroup;
-use crate::server::selection::Selection;
-use crate::server::status::choose::{self, Chosen};
-use crate::server::{etcd, mysql, postgres, product, redis};
+use crate::server::asking::choose::{self, Chosen};
+use crate::server::what::describe;
+use crate::server::what::describers::describe_all;
+use crate::server::what::product;
+use crate::server::who::processes::ThreadGroup;
+use crate::server::who::selection::Selection;
+use crate::server::{etcd, mysql, postgres, redis};
 
 /// How long describing the servers may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);

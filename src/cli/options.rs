@@ -10,9 +10,9 @@ use clap::{Args, ValueEnum};
 use crate::live::budget::Limit;
 use crate::model::{AttachMode, Op};
 use crate::render::Style;
-use crate::server::filter::TargetFilter;
-use crate::server::naming::GivenName;
-use crate::server::processes;
+use crate::server::who::filter::TargetFilter;
+use crate::server::who::naming::GivenName;
+use crate::server::who::processes;
 use crate::text::escape;
 
 /// Which processes.

@@ -11,11 +11,11 @@ use super::Waits;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::proc_file;
 use crate::model::{Server, ServerId};
+use crate::server::asking::Scope;
+use crate::server::asking::find::Target;
+use crate::server::asking::options::ConnectOptions;
 use crate::server::mysql::status::Connection;
 use crate::server::mysql::status::sessions::{Session, Sessions};
-use crate::server::status::Scope;
-use crate::server::status::find::Target;
-use crate::server::status::options::ConnectOptions;
 
 const SHARE: Share = Share { threads: 2, with_abandoned: 4, queue: 16 };
 /// To find the socket, which may lie on what hangs, to connect, and to be answered.

@@ -20,10 +20,11 @@ use crate::linux::storage::Storage;
 use crate::model::{Engine, InFlight, Measurement, Role, Server, Snapshot};
 use crate::probe::{LOGS, TimerProbe, TimerSamples, WaitError};
 use crate::sampler::Sampler;
-use crate::server::status::Scope;
-use crate::server::status::choose::Status;
-use crate::server::status::connection::{Client, Connection};
-use crate::server::{self, mysql, titles};
+use crate::server::asking::Scope;
+use crate::server::asking::choose::Status;
+use crate::server::asking::connection::{Client, Connection};
+use crate::server::what::titles;
+use crate::server::{self, mysql};
 use crate::text::capitalize;
 
 const PROC: &str = "/proc";

@@ -4,7 +4,7 @@
 use super::audit::storage::{preloaded, with_storage};
 use super::audit::{Finding, Log, Standing, syncs};
 use crate::model::Role;
-use crate::server::etcd::describe::UNSAFE;
+use crate::server::etcd::adapter::UNSAFE;
 use crate::server::etcd::status::reading::{Between, COMMITS, Reading, WAL};
 use crate::text::count;
 

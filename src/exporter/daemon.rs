@@ -31,7 +31,7 @@ use super::web::reload::Loaded;
 use super::{log, notify, privileges};
 use crate::linux::{descriptors, executable_memory};
 use crate::live::State;
-use crate::server::naming::GivenName;
+use crate::server::who::naming::GivenName;
 use crate::verdict::Thresholds;
 use crate::verdict::remembered::Remembered;
 

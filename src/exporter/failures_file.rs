@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::log::Seldom;
 use super::socket_directory::{DirectoryError, SocketDirectory};
 use crate::linux::blocking::Mailbox;
-use crate::server::processes;
+use crate::server::who::processes;
 use crate::verdict::remembered::{MAX_PATH, MAX_SERVERS, Remembered};
 
 const PROC: &str = "/proc";

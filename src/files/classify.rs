@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use crate::engine::rules::{Content, Rule, Rules, Setting, SettingNames};
 use crate::model::{Engine, Role};
-use crate::server::describe::Roles;
-use crate::server::settings::Settings;
+use crate::server::what::describe::Roles;
+use crate::server::what::settings::Settings;
 
 /// A file whose role is wanted.
 pub struct Candidate<'a> {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::model::Snapshot;
 use crate::sampler::{Retention, Sampler};
-use crate::server::selection::Selection;
+use crate::server::who::selection::Selection;
 
 use budget::Limit;
 pub(crate) use judging::Judging;

@@ -11,8 +11,8 @@ use super::watch::{Change, CpuWatch};
 use super::{Follower, State};
 use crate::model::Snapshot;
 use crate::sampler::Sampler;
-use crate::server::finder::Finder;
-use crate::server::selection::Selection;
+use crate::server::who::finder::Finder;
+use crate::server::who::selection::Selection;
 
 /// How long a wait for events lasts at most.
 const SLICE: Duration = Duration::from_millis(100);

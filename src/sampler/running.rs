@@ -12,7 +12,7 @@ use crate::linux::cpu_time::Allowance;
 use crate::linux::proc_file;
 use crate::model::{InFlight, Op, Owner, Role, ServerId, Target, Via};
 use crate::probe::{Calls, Probe, RunningCall, record};
-use crate::server::instances::{may_have_children, members};
+use crate::server::who::instances::{may_have_children, members};
 use crate::threads::{Looks, Processes, StuckSync, scan, syscalls};
 
 const PROC: &str = "/proc";

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::event::{Event, Waiting};
 use super::source::Mail;
 use crate::linux::blocking::Mailbox;
-use crate::server::instances::members;
+use crate::server::who::instances::members;
 use crate::threads::{Looks, Processes, scan, waits_for};
 
 /// Asks for the threads (pid, tid). The answers come as mail. None: there was no thread for it, so there are

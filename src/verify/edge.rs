@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::model::{InFlight, ServerId, Snapshot};
 use crate::sampler::Sampler;
-use crate::server::status::connection::{Client, Connection};
-use crate::server::status::{Scope, StatusError};
+use crate::server::asking::connection::{Client, Connection};
+use crate::server::asking::{Scope, StatusError};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EdgeError {

@@ -8,10 +8,10 @@ use super::Edge;
 use super::edge::Counts;
 use super::row::{Bounds, Kind, Row, Verification};
 use crate::model::{FileRow, Measurement, Op, Role, Server};
+use crate::server::asking::Counted;
 use crate::server::etcd::status::reading::{
     Between, COMMITS, DEFRAGMENTATIONS, Reading, SENT_SNAPSHOTS, SNAPSHOTS, WAL,
 };
-use crate::server::status::Counted;
 
 impl Counts for Reading {
     /// It tells counters alone.

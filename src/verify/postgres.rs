@@ -10,9 +10,9 @@ use super::Edge;
 use super::edge::Counts;
 use super::row::{Bounds, Kind, Row, Verification};
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, Snapshot, durability};
+use crate::server::asking::Counted;
 use crate::server::postgres::status::counters::Between;
 use crate::server::postgres::status::reading::{HANDED_IN_SECONDS, Reading};
-use crate::server::status::Counted;
 
 /// The transactions that a busy server has open are as old as this at most, or its count is approximate.
 const EARLY_SECONDS: u64 = 3;

@@ -6,11 +6,11 @@ use super::Edge;
 use super::edge::Counts;
 use super::row::{Bounds, Kind, Row, Verification};
 use crate::model::{FileRow, Measurement, Op, Role, Server};
+use crate::server::asking::Counted;
 use crate::server::redis::status::reading::{
     AOF_BYTES, Between, REWRITE_STATUS, REWRITES, REWRITING, Reading, SAVE_STATUS, SAVES, SAVING,
     WRITE_STATUS,
 };
-use crate::server::status::Counted;
 
 impl Counts for Reading {
     fn with_settings_of(self, other: &Reading) -> Reading {

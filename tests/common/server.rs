@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use fsynctop::server::filter::TargetFilter;
-use fsynctop::server::processes;
+use fsynctop::server::who::filter::TargetFilter;
+use fsynctop::server::who::processes;
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 use tempfile::TempDir;

@@ -17,9 +17,9 @@ use serde::Serialize;
 use super::factors::log::Terms;
 use super::factors::{Connections, DurableBy, Factor, Log, Naive, per_second, usable};
 use crate::model::Role;
+use crate::server::asking::Counted;
 use crate::server::mysql::status::counters::Between;
 use crate::server::mysql::status::reading::Reading;
-use crate::server::status::Counted;
 use ratios::{Rates, Seen};
 
 pub use form::Form;

@@ -16,9 +16,9 @@ use super::factors::log::Terms;
 use super::factors::{Connections, Factor, Log, Naive, per_second, usable};
 use super::waits::Processors;
 use crate::model::{Measurement, Role, ServerId};
+use crate::server::asking::Counted;
 use crate::server::postgres::status::counters::Between;
 use crate::server::postgres::status::reading::Reading;
-use crate::server::status::Counted;
 use crate::text::absence;
 
 pub use form::Form;

@@ -13,7 +13,7 @@ use crate::exporter::web::Figures;
 use crate::history::{self, History};
 use crate::live::{self, Follower, Live, State};
 use crate::sampler::Sampler;
-use crate::server::selection::Selection;
+use crate::server::who::selection::Selection;
 
 /// A snapshot of this age is fresh: scrapes that come close together share one.
 const FRESH: Duration = Duration::from_millis(100);

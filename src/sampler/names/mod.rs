@@ -25,9 +25,9 @@ use crate::linux::mounts;
 use crate::linux::rooted::strip_root;
 use crate::model::{Engine, FileId, FileInfo, Owner, Role, ServerId};
 use crate::probe::FileEvent;
-use crate::server::owner;
-use crate::server::processes;
-use crate::server::settings::Settings;
+use crate::server::what::settings::Settings;
+use crate::server::who::owner;
+use crate::server::who::processes;
 
 use super::devices::Devices;
 use worker::{Answer, Request, confirm};

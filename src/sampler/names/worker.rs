@@ -9,7 +9,7 @@ use super::{FileKey, PROC};
 use crate::files::resolve::{self, Existence, Resolved};
 use crate::linux::cpu_time::of_this_thread;
 use crate::model::{FileId, ServerId};
-use crate::server::instances::{Instances, members};
+use crate::server::who::instances::{Instances, members};
 
 pub struct Request {
     pub key: FileKey,

@@ -11,9 +11,9 @@ use super::option_file;
 use super::option_reader::Reader;
 use super::version::{Flavour, Version};
 use crate::linux::rooted::Root;
-use crate::server::launch::Launch;
-use crate::server::settings::{Bounds, Settings, normalize};
-use crate::server::settings_files::Check;
+use crate::server::what::launch::Launch;
+use crate::server::what::settings::{Bounds, Settings, normalize};
+use crate::server::what::settings_files::Check;
 
 /// Maximum size of mysqld-auto.cnf, which has some hundred bytes for each variable.
 const PERSISTED_LIMIT: u64 = 256 << 10;

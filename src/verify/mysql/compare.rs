@@ -2,9 +2,9 @@
 
 use super::{Edge, redo_made, written};
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId};
+use crate::server::asking::Counted;
 use crate::server::mysql::durable_writes::DurableWrites;
 use crate::server::mysql::status::counters::Between;
-use crate::server::status::Counted;
 use crate::text::capitalize;
 use crate::verify::row::{Bounds, Kind, Row, Verification};
 

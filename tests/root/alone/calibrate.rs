@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fsynctop::calibration::Place;
 use fsynctop::model::{Server, ServerId};
-use fsynctop::server::settings::Settings;
+use fsynctop::server::what::settings::Settings;
 use serde_json::Value;
 
 use crate::common::disk::{Mounted, run};

@@ -17,7 +17,7 @@ use fsynctop::explain::waits::Account;
 use fsynctop::model::{Measurement, Op};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
-use fsynctop::server::status::choose::Chosen;
+use fsynctop::server::asking::choose::Chosen;
 
 use crate::common::Running;
 use crate::common::exact::on_each;

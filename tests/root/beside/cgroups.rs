@@ -8,8 +8,8 @@ use crate::common::disk::Mounted;
 use crate::common::measured::{Measured, number, text};
 use crate::common::{Running, built, needs, wait_until};
 use fsynctop::linux::mountinfo;
-use fsynctop::server::filter::TargetFilter;
-use fsynctop::server::processes;
+use fsynctop::server::who::filter::TargetFilter;
+use fsynctop::server::who::processes;
 
 /// A hierarchy of version 1, which any kernel has beside that of version 2, if it was built with either: of
 /// no controller, and of a name.

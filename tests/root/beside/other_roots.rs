@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::common::{Running, id_of, needs, wait_until};
 use fsynctop::files::resolve::{self, Existence, Resolved};
 use fsynctop::model::FileId;
-use fsynctop::server::filter::TargetFilter;
-use fsynctop::server::processes;
+use fsynctop::server::who::filter::TargetFilter;
+use fsynctop::server::who::processes;
 
 const PROC: &str = "/proc";
 

@@ -9,13 +9,14 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use fsynctop::engine::rules::Rules;
+use fsynctop::server::asking::Scope;
+use fsynctop::server::asking::find::Target;
+use fsynctop::server::asking::options::{ConnectOptions, Place, Tls};
+use fsynctop::server::asking::secret::Secret;
 use fsynctop::server::mysql::status::Connection;
 use fsynctop::server::mysql::status::counters::Between;
-use fsynctop::server::status::Scope;
-use fsynctop::server::status::find::Target;
-use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
-use fsynctop::server::status::secret::Secret;
-use fsynctop::server::{describe, processes};
+use fsynctop::server::what::describe;
+use fsynctop::server::who::processes;
 use serde_json::Value;
 
 use crate::common::disk::run;

@@ -7,12 +7,12 @@ use std::time::{Instant, SystemTime};
 use super::reading::{Reading, SETTINGS};
 use super::resp::{self, Reply, RespError};
 use crate::model::Server;
-use crate::server::status::connection::{self, Failure};
-use crate::server::status::find::Target;
-use crate::server::status::identity::Origin;
-use crate::server::status::options::ConnectOptions;
-use crate::server::status::transport::Transport;
-use crate::server::status::{Scope, StatusError};
+use crate::server::asking::connection::{self, Failure};
+use crate::server::asking::find::Target;
+use crate::server::asking::identity::Origin;
+use crate::server::asking::options::ConnectOptions;
+use crate::server::asking::transport::Transport;
+use crate::server::asking::{Scope, StatusError};
 
 /// Byte limit until we are let in, the server's certificates included.
 const CONNECT_BYTES: u64 = 256 << 10;
@@ -105,7 +105,7 @@ impl connection::Client for Client {
 const NOT_REDIS: &str = "its answers are not Redis'";
 
 impl Client {
-    /// The rules of [`protection`](crate::server::status::protection) hold for where the password goes. An
+    /// The rules of [`protection`](crate::server::asking::protection) hold for where the password goes. An
     /// account may have none; then any is right.
     fn log_in(&mut self, target: &Target) -> Result<(), Failure> {
         let options = &target.options;

@@ -16,11 +16,11 @@ use mysql_common::proto::sync_framed::MySyncFramed;
 
 use super::reading::Reading;
 use crate::model::Server;
-use crate::server::status::connection::{self, Failure};
-use crate::server::status::find::Target;
-use crate::server::status::options::{ConnectOptions, Tls};
-use crate::server::status::transport::Transport;
-use crate::server::status::{Scope, StatusError};
+use crate::server::asking::connection::{self, Failure};
+use crate::server::asking::find::Target;
+use crate::server::asking::options::{ConnectOptions, Tls};
+use crate::server::asking::transport::Transport;
+use crate::server::asking::{Scope, StatusError};
 use greeting::Greeting;
 
 /// Byte limit until we are logged in, the server's certificates included.
@@ -160,7 +160,7 @@ const NO_CONNECTION_LEFT: u16 = 1040;
 
 impl connection::Client for Client {
     type Reading = Reading;
-    const DEFAULT_PORT: u16 = crate::server::mysql::describe::DEFAULT_PORT;
+    const DEFAULT_PORT: u16 = crate::server::mysql::adapter::DEFAULT_PORT;
 
     fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
         let log_in = |transport, host: &str, tls| {

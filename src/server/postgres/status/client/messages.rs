@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use postgres_protocol::message::backend::Message;
 
 use super::Error;
-use crate::server::status::transport::Transport;
+use crate::server::asking::transport::Transport;
 
 /// A type and a length, which counts itself.
 const HEADER: usize = 5;

@@ -18,13 +18,13 @@ use postgres_protocol::message::backend::ErrorFields;
 use super::reading::{self, Reading};
 use crate::linux::effective_user::with_effective_user;
 use crate::model::Server;
-use crate::server::status::bounded::Bounded;
-use crate::server::status::connection::{self, Failure};
-use crate::server::status::find::Target;
-use crate::server::status::identity::listener;
-use crate::server::status::options::Place;
-use crate::server::status::transport::Transport;
-use crate::server::status::{Scope, StatusError};
+use crate::server::asking::bounded::Bounded;
+use crate::server::asking::connection::{self, Failure};
+use crate::server::asking::find::Target;
+use crate::server::asking::identity::listener;
+use crate::server::asking::options::Place;
+use crate::server::asking::transport::Transport;
+use crate::server::asking::{Scope, StatusError};
 use messages::Messages;
 
 /// Byte limit until we are logged in, the server's certificates included.
@@ -105,7 +105,7 @@ impl Client {
 
 impl connection::Client for Client {
     type Reading = Reading;
-    const DEFAULT_PORT: u16 = crate::server::postgres::describe::DEFAULT_PORT;
+    const DEFAULT_PORT: u16 = crate::server::postgres::adapter::DEFAULT_PORT;
 
     fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
         let log_in = |messages, server| {

@@ -13,9 +13,10 @@ use crate::linux::rooted::Root;
 use crate::linux::storage::Storage;
 use crate::linux::{mounts, open_files, proc_file};
 use crate::model::{Engine, KnownBy, Server, ServerId, StorageStack, durability};
-use crate::server::product::Product;
-use crate::server::settings::{Bounds, Settings};
-use crate::server::{container, listening, processes, proof, version};
+use crate::server::what::product::Product;
+use crate::server::what::settings::{Bounds, Settings};
+use crate::server::what::{container, version};
+use crate::server::who::{listening, processes, proof};
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
@@ -167,7 +168,7 @@ pub fn in_words(server: &Server) -> String {
 
 /// Facts from a server's open descriptors.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct OpenDescriptors {
+pub(in crate::server) struct OpenDescriptors {
     sockets: BTreeSet<u64>,
     pub log: OpenLog,
     /// Mounts of files that can be written, each with a process that sees it.
@@ -176,7 +177,7 @@ pub(super) struct OpenDescriptors {
 
 /// Open files of the log that makes commits durable, and how many of them are opened so that each write is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OpenLog {
+pub(in crate::server) struct OpenLog {
     pub files: usize,
     pub durable: usize,
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::linux::proc_file::{self, PF_KTHREAD};
 use crate::model::ServerId;
-use crate::server::filter::TargetFilter;
-use crate::server::instances::Instances;
+use crate::server::who::filter::TargetFilter;
+use crate::server::who::instances::Instances;
 
 /// Of a kernel thread's name with its workqueue, and the end of the line (fs/proc/array.c: proc_task_name).
 const COMM_BYTES: usize = 65;
@@ -107,7 +107,7 @@ fn trees(proc_root: &Path, roots: &[u32]) -> Vec<u32> {
 }
 
 /// The name of a thread group's leader; invalid UTF-8 is replaced.
-pub(super) fn comm(proc_root: &Path, pid: u32) -> Option<String> {
+pub(in crate::server) fn comm(proc_root: &Path, pid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&comm_bytes(proc_root, pid)?).into_owned())
 }
 
@@ -241,7 +241,7 @@ fn collect_members(directory: &Path, depth: u32, pids: &mut BTreeSet<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::filter::{Cgroup, Comm};
+    use crate::server::who::filter::{Cgroup, Comm};
 
     fn pids(filter: &TargetFilter) -> Vec<u32> {
         list(Path::new("/proc"), filter).iter().map(|group| group.pid).collect()

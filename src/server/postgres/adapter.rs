@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::configuration::is_on;
 use crate::linux::rooted::Root;
 use crate::model::durability;
-use crate::server::describe::OpenLog;
-use crate::server::known_by::{SMALL_FILE, ToldPort};
-use crate::server::settings::Settings;
+use crate::server::what::describe::OpenLog;
+use crate::server::what::known_by::{SMALL_FILE, ToldPort};
+use crate::server::what::settings::Settings;
 
 /// Where no other port is given (DEF_PGPORT).
 pub(in crate::server) const DEFAULT_PORT: u16 = 5432;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::linux::rooted::Root;
 use crate::model::{Engine, Server, durability};
-use crate::server::describe::{OpenLog, Roles};
-use crate::server::known_by::{SMALL_FILE, ToldPort};
-use crate::server::settings::Settings;
+use crate::server::what::describe::{OpenLog, Roles};
+use crate::server::what::known_by::{SMALL_FILE, ToldPort};
+use crate::server::what::settings::Settings;
 
 /// Where no other port is given; include/my_global.h and the servers' builds.
 pub(in crate::server) const DEFAULT_PORT: u16 = 3306;
@@ -80,7 +80,7 @@ mod tests {
     use std::os::unix::fs::OpenOptionsExt;
 
     use super::*;
-    use crate::server::describe::OpenDescriptors;
+    use crate::server::what::describe::OpenDescriptors;
 
     /// All files in it.
     struct RedoIn(PathBuf);

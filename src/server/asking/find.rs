@@ -13,8 +13,8 @@ use super::options::{ConnectOptions, Place};
 use super::{StatusError, protection};
 use crate::linux::rooted::Root;
 use crate::model::Server;
-use crate::server::listening::tcp_addresses;
-use crate::server::product;
+use crate::server::what::product;
+use crate::server::who::listening::tcp_addresses;
 
 /// Ports of one server that are tried.
 const MAX_PORTS: usize = 8;
@@ -160,8 +160,8 @@ fn network_namespace(process: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::processes;
-    use crate::server::status::secret::Secret;
+    use crate::server::asking::secret::Secret;
+    use crate::server::who::processes;
 
     fn server(socket: Option<&Path>) -> Server {
         let id = processes::find(Path::new("/proc"), std::process::id()).unwrap().id();

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 
-use super::{mysql, postgres};
+use crate::server::{mysql, postgres};
 
 /// A server's product and version.
 #[derive(Clone, Debug, PartialEq, Eq)]

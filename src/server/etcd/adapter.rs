@@ -1,8 +1,8 @@
 //! What a description says of etcd alone.
 
 use crate::model::durability;
-use crate::server::known_by::ToldPort;
-use crate::server::settings::Settings;
+use crate::server::what::known_by::ToldPort;
+use crate::server::what::settings::Settings;
 
 /// Where clients connect to if no other port is given (DefaultListenClientURLs).
 pub(in crate::server) const DEFAULT_PORT: u16 = 2379;

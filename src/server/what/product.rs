@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use super::describe::{OpenLog, Roles};
-use super::instances;
 use super::known_by::{self, ToldPort};
 use super::launch::Launch;
 use super::settings::{Bounds, Settings};
 use super::version::Version;
-use super::{etcd, mysql, postgres, processes, redis};
 use crate::linux::rooted::Root;
 use crate::model::{Datadir, Engine, Server, durability};
+use crate::server::who::instances;
+use crate::server::who::processes;
+use crate::server::{etcd, mysql, postgres, redis};
 
 /// Whether a server that was described is a PostgreSQL.
 pub(crate) fn is_postgres(server: &Server) -> bool {
@@ -34,10 +35,10 @@ pub(crate) fn is_redis(server: &Server) -> bool {
 /// Where its clients connect to if no port is given.
 pub(crate) fn default_port(server: &Server) -> u16 {
     match server {
-        server if is_postgres(server) => postgres::describe::DEFAULT_PORT,
-        server if is_etcd(server) => etcd::describe::DEFAULT_PORT,
+        server if is_postgres(server) => postgres::adapter::DEFAULT_PORT,
+        server if is_etcd(server) => etcd::adapter::DEFAULT_PORT,
         server if is_redis(server) => redis::DEFAULT_PORT,
-        _ => mysql::describe::DEFAULT_PORT,
+        _ => mysql::adapter::DEFAULT_PORT,
     }
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn default_port(server: &Server) -> u16 {
 /// first.
 const MAX_PROCESSES: usize = 64;
 
-pub(super) enum Product {
+pub(in crate::server) enum Product {
     /// MySQL or MariaDB; also what is none of the engines, of which their rules find what there is.
     MySql(Option<mysql::version::Version>),
     /// None: its executable cannot be read.
@@ -118,8 +119,8 @@ impl Product {
         settings: &Settings,
     ) -> bool {
         match self {
-            Product::MySql(_) => mysql::describe::is_redo_in_use(path, roles, engine, settings),
-            Product::Postgres(_) => postgres::describe::is_wal_in_use(path),
+            Product::MySql(_) => mysql::adapter::is_redo_in_use(path, roles, engine, settings),
+            Product::Postgres(_) => postgres::adapter::is_wal_in_use(path),
             Product::Etcd | Product::Other(_) => false,
         }
     }
@@ -136,17 +137,17 @@ impl Product {
         let is_database = server.version.is_some();
         match self {
             Product::MySql(_) => {
-                server.socket = mysql::describe::socket(listening, settings);
-                known_by::read(root, server, mysql::describe::told_port(settings, is_database));
-                mysql::describe::identify(root, server, settings);
+                server.socket = mysql::adapter::socket(listening, settings);
+                known_by::read(root, server, mysql::adapter::told_port(settings, is_database));
+                mysql::adapter::identify(root, server, settings);
             }
             Product::Postgres(_) => {
                 let pid = processes::own_pid(proc_root, server.id.pid);
-                let lock = postgres::describe::LockFile::read(root, server.datadir.as_deref(), pid);
-                server.socket = postgres::describe::socket(listening, settings, &lock);
-                known_by::read(root, server, postgres::describe::told_port(settings, &lock, is_database));
+                let lock = postgres::adapter::LockFile::read(root, server.datadir.as_deref(), pid);
+                server.socket = postgres::adapter::socket(listening, settings, &lock);
+                known_by::read(root, server, postgres::adapter::told_port(settings, &lock, is_database));
             }
-            Product::Etcd => known_by::read(root, server, etcd::describe::told_port(settings)),
+            Product::Etcd => known_by::read(root, server, etcd::adapter::told_port(settings)),
             Product::Other(_) => {
                 let bound = listening.into_iter().next();
                 server.socket = bound.map(|path| settings.resolved(&path).unwrap_or(path));
@@ -157,9 +158,9 @@ impl Product {
 
     pub fn notes(&self, log: &OpenLog, eatmydata: bool, settings: &Settings) -> Vec<String> {
         match self {
-            Product::MySql(_) => mysql::describe::notes(log, eatmydata, settings),
-            Product::Postgres(_) => postgres::describe::notes(log, eatmydata, settings),
-            Product::Etcd => etcd::describe::notes(eatmydata, settings),
+            Product::MySql(_) => mysql::adapter::notes(log, eatmydata, settings),
+            Product::Postgres(_) => postgres::adapter::notes(log, eatmydata, settings),
+            Product::Etcd => etcd::adapter::notes(eatmydata, settings),
             Product::Other(_) => {
                 eatmydata.then(|| durability::SYNCS_DO_NOTHING.to_owned()).into_iter().collect()
             }

@@ -1,0 +1,14 @@
+//! What is known of a server without a connection to it: [`describe()`](describe::describe) gathers it, on
+//! the threads of [`describers`]. What it was told is [`settings`], and [`product`] says what of a
+//! description is one engine's own.
+
+pub(crate) mod container;
+pub mod describe;
+pub(crate) mod describers;
+pub(crate) mod known_by;
+pub(crate) mod launch;
+pub(crate) mod product;
+pub mod settings;
+pub(super) mod settings_files;
+pub(crate) mod titles;
+pub(crate) mod version;
