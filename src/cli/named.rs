@@ -8,7 +8,7 @@ use super::options::TargetArgs;
 use super::session;
 use super::shell;
 use crate::server::who::filter::{COMM_LENGTH, TargetFilter};
-use crate::server::who::processes;
+use crate::server::who::selection;
 
 /// Puts it among the options. `actions`: what else a word may be. `typo`: the action that was probably meant
 /// where nothing has this very name.
@@ -45,7 +45,7 @@ fn wrong(message: String) -> anyhow::Error {
 fn name_of_running(word: &str) -> Option<String> {
     let kept = word.get(..COMM_LENGTH).unwrap_or(word);
     let named = TargetFilter::comms(&[kept.to_owned()]).ok()?;
-    let found = processes::list(Path::new("/proc"), &named);
+    let found = selection::list(Path::new("/proc"), &named);
     found.iter().any(|process| process.pid != std::process::id()).then(|| kept.to_owned())
 }
 

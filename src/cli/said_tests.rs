@@ -50,7 +50,7 @@ fn said() -> Vec<(&'static str, String)> {
     let calibrates = plan::cases(threads).len() as f64 * default_seconds("calibrate", "each");
     let calibrates = if (20.0..=40.0).contains(&calibrates) { "half a minute" } else { "not half a minute" };
     let margin = if of("calibrate/judge.rs", "MARGIN") == 0.5 { "half" } else { "not half" };
-    let scratch = mb(of("calibrate/mod.rs", "MAX_BYTES"));
+    let scratch = mb(of("calibrate/work.rs", "MAX_BYTES"));
     let enough = of("verdict/slow.rs", "ENOUGH");
     let budget = Limit::default();
     let condition = exit::CONDITION;
@@ -266,7 +266,7 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/unsynced.md", "of an interval of {} minutes or more", minutes(of("model/unsynced.rs", "PEAKS_REMEMBERED")));
     say!("docs/unsynced.md", "of the logs only (`redo` and {})", quoted(&logs[1..], ", "));
 
-    say!("docs/calibrate.md", "writes blocks of {} kB", kb(of("calibrate/mod.rs", "BLOCK")));
+    say!("docs/calibrate.md", "writes blocks of {} kB", kb(of("calibrate/work.rs", "BLOCK")));
     say!("docs/calibrate.md", "2, 4, 8 … {threads} threads");
     say!("docs/calibrate.md", "fsynctop calibrate /srv/scratch # {calibrates}");
     say!("docs/calibrate.md", "more than {} % busy during the second before", percent(of("calibrate/place.rs", "MAX_BUSY")));

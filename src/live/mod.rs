@@ -20,7 +20,9 @@ use crate::server::who::selection::Selection;
 
 use budget::Limit;
 pub(crate) use judging::Judging;
+pub(crate) use sampling::Follower;
 use shared::Shared;
+pub use shared::State;
 pub(crate) use watch::{Change, CpuWatch};
 
 /// A snapshot that is at most this old is never taken again, however many ask.
@@ -46,38 +48,6 @@ impl Default for Options {
         }
     }
 }
-
-/// The state of the sampling.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// As it was asked for.
-    Running,
-    /// Less often than asked for, because it took more processor time than it may.
-    Degraded { interval: Duration },
-    /// Nothing is traced for a while, because even that took too much processor time. It goes on by itself
-    /// when there is room again; until then, the last snapshot stays.
-    Paused { why: String },
-    /// It failed, and is traced no more. The last snapshot stays.
-    Failed { why: String },
-    /// Ended by [`Live::stop`].
-    Stopped,
-}
-
-impl State {
-    /// More snapshots will come, some time.
-    pub(crate) fn is_alive(&self) -> bool {
-        matches!(self, State::Running | State::Degraded { .. } | State::Paused { .. })
-    }
-
-    /// Syncs are counted now.
-    pub fn is_tracing(&self) -> bool {
-        matches!(self, State::Running | State::Degraded { .. })
-    }
-}
-
-/// Sees every snapshot, in their order, before anybody else does, and whether it is a regular one. Runs on
-/// the sampler's thread: it must be quick, and wait for nothing.
-pub(crate) type Follower = Box<dyn FnMut(&Arc<Snapshot>, bool) + Send>;
 
 /// The service. Shared between threads by reference; dropping it detaches.
 pub struct Live {

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::budget::Limit;
-use super::shared::{Shared, next_due};
+use super::shared::{Shared, State, next_due};
 use super::watch::{Change, CpuWatch};
-use super::{Follower, State};
 use crate::model::Snapshot;
 use crate::sampler::Sampler;
 use crate::server::who::finder::Finder;
 use crate::server::who::selection::Selection;
+
+/// Sees every snapshot, in their order, before anybody else does, and whether it is a regular one. Runs on
+/// the sampler's thread: it must be quick, and wait for nothing.
+pub(crate) type Follower = Box<dyn FnMut(&Arc<Snapshot>, bool) + Send>;
 
 /// How long a wait for events lasts at most.
 const SLICE: Duration = Duration::from_millis(100);

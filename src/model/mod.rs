@@ -28,9 +28,9 @@ use serde::{Deserialize, Serialize};
 
 pub use completion::Completions;
 pub use disks::WholeDisks;
-pub(crate) use engine::words;
 pub use engine::{Datadir, Engine, Processes, Threshold, Words};
 pub use errors::Errors;
+pub(crate) use kinds::words;
 pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
 pub use measurement::Measurement;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fsynctop::server::who::filter::TargetFilter;
 use fsynctop::server::who::processes;
+use fsynctop::server::who::selection;
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 use tempfile::TempDir;
@@ -416,7 +417,7 @@ impl Home {
         all.extend(options.iter().map(|&option| option.to_owned()));
         let running = self.spawn(wrapper, &all);
         let filter = TargetFilter::comms(std::slice::from_ref(&self.comm)).unwrap();
-        let [process] = &processes::list(Path::new("/proc"), &filter)[..] else {
+        let [process] = &selection::list(Path::new("/proc"), &filter)[..] else {
             panic!("one process called {}", self.comm)
         };
         Database {

@@ -30,10 +30,10 @@ use crate::server::who::owner;
 use crate::server::who::processes;
 
 use super::devices::Devices;
-use worker::{Answer, Request, confirm};
+pub(crate) use worker::FileKey;
+use worker::{Answer, PROC, Request, confirm};
 pub(super) use worker::{FoundOpen, find_open};
 
-const PROC: &str = "/proc";
 /// One worker, and up to eight where they hang in a file system. More requests than may wait are made again
 /// when their files are synced again.
 const WORKERS: Share = Share { threads: 1, with_abandoned: 8, queue: 4_096 };
@@ -67,7 +67,6 @@ const BURST_OF_STRANGERS: Duration = Duration::from_secs(1);
 
 /// Device names, mount points and filesystems that are kept though no file has them.
 const MAX_TEXTS: usize = 1_024;
-pub(crate) type FileKey = (ServerId, FileId);
 
 struct Named {
     info: Arc<FileInfo>,

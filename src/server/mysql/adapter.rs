@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::linux::rooted::Root;
 use crate::model::{Engine, Server, durability};
-use crate::server::what::describe::{OpenLog, Roles};
 use crate::server::what::known_by::{SMALL_FILE, ToldPort};
+use crate::server::what::open_log::OpenLog;
+use crate::server::what::roles::Roles;
 use crate::server::what::settings::Settings;
 
 /// Where no other port is given; include/my_global.h and the servers' builds.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::configuration::is_on;
 use crate::linux::rooted::Root;
 use crate::model::durability;
-use crate::server::what::describe::OpenLog;
 use crate::server::what::known_by::{SMALL_FILE, ToldPort};
+use crate::server::what::open_log::OpenLog;
 use crate::server::what::settings::Settings;
 
 /// Where no other port is given (DEF_PGPORT).

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::linux::cpu_time::of_this_thread;
@@ -12,8 +11,10 @@ use crate::linux::open_files::DescriptorInfo;
 use crate::linux::rooted::Root;
 use crate::linux::storage::Storage;
 use crate::linux::{mounts, open_files, proc_file};
-use crate::model::{Engine, KnownBy, Server, ServerId, StorageStack, durability};
+use crate::model::{KnownBy, Server, ServerId, StorageStack, durability};
+use crate::server::what::open_log::OpenLog;
 use crate::server::what::product::Product;
+use crate::server::what::roles::Roles;
 use crate::server::what::settings::{Bounds, Settings};
 use crate::server::what::{container, version};
 use crate::server::who::{listening, processes, proof};
@@ -36,18 +37,6 @@ const LOG_FILES: [&str; 1] = ["log_bin"];
 const LOGS_IN_DATADIR: [&str; 4] = ["pg_wal", "member/wal", "appendonlydir", "#innodb_redo"];
 /// /proc/PID/status, `Seccomp` (include/uapi/linux/seccomp.h).
 const SECCOMP_MODE_FILTER: u32 = 2;
-
-/// What describing a server has to know of the roles of files, which stand above it.
-pub trait Roles: Send + Sync {
-    /// The engine of a process by its command, and by its version where that is known.
-    fn engine(&self, _command: &str, _version: Option<&str>) -> Option<Arc<Engine>> {
-        None
-    }
-    /// The names of the settings that decide roles.
-    fn settings(&self) -> &BTreeSet<String>;
-    /// Whether an open file is of the redo log, as far as its name and the settings tell.
-    fn is_redo(&self, path: &Path, engine: Option<&Engine>, settings: &Settings) -> bool;
-}
 
 /// How long a description may take, and how much processor time: the process chooses how much there is to
 /// read. What is found until then counts.
@@ -175,28 +164,6 @@ pub(in crate::server) struct OpenDescriptors {
     mounts: BTreeMap<i32, u32>,
 }
 
-/// Open files of the log that makes commits durable, and how many of them are opened so that each write is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::server) struct OpenLog {
-    pub files: usize,
-    pub durable: usize,
-}
-
-impl OpenLog {
-    /// A file that is open with these flags. To read it says nothing.
-    fn add(&mut self, flags: u32) {
-        if open_files::writes(flags) {
-            self.files += 1;
-            self.durable += usize::from(open_files::writes_are_durable(flags));
-        }
-    }
-
-    /// Descriptors that are not durable need syncs.
-    pub fn is_durable_by_writes(&self) -> bool {
-        self.files > 0 && self.files == self.durable
-    }
-}
-
 impl OpenDescriptors {
     /// Adds those of a process.
     pub fn read(
@@ -297,7 +264,9 @@ fn is_mapped(proc_root: &Path, pid: u32, library: &[u8], over: &dyn Fn() -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Datadir;
+    use std::sync::Arc;
+
+    use crate::model::{Datadir, Engine};
 
     struct NoRoles;
 

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::describe::{OpenLog, Roles};
 use super::known_by::{self, ToldPort};
 use super::launch::Launch;
+use super::open_log::OpenLog;
+use super::roles::Roles;
 use super::settings::{Bounds, Settings};
 use super::version::Version;
 use crate::linux::rooted::Root;
