@@ -18,6 +18,7 @@ use crate::events::{Asker, Event, Journal, Limit, Line, Stacks, Waits, Watch, Wh
 use crate::live::{self, Judging, Live};
 use crate::model::{Owner, Server, ServerId};
 use crate::render::json;
+use crate::server::mysql::status::client::Client;
 use crate::server::who::naming::Unmatched;
 use crate::verdict::Thresholds;
 
@@ -75,7 +76,7 @@ pub fn run(arguments: &Events) -> anyhow::Result<ExitCode> {
         false => None,
     };
     let asker = match arguments.sessions {
-        true => Some(Asker::new(arguments.connection.options()?.mysql)),
+        true => Some(Asker::new(arguments.connection.options()?.of::<Client>())),
         false => None,
     };
     let rules = session::rules(&arguments.trace.targets, arguments.trace.roles.as_deref())?;

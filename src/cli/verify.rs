@@ -12,13 +12,13 @@ use serde_json::json;
 use super::command::Traced;
 use super::connection::ConnectionArgs;
 use super::exit::{CONDITION, NOT_ENOUGH};
-use super::one_server::{self, OneServer, has_counters};
+use super::one_server::{self, Found, has_counters};
 use super::options::{Form, TraceArgs, Writes, duration};
 use super::output::print_last;
 use super::progress::{Progress, say};
 use super::session;
 use super::signals::End;
-use crate::model::Server;
+use crate::server::adapters::{self, for_each_client};
 use crate::server::asking::Scope;
 use crate::server::asking::choose::Chosen;
 use crate::server::asking::connection::Client;
@@ -27,8 +27,7 @@ use crate::server::who::filter::TargetFilter;
 use crate::server::who::selection::Selection;
 use crate::text::escape;
 use crate::verify::edge::Counts;
-use crate::verify::row::Verification;
-use crate::verify::{Edge, etcd, mysql, postgres, redis, render};
+use crate::verify::{Edge, render};
 
 /// How long the last names are waited for before the window ends.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -56,25 +55,17 @@ pub(crate) struct Verify {
 pub fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
     let (targets, roles) = (&arguments.trace.targets, arguments.trace.roles.as_deref());
-    let server = one_server::of_any_engine(targets, &arguments.connection, roles, &[has_counters])?;
-    session::require_root()?;
-    match server {
-        OneServer::MySql(chosen) => run_on(arguments, &stop, chosen, &mysql::compare::compare),
-        OneServer::Postgres(chosen) => run_on(arguments, &stop, chosen, &postgres::compare),
-        OneServer::Etcd(chosen) => run_on(arguments, &stop, chosen, &etcd::compare),
-        OneServer::Redis(chosen) => run_on(arguments, &stop, chosen, &redis::compare),
-    }
+    let found = one_server::of_any_engine(targets, &arguments.connection, roles, &[has_counters])?;
+    adapters::entry_of(found.adapter, for_each_client!(run_on))(arguments, &stop, found)
 }
-
-type Compare<'a, R> = &'a dyn Fn(&Server, &Edge<R>, &Edge<R>) -> Verification;
 
 fn run_on<C: Client<Reading: Counts>>(
     arguments: &Verify,
     stop: &End,
-    chosen: Chosen<C>,
-    compare: Compare<'_, C::Reading>,
+    found: Found,
 ) -> anyhow::Result<ExitCode> {
-    let Chosen { mut server, status } = chosen;
+    let Chosen { mut server, status } = found.choose::<C>()?;
+    session::require_root()?;
     let (mut connection, settings) = status.context("there is nothing to verify against")?;
     server.version = server.version.or_else(|| C::version(&settings));
 
@@ -126,7 +117,7 @@ fn run_on<C: Client<Reading: Counts>>(
     let mut last = Edge::find(&mut sampler, &mut connection, &settings, scope, server.id)?;
     // A setting may have been changed meanwhile.
     last.after = last.after.with_settings_of(&connection.read(Scope::Everything)?);
-    let verification = compare(&server, &first, &last);
+    let verification = C::Reading::compare(&server, &first, &last);
 
     let text = match arguments.output {
         Form::Table => render::table(&verification, &describe::in_words(&server)),

@@ -3,14 +3,31 @@
 
 use super::audit::storage::{preloaded, with_storage};
 use super::audit::{Finding, Log, Standing, syncs};
+use super::commit_watch::Explained;
+use super::commits::{Commits, Inputs};
 use crate::model::Role;
 use crate::server::etcd::adapter::UNSAFE;
+use crate::server::etcd::status::client::Client;
 use crate::server::etcd::status::reading::{Between, COMMITS, Reading, WAL};
 use crate::text::count;
 
 pub(crate) const LOGS: &[Role] = &[Role::Wal];
 
 pub type Evidence<'a> = super::audit::Evidence<'a, Reading>;
+
+impl Explained for Client {
+    const HAS_FACTORS: bool = false;
+    const LOGS: &'static [Role] = LOGS;
+    const DATA: &'static [Role] = &[Role::Backend];
+
+    fn with_rest_of(counters: Reading, _: Reading) -> Reading {
+        counters
+    }
+
+    fn explain<'a>(evidence: &Evidence<'a>, inputs: &Inputs<'a>) -> Commits {
+        Commits::of_settings(audit(evidence), &[], inputs)
+    }
+}
 
 /// All findings, the most serious first.
 pub fn audit(evidence: &Evidence) -> Vec<Finding> {

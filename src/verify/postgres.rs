@@ -25,6 +25,10 @@ impl Counts for Reading {
     const WAITS_FOR: Option<&str> = Some("its processes to report what they have counted");
     const PAUSE: Duration = Duration::from_millis(200);
 
+    fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
+        compare(server, first, last)
+    }
+
     fn with_settings_of(self, other: &Reading) -> Reading {
         Reading::with_settings_of(self, other)
     }
@@ -96,7 +100,7 @@ fn count<'a>(rows: impl IntoIterator<Item = &'a FileRow>, wanted: impl Fn(&FileR
 }
 
 /// Compares one server's syncs between two edges.
-pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
+fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
     let mut measurement = Measurement::between(&first.snapshot, &last.snapshot);
     measurement.files.retain(|row| row.server == server.id);
     let files = &measurement.files;

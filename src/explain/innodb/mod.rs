@@ -6,6 +6,7 @@
 //! `X = (X/G) · (G/S) · (N / R)` ([`factors`](super::factors)).
 
 pub(crate) mod advice;
+mod explained;
 pub(crate) mod form;
 pub(crate) mod promises;
 pub(crate) mod ratios;

@@ -2,6 +2,7 @@
 //! promises is kept. It has one log, which each backend writes and syncs for itself and for those that wait
 //! beside it, one at a time.
 
+mod explained;
 mod form;
 mod promises;
 mod render;

@@ -12,16 +12,20 @@ use crate::linux::rooted::Root;
 use crate::linux::storage::Storage;
 use crate::linux::{mounts, open_files, proc_file};
 use crate::model::{KnownBy, Server, ServerId, StorageStack, durability};
+use crate::server::adapters;
+use crate::server::what::adapter::Process;
 use crate::server::what::open_log::OpenLog;
-use crate::server::what::product::Product;
 use crate::server::what::roles::Roles;
 use crate::server::what::settings::{Bounds, Settings};
-use crate::server::what::{container, version};
-use crate::server::who::{listening, processes, proof};
+use crate::server::what::{container, known_by, version};
+use crate::server::who::{instances, listening, processes, proof};
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
 const DESCRIPTOR_LIMIT: usize = 4096;
+/// Processes of one server whose descriptors are looked at. Those that write the log all the time are begun
+/// first.
+const MAX_PROCESSES: usize = 64;
 /// How much of a memory map is searched: 65,530 mappings at most, where vm.max_map_count is as it comes.
 const MAPS_LIMIT: u64 = 16 << 20;
 
@@ -77,11 +81,18 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     let root = Root::of_process(proc_root, pid).ok();
     let version = version::of_process(proc_root, pid, &over);
     server.engine = roles.engine(&server.comm, version.as_ref().map(ToString::to_string).as_deref());
-    let product = Product::of(version, server.engine.as_deref());
-    let bounds = Bounds { also: roles.settings(), over: &over };
-    let settings = product.settings(proc_root, pid, &bounds);
+    let adapter = adapters::of_process(version.as_ref(), server.engine.as_deref());
+    let process = Process {
+        proc_root,
+        pid,
+        root: root.as_ref(),
+        version: version.as_ref(),
+        datadir: server.engine.as_ref().map(|engine| engine.datadir).unwrap_or_default(),
+    };
+    let settings = adapter.settings(&process, &Bounds { also: roles.settings(), over: &over });
     server.datadir = settings.datadir().map(Path::to_owned);
-    server.version = product.version(root.as_ref(), server.datadir.as_deref());
+    let by_datadir = || adapter.version_of_datadir(root.as_ref()?, server.datadir.as_deref()?);
+    server.version = version.clone().or_else(by_datadir).map(|version| version.to_string());
     server.engine = server.engine.or_else(|| roles.engine(&server.comm, server.version.as_deref()));
     server.container = proc_file::read(&proc_root.join(format!("{pid}/cgroup")))
         .ok()
@@ -98,13 +109,12 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     server.seccomp_filters = seccomp_filters(proc_root, pid);
     let engine = server.engine.clone();
     let mut open = OpenDescriptors::default();
-    for pid in product.processes(proc_root, pid) {
-        open.read(
-            proc_root,
-            pid,
-            &|path| product.is_log_in_use(path, roles, engine.as_deref(), &settings),
-            &over,
-        );
+    let is_log =
+        |path: &Path| adapter.is_log_in_use(path, &|| roles.is_redo(path, engine.as_deref(), &settings));
+    let others = if adapter.works_in_children() { instances::members(proc_root, &[pid]) } else { Vec::new() };
+    let others = others.into_iter().filter(|&other| other != pid).take(MAX_PROCESSES);
+    for pid in std::iter::once(pid).chain(others) {
+        open.read(proc_root, pid, &is_log, &over);
     }
     server.storage = stacks(pid, server.datadir.as_deref(), &settings, &over);
     add_others(proc_root, &open.mounts, &mut server.storage);
@@ -117,10 +127,13 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
         ..KnownBy::default()
     };
     let listens_on_socket = !sockets.is_empty();
-    product.complete(proc_root, root.as_ref(), &mut server, sockets, &settings);
+    let told = adapter.complete(&process, &mut server, sockets, &settings);
+    known_by::read(root.as_ref(), &mut server, told);
     proof::complete(proc_root, &mut server, listens_on_socket);
-    let eatmydata = is_mapped(proc_root, pid, b"libeatmydata", &over);
-    server.notes = product.notes(&open.log, eatmydata, &settings);
+    let by_writes = adapter.log_by_writes().filter(|_| open.log.is_durable_by_writes());
+    let eatmydata = is_mapped(proc_root, pid, b"libeatmydata", &over).then_some(durability::SYNCS_DO_NOTHING);
+    server.notes = by_writes.into_iter().chain(eatmydata).map(str::to_owned).collect();
+    server.notes.extend(adapter.notes(&settings));
     if processes::is_32_bit(proc_root, pid) {
         server.notes.push(durability::SYNCS_OF_32_BITS.to_owned());
     }

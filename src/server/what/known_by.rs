@@ -15,7 +15,7 @@ const MAX_HOSTNAME: usize = 253;
 
 /// What a server's settings say of its port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::server) struct ToldPort {
+pub struct ToldPort {
     /// That for clients: as it is set, or as the engine has it by default.
     pub clients: Option<u16>,
     /// It is to listen on no port at all.

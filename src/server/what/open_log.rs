@@ -23,3 +23,14 @@ impl OpenLog {
         self.files > 0 && self.files == self.durable
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_durable_by_its_writes_if_all_descriptors_of_it_are() {
+        let is_durable = |files, durable| OpenLog { files, durable }.is_durable_by_writes();
+        assert!(is_durable(2, 2) && !is_durable(2, 1) && !is_durable(0, 0));
+    }
+}

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fsynctop::cli::connection::ConnectionArgs;
-use fsynctop::cli::one_server::{self, OneServer};
+use fsynctop::cli::one_server;
 use fsynctop::cli::options::TargetArgs;
 use fsynctop::engine::rules::Rules;
 use fsynctop::explain::audit::Standing;
@@ -18,6 +18,7 @@ use fsynctop::model::{Measurement, Op};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
 use fsynctop::server::asking::choose::Chosen;
+use fsynctop::server::mysql::status::client::Client;
 
 use crate::common::Running;
 use crate::common::exact::on_each;
@@ -29,11 +30,8 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     let targets = TargetArgs { pid: vec![database.pid], ..TargetArgs::default() };
     let connection = ConnectionArgs::default();
     let known = one_server::are_factors_known;
-    let OneServer::MySql(Chosen { server, status }) =
-        one_server::of_any_engine(&targets, &connection, None, &[known]).unwrap()
-    else {
-        panic!("it is another engine's")
-    };
+    let found = one_server::of_any_engine(&targets, &connection, None, &[known]).unwrap();
+    let Chosen { server, status } = found.choose::<Client>().unwrap();
     let config = rows::of_pid(database.pid);
     let ops = config.ops.iter().copied().chain([Op::DsyncWrite]).collect();
     let config = ProbeConfig { watch_waits: true, ops, ..config };

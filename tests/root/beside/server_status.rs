@@ -108,7 +108,8 @@ fn an_account_without_rights_sees_all_but_what_needs_one() {
 fn counted(database: &Database) -> ((u64, &'static str, bool), Option<u64>) {
     let id = processes::find(Path::new("/proc"), database.pid).unwrap().id();
     let server = describe::describe(Path::new("/proc"), id, &Rules::builtin()).0;
-    let mut connection = Connection::open(&Target::of(ConnectOptions::default(), &server).unwrap()).unwrap();
+    let mut connection =
+        Connection::open(&Target::of(ConnectOptions::default(), &server, 3306).unwrap()).unwrap();
     let from = connection.read(Scope::Everything).unwrap();
     database.insert(16, 100);
     let to = connection.read(Scope::Everything).unwrap();

@@ -13,6 +13,8 @@ use crate::server::asking::identity::Origin;
 use crate::server::asking::options::ConnectOptions;
 use crate::server::asking::transport::Transport;
 use crate::server::asking::{Scope, StatusError};
+use crate::server::redis::adapter::{DEFAULT_PORT, Redis};
+use crate::server::what::adapter::Adapter;
 
 /// Byte limit until we are let in, the server's certificates included.
 const CONNECT_BYTES: u64 = 256 << 10;
@@ -34,11 +36,13 @@ pub struct Client {
 
 impl connection::Client for Client {
     type Reading = Reading;
-    const DEFAULT_PORT: u16 = crate::server::redis::DEFAULT_PORT;
+    const ADAPTER: &'static dyn Adapter = &Redis;
+    const DEFAULT_PORT: u16 = DEFAULT_PORT;
+    const PASSWORD_VARIABLE: Option<&'static str> = Some("REDISCLI_AUTH");
 
     /// Its socket, which is a matter of configuration, then its ports.
     fn places(options: ConnectOptions, server: &Server) -> Result<Vec<Target>, StatusError> {
-        let socket = server.socket.as_ref().map(|_| Target::of(options.clone(), server));
+        let socket = server.socket.as_ref().map(|_| Target::of(options.clone(), server, DEFAULT_PORT));
         match (socket, Target::where_it_listens(&options, server)) {
             (Some(Ok(socket)), ports) => {
                 Ok(std::iter::once(socket).chain(ports.unwrap_or_default()).collect())

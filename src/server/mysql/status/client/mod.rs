@@ -17,6 +17,8 @@ use crate::server::asking::find::Target;
 use crate::server::asking::options::{ConnectOptions, Tls};
 use crate::server::asking::transport::Transport;
 use crate::server::asking::{Scope, StatusError};
+use crate::server::mysql::adapter::{DEFAULT_PORT, MySql};
+use crate::server::what::adapter::Adapter;
 use greeting::Greeting;
 use packets::Packets;
 
@@ -60,7 +62,9 @@ const NO_CONNECTION_LEFT: u16 = 1040;
 
 impl connection::Client for Client {
     type Reading = Reading;
-    const DEFAULT_PORT: u16 = crate::server::mysql::adapter::DEFAULT_PORT;
+    const ADAPTER: &'static dyn Adapter = &MySql;
+    const DEFAULT_PORT: u16 = DEFAULT_PORT;
+    const PASSWORD_VARIABLE: Option<&'static str> = Some("MYSQL_PWD");
 
     fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
         let log_in = |transport, host: &str, tls| {

@@ -21,6 +21,8 @@ use crate::server::asking::identity::listener;
 use crate::server::asking::options::Place;
 use crate::server::asking::transport::Transport;
 use crate::server::asking::{Scope, StatusError};
+use crate::server::postgres::adapter::{DEFAULT_PORT, Postgres};
+use crate::server::what::adapter::Adapter;
 use messages::Messages;
 
 pub use messages::{Error, Rows};
@@ -56,7 +58,9 @@ impl Client {
 
 impl connection::Client for Client {
     type Reading = Reading;
-    const DEFAULT_PORT: u16 = crate::server::postgres::adapter::DEFAULT_PORT;
+    const ADAPTER: &'static dyn Adapter = &Postgres;
+    const DEFAULT_PORT: u16 = DEFAULT_PORT;
+    const PASSWORD_VARIABLE: Option<&'static str> = Some("PGPASSWORD");
 
     fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
         let log_in = |messages, server| {
